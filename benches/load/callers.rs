@@ -1,0 +1,207 @@
+//! Callers in a closed loop: each sends its next request when it has the whole answer to the last, and checks it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::wire::{Head, Wire};
+
+/// One answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// All callers together; more would only fill memory.
+const MOST: u64 = 2_000_000;
+/// A caller that was failed so often gives up.
+const FAILURES: u32 = 5;
+
+/// What answer is due.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    Plain,
+    Stream { chunks: usize, gap: Duration },
+}
+
+/// Who asks whom for what.
+#[derive(Clone)]
+pub struct Load {
+    pub to: SocketAddr,
+    pub request: Arc<[u8]>,
+    pub kind: Kind,
+    pub callers: usize,
+}
+
+/// What came of it.
+#[derive(Default)]
+pub struct Outcome {
+    /// Whole and right answers, by the time that each took.
+    pub took: Vec<Duration>,
+    /// Of streams: the time to the first event.
+    pub first: Vec<Duration>,
+    pub elapsed: Duration,
+    pub errors: BTreeMap<String, u64>,
+}
+
+impl Outcome {
+    pub fn failures(&self) -> u64 {
+        self.errors.values().sum()
+    }
+
+    /// Says on standard error what went wrong, and gives its number.
+    pub fn complain(&self, of: &str) -> u64 {
+        for (what, times) in &self.errors {
+            eprintln!("{of}: {times} × {what}");
+        }
+        self.failures()
+    }
+
+    fn failed(&mut self, what: String) {
+        *self.errors.entry(what).or_default() += 1;
+    }
+}
+
+impl Load {
+    /// For so long; answers that are under way then are waited for, so that all are whole.
+    pub async fn run(&self, time: Duration) -> Outcome {
+        self.run_until(time, &Arc::default()).await
+    }
+
+    /// Or until told to stop.
+    pub async fn run_until(&self, time: Duration, stop: &Arc<AtomicBool>) -> Outcome {
+        let mut all = Outcome::default();
+        let mut wires = Vec::new();
+        for _ in 0..self.callers {
+            match self.connect().await {
+                Ok(wire) => wires.push(wire),
+                Err(why) => all.failed(why),
+            }
+        }
+        let start = Instant::now();
+        let answers = Arc::new(AtomicU64::new(0));
+        let mut callers = JoinSet::new();
+        for (index, wire) in wires.into_iter().enumerate() {
+            let (load, stop, answers) = (self.clone(), stop.clone(), answers.clone());
+            // Paced streams are spread over the gap, or all their chunks would come at the same moments.
+            let delay = if let Kind::Stream { gap, .. } = self.kind { gap * index as u32 / self.callers as u32 } else { Duration::ZERO };
+            let more = move || {
+                let within = start.elapsed() < time && !stop.load(Ordering::Relaxed);
+                within && answers.fetch_add(1, Ordering::Relaxed) < MOST
+            };
+            callers.spawn(async move {
+                sleep(delay).await;
+                load.call(wire, more).await
+            });
+        }
+        while let Some(one) = callers.join_next().await {
+            match one {
+                Ok(one) => {
+                    all.took.extend(one.took);
+                    all.first.extend(one.first);
+                    for (what, times) in one.errors {
+                        *all.errors.entry(what).or_default() += times;
+                    }
+                }
+                Err(why) => all.failed(why.to_string()),
+            }
+        }
+        all.elapsed = start.elapsed();
+        all
+    }
+
+    async fn call(&self, wire: Wire, more: impl Fn() -> bool) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut wire = Some(wire);
+        let mut text = Vec::new();
+        let mut failures = 0;
+        while failures < FAILURES && more() {
+            let one = async {
+                let mut kept = match wire.take() {
+                    Some(wire) => wire,
+                    None => self.connect().await?,
+                };
+                let start = Instant::now();
+                let (close, first) = self.ask(&mut kept, &mut text, start).await?;
+                let took = start.elapsed();
+                Ok((took, first, (!close).then_some(kept)))
+            };
+            match timeout(PATIENCE, one).await.unwrap_or_else(|_| Err("no whole answer in time".to_owned())) {
+                Ok((took, first, kept)) => {
+                    outcome.took.push(took);
+                    outcome.first.extend(first);
+                    wire = kept;
+                }
+                Err(why) => {
+                    outcome.failed(why);
+                    failures += 1;
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Whether the connection ends with it, and the time to a stream's first event.
+    async fn ask(&self, wire: &mut Wire, text: &mut Vec<u8>, start: Instant) -> Result<(bool, Option<Duration>), String> {
+        let Head { length, chunked, close, .. } = self.begin(wire).await?;
+        let lost = |why| format!("in an answer: {why}");
+        match self.kind {
+            Kind::Plain => {
+                let length = length.ok_or("an answer without content-length")?;
+                let body = wire.take(length).await.map_err(lost)?;
+                let whole = body.starts_with(b"{") && body.ends_with(b"}") && length > 500;
+                if whole { Ok((close, None)) } else { Err("an answer that is not what the mock sent".to_owned()) }
+            }
+            Kind::Stream { chunks, .. } => {
+                if !chunked {
+                    return Err("a stream that is not chunked".to_owned());
+                }
+                text.clear();
+                let mut first = None;
+                loop {
+                    let chunk = wire.chunk().await.map_err(lost)?;
+                    if chunk.is_empty() {
+                        break;
+                    }
+                    text.extend_from_slice(chunk);
+                    if first.is_none() && text.ends_with(b"\n\n") {
+                        first = Some(start.elapsed());
+                    }
+                }
+                let events = text.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"data: {")).count();
+                // Besides them the one with the role, the last, and perhaps one with the usage.
+                let whole = (chunks + 2..=chunks + 3).contains(&events) && text.ends_with(b"data: [DONE]\n\n");
+                if whole { Ok((close, first)) } else { Err(format!("a stream of {events} events that is not whole")) }
+            }
+        }
+    }
+
+    /// Sends the request and reads the answer's head.
+    async fn begin(&self, wire: &mut Wire) -> Result<Head, String> {
+        wire.send(&self.request).await.map_err(|e| format!("cannot send: {e}"))?;
+        let head = wire.head().await.map_err(|e| format!("no answer: {e}"))?.ok_or("closed instead of an answer")?;
+        if head.first.starts_with("HTTP/1.1 200 ") { Ok(head) } else { Err(head.first) }
+    }
+
+    async fn connect(&self) -> Result<Wire, String> {
+        Wire::connect(self.to).await.map_err(|e| format!("cannot connect: {e}"))
+    }
+
+    /// One request on a connection of its own.
+    pub async fn once(&self) -> Result<(), String> {
+        let asked = async { self.ask(&mut self.connect().await?, &mut Vec::new(), Instant::now()).await.map(drop) };
+        timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err("no whole answer in time".to_owned()))
+    }
+
+    /// Begins a stream on a connection of its own, and reads it up to the first event.
+    pub async fn hold(&self) -> Result<Wire, String> {
+        let begun = async {
+            let mut wire = self.connect().await?;
+            self.begin(&mut wire).await?;
+            wire.chunk().await.map_err(|e| format!("no first event: {e}"))?;
+            Ok(wire)
+        };
+        timeout(PATIENCE, begun).await.unwrap_or_else(|_| Err("no first event in time".to_owned()))
+    }
+}

@@ -1,0 +1,167 @@
+//! The load benchmark: the gateway as a process, between a fast mock upstream and callers that never rest.
+//!
+//! `cargo bench --bench load -- [--quick] [--rounds N] [--seconds S] [WORD …]`; words choose scenarios that contain one.
+//! CPU per request or chunk is the figure to trust: callers, gateway and mock share the cores, so that rates and
+//! latencies tell as much of them as of the gateway. Everything is on 127.0.0.1. Every answer is checked; one that is
+//! wrong ends the benchmark with a code other than 0. No process that it starts outlives it.
+
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::wildcard_enum_match_arm,
+    clippy::let_underscore_must_use,
+    clippy::large_futures,
+    clippy::disallowed_methods,
+    reason = "a benchmark may fail loudly; the lints guard what runs in production"
+)]
+
+mod callers;
+mod mock;
+mod more;
+mod process;
+mod report;
+mod scenario;
+mod subject;
+mod wire;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use report::Report;
+use subject::{Row, Subject};
+
+/// How much is measured.
+pub struct Plan {
+    pub quick: bool,
+    pub rounds: usize,
+    /// Of each scenario in each round.
+    pub time: Duration,
+    /// Parts of scenarios' names; none is all.
+    pub only: Vec<String>,
+}
+
+impl Plan {
+    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Plan, String> {
+        let (mut quick, mut rounds, mut seconds, mut only) = (false, None, None, Vec::new());
+        while let Some(argument) = arguments.next() {
+            let mut number = || arguments.next().and_then(|n| n.parse::<f64>().ok()).filter(|n| *n > 0.0 && *n <= 600.0);
+            match argument.as_str() {
+                // What cargo adds.
+                "--bench" => {}
+                "--quick" => quick = true,
+                "--rounds" => rounds = Some(number().ok_or("--rounds takes a number")? as usize),
+                "--seconds" => seconds = Some(number().ok_or("--seconds takes a number")?),
+                word if !word.starts_with('-') => only.push(argument),
+                _ => return Err(format!("{argument}: there are --quick, --rounds N, --seconds S, and parts of scenarios' names")),
+            }
+        }
+        let (usual_rounds, usual_seconds) = if quick { (1, 0.5) } else { (3, 3.0) };
+        let time = Duration::from_secs_f64(seconds.unwrap_or(usual_seconds));
+        Ok(Plan { quick, rounds: rounds.unwrap_or(usual_rounds).max(1), time, only })
+    }
+
+    pub fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|word| name.contains(word))
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["mock"] => return mock::run(),
+        ["spin"] => return process::spin(),
+        _ => {}
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let done = process::raise_open_files().and_then(|()| Plan::read(arguments.into_iter())).and_then(|plan| {
+        runtime.block_on(async {
+            tokio::select! {
+                // What it has started ends as the future is dropped.
+                done = run(&plan) => done,
+                name = interrupted() => Err(format!("ended by {name}")),
+            }
+        })
+    });
+    match done {
+        Ok(report) => {
+            print!("{report}");
+            if report.errors() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn interrupted() -> &'static str {
+    let listen = |kind| signal(kind).expect("a signal handler");
+    let (mut int, mut term, mut hup) = (listen(SignalKind::interrupt()), listen(SignalKind::terminate()), listen(SignalKind::hangup()));
+    tokio::select! {
+        _ = int.recv() => "SIGINT",
+        _ = term.recv() => "SIGTERM",
+        _ = hup.recv() => "SIGHUP",
+    }
+}
+
+async fn run(plan: &Plan) -> Result<Report, String> {
+    let folder = Folder::new()?;
+    let mock = mock::start(&folder.0)?;
+    let scenarios = scenario::all(plan);
+    let rows = Row::installed();
+    let mut report = Report::new(plan, &scenarios, &rows);
+    for round in 1..=plan.rounds {
+        for row in &rows {
+            eprintln!("round {round} of {}: {}", plan.rounds, row.name());
+            let subject = match Subject::start(*row, &mock, &folder.0, &scenarios).await {
+                // It may be set up in a way that we do not know.
+                Err(why) if *row == Row::Nginx => {
+                    eprintln!("left out: {why}");
+                    continue;
+                }
+                started => started?,
+            };
+            let idle = subject.process.as_ref().map(process::Process::rss);
+            subject.warm_up(plan).await;
+            for scenario in &scenarios {
+                match scenario.measure(&subject, &mock, plan, idle).await {
+                    Ok(figures) => report.add(scenario, *row, figures),
+                    Err(why) => eprintln!("{}: left out: {why}", scenario.name),
+                }
+            }
+            if plan.wants("more") {
+                let measured = more::of_streams(&subject, plan, &mut report).await;
+                report.note(row.name(), measured);
+            }
+        }
+        if plan.wants("more") {
+            let measured = more::of_a_large_catalog(&mock, &folder.0, plan, &mut report).await;
+            report.note("the large catalog", measured);
+        }
+    }
+    Ok(report)
+}
+
+/// Where everything is written; gone at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Folder, String> {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("load-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

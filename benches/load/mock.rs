@@ -1,0 +1,166 @@
+//! The upstream: another process of this program, on one thread. The model's name says what it answers.
+//!
+//! `mock-plain`: some 640 bytes at once. `mock-stream-200-20`: 200 chunks, one each 20 ms; with `-0` as fast as they are
+//! taken, each in a write of its own. `mock-held`: one chunk, then nothing until the caller leaves. Any other model is 404,
+//! any other key 401, so that what a gateway does to both is seen to be right.
+
+use std::io::{self, BufRead as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::process::Process;
+use crate::wire::{Head, Wire};
+
+pub const KEY: &str = "sk-load-upstream-0001";
+
+/// A held stream's longest life.
+const HELD: Duration = Duration::from_secs(120);
+
+/// The running process.
+pub struct Mock {
+    pub address: SocketAddr,
+    pub process: Process,
+}
+
+pub fn start(folder: &Path) -> Result<Mock, String> {
+    let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
+    command.arg("mock").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut process = Process::start("mock", &mut command, folder)?;
+    let mut line = String::new();
+    let out = process.stdout().ok_or("the mock has no output")?;
+    io::BufReader::new(out).read_line(&mut line).map_err(|e| e.to_string())?;
+    let address = line.trim().parse().map_err(|_| "the mock upstream did not start")?;
+    Ok(Mock { address, process })
+}
+
+/// Serves until standard input ends, so that it never outlives who started it.
+pub fn run() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        println!("{}", listener.local_addr().expect("an address"));
+        tokio::spawn(async move {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { continue };
+                // That a caller goes is its right.
+                tokio::spawn(async move { serve(stream).await.ok() });
+            }
+        });
+        let _ = tokio::io::stdin().read(&mut [0]).await;
+    });
+    runtime.shutdown_background();
+    ExitCode::SUCCESS
+}
+
+async fn serve(stream: TcpStream) -> io::Result<()> {
+    let plain = plain();
+    let words: Vec<_> = [" gateway", " a", ",", " requests", "\\n\\n", " é", " several", " \\\"quoted\\\""].map(content).into();
+    let mut wire = Wire::new(stream)?;
+    while let Some(Head { key, length, .. }) = wire.head().await? {
+        let body = wire.take(length.unwrap_or(0)).await?;
+        let usage = contains(body, br#""include_usage":true"#);
+        let model = model(body).unwrap_or_default().to_owned();
+        if key.as_deref() != Some(KEY) {
+            wire.send(&refusal("401 Unauthorized")).await?;
+        } else if model == "plain" {
+            wire.send(&plain).await?;
+        } else if model == "held" {
+            wire.send(&[HEAD, &words[0]].concat()).await?;
+            let _ = timeout(HELD, wire.closed()).await;
+            return Ok(());
+        } else if let Some((chunks, gap)) = stream_of(&model) {
+            stream_to(&mut wire, chunks, gap, usage, &words).await?;
+        } else {
+            wire.send(&refusal("404 Not Found")).await?;
+        }
+    }
+    Ok(())
+}
+
+const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-request-id: req_load\r\ntransfer-encoding: chunked\r\n\r\n";
+
+async fn stream_to(wire: &mut Wire, chunks: usize, gap: u64, usage: bool, words: &[Vec<u8>]) -> io::Result<()> {
+    let first =
+        event(r#"{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}"#, "null");
+    wire.send(&[HEAD, &first].concat()).await?;
+    let mut ticks = interval(Duration::from_millis(gap.max(1)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first is due at once. Its own tick would not be: timers round up to the next millisecond.
+    ticks.reset();
+    for (index, word) in words.iter().cycle().take(chunks).enumerate() {
+        if gap > 0 && index > 0 {
+            ticks.tick().await;
+        }
+        wire.send(word).await?;
+    }
+    let mut end = event(r#"{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}"#, "null");
+    if usage {
+        end.extend(event("", &format!(r#"{{"prompt_tokens":48,"completion_tokens":{chunks},"total_tokens":{}}}"#, chunks + 48)));
+    }
+    end.extend(framed("data: [DONE]\n\n"));
+    end.extend(b"0\r\n\r\n");
+    wire.send(&end).await
+}
+
+fn content(word: &str) -> Vec<u8> {
+    event(&format!(r#"{{"index":0,"delta":{{"content":"{word}"}},"logprobs":null,"finish_reason":null}}"#), "null")
+}
+
+/// A chunk as OpenAI sends it, some 250 bytes.
+fn event(choice: &str, usage: &str) -> Vec<u8> {
+    framed(&format!(
+        "data: {{\"id\":\"chatcmpl-CTv9XjE2mXHn1nTQy0sS8M1Uu3kPq\",\"object\":\"chat.completion.chunk\",\"created\":1790000000,\
+         \"model\":\"gpt-4o-mini-2024-07-18\",\"system_fingerprint\":\"fp_560af6e559\",\"choices\":[{choice}],\"usage\":{usage}}}\n\n"
+    ))
+}
+
+fn framed(data: &str) -> Vec<u8> {
+    format!("{:x}\r\n{data}\r\n", data.len()).into_bytes()
+}
+
+fn plain() -> Vec<u8> {
+    let body = r#"{"id":"chatcmpl-CTv9XjE2mXHn1nTQy0sS8M1Uu3kPq","object":"chat.completion","created":1790000000,"model":"gpt-4o-mini-2024-07-18","choices":[{"index":0,"message":{"role":"assistant","content":"Opening a connection costs a round trip, and with TLS two more, which a kept one has behind it. Without keeping them a busy proxy runs out of ports.","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":48,"completion_tokens":34,"total_tokens":82,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},"service_tier":"default","system_fingerprint":"fp_560af6e559"}"#;
+    answer("200 OK", body)
+}
+
+fn refusal(status: &str) -> Vec<u8> {
+    answer(
+        status,
+        &format!(r#"{{"error":{{"message":"the mock says {status}","type":"invalid_request_error","param":null,"code":null}}}}"#),
+    )
+}
+
+fn answer(status: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nx-request-id: req_load\r\ncontent-length: {length}\r\n\r\n{body}")
+        .into_bytes()
+}
+
+/// `stream-200-20`.
+fn stream_of(model: &str) -> Option<(usize, u64)> {
+    let (chunks, gap) = model.strip_prefix("stream-")?.split_once('-')?;
+    Some((chunks.parse().ok()?, gap.parse().ok()?))
+}
+
+/// What follows `mock-` in the request's model, which is near its beginning.
+fn model(body: &[u8]) -> Option<&str> {
+    const NAME: &[u8] = br#""model":"mock-"#;
+    let rest = &body[position(&body[..body.len().min(4096)], NAME)? + NAME.len()..];
+    std::str::from_utf8(&rest[..position(rest, b"\"")?]).ok()
+}
+
+/// Whether it is in the first or the last part of the body, where other fields than messages are.
+fn contains(body: &[u8], what: &[u8]) -> bool {
+    let part = body.len().min(4096);
+    position(&body[..part], what).is_some() || position(&body[body.len() - part..], what).is_some()
+}
+
+fn position(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|window| window == what)
+}

@@ -1,0 +1,153 @@
+//! Processes that end with their handle, and what the kernel says about them.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// What `/proc` counts processor time in, on every Linux that this can run on.
+const TICK: Duration = Duration::from_millis(10);
+/// To end by itself.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// A running process with its children. Dropping it ends all of them.
+pub struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Standard error goes to a file in the folder, and so does standard output unless the command says where.
+    pub fn start(name: &str, command: &mut Command, folder: &Path) -> Result<Process, String> {
+        let log = folder.join(format!("{name}.stderr"));
+        let file = fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
+        let child = command.stderr(file).spawn().map_err(|e| format!("{name} does not start: {e}"))?;
+        Ok(Process { child, log })
+    }
+
+    pub fn stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    /// The last it has said, if it has ended.
+    pub fn ended(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok()??;
+        let said = fs::read_to_string(&self.log).unwrap_or_default();
+        Some(format!("it ended with {status}: {}", said.lines().rev().take(5).collect::<Vec<_>>().join(" / ")))
+    }
+
+    /// Processor time used so far.
+    pub fn cpu(&self) -> Duration {
+        self.family().into_iter().map(cpu).sum()
+    }
+
+    /// Resident memory in bytes.
+    pub fn rss(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// Its highest since [`forget_peak`](Self::forget_peak).
+    pub fn peak(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    pub fn forget_peak(&self) {
+        for pid in self.family() {
+            // Else it is the highest since the start.
+            let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
+        }
+    }
+
+    fn memory(&self, field: &str) -> u64 {
+        let kib = |pid| -> Option<u64> {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            status.lines().find_map(|line| line.strip_prefix(field))?.trim().trim_end_matches(" kB").parse().ok()
+        };
+        self.family().into_iter().filter_map(kib).sum::<u64>() * 1024
+    }
+
+    /// It and its children.
+    fn family(&self) -> Vec<u32> {
+        let parent = self.child.id();
+        let pids = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        std::iter::once(parent).chain(pids.filter(|pid| stat(*pid).get(1).is_some_and(|of| *of == u64::from(parent)))).collect()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let family = self.family();
+        kill("TERM", &family[..1]);
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        kill("KILL", &family);
+        let _ = self.child.wait();
+    }
+}
+
+/// By the shell, since the crate forbids the unsafe code that the system call would need.
+fn kill(signal: &str, pids: &[u32]) {
+    let line = pids.iter().fold(format!("kill -{signal}"), |line, pid| format!("{line} {pid}"));
+    let _ = Command::new("sh").args(["-c", &line]).stderr(Stdio::null()).status();
+}
+
+/// Processor time that one process has used.
+pub fn cpu(pid: u32) -> Duration {
+    let fields = stat(pid);
+    TICK * fields.get(11..13).map_or(0, |times| times.iter().sum::<u64>()) as u32
+}
+
+/// That the machine has used, whoever for.
+pub fn machine_cpu() -> Duration {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let fields: Vec<u64> = text.lines().next().unwrap_or_default().split_whitespace().skip(1).flat_map(str::parse).collect();
+    // All but the two that count idling.
+    TICK * fields.iter().take(7).enumerate().filter(|(index, _)| !matches!(index, 3 | 4)).map(|(_, time)| time).sum::<u64>() as u32
+}
+
+/// The fields of `/proc/PID/stat` after the name, the state being 0.
+fn stat(pid: u32) -> Vec<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    text.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect())
+}
+
+/// The soft limit of open files is often 1,024, which a thousand streams exceed: starts this program again with the hard one.
+pub fn raise_open_files() -> Result<(), String> {
+    const MARK: &str = "PORTCULLIS_LOAD_OPEN_FILES_RAISED";
+    if std::env::var_os(MARK).is_some() {
+        return Ok(());
+    }
+    let script = r#"ulimit -n "$(ulimit -Hn)"; exec "$0" "$@""#;
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let failed = Command::new("sh").args(["-c", script]).arg(program).args(std::env::args_os().skip(1)).env(MARK, "1").exec();
+    Err(format!("cannot start itself: {failed}"))
+}
+
+/// One process a core that keeps it from idling, at a priority below everybody's: in a virtual machine, waking a core that
+/// was halted can cost more than what is measured.
+pub fn spinners(folder: &Path) -> Result<Vec<Process>, String> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let spinner = |number| {
+        let mut command = Command::new("chrt");
+        command.args(["--idle", "0"]).arg(&program).arg("spin").stdin(Stdio::piped()).stdout(Stdio::null());
+        Process::start(&format!("spinner-{number}"), &mut command, folder)
+    };
+    (0..cores).map(spinner).collect()
+}
+
+/// Spins until standard input ends.
+pub fn spin() -> ExitCode {
+    let watch = std::thread::spawn(|| std::io::stdin().read(&mut [0]).map(drop));
+    while !watch.is_finished() {
+        std::hint::spin_loop();
+    }
+    ExitCode::SUCCESS
+}

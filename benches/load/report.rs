@@ -1,0 +1,175 @@
+//! Figures of all rounds → two tables of medians.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::Plan;
+use crate::callers::Kind;
+use crate::scenario::Scenario;
+use crate::subject::Row;
+
+/// Of one scenario in one round; times in seconds, memory in bytes.
+pub struct Figures {
+    pub rate: f64,
+    pub p50: f64,
+    pub p99: f64,
+    pub cpu: Option<f64>,
+    pub idle: Option<u64>,
+    pub peak: Option<u64>,
+    /// Cores that were busy with something else.
+    pub others: f64,
+    pub errors: u64,
+}
+
+pub struct Report {
+    title: String,
+    rows: Vec<Row>,
+    scenarios: Vec<(&'static str, bool)>,
+    figures: BTreeMap<(&'static str, Row), Vec<Figures>>,
+    more: Vec<(String, BTreeMap<Row, Vec<f64>>)>,
+    errors: u64,
+}
+
+impl Report {
+    pub fn new(plan: &Plan, scenarios: &[Scenario], rows: &[Row]) -> Report {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut title = format!("medians of {} × {} s, {cores} cores", plan.rounds, plan.time.as_secs_f64());
+        if cfg!(debug_assertions) {
+            title.push_str(", NOT OPTIMISED: this shows that it works, not how fast it is");
+        }
+        Report {
+            title,
+            rows: rows.to_vec(),
+            scenarios: scenarios.iter().map(|s| (s.name, matches!(s.kind, Kind::Stream { .. }))).collect(),
+            figures: BTreeMap::new(),
+            more: Vec::new(),
+            errors: 0,
+        }
+    }
+
+    pub fn add(&mut self, scenario: &Scenario, row: Row, figures: Figures) {
+        self.errors += figures.errors;
+        self.figures.entry((scenario.name, row)).or_default().push(figures);
+    }
+
+    /// Something besides scenarios.
+    pub fn more(&mut self, what: &str, row: Row, value: f64) {
+        let index = self.more.iter().position(|(known, _)| known == what).unwrap_or_else(|| {
+            self.more.push((what.to_owned(), BTreeMap::new()));
+            self.more.len() - 1
+        });
+        self.more[index].1.entry(row).or_default().push(value);
+    }
+
+    pub fn fail(&mut self, errors: u64) {
+        self.errors += errors;
+    }
+
+    /// What could not be measured is an error, but not the end.
+    pub fn note(&mut self, of: &str, measured: Result<(), String>) {
+        if let Err(why) = measured {
+            eprintln!("{of}: {why}");
+            self.fail(1);
+        }
+    }
+
+    pub fn errors(&self) -> u64 {
+        self.errors
+    }
+
+    /// What the gateway adds to the time at one connection.
+    fn added(&self) -> Option<f64> {
+        let p50 = |row| median(self.figures.get(&("plain-c1-awake", row))?.iter().map(|f| f.p50));
+        Some((p50(Row::Portcullis)? - p50(Row::Direct)?) * 1e6)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\n{}\n", self.title)?;
+        let mut table = vec![
+            ["scenario", "", "per second", "p50 ms", "p99 ms", "CPU µs each", "RSS MiB idle", "peak", "errors"].map(str::to_owned).to_vec(),
+        ];
+        for (name, stream) in &self.scenarios {
+            for row in &self.rows {
+                let Some(rounds) = self.figures.get(&(name, *row)) else { continue };
+                let of = |figure: &dyn Fn(&Figures) -> Option<f64>| median(rounds.iter().filter_map(figure));
+                let mib = |bytes: u64| bytes as f64 / 1024.0 / 1024.0;
+                table.push(vec![
+                    (*name).to_owned(),
+                    row.name().to_owned(),
+                    format!("{} {}", show(of(&|f| Some(f.rate)), 0), if *stream { "chunks  " } else { "requests" }),
+                    show(of(&|f| Some(f.p50 * 1e3)), 3),
+                    show(of(&|f| Some(f.p99 * 1e3)), 3),
+                    show(of(&|f| Some(f.cpu? * 1e6)), 1),
+                    show(of(&|f| f.idle.map(mib)), 1),
+                    show(of(&|f| f.peak.map(mib)), 1),
+                    rounds.iter().map(|f| f.errors).sum::<u64>().to_string(),
+                ]);
+            }
+        }
+        print(f, &table)?;
+        writeln!(f, "\np50 and p99 are of whole answers; of a stream, of the whole stream. CPU is of the proxy, each request or chunk.\n")?;
+
+        let mut table = vec![std::iter::once("").chain(self.rows.iter().map(|row| row.name())).map(str::to_owned).collect::<Vec<_>>()];
+        if let Some(added) = self.added() {
+            let cell = |row: &Row| if *row == Row::Portcullis { show(Some(added), 0) } else { "-".to_owned() };
+            table.push(
+                std::iter::once("added p50 at one connection, cores awake, µs".to_owned()).chain(self.rows.iter().map(cell)).collect(),
+            );
+        }
+        for (what, values) in &self.more {
+            let cell = |row: &Row| show(values.get(row).and_then(|values| median(values.iter().copied())), 2);
+            table.push(std::iter::once(what.clone()).chain(self.rows.iter().map(cell)).collect());
+        }
+        if table.len() > 1 {
+            print(f, &table)?;
+        }
+        let others = self.figures.values().flatten().map(|figures| figures.others).fold(0.0, f64::max);
+        if others > 0.1 {
+            writeln!(f, "\nOther processes used up to {others:.1} cores meanwhile: the figures are spoilt.")?;
+        }
+        if self.errors > 0 { writeln!(f, "\n{} ERRORS; what they were is written above.", self.errors) } else { Ok(()) }
+    }
+}
+
+/// The first column to the left, and all words; numbers to the right.
+fn print(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> fmt::Result {
+    let columns = table.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns).map(|column| table.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)).collect();
+    let named = table.first().is_some_and(|head| head[0] == "scenario");
+    for line in table {
+        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            if column == 0 || named && column == 1 { write!(f, "{cell:<width$}  ")? } else { write!(f, "{cell:>width$}  ")? }
+        }
+        writeln!(f)?;
+    }
+    Ok(())
+}
+
+/// The value below which this part of them is; they are sorted.
+pub fn at(sorted: &[Duration], part: f64) -> Duration {
+    sorted.get(((sorted.len() as f64 * part) as usize).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// `12,345.6`.
+fn show(value: Option<f64>, digits: usize) -> String {
+    let Some(value) = value else { return "-".to_owned() };
+    let text = format!("{value:.digits$}");
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let mut grouped = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index) % 3 == 0 && whole.as_bytes()[index - 1] != b'-' {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped + rest
+}

@@ -1,0 +1,207 @@
+//! What is measured: the mock without anything before it, the gateway, and nginx where it is installed.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Plan;
+use crate::callers::{Kind, Load};
+use crate::mock::{self, Mock};
+use crate::process::Process;
+use crate::scenario::Scenario;
+
+/// The gateway under test.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_portcullis");
+/// Where the catalog finds the upstream's key.
+pub const KEY_VARIABLE: &str = "PORTCULLIS_LOAD_UPSTREAM_KEY";
+const CALLER_KEY: &str = "sk-load-caller-0001";
+const PATIENCE: Duration = Duration::from_secs(15);
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Row {
+    Direct,
+    Portcullis,
+    Nginx,
+}
+
+impl Row {
+    pub fn installed() -> Vec<Row> {
+        let nginx = Command::new("nginx").arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let mut rows = vec![Row::Direct, Row::Portcullis];
+        rows.extend(nginx.is_ok_and(|status| status.success()).then_some(Row::Nginx));
+        rows
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Row::Direct => "direct",
+            Row::Portcullis => "portcullis",
+            Row::Nginx => "nginx",
+        }
+    }
+
+    /// Only the gateway gives models other names.
+    fn model(self, model: &str) -> String {
+        format!("{}-{model}", if self == Row::Portcullis { "bench" } else { "mock" })
+    }
+}
+
+/// One of them, running.
+pub struct Subject {
+    pub row: Row,
+    pub address: SocketAddr,
+    /// None for the mock itself.
+    pub process: Option<Process>,
+    /// Its own; gone at the end.
+    pub folder: PathBuf,
+}
+
+impl Subject {
+    /// Starts it, and waits for its first right answer.
+    pub async fn start(row: Row, mock: &Mock, folder: &Path, scenarios: &[Scenario]) -> Result<Subject, String> {
+        let folder = folder.join(row.name());
+        let failed = |why: String| format!("{}: {why}", row.name());
+        // Somebody else may take a port between our look and the start.
+        let mut tries = 3;
+        loop {
+            tries -= 1;
+            fs::create_dir_all(&folder).map_err(|e| failed(e.to_string()))?;
+            let mut subject = Subject { row, address: mock.address, process: None, folder: folder.clone() };
+            if row != Row::Direct {
+                let [port, admin] = free_ports().map_err(|e| failed(e.to_string()))?;
+                subject.address = port;
+                let mut command = match row {
+                    Row::Nginx => nginx(&folder, port, mock.address),
+                    _ => portcullis(&folder, port, admin, mock.address, scenarios),
+                }
+                .map_err(failed)?;
+                subject.process = Some(Process::start(row.name(), &mut command, &folder).map_err(failed)?);
+            }
+            match subject.ready().await {
+                Err(why) if why.to_ascii_lowercase().contains("in use") && tries > 0 => {}
+                Err(why) => return Err(failed(why)),
+                Ok(()) => return Ok(subject),
+            }
+        }
+    }
+
+    async fn ready(&mut self) -> Result<(), String> {
+        let start = Instant::now();
+        let load = self.load("plain", Kind::Plain, 1, 0);
+        loop {
+            let Err(why) = load.once().await else { return Ok(()) };
+            if let Some(said) = self.process.as_mut().and_then(Process::ended) {
+                return Err(said);
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(format!("no right answer in {} s: {why}", PATIENCE.as_secs()));
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    pub async fn warm_up(&self, plan: &Plan) {
+        self.load("plain", Kind::Plain, 32, 0).run(plan.time / 3).await;
+    }
+
+    /// Callers of it; the prompt is filled up to so many bytes.
+    pub fn load(&self, model: &str, kind: Kind, callers: usize, prompt: usize) -> Load {
+        let key = if self.row == Row::Direct { mock::KEY } else { CALLER_KEY };
+        let filler = "The quick brown fox jumps over the lazy dog, and \\\"nobody\\\" minds.\\n";
+        let body = format!(
+            "{{\"model\":\"{}\",\"messages\":[{{\"role\":\"system\",\"content\":\"You are a helpful assistant. Answer briefly and do not \
+             make anything up.\"}},{{\"role\":\"user\",\"content\":\"Explain in two sentences why a reverse proxy should keep its \
+             connections to the upstream. {}\"}}],\"temperature\":0.2,\"max_tokens\":256{}}}",
+            self.row.model(model),
+            filler.repeat(prompt / filler.len()),
+            if matches!(kind, Kind::Stream { .. }) { ",\"stream\":true" } else { "" }
+        );
+        let request = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        );
+        Load { to: self.address, request: request.into_bytes().into(), kind, callers }
+    }
+
+    /// Asks whether a model is served.
+    pub fn look_up(&self, model: &str) -> Vec<u8> {
+        format!("GET /v1/models/{model} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {CALLER_KEY}\r\n\r\n", self.address).into_bytes()
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        self.process = None;
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The gateway with everything on: keys, catalog, metrics, an access log in a file.
+fn portcullis(folder: &Path, port: SocketAddr, admin: SocketAddr, upstream: SocketAddr, scenarios: &[Scenario]) -> Result<Command, String> {
+    let server = format!(
+        "listen: [{{ address: \"{port}\" }}]\nadmin: {{ address: \"{admin}\" }}\nworkers: 2\ndrain: {{ grace: 1s }}\n\
+         log: {{ format: json, level: info, access: \"{}/access.log\" }}\n",
+        folder.display()
+    );
+    write(&folder.join("conf/server.yaml"), &server)?;
+    write(&folder.join("conf/catalog.yaml"), &catalog(folder, upstream, scenarios)?)?;
+    fs::create_dir_all(folder.join("conf/catalog.d")).map_err(|e| e.to_string())?;
+    let mut command = Command::new(BINARY);
+    command.args(["serve", "--conf"]).arg(folder.join("conf")).env(KEY_VARIABLE, mock::KEY);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    Ok(command)
+}
+
+fn catalog(folder: &Path, upstream: SocketAddr, scenarios: &[Scenario]) -> Result<String, String> {
+    let mut models: Vec<&str> = scenarios.iter().map(|scenario| scenario.model.as_str()).chain(["plain", "held", "stream-5-2"]).collect();
+    models.sort_unstable();
+    models.dedup();
+    let models: String =
+        models.iter().map(|model| format!("  bench-{model}: {{ targets: [{{ account: mock, model: mock-{model} }}] }}\n")).collect();
+    let key = folder.join("key");
+    write(&key, CALLER_KEY)?;
+    let key = fs::File::open(&key).map_err(|e| e.to_string())?;
+    let hash = Command::new(BINARY).args(["key", "hash"]).stdin(key).output().map_err(|e| e.to_string())?;
+    Ok(format!(
+        "accounts:\n  mock: {{ dialect: openai, base_url: \"http://{upstream}/v1\", key: {{ env: {KEY_VARIABLE} }} }}\nmodels:\n{models}\
+         callers:\n  bench: {{ keys: {{ load: {{ hash: \"{}\" }} }} }}\n",
+        String::from_utf8_lossy(&hash.stdout).trim()
+    ))
+}
+
+/// A plain proxy: it checks the key and puts in the upstream's, but does not look at the body, and logs nothing.
+fn nginx(folder: &Path, port: SocketAddr, upstream: SocketAddr) -> Result<Command, String> {
+    let dir = folder.display();
+    let paths: String =
+        ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].iter().map(|of| format!("  {of}_temp_path {dir}/{of};\n")).collect();
+    let conf = format!(
+        "daemon off;\nworker_processes 2;\npid {dir}/nginx.pid;\nerror_log {dir}/error.log warn;\nevents {{ worker_connections 8192; }}\n\
+         http {{\n  access_log off;\n{paths}  keepalive_requests 10000000;\n  client_max_body_size 32m;\n  client_body_buffer_size 2m;\n\
+         \x20 map $http_authorization $known {{ default 0; \"Bearer {CALLER_KEY}\" 1; }}\n\
+         \x20 upstream mock {{ server {upstream}; keepalive 1024; keepalive_requests 10000000; }}\n\
+         \x20 server {{\n    listen {port} backlog=4096;\n    location /v1/ {{\n      if ($known = 0) {{ return 401; }}\n\
+         \x20     proxy_pass http://mock;\n      proxy_http_version 1.1;\n      proxy_buffering off;\n      proxy_read_timeout 120s;\n\
+         \x20     proxy_set_header Connection \"\";\n      proxy_set_header Authorization \"Bearer {}\";\n    }}\n  }}\n}}\n",
+        mock::KEY
+    );
+    let path = folder.join("nginx.conf");
+    write(&path, &conf)?;
+    let mut command = Command::new("nginx");
+    command.arg("-e").arg(folder.join("start.log")).arg("-p").arg(folder).arg("-c").arg(path);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    Ok(command)
+}
+
+pub fn write(path: &Path, text: &str) -> Result<(), String> {
+    let folder = path.parent().unwrap_or(path);
+    fs::create_dir_all(folder).and_then(|()| fs::write(path, text)).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn free_ports() -> std::io::Result<[SocketAddr; 2]> {
+    let (one, other) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
+    Ok([one.local_addr()?, other.local_addr()?])
+}

@@ -1,0 +1,37 @@
+//! Portcullis in your own Pingora server, beside your own services: `cargo run --example embed`, then
+//!
+//! ```sh
+//! curl http://127.0.0.1:8081/v1/models -H 'authorization: Bearer sk-demo-portcullis-published'
+//! ```
+
+use pingora::server::Server;
+use pingora_proxy::http_proxy_service;
+use portcullis::admin::Admin;
+use portcullis::catalog::load::{Secrets, load};
+use portcullis::config::Listen;
+use portcullis::gateway::Gateway;
+use portcullis::server;
+use std::path::Path;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let conf = Path::new("conf");
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8081".to_owned());
+    let mut loaded = load(conf, Secrets::Resolve)?;
+    // Where you listen is yours to say; Portcullis wants to know it, to tell when it is ready.
+    loaded.server.listen = vec![Listen { address: address.parse()?, h2c: false, tls: None }];
+    let shared = server::shared(&mut loaded)?;
+
+    let mut pingora = Server::new(None)?;
+    pingora.bootstrap();
+
+    let mut gateway = http_proxy_service(&pingora.configuration, Gateway::new(shared.clone()));
+    gateway.add_tcp(&address);
+    pingora.add_service(gateway);
+    // The live catalog, name look-ups, idle connections.
+    pingora.add_service(server::background(&shared, conf, &loaded, Vec::new())?);
+    // `/metrics` and `/status`, on the address that server.yaml names. Leave it out if you have your own.
+    pingora.add_service(Admin::new(shared));
+    // Your own services go here, with `pingora.add_service`.
+
+    pingora.run_forever();
+}

@@ -1,0 +1,130 @@
+//! What lives longer than a catalog: each account's places, its rest after failures, and its idle connections.
+//!
+//! Keyed by the account's id, so that a reload finds it again; what a catalog no longer names goes with its last exchange.
+//! **Invariant:** a [`Permit`] is one request in flight, and gives its place back when it is dropped, however the exchange ends.
+
+pub mod health;
+pub mod pool;
+pub mod resolver;
+pub mod strategy;
+
+use crate::catalog::Catalog;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The running state of one account.
+pub struct State {
+    /// The account's id.
+    pub id: Arc<str>,
+    in_flight: AtomicUsize,
+    /// Whether it rests, and since when.
+    pub health: health::Health,
+    /// Idle HTTP/1 connections.
+    pub pool: pool::Pool,
+    /// What its host name resolves to.
+    pub addresses: resolver::Addresses,
+}
+
+impl State {
+    fn new(id: Arc<str>) -> State {
+        State {
+            id,
+            in_flight: AtomicUsize::new(0),
+            health: health::Health::default(),
+            pool: pool::Pool::default(),
+            addresses: resolver::Addresses::default(),
+        }
+    }
+
+    /// A place for one more request, if the cap allows it.
+    pub fn admit(self: &Arc<State>, cap: Option<usize>) -> Option<Permit> {
+        let cap = cap.unwrap_or(usize::MAX);
+        self.in_flight.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < cap).then_some(n + 1)).ok().map(|_| Permit(self.clone()))
+    }
+
+    /// Requests in flight now.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Acquire)
+    }
+}
+
+/// One place at an account.
+pub struct Permit(Arc<State>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// All accounts' states. They belong to the catalogs and exchanges that hold them: an account that is taken out and put back while it is
+/// still at work finds its places as they were.
+#[derive(Default)]
+pub struct Registry {
+    states: Mutex<HashMap<Arc<str>, Weak<State>>>,
+}
+
+impl Registry {
+    /// The states of a catalog's accounts, in its order. Those that nobody holds are forgotten.
+    pub fn adopt(&self, catalog: &Catalog) -> Vec<Arc<State>> {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept: Vec<Arc<State>> = catalog
+            .accounts()
+            .iter()
+            .map(|account| states.get(&account.id).and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(State::new(account.id.clone()))))
+            .collect();
+        states.retain(|_, state| state.strong_count() > 0);
+        states.extend(kept.iter().map(|state| (state.id.clone(), Arc::downgrade(state))));
+        kept
+    }
+
+    /// How many are held.
+    pub fn len(&self) -> usize {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner).values().filter(|state| state.strong_count() > 0).count()
+    }
+
+    /// Whether none is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cap_is_hard_and_places_come_back() {
+        let state = Arc::new(State::new("a".into()));
+        let first = state.admit(Some(2));
+        let second = state.admit(Some(2));
+        assert!(first.is_some() && second.is_some() && state.admit(Some(2)).is_none());
+        drop(first);
+        assert_eq!(state.in_flight(), 1);
+        assert!(state.admit(Some(2)).is_some());
+        assert!(state.admit(None).is_some());
+        drop(second);
+        assert_eq!(state.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_cap_holds_under_a_crowd() {
+        let state = Arc::new(State::new("a".into()));
+        let most = Arc::new(AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        if let Some(permit) = state.admit(Some(3)) {
+                            most.fetch_max(state.in_flight(), Ordering::AcqRel);
+                            drop(permit);
+                        }
+                    }
+                });
+            }
+        });
+        assert!(most.load(Ordering::Acquire) <= 3);
+        assert_eq!(state.in_flight(), 0);
+    }
+}

@@ -1,0 +1,77 @@
+//! Idle HTTP/1 connections of one account.
+//!
+//! Ours and not Pingora's, because its pool spawns a task for every connection that it takes back, and wakes it, on whatever thread, when
+//! the connection is taken out: at 256 connections that was the larger part of what they cost more than 32. Here a connection that
+//! goes idle costs one push; the sweep, every two seconds, closes what the upstream has closed or what was idle for too long.
+
+use pingora::protocols::Stream;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::io::ReadBuf;
+
+/// Longer than this no connection waits for its next request: most servers close at 60 s or more.
+const IDLE: Duration = Duration::from_secs(55);
+/// More are never kept for one account.
+const MOST: usize = 1024;
+
+/// The connections, the last used first: it is the least likely to be stale.
+#[derive(Default)]
+pub struct Pool {
+    idle: Mutex<Vec<Idle>>,
+}
+
+struct Idle {
+    stream: Stream,
+    since: Instant,
+    /// Address, TLS and credential all agree if this does, so that a rotated key never meets an old connection.
+    fingerprint: u64,
+}
+
+impl Pool {
+    /// A connection that is still open, as far as can be seen without asking.
+    pub fn take(&self, fingerprint: u64) -> Option<Stream> {
+        loop {
+            let Idle { mut stream, .. } = {
+                let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+                let place = idle.iter().rposition(|i| i.fingerprint == fingerprint)?;
+                idle.remove(place)
+            };
+            if quiet(&mut stream) {
+                return Some(stream);
+            }
+        }
+    }
+
+    /// Keeps a connection for the next request.
+    pub fn put(&self, stream: Stream, fingerprint: u64) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MOST {
+            idle.push(Idle { stream, since: Instant::now(), fingerprint });
+        }
+    }
+
+    /// Closes what is dead, too old, or of another fingerprint than the account's present one.
+    pub fn sweep(&self, fingerprint: u64, now: Instant) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain_mut(|i| i.fingerprint == fingerprint && now.duration_since(i.since) < IDLE && quiet(&mut i.stream));
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// True if the peer has neither closed nor spoken: on an idle connection both mean that it is of no use.
+fn quiet(stream: &mut Stream) -> bool {
+    let mut byte = [0u8; 1];
+    let mut buf = ReadBuf::new(&mut byte);
+    let mut context = Context::from_waker(Waker::noop());
+    matches!(tokio::io::AsyncRead::poll_read(std::pin::Pin::new(stream), &mut context, &mut buf), Poll::Pending)
+}

@@ -1,0 +1,173 @@
+//! IP addresses: ranges of them as an operator writes them, and which of them may be called.
+//!
+//! An IPv4 address inside an IPv6 one (mapped, or by way of NAT64) always counts as the IPv4 address, so that no
+//! rule can be passed by writing an address differently.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// A range of addresses: `10.0.0.0/8`, `fd00::/8`, or one bare address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Cidr {
+    first: IpAddr,
+    bits: u8,
+}
+
+impl Cidr {
+    /// Whether the address lies in the range.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.first, plain(address)) {
+            (IpAddr::V4(first), IpAddr::V4(address)) => {
+                let differ = u32::from(first) ^ u32::from(address);
+                differ.checked_shr(32 - u32::from(self.bits)).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(first), IpAddr::V6(address)) => {
+                let differ = u128::from(first) ^ u128::from(address);
+                differ.checked_shr(128 - u32::from(self.bits)).unwrap_or(0) == 0
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+impl FromStr for Cidr {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "must be an address or a range of them, such as 10.0.0.0/8, 192.0.2.7 or fd00::/8".to_owned();
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let written: IpAddr = address.parse().map_err(|_| wrong())?;
+        let most: u8 = if written.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            None => most,
+            Some(bits) if !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit()) => {
+                bits.parse().ok().filter(|bits| *bits <= most).ok_or_else(|| format!("must have 0 to {most} after the /"))?
+            }
+            Some(_) => return Err(wrong()),
+        };
+        // `::ffff:10.0.0.0/104` is `10.0.0.0/8`; a shorter prefix of a mapped address would mean more than IPv4.
+        let (first, bits) = match (written, plain(written)) {
+            (IpAddr::V6(_), v4 @ IpAddr::V4(_)) => match bits.checked_sub(96) {
+                Some(bits) => (v4, bits),
+                None => (written, bits),
+            },
+            _ => (written, bits),
+        };
+        Ok(Self { first, bits })
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.first, self.bits)
+    }
+}
+
+/// An address that no account may ever be reached at: link-local, the metadata services of clouds (which hand out
+/// credentials to whoever asks), and what is no host at all.
+pub fn forbidden_ip(address: IpAddr) -> bool {
+    match plain(address) {
+        IpAddr::V4(v4) => {
+            v4.is_link_local()
+                || v4.is_unspecified()
+                || v4.is_multicast()
+                || v4.is_broadcast()
+                // Alibaba Cloud, Oracle Cloud (classic), Azure's wire server.
+                || [[100, 100, 100, 200], [192, 0, 0, 192], [168, 63, 129, 16]].contains(&v4.octets())
+        }
+        IpAddr::V6(v6) => {
+            v6.is_unicast_link_local()
+                || v6.is_unspecified()
+                || v6.is_multicast()
+                // AWS, Google Cloud.
+                || v6 == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)
+                || v6 == Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)
+        }
+    }
+}
+
+/// An address of this machine or of a private network, where `http:` needs no leave.
+pub fn private_ip(address: IpAddr) -> bool {
+    match plain(address) {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local(),
+    }
+}
+
+/// The IPv4 address that an IPv6 one stands for, if it does.
+fn plain(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(v6) = address else { return address };
+    if let Some(v4) = v6.to_ipv4_mapped() {
+        return IpAddr::V4(v4);
+    }
+    match v6.octets() {
+        // RFC 6052, the well-known prefix of NAT64.
+        [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d] => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+        _ => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn ranges() {
+        for (range, inside, outside) in [
+            ("10.0.0.0/8", "10.255.0.1", "11.0.0.0"),
+            ("10.9.9.9/8", "10.0.0.1", "::a00:1"),
+            ("192.0.2.7", "192.0.2.7", "192.0.2.6"),
+            ("192.0.2.7", "::ffff:192.0.2.7", "::ffff:192.0.2.6"),
+            ("::ffff:10.0.0.0/104", "10.1.1.1", "11.1.1.1"),
+            ("fd00::/8", "fdff::1", "fe00::1"),
+            ("::1", "::1", "::2"),
+            ("0.0.0.0/0", "255.255.255.255", "::1"),
+            ("::/0", "2001:db8::1", "10.0.0.1"),
+        ] {
+            let range: Cidr = range.parse().unwrap();
+            assert!(range.contains(ip(inside)), "{inside} in {range}");
+            assert!(!range.contains(ip(outside)), "{outside} not in {range}");
+        }
+        for wrong in ["", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/+8", "10.0.0.0/8/8", "10.0/8", "::/129", "localhost", "10.0.0.1:80"] {
+            assert!(wrong.parse::<Cidr>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn s10_forbidden_addresses() {
+        for bad in [
+            "169.254.169.254",
+            "169.254.1.1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::a9fe:a9fe",
+            "fe80::1",
+            "fd00:ec2::254",
+            "100.100.100.200",
+            "0.0.0.0",
+            "::",
+            "224.0.0.1",
+            "ff02::1",
+            "255.255.255.255",
+            "168.63.129.16",
+        ] {
+            assert!(forbidden_ip(ip(bad)), "{bad}");
+        }
+        for good in ["127.0.0.1", "10.0.0.1", "::1", "fd00::1", "8.8.8.8", "2001:db8::1", "100.64.0.1"] {
+            assert!(!forbidden_ip(ip(good)), "{good}");
+        }
+        for private in ["127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "::1", "fd00::1", "::ffff:10.0.0.1"] {
+            assert!(private_ip(ip(private)), "{private}");
+        }
+        for public in ["8.8.8.8", "172.32.0.1", "2001:db8::1", "169.254.1.1"] {
+            assert!(!private_ip(ip(public)), "{public}");
+        }
+    }
+}

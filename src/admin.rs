@@ -1,0 +1,163 @@
+//! The admin listener: `/metrics`, `/status`, and the probes. A service of its own, on its own thread, so that it answers while everything else
+//! is drained, up to the process's last moment. It knows no keys: bind it to an address that only operators reach.
+
+use crate::access_log::rfc3339;
+use crate::catalog::reload::Told;
+use crate::drain::Phase;
+use crate::metrics::account_state;
+use crate::shared::Shared;
+use async_trait::async_trait;
+use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::l4::stream::Stream;
+use pingora::server::{ListenFds, ShutdownWatch};
+use pingora::services::Service;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+/// Scrapers are few.
+const CONNECTIONS: usize = 64;
+/// And quick.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The service.
+pub struct Admin {
+    shared: Arc<Shared>,
+}
+
+impl Admin {
+    /// Over what all exchanges share.
+    pub fn new(shared: Arc<Shared>) -> Admin {
+        Admin { shared }
+    }
+}
+
+#[async_trait]
+impl Service for Admin {
+    async fn start_service(&mut self, _: Option<ListenFds>, _: ShutdownWatch, _: usize) {
+        let address = self.shared.server.admin;
+        let listener = match TcpListener::bind(address).await {
+            Ok(listener) => listener,
+            Err(why) => {
+                log::error!("the admin listener cannot bind {address}: {why}");
+                return;
+            }
+        };
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        // Our listeners' connections are the runtime's children; it ends with the process.
+        loop {
+            let Ok(place) = places.clone().acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let shared = self.shared.clone();
+                    #[expect(clippy::disallowed_methods, reason = "owned by this service's runtime, bounded in number and time")]
+                    tokio::spawn(async move {
+                        let _place = place;
+                        // A scraper that is too slow is let go; there is nothing to tell it.
+                        drop(tokio::time::timeout(PATIENCE, serve(&shared, stream)).await);
+                    });
+                }
+                Err(why) => {
+                    log::warn!("the admin listener cannot accept: {why}");
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        "admin"
+    }
+
+    fn threads(&self) -> Option<usize> {
+        Some(1)
+    }
+}
+
+async fn serve(shared: &Shared, stream: TcpStream) -> pingora::Result<()> {
+    let mut session = ServerSession::new_http1(Box::new(Stream::from(stream)));
+    if !session.read_request().await? {
+        return Ok(());
+    }
+    session.set_keepalive(None);
+    let head_only = session.req_header().method == http::Method::HEAD;
+    let (status, kind, body) = if head_only || session.req_header().method == http::Method::GET {
+        answer(shared, session.req_header().uri.path())
+    } else {
+        (405, "text/plain", "use GET\n".to_owned())
+    };
+    let mut head = ResponseHeader::build(status, Some(4))?;
+    head.insert_header("content-type", kind)?;
+    head.insert_header("content-length", body.len())?;
+    if status == 405 {
+        head.insert_header("allow", "GET, HEAD")?;
+    }
+    session.write_response_header(Box::new(head)).await?;
+    if !head_only {
+        session.write_response_body(body.into(), true).await?;
+    }
+    session.finish().await.map(drop)
+}
+
+fn answer(shared: &Shared, path: &str) -> (u16, &'static str, String) {
+    match path {
+        "/livez" => (200, "text/plain", String::new()),
+        "/readyz" => (if shared.drain.ready() { 200 } else { 503 }, "text/plain", String::new()),
+        "/metrics" => (200, "application/openmetrics-text; version=1.0.0; charset=utf-8", shared.metrics.render(shared)),
+        "/status" => (200, "application/json", format!("{:#}\n", status(shared))),
+        _ => (404, "text/plain", "there are /status, /metrics, /livez and /readyz\n".to_owned()),
+    }
+}
+
+fn status(shared: &Shared) -> serde_json::Value {
+    let snapshot = shared.live.load();
+    let now = Instant::now();
+    let accounts: Vec<_> = snapshot
+        .places
+        .iter()
+        .map(|place| {
+            json!({
+                "id": place.account.id,
+                "dialect": place.account.dialect.name(),
+                "state": account_state(place.account.enabled, &place.state, now),
+                "in_flight": place.state.in_flight(),
+                "concurrency": place.account.concurrency,
+                "idle_connections": place.state.pool.len(),
+            })
+        })
+        .collect();
+    let Told { refused, held } = shared.reloads.told();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "phase": phase_name(shared.drain.phase()),
+        "ready": shared.drain.ready(),
+        "uptime_seconds": shared.started.elapsed().as_secs(),
+        "exchanges": shared.drain.exchanges(),
+        "catalog": {
+            "generation": snapshot.generation,
+            "hash": snapshot.catalog.hash,
+            "loaded": rfc3339(snapshot.loaded),
+            "accounts": snapshot.catalog.accounts().len(),
+            "models": snapshot.catalog.models().len(),
+            "callers": snapshot.catalog.callers().len(),
+            "keys": snapshot.catalog.key_count(),
+            "warnings": snapshot.catalog.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "last_refusal": refused.map(|r| json!({ "time": rfc3339(r.at), "standing": r.standing, "reasons": r.reasons })),
+            "held": held,
+        },
+        "accounts": accounts,
+    })
+}
+
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Starting => "starting",
+        Phase::Serving => "serving",
+        Phase::Delaying => "delaying",
+        Phase::Draining => "draining",
+        Phase::Cutting => "cutting",
+    }
+}

@@ -1,0 +1,192 @@
+//! Headers → key. The key is looked up by its SHA-256, so that the secret is compared with nothing and how long it takes says nothing of it.
+//!
+//! Every reason to refuse ends in the same answer; which it was is known to nobody but this module.
+
+use crate::catalog::{Catalog, Key};
+use crate::config::Server;
+use http::HeaderMap;
+use sha2::{Digest, Sha256};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Longer than this is no key of ours, and is not hashed.
+const LONGEST: usize = 512;
+
+/// Where SDKs put the key, besides `authorization`.
+const OTHERS: [&str; 3] = ["x-api-key", "api-key", "x-goog-api-key"];
+
+/// The key that opens the gate, if there is one.
+pub fn key<'a>(catalog: &'a Catalog, headers: &HeaderMap, address: Option<IpAddr>, now: SystemTime) -> Option<&'a Arc<Key>> {
+    let secret = secret(headers)?;
+    let digest: [u8; 32] = Sha256::digest(secret).into();
+    let key = catalog.key(&digest, now).ok()?;
+    let allowed = key.allow_ips.is_empty() || address.is_some_and(|address| key.allows(address));
+    allowed.then_some(key)
+}
+
+/// The one secret that was sent. Two that disagree are none.
+fn secret(headers: &HeaderMap) -> Option<&[u8]> {
+    let bearer = headers.get_all(http::header::AUTHORIZATION).iter().map(|value| bearer(value.as_bytes()));
+    let others = OTHERS.iter().flat_map(|name| headers.get_all(*name)).map(|value| Some(value.as_bytes().trim_ascii()));
+    let mut found = None;
+    for secret in bearer.chain(others) {
+        let secret = secret.filter(|s| !s.is_empty() && s.len() <= LONGEST)?;
+        if found.is_some_and(|other| other != secret) {
+            return None;
+        }
+        found = Some(secret);
+    }
+    found
+}
+
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = value.split_at_checked(7)?;
+    (scheme.eq_ignore_ascii_case(b"bearer ") && !rest.starts_with(b" ")).then(|| rest.trim_ascii_end())
+}
+
+/// The caller's address: the last hop of `x-forwarded-for` that is not a proxy of ours, if the connection comes from one of those.
+pub fn address(server: &Server, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
+    let trusted = |ip: IpAddr| server.trusted_proxies.iter().any(|range| range.contains(ip));
+    let peer = peer?.to_canonical();
+    if !trusted(peer) {
+        return Some(peer);
+    }
+    let lines: Vec<&[u8]> = headers.get_all("x-forwarded-for").iter().map(|line| line.as_bytes()).collect();
+    let mut last = peer;
+    for hop in lines.iter().rev().flat_map(|line| line.rsplit(|b| *b == b',')) {
+        // A hop that cannot be read is somebody, but nobody whom `allow_ips` knows.
+        last = hop_address(hop)?.to_canonical();
+        if !trusted(last) {
+            return Some(last);
+        }
+    }
+    Some(last)
+}
+
+/// An address as proxies write it: alone, or with a port.
+fn hop_address(hop: &[u8]) -> Option<IpAddr> {
+    let hop = std::str::from_utf8(hop.trim_ascii()).ok()?;
+    let bare = hop.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(hop);
+    bare.parse().ok().or_else(|| hop.parse::<SocketAddr>().ok().map(|a| a.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hops_are_read_as_proxies_write_them() {
+        let check = |hop: &[u8], expected: Option<&str>| assert_eq!(hop_address(hop), expected.map(|e| e.parse().unwrap()));
+        check(b" 10.0.0.1 ", Some("10.0.0.1"));
+        check(b"10.0.0.1:4711", Some("10.0.0.1"));
+        check(b"2001:db8::1", Some("2001:db8::1"));
+        check(b"[2001:db8::1]", Some("2001:db8::1"));
+        check(b"[2001:db8::1]:443", Some("2001:db8::1"));
+        check(b"unknown", None);
+        check(b"\xff", None);
+        check(b"", None);
+    }
+
+    #[test]
+    fn a_hop_that_cannot_be_read_is_not_the_proxy_before_it() {
+        let mut server = crate::config::read("server.yaml", "trusted_proxies: [127.0.0.0/8]").unwrap();
+        server.trusted_proxies.truncate(1);
+        let proxy: IpAddr = "127.0.0.1".parse().unwrap();
+        let seen = |line: &[u8]| {
+            let mut headers = HeaderMap::new();
+            headers.append("x-forwarded-for", http::HeaderValue::from_bytes(line).unwrap());
+            address(&server, Some(proxy), &headers).map(|a| a.to_string())
+        };
+        assert_eq!(seen(b"6.6.6.6").as_deref(), Some("6.6.6.6"));
+        assert_eq!(seen(b"6.6.6.6:1234").as_deref(), Some("6.6.6.6"));
+        assert_eq!(seen(b"\xff, 6.6.6.6, 127.0.0.2").as_deref(), Some("6.6.6.6"));
+        assert_eq!(seen(b"6.6.6.6, \xff"), None);
+        assert_eq!(seen(b"6.6.6.6, nobody"), None);
+    }
+    use crate::catalog::raw::Digest as Hash;
+    use crate::catalog::resolve::{digest, resolve};
+    use http::HeaderName;
+
+    fn headers(lines: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn secrets_are_found_where_sdks_put_them() {
+        let check =
+            |lines: &[(&str, &str)], expected: Option<&str>| assert_eq!(secret(&headers(lines)), expected.map(str::as_bytes), "{lines:?}");
+        check(&[], None);
+        check(&[("authorization", "Bearer sk-a")], Some("sk-a"));
+        check(&[("authorization", "bEARER sk-a")], Some("sk-a"));
+        check(&[("authorization", "Bearer")], None);
+        check(&[("authorization", "Bearer ")], None);
+        check(&[("authorization", "Bearer  sk-a")], None);
+        check(&[("authorization", "Basic sk-a")], None);
+        check(&[("x-api-key", "sk-a")], Some("sk-a"));
+        check(&[("api-key", "sk-a")], Some("sk-a"));
+        check(&[("x-goog-api-key", "sk-a")], Some("sk-a"));
+        check(&[("authorization", "Bearer sk-a"), ("x-api-key", "sk-a")], Some("sk-a"));
+        check(&[("authorization", "Bearer sk-a"), ("x-api-key", "sk-b")], None);
+        check(&[("x-api-key", "sk-a"), ("x-api-key", "sk-b")], None);
+        check(&[("authorization", "Basic eA=="), ("x-api-key", "sk-a")], None);
+        check(&[("x-api-key", &"k".repeat(513))], None);
+    }
+    /// A catalog with these keys of the caller `acme`, each as YAML.
+    fn catalog(keys: &str) -> Catalog {
+        let text = format!("accounts: {{}}\nmodels: {{}}\ncallers: {{ acme: {{ keys: {{ {keys} }} }} }}\n");
+        resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| Err("none".to_owned())).unwrap()
+    }
+
+    fn found(catalog: &Catalog, secret: &str, now: SystemTime) -> Option<String> {
+        let bearer = format!("Bearer {secret}");
+        key(catalog, &headers(&[("authorization", &bearer)]), None, now).map(|key| key.id.to_string())
+    }
+
+    fn hash(secret: &str) -> String {
+        Hash(digest(secret)).to_string()
+    }
+
+    #[test]
+    fn a02_a_key_is_found_by_its_digest_alone() {
+        let (secret, now) = ("sk-0123456789abcdef", SystemTime::now());
+        let catalog = catalog(&format!("prod: {{ hash: \"{}\" }}", hash(secret)));
+        assert_eq!(found(&catalog, secret, now).as_deref(), Some("acme/prod"));
+        assert!(catalog.key(&digest(secret), now).is_ok());
+        for at in 0..secret.len() {
+            let mut other = secret.as_bytes().to_vec();
+            other[at] ^= 1;
+            let other = String::from_utf8(other).unwrap();
+            assert_eq!(found(&catalog, &other, now), None, "{other}");
+            // One bit of the secret is half of the digest's: nothing near it is ever compared.
+            let differ = digest(secret).iter().zip(digest(&other)).filter(|(a, b)| **a != *b).count();
+            assert!(differ > 20, "{differ}");
+        }
+        // Who steals the catalog has no key.
+        assert_eq!(found(&catalog, &hash(secret), now), None);
+    }
+
+    #[test]
+    fn a_key_expires_to_the_second() {
+        let at = |text: &str| text.parse::<crate::units::Time>().unwrap().system();
+        let before = at("2026-12-31T23:59:59Z");
+        let then = at("2027-01-01T00:00:00Z");
+        let catalog = catalog(&format!(
+            "own: {{ hash: \"{}\", expires: 2027-01-01T00:00:00Z }}, \
+             turned: {{ hashes: [{{ hash: \"{}\" }}, {{ hash: \"{}\", until: 2027-01-01T00:00:00Z }}] }}",
+            hash("sk-own"),
+            hash("sk-new"),
+            hash("sk-old")
+        ));
+        let check = |secret: &str, now, expected: Option<&str>| assert_eq!(found(&catalog, secret, now).as_deref(), expected, "{secret}");
+        check("sk-own", before, Some("acme/own"));
+        check("sk-own", then, None);
+        check("sk-old", before, Some("acme/turned"));
+        check("sk-old", then, None);
+        check("sk-new", then, Some("acme/turned"));
+    }
+}

@@ -1,0 +1,355 @@
+//! The files of the configuration folder, read once: the only place where configuration meets the file system.
+//!
+//! No file can make it hang or run out of memory: only regular files are opened, and each is read up to a limit. What
+//! was read, or looked for in vain, is told besides the result, so that a later change of it can be seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::resolve::{Reference, faults, resolve};
+use super::{Catalog, PUBLISHED_KEY};
+use crate::config::{self, Server};
+use crate::exchange::upstream::certificates;
+use crate::problem::{Problem, Problems, unless_secret};
+use crate::yaml;
+
+/// A secret longer than this is none.
+const LARGEST_SECRET: usize = 64 << 10;
+/// A file that the catalog names. The system's own bundle of certificates has some 250 KiB.
+const LARGEST_NAMED: usize = 4 << 20;
+
+/// Whether secrets are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Secrets {
+    /// As `serve` does.
+    Resolve,
+    /// Stand-ins take their place, and that of CA and certificate files: for checks where they are absent.
+    Assume,
+}
+
+/// Everything that `serve` starts from.
+#[derive(Debug)]
+pub struct Loaded {
+    /// `server.yaml`.
+    pub server: Server,
+    /// `catalog.yaml` with all of `catalog.d`.
+    pub catalog: Catalog,
+    /// Secret and CA files that the catalog names.
+    pub files: Vec<PathBuf>,
+    /// What the catalog was read from.
+    pub fingerprint: Fingerprint,
+    /// How many files of the folder were read.
+    pub count: usize,
+}
+
+/// A catalog, or why there is none, and what it was read from: what mends an error may be a file that was not there.
+#[derive(Debug)]
+pub struct ReadCatalog {
+    /// What came of it.
+    pub catalog: Result<Catalog, Problems>,
+    /// Secret and CA files that it names, whether they could be read or not.
+    pub files: Vec<PathBuf>,
+    /// What was read: equal to [`fingerprint`] as long as nothing changes.
+    pub fingerprint: Fingerprint,
+    count: usize,
+}
+
+/// A hash of the contents of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint([u8; 32]);
+
+/// The folder to read: the one given, or the first that exists of `./conf` and `/etc/portcullis`.
+pub fn folder(given: Option<&Path>) -> PathBuf {
+    const USUAL: [&str; 2] = ["conf", "/etc/portcullis"];
+    match given {
+        Some(given) => given.to_owned(),
+        None => PathBuf::from(USUAL.into_iter().find(|folder| Path::new(folder).is_dir()).unwrap_or("conf")),
+    }
+}
+
+/// Reads everything, and reports everything that is wrong in either file at once.
+pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
+    let server = server(conf, secrets);
+    let ReadCatalog { catalog, files, fingerprint, count } = catalog(conf, secrets);
+    match (server, catalog) {
+        (Ok(server), Ok(catalog)) => Ok(Loaded { server, catalog, files, fingerprint, count: count + 1 }),
+        (server, catalog) => {
+            let problems = [server.err(), catalog.err()].into_iter().flatten().flat_map(|problems| problems.0);
+            Err(Problems(problems.collect()))
+        }
+    }
+}
+
+/// Reads `server.yaml`. Its relative paths of certificates are joined to the folder.
+pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
+    const NAME: &str = "server.yaml";
+    let path = conf.join(NAME);
+    let bytes = contents(&path, yaml::LARGEST).map_err(|why| Problems(vec![no_file(&path, &why)]))?;
+    let text = utf8(NAME, bytes).map_err(|problem| Problems(vec![problem]))?;
+    let mut server = config::read(NAME, &text)?;
+    let mut problems = Vec::new();
+    for (index, tls) in server.listen.iter_mut().enumerate().filter_map(|(index, listen)| Some((index, listen.tls.as_mut()?))) {
+        for (field, path, mark) in [("cert", &mut tls.cert, "CERTIFICATE-----"), ("key", &mut tls.key, "PRIVATE KEY-----")] {
+            *path = conf.join(&*path);
+            let wrong = match contents(path, LARGEST_NAMED) {
+                _ if secrets == Secrets::Assume => continue,
+                Ok(pem) if String::from_utf8_lossy(&pem).contains(mark) => continue,
+                Ok(_) => format!("the file is not PEM with a `-----BEGIN … {mark}`"),
+                Err(why) => unreadable(path, &why),
+            };
+            let list = yaml::Path::Root.key("listen");
+            let listener = list.index(index);
+            let tls = listener.key("tls");
+            let at = tls.key(field);
+            let line = yaml::parse(&text).ok().and_then(|(tree, _)| tree.line_of(&at));
+            problems.push(Problem { file: NAME.to_owned(), line, path: at.to_string(), what: wrong });
+        }
+    }
+    if problems.is_empty() { Ok(server) } else { Err(Problems(problems)) }
+}
+
+/// Reads `catalog.yaml` and all of `catalog.d`, with what they name. For reloads: `server.yaml` is not looked at.
+pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
+    let mut seen = Seen::default();
+    let mut problems = Vec::new();
+    let mut warnings = Vec::new();
+    let paths = match list(conf) {
+        Ok(Listed { paths, passed_over }) => {
+            warnings.extend(passed_over.iter().map(|path| of_file(name(conf, path), "is not read: only names that end in .yaml are")));
+            paths
+        }
+        Err(problem) => {
+            problems.push(problem);
+            vec![conf.join("catalog.yaml")]
+        }
+    };
+    let mut texts = Vec::new();
+    let mut left = yaml::LARGEST;
+    for path in &paths {
+        let name = name(conf, path);
+        match seen.read(path, left) {
+            Ok(bytes) => {
+                left = left.saturating_sub(bytes.len());
+                match utf8(&name, bytes) {
+                    Ok(text) => texts.push((name, text)),
+                    Err(problem) => problems.push(problem),
+                }
+            }
+            Err(why) => problems.push(no_file(path, &why)),
+        }
+    }
+    let mut private = BTreeSet::new();
+    let resolved = if problems.is_empty() {
+        resolve(&texts, &mut |reference| look_up(conf, secrets, reference, &mut seen, &mut private))
+    } else {
+        Err(faults(&texts))
+    };
+    let catalog = match resolved {
+        Ok(mut catalog) => {
+            if holds_secrets(&catalog, &texts) {
+                private.extend(paths.iter().cloned());
+            }
+            warnings.extend(
+                private
+                    .iter()
+                    .filter(|path| is_world_readable(path))
+                    .map(|path| of_file(name(conf, path), "can be read by everybody on this machine: `chmod o-r` it")),
+            );
+            catalog.warnings.extend(warnings);
+            Ok(catalog)
+        }
+        Err(more) => {
+            problems.extend(more.0);
+            Err(Problems(problems))
+        }
+    };
+    let files = seen.0.keys().filter(|path| !paths.contains(path)).cloned().collect();
+    ReadCatalog { catalog, files, fingerprint: seen.fingerprint(), count: paths.len() }
+}
+
+/// The hash of what a catalog would be read from now, given the secret and CA files that it named last.
+pub fn fingerprint(conf: &Path, files: &[PathBuf]) -> Fingerprint {
+    let mut seen = Seen::default();
+    let paths = list(conf).map_or_else(|_| vec![conf.join("catalog.yaml")], |listed| listed.paths);
+    let mut left = yaml::LARGEST;
+    for path in &paths {
+        left -= seen.read(path, left).map_or(0, |bytes| bytes.len()).min(left);
+    }
+    for path in files {
+        drop(seen.read(path, LARGEST_NAMED));
+    }
+    seen.fingerprint()
+}
+
+/// The hashes of what was read.
+#[derive(Default)]
+struct Seen(BTreeMap<PathBuf, [u8; 32]>);
+
+impl Seen {
+    fn read(&mut self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+        let read = contents(path, limit);
+        let hash = match &read {
+            Ok(bytes) => Sha256::digest(bytes),
+            Err(why) => Sha256::digest(format!("{:?}", why.kind())),
+        };
+        self.0.insert(path.to_owned(), hash.into());
+        read
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        let mut sha = Sha256::new();
+        for (path, hash) in &self.0 {
+            // No path holds a NUL.
+            sha.update(path.as_os_str().as_encoded_bytes());
+            sha.update([0]);
+            sha.update(hash);
+        }
+        Fingerprint(sha.finalize().into())
+    }
+}
+
+struct Listed {
+    /// `catalog.yaml`, then those of `catalog.d` by name.
+    paths: Vec<PathBuf>,
+    /// Endings that look like a mistake.
+    passed_over: Vec<PathBuf>,
+}
+
+fn list(conf: &Path) -> Result<Listed, Problem> {
+    let folder = conf.join("catalog.d");
+    let mut listed = Listed { paths: vec![conf.join("catalog.yaml")], passed_over: Vec::new() };
+    let entries = fs::read_dir(&folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let entries = match entries {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(listed),
+        Err(why) => return Err(no_file(&folder, &why)),
+    };
+    let mut paths: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if name.starts_with('.') {
+            continue;
+        }
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("yaml") => listed.paths.push(path),
+            Some("yml" | "YAML" | "YML" | "json") => listed.passed_over.push(path),
+            _ => {}
+        }
+    }
+    Ok(listed)
+}
+
+/// The whole file, if it is a regular one and not too large. A pipe would wait for a writer, a device never end.
+fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+    let regular = |metadata: fs::Metadata| {
+        if metadata.is_file() { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
+    };
+    regular(fs::metadata(path)?)?;
+    let file = File::open(path)?;
+    regular(file.metadata()?)?;
+    let mut bytes = Vec::new();
+    file.take(u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() > limit {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {} KiB", limit >> 10)));
+    }
+    Ok(bytes)
+}
+
+fn look_up(
+    conf: &Path,
+    secrets: Secrets,
+    reference: Reference<'_>,
+    seen: &mut Seen,
+    private: &mut BTreeSet<PathBuf>,
+) -> Result<String, String> {
+    let written = match (secrets, reference) {
+        (Secrets::Assume, Reference::Env(_) | Reference::File(_)) => return Ok("assumed".to_owned()),
+        (Secrets::Assume, Reference::Ca(_)) => return Ok("-----BEGIN CERTIFICATE-----".to_owned()),
+        (Secrets::Resolve, Reference::Env(variable)) => {
+            return match std::env::var(variable) {
+                Ok(text) => Ok(text),
+                Err(std::env::VarError::NotPresent) => Err(format!("the environment variable {} is not set", unless_secret(variable))),
+                Err(std::env::VarError::NotUnicode(_)) => Err("the environment variable is not UTF-8".to_owned()),
+            };
+        }
+        (Secrets::Resolve, Reference::File(path) | Reference::Ca(path)) => path,
+    };
+    let path = conf.join(written);
+    // A secret may stand where its path should: only what the operator wrote is guarded, not where it leads.
+    let shown = |why| if unless_secret(written) == written { unreadable(&path, &why) } else { "there is no such file".to_owned() };
+    let bytes = seen.read(&path, LARGEST_NAMED).map_err(shown)?;
+    if matches!(reference, Reference::File(_)) {
+        if bytes.len() > LARGEST_SECRET {
+            return Err(format!("the file is too large for a secret: {} KiB are the most", LARGEST_SECRET >> 10));
+        }
+        private.insert(path);
+    }
+    if matches!(reference, Reference::Ca(_)) && certificates(&bytes).is_empty() {
+        return Err("the file holds no certificate that can be read".to_owned());
+    }
+    String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())
+}
+
+fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
+    String::from_utf8(bytes).map_err(|error| {
+        let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+        let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
+        let what = match error.as_bytes() {
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "is UTF-16: save it as UTF-8",
+            _ => "is not UTF-8",
+        };
+        Problem { file: name.to_owned(), line: Some(line), path: String::new(), what: what.to_owned() }
+    })
+}
+
+/// Whether the catalog's own text is worth hiding: a secret written out, or any key but the published one.
+fn holds_secrets(catalog: &Catalog, texts: &[(String, String)]) -> bool {
+    let published = super::raw::Digest(super::resolve::digest(PUBLISHED_KEY)).to_string();
+    let only_published = catalog.key_count() == 0 || (catalog.key_count() == 1 && texts.iter().any(|(_, text)| text.contains(&published)));
+    !only_published || catalog.literal_secrets
+}
+
+#[cfg(unix)]
+fn is_world_readable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_world_readable(_: &Path) -> bool {
+    false
+}
+
+/// `catalog.d/10-acme.yaml`; what lies elsewhere with its whole path.
+fn name(conf: &Path, path: &Path) -> String {
+    path.strip_prefix(conf).unwrap_or(path).display().to_string()
+}
+
+fn no_file(path: &Path, why: &io::Error) -> Problem {
+    let what = if why.kind() == io::ErrorKind::NotFound {
+        "is not there: write it, or say with --conf which folder holds the configuration".to_owned()
+    } else if why.kind() == io::ErrorKind::FileTooLarge {
+        format!("is too large: all files together may have {} MiB", yaml::LARGEST >> 20)
+    } else {
+        format!("cannot be read: {why}")
+    };
+    of_file(path.display().to_string(), &what)
+}
+
+fn unreadable(path: &Path, why: &io::Error) -> String {
+    let path = path.display();
+    if why.kind() == io::ErrorKind::NotFound { format!("there is no file {path}") } else { format!("{path} cannot be read: {why}") }
+}
+
+/// About a file as a whole.
+fn of_file(file: String, what: &str) -> Problem {
+    Problem { file, line: None, path: String::new(), what: what.to_owned() }
+}
+
+#[cfg(test)]
+mod tests;

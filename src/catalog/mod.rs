@@ -1,0 +1,418 @@
+//! The catalog: the immutable, indexed snapshot of callers, keys, accounts and models that a request is served from.
+//!
+//! Always holds: every reference is resolved (a target holds its account, a key its caller), ids are unique, and
+//! every index is the position in its sorted list. A catalog never changes; a new one takes its place.
+//! It only looks things up: files are read in [`load`], what is written is understood in [`resolve`].
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderName, HeaderValue};
+
+use crate::address::Cidr;
+use crate::dialect::Dialect;
+use crate::problem::Problem;
+use crate::secret::Secret;
+
+pub mod load;
+pub mod name;
+pub mod raw;
+pub mod reload;
+pub mod resolve;
+
+/// The secret of the key that ships in `conf/catalog.yaml`. Everybody knows it, so it may see the demo model only,
+/// or be used on this machine only: see [`published_key_problem`].
+pub const PUBLISHED_KEY: &str = "sk-demo-portcullis-published";
+
+/// The snapshot.
+#[derive(Default)]
+pub struct Catalog {
+    /// What was read, files and secrets, as the first 16 hex digits of a SHA-256.
+    pub hash: String,
+    /// What is allowed but should not stay so.
+    pub warnings: Vec<Problem>,
+    keys: HashMap<[u8; 32], (Arc<Key>, Option<SystemTime>)>,
+    names: HashMap<Arc<str>, Arc<Model>>,
+    models: Vec<Arc<Model>>,
+    accounts: Vec<Arc<Account>>,
+    callers: Vec<Arc<Caller>>,
+    permissions: usize,
+    /// Whether a secret is written out in the text.
+    literal_secrets: bool,
+}
+
+impl Catalog {
+    /// The key whose secret has this SHA-256, if it may be used at this time.
+    pub fn key(&self, digest: &[u8; 32], now: SystemTime) -> Result<&Arc<Key>, KeyRefused> {
+        let (key, until) = self.keys.get(digest).ok_or(KeyRefused::Unknown)?;
+        key.usable(now)?;
+        match until {
+            Some(until) if *until <= now => Err(KeyRefused::Expired),
+            Some(_) | None => Ok(key),
+        }
+    }
+
+    /// A model by its id or one of its aliases.
+    pub fn model(&self, id: &str) -> Option<&Arc<Model>> {
+        self.names.get(id)
+    }
+
+    /// All models, sorted by id.
+    pub fn models(&self) -> &[Arc<Model>] {
+        &self.models
+    }
+
+    /// All accounts, sorted by id.
+    pub fn accounts(&self) -> &[Arc<Account>] {
+        &self.accounts
+    }
+
+    /// All callers, sorted by id.
+    pub fn callers(&self) -> &[Arc<Caller>] {
+        &self.callers
+    }
+
+    /// How many keys there are, counting each of several hashes.
+    pub fn key_count(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// How many distinct [`Permissions`] there are: each one's index is below this.
+    pub fn permission_count(&self) -> usize {
+        self.permissions
+    }
+}
+
+/// Says how much it holds, not what.
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Catalog")
+            .field("hash", &self.hash)
+            .field("accounts", &self.accounts.len())
+            .field("models", &self.models.len())
+            .field("callers", &self.callers.len())
+            .field("keys", &self.keys.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a key cannot be used. For the log only: whoever asked is told the same in every case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyRefused {
+    /// No key has this digest.
+    Unknown,
+    /// The key or its caller is switched off.
+    Disabled,
+    /// The key, this hash of it, or its caller has expired.
+    Expired,
+}
+
+/// Who calls us.
+#[derive(Debug)]
+pub struct Caller {
+    /// Its name in the catalog.
+    pub id: Arc<str>,
+    /// Whether its keys work at all.
+    pub enabled: bool,
+    /// From when on its keys no longer work.
+    pub expires: Option<SystemTime>,
+}
+
+/// A secret that a caller sends; here without the secret.
+#[derive(Debug)]
+pub struct Key {
+    /// `acme/prod`: the only name that logs carry.
+    pub id: Arc<str>,
+    /// Whose it is.
+    pub caller: Arc<Caller>,
+    /// Whether it works.
+    pub enabled: bool,
+    /// From when on it no longer works.
+    pub expires: Option<SystemTime>,
+    /// From where it may be used; empty = from everywhere.
+    pub allow_ips: Vec<Cidr>,
+    /// Whether it may ask for the trail of attempts.
+    pub debug: bool,
+    /// What it may see.
+    pub permissions: Arc<Permissions>,
+}
+
+impl Key {
+    /// Whether key and caller are enabled and not expired at this time.
+    pub fn usable(&self, now: SystemTime) -> Result<(), KeyRefused> {
+        if !self.enabled || !self.caller.enabled {
+            return Err(KeyRefused::Disabled);
+        }
+        if [self.expires, self.caller.expires].into_iter().flatten().any(|expires| expires <= now) {
+            return Err(KeyRefused::Expired);
+        }
+        Ok(())
+    }
+
+    /// Whether it may be used from this address.
+    pub fn allows(&self, address: IpAddr) -> bool {
+        self.allow_ips.is_empty() || self.allow_ips.iter().any(|range| range.contains(address))
+    }
+}
+
+/// Which models a key may see: what its caller may and it may itself. Equal ones are one object.
+#[derive(Debug)]
+pub struct Permissions {
+    /// A dense number, for caches: below [`Catalog::permission_count`].
+    pub index: usize,
+    caller: Globs,
+    key: Globs,
+}
+
+impl Permissions {
+    /// Whether a model's id (never an alias) is among them.
+    pub fn allow(&self, model: &str) -> bool {
+        self.caller.matches(model) && self.key.matches(model)
+    }
+}
+
+/// A set of globs: `*` stands for any run of characters, `?` for any one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+struct Globs {
+    all: bool,
+    /// Without wildcards; sorted, for a set may list thousands.
+    exact: Vec<Arc<str>>,
+    patterns: Vec<Arc<str>>,
+}
+
+impl Globs {
+    fn everything() -> Self {
+        Self { all: true, ..Self::default() }
+    }
+
+    fn new(written: impl IntoIterator<Item = Arc<str>>) -> Self {
+        let mut globs = Self::default();
+        for glob in written {
+            match &*glob {
+                "*" => return Self::everything(),
+                wild if wild.contains(['*', '?']) => globs.patterns.push(glob),
+                _ => globs.exact.push(glob),
+            }
+        }
+        for list in [&mut globs.exact, &mut globs.patterns] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        globs
+    }
+
+    fn matches(&self, id: &str) -> bool {
+        self.all
+            || self.exact.binary_search_by(|exact| (**exact).cmp(id)).is_ok()
+            || self.patterns.iter().any(|pattern| glob(pattern.as_bytes(), id.as_bytes()))
+    }
+}
+
+/// Matches without recursion: only the last `*` is ever tried again, so the cost is at most the two lengths' product.
+fn glob(mut pattern: &[u8], mut text: &[u8]) -> bool {
+    let mut again: Option<(&[u8], &[u8])> = None;
+    loop {
+        match (pattern.split_first(), text.split_first()) {
+            (Some((b'*', rest)), _) => {
+                again = Some((rest, text));
+                pattern = rest;
+            }
+            (Some((b'?', rest)), Some((first, _))) => {
+                // One character, which may be several bytes.
+                let width = match first {
+                    0xf0.. => 4,
+                    0xe0.. => 3,
+                    0xc0.. => 2,
+                    _ => 1,
+                };
+                (pattern, text) = (rest, text.get(width..).unwrap_or_default());
+            }
+            (Some((p, rest)), Some((t, tail))) if p == t => (pattern, text) = (rest, tail),
+            (None, None) => return true,
+            _ => match again {
+                Some((after, [_, tail @ ..])) => {
+                    again = Some((after, tail));
+                    (pattern, text) = (after, tail);
+                }
+                Some((_, [])) | None => return false,
+            },
+        }
+    }
+}
+
+/// A public model id and how it is served.
+#[derive(Debug)]
+pub struct Model {
+    /// The id, as `/v1/models` lists it.
+    pub id: Arc<str>,
+    /// Its position in [`Catalog::models`].
+    pub index: usize,
+    /// Other names for it, sorted.
+    pub aliases: Vec<Arc<str>>,
+    /// In what order its targets are tried.
+    pub strategy: Strategy,
+    /// The ways to serve it, as written, at least one.
+    pub targets: Vec<Target>,
+    /// Ids of other models, to be tried when no target is left. Never itself, never in a circle.
+    pub fallbacks: Vec<Arc<str>>,
+    /// Filled in where a request names no limit.
+    pub max_tokens: Option<u64>,
+    /// As `/v1/models` shows it, in Unix seconds.
+    pub created: u64,
+    /// As `/v1/models` shows it.
+    pub owned_by: Arc<str>,
+}
+
+impl Model {
+    /// Whether at least one target stands on an enabled account.
+    pub fn served(&self) -> bool {
+        self.targets.iter().any(|target| target.account.enabled)
+    }
+}
+
+/// In what order targets are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Strategy {
+    /// As written.
+    #[default]
+    Priority,
+    /// At random, by weight.
+    Weighted,
+}
+
+/// One way to serve a model.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Where.
+    pub account: Arc<Account>,
+    /// The name the account knows the model by.
+    pub model: Arc<str>,
+    /// Its share, for [`Strategy::Weighted`]; at least 1.
+    pub weight: u32,
+}
+
+/// An upstream account: an address and a credential.
+pub struct Account {
+    /// Its name in the catalog; never shown to callers.
+    pub id: Arc<str>,
+    /// Its position in [`Catalog::accounts`].
+    pub index: usize,
+    /// The wire format it speaks.
+    pub dialect: Dialect,
+    /// Where it is. That of a demo account is empty and never called.
+    pub base: Base,
+    /// What it is called with; `None` also for an account that is not enabled, whose secret is not even read.
+    pub key: Option<Secret>,
+    /// Whether it takes requests.
+    pub enabled: bool,
+    /// Plain HTTP may go to a public address.
+    pub insecure: bool,
+    /// How many requests it may have in flight; `None` = no cap.
+    pub concurrency: Option<usize>,
+    /// How long to wait for what.
+    pub timeouts: Timeouts,
+    /// Sent with every request. The values are marked sensitive.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Whether it may be asked for the usage of a stream.
+    pub stream_usage: bool,
+    /// Certificates (PEM) to trust besides the system's.
+    pub ca: Option<Arc<[u8]>>,
+    /// A hash of all that decides what a connection is good for (address, key, CA): connections are shared only
+    /// where it is equal.
+    pub fingerprint: u64,
+}
+
+/// Names neither the key nor the headers' values nor the certificates.
+impl Account {
+    /// Everything of it that no text may show: its key, and what its headers say, since some providers take the key there.
+    pub fn secrets(&self) -> Vec<&str> {
+        let headers = self.headers.iter().filter_map(|(_, value)| value.to_str().ok()).filter(|value| value.len() >= 8);
+        self.key.iter().map(Secret::expose).chain(headers).collect()
+    }
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Account")
+            .field("id", &self.id)
+            .field("dialect", &self.dialect)
+            .field("base", &self.base)
+            .field("key", &self.key)
+            .field("enabled", &self.enabled)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The address of an account.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Base {
+    /// `https:`.
+    pub tls: bool,
+    /// A lower-case name, or an IP address (IPv6 without brackets).
+    pub host: Arc<str>,
+    /// The port, written or by default.
+    pub port: u16,
+    /// What comes before `/chat/completions`: empty, or `/v1` with no slash at its end.
+    pub path: Arc<str>,
+    /// For the `Host` header: the port only where it is not the default, brackets around IPv6.
+    pub authority: String,
+}
+
+/// How long to wait for an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the start to an open connection, TLS included.
+    pub connect: Duration,
+    /// Streams: from the request's last byte to the answer's head.
+    pub first_byte: Duration,
+    /// Streams: between bytes.
+    pub idle: Duration,
+    /// Buffered answers: the whole exchange.
+    pub total: Duration,
+    /// Streams: the whole exchange.
+    pub total_stream: Duration,
+}
+
+/// How much a change takes away, when it is so much that it looks like an accident: more than half of the callers,
+/// models or accounts.
+pub fn shrinks(old: &Catalog, new: &Catalog) -> Option<String> {
+    fn gone<T>(what: &str, old: &[Arc<T>], new: &[Arc<T>], id: impl Fn(&T) -> &str) -> Option<String> {
+        // Both lists are sorted by id.
+        let left = old.iter().filter(|was| new.binary_search_by(|is| id(is).cmp(id(was))).is_ok()).count();
+        let gone = old.len() - left;
+        (gone * 2 > old.len()).then(|| format!("{gone} of {} {what}", old.len()))
+    }
+    let parts: Vec<_> = [
+        gone("accounts", &old.accounts, &new.accounts, |account| &account.id),
+        gone("models", &old.models, &new.models, |model| &model.id),
+        gone("callers", &old.callers, &new.callers, |caller| &caller.id),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!parts.is_empty()).then(|| format!("removes {}", parts.join(", ")))
+}
+
+/// Why the published key must not be served on these listeners: one is not loopback, and the key sees more than the
+/// model `demo` on demo accounts. To be asked at start and of every new catalog.
+pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Option<String> {
+    let listener = listeners.iter().find(|listener| !listener.ip().to_canonical().is_loopback())?;
+    let (key, _) = catalog.keys.get(&resolve::digest(PUBLISHED_KEY))?;
+    if !key.enabled || !key.caller.enabled {
+        return None;
+    }
+    // What it falls back on is no matter: a fallback that the key may not use is passed over.
+    let harmless = |model: &Model| &*model.id == "demo" && model.targets.iter().all(|target| target.account.dialect == Dialect::Demo);
+    let model = catalog.models.iter().find(|model| model.served() && key.permissions.allow(&model.id) && !harmless(model))?;
+    Some(format!(
+        "key {} is the published demo key, which everybody knows, and it may use the model \"{}\" on {listener}: remove the key, \
+         let its caller see nothing but the demo (`models: [demo]`), or listen on 127.0.0.1",
+        key.id, model.id
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! What names may look like. They stand in logs, metrics, headers and URLs, so they are plain.
+
+/// What is wrong with the name of an account, a caller or a key.
+pub fn of_entry(name: &str) -> Result<(), &'static str> {
+    const RIGHT: &str = "a name has 1 to 64 letters, digits and any of . _ - @ + and begins with a letter or digit";
+    let right = name.len() <= 64
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-@+".contains(&b));
+    if right { Ok(()) } else { Err(RIGHT) }
+}
+
+/// What is wrong with a model id or an alias. It may hold `/`, as those of many providers do.
+pub fn of_model(id: &str) -> Result<(), &'static str> {
+    const RIGHT: &str = "a model id has 1 to 256 ASCII characters, no space, none of * ? # % \" \\ ` < > { } | ^, and no empty, `.` or `..` \
+                         part between slashes";
+    let right = (1..=256).contains(&id.len())
+        && id.bytes().all(|b| b.is_ascii_graphic() && !b"*?#%\"\\`<>{}|^".contains(&b))
+        && id.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    if right { Ok(()) } else { Err(RIGHT) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for right in ["a", "openai-main", "team.blue_2", "joe@acme.org", "0"] {
+            assert_eq!(of_entry(right), Ok(()), "{right}");
+        }
+        for wrong in ["", "a/b", "a b", "-a", ".a", "ä", "a\n", &"a".repeat(65)] {
+            assert!(of_entry(wrong).is_err(), "{wrong}");
+        }
+        for right in ["gpt-4o", "meta-llama/Llama-3:free", "ft:gpt-4o:acme::x", "@cf/x/y", "a.b"] {
+            assert_eq!(of_model(right), Ok(()), "{right}");
+        }
+        for wrong in ["", "a b", "/a", "a/", "a//b", "a/../b", ".", "gpt-*", "a?b", "a%2Fb", "ä", "a\t", &"a".repeat(257)] {
+            assert!(of_model(wrong).is_err(), "{wrong}");
+        }
+    }
+}

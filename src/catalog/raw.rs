@@ -1,0 +1,315 @@
+//! The catalog as written: what a file may say, field by field, and what the schema tells editors about it.
+//!
+//! Nothing is filled in and nothing is looked up: a field that is not written is `None`, and a reference is a name.
+//! [`resolve`](super::resolve) makes a [`Catalog`](super::Catalog) of it. The doc comments of fields are shown by editors.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+
+use crate::address::Cidr;
+use crate::secret::Secret;
+use crate::units::{Span, Text, Time, Written};
+use crate::yaml::read::{Entries, List};
+
+/// What is served, to whom, and from where.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Catalog {
+    /// Upstream accounts by name: an address and a credential each.
+    pub accounts: Option<Entries<Account>>,
+    /// Public model ids and how each is served.
+    pub models: Option<Entries<Model>>,
+    /// Who may call, with their keys.
+    pub callers: Option<Entries<Caller>>,
+}
+
+/// An upstream account.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Account {
+    /// The wire format that it speaks.
+    #[schemars(required)]
+    pub dialect: Option<Dialect>,
+    /// Where it is; by default where the dialect's inventor serves it. http: to what is neither this machine nor a
+    /// private address needs `insecure: true`.
+    pub base_url: Option<String>,
+    /// Its credential: `{ env: NAME }`, `{ file: /path }`, or (with a warning) the secret itself.
+    pub key: Option<SecretRef>,
+    /// Whether it takes requests. Default: true.
+    pub enabled: Option<bool>,
+    /// How many requests it may have in flight at once. Default: no cap.
+    #[schemars(range(min = 1))]
+    pub concurrency: Option<u32>,
+    /// How long to wait for it.
+    pub timeouts: Option<Timeouts>,
+    /// Headers that are sent with every request.
+    pub headers: Option<Entries<HeaderText>>,
+    /// Whether it may be asked for the usage of a stream: false for old servers that refuse `stream_options`. Default: true.
+    pub stream_usage: Option<bool>,
+    /// How its certificate is checked.
+    pub tls: Option<Tls>,
+    /// Lets a key and prompts go over plain http: to a public address. Default: false.
+    pub insecure: Option<bool>,
+}
+
+/// A wire format.
+#[derive(serde::Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Dialect {
+    /// Any server that speaks OpenAI's chat completions.
+    OpenAi,
+    /// Answers by itself, without a network: for trying things out.
+    Demo,
+}
+
+/// How long to wait for an account.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Timeouts {
+    /// To an open connection, TLS included. Default: 5s.
+    pub connect: Option<Text<Span>>,
+    /// Streams: from the request's last byte to the answer's head. Default: 120s.
+    pub first_byte: Option<Text<Span>>,
+    /// Streams: between two bytes. Default: 60s.
+    pub idle: Option<Text<Span>>,
+    /// The whole exchange. Default: 600s, for streams 3600s; if written it holds for both.
+    pub total: Option<Text<Span>>,
+}
+
+/// How an account's certificate is checked.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// A file of certificates (PEM) to trust besides the system's. A relative path starts at the configuration folder.
+    #[schemars(required)]
+    pub ca: Option<String>,
+}
+
+/// A secret, or where it is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum SecretRef {
+    /// Written out.
+    Literal(Secret),
+    /// In an environment variable.
+    Env(String),
+    /// In a file.
+    File(String),
+}
+
+impl<'de> Deserialize<'de> for SecretRef {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(field_identifier, rename_all = "lowercase")]
+        enum From {
+            Env,
+            File,
+        }
+        struct Reference;
+        impl<'de> Visitor<'de> for Reference {
+            type Value = SecretRef;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("{ env: NAME } or { file: /path }")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<SecretRef, E> {
+                Ok(SecretRef::Literal(Secret::new(text)))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SecretRef, A::Error> {
+                let one = || de::Error::custom("must have one field: { env: NAME } or { file: /path }");
+                let reference = match map.next_key()?.ok_or_else(one)? {
+                    From::Env => SecretRef::Env(map.next_value()?),
+                    From::File => SecretRef::File(map.next_value()?),
+                };
+                if map.next_key::<From>()?.is_some() { Err(one()) } else { Ok(reference) }
+            }
+        }
+        deserializer.deserialize_any(Reference)
+    }
+}
+
+impl JsonSchema for SecretRef {
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("Secret")
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let field = |name: &str, meaning: &str| {
+            json_schema!({
+                "type": "object",
+                "properties": { name: { "type": "string", "minLength": 1, "description": meaning } },
+                "required": [name],
+                "additionalProperties": false
+            })
+        };
+        json_schema!({
+            "anyOf": [
+                field("env", "The environment variable that holds it."),
+                field("file", "The file that holds it; one line end at its end is not part of it. A relative path starts at the configuration folder."),
+                { "type": "string", "minLength": 1, "description": "The secret itself; `check` warns of it." }
+            ]
+        })
+    }
+}
+
+/// A header's value: as likely a secret as not.
+pub struct HeaderText(pub Secret);
+
+impl<'de> Deserialize<'de> for HeaderText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self(Secret::new(text)))
+    }
+}
+
+impl JsonSchema for HeaderText {
+    fn schema_name() -> Cow<'static, str> {
+        String::schema_name()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        String::json_schema(generator)
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+}
+
+/// A public model id.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// Other names for it.
+    pub aliases: Option<List<String>>,
+    /// In what order the targets are tried. Default: priority.
+    pub strategy: Option<Strategy>,
+    /// The ways to serve it, at least one.
+    #[schemars(required, length(min = 1))]
+    pub targets: Option<List<Target>>,
+    /// Other models, to be tried in this order when no target is left.
+    pub fallbacks: Option<List<String>>,
+    /// Filled in where a request is silent.
+    pub defaults: Option<Defaults>,
+    /// Shown by /v1/models. Default: one fixed date.
+    pub created: Option<Text<Time>>,
+    /// Shown by /v1/models. Default: portcullis.
+    pub owned_by: Option<String>,
+}
+
+/// In what order targets are tried.
+#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+pub enum Strategy {
+    /// As written.
+    Priority,
+    /// At random, by weight.
+    Weighted,
+}
+
+/// One way to serve a model.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// The account.
+    #[schemars(required)]
+    pub account: Option<String>,
+    /// The name that the account knows the model by. Default: the public id.
+    pub model: Option<String>,
+    /// Its share, for the strategy `weighted`. Default: 1.
+    #[schemars(range(min = 1))]
+    pub weight: Option<u32>,
+}
+
+/// What is filled in where a request is silent.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Defaults {
+    /// For requests that say neither `max_tokens` nor `max_completion_tokens`.
+    #[schemars(range(min = 1))]
+    pub max_tokens: Option<u64>,
+}
+
+/// Who may call.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Caller {
+    /// Whether its keys work. Default: true.
+    pub enabled: Option<bool>,
+    /// From when on its keys no longer work. Default: never.
+    pub expires: Option<Text<Time>>,
+    /// Globs over model ids: `*` any run of characters, `?` any one. Default: every model. `[]`: none.
+    pub models: Option<List<String>>,
+    /// Its keys by name; may be spread over several files.
+    pub keys: Option<Entries<Key>>,
+}
+
+/// A key, known by its hash only.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Key {
+    /// `sha256:` and 64 hex digits, as `portcullis key new` and `portcullis key hash` print it.
+    pub hash: Option<Text<Digest>>,
+    /// Several, while the key is being rotated; instead of `hash`.
+    #[schemars(length(min = 1))]
+    pub hashes: Option<List<HashUntil>>,
+    /// Globs over model ids, within those of the caller. Default: all that the caller may use. `[]`: none.
+    pub models: Option<List<String>>,
+    /// From when on it no longer works. Default: never.
+    pub expires: Option<Text<Time>>,
+    /// From where it may be used. Default: from everywhere.
+    #[schemars(length(min = 1))]
+    pub allow_ips: Option<List<Text<Cidr>>>,
+    /// Whether it works. Default: true.
+    pub enabled: Option<bool>,
+    /// Whether it may ask for the trail of attempts, account names included. Default: false.
+    pub debug: Option<bool>,
+}
+
+/// One of several hashes of a key.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HashUntil {
+    /// `sha256:` and 64 hex digits.
+    #[schemars(required)]
+    pub hash: Option<Text<Digest>>,
+    /// From when on this one no longer works. Default: never.
+    pub until: Option<Text<Time>>,
+}
+
+/// A SHA-256, written `sha256:` and 64 hex digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl FromStr for Digest {
+    type Err = String;
+
+    /// The message never repeats the text: a key in clear text is the likeliest mistake here.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let hex = |text: &str| -> Option<[u8; 32]> {
+            let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+            let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
+            let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect::<Option<Vec<u8>>>()?;
+            bytes.try_into().ok()
+        };
+        match text.strip_prefix("sha256:") {
+            Some(rest) => hex(rest).map(Self).ok_or_else(|| "must have exactly 64 hex digits after `sha256:`".to_owned()),
+            None if hex(text).is_some() => Err("must begin with `sha256:`".to_owned()),
+            None => Err("must be `sha256:` and 64 hex digits. If it is the key itself: a key never stands here in clear text; \
+                         give it to `portcullis key hash` and write what that prints"
+                .to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sha256:")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Written for Digest {
+    const NAME: &str = "Hash";
+    const PATTERN: &str = "^sha256:[0-9a-fA-F]{64}$";
+    const MEANING: &str = "The SHA-256 of a key: `sha256:` and 64 hex digits.";
+    const SHOWN: bool = false;
+}

@@ -1,0 +1,203 @@
+//! `base_url` → [`Base`]: where an account may be.
+//!
+//! Destinations come from here only. A name is checked again once it is resolved, for what it resolves to is not ours.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use crate::address::{forbidden_ip, private_ip};
+use crate::catalog::Base;
+
+/// Reads an address; `insecure` lets `http:` go anywhere. No message repeats the URL: it may hold a password.
+pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
+    const RIGHT: &str = "must be a URL such as https://api.example.com/v1";
+    let tls = match url.split_once("://") {
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => true,
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => false,
+        _ => return Err("must begin with https:// (or http://), such as https://api.example.com/v1".to_owned()),
+    };
+    if url.contains('#') || url.contains('?') {
+        return Err("must have no query and no fragment".to_owned());
+    }
+    let uri: http::Uri = url.parse().map_err(|_| RIGHT.to_owned())?;
+    let authority = uri.authority().ok_or(RIGHT)?.as_str();
+    if authority.contains('@') {
+        return Err("must not hold a user name or password: a credential stands under `key`".to_owned());
+    }
+    let (host, port) = host_and_port(authority).ok_or(RIGHT)?;
+    let standard = if tls { 443 } else { 80 };
+    let port = match port {
+        None => standard,
+        Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or("must have a port from 1 to 65535, or none")?,
+    };
+    let path = path(uri.path())?;
+    let host = Host::read(host)?;
+    if host.forbidden() {
+        return Err("is a link-local, metadata or otherwise unusable address: such an address is never called".to_owned());
+    }
+    if !tls && !insecure && !host.private() {
+        return Err("is http: to an address that is neither this machine nor private, so key and prompts could be read on the way: \
+                    use https:, or write `insecure: true` if that is meant"
+            .to_owned());
+    }
+    let (name, bare) = match &host {
+        Host::Name(name) => (name.clone(), name.clone()),
+        Host::Address(ip @ IpAddr::V4(_)) => (ip.to_string(), ip.to_string()),
+        Host::Address(ip @ IpAddr::V6(_)) => (format!("[{ip}]"), ip.to_string()),
+    };
+    let authority = if port == standard { name } else { format!("{name}:{port}") };
+    Ok(Base { tls, host: bare.into(), port, path, authority })
+}
+
+fn host_and_port(authority: &str) -> Option<(&str, Option<&str>)> {
+    let end = if authority.starts_with('[') { authority.find(']')? + 1 } else { authority.find(':').unwrap_or(authority.len()) };
+    let (host, port) = authority.split_at_checked(end)?;
+    match port.strip_prefix(':') {
+        None if port.is_empty() => Some((host, None)),
+        // `u16::from_str` takes a sign.
+        Some(port) if port.bytes().all(|b| b.is_ascii_digit()) => Some((host, Some(port))),
+        None | Some(_) => None,
+    }
+}
+
+fn path(path: &str) -> Result<Arc<str>, String> {
+    let path = path.trim_end_matches('/');
+    if path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
+        return Err("must have a plain path, without empty, `.` or `..` parts".to_owned());
+    }
+    if let Some(base) = path.strip_suffix("/chat/completions") {
+        return Err(format!("must end before /chat/completions, with {}", if base.is_empty() { "the host" } else { base }));
+    }
+    Ok(path.into())
+}
+
+enum Host {
+    Name(String),
+    Address(IpAddr),
+}
+
+impl Host {
+    fn read(host: &str) -> Result<Self, String> {
+        const WRONG: &str = "must have a host that is a name or an IP address, such as api.example.com, 10.0.0.1 or [fd00::1]";
+        if let Some(v6) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+            return v6.parse::<Ipv6Addr>().map(|v6| Self::Address(v6.into())).map_err(|_| WRONG.to_owned());
+        }
+        if let Ok(v4) = host.parse::<Ipv4Addr>() {
+            return Ok(Self::Address(v4.into()));
+        }
+        let name = host.to_ascii_lowercase();
+        let label = |label: &str| {
+            (1..=63).contains(&label.len())
+                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+                && !label.starts_with('-')
+        };
+        // Resolvers take `2852039166` and `0xa9.0xfe.43518` for addresses: they must be written as such.
+        let number = |label: &str| label.bytes().all(|b| b.is_ascii_digit()) || label.starts_with("0x");
+        if name.len() > 253 || !name.split('.').all(label) || name.rsplit('.').next().is_none_or(number) {
+            return Err(WRONG.to_owned());
+        }
+        Ok(Self::Name(name))
+    }
+
+    fn forbidden(&self) -> bool {
+        match self {
+            Self::Address(ip) => forbidden_ip(*ip),
+            // Google Cloud's, and AWS's.
+            Self::Name(name) => {
+                matches!(
+                    name.as_str(),
+                    "metadata" | "metadata.google.internal" | "metadata.goog" | "instance-data" | "instance-data.ec2.internal"
+                )
+            }
+        }
+    }
+
+    fn private(&self) -> bool {
+        match self {
+            Self::Address(ip) => private_ip(*ip),
+            Self::Name(name) => name == "localhost",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for (url, tls, host, port, path, authority) in [
+            ("https://api.openai.com/v1", true, "api.openai.com", 443, "/v1", "api.openai.com"),
+            ("HTTPS://API.OpenAI.com:443/v1/", true, "api.openai.com", 443, "/v1", "api.openai.com"),
+            ("https://a.b:8443", true, "a.b", 8443, "", "a.b:8443"),
+            ("http://127.0.0.1:8000/v1", false, "127.0.0.1", 8000, "/v1", "127.0.0.1:8000"),
+            ("http://localhost/", false, "localhost", 80, "", "localhost"),
+            ("http://[::1]:8000/a/b", false, "::1", 8000, "/a/b", "[::1]:8000"),
+            ("https://[2001:DB8::1]/v1", true, "2001:db8::1", 443, "/v1", "[2001:db8::1]"),
+            ("http://10.1.2.3", false, "10.1.2.3", 80, "", "10.1.2.3"),
+            ("https://8.8.8.8:80", true, "8.8.8.8", 80, "", "8.8.8.8:80"),
+            ("https://my_host", true, "my_host", 443, "", "my_host"),
+        ] {
+            let base = Base { tls, host: host.into(), port, path: path.into(), authority: authority.to_owned() };
+            assert_eq!(read(url, false), Ok(base), "{url}");
+        }
+    }
+
+    #[test]
+    fn s10_where_no_account_may_be() {
+        for url in [
+            "",
+            "api.openai.com",
+            "/v1",
+            "file:///etc/passwd",
+            "ftp://a.b",
+            "https://",
+            "https:///v1",
+            "https://a b",
+            "https://a.b/v1?x=1",
+            "https://a.b/v1#x",
+            "https://user:sk-secret@a.b",
+            "https://a.b:0",
+            "https://a.b:65536",
+            "https://a.b:+5",
+            "https://a.b:x",
+            "https://a..b",
+            "https://a.b.",
+            "https://[::1",
+            "https://[fe80::1%25eth0]",
+            "https://é.com",
+            "https://-a.b",
+            "https://2852039166",
+            "https://0xa9fe.43518",
+            "https://0xa9fea9fe",
+            "https://169.254.43518",
+            "https://127.1",
+            "https://a.b/v1/../x",
+            "https://a.b//v1",
+            "https://a.b/v1/chat/completions",
+            "https://169.254.169.254",
+            "http://169.254.169.254",
+            "https://[::ffff:169.254.169.254]",
+            "https://[fe80::1]",
+            "https://[fd00:ec2::254]",
+            "https://metadata.google.internal",
+            "https://METADATA.google.internal",
+            "https://0.0.0.0",
+        ] {
+            for insecure in [false, true] {
+                let error = read(url, insecure).expect_err(url);
+                assert!(!error.contains("sk-secret"));
+            }
+        }
+        for url in [
+            "http://example.com",
+            "http://8.8.8.8",
+            "http://[2001:db8::1]",
+            "http://host.docker.internal:8000",
+            "http://localhost.evil.com",
+        ] {
+            assert!(read(url, false).unwrap_err().contains("insecure: true"), "{url}");
+            assert!(read(url, true).is_ok(), "{url}");
+        }
+    }
+}

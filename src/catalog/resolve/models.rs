@@ -1,0 +1,212 @@
+//! Models: their targets, their other names, what may stand in for them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::{Accounts, Merged, Models, Report, accounts};
+use crate::catalog::{Model, Strategy, Target, name, raw};
+use crate::problem::{nearest, shown};
+use crate::units::{Text, Time};
+use crate::yaml::Path;
+use crate::yaml::read::items;
+
+/// Shown as `created` where nothing is written: 2026-01-01. Never the time of loading, which would change.
+const CREATED: u64 = 1_767_225_600;
+const OWNED_BY: &str = "portcullis";
+
+pub(super) fn resolve<'r>(written: &Merged<'r, raw::Model>, accounts: &Accounts<'_>, report: &mut Report<'_>) -> Models<'r> {
+    let section = Path::Root.key("models");
+    let aliases = aliases(written, report);
+    let mut models = Models::new();
+    for (index, (id, (file, raw))) in written.iter().enumerate() {
+        let at = section.key(id);
+        if let Err(wrong) = name::of_model(id) {
+            report.problem(*file, &at, wrong);
+        }
+        let model = raw.and_then(|raw| One { file: *file, at, id, raw }.resolve(index, accounts, written, &aliases, report));
+        models.insert(id, model.map(Arc::new));
+    }
+    circles(written, report);
+    models
+}
+
+/// Alias → its model. No alias is an id or stands twice.
+fn aliases<'r>(written: &Merged<'r, raw::Model>, report: &mut Report<'_>) -> HashMap<&'r str, &'r str> {
+    let section = Path::Root.key("models");
+    let mut aliases: HashMap<&str, &str> = HashMap::new();
+    for (id, (file, raw)) in written {
+        let at = section.key(id);
+        let at = at.key("aliases");
+        for (index, alias) in items(raw.and_then(|raw| raw.aliases.as_ref())) {
+            let at = at.index(index);
+            if let Err(wrong) = name::of_model(alias) {
+                report.problem(*file, &at, wrong);
+            } else if written.contains_key(alias.as_str()) {
+                report.problem(*file, &at, &format!("{} is a model's id, so it cannot be an alias too", shown(alias)));
+            } else if let Some(other) = aliases.insert(alias, id) {
+                report.problem(*file, &at, &format!("{} is already an alias of \"{other}\"", shown(alias)));
+            }
+        }
+    }
+    aliases
+}
+
+/// One model as written, and where.
+struct One<'r> {
+    file: usize,
+    at: Path<'r>,
+    id: &'r str,
+    raw: &'r raw::Model,
+}
+
+impl One<'_> {
+    fn resolve(
+        &self,
+        index: usize,
+        accounts: &Accounts<'_>,
+        written: &Merged<'_, raw::Model>,
+        aliases: &HashMap<&str, &str>,
+        report: &mut Report<'_>,
+    ) -> Option<Model> {
+        let raw = self.raw;
+        let targets = self.targets(accounts, report);
+        let fallbacks = self.fallbacks(written, aliases, report);
+        if let Some(raw::Defaults { max_tokens: Some(0) }) = raw.defaults {
+            report.problem(self.file, &self.at.key("defaults").key("max_tokens"), "must be at least 1");
+        }
+        if raw.owned_by.as_deref().is_some_and(|owner| owner.is_empty() || owner.chars().any(char::is_control)) {
+            report.problem(self.file, &self.at.key("owned_by"), "must be a text without control characters");
+        }
+        let mut aliases: Vec<Arc<str>> = items(raw.aliases.as_ref()).map(|(_, alias)| alias.as_str().into()).collect();
+        aliases.sort_unstable();
+        let model = Model {
+            id: self.id.into(),
+            index,
+            aliases,
+            strategy: match raw.strategy {
+                None | Some(raw::Strategy::Priority) => Strategy::Priority,
+                Some(raw::Strategy::Weighted) => Strategy::Weighted,
+            },
+            targets: targets?,
+            fallbacks,
+            max_tokens: raw.defaults.as_ref().and_then(|defaults| defaults.max_tokens),
+            created: raw.created.map_or(CREATED, |Text(Time(seconds))| seconds),
+            owned_by: raw.owned_by.as_deref().unwrap_or(OWNED_BY).into(),
+        };
+        if !model.served() {
+            report.warn(self.file, &self.at, "is not served: all accounts of its targets are disabled");
+        }
+        Some(model)
+    }
+
+    /// `None` if one of them is wrong.
+    fn targets(&self, accounts: &Accounts<'_>, report: &mut Report<'_>) -> Option<Vec<Target>> {
+        let list = self.at.key("targets");
+        let written = match &self.raw.targets {
+            Some(targets) if !targets.is_empty() => targets,
+            Some(_) | None => {
+                report.missing(self.file, &list, "must list at least one target, such as `- { account: NAME }`");
+                return None;
+            }
+        };
+        let mut seen = HashSet::new();
+        let targets: Vec<Option<Target>> = written
+            .iter()
+            .enumerate()
+            .map(|(index, target)| {
+                let target = target.as_ref()?;
+                let at = list.index(index);
+                let model = target.model.as_deref().unwrap_or(self.id);
+                if model.is_empty() || model.len() > 512 || model.chars().any(char::is_control) {
+                    report.problem(self.file, &at.key("model"), "must be 1 to 512 bytes without control characters");
+                }
+                if target.weight == Some(0) {
+                    report.problem(self.file, &at.key("weight"), "must be at least 1; a target that shall get nothing is left out");
+                }
+                let Some(account) = target.account.as_deref() else {
+                    report.missing(self.file, &at.key("account"), "is missing: the name of an account");
+                    return None;
+                };
+                if !seen.insert((account, model)) {
+                    report.problem(self.file, &at, "is the same account and model as a target before it: keep one");
+                }
+                let Some(found) = accounts.get(account) else {
+                    report.problem(self.file, &at.key("account"), &accounts::unknown(account, accounts));
+                    return None;
+                };
+                // `None` if the account has errors of its own.
+                let account = Arc::clone(found.as_ref()?);
+                Some(Target { account, model: model.into(), weight: target.weight.unwrap_or(1) })
+            })
+            .collect();
+        targets.into_iter().collect()
+    }
+
+    fn fallbacks(&self, written: &Merged<'_, raw::Model>, aliases: &HashMap<&str, &str>, report: &mut Report<'_>) -> Vec<Arc<str>> {
+        let list = self.at.key("fallbacks");
+        let mut seen = HashSet::new();
+        for (index, id) in items(self.raw.fallbacks.as_ref()) {
+            let wrong = if id == self.id {
+                "is the model itself".to_owned()
+            } else if let Some(model) = aliases.get(id.as_str()) {
+                format!("{} is an alias: write \"{model}\"", shown(id))
+            } else if !written.contains_key(id.as_str()) {
+                match nearest(id, super::names(written)) {
+                    Some(near) => format!("no model {}; did you mean \"{near}\"?", shown(id)),
+                    None => format!("no model {}; {}", shown(id), super::listed("models", super::names(written))),
+                }
+            } else if !seen.insert(id) {
+                format!("{} stands here a second time: keep one", shown(id))
+            } else {
+                continue;
+            };
+            report.problem(self.file, &list.index(index), &wrong);
+        }
+        items(self.raw.fallbacks.as_ref()).map(|(_, id)| id.as_str().into()).collect()
+    }
+}
+
+/// Models that fall back on each other in a circle, each circle once. No recursion: a chain may be as long as the catalog.
+fn circles(written: &Merged<'_, raw::Model>, report: &mut Report<'_>) {
+    let fallbacks = |id: &str| written.get(id).and_then(|(_, raw)| *raw).and_then(|raw| raw.fallbacks.as_deref()).unwrap_or_default();
+    let section = Path::Root.key("models");
+    // Not there: not seen. False: on the way. True: done.
+    let mut done: BTreeMap<&str, bool> = BTreeMap::new();
+    for start in written.keys() {
+        if done.contains_key(start) {
+            continue;
+        }
+        done.insert(start, false);
+        let mut way = vec![(*start, 0)];
+        while let Some((id, next)) = way.last_mut() {
+            let index = *next;
+            *next += 1;
+            let Some(fallback) = fallbacks(id).get(index) else {
+                done.insert(id, true);
+                way.pop();
+                continue;
+            };
+            let Some(fallback) = fallback else { continue };
+            // Itself, or unknown: already said.
+            if *fallback == **id || !written.contains_key(fallback.as_str()) {
+                continue;
+            }
+            match done.get(fallback.as_str()) {
+                Some(true) => {}
+                Some(false) => {
+                    let from = way.iter().position(|(id, _)| id == fallback).unwrap_or(0);
+                    let circle: Vec<_> = way.iter().skip(from).take(8).map(|(id, _)| *id).chain([fallback.as_str()]).collect();
+                    let Some((id, _)) = way.last() else { continue };
+                    let (file, _) = written.get(id).copied().unwrap_or_default();
+                    let at = section.key(id);
+                    let at = at.key("fallbacks");
+                    report.problem(file, &at.index(index), &format!("closes a circle of fallbacks: {}", circle.join(" → ")));
+                }
+                None => {
+                    done.insert(fallback, false);
+                    way.push((fallback, 0));
+                }
+            }
+        }
+    }
+}

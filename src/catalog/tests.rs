@@ -1,0 +1,124 @@
+use super::*;
+
+#[test]
+fn globs() {
+    for (pattern, matching, other) in [
+        ("*", &["", "a", "a/b"][..], &[][..]),
+        ("gpt-*", &["gpt-", "gpt-4o"], &["gpt", "xgpt-4"]),
+        ("*-mini", &["gpt-4o-mini", "-mini"], &["mini", "a-mini-b"]),
+        ("a*b*c", &["abc", "aXbYc", "abbbc", "abcbc"], &["ab", "acb", "abcd"]),
+        ("g?t", &["gpt", "g/t", "gät"], &["gt", "gppt"]),
+        ("?*", &["a", "ab"], &[""]),
+        ("a**b", &["ab", "axb"], &["a"]),
+        ("meta/*", &["meta/llama/3"], &["meta"]),
+        ("gpt-4o", &["gpt-4o"], &["gpt-4", "gpt-4o-mini", "GPT-4o"]),
+        ("[ab]", &["[ab]"], &["a"]),
+    ] {
+        let globs = Globs::new([Arc::from(pattern)]);
+        for id in matching {
+            assert!(globs.matches(id), "{pattern} {id}");
+        }
+        for id in other {
+            assert!(!globs.matches(id), "{pattern} {id}");
+        }
+    }
+    assert!(!Globs::new([]).matches("a"));
+    assert!(Globs::everything().matches("a"));
+}
+
+#[test]
+fn no_glob_is_slow() {
+    let start = std::time::Instant::now();
+    assert!(!glob(format!("{}b", "*a".repeat(60)).as_bytes(), "a".repeat(256).as_bytes()));
+    assert!(start.elapsed().as_secs() < 1);
+}
+
+fn catalog(text: &str) -> Catalog {
+    resolve::resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Ok("secret".to_owned()))
+        .unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn with(accounts: &[&str], models: &[&str], callers: &[&str]) -> Catalog {
+    let list = |names: &[&str], entry: &str| names.iter().map(|name| format!("{name}: {entry}")).collect::<Vec<_>>().join(", ");
+    let account = accounts.first().copied().unwrap_or("none");
+    catalog(&format!(
+        "accounts: {{{}}}\nmodels: {{{}}}\ncallers: {{{}}}\n",
+        list(accounts, "{dialect: demo}"),
+        list(models, &format!("{{targets: [{{account: {account}}}]}}")),
+        list(callers, "{}")
+    ))
+}
+
+#[test]
+fn f12_what_takes_away_more_than_half() {
+    let old = with(&["a", "b"], &["m", "n", "o"], &["x", "y", "z", "w"]);
+    for (new, expected) in [
+        (with(&["a", "b"], &["m", "n", "o"], &["x", "y", "z", "w"]), None),
+        (with(&["a", "b", "c"], &["m", "n", "o", "p"], &["x", "y", "z", "w", "v"]), None),
+        (with(&["a"], &["m", "n"], &["x", "y"]), None),
+        (with(&["a"], &["m"], &["x", "y"]), Some("removes 2 of 3 models")),
+        // As many as before, but others.
+        (with(&["c", "d"], &["m", "n"], &["x", "y"]), Some("removes 2 of 2 accounts")),
+        (with(&[], &[], &[]), Some("removes 2 of 2 accounts, 3 of 3 models, 4 of 4 callers")),
+    ] {
+        assert_eq!(shrinks(&old, &new).as_deref(), expected);
+    }
+    assert_eq!(shrinks(&with(&[], &[], &[]), &old), None);
+}
+
+#[test]
+fn the_published_key_on_a_public_listener() {
+    let local: SocketAddr = "127.0.0.1:8080".parse().unwrap();
+    let public: SocketAddr = "0.0.0.0:8080".parse().unwrap();
+    let hash = raw::Digest(resolve::digest(PUBLISHED_KEY));
+    let catalog = |caller: &str, models: &str| {
+        catalog(&format!(
+            "accounts: {{demo: {{dialect: demo}}, real: {{dialect: openai}}, off: {{dialect: openai, enabled: false}}}}\nmodels: {{{models}}}\n\
+             callers: {{demo: {{{caller} keys: {{k: {{hash: '{hash}'}}}}}}}}\n"
+        ))
+    };
+    const DEMO: &str = "demo: {targets: [{account: demo}]}";
+    const REAL: &str = "gpt: {targets: [{account: real}]}";
+    for (caller, models, harmless) in [
+        ("models: [demo],", DEMO.to_owned(), true),
+        ("models: [demo],", format!("{DEMO}, {REAL}"), true),
+        ("", DEMO.to_owned(), true),
+        ("", format!("{DEMO}, {REAL}"), false),
+        ("models: ['*'],", format!("{DEMO}, {REAL}"), false),
+        ("enabled: false,", format!("{DEMO}, {REAL}"), true),
+        ("", format!("{DEMO}, gpt: {{targets: [{{account: off}}]}}"), true),
+        ("models: [demo],", "demo: {targets: [{account: real}]}".to_owned(), false),
+        ("models: [demo],", format!("demo: {{targets: [{{account: demo}}], fallbacks: [gpt]}}, {REAL}"), true),
+        ("", "other: {targets: [{account: demo}]}".to_owned(), false),
+    ] {
+        let catalog = catalog(caller, &models);
+        assert_eq!(published_key_problem(&catalog, &[local, "[::1]:1".parse().unwrap()]), None);
+        for listener in [public, "[::]:80".parse().unwrap(), "10.0.0.1:80".parse().unwrap()] {
+            assert_eq!(published_key_problem(&catalog, &[local, listener]).is_none(), harmless, "{caller} {models}");
+        }
+    }
+    assert_eq!(published_key_problem(&with(&["a"], &["m"], &["x"]), &[public]), None);
+}
+
+#[test]
+fn what_ships_is_served_with_the_published_key() {
+    let catalog = catalog(include_str!("../../conf/catalog.yaml"));
+    assert_eq!(catalog.warnings, []);
+    let key = catalog.key(&resolve::digest(PUBLISHED_KEY), SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(&*key.id, "demo/published");
+    assert!(key.permissions.allow("demo") && !key.permissions.allow("gpt-4o"));
+    assert!(catalog.model("demo").unwrap().served());
+    assert_eq!(published_key_problem(&catalog, &["0.0.0.0:80".parse().unwrap()]), None);
+}
+
+#[test]
+fn what_ships_as_a_comment_is_right_too() {
+    // Two spaces, a hash and a space begin a line that is an example.
+    let text = include_str!("../../conf/catalog.yaml");
+    let examples: String =
+        text.lines().map(|line| format!("{}\n", line.strip_prefix("  # ").map_or(line.to_owned(), |line| format!("  {line}")))).collect();
+    let catalog = catalog(&examples);
+    assert_eq!((catalog.accounts().len(), catalog.models().len(), catalog.callers().len()), (3, 3, 2));
+    assert_eq!(catalog.warnings, []);
+    assert_eq!(published_key_problem(&catalog, &["0.0.0.0:80".parse().unwrap()]), None);
+}

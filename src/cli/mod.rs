@@ -1,0 +1,133 @@
+//! The command line: arguments → one subcommand. One file a subcommand.
+
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+mod check;
+mod key;
+mod schema;
+mod serve;
+
+/// An LLM gateway: one address, one key, standard answers.
+#[derive(Debug, Parser)]
+#[command(name = "portcullis", version)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve callers.
+    Serve(ServeArgs),
+    /// Read the configuration as `serve` would, and say what is wrong with it.
+    Check(CheckArgs),
+    /// Make a key, or hash one.
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Print the JSON Schema of a configuration file.
+    Schema(SchemaArgs),
+}
+
+/// Where the configuration is.
+#[derive(Debug, Args)]
+pub struct ConfArgs {
+    /// The configuration folder [default: ./conf, then /etc/portcullis]
+    #[arg(long, value_name = "DIR")]
+    pub conf: Option<PathBuf>,
+}
+
+/// `serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub conf: ConfArgs,
+    /// Listen here instead of where server.yaml says, such as 127.0.0.1:8080
+    #[arg(long, value_name = "ADDRESS", num_args = 1..)]
+    pub listen: Vec<SocketAddr>,
+}
+
+/// `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub conf: ConfArgs,
+    /// Read no secrets, CA files and certificates: for CI, where they are absent
+    #[arg(long)]
+    pub no_secrets: bool,
+}
+
+/// `key …`.
+#[derive(Debug, Subcommand)]
+pub enum KeyCommand {
+    /// Make a key: prints its secret, once, and the YAML to paste.
+    New(NewKeyArgs),
+    /// Read an existing key from standard input and print its hash.
+    Hash,
+}
+
+/// `key new`.
+#[derive(Debug, Args)]
+pub struct NewKeyArgs {
+    /// Whose key it is
+    #[arg(long)]
+    pub caller: String,
+    /// What the key is for, such as prod
+    #[arg(long)]
+    pub name: String,
+}
+
+/// `schema`.
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// Of which file
+    #[arg(value_enum)]
+    pub of: SchemaOf,
+}
+
+/// The files that have a schema.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum SchemaOf {
+    /// server.yaml
+    Server,
+    /// catalog.yaml and those of catalog.d
+    Catalog,
+}
+
+/// Runs what the process was started with.
+pub fn run() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve(args) => serve::run(args),
+        Command::Check(args) => check::run(&args),
+        Command::Key(KeyCommand::New(args)) => key::new(&args),
+        Command::Key(KeyCommand::Hash) => key::hash(),
+        Command::Schema(args) => schema::run(&args),
+    }
+}
+
+/// Prints a result. Whoever reads it may have gone: that is no reason to panic, as `println!` would.
+fn print(text: &str) -> ExitCode {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Says something to whoever started the process.
+fn tell(text: &str) {
+    // Nobody is left to hear that nobody listens.
+    drop(writeln!(io::stderr().lock(), "{text}"));
+}
+
+fn fail(why: &str) -> ExitCode {
+    tell(why);
+    ExitCode::FAILURE
+}

@@ -1,0 +1,26 @@
+//! `portcullis serve`: reads everything, and serves until it is told to stop.
+
+use std::process::ExitCode;
+
+use super::{ServeArgs, fail};
+use crate::catalog::load::{Secrets, folder, load};
+use crate::config::Listen;
+
+/// Serves. Returns only if it cannot begin.
+pub(super) fn run(args: ServeArgs) -> ExitCode {
+    let conf = folder(args.conf.conf.as_deref());
+    let mut loaded = match load(&conf, Secrets::Resolve) {
+        Ok(loaded) => loaded,
+        Err(problems) => {
+            return fail(&format!("{problems}\n{}: not served. `portcullis check` says the same without serving", conf.display()));
+        }
+    };
+    if !args.listen.is_empty() {
+        loaded.server.listen = args.listen.into_iter().map(|address| Listen { address, h2c: false, tls: None }).collect();
+    }
+    crate::log::install(loaded.server.log.format, loaded.server.log.level);
+    match crate::server::run(&conf, loaded) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => fail(&why),
+    }
+}

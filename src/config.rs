@@ -1,0 +1,396 @@
+//! `conf/server.yaml`: how the process runs, as written and resolved. Read once, at the start.
+//!
+//! What is written is strict and may leave out anything; what is resolved has every value and every rule kept.
+//! It opens no file and asks the system nothing.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::address::Cidr;
+use crate::problem::{Problem, Problems, shown};
+use crate::units::{Size, Span, Text};
+use crate::yaml::read::{items, read as read_tree};
+use crate::yaml::{self, Fault, Node, Path};
+
+pub mod raw;
+
+/// How the process runs.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// Where callers are served, at least one.
+    pub listen: Vec<Listen>,
+    /// Where `/metrics` and `/status` are served.
+    pub admin: SocketAddr,
+    /// Threads that serve; 0 = one per core.
+    pub workers: usize,
+    /// Tries of one exchange, at least 1.
+    pub attempts: usize,
+    /// Bounds, in bytes but for `connections`.
+    pub limits: Limits,
+    /// Deadlines on the caller's side.
+    pub timeouts: ClientTimeouts,
+    /// How SIGTERM ends.
+    pub drain: Drain,
+    /// Whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<Cidr>,
+    /// Origins that browsers may call from; `*` = all; empty = none, and OPTIONS is 405.
+    pub cors: Vec<String>,
+    /// What is logged, and where to.
+    pub log: Log,
+}
+
+/// One listening address.
+#[derive(Debug, Clone)]
+pub struct Listen {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// HTTP/2 without TLS too.
+    pub h2c: bool,
+    /// TLS, if it is spoken here.
+    pub tls: Option<ListenTls>,
+}
+
+/// A listener's certificate. Relative paths start at the configuration folder.
+#[derive(Debug, Clone)]
+pub struct ListenTls {
+    /// The chain, PEM.
+    pub cert: PathBuf,
+    /// The private key, PEM.
+    pub key: PathBuf,
+}
+
+/// Bounds.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The largest body of a request.
+    pub request_body: usize,
+    /// The largest buffered answer.
+    pub response_body: usize,
+    /// The largest event of a stream.
+    pub event: usize,
+    /// A request's head.
+    pub header_bytes: usize,
+    /// Callers' connections at once.
+    pub connections: usize,
+    /// All that is buffered at once, of all requests.
+    pub buffered_total: usize,
+}
+
+/// Deadlines on the caller's side.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientTimeouts {
+    /// For the request's body to be there.
+    pub client_read: Duration,
+    /// For one write to be taken.
+    pub client_write: Duration,
+    /// An idle connection's life.
+    pub keepalive: Duration,
+    /// After this a silent stream gets its head.
+    pub commit_after: Duration,
+    /// Between the comments that keep a silent stream alive.
+    pub comment: Duration,
+}
+
+/// How SIGTERM ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Drain {
+    /// Served on as before, while load balancers learn of it.
+    pub delay: Duration,
+    /// For running exchanges to end.
+    pub grace: Duration,
+}
+
+/// What is logged.
+#[derive(Debug, Clone)]
+pub struct Log {
+    /// How a line looks.
+    pub format: Format,
+    /// From which level on.
+    pub level: log::LevelFilter,
+    /// Where access lines go.
+    pub access: Access,
+}
+
+/// How a line of the log looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// One JSON object a line.
+    Json,
+    /// For reading.
+    Text,
+}
+
+/// Where access lines go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// Standard output.
+    Stdout,
+    /// Nowhere.
+    Off,
+    /// A file, opened again on SIGHUP.
+    File(PathBuf),
+}
+
+/// Reads `server.yaml`; `name` is shown in errors.
+pub fn read(name: &str, text: &str) -> Result<Server, Problems> {
+    let mut faults = Vec::new();
+    let server = match yaml::parse(text) {
+        Ok((tree, doubles)) => {
+            faults.extend(doubles);
+            read_tree(&tree, &mut faults).map(|raw| resolve(&raw, &mut Report { tree: &tree, faults: &mut faults }))
+        }
+        Err(fault) => {
+            faults.push(fault);
+            None
+        }
+    };
+    match server {
+        Some(server) if faults.is_empty() => Ok(server),
+        Some(_) | None => {
+            faults.sort_by_key(|fault| fault.line);
+            let problem = |Fault { line, path, what }| Problem { file: name.to_owned(), line: Some(line), path, what };
+            Err(Problems(faults.into_iter().map(problem).collect()))
+        }
+    }
+}
+
+struct Report<'r> {
+    tree: &'r Node<'r>,
+    faults: &'r mut Vec<Fault>,
+}
+
+impl Report<'_> {
+    fn problem(&mut self, at: &Path<'_>, what: impl Into<String>) {
+        let line = self.tree.line_of(at).unwrap_or(self.tree.line);
+        self.faults.push(Fault { line, path: at.to_string(), what: what.into() });
+    }
+
+    /// A field is not there: an error, unless it is there and could not be read.
+    fn missing(&mut self, at: &Path<'_>, what: &str) {
+        let path = at.to_string();
+        if !self.faults.iter().any(|fault| fault.path.starts_with(&path)) {
+            self.problem(at, what);
+        }
+    }
+}
+
+fn resolve(raw: &raw::Server, report: &mut Report<'_>) -> Server {
+    let root = Path::Root;
+    let listen = listen(raw, report);
+    let admin = admin(raw, &listen, report);
+    let workers = raw.workers.unwrap_or(0);
+    if workers > 1024 {
+        report.problem(&root.key("workers"), "must be at most 1024; 0 is one per core");
+    }
+    let attempts = raw.attempts.unwrap_or(3);
+    if !(1..=100).contains(&attempts) {
+        report.problem(&root.key("attempts"), "must be 1 to 100");
+    }
+    Server {
+        listen,
+        admin,
+        workers: count(workers),
+        attempts: count(attempts),
+        limits: limits(raw.limits.as_ref(), report),
+        timeouts: timeouts(raw.timeouts.as_ref(), report),
+        drain: Drain {
+            delay: raw.drain.as_ref().and_then(|drain| drain.delay).map_or(Duration::ZERO, |Text(Span(span))| span),
+            grace: raw.drain.as_ref().and_then(|drain| drain.grace).map_or(Duration::from_secs(25), |Text(Span(span))| span),
+        },
+        trusted_proxies: items(raw.trusted_proxies.as_ref()).map(|(_, Text(range))| *range).collect(),
+        cors: cors(raw.cors.as_ref(), report),
+        log: log(raw.log.as_ref(), report),
+    }
+}
+
+fn count(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn listen(raw: &raw::Server, report: &mut Report<'_>) -> Vec<Listen> {
+    let list = Path::Root.key("listen");
+    let Some(written) = &raw.listen else {
+        return vec![Listen { address: SocketAddr::from(([127, 0, 0, 1], 8080)), h2c: false, tls: None }];
+    };
+    if written.is_empty() {
+        report.problem(&list, "must list at least one address");
+    }
+    let mut listen: Vec<Listen> = Vec::new();
+    for (index, raw) in items(Some(written)) {
+        let at = list.index(index);
+        let tls = raw.tls.as_ref().and_then(|tls| listen_tls(tls, &at.key("tls"), report));
+        let h2c = raw.h2c.unwrap_or(false);
+        if h2c && raw.tls.is_some() {
+            report.problem(&at.key("h2c"), "is HTTP/2 without TLS, which a listener with `tls` never speaks: leave it out");
+        }
+        match raw.address {
+            None => report.missing(&at.key("address"), "is missing: an IP address and a port, such as 127.0.0.1:8080"),
+            Some(Text(raw::Address(address))) if address.port() != 0 && listen.iter().any(|other| other.address == address) => {
+                report.problem(&at.key("address"), format!("{address} stands here a second time: keep one"));
+            }
+            Some(Text(raw::Address(address))) => listen.push(Listen { address, h2c, tls }),
+        }
+    }
+    listen
+}
+
+fn listen_tls(raw: &raw::ListenTls, at: &Path<'_>, report: &mut Report<'_>) -> Option<ListenTls> {
+    let mut path = |field: &str, written: &Option<String>| match written.as_deref() {
+        Some("") | None => {
+            report.missing(&at.key(field), "is missing: the path of a PEM file");
+            None
+        }
+        Some(path) => Some(PathBuf::from(path)),
+    };
+    let (cert, key) = (path("cert", &raw.cert), path("key", &raw.key));
+    Some(ListenTls { cert: cert?, key: key? })
+}
+
+fn admin(raw: &raw::Server, listen: &[Listen], report: &mut Report<'_>) -> SocketAddr {
+    let section = Path::Root.key("admin");
+    let at = section.key("address");
+    match &raw.admin {
+        None => SocketAddr::from(([127, 0, 0, 1], 9090)),
+        Some(raw::Admin { address: Some(Text(raw::Address(address))) }) => {
+            if address.port() != 0 && listen.iter().any(|listen| listen.address == *address) {
+                report.problem(&at, format!("{address} is a callers' listener already: the admin listener has a port of its own"));
+            }
+            *address
+        }
+        Some(raw::Admin { address: None }) => {
+            report.missing(&at, "is missing: an IP address and a port, such as 127.0.0.1:9090");
+            SocketAddr::from(([127, 0, 0, 1], 9090))
+        }
+    }
+}
+
+fn limits(raw: Option<&raw::Limits>, report: &mut Report<'_>) -> Limits {
+    const KIB: usize = 1 << 10;
+    const MIB: usize = 1 << 20;
+    let section = Path::Root.key("limits");
+    let mut size = |field: &str, written: Option<Text<Size>>, default: usize| match written {
+        None => default,
+        Some(Text(Size(size))) => {
+            if size == 0 {
+                report.problem(&section.key(field), "must be more than 0B");
+            }
+            size
+        }
+    };
+    let limits = Limits {
+        request_body: size("request_body", raw.and_then(|raw| raw.request_body), 32 * MIB),
+        response_body: size("response_body", raw.and_then(|raw| raw.response_body), 64 * MIB),
+        event: size("event", raw.and_then(|raw| raw.event), 8 * MIB),
+        header_bytes: size("header_bytes", raw.and_then(|raw| raw.header_bytes), 32 * KIB),
+        connections: count(raw.and_then(|raw| raw.connections).unwrap_or(10_000)),
+        buffered_total: size("buffered_total", raw.and_then(|raw| raw.buffered_total), 1024 * MIB),
+    };
+    // Pingora's own limit, which cannot be raised.
+    if limits.header_bytes > MIB {
+        report.problem(&section.key("header_bytes"), "must be at most 1MiB");
+    }
+    if limits.connections == 0 {
+        report.problem(&section.key("connections"), "must be at least 1");
+    }
+    if limits.buffered_total < limits.request_body.max(limits.response_body) {
+        report.problem(
+            &section.key("buffered_total"),
+            "must be at least as much as request_body and response_body, or the largest could never pass",
+        );
+    }
+    limits
+}
+
+fn timeouts(raw: Option<&raw::Timeouts>, report: &mut Report<'_>) -> ClientTimeouts {
+    let section = Path::Root.key("timeouts");
+    let mut span = |field: &str, written: Option<Text<Span>>, default: u64| match written {
+        None => Duration::from_secs(default),
+        Some(Text(Span(span))) => {
+            if span.is_zero() {
+                report.problem(&section.key(field), "must be more than 0s");
+            }
+            span
+        }
+    };
+    ClientTimeouts {
+        client_read: span("client_read", raw.and_then(|raw| raw.client_read), 30),
+        client_write: span("client_write", raw.and_then(|raw| raw.client_write), 30),
+        keepalive: span("keepalive", raw.and_then(|raw| raw.keepalive), 75),
+        commit_after: span("commit_after", raw.and_then(|raw| raw.commit_after), 10),
+        comment: span("comment", raw.and_then(|raw| raw.comment), 15),
+    }
+}
+
+fn cors(raw: Option<&raw::Cors>, report: &mut Report<'_>) -> Vec<String> {
+    let section = Path::Root.key("cors");
+    let list = section.key("origins");
+    let mut origins = Vec::new();
+    for (index, written) in items(raw.and_then(|raw| raw.origins.as_ref())) {
+        match origin(written) {
+            Some(origin) => origins.push(origin),
+            None => report.problem(
+                &list.index(index),
+                format!(
+                    "must be \"*\" or an origin such as https://app.example.com (no path, no slash at its end), not {}",
+                    shown(written)
+                ),
+            ),
+        }
+    }
+    origins
+}
+
+/// An origin as browsers write it: in lower case, without the port that is the scheme's own.
+fn origin(written: &str) -> Option<String> {
+    if written == "*" {
+        return Some("*".to_owned());
+    }
+    let lower = written.to_ascii_lowercase();
+    let (scheme, rest) = lower.split_once("://")?;
+    let standard = match scheme {
+        "https" => ":443",
+        "http" => ":80",
+        _ => return None,
+    };
+    let authority: http::uri::Authority = rest.parse().ok()?;
+    if authority.as_str() != rest || rest.contains('@') || authority.host().is_empty() {
+        return None;
+    }
+    Some(format!("{scheme}://{}", rest.strip_suffix(standard).unwrap_or(rest)))
+}
+
+fn log(raw: Option<&raw::Log>, report: &mut Report<'_>) -> Log {
+    let section = Path::Root.key("log");
+    let access = match raw.and_then(|raw| raw.access.as_deref()) {
+        None | Some("stdout") => Access::Stdout,
+        Some("off") => Access::Off,
+        Some(path) if path.contains('/') && !path.ends_with('/') => Access::File(path.into()),
+        // Without a slash it is likelier a misspelt word than a file.
+        Some(other) => {
+            report.problem(
+                &section.key("access"),
+                format!("must be stdout, off, or the path of a file with a / in it, such as ./access.log, not {}", shown(other)),
+            );
+            Access::Off
+        }
+    };
+    Log {
+        format: match raw.and_then(|raw| raw.format) {
+            None | Some(raw::Format::Json) => Format::Json,
+            Some(raw::Format::Text) => Format::Text,
+        },
+        level: match raw.and_then(|raw| raw.level).unwrap_or(raw::Level::Info) {
+            raw::Level::Off => log::LevelFilter::Off,
+            raw::Level::Error => log::LevelFilter::Error,
+            raw::Level::Warn => log::LevelFilter::Warn,
+            raw::Level::Info => log::LevelFilter::Info,
+            raw::Level::Debug => log::LevelFilter::Debug,
+            raw::Level::Trace => log::LevelFilter::Trace,
+        },
+        access,
+    }
+}
+
+#[cfg(test)]
+mod tests;

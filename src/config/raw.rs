@@ -1,0 +1,189 @@
+//! `server.yaml` as written: what it may say, and what the schema tells editors about it.
+//!
+//! Nothing is filled in: a field that is not written is `None`. The doc comments of fields are shown by editors.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::address::Cidr;
+use crate::units::{Size, Span, Text, Written};
+use crate::yaml::read::List;
+
+/// How the process runs. Read once, at the start.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Where callers are served. Default: 127.0.0.1:8080. `serve --listen` overrides it.
+    #[schemars(length(min = 1))]
+    pub listen: Option<List<Listen>>,
+    /// Where /metrics and /status are served. Default: 127.0.0.1:9090.
+    pub admin: Option<Admin>,
+    /// Threads that serve. Default: 0, one per core.
+    #[schemars(range(max = 1024))]
+    pub workers: Option<u32>,
+    /// How many targets one exchange may try. Default: 3.
+    #[schemars(range(min = 1, max = 100))]
+    pub attempts: Option<u32>,
+    /// Bounds.
+    pub limits: Option<Limits>,
+    /// Deadlines on the callers' side.
+    pub timeouts: Option<Timeouts>,
+    /// How SIGTERM ends the process.
+    pub drain: Option<Drain>,
+    /// Whose X-Forwarded-For is believed: the caller's address is the last hop that is not among them. Default: nobody's.
+    pub trusted_proxies: Option<List<Text<Cidr>>>,
+    /// Calls from browsers.
+    pub cors: Option<Cors>,
+    /// What is logged.
+    pub log: Option<Log>,
+}
+
+/// One listening address.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Listen {
+    /// An IP address and a port.
+    #[schemars(required)]
+    pub address: Option<Text<Address>>,
+    /// HTTP/2 without TLS too. Default: false.
+    pub h2c: Option<bool>,
+    /// Serve TLS here, with HTTP/2.
+    pub tls: Option<ListenTls>,
+}
+
+/// A listener's certificate, read again on SIGHUP. Relative paths start at the configuration folder.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListenTls {
+    /// The file with the certificate and its chain (PEM).
+    #[schemars(required)]
+    pub cert: Option<String>,
+    /// The file with the private key (PEM).
+    #[schemars(required)]
+    pub key: Option<String>,
+}
+
+/// The operator's listener.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Admin {
+    /// An IP address and a port.
+    #[schemars(required)]
+    pub address: Option<Text<Address>>,
+}
+
+/// Bounds.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// The largest body of a request. Default: 32MiB.
+    pub request_body: Option<Text<Size>>,
+    /// The largest buffered answer of an account. Default: 64MiB.
+    pub response_body: Option<Text<Size>>,
+    /// The largest event of a stream. Default: 8MiB.
+    pub event: Option<Text<Size>>,
+    /// A request's head, at most 1MiB. Default: 32KiB.
+    pub header_bytes: Option<Text<Size>>,
+    /// Callers' connections at once. Default: 10000.
+    #[schemars(range(min = 1))]
+    pub connections: Option<u32>,
+    /// All that is buffered at once, of all requests. Default: 1GiB.
+    pub buffered_total: Option<Text<Size>>,
+}
+
+/// Deadlines on the callers' side.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Timeouts {
+    /// For a request's body to be there. Default: 30s.
+    pub client_read: Option<Text<Span>>,
+    /// For one write to be taken. Default: 30s.
+    pub client_write: Option<Text<Span>>,
+    /// An idle connection's life. Default: 75s.
+    pub keepalive: Option<Text<Span>>,
+    /// After this a silent stream gets its head. Default: 10s.
+    pub commit_after: Option<Text<Span>>,
+    /// Between the comments that keep a silent stream alive. Default: 15s.
+    pub comment: Option<Text<Span>>,
+}
+
+/// How SIGTERM ends the process.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Drain {
+    /// Goes on serving, while load balancers see /readyz fail. Default: 0s.
+    pub delay: Option<Text<Span>>,
+    /// For running requests to end. Default: 25s.
+    pub grace: Option<Text<Span>>,
+}
+
+/// Calls from browsers.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cors {
+    /// Pages from here may call, such as `https://app.example.com`; "*" for all. Default: none.
+    pub origins: Option<List<String>>,
+}
+
+/// What is logged.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// How a line looks. Default: json.
+    pub format: Option<Format>,
+    /// From which level on. Default: info.
+    pub level: Option<Level>,
+    /// Where access lines go: stdout, off, or a path with a / in it, opened again on SIGHUP. Default: stdout.
+    pub access: Option<String>,
+}
+
+/// How a line of the log looks.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// One JSON object a line.
+    Json,
+    /// For reading.
+    Text,
+}
+
+/// How much is logged.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Nothing.
+    Off,
+    /// What needs a hand.
+    Error,
+    /// And what may.
+    Warn,
+    /// And what happens.
+    Info,
+    /// And how.
+    Debug,
+    /// And every step.
+    Trace,
+}
+
+/// An IP address and a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address(pub SocketAddr);
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse()
+            .map(Self)
+            .map_err(|_| "must be an IP address and a port, such as 127.0.0.1:8080, 0.0.0.0:8080 or \"[::1]:8080\"".to_owned())
+    }
+}
+
+impl Written for Address {
+    const NAME: &str = "Address";
+    const PATTERN: &str = r"^([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}$";
+    const MEANING: &str = "An IP address and a port: 127.0.0.1:8080, [::1]:8080.";
+}

@@ -1,0 +1,96 @@
+use super::*;
+
+#[track_caller]
+fn check(text: &str, expected: &[&str]) {
+    match read("server.yaml", text) {
+        Ok(_) => assert!(expected.is_empty(), "{text}: no error"),
+        Err(problems) => {
+            let told: Vec<String> = problems.0.iter().map(ToString::to_string).collect();
+            assert_eq!(told.len(), expected.len(), "{text}: {told:#?}");
+            for (told, expected) in told.iter().zip(expected) {
+                assert!(told.starts_with(&format!("server.yaml:{expected}")), "{text}: {told:?} is not {expected:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_written_has_the_documented_default() {
+    let server = read("server.yaml", "{}").unwrap();
+    let shipped = read("server.yaml", include_str!("../../conf/server.yaml")).unwrap();
+    assert_eq!(format!("{server:?}"), format!("{shipped:?}"), "conf/server.yaml writes out the defaults");
+    assert_eq!(
+        format!("{server:?}"),
+        "Server { listen: [Listen { address: 127.0.0.1:8080, h2c: false, tls: None }], admin: 127.0.0.1:9090, workers: 0, attempts: 3, \
+         limits: Limits { request_body: 33554432, response_body: 67108864, event: 8388608, header_bytes: 32768, connections: 10000, \
+         buffered_total: 1073741824 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
+         comment: 15s }, drain: Drain { delay: 0ns, grace: 25s }, trusted_proxies: [], cors: [], log: Log { format: Json, level: Info, \
+         access: Stdout } }"
+    );
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let server = read(
+        "server.yaml",
+        "listen:\n- {address: '[::1]:80', tls: {cert: a.pem, key: b.pem}}\n- {address: 0.0.0.0:81, h2c: true}\nadmin: {address: '127.0.0.1:82'}\n\
+         workers: 2\nattempts: 5\nlimits: {request_body: 1KiB, connections: 1}\ntimeouts: {comment: 100ms}\ndrain: {delay: 1m}\n\
+         trusted_proxies: [10.0.0.0/8, '::1']\ncors: {origins: ['*', 'HTTPS://App.example.com:443', 'http://localhost:3000']}\n\
+         log: {format: text, level: off, access: ./a.log}\n",
+    )
+    .unwrap();
+    assert_eq!(
+        format!("{server:?}"),
+        "Server { listen: [Listen { address: [::1]:80, h2c: false, tls: Some(ListenTls { cert: \"a.pem\", key: \"b.pem\" }) }, \
+         Listen { address: 0.0.0.0:81, h2c: true, tls: None }], admin: 127.0.0.1:82, workers: 2, attempts: 5, \
+         limits: Limits { request_body: 1024, response_body: 67108864, event: 8388608, header_bytes: 32768, connections: 1, \
+         buffered_total: 1073741824 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
+         comment: 100ms }, drain: Drain { delay: 60s, grace: 25s }, trusted_proxies: [Cidr { first: 10.0.0.0, bits: 8 }, \
+         Cidr { first: ::1, bits: 128 }], cors: [\"*\", \"https://app.example.com\", \"http://localhost:3000\"], \
+         log: Log { format: Text, level: Off, access: File(\"./a.log\") } }"
+    );
+}
+
+#[test]
+fn f15_what_is_wrong_with_the_server() {
+    check("", &["1: is empty: write `{}`"]);
+    check("[]", &["1: must be a map of listen, admin"]);
+    check("listen: []", &["1 listen: must list at least one address"]);
+    check("listen: [{}]", &["1 listen[0].address: is missing"]);
+    check("listen: [{address: localhost:80}]", &["1 listen[0].address: must be an IP address and a port"]);
+    check("listen: [{address: 8080}]", &["1 listen[0].address: must be text"]);
+    check(
+        "listen:\n- {address: '127.0.0.1:80'}\n- {address: '127.0.0.1:80'}",
+        &["3 listen[1].address: 127.0.0.1:80 stands here a second time"],
+    );
+    check("listen: [{address: '127.0.0.1:0'}, {address: '127.0.0.1:0'}]", &[]);
+    check("listen: [{address: '127.0.0.1:80', tls: {cert: a}}]", &["1 listen[0].tls.key: is missing"]);
+    check("listen: [{address: '127.0.0.1:80', h2c: true, tls: {cert: a, key: b}}]", &["1 listen[0].h2c: is HTTP/2 without TLS"]);
+    check("admin: {address: '127.0.0.1:8080'}", &["1 admin.address: 127.0.0.1:8080 is a callers' listener already"]);
+    check("admin: {}", &["1 admin.address: is missing"]);
+    check("workers: 1025\nattempts: 0\n", &["1 workers: must be at most 1024", "2 attempts: must be 1 to 100"]);
+    check(
+        "limits:\n  event: 0B\n  header_bytes: 2MiB\n  connections: 0\n  buffered_total: 1MiB\n  request_body: 5MB\n",
+        &[
+            "2 limits.event: must be more than 0B",
+            "3 limits.header_bytes: must be at most 1MiB",
+            "4 limits.connections: must be at least 1",
+            "5 limits.buffered_total: must be at least",
+            "6 limits.request_body: must be a size",
+        ],
+    );
+    check("timeouts: {keepalive: 0s}", &["1 timeouts.keepalive: must be more than 0s"]);
+    check("drain: {delay: 0s, grace: 0s}", &[]);
+    check("trusted_proxies: [10.0.0.0/8, proxy]", &["1 trusted_proxies[1]: must be an address or a range"]);
+    for origin in ["https://a.b/", "https://a.b/x", "a.b", "ftp://a.b", "https://", "https://u@a.b", "null"] {
+        check(&format!("cors: {{origins: ['{origin}']}}"), &["1 cors.origins[0]: must be \"*\" or an origin"]);
+    }
+    check("log: {access: stdot}", &["1 log.access: must be stdout, off, or the path of a file with a / in it"]);
+    check("log: {level: loud}", &["1 log.level: \"loud\" is not known; allowed: off, error"]);
+    check("log: {format: jsn}", &["1 log.format: \"jsn\" is not known; did you mean `json`?"]);
+    check(
+        "listens: []\nadmins: {}",
+        &["1 listens: unknown field; did you mean `listen`?", "2 admins: unknown field; did you mean `admin`?"],
+    );
+    check("workers:\nlog: {}\nlog: {}\n", &["1 workers: has no value", "3 log: stands here a second time"]);
+}

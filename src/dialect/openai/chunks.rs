@@ -1,0 +1,372 @@
+//! The chunks of a stream, each made standard while it passes.
+//!
+//! What goes out is the upstream's own chunk with the wrong spans edited. A choice's finish is held back
+//! until the stream has ended: so it comes last and once, however often and early the upstream says it, and
+//! nothing that follows it is lost.
+
+use super::calls::Ids;
+use super::choice::{Choice, Ended, Finishes, place_of};
+use super::error;
+use super::finish::{self, Finish};
+use super::head::Head;
+use super::meter::{self, Counts};
+use super::pattern::{Pattern, Probe};
+use super::shape::Shape;
+use crate::dialect::{Face, StreamFault};
+use crate::usage::{Source, Usage};
+use crate::wire::json::{self, Cursor, Kind, Span, slice};
+use crate::wire::splice::Edits;
+
+/// The data of the event that ends a stream.
+pub(super) const DONE: &[u8] = b"[DONE]";
+const OBJECT: &[u8] = br#""chat.completion.chunk""#;
+/// Chunks that are held back are short ones; what is longer goes out at once.
+const MAX_HELD: usize = 16 * 1024;
+
+/// The state behind a stream.
+#[derive(Debug)]
+pub(super) struct Chunks {
+    head: Head,
+    ids: Ids,
+    show_usage: bool,
+    prompt_bytes: u64,
+    shape: Shape,
+    pub(super) pattern: Pattern,
+    choices: Vec<Choice>,
+    pub(super) reported: Reported,
+    /// UTF-8 bytes passed on, for the estimate.
+    pub(super) said: u64,
+    opened: bool,
+    done: bool,
+}
+
+/// The last usage that the upstream reported.
+#[derive(Debug, Default)]
+pub(super) struct Reported {
+    counts: Option<Counts>,
+    object: Vec<u8>,
+    /// The chunk made for it, if it came in one.
+    chunk: Vec<u8>,
+    /// It is an estimate that this gateway made itself.
+    pub(super) is_estimate: bool,
+}
+
+impl Chunks {
+    pub(super) fn new(face: &Face) -> Self {
+        Self {
+            head: Head::new(face),
+            ids: Ids::new(face),
+            show_usage: face.show_usage,
+            prompt_bytes: face.prompt_bytes,
+            shape: Shape::default(),
+            pattern: Pattern::default(),
+            choices: Vec::new(),
+            reported: Reported::default(),
+            said: 0,
+            opened: false,
+            done: false,
+        }
+    }
+
+    /// Takes one event.
+    pub(super) fn event(&mut self, name: &[u8], data: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
+        if self.done {
+            return Ok(());
+        }
+        let data = data.trim_ascii();
+        if name == b"error" {
+            return Err(StreamFault::Upstream(error::error(data, None)));
+        }
+        if let Some(text) = self.pattern.follow(data, out) {
+            self.said = self.said.saturating_add(json::text_len(text, &(0..text.len())) as u64);
+            self.opened |= text.len() > 2;
+            return Ok(());
+        }
+        if data == DONE {
+            self.done = self.whole();
+            return if self.done { Ok(()) } else { Err(StreamFault::Cut) };
+        }
+        self.pattern.forget();
+        match self.shape.read(data) {
+            Ok(()) => self.chunk(data, out),
+            Err(_) => self.unreadable(data, out),
+        }
+    }
+
+    #[cold]
+    fn unreadable(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
+        // The specification has invalid UTF-8 replaced, not refused: a model may well emit half a character.
+        if std::str::from_utf8(data).is_err() {
+            let text = String::from_utf8_lossy(data);
+            if self.shape.read(text.as_bytes()).is_ok() {
+                return self.chunk(text.as_bytes(), out);
+            }
+        }
+        Err(match error::hidden(data) {
+            Some(found) => StreamFault::Upstream(found),
+            None => StreamFault::Broken("an event is not a JSON object"),
+        })
+    }
+
+    /// Takes a chunk that was read into the shape.
+    fn chunk(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
+        let shape = &self.shape;
+        if let Some(found) = shape.error(text) {
+            return Err(StreamFault::Upstream(found));
+        }
+        if let Some(why) = shape.too_many {
+            return Err(StreamFault::Broken(why));
+        }
+        if shape.choices.as_ref().is_some_and(|member| !matches!(member.kind(text), Kind::Array | Kind::Null)) {
+            return Err(StreamFault::Broken("`choices` is not an array"));
+        }
+        self.reported.take(text, shape, self.show_usage);
+        self.head.learn(text, shape);
+        // Azure's first chunk, a usage chunk, a vendor's notice: nothing that a caller could use now.
+        if shape.list.is_empty() {
+            return Ok(());
+        }
+        let holds = self.note_finishes(text)?;
+        if let Some(choice) = holds.and_then(|at| self.choices.get_mut(at)) {
+            choice.last.clear();
+            choice.last.extend_from_slice(text);
+            self.opened = true;
+            return Ok(());
+        }
+        self.write(text, Finishes::Held, out)?;
+        // A call that still waits for its name is not yet what it will be.
+        if self.choices.iter().any(|choice| choice.calls.any_unnamed()) {
+            return Ok(());
+        }
+        match self.pattern.probe(text, &self.shape) {
+            Some(probe) => self.learn(probe),
+            None => Ok(()),
+        }
+    }
+
+    /// Finds out what becomes of chunks like the one just written.
+    fn learn(&mut self, probe: Probe) -> Result<(), StreamFault> {
+        let (said, opened) = (self.said, self.opened);
+        let mut written = Vec::new();
+        if self.shape.read(&probe.text).is_ok() {
+            self.write(&probe.text, Finishes::Held, &mut written)?;
+            if self.said - said == probe.says() {
+                self.pattern.learn(probe, &written);
+            }
+        }
+        (self.said, self.opened) = (said, opened);
+        Ok(())
+    }
+
+    /// Notes which choices end with this chunk. If it does nothing but end one, which that is.
+    fn note_finishes(&mut self, text: &[u8]) -> Result<Option<usize>, StreamFault> {
+        let mut only = None;
+        for (place, entry) in self.shape.list.iter().enumerate() {
+            let Some(member) = &entry.finish else { continue };
+            let ended = match finish::read(text, &member.value) {
+                Finish::Unsaid => continue,
+                Finish::Ended(reason) => Ended { reason, native: None },
+                Finish::EndedBy(word) => Ended { reason: finish::STOP, native: Some(word) },
+                Finish::Failed(word) => {
+                    let found = error::hidden(text).unwrap_or_else(|| error::gave_up(word));
+                    return Err(StreamFault::Upstream(found));
+                }
+            };
+            let at = place_of(&mut self.choices, text, entry, place)?;
+            let Some(choice) = self.choices.get_mut(at) else { continue };
+            choice.ended = Some(ended);
+            self.opened = true;
+            let speaks = choice.body(text, entry)?.is_some_and(|body| body.speaks());
+            // A choice must have appeared before it ends.
+            only = (!speaks && choice.has_role).then_some(at);
+        }
+        let is_short = self.shape.list.len() == 1 && text.len() <= MAX_HELD;
+        Ok(only.filter(|_| is_short))
+    }
+
+    /// Writes the chunk that is in the shape.
+    fn write(&mut self, text: &[u8], finishes: Finishes, out: &mut Vec<u8>) -> Result<(), StreamFault> {
+        let mut edits = Edits::default();
+        self.head.edit(text, &self.shape, OBJECT, &mut edits);
+        edit_usage(text, &self.shape, self.show_usage, &mut edits);
+        for (place, entry) in self.shape.list.iter().enumerate() {
+            let at = place_of(&mut self.choices, text, entry, place)?;
+            let Some(choice) = self.choices.get_mut(at) else { continue };
+            let said = choice.edit(text, entry, &self.shape.calls, at, &self.ids, &mut edits)?;
+            choice.edit_finish(text, entry, finishes, &mut edits);
+            self.said = self.said.saturating_add(said.bytes as u64);
+            self.opened |= said.speaks;
+        }
+        write_event(text, &mut edits, out);
+        Ok(())
+    }
+
+    pub(super) fn whole(&self) -> bool {
+        let has_end = |choice: &Choice| choice.ended.is_some() || choice.has_ended_audio;
+        !self.choices.is_empty() && self.choices.iter().all(has_end)
+    }
+
+    pub(super) fn opened(&self) -> bool {
+        self.opened
+    }
+
+    pub(super) fn done(&self) -> bool {
+        self.done
+    }
+
+    /// The usage, unless nothing was said or counted.
+    pub(super) fn usage_so_far(&self) -> Usage {
+        if self.reported.counts.is_none() && !self.opened { Usage::default() } else { self.usage() }
+    }
+
+    fn usage(&self) -> Usage {
+        let mut usage = match self.reported.counts {
+            Some(counts) => counts.settle(self.prompt_bytes, self.said),
+            None => Usage::estimated(self.prompt_bytes, self.said),
+        };
+        if self.reported.is_estimate {
+            usage.source = Source::Estimated;
+        }
+        usage
+    }
+
+    pub(super) fn finish(&mut self, out: &mut Vec<u8>) -> Result<Usage, StreamFault> {
+        if !self.whole() {
+            return Err(StreamFault::Cut);
+        }
+        if self.choices.iter().any(|choice| choice.calls.any_unnamed()) {
+            return Err(StreamFault::Broken("a tool call without a name"));
+        }
+        for at in 0..self.choices.len() {
+            self.write_finish(at, out)?;
+        }
+        let usage = self.usage();
+        if self.show_usage {
+            self.write_usage(&usage, out);
+        }
+        out.extend_from_slice(b"data: [DONE]\n\n");
+        Ok(usage)
+    }
+
+    fn write_finish(&mut self, at: usize, out: &mut Vec<u8>) -> Result<(), StreamFault> {
+        let Some(choice) = self.choices.get_mut(at) else { return Ok(()) };
+        let Some(ended) = &choice.ended else { return Ok(()) };
+        if !choice.last.is_empty() {
+            let text = std::mem::take(&mut choice.last);
+            // It was read before it was held.
+            if self.shape.read(&text).is_ok() {
+                return self.write(&text, Finishes::Shown, out);
+            }
+            return Ok(());
+        }
+        let reason = finish::shown(ended.reason, choice.calls.any());
+        let native = ended.native.as_ref().map(|word| format!(r#","native_finish_reason":{}"#, json::quote(word)));
+        let text = format!(
+            r#"{{"choices":[{{"index":{at},"delta":{{}},"logprobs":null,"finish_reason":"{reason}"{}}}]}}"#,
+            native.unwrap_or_default()
+        );
+        self.write_ours(text.as_bytes(), None, out);
+        Ok(())
+    }
+
+    fn write_usage(&mut self, usage: &Usage, out: &mut Vec<u8>) {
+        let object = Some(&*self.reported.object).filter(|object| !object.is_empty());
+        let object = meter::write(object, usage);
+        let chunk = std::mem::take(&mut self.reported.chunk);
+        let chunk = if chunk.is_empty() { br#"{"choices":[],"usage":null}"#.to_vec() } else { chunk };
+        self.write_ours(&chunk, Some((object, usage.source)), out);
+    }
+
+    /// Writes a chunk that has no choice to look after, with this usage.
+    fn write_ours(&mut self, text: &[u8], usage: Option<(Vec<u8>, Source)>, out: &mut Vec<u8>) {
+        if self.shape.read(text).is_err() {
+            return;
+        }
+        let mut edits = Edits::default();
+        self.head.edit(text, &self.shape, OBJECT, &mut edits);
+        if let Some((object, source)) = usage {
+            if let Some((key, value)) = groq_usage(text, &self.shape) {
+                edits.remove_member(&key, &value);
+            }
+            if let Some(member) = &self.shape.usage {
+                edits.replace(member.value.clone(), object);
+            }
+            if source == Source::Estimated && self.shape.x_portcullis.is_none() {
+                edits.insert_member(self.shape.open, &br#""x_portcullis":{"usage":"estimated"}"#[..]);
+            }
+        }
+        match &self.shape.choices {
+            Some(member) if member.kind(text) == Kind::Null => edits.replace(member.value.clone(), &b"[]"[..]),
+            Some(_) => {}
+            None => edits.insert_member(self.shape.open, &br#""choices":[]"#[..]),
+        }
+        write_event(text, &mut edits, out);
+    }
+}
+
+impl Reported {
+    /// Takes the usage of a chunk, wherever it stands. The last one counts, so that one which grows from
+    /// chunk to chunk, or comes twice, is counted once.
+    fn take(&mut self, text: &[u8], shape: &Shape, keeps_chunk: bool) {
+        let in_groq = groq_usage(text, shape).map(|(_, value)| value);
+        let in_choice = shape.list.iter().find_map(|choice| choice.usage.as_ref()).map(|usage| usage.value.clone());
+        let top = shape.usage.as_ref().map(|usage| usage.value.clone());
+        for span in [top, in_groq, in_choice].into_iter().flatten() {
+            let Some(counts) = Counts::read(text, &span) else { continue };
+            self.counts = Some(counts);
+            // The upstream may be a gateway like this one.
+            self.is_estimate = shape.x_portcullis.is_some();
+            self.object.clear();
+            if span.len() <= MAX_HELD {
+                self.object.extend_from_slice(slice(text, &span));
+            }
+            if keeps_chunk && shape.list.is_empty() && shape.usage.is_some() && text.len() <= MAX_HELD {
+                self.chunk.clear();
+                self.chunk.extend_from_slice(text);
+            }
+            return;
+        }
+    }
+}
+
+/// Takes usage out of a chunk that is not the last: it would be counted there, and the last one lost.
+fn edit_usage(text: &[u8], shape: &Shape, show_usage: bool, edits: &mut Edits<'_>) {
+    if let Some(usage) = &shape.usage {
+        match slice(text, &usage.value) {
+            b"null" if show_usage => {}
+            _ if show_usage => edits.replace(usage.value.clone(), &b"null"[..]),
+            _ => edits.remove_member(&usage.key, &usage.value),
+        }
+    }
+    if let Some((key, value)) = groq_usage(text, shape) {
+        edits.remove_member(&key, &value);
+    }
+}
+
+/// Key and value of the usage in Groq's `x_groq`.
+fn groq_usage(text: &[u8], shape: &Shape) -> Option<(Span, Span)> {
+    let start = shape.x_groq.as_ref()?.value.start;
+    let rest = text.get(start..)?;
+    let mut found = None;
+    let read = Cursor::new(rest).object(|cursor, key| {
+        let value = cursor.value()?;
+        if slice(rest, &key) == br#""usage""# {
+            found = Some((key.start + start..key.end + start, value.start + start..value.end + start));
+        }
+        Ok(())
+    });
+    read.ok().and(found)
+}
+
+/// Appends one event; JSON that came over several lines goes out on one.
+fn write_event(text: &[u8], edits: &mut Edits<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"data: ");
+    let start = out.len();
+    edits.apply_into(text, out);
+    let written = out.get_mut(start..).unwrap_or_default();
+    if memchr::memchr2(b'\n', b'\r', written).is_some() {
+        // Raw line ends stand only between tokens: the scanner refuses them inside strings.
+        written.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    }
+    out.extend_from_slice(b"\n\n");
+}

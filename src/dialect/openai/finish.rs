@@ -1,0 +1,146 @@
+//! Why an answer ended: any server's word → one of OpenAI's five, or a failure.
+//!
+//! Nothing is made up: a reason that was not given stays not given.
+
+use crate::wire::json::{Span, text_of};
+
+/// What a `finish_reason` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Finish {
+    /// Not yet: `null`, an empty string, or no string at all.
+    Unsaid,
+    /// It ended, for one of OpenAI's reasons.
+    Ended(&'static str),
+    /// It ended, with a word that nobody knows. It is `stop` to the caller, since the upstream did say
+    /// that this is the end; its own word is kept beside it as `native_finish_reason`.
+    EndedBy(String),
+    /// The upstream gave up. What came so far is not the answer.
+    Failed(&'static str),
+}
+
+/// What an unknown word becomes.
+pub(super) const STOP: &str = "stop";
+
+/// Reads the value of a `finish_reason`.
+pub(super) fn read(text: &[u8], value: &Span) -> Finish {
+    text_of(text, value).map_or(Finish::Unsaid, |word| of(&word))
+}
+
+/// Reads the word itself.
+pub(super) fn of(word: &str) -> Finish {
+    let word = word.trim();
+    if word.is_empty() {
+        return Finish::Unsaid;
+    }
+    if let Some(&(_, reason)) = KNOWN.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)) {
+        return Finish::Ended(reason);
+    }
+    match FAILED.iter().find(|known| word.eq_ignore_ascii_case(known)) {
+        Some(known) => Finish::Failed(known),
+        None => Finish::EndedBy(word.chars().take(64).collect()),
+    }
+}
+
+/// The reason that is shown: `tool_calls` if calls were made, unless they may be cut short.
+pub(super) fn shown(reason: &'static str, made_calls: bool) -> &'static str {
+    match reason {
+        "length" | "content_filter" => reason,
+        _ if made_calls => "tool_calls",
+        _ => reason,
+    }
+}
+
+const KNOWN: [(&str, &str); 26] = [
+    ("stop", STOP),
+    ("length", "length"),
+    ("tool_calls", "tool_calls"),
+    ("content_filter", "content_filter"),
+    ("function_call", "function_call"),
+    // Together, TGI, Cohere, Bedrock and Claude behind proxies
+    ("eos", STOP),
+    ("eos_token", STOP),
+    ("stop_token", STOP),
+    ("stop_sequence", STOP),
+    ("end_turn", STOP),
+    ("complete", STOP),
+    ("completed", STOP),
+    ("max_tokens", "length"),
+    ("max_output_tokens", "length"),
+    // Mistral, Bedrock
+    ("model_length", "length"),
+    ("model_context_window_exceeded", "length"),
+    ("tool_call", "tool_calls"),
+    ("tool_use", "tool_calls"),
+    ("content_filtered", "content_filter"),
+    ("guardrail_intervened", "content_filter"),
+    ("refusal", "content_filter"),
+    // Gemini's words behind proxies, Zhipu
+    ("safety", "content_filter"),
+    ("recitation", "content_filter"),
+    ("prohibited_content", "content_filter"),
+    ("blocklist", "content_filter"),
+    ("sensitive", "content_filter"),
+];
+
+const FAILED: [&str; 14] = [
+    "error",
+    // vLLM, SGLang
+    "abort",
+    "aborted",
+    "cancelled",
+    "canceled",
+    // DeepSeek
+    "insufficient_system_resource",
+    // Zhipu
+    "network_error",
+    // Cohere
+    "timeout",
+    "failed",
+    "server_error",
+    "internal_error",
+    // Bedrock, Gemini
+    "malformed_model_output",
+    "malformed_tool_use",
+    "malformed_function_call",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_mapped_and_none_is_made_up() {
+        for (value, expected) in [
+            ("null", Finish::Unsaid),
+            (r#""""#, Finish::Unsaid),
+            ("0", Finish::Unsaid),
+            (r#""stop""#, Finish::Ended("stop")),
+            (r#""eos""#, Finish::Ended("stop")),
+            (r#""eos_token""#, Finish::Ended("stop")),
+            (r#""stop_sequence""#, Finish::Ended("stop")),
+            (r#""COMPLETE""#, Finish::Ended("stop")),
+            (r#""length""#, Finish::Ended("length")),
+            (r#""model_length""#, Finish::Ended("length")),
+            (r#""max_tokens""#, Finish::Ended("length")),
+            (r#""MAX_TOKENS""#, Finish::Ended("length")),
+            (r#""tool_calls""#, Finish::Ended("tool_calls")),
+            (r#""function_call""#, Finish::Ended("function_call")),
+            (r#""content_filter""#, Finish::Ended("content_filter")),
+            (r#""error""#, Finish::Failed("error")),
+            (r#""abort""#, Finish::Failed("abort")),
+            (r#""insufficient_system_resource""#, Finish::Failed("insufficient_system_resource")),
+            (r#""<|im_end|>""#, Finish::EndedBy("<|im_end|>".into())),
+        ] {
+            assert_eq!(read(value.as_bytes(), &(0..value.len())), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn calls_show_as_tool_calls_unless_they_may_be_cut_short() {
+        assert_eq!(shown("stop", true), "tool_calls");
+        assert_eq!(shown("function_call", true), "tool_calls");
+        assert_eq!(shown("length", true), "length");
+        assert_eq!(shown("content_filter", true), "content_filter");
+        assert_eq!(shown("stop", false), "stop");
+    }
+}

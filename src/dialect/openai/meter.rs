@@ -1,0 +1,215 @@
+//! An upstream's usage object → true numbers, and back.
+//!
+//! Only the numbers that a usage must have are ever changed, the rest stays as it came. A usage in which
+//! everything is zero or null counts nothing and is as good as none.
+
+use crate::usage::{Source, Usage, estimate};
+use crate::wire::json::{Cursor, Kind, Span, integer_of, slice};
+use crate::wire::splice::Edits;
+
+/// The numbers of a usage object, as far as it has them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    prompt: Option<u64>,
+    completion: Option<u64>,
+    total: Option<u64>,
+    cached: Option<u64>,
+    reasoning: Option<u64>,
+}
+
+impl Counts {
+    /// Reads a usage object; `None` if it is none, or counts nothing.
+    pub(super) fn read(text: &[u8], usage: &Span) -> Option<Self> {
+        let object = slice(text, usage);
+        let mut counts = Self::default();
+        Cursor::new(object)
+            .object(|cursor, key| {
+                match slice(object, &key) {
+                    br#""prompt_tokens""# => counts.prompt = integer_of(object, &cursor.value()?),
+                    br#""completion_tokens""# => counts.completion = integer_of(object, &cursor.value()?),
+                    br#""total_tokens""# => counts.total = integer_of(object, &cursor.value()?),
+                    // DeepSeek; Mistral; Moonshot
+                    br#""prompt_cache_hit_tokens""# | br#""num_cached_tokens""# | br#""cached_tokens""# => {
+                        let cached = integer_of(object, &cursor.value()?);
+                        counts.cached = counts.cached.or(cached);
+                    }
+                    br#""prompt_tokens_details""# if cursor.kind()? == Kind::Object => {
+                        cursor.object(|cursor, key| {
+                            let value = cursor.value()?;
+                            if slice(object, &key) == br#""cached_tokens""# {
+                                counts.cached = integer_of(object, &value).or(counts.cached);
+                            }
+                            Ok(())
+                        })?;
+                    }
+                    br#""completion_tokens_details""# if cursor.kind()? == Kind::Object => {
+                        cursor.object(|cursor, key| {
+                            let value = cursor.value()?;
+                            if slice(object, &key) == br#""reasoning_tokens""# {
+                                counts.reasoning = integer_of(object, &value);
+                            }
+                            Ok(())
+                        })?;
+                    }
+                    _ => return cursor.value().map(drop),
+                }
+                Ok(())
+            })
+            .ok()?;
+        [counts.prompt, counts.completion, counts.total].iter().any(|count| count.unwrap_or(0) > 0).then_some(counts)
+    }
+
+    /// The usage that they stand for; what is missing comes from the total, else from an estimate.
+    pub(super) fn settle(self, prompt_bytes: u64, completion_bytes: u64) -> Usage {
+        let mut source = Source::Reported;
+        let (mut prompt, completion) = match (self.prompt, self.completion, self.total) {
+            (Some(prompt), Some(completion), total) => {
+                (prompt, completion.saturating_add(self.reasoning_outside(prompt, completion, total)))
+            }
+            (Some(prompt), None, Some(total)) if total >= prompt => (prompt, total - prompt),
+            (None, Some(completion), Some(total)) if total >= completion => (total - completion, completion),
+            (prompt, completion, total) => {
+                source = Source::Estimated;
+                let total = if prompt.or(completion).is_none() { total } else { None };
+                let completion = completion.unwrap_or_else(|| estimate(completion_bytes).min(total.unwrap_or(u64::MAX)));
+                let prompt = prompt.unwrap_or_else(|| total.map_or_else(|| estimate(prompt_bytes), |total| total - completion));
+                (prompt, completion)
+            }
+        };
+        let cached = self.cached.unwrap_or(0);
+        if cached > prompt {
+            // Seen at xAI: what came from the cache is left out of the prompt.
+            prompt = prompt.saturating_add(cached);
+        }
+        Usage { prompt, completion, cached, source }
+    }
+
+    /// Seen at xAI: the completion leaves the reasoning out, only the total has it.
+    fn reasoning_outside(self, prompt: u64, completion: u64, total: Option<u64>) -> u64 {
+        let reasoning = self.reasoning.unwrap_or(0);
+        let all = [prompt, completion, reasoning].into_iter().fold(0, u64::saturating_add);
+        if total == Some(all) { reasoning } else { 0 }
+    }
+}
+
+/// The usage object with its numbers made true; a new one if there was none.
+pub(super) fn write(object: Option<&[u8]>, usage: &Usage) -> Vec<u8> {
+    let numbers =
+        [(&br#""prompt_tokens""#[..], usage.prompt), (br#""completion_tokens""#, usage.completion), (br#""total_tokens""#, usage.total())];
+    let object = object.unwrap_or(b"{}");
+    let mut edits = Edits::default();
+    let mut missing = [true; 3];
+    let mut has_details = false;
+    let read = Cursor::new(object).object(|cursor, key| {
+        let name = slice(object, &key);
+        let value = cursor.value()?;
+        for (missing, (field, number)) in missing.iter_mut().zip(numbers) {
+            if name == field {
+                *missing = false;
+                let number = number.to_string().into_bytes();
+                if slice(object, &value) != number {
+                    edits.replace(value.clone(), number);
+                }
+            }
+        }
+        if name == br#""prompt_tokens_details""# {
+            has_details = slice(object, &value) != b"null";
+            if !has_details && usage.cached > 0 {
+                edits.remove_member(&key, &value);
+            }
+        }
+        Ok(())
+    });
+    let Ok(span) = read else { return write(None, usage) };
+    for (_, (field, number)) in missing.iter().zip(numbers).filter(|(missing, _)| **missing) {
+        edits.insert_member(span.start, [field, b":", number.to_string().as_bytes()].concat());
+    }
+    if !has_details && usage.cached > 0 {
+        let details = format!(r#""prompt_tokens_details":{{"cached_tokens":{}}}"#, usage.cached);
+        edits.insert_member(span.start, details.into_bytes());
+    }
+    let mut out = Vec::new();
+    edits.apply_into(object, &mut out);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOBODY: Option<(u64, u64, u64, Source)> = None;
+
+    /// 400 bytes of prompt and 40 of completion were passed on.
+    #[track_caller]
+    fn check(json: &str, expected: Option<(u64, u64, u64, Source)>) {
+        let usage = Counts::read(json.as_bytes(), &(0..json.len())).map(|counts| counts.settle(400, 40));
+        let usage = usage.map(|usage| (usage.prompt, usage.completion, usage.cached, usage.source));
+        assert_eq!(usage, expected, "{json}");
+    }
+
+    #[test]
+    fn numbers_are_read_and_what_is_missing_is_derived() {
+        use Source::{Estimated, Reported};
+        check(r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#, Some((9, 3, 0, Reported)));
+        check(r#"{"prompt_tokens":9.0,"completion_tokens":3,"total_tokens":99}"#, Some((9, 3, 0, Reported)));
+        check(r#"{"prompt_tokens":9,"total_tokens":12}"#, Some((9, 3, 0, Reported)));
+        check(r#"{"completion_tokens":3,"total_tokens":12}"#, Some((9, 3, 0, Reported)));
+        check(r#"{"prompt_tokens":9,"completion_tokens":null,"total_tokens":12}"#, Some((9, 3, 0, Reported)));
+        check(r#"{"prompt_tokens":9,"completion_tokens":null}"#, Some((9, 10, 0, Estimated)));
+        check(r#"{"completion_tokens":3}"#, Some((100, 3, 0, Estimated)));
+        check(r#"{"total_tokens":50}"#, Some((40, 10, 0, Estimated)));
+        check(r#"{"total_tokens":5}"#, Some((0, 5, 0, Estimated)));
+        check(r#"{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4}}"#, Some((9, 3, 4, Reported)));
+        check(r#"{"prompt_tokens":9,"completion_tokens":3,"prompt_cache_hit_tokens":4}"#, Some((9, 3, 4, Reported)));
+        check("null", NOBODY);
+        check("{}", NOBODY);
+        check("[]", NOBODY);
+        check("7", NOBODY);
+        check(r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#, NOBODY);
+        check(r#"{"prompt_tokens":null,"completion_tokens":null,"total_tokens":null}"#, NOBODY);
+        check(r#"{"prompt_tokens":-1,"completion_tokens":"3"}"#, NOBODY);
+    }
+
+    #[test]
+    fn xai_leaves_reasoning_and_cache_out() {
+        let reasoning =
+            r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":32,"completion_tokens_details":{"reasoning_tokens":20}}"#;
+        check(reasoning, Some((9, 23, 0, Source::Reported)));
+        let inside = r#"{"prompt_tokens":9,"completion_tokens":30,"total_tokens":39,"completion_tokens_details":{"reasoning_tokens":20}}"#;
+        check(inside, Some((9, 30, 0, Source::Reported)));
+        let cached = r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":100}}"#;
+        check(cached, Some((109, 3, 100, Source::Reported)));
+    }
+
+    #[test]
+    fn the_object_is_made_true_and_keeps_the_rest() {
+        let usage = Usage { prompt: 9, completion: 3, cached: 0, source: Source::Reported };
+        for (object, expected) in [
+            (None, r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#),
+            (
+                Some(r#"{ "prompt_tokens": 9, "cost": 0.1, "completion_tokens": 3, "total_tokens": 12 }"#),
+                r#"{ "prompt_tokens": 9, "cost": 0.1, "completion_tokens": 3, "total_tokens": 12 }"#,
+            ),
+            (Some(r#"{"prompt_tokens":9.0,"total_tokens":10}"#), r#"{"completion_tokens":3,"prompt_tokens":9,"total_tokens":12}"#),
+            (
+                Some(r#"{"total_tokens":null,"x":{"prompt_tokens":1}}"#),
+                r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"x":{"prompt_tokens":1}}"#,
+            ),
+        ] {
+            let written = write(object.map(str::as_bytes), &usage);
+            assert_eq!(String::from_utf8(written).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn cached_tokens_show_where_the_standard_has_them() {
+        let usage = Usage { prompt: 9, completion: 3, cached: 4, source: Source::Reported };
+        let object =
+            br#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4,"prompt_tokens_details":null}"#;
+        let written = String::from_utf8(write(Some(object), &usage)).unwrap();
+        assert_eq!(
+            written,
+            r#"{"prompt_tokens_details":{"cached_tokens":4},"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4}"#
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! What one chunk has in common with the next: all but its text, as a rule.
+//!
+//! Most chunks of a stream repeat the one before byte for byte, except for one string. Once a chunk was
+//! read, judged and edited the long way, what stood around its text, and what became of it, is kept; a
+//! chunk that stands in the same surroundings is written without reading them again. It gives exactly what
+//! the long way would: the surroundings decide everything but how much was said.
+
+use memchr::memmem;
+
+use super::filled;
+use super::shape::Shape;
+use crate::wire::json::{Cursor, Kind, Span, slice};
+
+/// The surroundings of the last chunk's text.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    /// The fixed parts, between which the strings stand. None: nothing is known.
+    parts: Vec<Part>,
+    /// Which of the strings is the text; another is padding.
+    text_at: usize,
+    /// Learning costs as much as reading: it must pay.
+    credit: u8,
+}
+
+/// A fixed part, as it comes and as it goes out.
+#[derive(Debug, Default)]
+struct Part {
+    read: Vec<u8>,
+    shown: Vec<u8>,
+}
+
+/// A chunk in which other strings stand where the next ones will differ.
+pub(super) struct Probe {
+    pub(super) text: Vec<u8>,
+    reads: Vec<Vec<u8>>,
+    text_at: usize,
+}
+
+impl Probe {
+    /// How much of what it says is its text: all of it, or the next chunks' would be counted wrongly.
+    pub(super) fn says(&self) -> u64 {
+        // Without the quotes; there are no escapes in it.
+        HOLES.get(self.text_at).map_or(0, |hole| hole.len() as u64 - 2)
+    }
+}
+
+/// The strings that stand in a probe.
+const HOLES: [&[u8]; 2] = [br#""portcullis: here goes string 1""#, br#""portcullis: here goes string 2""#];
+/// A chunk that is longer is no ordinary one.
+const MAX_LEARNT: usize = 2 * 1024;
+const COST: u8 = 4;
+const MAX_CREDIT: u8 = 32;
+
+impl Default for Pattern {
+    fn default() -> Self {
+        Self { parts: Vec::new(), text_at: 0, credit: MAX_CREDIT / 2 }
+    }
+}
+
+impl Pattern {
+    /// Writes a chunk if it stands in the known surroundings; returns its text's literal.
+    pub(super) fn follow<'a>(&mut self, data: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
+        let (first, others) = self.parts.split_first()?;
+        let mut rest = data.strip_prefix(first.read.as_slice())?;
+        let mut strings: [&[u8]; HOLES.len()] = Default::default();
+        for (string, part) in strings.iter_mut().zip(others) {
+            let after = rest;
+            if after.first() != Some(&b'"') {
+                return None;
+            }
+            let span = Cursor::new(after).value().ok()?;
+            (*string, rest) = after.split_at_checked(span.end)?;
+            rest = rest.strip_prefix(part.read.as_slice())?;
+        }
+        if !rest.is_empty() {
+            return None;
+        }
+        out.reserve(data.len() + first.shown.len());
+        out.extend_from_slice(&first.shown);
+        for (string, part) in strings.iter().zip(others) {
+            out.extend_from_slice(string);
+            out.extend_from_slice(&part.shown);
+        }
+        self.credit = MAX_CREDIT.min(self.credit + 1);
+        strings.get(self.text_at).copied()
+    }
+
+    /// Drops what is known: something came that may change what the same surroundings mean.
+    pub(super) fn forget(&mut self) {
+        self.parts.clear();
+    }
+
+    /// The chunk to learn from, if this one is of a kind that may come again and it is worth a try.
+    pub(super) fn probe(&mut self, text: &[u8], shape: &Shape) -> Option<Probe> {
+        if self.credit < COST || text.len() > MAX_LEARNT {
+            return None;
+        }
+        let mut holes = vec![(text_of(text, shape)?, true)];
+        self.credit -= COST;
+        if let Some(padding) = &shape.obfuscation
+            && padding.kind(text) == Kind::String
+        {
+            holes.push((padding.value.clone(), false));
+        }
+        holes.sort_by_key(|(span, _)| span.start);
+
+        let mut probe = Probe { text: Vec::new(), reads: Vec::new(), text_at: holes.iter().position(|(_, is_text)| *is_text)? };
+        let mut at = 0;
+        for ((span, _), hole) in holes.iter().zip(HOLES) {
+            let before = slice(text, &(at..span.start));
+            probe.reads.push(before.to_vec());
+            probe.text.extend_from_slice(before);
+            probe.text.extend_from_slice(hole);
+            at = span.end;
+        }
+        let last = slice(text, &(at..text.len()));
+        probe.reads.push(last.to_vec());
+        probe.text.extend_from_slice(last);
+        let is_clear = HOLES.iter().all(|hole| memmem::find(text, hole).is_none());
+        is_clear.then_some(probe)
+    }
+
+    /// Learns what became of the probe.
+    pub(super) fn learn(&mut self, probe: Probe, written: &[u8]) {
+        let count = probe.reads.len();
+        // What was written holds more than the chunk: a first id, say, that happens to look like a hole.
+        let is_once = |hole: &&[u8]| memmem::find_iter(written, *hole).count() == 1;
+        if !HOLES.iter().take(count.saturating_sub(1)).all(is_once) {
+            return;
+        }
+        let mut rest = written;
+        let mut parts = Vec::with_capacity(count);
+        for (read, hole) in probe.reads.into_iter().zip(HOLES.iter().map(Some).chain([None])) {
+            // After the last fixed part there is no hole.
+            let hole = hole.filter(|_| parts.len() + 1 < count);
+            let end = match hole {
+                Some(hole) => memmem::find(rest, hole),
+                None => Some(rest.len()),
+            };
+            let Some((shown, after)) = end.and_then(|end| rest.split_at_checked(end)) else { return };
+            parts.push(Part { read, shown: shown.to_vec() });
+            rest = after.get(hole.map_or(0, |hole| hole.len())..).unwrap_or_default();
+        }
+        self.parts = parts;
+        self.text_at = probe.text_at;
+    }
+}
+
+/// Where the only text of a chunk stands, if the same chunk with another text could follow: if nothing in
+/// it but the text adds to what is known of the stream.
+fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
+    let [entry] = shape.list.as_slice() else { return None };
+    let body = entry.in_delta.as_ref()?;
+    let is_null = |value: &Span| slice(text, value) == b"null";
+    let adds = shape.usage.as_ref().is_some_and(|usage| !is_null(&usage.value))
+        || shape.x_groq.is_some()
+        || entry.usage.is_some()
+        || entry.message.is_some()
+        || entry.finish.as_ref().is_some_and(|finish| !is_null(&finish.value))
+        || body.has_lists;
+    if adds {
+        return None;
+    }
+    match shape.calls.as_slice() {
+        [] if !body.is_special => body.only_text.clone(),
+        [call] if !body.is_special && body.texts == 0 && call.id.is_none() && call.kind.is_none() && call.name.is_none() => {
+            let arguments = call.arguments.as_ref()?.value.clone();
+            filled(text, &arguments).map(|_| arguments)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+impl Pattern {
+    /// One that never learns.
+    pub(super) fn off() -> Self {
+        Self { credit: 0, ..Self::default() }
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        !self.parts.is_empty()
+    }
+}

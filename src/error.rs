@@ -1,0 +1,303 @@
+//! The one table of errors: what went wrong → status, `type`, `code`, `param`, text that is safe to show, and how the exchange ended.
+//!
+//! The body is always `{"error":{"message","type","param","code"}}`. Nothing that an upstream says of credentials, accounts or
+//! addresses is ever part of it: the detail goes to the access line. The table knows no HTTP library and writes nothing.
+
+use serde::Serialize;
+use std::borrow::Cow;
+
+/// How an exchange ended, as the access line and the metrics name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Answered in full.
+    Ok,
+    /// The request was refused as it stood.
+    Refused,
+    /// No usable key.
+    Unauthorized,
+    /// A limit of ours: no capacity.
+    Limited,
+    /// No target can do what was asked.
+    Unsupported,
+    /// The upstream failed.
+    UpstreamError,
+    /// The upstream was too slow.
+    UpstreamTimeout,
+    /// The upstream ended in the middle of an answer that had begun.
+    UpstreamCut,
+    /// The caller left, or stopped reading.
+    ClientLeft,
+    /// We are shutting down.
+    Shutdown,
+    /// Our own fault.
+    Internal,
+}
+
+impl Outcome {
+    /// The word in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Ok => "ok",
+            Outcome::Refused => "refused",
+            Outcome::Unauthorized => "unauthorized",
+            Outcome::Limited => "limited",
+            Outcome::Unsupported => "unsupported",
+            Outcome::UpstreamError => "upstream_error",
+            Outcome::UpstreamTimeout => "upstream_timeout",
+            Outcome::UpstreamCut => "upstream_cut",
+            Outcome::ClientLeft => "client_left",
+            Outcome::Shutdown => "shutdown",
+            Outcome::Internal => "internal",
+        }
+    }
+}
+
+/// What went wrong. One variant a row of the table in [`What::row`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// No such path.
+    UnknownUrl,
+    /// The path exists, the method does not.
+    MethodNotSupported {
+        /// What the `allow` header says.
+        allow: &'static str,
+    },
+    /// No key, or none that is good; never says which.
+    InvalidKey,
+    /// The model does not exist, or this key may not use it; never says which.
+    ModelNotFound,
+    /// The body or the path cannot be read as a request.
+    BadRequest {
+        /// A finer code, where there is one.
+        code: Option<&'static str>,
+    },
+    /// The body is over the limit.
+    TooLarge,
+    /// Not JSON, or compressed.
+    UnsupportedMedia,
+    /// The headers are over the limit.
+    HeadersTooLarge,
+    /// The body did not come in time.
+    BodyTimeout,
+    /// No account has room, or all are cooling down.
+    NoCapacity,
+    /// Every account is waiting out its provider's rate limit.
+    AllRateLimited,
+    /// The last upstream could not be reached, or refused its credential.
+    UpstreamUnavailable,
+    /// The last upstream was rate limiting.
+    UpstreamRateLimited,
+    /// The last upstream was too slow.
+    UpstreamTimeout,
+    /// The last upstream answered, but with nothing that can be passed on.
+    BadUpstreamResponse,
+    /// An answer that had begun was cut by the upstream.
+    UpstreamTruncated,
+    /// The upstream found fault with the request itself.
+    CallersFault {
+        /// The upstream's status.
+        status: u16,
+        /// Its code, if it is one word.
+        code: Option<String>,
+    },
+    /// The caller left: nobody will read it, but the log and the metrics will.
+    CallerLeft,
+    /// We are going down.
+    ShuttingDown,
+    /// Our own fault.
+    Internal,
+}
+
+/// A row of the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row<'a> {
+    /// HTTP status.
+    pub status: u16,
+    /// `error.type`
+    pub kind: &'static str,
+    /// `error.code`
+    pub code: Option<&'a str>,
+    /// What the access line says.
+    pub outcome: Outcome,
+}
+
+impl What {
+    /// The table.
+    pub fn row(&self) -> Row<'_> {
+        use Outcome as O;
+        const REQUEST: &str = "invalid_request_error";
+        const UPSTREAM: &str = "upstream_error";
+        const SERVER: &str = "server_error";
+        let (status, kind, code, outcome) = match self {
+            What::UnknownUrl => (404, REQUEST, Some("unknown_url"), O::Refused),
+            What::MethodNotSupported { .. } => (405, REQUEST, Some("method_not_supported"), O::Refused),
+            What::InvalidKey => (401, REQUEST, Some("invalid_api_key"), O::Unauthorized),
+            What::ModelNotFound => (404, REQUEST, Some("model_not_found"), O::Refused),
+            What::BadRequest { code } => (400, REQUEST, *code, O::Refused),
+            What::TooLarge => (413, REQUEST, Some("request_too_large"), O::Refused),
+            What::UnsupportedMedia => (415, REQUEST, Some("unsupported_media_type"), O::Refused),
+            What::HeadersTooLarge => (431, REQUEST, Some("headers_too_large"), O::Refused),
+            What::BodyTimeout => (408, REQUEST, Some("request_timeout"), O::Refused),
+            What::NoCapacity => (503, UPSTREAM, Some("no_capacity"), O::Limited),
+            What::AllRateLimited => (429, UPSTREAM, Some("no_capacity"), O::Limited),
+            What::UpstreamUnavailable => (503, UPSTREAM, Some("upstream_unavailable"), O::UpstreamError),
+            What::UpstreamRateLimited => (429, UPSTREAM, Some("upstream_rate_limited"), O::UpstreamError),
+            What::UpstreamTimeout => (504, UPSTREAM, Some("upstream_timeout"), O::UpstreamTimeout),
+            What::BadUpstreamResponse => (502, UPSTREAM, Some("bad_upstream_response"), O::UpstreamError),
+            What::UpstreamTruncated => (502, UPSTREAM, Some("upstream_truncated"), O::UpstreamCut),
+            What::CallersFault { status, code } => (*status, REQUEST, code.as_deref(), O::Refused),
+            What::CallerLeft => (499, REQUEST, Some("caller_left"), O::ClientLeft),
+            What::ShuttingDown => (503, SERVER, Some("shutting_down"), O::Shutdown),
+            What::Internal => (500, SERVER, Some("internal_error"), O::Internal),
+        };
+        Row { status, kind, code, outcome }
+    }
+}
+
+/// One failure, ready to be shown to the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The row.
+    pub what: What,
+    /// What happened and what to do, in words that are safe to show.
+    pub message: Cow<'static, str>,
+    /// The request's field at fault.
+    pub param: Option<String>,
+    /// Seconds until another try makes sense; at most [`MAX_RETRY_AFTER`].
+    pub retry_after: Option<u64>,
+    /// False once we have tried several times ourselves: an SDK would otherwise multiply the tries.
+    pub retry_helps: bool,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    error: Error<'a>,
+}
+
+#[derive(Serialize)]
+struct Error<'a> {
+    message: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    param: Option<&'a str>,
+    code: Option<&'a str>,
+}
+
+/// SDKs ignore longer waits, or give up because of them.
+pub const MAX_RETRY_AFTER: u64 = 60;
+
+impl Refusal {
+    /// A refusal with its text.
+    pub fn new(what: What, message: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal { what, message: message.into(), param: None, retry_after: None, retry_helps: true }
+    }
+
+    /// Names the field at fault.
+    #[must_use]
+    pub fn param(mut self, param: impl Into<String>) -> Refusal {
+        self.param = Some(param.into());
+        self
+    }
+
+    /// Says when to come back.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u64) -> Refusal {
+        self.retry_after = Some(seconds.clamp(1, MAX_RETRY_AFTER));
+        self
+    }
+
+    /// The one text for every key that does not open the gate: which of the many reasons it was is nobody's business.
+    pub fn invalid_key() -> Refusal {
+        Refusal::new(
+            What::InvalidKey,
+            "No valid API key was given. Send one that is enabled, not expired and allowed from your address, as `Authorization: Bearer <key>`.",
+        )
+    }
+
+    /// The one text for a model that is unknown or forbidden.
+    pub fn model_not_found(model: &str) -> Refusal {
+        let shown: String = model.chars().take(80).collect();
+        Refusal::new(
+            What::ModelNotFound,
+            format!("The model `{shown}` does not exist or this key may not use it. GET /v1/models lists the models of this key."),
+        )
+        .param("model")
+    }
+
+    /// The standard body.
+    pub fn body(&self) -> Vec<u8> {
+        let row = self.what.row();
+        let error = Error { message: &self.message, kind: row.kind, param: self.param.as_deref(), code: row.code };
+        // Strings and nulls always serialise.
+        serde_json::to_vec(&Body { error }).unwrap_or_default()
+    }
+
+    /// The same as the last event of a stream that has begun, in one SSE event.
+    pub fn event(&self) -> Vec<u8> {
+        let mut event = b"data: ".to_vec();
+        event.extend_from_slice(&self.body());
+        event.extend_from_slice(b"\n\n");
+        event
+    }
+}
+
+/// Takes out of an upstream's text what might be a secret: the credential itself, and any long word that looks made by a generator.
+pub fn scrub(text: &str, secrets: &[&str]) -> String {
+    let mut text = text.to_owned();
+    for secret in secrets.iter().filter(|s| !s.is_empty()) {
+        text = text.replace(secret, "[redacted]");
+    }
+    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.');
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !word(c)).unwrap_or(rest.len());
+        let (head, tail) = rest.split_at(end);
+        out.push_str(if looks_secret(head) { "[redacted]" } else { head });
+        let next = tail.find(word).unwrap_or(tail.len());
+        let (between, after) = tail.split_at(next);
+        out.push_str(between);
+        rest = after;
+    }
+    out
+}
+
+fn looks_secret(word: &str) -> bool {
+    let prefixed = ["sk-", "sk_", "gsk_", "xai-", "AIza", "key-", "pk-"].iter().any(|p| word.starts_with(p)) && word.len() >= 12;
+    let random = word.len() >= 28
+        && word.bytes().any(|b| b.is_ascii_digit())
+        && word.bytes().any(|b| b.is_ascii_uppercase())
+        && word.bytes().any(|b| b.is_ascii_lowercase());
+    let hex = word.len() >= 32 && word.bytes().all(|b| b.is_ascii_hexdigit());
+    prefixed || random || hex
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_body_has_all_four_keys() {
+        let body = Refusal::new(What::UnknownUrl, "no").body();
+        assert_eq!(
+            String::from_utf8_lossy(&body),
+            r#"{"error":{"message":"no","type":"invalid_request_error","param":null,"code":"unknown_url"}}"#
+        );
+    }
+
+    #[test]
+    fn retry_after_is_clamped() {
+        assert_eq!(Refusal::new(What::NoCapacity, "").retry_after(1_000_000_000).retry_after, Some(60));
+        assert_eq!(Refusal::new(What::NoCapacity, "").retry_after(0).retry_after, Some(1));
+    }
+
+    #[test]
+    fn scrub_takes_keys_out_and_leaves_words() {
+        let check = |input: &str, expected: &str| assert_eq!(scrub(input, &["s3cr3t"]), expected);
+        check("the key s3cr3t is bad", "the key [redacted] is bad");
+        check("Incorrect API key provided: sk-proj-abc123def456.", "Incorrect API key provided: [redacted]");
+        check("maximum context length is 4096 tokens (messages)", "maximum context length is 4096 tokens (messages)");
+        check("token AbCdEfGhIjKlMnOpQrStUvWxYz0123456789 x", "token [redacted] x");
+        check("`response_format` of type `json_schema`", "`response_format` of type `json_schema`");
+    }
+}

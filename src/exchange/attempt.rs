@@ -1,0 +1,336 @@
+//! One try at one account: connect, send, read the head, read the body.
+//!
+//! Every wait has a deadline of ours, since Pingora's own are per read, and a dripping upstream defeats them.
+//! **Invariant:** an [`Attempt`] is a guard. Dropped half-way it closes its HTTP/1 connection, or resets its HTTP/2 stream; only
+//! [`Attempt::finish`], after a whole answer, keeps the connection for the next request.
+
+use super::alarm::Alarm;
+use super::failover::Failure;
+use super::upstream::{Connection, Place, Upstream};
+use crate::account::Permit;
+use crate::dialect::demo;
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderValue};
+use pingora::protocols::Stream;
+use pingora::protocols::http::v1::client::HttpSession as Http1;
+use pingora::protocols::http::v2::client::Http2Session as Http2;
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{BError, ErrorType, RetryType};
+use std::collections::VecDeque;
+use std::ops::Deref;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::time::Instant;
+
+/// A reused connection that ends within this time of the request's last byte was closed before the request was looked at.
+const STALE: Duration = Duration::from_millis(500);
+/// The request goes up in slices of this size, each with its own deadline.
+const SLICE: usize = 64 * 1024;
+/// After a failed write the upstream may still have said why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// More informational heads than this are no answer.
+const INFORMATIONAL: usize = 8;
+/// An idle HTTP/2 connection is kept for as long.
+const IDLE: Duration = Duration::from_secs(55);
+
+/// What goes up.
+pub struct Outgoing<'a> {
+    /// Our id for the exchange.
+    pub request_id: &'a str,
+    /// The body, in parts.
+    pub body: &'a [Bytes],
+    /// Whether a stream is asked for.
+    pub stream: bool,
+    /// When the time of all attempts together is over.
+    pub total: Instant,
+}
+
+impl Outgoing<'_> {
+    fn length(&self) -> usize {
+        self.body.iter().map(Bytes::len).sum()
+    }
+}
+
+/// The try.
+pub struct Attempt {
+    wire: Wire,
+    /// At whose account.
+    pub place: Arc<Place>,
+    upstream: Arc<Upstream>,
+    permit: Option<Arc<Permit>>,
+    reused: bool,
+    whole_request: bool,
+    sent: Instant,
+}
+
+enum Wire {
+    Http1(Box<Http1>),
+    Http2(Box<(Http2, HttpPeer)>),
+    Demo(VecDeque<demo::Piece>, HeaderMap),
+    Spent,
+}
+
+/// A piece of the answer's body.
+pub enum Chunk<'a> {
+    /// In Pingora's buffer.
+    Borrowed(&'a [u8]),
+    /// By itself.
+    Owned(Bytes),
+}
+
+impl Deref for Chunk<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Chunk::Borrowed(bytes) => bytes,
+            Chunk::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl Attempt {
+    /// Connects and sends the request. `fresh` leaves idle connections alone.
+    pub async fn begin(
+        upstream: &Arc<Upstream>,
+        place: &Arc<Place>,
+        permit: Arc<Permit>,
+        outgoing: &Outgoing<'_>,
+        fresh: bool,
+        alarm: &mut Alarm,
+    ) -> Result<Attempt, Failure> {
+        let (connection, reused) = upstream.connect(place, fresh, outgoing.total, alarm).await?;
+        let mut attempt = Attempt {
+            wire: Wire::Spent,
+            place: place.clone(),
+            upstream: upstream.clone(),
+            permit: Some(permit),
+            reused,
+            whole_request: false,
+            sent: Instant::now(),
+        };
+        match connection {
+            Connection::Http1(stream) => attempt.send_http1(stream, outgoing, alarm).await?,
+            Connection::Http2(connected) => attempt.send_http2(connected, outgoing, alarm).await?,
+            Connection::Demo => {
+                let pieces = if outgoing.stream {
+                    demo::pieces(&outgoing.body.concat())
+                } else {
+                    vec![demo::Piece { pause: Duration::ZERO, bytes: demo::answer(&outgoing.body.concat()) }]
+                };
+                let kind = if outgoing.stream { "text/event-stream" } else { "application/json" };
+                let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(kind))]);
+                attempt.wire = Wire::Demo(pieces.into(), headers);
+                attempt.whole_request = true;
+            }
+        }
+        attempt.sent = Instant::now();
+        Ok(attempt)
+    }
+
+    /// When the request's last byte was sent.
+    pub fn sent(&self) -> Instant {
+        self.sent
+    }
+
+    /// A written request's head and body, in one write where they are small.
+    async fn send_http1(&mut self, mut stream: Stream, outgoing: &Outgoing<'_>, alarm: &mut Alarm) -> Result<(), Failure> {
+        let length = outgoing.length();
+        let mut body = outgoing.body;
+        let small = length <= SLICE;
+        let mut head = self.upstream.head(&self.place, outgoing.request_id, length, if small { length } else { 0 });
+        if small {
+            body.iter().for_each(|part| head.extend_from_slice(part));
+            body = &[];
+        }
+        let patience = self.place.account.timeouts.idle;
+        let mut written = Ok(());
+        for slice in std::iter::once(head.as_slice()).chain(body.iter().flat_map(|part| part.chunks(SLICE))) {
+            let write = async {
+                stream.write_all(slice).await?;
+                stream.flush().await
+            };
+            written = match alarm.until(outgoing.total.min(Instant::now() + patience), pin!(write)).await {
+                Some(Ok(())) => Ok(()),
+                Some(Err(_)) => Err(Failure::Reset),
+                None => Err(Failure::SendTimeout),
+            };
+            if written.is_err() {
+                break;
+            }
+        }
+        self.whole_request = written.is_ok();
+        self.sent = Instant::now();
+        self.wire = Wire::Http1(Box::new(Http1::new(stream)));
+        match written {
+            Ok(()) => Ok(()),
+            Err(failure) => self.last_words(failure, alarm).await,
+        }
+    }
+
+    async fn send_http2(&mut self, connected: Box<(Http2, HttpPeer)>, outgoing: &Outgoing<'_>, alarm: &mut Alarm) -> Result<(), Failure> {
+        let header = self
+            .upstream
+            .header(&self.place.account, outgoing.request_id, outgoing.length())
+            .map_err(|e| Failure::Nonsense(e.to_string()))?;
+        self.wire = Wire::Http2(connected);
+        let Wire::Http2(wire) = &mut self.wire else { return Err(Failure::Reset) };
+        if wire.0.write_request_header(Box::new(header), false).is_err() {
+            return Err(self.stale_or(Failure::Reset));
+        }
+        let mut written = Ok(());
+        let patience = self.place.account.timeouts.idle;
+        let slices =
+            outgoing.body.iter().flat_map(|part| (0..part.len()).step_by(SLICE).map(|at| part.slice(at..part.len().min(at + SLICE))));
+        // The empty one ends the stream.
+        for slice in slices.chain([Bytes::new()]) {
+            let end = slice.is_empty();
+            written = match alarm.until(outgoing.total.min(Instant::now() + patience), pin!(wire.0.write_request_body(slice, end))).await {
+                Some(Ok(())) => Ok(()),
+                Some(Err(_)) => Err(Failure::Reset),
+                None => Err(Failure::SendTimeout),
+            };
+            if written.is_err() {
+                break;
+            }
+        }
+        self.whole_request = written.is_ok();
+        self.sent = Instant::now();
+        match written {
+            Ok(()) => Ok(()),
+            Err(failure) => self.last_words(failure, alarm).await,
+        }
+    }
+
+    /// An early 413 or 429 is better than "reset": the head, if there is one, is left for [`Attempt::head`].
+    async fn last_words(&mut self, failure: Failure, alarm: &mut Alarm) -> Result<(), Failure> {
+        let read = alarm.until(Instant::now() + LAST_WORDS, pin!(self.read_head())).await;
+        if let Some(Ok(())) = read { Ok(()) } else { Err(self.stale_or(failure)) }
+    }
+
+    /// The answer's status and headers.
+    pub async fn head(&mut self) -> Result<(StatusCode, &HeaderMap), Failure> {
+        if self.response().is_none()
+            && let Err(failure) = self.read_head().await
+        {
+            return Err(self.stale_or(failure));
+        }
+        self.response().ok_or(Failure::Reset)
+    }
+
+    fn response(&self) -> Option<(StatusCode, &HeaderMap)> {
+        match &self.wire {
+            Wire::Http1(session) => session.resp_header().filter(|h| !h.status.is_informational()).map(|h| (h.status, &h.headers)),
+            Wire::Http2(wire) => wire.0.response_header().map(|h| (h.status, &h.headers)),
+            Wire::Demo(_, headers) => Some((StatusCode::OK, headers)),
+            Wire::Spent => None,
+        }
+    }
+
+    async fn read_head(&mut self) -> Result<(), Failure> {
+        match &mut self.wire {
+            Wire::Http1(session) => {
+                for _ in 0..=INFORMATIONAL {
+                    if let Err(error) = session.read_response().await {
+                        // Who has begun to answer has looked at the request.
+                        self.reused &= error.context.as_ref().is_some_and(|c| c.as_str().ends_with("already read: 0"));
+                        return Err(failure_of(&error));
+                    }
+                    if session.get_status().is_some_and(|s| !s.is_informational()) {
+                        return Ok(());
+                    }
+                    self.reused = false;
+                }
+                Err(Failure::Nonsense("too many informational heads".to_owned()))
+            }
+            Wire::Http2(wire) => wire.0.read_response_header().await.map_err(|e| {
+                // Where only the stream was reset, the connection was not stale: the request was looked at.
+                self.reused &= !is_reset_stream(&e);
+                failure_of(&e)
+            }),
+            Wire::Demo(..) => Ok(()),
+            Wire::Spent => Err(Failure::Reset),
+        }
+    }
+
+    /// The next piece of the body; `None` at its end.
+    pub async fn read(&mut self) -> Result<Option<Chunk<'_>>, Failure> {
+        match &mut self.wire {
+            Wire::Http1(session) => match session.read_body_ref().await {
+                Ok(bytes) => Ok(bytes.map(Chunk::Borrowed)),
+                Err(_) => Err(Failure::Cut),
+            },
+            Wire::Http2(wire) => match wire.0.read_response_body().await {
+                Ok(bytes) => Ok(bytes.map(Chunk::Owned)),
+                Err(_) => Err(Failure::Cut),
+            },
+            Wire::Demo(pieces, _) => match pieces.pop_front() {
+                Some(piece) => {
+                    if !piece.pause.is_zero() {
+                        tokio::time::sleep(piece.pause).await;
+                    }
+                    Ok(Some(Chunk::Owned(piece.bytes.into())))
+                }
+                None => Ok(None),
+            },
+            Wire::Spent => Ok(None),
+        }
+    }
+
+    /// The answer is whole: the place at the account is free, whatever becomes of the connection.
+    pub fn release(&mut self) {
+        self.permit = None;
+    }
+
+    /// After a whole answer: keeps the connection if it can be used again.
+    pub async fn finish(mut self) {
+        if let Wire::Http1(mut session) = std::mem::replace(&mut self.wire, Wire::Spent)
+            && self.whole_request
+        {
+            session.respect_keepalive();
+            if let Some(stream) = session.reuse().await {
+                self.place.state.pool.put(stream, self.place.account.fingerprint);
+            }
+        }
+    }
+
+    /// Whether all of the body was read.
+    pub fn is_done(&mut self) -> bool {
+        match &mut self.wire {
+            Wire::Http1(session) => session.is_body_done(),
+            Wire::Http2(wire) => wire.0.response_finished(),
+            Wire::Demo(pieces, _) => pieces.is_empty(),
+            Wire::Spent => true,
+        }
+    }
+
+    fn stale_or(&self, failure: Failure) -> Failure {
+        if failure == Failure::Reset && self.reused && self.sent.elapsed() <= STALE { Failure::Stale } else { failure }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Wire::Http2(wire) = std::mem::replace(&mut self.wire, Wire::Spent) {
+            let (mut session, peer) = *wire;
+            // A stream that is whole is not reset by this; one that is not is. Released in any case: a dropped one strands its connection.
+            session.shutdown();
+            self.upstream.release_http2(session, &peer, IDLE);
+        }
+    }
+}
+
+/// An error while the head was awaited.
+fn failure_of(error: &BError) -> Failure {
+    if matches!(error.etype(), ErrorType::InvalidHTTPHeader | ErrorType::H1Error | ErrorType::InvalidH2) {
+        return Failure::Nonsense("no HTTP response".to_owned());
+    }
+    Failure::Reset
+}
+
+/// A stream that was reset on a connection that goes on, for another reason than that it was never looked at (`REFUSED_STREAM`).
+fn is_reset_stream(error: &BError) -> bool {
+    error.etype() == &ErrorType::H2Error && !matches!(error.retry, RetryType::Decided(true))
+}

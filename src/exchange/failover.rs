@@ -1,0 +1,344 @@
+//! What a failed attempt means: one table from failure to class, and from class to what is done next and what the caller is told.
+//!
+//! Pure: no clock, no sockets. An upstream's 401, 402, 403 or 404 is never shown as such, since it is about our account and not about
+//! the caller.
+
+use crate::dialect::UpstreamError;
+use crate::error::{Refusal, What, scrub};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// How one attempt failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// No address, or the connection was refused.
+    Unreachable(String),
+    /// Nobody answered in `connect`.
+    ConnectTimeout,
+    /// The certificate, or the handshake.
+    Tls(String),
+    /// The connection ended before a byte of an answer.
+    Reset,
+    /// The same, on a reused connection and so soon that the request was never looked at.
+    Stale,
+    /// The upstream stopped reading our request.
+    SendTimeout,
+    /// No head in `first_byte`.
+    FirstByteTimeout,
+    /// Silence for `idle`, within a stream.
+    IdleTimeout,
+    /// `total` is over.
+    TotalTimeout,
+    /// An answer that is none.
+    Nonsense(String),
+    /// The stream ended before its end.
+    Cut,
+    /// Another status than 200.
+    Status {
+        /// The status.
+        status: u16,
+        /// What the body said.
+        error: Box<UpstreamError>,
+        /// When to come back, as the upstream said.
+        retry_after: Option<Duration>,
+    },
+    /// An error object inside an answer of status 200.
+    InAnswer(Box<UpstreamError>),
+}
+
+/// The classes that decide what happens next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// The request is at fault: another account would say the same.
+    Caller,
+    /// Our account's credential or its money.
+    Credential,
+    /// This account does not serve this model.
+    Refused,
+    /// Too many requests.
+    Rate,
+    /// Anything that may pass.
+    Transient,
+}
+
+impl Class {
+    /// Whether another candidate may be tried.
+    pub fn next_candidate(self) -> bool {
+        match self {
+            Class::Caller => false,
+            Class::Credential | Class::Refused | Class::Rate | Class::Transient => true,
+        }
+    }
+}
+
+impl Failure {
+    /// The class.
+    pub fn class(&self) -> Class {
+        match self {
+            Failure::Status { status, error, .. } => class_of(*status, error),
+            Failure::InAnswer(error) => class_of(error.status.unwrap_or(502), error),
+            Failure::Unreachable(_)
+            | Failure::ConnectTimeout
+            | Failure::Tls(_)
+            | Failure::Reset
+            | Failure::Stale
+            | Failure::SendTimeout
+            | Failure::FirstByteTimeout
+            | Failure::IdleTimeout
+            | Failure::TotalTimeout
+            | Failure::Nonsense(_)
+            | Failure::Cut => Class::Transient,
+        }
+    }
+
+    /// The word in the access line's `attempts`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Failure::Unreachable(_) => "unreachable",
+            Failure::ConnectTimeout => "connect_timeout",
+            Failure::Tls(_) => "tls",
+            Failure::Reset => "reset",
+            Failure::Stale => "stale",
+            Failure::SendTimeout => "send_timeout",
+            Failure::FirstByteTimeout => "first_byte_timeout",
+            Failure::IdleTimeout => "idle_timeout",
+            Failure::TotalTimeout => "total_timeout",
+            Failure::Nonsense(_) => "nonsense",
+            Failure::Cut => "cut",
+            Failure::Status { .. } => match self.class() {
+                Class::Caller => "callers_fault",
+                Class::Credential => "credential",
+                Class::Refused => "refused",
+                Class::Rate => "rate_limited",
+                Class::Transient => "status",
+            },
+            Failure::InAnswer(_) => "error_in_answer",
+        }
+    }
+
+    /// The upstream's status, where there was one.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Failure::Status { status, .. } => Some(*status),
+            Failure::InAnswer(_) | Failure::Nonsense(_) | Failure::Cut => Some(200),
+            Failure::Unreachable(_)
+            | Failure::ConnectTimeout
+            | Failure::Tls(_)
+            | Failure::Reset
+            | Failure::Stale
+            | Failure::SendTimeout
+            | Failure::FirstByteTimeout
+            | Failure::IdleTimeout
+            | Failure::TotalTimeout => None,
+        }
+    }
+
+    /// What only the log gets: never an upstream's own sentences, which may quote the prompt.
+    pub fn detail(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Failure::Unreachable(detail) | Failure::Tls(detail) | Failure::Nonsense(detail) => Some(detail.into()),
+            Failure::Status { error, .. } | Failure::InAnswer(error) => {
+                let words = [("type", &error.kind), ("code", &error.code), ("param", &error.param)];
+                // A word, that is: some servers put sentences there.
+                let is_word = |w: &&str| w.len() <= 64 && w.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-[]".contains(&b));
+                let said: Vec<String> =
+                    words.iter().filter_map(|(name, word)| Some(format!("{name}={}", word.as_deref().filter(is_word)?))).collect();
+                (!said.is_empty()).then(|| said.join(" ").into())
+            }
+            Failure::ConnectTimeout
+            | Failure::Reset
+            | Failure::Stale
+            | Failure::SendTimeout
+            | Failure::FirstByteTimeout
+            | Failure::IdleTimeout
+            | Failure::TotalTimeout
+            | Failure::Cut => None,
+        }
+    }
+
+    /// Whether the whole request had been sent, so that the upstream may have worked, and charge for it.
+    pub fn maybe_billed(&self) -> bool {
+        match self {
+            Failure::Reset
+            | Failure::FirstByteTimeout
+            | Failure::IdleTimeout
+            | Failure::TotalTimeout
+            | Failure::Nonsense(_)
+            | Failure::Cut => true,
+            Failure::Unreachable(_)
+            | Failure::ConnectTimeout
+            | Failure::Tls(_)
+            | Failure::Stale
+            | Failure::SendTimeout
+            | Failure::Status { .. }
+            | Failure::InAnswer(_) => false,
+        }
+    }
+
+    /// What the caller is told when this was the last attempt. `tries` is how many there were; `secrets` must not appear in the text.
+    pub fn refusal(&self, tries: usize, secrets: &[&str]) -> Refusal {
+        let refusal = match self {
+            Failure::Status { status, error, .. } => by_class(Some(*status), error, secrets),
+            Failure::InAnswer(error) => by_class(error.status, error, secrets),
+            // Refused or not routed, nobody was there: only who took the request can be too slow with it.
+            Failure::Unreachable(_) | Failure::ConnectTimeout => {
+                Refusal::new(What::UpstreamUnavailable, "The upstream could not be reached. Try again later.").retry_after(5)
+            }
+            Failure::SendTimeout => Refusal::new(What::UpstreamTimeout, "The upstream stopped reading the request. Try again later."),
+            Failure::FirstByteTimeout => {
+                Refusal::new(What::UpstreamTimeout, "The upstream did not begin to answer in time. Try again, or ask for less.")
+            }
+            Failure::IdleTimeout => {
+                Refusal::new(What::UpstreamTimeout, "The upstream fell silent before its answer was complete. Try again.")
+            }
+            Failure::TotalTimeout => {
+                Refusal::new(What::UpstreamTimeout, "The upstream did not finish in time. Try again, or ask for less.")
+            }
+            Failure::Tls(_) => Refusal::new(
+                What::BadUpstreamResponse,
+                "A secure connection to the upstream could not be made. Ask the gateway's operator, with the request id.",
+            ),
+            Failure::Reset | Failure::Stale => {
+                Refusal::new(What::BadUpstreamResponse, "The upstream closed the connection without an answer. Try again.")
+            }
+            Failure::Nonsense(_) => Refusal::new(
+                What::BadUpstreamResponse,
+                "The upstream's answer could not be understood. Try again, or ask the gateway's operator, with the request id.",
+            ),
+            Failure::Cut => Refusal::new(
+                What::UpstreamTruncated,
+                "The upstream ended the answer before it was complete. What was received is not the whole answer.",
+            ),
+        };
+        Refusal { retry_helps: tries < 2 && refusal.retry_helps, ..refusal }
+    }
+}
+
+fn class_of(status: u16, error: &UpstreamError) -> Class {
+    let says = |word: &str| error.code.as_deref() == Some(word) || error.kind.as_deref() == Some(word);
+    if says("insufficient_quota") {
+        return Class::Credential;
+    }
+    if says("context_length_exceeded") {
+        return Class::Caller;
+    }
+    match status {
+        400 | 413 | 422 => Class::Caller,
+        401 | 402 => Class::Credential,
+        429 | 529 => Class::Rate,
+        408 | 409 | 425 => Class::Transient,
+        300..=499 => Class::Refused,
+        _ => Class::Transient,
+    }
+}
+
+fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Refusal {
+    match class_of(status.unwrap_or(502), error) {
+        Class::Caller => {
+            let status = status.filter(|s| matches!(s, 400 | 413 | 422)).unwrap_or(400);
+            let code = error.code.as_ref().filter(|c| c.len() <= 64 && !c.is_empty()).map(|c| scrub(c, secrets));
+            let mut refusal = Refusal::new(What::CallersFault { status, code }, scrub(&error.message, secrets));
+            refusal.param = error.param.clone().filter(|p| p.len() <= 128).map(|p| scrub(&p, secrets));
+            refusal
+        }
+        Class::Credential => Refusal::new(
+            What::UpstreamUnavailable,
+            "The upstream account is not usable at the moment. Ask the gateway's operator, with the request id.",
+        )
+        .retry_after(MAX_COOL.as_secs()),
+        Class::Refused => Refusal::new(
+            What::BadUpstreamResponse,
+            "The upstream account does not serve this model. Ask the gateway's operator, with the request id.",
+        ),
+        Class::Rate => {
+            Refusal::new(What::UpstreamRateLimited, "The upstream is limiting the rate of requests. Try again later.").retry_after(5)
+        }
+        Class::Transient => {
+            let status = status.map_or_else(String::new, |status| format!(" (HTTP {status})"));
+            Refusal::new(What::BadUpstreamResponse, format!("The upstream failed{status}. Try again later."))
+        }
+    }
+}
+
+/// How long an account rests after a failure of class `credential`, and the most after `rate`.
+pub const MAX_COOL: Duration = Duration::from_secs(60);
+/// How long (account, model) rests after [`REFUSALS_IN_A_ROW`].
+pub const REFUSED_COOL: Duration = Duration::from_secs(30);
+/// One 404 may be a slip of the provider; three in a row are an answer.
+pub const REFUSALS_IN_A_ROW: u32 = 3;
+/// The rest after a 429 that does not say how long.
+const RATE_COOL: Duration = Duration::from_secs(5);
+
+/// How long the account rests after a 429: what the upstream says, within reason.
+pub fn rate_cool(retry_after: Option<Duration>) -> Duration {
+    retry_after.unwrap_or(RATE_COOL).clamp(Duration::from_secs(1), MAX_COOL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(status: u16, code: &str) -> Failure {
+        let error = UpstreamError {
+            code: (!code.is_empty()).then(|| code.to_owned()),
+            message: "it said s3cret".into(),
+            ..UpstreamError::default()
+        };
+        Failure::Status { status, error: Box::new(error), retry_after: None }
+    }
+
+    #[test]
+    fn the_table() {
+        let check = |failure: Failure, class: Class, shown: u16, code: Option<&str>| {
+            assert_eq!(failure.class(), class, "{failure:?}");
+            let refusal = failure.refusal(1, &["s3cret"]);
+            let row = refusal.what.row();
+            assert_eq!((row.status, row.code), (shown, code), "{failure:?}");
+            assert!(!refusal.message.contains("s3cret"));
+        };
+        check(status(400, ""), Class::Caller, 400, None);
+        check(status(400, "context_length_exceeded"), Class::Caller, 400, Some("context_length_exceeded"));
+        check(status(500, "context_length_exceeded"), Class::Caller, 400, Some("context_length_exceeded"));
+        check(status(413, ""), Class::Caller, 413, None);
+        check(status(422, ""), Class::Caller, 422, None);
+        check(status(401, ""), Class::Credential, 503, Some("upstream_unavailable"));
+        check(status(402, ""), Class::Credential, 503, Some("upstream_unavailable"));
+        check(status(429, "insufficient_quota"), Class::Credential, 503, Some("upstream_unavailable"));
+        check(status(403, ""), Class::Refused, 502, Some("bad_upstream_response"));
+        check(status(404, ""), Class::Refused, 502, Some("bad_upstream_response"));
+        check(status(302, ""), Class::Refused, 502, Some("bad_upstream_response"));
+        check(status(429, ""), Class::Rate, 429, Some("upstream_rate_limited"));
+        check(status(529, ""), Class::Rate, 429, Some("upstream_rate_limited"));
+        check(status(500, ""), Class::Transient, 502, Some("bad_upstream_response"));
+        check(status(503, ""), Class::Transient, 502, Some("bad_upstream_response"));
+        check(Failure::Unreachable(String::new()), Class::Transient, 503, Some("upstream_unavailable"));
+        check(Failure::ConnectTimeout, Class::Transient, 503, Some("upstream_unavailable"));
+        check(Failure::FirstByteTimeout, Class::Transient, 504, Some("upstream_timeout"));
+        check(Failure::Tls(String::new()), Class::Transient, 502, Some("bad_upstream_response"));
+        check(Failure::Reset, Class::Transient, 502, Some("bad_upstream_response"));
+        check(Failure::Nonsense(String::new()), Class::Transient, 502, Some("bad_upstream_response"));
+    }
+
+    #[test]
+    fn an_error_inside_a_200_is_classed_by_its_own_number() {
+        let error = |status| Failure::InAnswer(Box::new(UpstreamError { status, ..UpstreamError::default() }));
+        assert_eq!(error(Some(429)).class(), Class::Rate);
+        assert_eq!(error(Some(400)).class(), Class::Caller);
+        assert_eq!(error(None).class(), Class::Transient);
+    }
+
+    #[test]
+    fn two_tries_of_ours_are_enough() {
+        assert!(Failure::Reset.refusal(1, &[]).retry_helps);
+        assert!(!Failure::Reset.refusal(2, &[]).retry_helps);
+    }
+
+    #[test]
+    fn waits_are_clamped() {
+        let check = |said: Option<u64>, secs| assert_eq!(rate_cool(said.map(Duration::from_secs)).as_secs(), secs);
+        check(None, 5);
+        check(Some(0), 1);
+        check(Some(7), 7);
+        check(Some(1_000_000_000), 60);
+    }
+}

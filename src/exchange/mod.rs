@@ -1,0 +1,47 @@
+//! One request's life, from accepted to settled: attempts until one commits, and the relay of its answer.
+//!
+//! Two halves that never mix: the [`producer`] faces the upstreams and never sees the caller; the [`relay`] alone writes to the caller. It
+//! is ours and not Pingora's proxy loop, because that loop picks the upstream before the body is read, keeps 64 KiB of it for a second
+//! try, and sends the head before any of the answer is seen.
+
+pub mod alarm;
+pub mod attempt;
+pub mod failover;
+pub mod producer;
+pub mod record;
+pub mod relay;
+pub mod upstream;
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// Ours is the fault.
+pub struct Panicked;
+
+/// Runs a future, adds up how long it ran, as opposed to waited, and keeps a panic from taking more than the exchange with it.
+pub fn guarded<F: Future>(own: &mut Duration, mut future: Pin<&mut F>) -> impl Future<Output = Result<F::Output, Panicked>> {
+    std::future::poll_fn(move |context| {
+        let began = Instant::now();
+        // Nothing that a panic may leave half-done is used again: the exchange ends with it, and guards give back what it held.
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
+        *own += began.elapsed();
+        match polled {
+            Ok(poll) => poll.map(Ok),
+            Err(_) => Poll::Ready(Err(Panicked)),
+        }
+    })
+}
+
+/// For the tests of what a panic of ours costs: built only with the feature `test-panics`.
+#[cfg(feature = "test-panics")]
+pub(crate) fn panic_here(session: &pingora_proxy::Session, phase: &str) {
+    if session.req_header().headers.get("x-test-panic").is_some_and(|v| v.as_bytes() == phase.as_bytes()) {
+        panic!("asked for by x-test-panic");
+    }
+}
+
+#[cfg(not(feature = "test-panics"))]
+pub(crate) fn panic_here(_: &pingora_proxy::Session, _: &str) {}

@@ -1,0 +1,180 @@
+//! The record of one exchange: what is known of it so far, and the guard that settles it exactly once.
+//!
+//! **Invariant:** settling happens in `Drop` and nowhere else, so that it happens for every way to end: an answer, a refusal, a caller who
+//! left, a panic. It writes the access line, counts, and gives the drain its place back.
+
+use crate::access_log::{Line, Tried, rfc3339};
+use crate::error::{Outcome, Refusal, What};
+use crate::reply::Notes;
+use crate::shared::Shared;
+use crate::usage::Usage;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// The record. Fields are filled in as they become known.
+pub struct Record {
+    shared: Arc<Shared>,
+    /// When the request's head was there.
+    pub began: Instant,
+    began_at: SystemTime,
+    /// Probes of health are no exchanges: they leave no line.
+    pub is_exchange: bool,
+    /// Given by the caller, or made.
+    pub request_id: String,
+    /// Who asks.
+    pub caller: Option<Arc<str>>,
+    /// With which key.
+    pub key: Option<Arc<str>>,
+    /// From where.
+    pub address: Option<IpAddr>,
+    /// At which door.
+    pub door: &'static str,
+    /// The method, cut short.
+    pub method: String,
+    /// The path without its query, cut short.
+    pub path: String,
+    /// The model's id; from the catalog, never from the request.
+    pub model: Option<Arc<str>>,
+    /// The account that answered, or was asked last.
+    pub account: Option<Arc<str>>,
+    /// Its name for the model.
+    pub upstream_model: Option<Arc<str>>,
+    /// Whether a stream was asked for.
+    pub stream: bool,
+    /// The status that the caller saw; 499 if it left, whatever it saw before.
+    pub status: u16,
+    outcome: Option<Outcome>,
+    /// The trail of attempts.
+    pub attempts: Vec<Tried>,
+    /// When the first byte of the answer's body left.
+    pub first_byte: Option<Duration>,
+    /// Time spent running, not waiting.
+    pub own: Duration,
+    /// The key may see the trail of attempts.
+    pub debug: bool,
+    /// What the head of a refusal says besides.
+    pub notes: Notes,
+    /// What it cost.
+    pub usage: Usage,
+    /// The request's body.
+    pub bytes_in: u64,
+    /// The answer's body.
+    pub bytes_out: u64,
+    /// The upstream's own id for the request.
+    pub upstream_request_id: Option<String>,
+    /// An upstream may charge for an answer that nobody got.
+    pub maybe_billed: bool,
+    error: Option<String>,
+}
+
+impl Record {
+    /// An exchange begins.
+    pub fn new(shared: Arc<Shared>) -> Record {
+        shared.drain.begin();
+        Record {
+            shared,
+            began: Instant::now(),
+            began_at: SystemTime::now(),
+            is_exchange: true,
+            request_id: String::new(),
+            caller: None,
+            key: None,
+            address: None,
+            door: "none",
+            method: String::new(),
+            path: String::new(),
+            model: None,
+            account: None,
+            upstream_model: None,
+            stream: false,
+            status: 0,
+            outcome: None,
+            attempts: Vec::new(),
+            first_byte: None,
+            own: Duration::ZERO,
+            debug: false,
+            notes: Notes::default(),
+            usage: Usage::default(),
+            bytes_in: 0,
+            bytes_out: 0,
+            upstream_request_id: None,
+            maybe_billed: false,
+            error: None,
+        }
+    }
+
+    /// How it ended. The first word counts: what follows from it does not change it.
+    pub fn end(&mut self, outcome: Outcome) {
+        if self.outcome.is_none() && outcome == Outcome::ClientLeft {
+            self.status = What::CallerLeft.row().status;
+        }
+        self.outcome.get_or_insert(outcome);
+    }
+
+    /// It ended with a refusal.
+    pub fn refused(&mut self, refusal: &Refusal) {
+        self.end(refusal.what.row().outcome);
+        // The upstream's own sentences may quote the prompt, which no log may hold.
+        let shown =
+            if let What::CallersFault { .. } = refusal.what { "the upstream finds fault with the request" } else { &refusal.message };
+        self.error.get_or_insert_with(|| shown.chars().take(200).collect());
+    }
+
+    /// How it ended; what nobody ended was a fault of ours.
+    pub fn outcome(&self) -> Outcome {
+        self.outcome.unwrap_or(Outcome::Internal)
+    }
+
+    /// Whether it is known how it ended.
+    pub fn ended(&self) -> bool {
+        self.outcome.is_some()
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.metrics.panicked();
+        }
+        if self.is_exchange {
+            let total = self.began.elapsed();
+            self.shared.metrics.settle(self, total.as_secs_f64());
+            self.shared.access_log.write(&Line {
+                time: rfc3339(self.began_at),
+                request_id: &self.request_id,
+                caller: self.caller.as_deref(),
+                key: self.key.as_deref(),
+                address: self.address.map(|a| a.to_string()),
+                door: Some(self.door),
+                method: &self.method,
+                path: &self.path,
+                model: self.model.as_deref(),
+                account: self.account.as_deref(),
+                upstream_model: self.upstream_model.as_deref(),
+                stream: self.stream,
+                status: self.status,
+                outcome: self.outcome().name(),
+                attempts: &self.attempts,
+                first_byte_ms: self.first_byte.map(millis),
+                total_ms: millis(total),
+                own_us: u64::try_from(self.own.as_micros()).unwrap_or(u64::MAX),
+                prompt_tokens: self.usage.prompt,
+                completion_tokens: self.usage.completion,
+                cached_tokens: self.usage.cached,
+                usage: self.usage.source.name(),
+                bytes_in: self.bytes_in,
+                bytes_out: self.bytes_out,
+                upstream_request_id: self.upstream_request_id.as_deref(),
+                maybe_billed: self.maybe_billed,
+                error: self.error.as_deref(),
+            });
+        }
+        self.shared.drain.end();
+    }
+}
+
+/// Whole milliseconds.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,222 @@
+//! The half of an exchange that faces the caller: it alone writes to it, and it ends every answer explicitly.
+//!
+//! **Invariant:** a write is awaited to its end or is fatal, since a dropped one leaves half a chunk; comments go out only between
+//! writes, and after a failed write nothing more is written. While the producer is waited for, the caller is watched: one who leaves
+//! ends the exchange at once, and with it the upstream's work.
+
+use super::alarm::Alarm;
+use super::producer::{Piece, Producer};
+use super::record::Record;
+use crate::access_log::Tried;
+use crate::error::{Outcome, Refusal, What};
+use crate::reply::{self, Notes};
+use crate::shared::Shared;
+use crate::usage::Source;
+use bytes::Bytes;
+use pingora_proxy::Session;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use tokio::time::Instant;
+
+/// How the relay ended.
+pub enum End {
+    /// The caller has an answer, whole or explicitly ended.
+    Answered,
+    /// Nothing was written yet: the caller gets a proper error.
+    Refused(Refusal),
+    /// The caller is gone, or does not read: the connection must be closed as it is.
+    Broken,
+}
+
+/// Relays what the producer yields.
+pub async fn relay(session: &mut Session, shared: &Shared, record: &mut Record, producer: &mut Producer<'_>) -> End {
+    let mut relay = Relay { session, shared, record, alarm: Alarm::default(), head: false, last_write: Instant::now() };
+    let end = relay.run(producer).await;
+    let Relay { record, .. } = relay;
+    record.attempts = std::mem::take(&mut producer.trail);
+    record.usage = producer.usage_so_far();
+    record.maybe_billed = producer.maybe_billed;
+    record.upstream_request_id = producer.upstream_request_id.take();
+    if let Some(candidate) = producer.candidate() {
+        record.account = Some(candidate.place.account.id.clone());
+        record.upstream_model = Some(candidate.upstream_model.clone());
+    }
+    end
+}
+
+struct Relay<'x> {
+    session: &'x mut Session,
+    shared: &'x Shared,
+    record: &'x mut Record,
+    alarm: Alarm,
+    /// Whether the head of a stream is out.
+    head: bool,
+    last_write: Instant,
+}
+
+/// What ended a wait.
+enum Event {
+    Piece(Result<Piece, Refusal>),
+    CallerLeft,
+    Due,
+    Cutting,
+}
+
+impl Relay<'_> {
+    async fn run(&mut self, producer: &mut Producer<'_>) -> End {
+        let began = Instant::now();
+        let timeouts = self.shared.server.timeouts;
+        let mut cutting = pin!(self.shared.drain.cutting());
+        loop {
+            let event = {
+                let mut next = pin!(producer.next());
+                loop {
+                    let due = match (self.record.stream, self.head) {
+                        (false, _) => None,
+                        (true, false) => Some(began + timeouts.commit_after),
+                        (true, true) => Some(self.last_write + timeouts.comment),
+                    };
+                    match self.wait(next.as_mut(), cutting.as_mut(), due).await {
+                        Event::Due => {
+                            if self.comment().await.is_err() {
+                                break Event::CallerLeft;
+                            }
+                        }
+                        event @ (Event::Piece(_) | Event::CallerLeft | Event::Cutting) => break event,
+                    }
+                }
+            };
+            match event {
+                Event::Piece(Ok(Piece::Whole(answer))) => {
+                    super::panic_here(self.session, "relay");
+                    let estimated = answer.usage.source == Source::Estimated;
+                    return match reply::answer(
+                        self.session,
+                        self.shared,
+                        self.record,
+                        answer.body.into(),
+                        &notes(self.record, producer, estimated),
+                    )
+                    .await
+                    {
+                        Ok(()) => End::Answered,
+                        Err(()) => self.broken(producer),
+                    };
+                }
+                Event::Piece(Ok(Piece::Events(bytes))) => {
+                    let notes = notes(self.record, producer, false);
+                    if self.write(bytes, false, &notes).await.is_err() {
+                        return self.broken(producer);
+                    }
+                }
+                Event::Piece(Ok(Piece::End(bytes))) => {
+                    let notes = notes(self.record, producer, false);
+                    if self.write(bytes, true, &notes).await.is_err() {
+                        return self.broken(producer);
+                    }
+                    self.record.end(Outcome::Ok);
+                    producer.settle().await;
+                    return End::Answered;
+                }
+                Event::Piece(Err(refusal)) => {
+                    self.record.notes = notes(self.record, producer, false);
+                    return self.refuse(refusal).await;
+                }
+                Event::CallerLeft => {
+                    return self.broken(producer);
+                }
+                Event::Cutting => {
+                    producer.abandon("shutdown");
+                    let refusal = Refusal::new(
+                        What::ShuttingDown,
+                        "The gateway is shutting down and could not wait for the answer to end. What was received is not complete.",
+                    );
+                    return self.refuse(refusal.retry_after(1)).await;
+                }
+                // Taken care of where it came up.
+                Event::Due => {}
+            }
+        }
+    }
+
+    /// Waits for the next piece, and watches everything else meanwhile.
+    async fn wait(
+        &mut self,
+        mut next: Pin<&mut impl Future<Output = Result<Piece, Refusal>>>,
+        mut cutting: Pin<&mut impl Future<Output = ()>>,
+        due: Option<Instant>,
+    ) -> Event {
+        let mut left = pin!(self.session.as_downstream_mut().read_body_or_idle(true));
+        let alarm = &mut self.alarm;
+        std::future::poll_fn(move |context| {
+            if let Poll::Ready(piece) = next.as_mut().poll(context) {
+                return Poll::Ready(Event::Piece(piece));
+            }
+            if left.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Event::CallerLeft);
+            }
+            if cutting.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Event::Cutting);
+            }
+            match due {
+                Some(due) => alarm.poll(context, due).map(|()| Event::Due),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Keeps a silent stream alive. Sends the head first, which fixes the status but not the answer.
+    async fn comment(&mut self) -> Result<(), ()> {
+        self.write(Bytes::from_static(b": keepalive\n\n"), false, &Notes::default()).await
+    }
+
+    async fn write(&mut self, bytes: Bytes, end: bool, notes: &Notes) -> Result<(), ()> {
+        if !self.head {
+            self.head = true;
+            reply::stream_head(self.session, self.shared, self.record, notes).await?;
+            super::panic_here(self.session, "relay");
+        }
+        // A comment is not yet an answer.
+        if self.record.first_byte.is_none() && !bytes.starts_with(b":") {
+            self.record.first_byte = Some(self.record.began.elapsed());
+        }
+        reply::write(self.session, self.shared, self.record, bytes, end).await?;
+        self.last_write = Instant::now();
+        Ok(())
+    }
+
+    async fn refuse(&mut self, refusal: Refusal) -> End {
+        self.record.refused(&refusal);
+        if !self.head {
+            return End::Refused(refusal);
+        }
+        match self.write(refusal.event().into(), true, &Notes::default()).await {
+            Ok(()) => End::Answered,
+            Err(()) => End::Broken,
+        }
+    }
+
+    fn broken(&mut self, producer: &mut Producer<'_>) -> End {
+        producer.abandon("client_left");
+        self.record.end(Outcome::ClientLeft);
+        End::Broken
+    }
+}
+
+/// What the head says beside the answer.
+fn notes(record: &Record, producer: &Producer<'_>, estimated: bool) -> Notes {
+    let served = producer.candidate().map(|candidate| &candidate.model.id).filter(|id| Some(*id) != record.model.as_ref());
+    let trail = |tried: &Tried| format!("{};{};{}ms", tried.account, tried.outcome, tried.ms);
+    let attempts = record.debug.then(|| {
+        // The one that is being relayed is not in the trail yet.
+        let mut attempts: Vec<String> = producer.trail.iter().map(trail).collect();
+        if let Some(candidate) = producer.running() {
+            attempts.push(format!("{};running", candidate.place.account.id));
+        }
+        attempts.join(", ")
+    });
+    let attempts = attempts.filter(|attempts| !attempts.is_empty());
+    Notes { model: served.map(ToString::to_string), attempts, estimated }
+}

@@ -1,0 +1,281 @@
+//! Portcullis as a Pingora proxy: one short method a phase, and no policy.
+//!
+//! Everything happens in `request_filter` and `proxy_upstream_filter`; Pingora's own loop to the upstream is never entered.
+//! **Invariant:** `Ok` is returned to Pingora only after an explicit end of the answer. After a partial one it would finish the body and make
+//! a cut answer look whole; so that is an `Err`, and the connection ends truncated.
+
+use crate::auth;
+use crate::door::{self, Door};
+use crate::drain::Phase;
+use crate::error::{Outcome, Refusal, What};
+use crate::exchange::producer::{Producer, Request};
+use crate::exchange::record::Record;
+use crate::exchange::relay::{End, relay};
+use crate::exchange::{self, Panicked};
+use crate::intake::{self, envelope};
+use crate::models;
+use crate::plan;
+use crate::reply;
+use crate::shared::Shared;
+use crate::{catalog::reload::Snapshot, dialect::Face};
+use async_trait::async_trait;
+use bytes::Bytes;
+use pingora::modules::http::HttpModules;
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorType};
+use pingora_proxy::{FailToProxy, ProxyHttp, Session};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// The proxy. Mount it in any Pingora server with `pingora_proxy::http_proxy_service`, or run [`crate::server`].
+pub struct Gateway {
+    shared: Arc<Shared>,
+}
+
+impl Gateway {
+    /// Over what all exchanges share.
+    pub fn new(shared: Arc<Shared>) -> Gateway {
+        Gateway { shared }
+    }
+
+    fn panicked(&self) -> Refusal {
+        self.shared.metrics.panicked();
+        Refusal::new(What::Internal, "The gateway failed. Try again; if it fails again, tell its operator the request id.")
+    }
+}
+
+/// What an exchange carries from one phase to the next.
+pub struct Context {
+    record: Record,
+    planned: Option<Request>,
+}
+
+#[async_trait]
+impl ProxyHttp for Gateway {
+    type CTX = Context;
+
+    fn new_ctx(&self) -> Context {
+        Context { record: Record::new(self.shared.clone()), planned: None }
+    }
+
+    /// None: not even the compression that Pingora adds by itself.
+    fn init_downstream_modules(&self, _: &mut HttpModules) {}
+
+    async fn early_request_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<()> {
+        let began = Instant::now();
+        welcome(&self.shared, session, &mut context.record);
+        context.record.own += began.elapsed();
+        Ok(())
+    }
+
+    async fn request_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<bool> {
+        let mut own = std::time::Duration::ZERO;
+        let handled = exchange::guarded(&mut own, pin!(handle(&self.shared, session, context))).await;
+        context.record.own += own;
+        match handled.unwrap_or_else(|Panicked| Err(self.panicked())) {
+            Ok(Handled::Planned) => Ok(false),
+            Ok(Handled::Answered) => Ok(true),
+            Err(refusal) => match reply::refusal(session, &self.shared, &mut context.record, &refusal).await {
+                Ok(()) => Ok(true),
+                Err(()) => Err(broken(&mut context.record)),
+            },
+        }
+    }
+
+    async fn proxy_upstream_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<bool> {
+        let Some(mut request) = context.planned.take() else { return Err(broken(&mut context.record)) };
+        exchange::panic_here(session, "exchange");
+        let mut own = std::time::Duration::ZERO;
+        let mut producer = Producer::new(&self.shared, &mut request);
+        let end = exchange::guarded(&mut own, pin!(relay(session, &self.shared, &mut context.record, &mut producer))).await;
+        context.record.own += own;
+        let end = end.unwrap_or_else(|Panicked| {
+            let refusal = self.panicked();
+            context.record.refused(&refusal);
+            // After the head only the connection's end can tell.
+            if session.response_written().is_none() { End::Refused(refusal) } else { End::Broken }
+        });
+        match end {
+            End::Answered => Ok(false),
+            End::Broken => Err(broken(&mut context.record)),
+            End::Refused(refusal) => match reply::refusal(session, &self.shared, &mut context.record, &refusal).await {
+                Ok(()) => Ok(false),
+                Err(()) => Err(broken(&mut context.record)),
+            },
+        }
+    }
+
+    async fn upstream_peer(&self, _: &mut Session, context: &mut Context) -> pingora::Result<Box<HttpPeer>> {
+        // `proxy_upstream_filter` never returns `Ok(true)`.
+        Err(broken(&mut context.record))
+    }
+
+    async fn fail_to_proxy(&self, _: &mut Session, _: &Error, context: &mut Context) -> FailToProxy {
+        // Whatever could be said to the caller has been said; what is left is to close.
+        FailToProxy { error_code: context.record.status, can_reuse_downstream: false }
+    }
+
+    async fn logging(&self, session: &mut Session, _: Option<&Error>, context: &mut Context) {
+        context.record.bytes_in = session.as_downstream().body_bytes_read() as u64;
+    }
+
+    fn suppress_error_log(&self, _: &Session, _: &Context, _: &Error) -> bool {
+        // The access line says it.
+        true
+    }
+
+    fn request_summary(&self, _: &Session, context: &Context) -> String {
+        format!("{} {}", context.record.method, context.record.path)
+    }
+}
+
+enum Handled {
+    Answered,
+    Planned,
+}
+
+/// The connection cannot be used any more: Pingora closes it as it is.
+fn broken(record: &mut Record) -> Box<Error> {
+    if !record.ended() {
+        record.end(Outcome::ClientLeft);
+    }
+    Error::explain(ErrorType::ConnectionClosed, "the caller cannot be answered").into_down()
+}
+
+/// What is known of every request before anything is decided.
+fn welcome(shared: &Shared, session: &mut Session, record: &mut Record) {
+    let timeouts = shared.server.timeouts;
+    session.set_read_timeout(Some(timeouts.client_read));
+    session.set_write_timeout(Some(timeouts.client_write));
+    if shared.drain.phase() > Phase::Serving {
+        session.set_keepalive(None);
+    } else if session.get_keepalive().is_some() {
+        session.set_keepalive(Some(timeouts.keepalive.as_secs().max(1)));
+    }
+    let header = session.req_header();
+    record.request_id = header.headers.get("x-request-id").and_then(|v| request_id(v.as_bytes())).unwrap_or_else(made_up_id);
+    record.method = header.method.as_str().chars().take(16).collect();
+    record.path = shown_path(header.uri.path());
+    let peer = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
+    record.address = auth::address(&shared.server, peer, &session.req_header().headers);
+}
+
+/// A caller's own id, if it is one: short, visible, and safe in a log.
+fn request_id(value: &[u8]) -> Option<String> {
+    let good = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':' | b'/' | b'+' | b'=' | b'@');
+    let fits = (1..=128).contains(&value.len()) && value.iter().all(good);
+    fits.then(|| String::from_utf8_lossy(value).into_owned())
+}
+
+fn made_up_id() -> String {
+    uuid::Uuid::now_v7().hyphenated().to_string()
+}
+
+/// Known paths whole, others cut short: they may hold anything.
+fn shown_path(path: &str) -> String {
+    path.chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+async fn handle(shared: &Arc<Shared>, session: &mut Session, context: &mut Context) -> Result<Handled, Refusal> {
+    let record = &mut context.record;
+    let size: usize = session.req_header().headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum();
+    if size + session.req_header().uri.path_and_query().map_or(0, |p| p.as_str().len()) > shared.server.limits.header_bytes {
+        return Err(Refusal::new(
+            What::HeadersTooLarge,
+            format!("The request's headers are larger than {} bytes, which is the limit here.", shared.server.limits.header_bytes),
+        ));
+    }
+    protected(session)?;
+    let header = session.req_header();
+    let door = door::find(header.method.as_str(), header.uri.path(), !shared.server.cors.is_empty())?;
+    record.door = door.name();
+    exchange::panic_here(session, "door");
+    match door {
+        Door::Live | Door::Ready => {
+            record.is_exchange = false;
+            let status = if door == Door::Live || shared.drain.ready() { 200 } else { 503 };
+            written(reply::plain(session, shared, record, status, "text/plain", Bytes::new()).await)
+        }
+        Door::Preflight => {
+            let door = if record.path == "/v1/chat/completions" { Door::Chat } else { Door::Models };
+            written(reply::preflight(session, shared, record, &door).await)
+        }
+        Door::Models | Door::Model(_) | Door::Chat => {
+            let snapshot = shared.live.load_full();
+            let key = auth::key(&snapshot.catalog, &session.req_header().headers, record.address, SystemTime::now()).cloned();
+            let key = key.ok_or_else(Refusal::invalid_key)?;
+            record.caller = Some(key.caller.id.clone());
+            record.key = Some(key.id.clone());
+            record.debug = key.debug;
+            exchange::panic_here(session, "auth");
+            match door {
+                Door::Models => {
+                    let list = snapshot.lists.list(&snapshot.catalog, &key);
+                    written(reply::plain(session, shared, record, 200, "application/json", list).await)
+                }
+                Door::Model(id) => {
+                    let one = models::one(&snapshot.catalog, &key, &id).ok_or_else(|| Refusal::model_not_found(&id))?;
+                    written(reply::plain(session, shared, record, 200, "application/json", one).await)
+                }
+                Door::Chat | Door::Live | Door::Ready | Door::Preflight => {
+                    if shared.drain.phase() > Phase::Delaying {
+                        return Err(Refusal::new(What::ShuttingDown, "The gateway is shutting down. Try again: another one will answer.")
+                            .retry_after(1));
+                    }
+                    context.planned = Some(chat(shared, session, record, snapshot, &key).await?);
+                    Ok(Handled::Planned)
+                }
+            }
+        }
+    }
+}
+
+/// `connection` lets a hop take headers away. Those that decide who asks and what are not for that.
+fn protected(session: &Session) -> Result<(), Refusal> {
+    const PROTECTED: [&str; 8] =
+        ["authorization", "x-api-key", "api-key", "x-goog-api-key", "host", "content-length", "content-type", "transfer-encoding"];
+    let named = session.req_header().headers.get_all(http::header::CONNECTION);
+    let named = named.iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).map(str::trim);
+    match named.into_iter().find_map(|n| PROTECTED.iter().find(|p| p.eq_ignore_ascii_case(n))) {
+        Some(name) => Err(Refusal::new(What::BadRequest { code: None }, format!("The header `connection` must not name `{name}`."))),
+        None => Ok(()),
+    }
+}
+
+fn written(written: Result<(), ()>) -> Result<Handled, Refusal> {
+    written.map(|()| Handled::Answered).map_err(|()| Refusal::new(What::CallerLeft, "The caller left."))
+}
+
+/// Reads and plans a chat completion.
+async fn chat(
+    shared: &Arc<Shared>,
+    session: &mut Session,
+    record: &mut Record,
+    snapshot: Arc<Snapshot>,
+    key: &crate::catalog::Key,
+) -> Result<Request, Refusal> {
+    let (body, held) = intake::body(session, shared).await?;
+    record.bytes_in = body.len() as u64;
+    exchange::panic_here(session, "intake");
+    let envelope = envelope::read(&body).map_err(|fault| {
+        let refusal = Refusal::new(What::BadRequest { code: fault.code }, fault.message);
+        match fault.param {
+            Some(param) => refusal.param(param),
+            None => refusal,
+        }
+    })?;
+    record.stream = envelope.stream;
+    let model = plan::visible(&snapshot.catalog, key, &envelope.model).ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
+    record.model = Some(model.id.clone());
+    let candidates = plan::candidates(&snapshot, key, model);
+    let face = Face {
+        model: envelope.model.clone(),
+        id: format!("chatcmpl-{}", uuid::Uuid::now_v7().simple()),
+        created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        show_usage: envelope.include_usage,
+        prompt_bytes: envelope.prompt_bytes as u64,
+    };
+    exchange::panic_here(session, "plan");
+    Ok(Request { body, envelope, face: Arc::new(face), candidates, request_id: record.request_id.clone(), held, snapshot })
+}

@@ -1,0 +1,186 @@
+//! Reading a request's body: bounded in size, in time, and in what all requests together may hold.
+
+pub mod envelope;
+
+use crate::error::{Refusal, What};
+use crate::exchange::alarm::Alarm;
+use crate::shared::Shared;
+use bytes::{Bytes, BytesMut};
+use http::{Version, header};
+use pingora::ErrorType;
+use pingora_proxy::Session;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A caller slower than this for longer than `client_read` is not waited for.
+const LEAST_RATE: u64 = 16 * 1024;
+
+/// More room than this is made only for what has come.
+const AT_ONCE: usize = 4 << 20;
+
+/// Bytes that all exchanges together hold in memory.
+pub struct Budget {
+    left: AtomicUsize,
+}
+
+impl Budget {
+    /// With so much to give.
+    pub fn new(total: usize) -> Budget {
+        Budget { left: AtomicUsize::new(total) }
+    }
+
+    /// A part of it, if there is so much left.
+    pub fn take(self: &Arc<Budget>, bytes: usize) -> Option<Held> {
+        let mut held = Held { budget: self.clone(), bytes: 0 };
+        held.grow(bytes).then_some(held)
+    }
+}
+
+/// A part of the budget; given back when dropped.
+pub struct Held {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Held {
+    /// Takes so much more, if there is so much left.
+    pub fn grow(&mut self, more: usize) -> bool {
+        let taken = self.budget.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(more)).is_ok();
+        if taken {
+            self.bytes += more;
+        }
+        taken
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.left.fetch_add(self.bytes, Ordering::AcqRel);
+    }
+}
+
+/// The whole body.
+pub async fn body(session: &mut Session, shared: &Shared) -> Result<(Bytes, Held), Refusal> {
+    let declared = check_headers(session, shared.server.limits.request_body)?;
+    // What is only announced takes nothing from others.
+    let mut held = shared.budget.take(0).ok_or_else(overload)?;
+    // HTTP/1.0 knows no interim answers (RFC 9110, 10.1.1).
+    let interim = session.req_header().version > Version::HTTP_10;
+    if interim && session.req_header().headers.get(header::EXPECT).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+        // A caller who cannot be written to will be noticed by the next read.
+        session.as_downstream_mut().write_continue_response().await.map_err(|_| left())?;
+    }
+    let limit = shared.server.limits.request_body;
+    let began = Instant::now();
+    let mut alarm = Alarm::default();
+    let mut first: Option<Bytes> = None;
+    let mut rest = BytesMut::new();
+    loop {
+        let so_far = first.as_ref().map_or(0, Bytes::len) + rest.len();
+        let patience = shared.server.timeouts.client_read;
+        let earned = Duration::from_secs(u64::try_from(so_far).unwrap_or(u64::MAX) / LEAST_RATE);
+        let due = (Instant::now() + patience).min(began + patience + earned);
+        let read = async {
+            tokio::select! {
+                biased;
+                chunk = session.as_downstream_mut().read_request_body() => Ok(chunk),
+                // Polled only while the caller is waited for.
+                () = shared.drain.cutting() => Err(cut()),
+            }
+        };
+        let read = alarm.until(due, pin!(read)).await.transpose()?;
+        let chunk = match read {
+            Some(Ok(Some(chunk))) => chunk,
+            Some(Ok(None)) => break,
+            // Pingora has the same deadline for one read, and either timer may be first.
+            Some(Err(error)) if *error.etype() == ErrorType::ReadTimedout => return Err(late(so_far, began)),
+            Some(Err(error)) => return Err(unreadable(session, &error)),
+            None => return Err(late(so_far, began)),
+        };
+        if so_far + chunk.len() > limit {
+            return Err(too_large(limit));
+        }
+        if so_far + chunk.len() > held.bytes && !held.grow(so_far + chunk.len() - held.bytes) {
+            return Err(overload());
+        }
+        match &first {
+            None => first = Some(chunk),
+            Some(start) => {
+                if rest.is_empty() {
+                    rest.reserve(declared.min(AT_ONCE).max(start.len() + chunk.len()));
+                    rest.extend_from_slice(start);
+                    first = Some(Bytes::new());
+                }
+                rest.extend_from_slice(&chunk);
+            }
+        }
+    }
+    let body = if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() };
+    Ok((body, held))
+}
+
+/// What can be refused before a byte of the body is read. Returns the declared length.
+fn check_headers(session: &Session, limit: usize) -> Result<usize, Refusal> {
+    let headers = &session.req_header().headers;
+    if let Some(encoding) = headers.get(header::CONTENT_ENCODING).filter(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        let shown: String = String::from_utf8_lossy(encoding.as_bytes()).chars().take(40).collect();
+        return Err(Refusal::new(
+            What::UnsupportedMedia,
+            format!("The header `content-encoding: {shown}` is not supported; send the body uncompressed."),
+        ));
+    }
+    if let Some(kind) = headers.get(header::CONTENT_TYPE) {
+        let name = kind.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+        if !name.eq_ignore_ascii_case(b"application/json") {
+            let shown: String = String::from_utf8_lossy(kind.as_bytes()).chars().take(80).collect();
+            return Err(Refusal::new(
+                What::UnsupportedMedia,
+                format!("The header `content-type: {shown}` is not supported; use application/json."),
+            ));
+        }
+    }
+    let declared =
+        headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse::<usize>().ok()).unwrap_or(0);
+    if declared > limit { Err(too_large(limit)) } else { Ok(declared) }
+}
+
+fn too_large(limit: usize) -> Refusal {
+    Refusal::new(What::TooLarge, format!("The request's body is larger than {limit} bytes, which is the limit here."))
+}
+
+fn overload() -> Refusal {
+    Refusal::new(What::NoCapacity, "The gateway holds as much in memory as it may. Try again shortly.").retry_after(1)
+}
+
+fn late(so_far: usize, began: Instant) -> Refusal {
+    let waited = began.elapsed().as_millis();
+    Refusal::new(
+        What::BodyTimeout,
+        format!("The request's body did not come in time ({so_far} bytes in {waited} ms). Send it without pauses."),
+    )
+}
+
+/// Pingora has own names for broken chunks, which its parser of heads never sees.
+fn unreadable(session: &mut Session, error: &pingora::Error) -> Refusal {
+    if !matches!(error.etype(), ErrorType::Custom("InvalidChunk" | "InvalidTrailerEnd")) {
+        return left();
+    }
+    // Pingora takes such a body for done, but where the next request begins nobody knows.
+    session.set_keepalive(None);
+    Refusal::new(What::BadRequest { code: None }, "The request's body is not in chunks, as its `transfer-encoding` says.")
+}
+
+fn cut() -> Refusal {
+    Refusal::new(
+        What::ShuttingDown,
+        "The gateway is shutting down and could not wait for the rest of the request. Try again: another one will answer.",
+    )
+    .retry_after(1)
+}
+
+fn left() -> Refusal {
+    Refusal::new(What::CallerLeft, "The caller left before the request was complete.")
+}

@@ -1,0 +1,354 @@
+//! The envelope of a chat request: the few fields that decide where it goes, with their exact spans.
+//!
+//! One pass over the body, no copy of it. The whole text is checked to be JSON; of its fields only those that
+//! Portcullis acts on are checked, all others pass for the upstream to judge. A field given twice at the top
+//! level is refused, so that a splice cannot be fooled. What a fault says never quotes more of the body than
+//! forty characters of a field's name.
+
+use std::borrow::Cow;
+
+use crate::wire::json::{self, Broken, Cursor, Kind, Span};
+
+/// What Portcullis needs to know of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    /// The model's id, decoded; not empty.
+    pub model: String,
+    /// Where the model's value stands, quotes included.
+    pub model_span: Span,
+    /// Whether a stream is asked for.
+    pub stream: bool,
+    /// Whether the caller asked for usage in the stream.
+    pub include_usage: bool,
+    /// The value of `stream_options`, an object or `null`.
+    pub stream_options: Option<Span>,
+    /// The value of `stream_options.include_usage`, a bool or `null`.
+    pub include_usage_span: Option<Span>,
+    /// Whether `max_tokens` or `max_completion_tokens` has a value.
+    pub max_tokens_said: bool,
+    /// The value of `max_tokens` where it is an explicit `null`.
+    pub max_tokens_null: Option<Span>,
+    /// Offset of the `{` that opens the body.
+    pub open: usize,
+    /// UTF-8 bytes of text in the messages: contents, text parts and the arguments of tool calls.
+    pub prompt_bytes: usize,
+}
+
+/// Why a body is no chat request; always answered with 400.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// A sentence for the caller.
+    pub message: String,
+    /// The field at fault, if it is one.
+    pub param: Option<Cow<'static, str>>,
+    /// The word for it that OpenAI's own API uses, if there is one.
+    pub code: Option<&'static str>,
+}
+
+/// A longer id names no model, and would only swell logs.
+const MAX_MODEL_BYTES: usize = 512;
+
+/// The API has some forty fields. The bound keeps the memory for finding duplicates small beside the body.
+const MAX_FIELDS: usize = 1 << 17;
+
+/// Reads a request body.
+pub fn read(body: &[u8]) -> Result<Envelope, Fault> {
+    if body.trim_ascii().is_empty() {
+        return Err(Fault::plain("the request body is empty: it must be a JSON object".to_owned()));
+    }
+    let syntax = |broken| Fault::syntax(&broken, body);
+    let mut cursor = Cursor::new(body);
+    let kind = cursor.kind().map_err(syntax)?;
+    if kind != Kind::Object {
+        let message = format!("the request body must be a JSON object, not {}", named(kind));
+        return Err(Fault::plain(message));
+    }
+
+    // Room for an ordinary request, so that the list does not grow step by step.
+    let names = Vec::with_capacity(16);
+    let mut seen = Seen { names, ..Seen::default() };
+    let top = cursor.object(|cursor, key| seen.field(cursor, &key)).map_err(syntax)?;
+    cursor.end().map_err(syntax)?;
+    seen.envelope(top.start)
+}
+
+/// What the scan has met so far. Faults in fields wait for its end, since broken JSON comes first.
+#[derive(Default)]
+struct Seen<'a> {
+    names: Vec<Cow<'a, [u8]>>,
+    fault: Option<Fault>,
+    model: Option<(String, Span)>,
+    messages: bool,
+    stream: bool,
+    include_usage: Option<bool>,
+    stream_options: Option<Span>,
+    include_usage_span: Option<Span>,
+    max_tokens_said: bool,
+    max_tokens_null: Option<Span>,
+    prompt_bytes: usize,
+}
+
+impl<'a> Seen<'a> {
+    /// Consumes the value of a top-level field.
+    fn field(&mut self, cursor: &mut Cursor<'a>, key: &Span) -> Result<(), Broken> {
+        let name = json::name_of(cursor.text(), key);
+        match name.as_ref() {
+            b"model" => self.model(cursor)?,
+            b"messages" => self.messages(cursor)?,
+            b"stream" => self.stream = self.flag(cursor, "stream")?.0.unwrap_or(false),
+            b"stream_options" => self.stream_options(cursor)?,
+            b"max_tokens" => {
+                let is_null = cursor.kind()? == Kind::Null;
+                let span = cursor.value()?;
+                self.max_tokens_said |= !is_null;
+                self.max_tokens_null = is_null.then_some(span);
+            }
+            b"max_completion_tokens" => {
+                self.max_tokens_said |= cursor.kind()? != Kind::Null;
+                cursor.value()?;
+            }
+            _ => {
+                cursor.value()?;
+            }
+        }
+        if self.names.len() < MAX_FIELDS {
+            self.names.push(name);
+        } else {
+            self.note(|| Fault::plain("the request body has too many fields".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn model(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Broken> {
+        let kind = cursor.kind()?;
+        let span = cursor.value()?;
+        match json::text_of(cursor.text(), &span) {
+            None => self.note(|| Fault::of_type("model", "a string", kind)),
+            Some(model) if model.is_empty() => {
+                self.note(|| Fault::of_value("model", "`model` must not be empty"));
+            }
+            Some(model) if model.len() > MAX_MODEL_BYTES => {
+                self.note(|| Fault::of_value("model", "`model` is longer than 512 bytes"));
+            }
+            Some(model) => self.model = Some((model.into_owned(), span)),
+        }
+        Ok(())
+    }
+
+    fn messages(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Broken> {
+        self.messages = true;
+        let kind = cursor.kind()?;
+        if kind != Kind::Array {
+            self.note(|| Fault::of_type("messages", "an array of messages", kind));
+            return cursor.value().map(drop);
+        }
+        let mut count = 0;
+        cursor.array(|cursor, index| {
+            count += 1;
+            let kind = cursor.kind()?;
+            if kind != Kind::Object {
+                self.note(|| Fault::of_type(format!("messages[{index}]"), "an object", kind));
+            }
+            self.prompt_bytes += message(cursor)?;
+            Ok(())
+        })?;
+        if count == 0 {
+            self.note(|| Fault { code: Some("empty_array"), ..Fault::of_value("messages", "`messages` must hold at least one message") });
+        }
+        Ok(())
+    }
+
+    fn stream_options(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Broken> {
+        let kind = cursor.kind()?;
+        let span = if kind == Kind::Object {
+            cursor.object(|cursor, key| {
+                if *json::name_of(cursor.text(), &key) != *b"include_usage" {
+                    return cursor.value().map(drop);
+                }
+                if self.include_usage_span.is_some() {
+                    self.note(|| Fault::duplicate("stream_options.include_usage"));
+                }
+                let (flag, span) = self.flag(cursor, "stream_options.include_usage")?;
+                self.include_usage = flag;
+                self.include_usage_span = Some(span);
+                Ok(())
+            })?
+        } else {
+            if kind != Kind::Null {
+                self.note(|| Fault::of_type("stream_options", "an object", kind));
+            }
+            cursor.value()?
+        };
+        self.stream_options = Some(span);
+        Ok(())
+    }
+
+    /// Consumes `true`, `false` or `null`.
+    fn flag(&mut self, cursor: &mut Cursor<'a>, param: &'static str) -> Result<(Option<bool>, Span), Broken> {
+        let kind = cursor.kind()?;
+        let span = cursor.value()?;
+        let flag = match kind {
+            Kind::Bool => Some(json::slice(cursor.text(), &span) == b"true"),
+            Kind::Null => None,
+            Kind::Object | Kind::Array | Kind::String | Kind::Number => {
+                self.note(|| Fault::of_type(param, "true or false", kind));
+                None
+            }
+        };
+        Ok((flag, span))
+    }
+
+    /// Keeps the first fault.
+    fn note(&mut self, fault: impl FnOnce() -> Fault) {
+        self.fault.get_or_insert_with(fault);
+    }
+
+    fn envelope(mut self, open: usize) -> Result<Envelope, Fault> {
+        if let Some(name) = duplicate(&mut self.names) {
+            return Err(Fault::duplicate(&String::from_utf8_lossy(name)));
+        }
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let (model, model_span) = self.model.ok_or_else(|| Fault::missing("model"))?;
+        if !self.messages {
+            return Err(Fault::missing("messages"));
+        }
+        Ok(Envelope {
+            model,
+            model_span,
+            stream: self.stream,
+            include_usage: self.include_usage.unwrap_or(false),
+            stream_options: self.stream_options,
+            include_usage_span: self.include_usage_span,
+            max_tokens_said: self.max_tokens_said,
+            max_tokens_null: self.max_tokens_null,
+            open,
+            prompt_bytes: self.prompt_bytes,
+        })
+    }
+}
+
+impl Fault {
+    fn plain(message: String) -> Self {
+        Self { message, param: None, code: None }
+    }
+
+    fn syntax(broken: &Broken, body: &[u8]) -> Self {
+        let (line, column) = broken.line_and_column(body);
+        let why = broken.why;
+        Self::plain(format!("the request body is not valid JSON: {why} (line {line}, column {column})"))
+    }
+
+    fn missing(param: &'static str) -> Self {
+        Self { message: format!("`{param}` is missing"), param: Some(param.into()), code: Some("missing_required_parameter") }
+    }
+
+    fn of_type(param: impl Into<Cow<'static, str>>, wanted: &str, kind: Kind) -> Self {
+        let param = param.into();
+        Self { message: format!("`{param}` must be {wanted}, not {}", named(kind)), param: Some(param), code: Some("invalid_type") }
+    }
+
+    fn of_value(param: &'static str, message: &str) -> Self {
+        Self { message: message.to_owned(), param: Some(param.into()), code: Some("invalid_value") }
+    }
+
+    fn duplicate(name: &str) -> Self {
+        let mut shown: String = name.chars().take(40).collect();
+        if shown.len() < name.len() {
+            shown.push('…');
+        }
+        Self { message: format!("`{shown}` is given more than once"), param: Some(shown.into()), code: None }
+    }
+}
+
+fn named(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Object => "an object",
+        Kind::Array => "an array",
+        Kind::String => "a string",
+        Kind::Number => "a number",
+        Kind::Bool => "a boolean",
+        Kind::Null => "null",
+    }
+}
+
+/// A name that stands twice in the list.
+fn duplicate<'n>(names: &'n mut [Cow<'_, [u8]>]) -> Option<&'n [u8]> {
+    // A handful is compared faster than sorted; many must not be compared each with each.
+    const FEW: usize = 32;
+    if names.len() > FEW {
+        names.sort_unstable();
+        return names.windows(2).find_map(|pair| match pair {
+            [one, other] if one == other => Some(one.as_ref()),
+            _ => None,
+        });
+    }
+    let mut rest = &*names;
+    while let Some((name, others)) = rest.split_first() {
+        if others.contains(name) {
+            return Some(name);
+        }
+        rest = others;
+    }
+    None
+}
+
+/// Consumes a message, and counts its text.
+fn message(cursor: &mut Cursor<'_>) -> Result<usize, Broken> {
+    members(cursor, |cursor, name| match name {
+        b"content" if cursor.kind()? == Kind::Array => {
+            elements(cursor, |cursor| members(cursor, |cursor, name| text(cursor, name == b"text")))
+        }
+        b"content" => text(cursor, true),
+        b"tool_calls" => elements(cursor, |cursor| {
+            members(cursor, |cursor, name| match name {
+                b"function" | b"custom" => call(cursor),
+                _ => text(cursor, false),
+            })
+        }),
+        b"function_call" => call(cursor),
+        _ => text(cursor, false),
+    })
+}
+
+/// Consumes what a tool call holds under its type's name, and counts its arguments.
+fn call(cursor: &mut Cursor<'_>) -> Result<usize, Broken> {
+    members(cursor, |cursor, name| text(cursor, matches!(name, b"arguments" | b"input")))
+}
+
+/// Consumes any value; the length of its text if it is a string and counts.
+fn text(cursor: &mut Cursor<'_>, counts: bool) -> Result<usize, Broken> {
+    let len = cursor.text_len()?;
+    Ok(if counts { len } else { 0 })
+}
+
+/// Consumes any value; the sum over the members if it is an object.
+fn members<'a>(cursor: &mut Cursor<'a>, mut each: impl FnMut(&mut Cursor<'a>, &[u8]) -> Result<usize, Broken>) -> Result<usize, Broken> {
+    if cursor.kind()? != Kind::Object {
+        return text(cursor, false);
+    }
+    let mut sum = 0;
+    cursor.object(|cursor, key| {
+        let name = json::name_of(cursor.text(), &key);
+        sum += each(cursor, &name)?;
+        Ok(())
+    })?;
+    Ok(sum)
+}
+
+/// Consumes any value; the sum over the elements if it is an array.
+fn elements<'a>(cursor: &mut Cursor<'a>, mut each: impl FnMut(&mut Cursor<'a>) -> Result<usize, Broken>) -> Result<usize, Broken> {
+    if cursor.kind()? != Kind::Array {
+        return text(cursor, false);
+    }
+    let mut sum = 0;
+    cursor.array(|cursor, _| {
+        sum += each(cursor)?;
+        Ok(())
+    })?;
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests;

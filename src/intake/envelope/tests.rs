@@ -1,0 +1,237 @@
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+
+const HI: &str = r#""messages":[{"role":"user","content":"hi"}]"#;
+
+/// A request with these fields besides its messages.
+fn with(fields: &str) -> String {
+    format!("{{{fields},{HI}}}")
+}
+
+#[track_caller]
+fn check_fault(body: impl AsRef<[u8]>, param: Option<&str>, message: &str) {
+    let fault = read(body.as_ref()).expect_err("refused");
+    assert_eq!((fault.param.as_deref(), fault.message.as_str()), (param, message));
+}
+
+#[track_caller]
+fn accepted(body: &str) -> Envelope {
+    read(body.as_bytes()).unwrap_or_else(|fault| panic!("{}: {body}", fault.message))
+}
+
+#[test]
+fn an_envelope_knows_its_spans() {
+    let body = r#" {"stream_options" : { "include_usage":true } , "stream":true,
+        "max_tokens": null, "model" : "gpt\u002d4", "messages":[{"content":"hi"}], "x":[{}]}"#;
+    let envelope = accepted(body);
+    let text = |span: &Span| &body[span.clone()];
+    assert_eq!(envelope.model, "gpt-4");
+    assert_eq!(text(&envelope.model_span), r#""gpt\u002d4""#);
+    assert_eq!(envelope.stream_options.as_ref().map(text), Some(r#"{ "include_usage":true }"#));
+    assert_eq!(envelope.include_usage_span.as_ref().map(text), Some("true"));
+    assert_eq!(envelope.max_tokens_null.as_ref().map(text), Some("null"));
+    assert_eq!(envelope.open, 1);
+    assert!(envelope.stream && envelope.include_usage && !envelope.max_tokens_said);
+}
+
+#[test]
+fn b01_a_body_that_is_no_object() {
+    check_fault("", None, "the request body is empty: it must be a JSON object");
+    check_fault(" \n", None, "the request body is empty: it must be a JSON object");
+    for (body, named) in [
+        ("null", "null"),
+        ("[]", "an array"),
+        ("\"x\"", "a string"),
+        ("[\"gpt-4o\"]", "an array"),
+        ("1", "a number"),
+        ("true", "a boolean"),
+    ] {
+        check_fault(body, None, &format!("the request body must be a JSON object, not {named}"));
+    }
+}
+
+#[test]
+fn b02_broken_json_names_line_and_column() {
+    let check = |body: &[u8], why: &str| {
+        check_fault(body, None, &format!("the request body is not valid JSON: {why}"));
+    };
+    check(b"{\"model\":\"a\",\n  \"messages\":[", "the text ends too early (line 2, column 15)");
+    check(b"{\"model\": 'a'}", "expected a value (line 1, column 11)");
+    check(b"{} {}", "expected nothing after the value (line 1, column 4)");
+    check("\u{FEFF}{}".as_bytes(), "a byte order mark (BOM) is not allowed (line 1, column 1)");
+    let utf16: Vec<u8> = "{\"a\":1}".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    check(&utf16, "the text must be UTF-8, and this looks like UTF-16 or UTF-32 (line 1, column 2)");
+    check(b"{\"model\":\"\xE9\"}", "invalid UTF-8 (line 1, column 11)");
+    // Broken syntax is said before faults in fields.
+    check(b"{\"model\":1,\"stream\":2,", "the text ends too early (line 1, column 23)");
+}
+
+#[test]
+fn b03_nesting() {
+    let nested = |depth: usize| with(&format!(r#""model":"m","x":{}{}"#, "[".repeat(depth), "]".repeat(depth)));
+    accepted(&nested(126));
+    check_fault(nested(127), None, "the request body is not valid JSON: nested deeper than 127 levels (line 1, column 144)");
+    assert!(read("[".repeat(1_000_000).as_bytes()).is_err());
+    assert!(read(nested(1_000_000).as_bytes()).is_err());
+    assert!(read("{\"messages\":".repeat(1_000_000).as_bytes()).is_err());
+    assert!(read("{\"messages\":[{\"content\":[{\"text\":".repeat(1_000_000).as_bytes()).is_err());
+}
+
+#[test]
+fn b05_model() {
+    check_fault(with(r#""model":null"#), Some("model"), "`model` must be a string, not null");
+    check_fault(with(r#""model":1"#), Some("model"), "`model` must be a string, not a number");
+    check_fault(with(r#""model":{"a":"b"}"#), Some("model"), "`model` must be a string, not an object");
+    check_fault(with(r#""model":"""#), Some("model"), "`model` must not be empty");
+    let long = |bytes| with(&format!(r#""model":"{}""#, "m".repeat(bytes)));
+    assert_eq!(accepted(&long(512)).model.len(), 512);
+    check_fault(long(513), Some("model"), "`model` is longer than 512 bytes");
+    check_fault(long(10_000), Some("model"), "`model` is longer than 512 bytes");
+    check_fault(format!("{{{HI}}}"), Some("model"), "`model` is missing");
+}
+
+#[test]
+fn b09_stream() {
+    let stream = |value: &str| with(&format!(r#""model":"m","stream":{value}"#));
+    assert!(accepted(&stream("true")).stream);
+    assert!(!accepted(&stream("false")).stream);
+    assert!(!accepted(&stream("null")).stream);
+    assert!(!accepted(&with(r#""model":"m""#)).stream);
+    for (value, named) in [("\"true\"", "a string"), ("1", "a number"), ("[true]", "an array")] {
+        let message = format!("`stream` must be true or false, not {named}");
+        check_fault(stream(value), Some("stream"), &message);
+    }
+}
+
+#[test]
+fn messages() {
+    let messages = |value: &str| format!(r#"{{"model":"m","messages":{value}}}"#);
+    check_fault(r#"{"model":"m"}"#, Some("messages"), "`messages` is missing");
+    check_fault(messages("[]"), Some("messages"), "`messages` must hold at least one message");
+    for (value, named) in [("null", "null"), ("\"hi\"", "a string"), ("{}", "an object")] {
+        let message = format!("`messages` must be an array of messages, not {named}");
+        check_fault(messages(value), Some("messages"), &message);
+    }
+    check_fault(messages("[{},\"x\",1]"), Some("messages[1]"), "`messages[1]` must be an object, not a string");
+}
+
+#[test]
+fn stream_options() {
+    let options = |value: &str| with(&format!(r#""model":"m","stream_options":{value}"#));
+    let asked = |value: &str| accepted(&options(value)).include_usage;
+    assert!(asked(r#"{"x":{},"include_usage":true}"#));
+    assert!(!asked(r#"{"include_usage":false}"#));
+    assert!(!asked(r#"{"include_usage":null}"#));
+    assert!(!asked("{}") && !asked("null"));
+    check_fault(options("[]"), Some("stream_options"), "`stream_options` must be an object, not an array");
+    check_fault(
+        options(r#"{"include_usage":"yes"}"#),
+        Some("stream_options.include_usage"),
+        "`stream_options.include_usage` must be true or false, not a string",
+    );
+    check_fault(
+        options(r#"{"include_usage":false,"include_usag\u0065":true}"#),
+        Some("stream_options.include_usage"),
+        "`stream_options.include_usage` is given more than once",
+    );
+}
+
+#[test]
+fn max_tokens_is_said_by_either_name() {
+    let said = |fields: &str| accepted(&with(&format!(r#""model":"m",{fields}"#))).max_tokens_said;
+    assert!(said(r#""max_tokens":5"#));
+    assert!(said(r#""max_completion_tokens":5"#));
+    assert!(said(r#""max_tokens":5,"max_completion_tokens":null"#));
+    assert!(said(r#""max_completion_tokens":5,"max_tokens":null"#));
+    assert!(!said(r#""max_tokens":null,"max_completion_tokens":null"#));
+    assert!(!said(r#""x":5"#));
+}
+
+#[test]
+fn fields_given_twice_are_refused() {
+    check_fault(with(r#""model":"a","model":"b""#), Some("model"), "`model` is given more than once");
+    check_fault(with(r#""model":"a","mod\u0065l":"b""#), Some("model"), "`model` is given more than once");
+    check_fault(with(r#""model":"a","x":1,"x":1"#), Some("x"), "`x` is given more than once");
+    let long = format!("\"{}\":1,", "é".repeat(60));
+    let fault = read(with(&format!("{long}{long}\"model\":\"m\"")).as_bytes()).expect_err("refused");
+    assert_eq!(fault.param, Some(format!("{}…", "é".repeat(40)).into()));
+    // Only the top level is looked at.
+    accepted(&with(r#""model":"m","x":{"a":1,"a":2}"#));
+}
+
+#[test]
+fn many_fields_are_compared_in_time() {
+    let fields = |count: usize, last: &str| {
+        let fields: String = (0..count).map(|index| format!("\"f{index}\":0,")).collect();
+        with(&format!("{fields}{last}\"model\":\"m\""))
+    };
+    accepted(&fields(100_000, ""));
+    check_fault(fields(100_000, "\"f70000\":1,"), Some("f70000"), "`f70000` is given more than once");
+    check_fault(fields(33, "\"f7\":1,"), Some("f7"), "`f7` is given more than once");
+    check_fault(fields(200_000, ""), None, "the request body has too many fields");
+}
+
+#[test]
+fn prompt_bytes_count_text_only() {
+    let bytes = |messages: &str| accepted(&format!(r#"{{"model":"m","messages":[{messages}]}}"#)).prompt_bytes;
+    assert_eq!(bytes(r#"{"role":"user","content":"hi"}"#), 2);
+    assert_eq!(bytes(r#"{"role":"user","content":"h\u00e9\n\ud83d\ude00"}"#), 8);
+    assert_eq!(bytes(r#"{"content":"a"},{"content":"bc"},{"content":null},{}"#), 3);
+    assert_eq!(
+        bytes(
+            r#"{"content":[{"type":"text","text":"abc"},{"type":"image_url","image_url":{"url":"data:x"}},
+                {"type":"text","text":7},"x",null,{"text":"d"}]}"#
+        ),
+        4
+    );
+    assert_eq!(
+        bytes(
+            r#"{"content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},
+                {"custom":{"name":"g","input":"xy"}}, 3],"function_call":{"arguments":"z"}}"#
+        ),
+        10
+    );
+    assert_eq!(bytes(r#"{"content":{"text":"no"},"tool_calls":"no","function_call":"no","name":"no"}"#), 0);
+}
+
+const GOLDEN: [&str; 3] = [
+    r#"{"model":"gpt-4o","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"hi é😀"}],"temperature":0.5,"max_tokens":16}"#,
+    r#"{"stream":true,"stream_options":{"include_usage":true},"model":"fast","messages":[{"role":"user","content":[{"type":"text","text":"a\nb"}]}],"n":2}"#,
+    r#"{"model":"m","messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},{"role":"tool","tool_call_id":"c1","content":"3"}],"tools":[{"type":"function","function":{"name":"f"}}]}"#,
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn b19_mutated_requests_are_read_or_refused(
+        golden in prop::sample::select(GOLDEN.to_vec()),
+        mutations in prop::collection::vec((any::<prop::sample::Index>(), 0..4u8, any::<u8>()), 1..4),
+    ) {
+        let mut body = golden.as_bytes().to_vec();
+        for (at, how, byte) in mutations {
+            let at = at.index(body.len().max(1));
+            match how {
+                0 => body.insert(at, byte),
+                1 => body.truncate(at.max(1)),
+                2 if !body.is_empty() => drop(body.remove(at)),
+                _ => if let Some(place) = body.get_mut(at) { *place = byte },
+            }
+        }
+        match read(&body) {
+            Ok(envelope) => {
+                let value: Value = serde_json::from_slice(&body).expect("what was accepted is JSON");
+                prop_assert_eq!(value["model"].as_str(), Some(envelope.model.as_str()));
+                prop_assert_eq!(value["stream"].as_bool().unwrap_or(false), envelope.stream);
+                prop_assert_eq!(
+                    value["stream_options"]["include_usage"].as_bool().unwrap_or(false),
+                    envelope.include_usage
+                );
+                prop_assert_eq!((body[envelope.open], body[envelope.model_span.start]), (b'{', b'"'));
+            }
+            Err(fault) => prop_assert!(fault.message.len() < 300),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Portcullis: an LLM gateway on Pingora. One address, one key, standard chat completions; behind it many accounts at many providers.
+//!
+//! # Words
+//!
+//! | Word | Meaning |
+//! |---|---|
+//! | caller | who calls us: a team or an app, with its own configuration; owns keys |
+//! | key | a secret that a caller sends; can do at most what its caller can |
+//! | account | an upstream account: a provider's address and a credential |
+//! | model | a public model id, as callers see it |
+//! | target | one way to serve a model: an account, and the name it knows the model by |
+//! | dialect | a wire format |
+//! | catalog | the immutable snapshot of callers, keys, accounts and models |
+//! | exchange | one request's life, from accepted to settled |
+//! | attempt | one try at one target |
+//! | commit | the moment the answer's first data leaves for the caller; after it nothing can be tried again |
+//!
+//! # The way of a request
+//!
+//! [`connection`] counts it in → [`gateway`], one short method for each of Pingora's phases → [`door`]: what is asked for → [`auth`]: by whom →
+//! [`models`] answers lists → [`intake`] reads the body → [`plan`]: what may be tried → [`exchange`]: attempts until one commits, and
+//! the relay of its answer, in the caller's format by the [`dialect`] → [`reply`] writes it → [`exchange::record`] settles it, once.
+//!
+//! # What always holds
+//!
+//! * A stream that ends is complete, or says that it is not.
+//! * An exchange keeps the catalog that it began with, and is settled exactly once, however it ends.
+//! * Nothing that a caller sends decides where a request goes, but for the model's id.
+//! * A secret is a [`secret::Secret`]: it cannot be printed.
+//! * [`wire`], [`dialect`], [`usage`], [`account::strategy`], [`exchange::failover`] and the catalog's `mod`, `raw` and `resolve` are pure: no Pingora,
+//!   no clock, no file, no socket.
+
+pub mod access_log;
+pub mod account;
+pub mod address;
+pub mod admin;
+pub mod auth;
+pub mod catalog;
+pub mod cli;
+pub mod config;
+pub mod connection;
+pub mod dialect;
+pub mod door;
+pub mod drain;
+pub mod error;
+pub mod exchange;
+pub mod gateway;
+pub mod intake;
+pub mod log;
+pub mod metrics;
+pub mod models;
+pub mod plan;
+pub mod problem;
+pub mod reply;
+pub mod secret;
+pub mod server;
+pub mod shared;
+pub mod tls;
+pub mod units;
+pub mod usage;
+pub mod wire;
+pub mod yaml;

@@ -1,0 +1,257 @@
+//! `/metrics`: counters and histograms of exchanges, gauges of accounts and of the catalog.
+//!
+//! **Invariant:** labels come from the catalog and from our own enums only, never from a request, so their number is bounded; when a reload
+//! takes something out of the catalog, the series start anew, so that they do not pile up either.
+
+use crate::account::State;
+use crate::account::health::Why;
+use crate::exchange::record::Record;
+use crate::shared::Shared;
+use crate::usage::Source;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Instant, SystemTime};
+
+/// A name from the catalog, or nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Name(pub Option<Arc<str>>);
+
+impl EncodeLabelValue for Name {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        encoder.write_str(self.0.as_deref().unwrap_or(""))
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Exchange {
+    door: &'static str,
+    model: Name,
+    account: Name,
+    caller: Name,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Tokens {
+    model: Name,
+    account: Name,
+    caller: Name,
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Attempt {
+    account: Name,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Door {
+    door: &'static str,
+    model: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Account {
+    account: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AccountState {
+    account: Name,
+    state: &'static str,
+}
+
+/// All of them.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<Exchange, Counter>,
+    seconds: Family<Door, Histogram, fn() -> Histogram>,
+    first_byte: Family<Door, Histogram, fn() -> Histogram>,
+    own: Family<Door, Histogram, fn() -> Histogram>,
+    tokens: Family<Tokens, Counter>,
+    attempts: Family<Attempt, Counter>,
+    estimated: Family<Door, Counter>,
+    in_flight: Family<Account, Gauge>,
+    states: Family<AccountState, Gauge>,
+    generation: Gauge,
+    last_success: Gauge<f64, AtomicU64>,
+    refusals: Counter,
+    reload_failed: Gauge,
+    shrunk: Counter,
+    dropped: Gauge,
+    refused_connections: Counter,
+    panics: Counter,
+}
+
+const SECONDS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+const OWN: [f64; 10] = [0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002_5, 0.01, 0.05, 0.25];
+
+fn seconds() -> Histogram {
+    Histogram::new(SECONDS)
+}
+
+fn own() -> Histogram {
+    Histogram::new(OWN)
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let mut metrics = Metrics {
+            registry: Registry::with_prefix("portcullis"),
+            requests: Family::default(),
+            seconds: Family::new_with_constructor(seconds),
+            first_byte: Family::new_with_constructor(seconds),
+            own: Family::new_with_constructor(own),
+            tokens: Family::default(),
+            attempts: Family::default(),
+            estimated: Family::default(),
+            in_flight: Family::default(),
+            states: Family::default(),
+            generation: Gauge::default(),
+            last_success: Gauge::default(),
+            refusals: Counter::default(),
+            reload_failed: Gauge::default(),
+            shrunk: Counter::default(),
+            dropped: Gauge::default(),
+            refused_connections: Counter::default(),
+            panics: Counter::default(),
+        };
+        let r = &mut metrics.registry;
+        // The client library adds `_total` to counters by itself.
+        r.register("requests", "Exchanges by how they ended", metrics.requests.clone());
+        r.register("request_seconds", "From the request's head to the answer's last byte", metrics.seconds.clone());
+        r.register("first_byte_seconds", "From the request's head to the answer's first byte", metrics.first_byte.clone());
+        r.register("own_seconds", "Time that an exchange spent running in Portcullis itself", metrics.own.clone());
+        r.register("tokens", "Tokens, as counted or estimated", metrics.tokens.clone());
+        r.register("attempts", "Tries at upstream accounts by how they ended", metrics.attempts.clone());
+        r.register("usage_estimated", "Exchanges whose tokens had to be estimated", metrics.estimated.clone());
+        r.register("in_flight", "Requests in flight at an account", metrics.in_flight.clone());
+        r.register("account_state", "1 for the state that an account is in", metrics.states.clone());
+        r.register("catalog_generation", "How many catalogs were taken since the start", metrics.generation.clone());
+        r.register("catalog_last_success_seconds", "Unix time at which the present catalog was taken", metrics.last_success.clone());
+        r.register("catalog_refusals", "Changes of the catalog that were refused", metrics.refusals.clone());
+        r.register("reload_failed", "1 while the files hold a catalog that was refused", metrics.reload_failed.clone());
+        r.register(
+            "catalog_shrunk",
+            "Changes taken although they removed more than half of the accounts, models or callers",
+            metrics.shrunk.clone(),
+        );
+        r.register("access_lines_dropped", "Access lines dropped because their sink stalled", metrics.dropped.clone());
+        r.register("connections_refused", "Connections closed at once because of limits.connections", metrics.refused_connections.clone());
+        r.register("panics", "Exchanges that ended in a panic of ours", metrics.panics.clone());
+        metrics
+    }
+}
+
+impl Metrics {
+    /// Counts a settled exchange.
+    pub fn settle(&self, record: &Record, total_seconds: f64) {
+        let (model, account, caller) = (Name(record.model.clone()), Name(record.account.clone()), Name(record.caller.clone()));
+        let door = Door { door: record.door, model: model.clone() };
+        self.seconds.get_or_create(&door).observe(total_seconds);
+        self.own.get_or_create(&door).observe(record.own.as_secs_f64());
+        if let Some(first_byte) = record.first_byte {
+            self.first_byte.get_or_create(&door).observe(first_byte.as_secs_f64());
+        }
+        for (kind, count) in [("prompt", record.usage.prompt), ("completion", record.usage.completion), ("cached", record.usage.cached)] {
+            if count > 0 {
+                let labels = Tokens { model: model.clone(), account: account.clone(), caller: caller.clone(), kind };
+                self.tokens.get_or_create(&labels).inc_by(count);
+            }
+        }
+        if record.usage.source == Source::Estimated {
+            self.estimated.get_or_create(&door).inc();
+        }
+        for tried in &record.attempts {
+            self.attempts.get_or_create(&Attempt { account: Name(Some(tried.account.clone())), outcome: tried.outcome }).inc();
+        }
+        let labels = Exchange { door: record.door, model, account, caller, outcome: record.outcome().name() };
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    /// A connection was closed because there are too many.
+    pub fn refused_connection(&self) {
+        self.refused_connections.inc();
+    }
+
+    /// An exchange ended in a panic.
+    pub fn panicked(&self) {
+        self.panics.inc();
+    }
+
+    /// A catalog was taken.
+    pub fn reloaded(&self, generation: u64, something_left: bool) {
+        if something_left {
+            self.requests.clear();
+            self.seconds.clear();
+            self.first_byte.clear();
+            self.own.clear();
+            self.tokens.clear();
+            self.attempts.clear();
+            self.estimated.clear();
+        }
+        self.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
+        self.last_success.set(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64());
+        self.reload_failed.set(0);
+    }
+
+    /// A change was refused.
+    pub fn reload_refused(&self) {
+        self.refusals.inc();
+        self.reload_failed.set(1);
+    }
+
+    /// The files hold again what is live.
+    pub fn reload_recovered(&self) {
+        self.reload_failed.set(0);
+    }
+
+    /// A change that took away more than half of something was taken.
+    pub fn shrank(&self) {
+        self.shrunk.inc();
+    }
+
+    /// The text of `/metrics`.
+    pub fn render(&self, shared: &Shared) -> String {
+        self.in_flight.clear();
+        self.states.clear();
+        let now = Instant::now();
+        let snapshot = shared.live.load();
+        for (account, state) in snapshot.catalog.accounts().iter().zip(&snapshot.states) {
+            let name = Name(Some(account.id.clone()));
+            let in_flight = i64::try_from(state.in_flight()).unwrap_or(i64::MAX);
+            self.in_flight.get_or_create(&Account { account: name.clone() }).set(in_flight);
+            let present = account_state(account.enabled, state, now);
+            for word in ["ok", "disabled", "cooling_rate", "cooling_credential"] {
+                let labels = AccountState { account: name.clone(), state: word };
+                self.states.get_or_create(&labels).set(i64::from(word == present));
+            }
+        }
+        self.dropped.set(i64::try_from(shared.access_log.dropped()).unwrap_or(i64::MAX));
+        let mut text = String::new();
+        if let Err(why) = prometheus_client::encoding::text::encode(&mut text, &self.registry) {
+            log::error!("/metrics cannot be written: {why}");
+        }
+        text
+    }
+}
+
+/// The word for an account's state, in metrics and `/status`.
+pub fn account_state(enabled: bool, state: &State, now: Instant) -> &'static str {
+    if !enabled {
+        return "disabled";
+    }
+    match state.health.account_rest(now).map(|rest| rest.why) {
+        Some(Why::Rate) => "cooling_rate",
+        Some(Why::Credential) => "cooling_credential",
+        Some(Why::Refused) | None => "ok",
+    }
+}

@@ -1,0 +1,76 @@
+//! `GET /v1/models`: exactly the models that a key may use, aliases included, rendered once for each distinct set of permissions.
+
+use crate::catalog::{Catalog, Key, Model};
+use crate::plan;
+use bytes::Bytes;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Rendered lists larger than this in sum are forgotten and rendered anew.
+const MOST: usize = 32 << 20;
+
+/// The lists of one catalog; it goes with it.
+#[derive(Default)]
+pub struct Lists {
+    rendered: Mutex<(usize, HashMap<usize, Bytes>)>,
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    object: &'static str,
+    data: Vec<Entry<'a>>,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    owned_by: &'a str,
+}
+
+impl Lists {
+    /// The body of `GET /v1/models` for this key.
+    pub fn list(&self, catalog: &Catalog, key: &Key) -> Bytes {
+        let index = key.permissions.index;
+        if let Some(list) = self.rendered.lock().unwrap_or_else(PoisonError::into_inner).1.get(&index) {
+            return list.clone();
+        }
+        let list = render(catalog, key);
+        let mut rendered = self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
+        if rendered.0 + list.len() > MOST {
+            *rendered = Default::default();
+        }
+        if rendered.1.insert(index, list.clone()).is_none() {
+            rendered.0 += list.len();
+        }
+        list
+    }
+}
+
+/// The body of `GET /v1/models/{id}`, if this key may use it.
+pub fn one(catalog: &Catalog, key: &Key, id: &str) -> Option<Bytes> {
+    let model = plan::visible(catalog, key, id)?;
+    Some(json(&entry(id, model)))
+}
+
+fn render(catalog: &Catalog, key: &Key) -> Bytes {
+    let mut data: Vec<Entry<'_>> = catalog
+        .models()
+        .iter()
+        .filter(|model| model.served() && key.permissions.allow(&model.id))
+        .flat_map(|model| std::iter::once(&model.id).chain(&model.aliases).map(|id| entry(id, model)))
+        .collect();
+    data.sort_unstable_by(|a, b| a.id.cmp(b.id));
+    json(&List { object: "list", data })
+}
+
+fn entry<'a>(id: &'a str, model: &'a Model) -> Entry<'a> {
+    Entry { id, object: "model", created: model.created, owned_by: &model.owned_by }
+}
+
+fn json(value: &impl Serialize) -> Bytes {
+    // Strings and numbers always serialise.
+    serde_json::to_vec(value).unwrap_or_default().into()
+}

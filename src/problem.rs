@@ -1,0 +1,165 @@
+//! What is wrong in the operator's files, said so that it can be put right: file, line, path, cause, fix.
+//!
+//! No message holds a value that may be a secret: what is quoted goes through [`shown`].
+
+use std::fmt;
+
+/// One thing that is wrong, or a warning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file's name as the operator knows it.
+    pub file: String,
+    /// Where in it, from 1.
+    pub line: Option<usize>,
+    /// What in it: `models.fast.targets[1].account`; empty for the file as a whole.
+    pub path: String,
+    /// What is wrong, and what to do.
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if !self.path.is_empty() {
+            write!(f, " {}", self.path)?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+/// All that is wrong, in the order of the files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+/// One a line.
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, problem) in self.0.iter().enumerate() {
+            if at > 0 {
+                f.write_str("\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// A value in quotes, as far as it may be shown: not if it is long, not if it looks like a secret.
+pub fn shown(text: &str) -> String {
+    const LONGEST: usize = 60;
+    if looks_secret(text) {
+        return "(a value that is not shown here)".to_owned();
+    }
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{:?}…", text.get(..end).unwrap_or_default()),
+        None => format!("{text:?}"),
+    }
+}
+
+/// A name as it is, or dots where it looks like a secret that slipped to the wrong place.
+pub fn unless_secret(name: &str) -> &str {
+    if looks_secret(name) { "…" } else { name }
+}
+
+/// Whether a text has a word like `sk-…`, a run of 20 letters and digits mixed, or a URL's user name. Hits more than
+/// secrets, never fewer than those of the known forms.
+fn looks_secret(text: &str) -> bool {
+    const MARKS: [&str; 10] = ["sk-", "sk_", "pk-", "gsk_", "xai-", "AKIA", "AIza", "ghp_", "hf_", "eyJ"];
+    let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c)));
+    let mut runs = text.split(|c: char| !c.is_ascii_alphanumeric());
+    words.any(|word| MARKS.iter().any(|mark| word.strip_prefix(mark).is_some_and(|rest| rest.len() >= 8)))
+        || runs.any(|run| run.len() >= 20 && run.bytes().any(|b| b.is_ascii_digit()) && run.bytes().any(|b| b.is_ascii_alphabetic()))
+        || (text.contains("://") && text.contains('@'))
+}
+
+/// The allowed name that a wrong one was most likely meant to be.
+pub fn nearest<'n>(wrong: &str, allowed: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let most = 1 + wrong.chars().count() / 4;
+    allowed
+        .into_iter()
+        .filter(|name| name.len().abs_diff(wrong.len()) <= most * 4)
+        .map(|name| (distance(wrong, name), name))
+        .filter(|(distance, name)| *distance <= most && *distance < name.chars().count())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// Levenshtein's distance, where two neighbours in the wrong order count once and case counts nothing.
+fn distance(a: &str, b: &str) -> usize {
+    let lower = |text: &str| text.chars().map(|c| c.to_ascii_lowercase()).collect::<Vec<_>>();
+    let (a, b) = (lower(a), lower(b));
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    let mut last = None;
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        let mut left = None;
+        for (j, y) in b.iter().enumerate() {
+            let at = |row: &[usize], column: usize| row.get(column).copied().unwrap_or(usize::MAX / 2);
+            let mut best = (at(&above, j) + usize::from(x != y)).min(at(&above, j + 1) + 1).min(at(&row, j) + 1);
+            if last == Some(y) && left == Some(x) && j > 0 {
+                best = best.min(at(&before, j - 1) + 1);
+            }
+            row.push(best);
+            left = Some(y);
+        }
+        before = std::mem::replace(&mut above, row);
+        last = Some(x);
+    }
+    above.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_were_meant() {
+        let names = ["account", "aliases", "base_url", "enabled", "claude", "a"];
+        for (wrong, right) in [
+            ("acount", Some("account")),
+            ("accuont", Some("account")),
+            ("claud", Some("claude")),
+            ("Enabled", Some("enabled")),
+            ("base-url", Some("base_url")),
+            ("baseurl", Some("base_url")),
+            ("price", None),
+            ("b", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(wrong, names), right, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn s06_what_looks_like_a_secret_is_not_shown() {
+        for secret in [
+            "sk-live-0123456789",
+            "Bearer sk-canary-1",
+            "AKIAIOSFODNN7EXAMPLE",
+            "0123456789abcdef0123456789abcdef",
+            "x: sk-proj-aaaaaaaa",
+            "https://user:password@host",
+        ] {
+            assert!(!shown(secret).contains(secret) && unless_secret(secret) == "…", "{secret}");
+        }
+        for name in [
+            "gpt-4o-mini",
+            "task-force-eleven-hundred",
+            "10.0.0.0/8",
+            "yes",
+            "least_busy",
+            "sk-demo",
+            "OPENAI_API_KEY",
+            "/run/secrets/openai",
+        ] {
+            assert_eq!(shown(name), format!("{name:?}"));
+        }
+        assert_eq!(shown(&"a".repeat(100)).chars().count(), 63);
+    }
+}

@@ -1,0 +1,37 @@
+//! What all exchanges share: the settings, the live catalog, the accounts' running state, the upstream connector, the logs, the drain.
+
+use crate::access_log::AccessLog;
+use crate::account::Registry;
+use crate::catalog::reload::{Reloads, Snapshot};
+use crate::config::Server;
+use crate::drain::Drain;
+use crate::exchange::upstream::Upstream;
+use crate::intake::Budget;
+use crate::metrics::Metrics;
+use arc_swap::ArcSwap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// One of these a process.
+pub struct Shared {
+    /// `conf/server.yaml`
+    pub server: Server,
+    /// The catalog that new exchanges begin with.
+    pub live: ArcSwap<Snapshot>,
+    /// The accounts' state, which outlives catalogs.
+    pub accounts: Registry,
+    /// How reloads went.
+    pub reloads: Reloads,
+    /// Pingora's connector.
+    pub upstream: Arc<Upstream>,
+    /// Bytes held in memory for requests and buffered answers.
+    pub budget: Arc<Budget>,
+    /// One line an exchange.
+    pub access_log: AccessLog,
+    /// `/metrics`
+    pub metrics: Metrics,
+    /// Going down in order.
+    pub drain: Arc<Drain>,
+    /// When the process began to serve.
+    pub started: Instant,
+}

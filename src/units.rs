@@ -1,0 +1,270 @@
+//! Values as an operator writes them: durations, sizes, points in time; and [`Text`], which reads any value that is
+//! written as text.
+//!
+//! A unit is always written, so that nobody has to know what a bare number means.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+
+use crate::address::Cidr;
+use crate::problem::shown;
+
+/// A value that is written as text. `T` says how it is read and what the schema tells editors about it.
+#[derive(Clone, Copy)]
+pub struct Text<T>(pub T);
+
+/// What the schema tells about a value that is written as text; its `FromStr` says what is wrong with one.
+pub trait Written: FromStr<Err = String> {
+    /// Its name in the schema.
+    const NAME: &str;
+    /// A regular expression that every right value matches.
+    const PATTERN: &str;
+    /// One line for the operator.
+    const MEANING: &str;
+    /// Whether a wrong value may be repeated: not where a secret is likely to have slipped in.
+    const SHOWN: bool = true;
+}
+
+impl<'de, T: Written> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Parse<T>(PhantomData<T>);
+        impl<T: Written> Visitor<'_> for Parse<T> {
+            type Value = Text<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("text")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Text<T>, E> {
+                text.parse().map(Text).map_err(|wrong| match T::SHOWN {
+                    true => E::custom(format_args!("{wrong}, not {}", shown(text))),
+                    false => E::custom(wrong),
+                })
+            }
+        }
+        deserializer.deserialize_str(Parse(PhantomData))
+    }
+}
+
+impl<T: Written> JsonSchema for Text<T> {
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed(T::NAME)
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": T::PATTERN, "description": T::MEANING })
+    }
+}
+
+/// A length of time: `250ms`, `5s`, `10m`, `1h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+impl Written for Span {
+    const NAME: &str = "Duration";
+    const PATTERN: &str = "^[0-9]+(ms|s|m|h)$";
+    const MEANING: &str = "A length of time with its unit: ms, s, m or h.";
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+        let (number, milliseconds) = number_and_unit(text, &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)])
+            .ok_or("must be a length of time with its unit (ms, s, m or h), such as 250ms, 5s, 10m or 1h")?;
+        number
+            .checked_mul(milliseconds)
+            .map(Duration::from_millis)
+            .filter(|span| *span <= LONGEST)
+            .map(Self)
+            .ok_or_else(|| "must be at most 168h".to_owned())
+    }
+}
+
+/// A number of bytes: `512B`, `64KiB`, `32MiB`, `1GiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size(pub usize);
+
+impl Written for Size {
+    const NAME: &str = "Size";
+    const PATTERN: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
+    const MEANING: &str = "A number of bytes with its unit: B, KiB, MiB or GiB.";
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, bytes) = number_and_unit(text, &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)])
+            .ok_or("must be a size with its unit (B, KiB, MiB or GiB), such as 512B, 64KiB, 32MiB or 1GiB")?;
+        number
+            .checked_mul(bytes)
+            .filter(|size| *size <= 1 << 40)
+            .and_then(|size| usize::try_from(size).ok())
+            .map(Self)
+            .ok_or_else(|| "must be at most 1024GiB".to_owned())
+    }
+}
+
+fn number_and_unit(text: &str, units: &[(&str, u64)]) -> Option<(u64, u64)> {
+    let end = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at_checked(end)?;
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    // A number of more than 20 digits is too large for every unit.
+    (!number.is_empty()).then(|| (number.parse().unwrap_or(u64::MAX), *factor))
+}
+
+/// A point in time: `2027-06-01T00:00:00Z`, or `2027-06-01` for the start of that day in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// As the clock tells it.
+    pub fn system(self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(self.0)
+    }
+}
+
+impl Written for Time {
+    const NAME: &str = "Time";
+    const PATTERN: &str = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$";
+    const MEANING: &str = "A point in time, such as 2027-06-01T00:00:00Z, or a date for the start of that day in UTC.";
+}
+
+impl FromStr for Time {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        rfc3339(text.as_bytes())
+            .map(Self)
+            .ok_or_else(|| "must be a time from 1970 on, such as 2027-06-01T00:00:00Z, or a date such as 2027-06-01".to_owned())
+    }
+}
+
+/// RFC 3339 §5.6, in whole seconds (a fraction is dropped, a leap second counts as the second before it).
+fn rfc3339(text: &[u8]) -> Option<u64> {
+    fn digits(text: &[u8]) -> Option<i64> {
+        text.iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + i64::from(b - b'0')))
+    }
+    let (date, time) = text.split_at_checked(10)?;
+    let [y @ .., b'-', m1, m2, b'-', d1, d2] = date else { return None };
+    let (year, month, day) = (digits(y)?, digits(&[*m1, *m2])?, digits(&[*d1, *d2])?);
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let longest = match month {
+        2 => 28 + i64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1..=longest).contains(&day) {
+        return None;
+    }
+    // Howard Hinnant's `days_from_civil`: years that begin in March, so that the leap day is a year's last.
+    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, of_era) = (y.div_euclid(400), y.rem_euclid(400));
+    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * m + 2) / 5 + day - 1 - 719_468;
+
+    let seconds = match time {
+        [] => 0,
+        [b'T' | b't' | b' ', h1, h2, b':', m1, m2, b':', s1, s2, rest @ ..] => {
+            let (h, m, s) = (digits(&[*h1, *h2])?, digits(&[*m1, *m2])?, digits(&[*s1, *s2])?);
+            let zone = match rest {
+                [b'.', fraction @ ..] => {
+                    let width = fraction.iter().take_while(|b| b.is_ascii_digit()).count();
+                    if width == 0 {
+                        return None;
+                    }
+                    fraction.get(width..)?
+                }
+                zone => zone,
+            };
+            let offset = match zone {
+                [b'Z' | b'z'] => 0,
+                [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] => {
+                    let (h, m) = (digits(&[*h1, *h2])?, digits(&[*m1, *m2])?);
+                    if h > 23 || m > 59 {
+                        return None;
+                    }
+                    (h * 3600 + m * 60) * if *sign == b'-' { -1 } else { 1 }
+                }
+                _ => return None,
+            };
+            if h > 23 || m > 59 || s > 60 {
+                return None;
+            }
+            h * 3600 + m * 60 + s.min(59) - offset
+        }
+        _ => return None,
+    };
+    u64::try_from(days * 86_400 + seconds).ok()
+}
+
+impl Written for Cidr {
+    const NAME: &str = "Cidr";
+    const PATTERN: &str = "^[0-9a-fA-F:.]+(/[0-9]{1,3})?$";
+    const MEANING: &str = "An address or a range of them: 192.0.2.7, 10.0.0.0/8, fd00::/8.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_and_sizes() {
+        for (text, ms) in [("0s", 0), ("250ms", 250), ("5s", 5_000), ("10m", 600_000), ("168h", 604_800_000)] {
+            assert_eq!(text.parse(), Ok(Span(Duration::from_millis(ms))), "{text}");
+        }
+        for (text, bytes) in [("0B", 0), ("512B", 512), ("64KiB", 65_536), ("32MiB", 33_554_432), ("1024GiB", 1 << 40)] {
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+        for wrong in ["", "5", "s", "5 s", "5S", "-5s", "+5s", "1.5s", "5sec", "169h", "99999999999999999999999h", "5d", "５s"] {
+            assert!(wrong.parse::<Span>().is_err(), "{wrong}");
+        }
+        for wrong in ["", "5", "5MB", "5mib", "5 MiB", "1025GiB", "99999999999999999999999GiB", "-1B"] {
+            assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        for (text, seconds) in [
+            ("1970-01-01", 0),
+            ("1970-01-01T00:00:00Z", 0),
+            ("2000-02-29T23:59:59Z", 951_868_799),
+            ("2026-01-01", 1_767_225_600),
+            ("2027-06-01T00:00:00Z", 1_811_808_000),
+            ("2027-06-01T02:00:00.250+02:00", 1_811_808_000),
+            ("2027-05-31t20:30:00-03:30", 1_811_808_000),
+            ("2016-12-31T23:59:60Z", 1_483_228_799),
+            ("9999-12-31T23:59:59Z", 253_402_300_799),
+        ] {
+            assert_eq!(text.parse(), Ok(Time(seconds)), "{text}");
+        }
+        for wrong in [
+            "",
+            "2027",
+            "2027-06",
+            "2027-6-1",
+            "2027-13-01",
+            "2027-00-01",
+            "2027-02-29",
+            "2100-02-29",
+            "2027-06-31",
+            "2027-06-01T00:00:00",
+            "2027-06-01T24:00:00Z",
+            "2027-06-01T00:60:00Z",
+            "2027-06-01T00:00:00.Z",
+            "2027-06-01T00:00Z",
+            "1969-12-31",
+            "2027-06-01Z",
+            "12027-06-01",
+            "2027-06-01T00:00:00+24:00",
+        ] {
+            assert!(wrong.parse::<Time>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! A validating scanner over JSON text that yields spans, not values.
+//!
+//! One pass, no allocation, and no recursion that a caller's input controls. It accepts exactly RFC 8259
+//! in UTF-8, up to [`MAX_DEPTH`] levels; numbers are checked for their form only, and lone surrogates
+//! in `\u` escapes pass, since both are kept as text. It builds no values and does not compare keys.
+
+mod text;
+
+use std::ops::Range;
+
+pub use text::{integer_of, name_of, quote, text_len, text_of};
+
+use text::code_point;
+
+/// Where something stands in the text, in bytes. A string's span includes its quotes.
+pub type Span = Range<usize>;
+
+/// How many arrays and objects may stand inside each other; one more is refused.
+/// It is what serde_json reads, so that nothing passes here that a reader behind us chokes on.
+pub const MAX_DEPTH: usize = 127;
+
+/// What a value is, as its first byte says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `{…}`
+    Object,
+    /// `[…]`
+    Array,
+    /// `"…"`
+    String,
+    /// `-1.5e3`
+    Number,
+    /// `true` or `false`
+    Bool,
+    /// `null`
+    Null,
+}
+
+/// Why a text is not JSON, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// Offset of the first byte that does not fit.
+    pub at: usize,
+    /// The reason, fit to be shown; it never quotes the text.
+    pub why: &'static str,
+}
+
+impl Broken {
+    /// Line and column of the fault, both from 1, the column in characters.
+    pub fn line_and_column(&self, text: &[u8]) -> (usize, usize) {
+        let before = text.get(..self.at).unwrap_or(text);
+        let line = memchr::memchr_iter(b'\n', before).count() + 1;
+        let start = memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1);
+        let is_start = |byte: &&u8| **byte & 0xC0 != 0x80;
+        let column = slice(before, &(start..before.len())).iter().filter(is_start).count() + 1;
+        (line, column)
+    }
+}
+
+/// A place in a JSON text, moving forward over whole values.
+#[derive(Debug, Clone)]
+pub struct Cursor<'a> {
+    text: &'a [u8],
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// A cursor before the first byte.
+    pub fn new(text: &'a [u8]) -> Self {
+        Self { text, at: 0, depth: 0 }
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
+    /// The kind of the value that comes next; only white space is consumed.
+    pub fn kind(&mut self) -> Result<Kind, Broken> {
+        self.skip_blank();
+        match self.peek() {
+            Some(b'{') => Ok(Kind::Object),
+            Some(b'[') => Ok(Kind::Array),
+            Some(b'"') => Ok(Kind::String),
+            Some(b'-' | b'0'..=b'9') => Ok(Kind::Number),
+            Some(b't' | b'f') => Ok(Kind::Bool),
+            Some(b'n') => Ok(Kind::Null),
+            _ => Err(self.broken("expected a value")),
+        }
+    }
+
+    /// Consumes one whole value, checking it.
+    pub fn value(&mut self) -> Result<Span, Broken> {
+        self.skip_blank();
+        let start = self.at;
+        let outside = self.depth;
+        // One bit a level, the innermost lowest: is it an object? MAX_DEPTH bits fit.
+        let mut objects: u128 = 0;
+        loop {
+            match self.peek() {
+                Some(b'"') => drop(self.string()?),
+                Some(b'{') => {
+                    self.enter()?;
+                    if self.skip_over(b'}') {
+                        self.depth -= 1;
+                    } else {
+                        objects = objects << 1 | 1;
+                        self.key()?;
+                        self.skip_blank();
+                        continue;
+                    }
+                }
+                Some(b'[') => {
+                    self.enter()?;
+                    if self.skip_over(b']') {
+                        self.depth -= 1;
+                    } else {
+                        objects <<= 1;
+                        continue;
+                    }
+                }
+                Some(b'-' | b'0'..=b'9') => self.number()?,
+                Some(b't') => self.literal(b"true")?,
+                Some(b'f') => self.literal(b"false")?,
+                Some(b'n') => self.literal(b"null")?,
+                _ => return Err(self.broken("expected a value")),
+            }
+            // A value has ended: close what ends with it, or go on to the next one.
+            loop {
+                if self.depth == outside {
+                    return Ok(start..self.at);
+                }
+                let in_object = objects & 1 == 1;
+                if self.more(if in_object { b'}' } else { b']' })? {
+                    if in_object {
+                        self.key()?;
+                    }
+                    self.skip_blank();
+                    break;
+                }
+                self.depth -= 1;
+                objects >>= 1;
+            }
+        }
+    }
+
+    /// Consumes one whole value; how many UTF-8 bytes its text has once decoded if it is a string, else 0.
+    pub fn text_len(&mut self) -> Result<usize, Broken> {
+        self.skip_blank();
+        if self.peek() == Some(b'"') {
+            return self.string();
+        }
+        self.value()?;
+        Ok(0)
+    }
+
+    /// Consumes an object; `each` gets every key's span, quotes included, and must consume exactly the
+    /// member's value.
+    pub fn object(&mut self, mut each: impl FnMut(&mut Self, Span) -> Result<(), Broken>) -> Result<Span, Broken> {
+        self.skip_blank();
+        let start = self.at;
+        if self.peek() != Some(b'{') {
+            return Err(self.broken("expected an object"));
+        }
+        self.enter()?;
+        if !self.skip_over(b'}') {
+            loop {
+                let key = self.key()?;
+                each(self, key)?;
+                if !self.more(b'}')? {
+                    break;
+                }
+            }
+        }
+        self.depth -= 1;
+        Ok(start..self.at)
+    }
+
+    /// Consumes an array; `each` gets every element's index and must consume exactly that element.
+    pub fn array(&mut self, mut each: impl FnMut(&mut Self, usize) -> Result<(), Broken>) -> Result<Span, Broken> {
+        self.skip_blank();
+        let start = self.at;
+        if self.peek() != Some(b'[') {
+            return Err(self.broken("expected an array"));
+        }
+        self.enter()?;
+        if !self.skip_over(b']') {
+            for index in 0.. {
+                each(self, index)?;
+                if !self.more(b']')? {
+                    break;
+                }
+            }
+        }
+        self.depth -= 1;
+        Ok(start..self.at)
+    }
+
+    /// Checks that only white space is left.
+    pub fn end(&mut self) -> Result<(), Broken> {
+        self.skip_blank();
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.broken("expected nothing after the value")),
+        }
+    }
+
+    #[inline]
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    #[inline]
+    fn skip_blank(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    /// Steps over white space and, if it comes next, over `byte`.
+    #[inline]
+    fn skip_over(&mut self, byte: u8) -> bool {
+        self.skip_blank();
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Steps over the bracket that opens a level.
+    #[inline]
+    fn enter(&mut self) -> Result<(), Broken> {
+        if self.depth == MAX_DEPTH {
+            return Err(self.broken("nested deeper than 127 levels"));
+        }
+        self.depth += 1;
+        self.at += 1;
+        self.skip_blank();
+        Ok(())
+    }
+
+    /// After a member or element: steps over `,` (true) or `close` (false).
+    #[inline]
+    fn more(&mut self, close: u8) -> Result<bool, Broken> {
+        if self.skip_over(b',') {
+            return Ok(true);
+        }
+        if self.peek() == Some(close) {
+            self.at += 1;
+            return Ok(false);
+        }
+        Err(self.broken(if close == b'}' { "expected `,` or `}`" } else { "expected `,` or `]`" }))
+    }
+
+    /// Steps over a key and its colon.
+    #[inline]
+    fn key(&mut self) -> Result<Span, Broken> {
+        self.skip_blank();
+        let start = self.at;
+        if self.peek() != Some(b'"') {
+            return Err(self.broken("expected a key in double quotes"));
+        }
+        self.string()?;
+        let key = start..self.at;
+        if !self.skip_over(b':') {
+            return Err(self.broken("expected `:` after the key"));
+        }
+        Ok(key)
+    }
+
+    fn literal(&mut self, word: &'static [u8]) -> Result<(), Broken> {
+        if !self.rest(self.at).starts_with(word) {
+            return Err(self.broken("expected a value"));
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), Broken> {
+        self.at += usize::from(self.peek() == Some(b'-'));
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+            if let Some(b'0'..=b'9') = self.peek() {
+                return Err(self.broken("a number must not begin with 0"));
+            }
+        } else {
+            self.digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    /// Steps over one or more digits.
+    #[inline]
+    fn digits(&mut self) -> Result<(), Broken> {
+        let start = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        if self.at == start {
+            return Err(self.broken("expected a digit"));
+        }
+        Ok(())
+    }
+
+    /// Steps over a string, from its opening quote; the length of its decoded text.
+    #[inline]
+    fn string(&mut self) -> Result<usize, Broken> {
+        let start = self.at + 1;
+        self.at = start;
+        let mut high = 0;
+        let mut saved = 0;
+        loop {
+            self.at += plain(self.rest(self.at), &mut high);
+            match self.peek() {
+                Some(b'"') => break,
+                Some(b'\\') => saved += self.escape()?,
+                Some(_) => {
+                    return Err(self.broken("control characters in strings must be escaped"));
+                }
+                None => return Err(self.broken("the text ends inside a string")),
+            }
+        }
+        if high & HIGH_BITS != 0 {
+            self.check_utf8(start)?;
+        }
+        let len = self.at - start - saved;
+        self.at += 1;
+        Ok(len)
+    }
+
+    fn check_utf8(&mut self, start: usize) -> Result<(), Broken> {
+        match std::str::from_utf8(slice(self.text, &(start..self.at))) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.at = start + error.valid_up_to();
+                Err(self.broken("invalid UTF-8"))
+            }
+        }
+    }
+
+    /// Steps over a backslash and what belongs to it; how much shorter that is once decoded.
+    #[inline]
+    fn escape(&mut self) -> Result<usize, Broken> {
+        match self.text.get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                self.at += 2;
+                Ok(1)
+            }
+            Some(b'u') => {
+                let rest = self.rest(self.at + 2);
+                let Some((character, after)) = code_point(rest) else {
+                    return Err(self.broken("expected four hexadecimal digits after `\\u`"));
+                };
+                let written = 2 + rest.len() - after.len();
+                self.at += written;
+                Ok(written - character.len_utf8())
+            }
+            _ => Err(self.broken("invalid escape in a string")),
+        }
+    }
+
+    #[inline]
+    fn rest(&self, from: usize) -> &'a [u8] {
+        self.text.get(from..).unwrap_or_default()
+    }
+
+    /// The fault at this place, named better where the whole text's encoding is the cause.
+    #[cold]
+    fn broken(&self, why: &'static str) -> Broken {
+        let why = match self.text {
+            [0xEF, 0xBB, 0xBF, ..] if self.at == 0 => "a byte order mark (BOM) is not allowed",
+            [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] => "the text must be UTF-8, and this looks like UTF-16",
+            // JSON begins with two ASCII characters, so one zero byte among the first two is no chance.
+            [0, _, ..] | [_, 0, ..] => "the text must be UTF-8, and this looks like UTF-16 or UTF-32",
+            _ if self.at >= self.text.len() && why.starts_with("expected") => "the text ends too early",
+            _ => why,
+        };
+        Broken { at: self.at, why }
+    }
+}
+
+/// The bytes of a span; empty if the text does not reach that far.
+#[inline]
+pub fn slice<'a>(text: &'a [u8], span: &Span) -> &'a [u8] {
+    text.get(span.clone()).unwrap_or_default()
+}
+
+const ONES: u64 = u64::from_le_bytes([1; 8]);
+const HIGH_BITS: u64 = ONES << 7;
+
+/// How many bytes come before the first quote, backslash or control character; every byte passed (and
+/// perhaps a few more) is or-ed into `high`, whose high bits then say whether there may be non-ASCII.
+///
+/// This is where the time goes, so strings are read in words, and long ones (images in base64) in blocks
+/// that the compiler turns into vector instructions.
+#[inline]
+fn plain(text: &[u8], high: &mut u64) -> usize {
+    const SHORT: usize = 4;
+    let (words, tail) = text.as_chunks::<8>();
+    for (index, word) in words.iter().take(SHORT).enumerate() {
+        if let Some(within) = stop_in(*word, high) {
+            return index * 8 + within;
+        }
+    }
+    if words.len() > SHORT {
+        return long_plain(text, SHORT * 8, high);
+    }
+    words.len() * 8 + plain_bytes(tail, high)
+}
+
+fn long_plain(text: &[u8], mut at: usize, high: &mut u64) -> usize {
+    let (blocks, _) = text.get(at..).unwrap_or_default().as_chunks::<64>();
+    for block in blocks {
+        let (stops, any) =
+            block.iter().fold((false, 0), |(stops, any), byte| (stops | (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\'), any | *byte));
+        if stops {
+            break;
+        }
+        *high |= u64::from(any);
+        at += 64;
+    }
+    let (words, tail) = text.get(at..).unwrap_or_default().as_chunks::<8>();
+    for word in words {
+        if let Some(within) = stop_in(*word, high) {
+            return at + within;
+        }
+        at += 8;
+    }
+    at + plain_bytes(tail, high)
+}
+
+fn plain_bytes(tail: &[u8], high: &mut u64) -> usize {
+    let stops = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+    let len = tail.iter().position(stops).unwrap_or(tail.len());
+    *high |= tail.iter().fold(0, |any, byte| any | u64::from(*byte));
+    len
+}
+
+/// The first byte of a word that ends a plain run. Subtracting borrows only out of a byte that is
+/// itself a hit, so a false hit can stand only after a true one, and the first is always true.
+#[inline]
+fn stop_in(word: [u8; 8], high: &mut u64) -> Option<usize> {
+    let word = u64::from_le_bytes(word);
+    *high |= word;
+    let quote = word ^ (ONES * 0x22);
+    let backslash = word ^ (ONES * 0x5C);
+    let hits = (quote.wrapping_sub(ONES) & !quote) | (backslash.wrapping_sub(ONES) & !backslash) | (word.wrapping_sub(ONES * 0x20) & !word);
+    let hits = hits & HIGH_BITS;
+    (hits != 0).then(|| (hits.trailing_zeros() / 8) as usize)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,141 @@
+//! What strings and numbers of a scanned text mean.
+//!
+//! Spans come from the scanner of the same text; any other span gives nothing, never a panic. A value is
+//! borrowed from the text wherever it stands there as it is.
+
+use std::borrow::Cow;
+
+use memchr::memchr;
+
+use super::{Span, slice};
+
+/// The decoded value of a string, borrowed if it has no escapes; `None` if the span holds no string.
+/// A lone surrogate becomes U+FFFD.
+#[inline]
+pub fn text_of<'a>(text: &'a [u8], string: &Span) -> Option<Cow<'a, str>> {
+    let inside = inside(text, string)?;
+    match memchr(b'\\', inside) {
+        None => std::str::from_utf8(inside).ok().map(Cow::Borrowed),
+        Some(_) => unescape(inside).map(Cow::Owned),
+    }
+}
+
+/// The decoded bytes of a key that the scanner gave, without checking again that they are UTF-8.
+/// Empty if the span holds no string.
+#[inline]
+pub fn name_of<'a>(text: &'a [u8], key: &Span) -> Cow<'a, [u8]> {
+    let inside = inside(text, key).unwrap_or_default();
+    if inside.contains(&b'\\') {
+        return Cow::Owned(unescape(inside).unwrap_or_default().into_bytes());
+    }
+    Cow::Borrowed(inside)
+}
+
+/// How many UTF-8 bytes [`text_of`] would give, without decoding; 0 if the span holds no string.
+/// `Cursor::text_len` gives it in the same pass that finds the span.
+pub fn text_len(text: &[u8], string: &Span) -> usize {
+    let mut rest = inside(text, string).unwrap_or_default();
+    let mut len = 0;
+    while let Some(plain) = memchr(b'\\', rest) {
+        let escape = rest.get(plain + 1..).unwrap_or_default();
+        let Some((character, after)) = escaped(escape) else {
+            break;
+        };
+        len += plain + character.len_utf8();
+        rest = after;
+    }
+    len + rest.len()
+}
+
+/// The exact value of a number that is a non-negative integer, be it written `12` or `12.0`.
+pub fn integer_of(text: &[u8], number: &Span) -> Option<u64> {
+    let number = slice(text, number);
+    let point = memchr(b'.', number);
+    let (whole, fraction) = number.split_at_checked(point.unwrap_or(number.len()))?;
+    let zeros = fraction.get(1..).unwrap_or_default();
+    let is_whole = zeros.iter().all(|digit| *digit == b'0') && (point.is_none() || !zeros.is_empty());
+    if !is_whole || whole.is_empty() {
+        return None;
+    }
+    whole.iter().try_fold(0u64, |value, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// A JSON string literal with this value, free of raw line ends.
+pub fn quote(s: &str) -> String {
+    let mut literal = String::with_capacity(s.len() + 2);
+    literal.push('"');
+    for character in s.chars() {
+        match character {
+            '"' => literal.push_str("\\\""),
+            '\\' => literal.push_str("\\\\"),
+            '\n' => literal.push_str("\\n"),
+            '\r' => literal.push_str("\\r"),
+            '\t' => literal.push_str("\\t"),
+            '\0'..='\x1F' => {
+                let code = u32::from(character);
+                let hex = |nibble| char::from_digit(nibble, 16).unwrap_or('0');
+                literal.push_str("\\u00");
+                literal.extend([hex(code >> 4), hex(code & 15)]);
+            }
+            _ => literal.push(character),
+        }
+    }
+    literal.push('"');
+    literal
+}
+
+/// What stands between the quotes of a string.
+fn inside<'a>(text: &'a [u8], string: &Span) -> Option<&'a [u8]> {
+    slice(text, string).strip_prefix(b"\"")?.strip_suffix(b"\"")
+}
+
+/// Decodes a string that has escapes; `None` if one is malformed.
+fn unescape(mut rest: &[u8]) -> Option<String> {
+    let mut decoded = Vec::with_capacity(rest.len());
+    while let Some(plain) = memchr(b'\\', rest) {
+        let (before, escape) = rest.split_at_checked(plain)?;
+        decoded.extend_from_slice(before);
+        let (character, after) = escaped(escape.get(1..)?)?;
+        decoded.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        rest = after;
+    }
+    decoded.extend_from_slice(rest);
+    String::from_utf8(decoded).ok()
+}
+
+/// The character that an escape stands for, from just after its backslash, and what follows it.
+fn escaped(rest: &[u8]) -> Option<(char, &[u8])> {
+    let (&letter, after) = rest.split_first()?;
+    let character = match letter {
+        b'"' | b'\\' | b'/' => char::from(letter),
+        b'b' => '\x08',
+        b'f' => '\x0C',
+        b'n' => '\n',
+        b'r' => '\r',
+        b't' => '\t',
+        b'u' => return code_point(after),
+        _ => return None,
+    };
+    Some((character, after))
+}
+
+/// The character of a `\u` escape, from just after the `u`; a pair of surrogates is one character.
+pub(super) fn code_point(rest: &[u8]) -> Option<(char, &[u8])> {
+    let (high, after) = hex4(rest)?;
+    if let 0xD800..0xDC00 = high
+        && let Some((low @ 0xDC00..0xE000, after)) = after.strip_prefix(b"\\u").and_then(hex4)
+    {
+        let code = 0x1_0000 + ((high - 0xD800) << 10 | (low - 0xDC00));
+        return Some((char::from_u32(code)?, after));
+    }
+    Some((char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER), after))
+}
+
+fn hex4(text: &[u8]) -> Option<(u32, &[u8])> {
+    let (digits, after) = text.split_at_checked(4)?;
+    let code = digits.iter().try_fold(0, |code, digit| Some(code << 4 | char::from(*digit).to_digit(16)?));
+    Some((code?, after))
+}

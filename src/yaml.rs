@@ -1,0 +1,366 @@
+//! YAML text → a tree that knows its lines.
+//!
+//! Stricter than YAML where a silent surprise would follow: equal keys in a map, several documents, tags, an empty
+//! file and a byte-order mark are errors. Bounded in size, depth and in what aliases may bring in, so that no file can
+//! hang or exhaust the process. How a tree becomes Rust values is [`read`]'s part.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use saphyr_parser::{Event, Parser, ScalarStyle};
+
+pub mod read;
+
+/// The largest text, all files together.
+pub const LARGEST: usize = 32 << 20;
+/// Lists and maps inside each other. Ours need seven.
+const DEEPEST: usize = 64;
+/// Values, keys included. A catalog of 100,000 keys has about a million.
+const MOST: usize = 4_000_000;
+/// Values that anchors and aliases may copy: enough for any honest use, too few for a bomb.
+const MOST_ALIASED: usize = 100_000;
+
+/// A value and where it begins.
+#[derive(Clone)]
+pub struct Node<'t> {
+    /// From 1.
+    pub line: usize,
+    /// The value.
+    pub value: Value<'t>,
+}
+
+/// What is written.
+#[derive(Clone)]
+pub enum Value<'t> {
+    /// A scalar without quotes: what it means depends on what is asked for.
+    Plain(Cow<'t, str>),
+    /// A scalar in quotes, or a block scalar: always text.
+    Quoted(Cow<'t, str>),
+    /// A list.
+    List(Vec<Node<'t>>),
+    /// A map, in the order written; no key twice.
+    Map(Vec<Entry<'t>>),
+}
+
+/// A key of a map with its value.
+#[derive(Clone)]
+pub struct Entry<'t> {
+    /// The key; always text.
+    pub key: Cow<'t, str>,
+    /// The key's line.
+    pub line: usize,
+    /// What belongs to it.
+    pub node: Node<'t>,
+}
+
+impl<'t> Node<'t> {
+    /// Whether nothing is written, or `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(&self.value, Value::Plain(text) if matches!(&**text, "" | "~" | "null" | "Null" | "NULL"))
+    }
+
+    fn get(&self, step: &Step<'_>) -> Option<(usize, &Self)> {
+        match (step, &self.value) {
+            (Step::Key(key), Value::Map(entries)) => entries.iter().find(|entry| entry.key == *key).map(|entry| (entry.line, &entry.node)),
+            (Step::Index(index), Value::List(items)) => items.get(*index).map(|node| (node.line, node)),
+            _ => None,
+        }
+    }
+
+    /// The line of a path, or of as much of it as is written; `None` where none of it is.
+    pub fn line_of(&self, path: &Path<'_>) -> Option<usize> {
+        let mut steps: Vec<&Step<'_>> = path.steps().collect();
+        steps.reverse();
+        let (mut line, mut node) = (None, self);
+        for step in steps {
+            let Some((at, next)) = node.get(step) else { break };
+            (line, node) = (Some(at), next);
+        }
+        line
+    }
+
+    fn depth(&self) -> usize {
+        match &self.value {
+            Value::Plain(_) | Value::Quoted(_) => 0,
+            Value::List(items) => 1 + items.iter().map(Node::depth).max().unwrap_or(0),
+            Value::Map(entries) => 1 + entries.iter().map(|entry| entry.node.depth()).max().unwrap_or(0),
+        }
+    }
+
+    fn count(&self) -> usize {
+        match &self.value {
+            Value::Plain(_) | Value::Quoted(_) => 1,
+            Value::List(items) => 1 + items.iter().map(Node::count).sum::<usize>(),
+            Value::Map(entries) => 1 + entries.iter().map(|entry| 1 + entry.node.count()).sum::<usize>(),
+        }
+    }
+}
+
+/// A place in a document, as a chain towards its root.
+#[derive(Clone, Copy)]
+pub enum Path<'p> {
+    /// The document.
+    Root,
+    /// Inside another place.
+    In(&'p Path<'p>, Step<'p>),
+}
+
+/// One step of a path.
+#[derive(Clone, Copy)]
+pub enum Step<'p> {
+    /// Into a map.
+    Key(&'p str),
+    /// Into a list, from 0.
+    Index(usize),
+}
+
+impl<'p> Path<'p> {
+    /// The place of a key in this map.
+    pub fn key(&'p self, key: &'p str) -> Self {
+        Self::In(self, Step::Key(key))
+    }
+
+    /// The place of an item in this list.
+    pub fn index(&'p self, index: usize) -> Self {
+        Self::In(self, Step::Index(index))
+    }
+
+    /// From the innermost step outwards.
+    fn steps(&'p self) -> impl Iterator<Item = &'p Step<'p>> {
+        let mut at = self;
+        std::iter::from_fn(move || match at {
+            Path::Root => None,
+            Path::In(parent, step) => {
+                at = parent;
+                Some(step)
+            }
+        })
+    }
+}
+
+/// `models.fast.targets[1].account`
+impl std::fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Path::In(parent, step) = self else { return Ok(()) };
+        parent.fmt(f)?;
+        match step {
+            Step::Index(index) => write!(f, "[{index}]"),
+            Step::Key(key) => {
+                if matches!(parent, Path::In(..)) {
+                    f.write_str(".")?;
+                }
+                if key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-/:@+".contains(&b)) && !key.is_empty() {
+                    f.write_str(crate::problem::unless_secret(key))
+                } else {
+                    f.write_str(&crate::problem::shown(key))
+                }
+            }
+        }
+    }
+}
+
+/// What is wrong with a text as YAML.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// From 1.
+    pub line: usize,
+    /// Where in the tree, if that is known.
+    pub path: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Reads one document. The tree, with all keys that stand twice; or the one fault after which there is no tree.
+pub fn parse(text: &str) -> Result<(Node<'_>, Vec<Fault>), Fault> {
+    let fault = |line: usize, what: String| Fault { line, path: String::new(), what };
+    if text.len() > LARGEST {
+        return Err(fault(1, format!("is too large: at most {} MiB are read", LARGEST >> 20)));
+    }
+    if text.starts_with('\u{feff}') {
+        return Err(fault(1, "begins with a byte-order mark: save the file as UTF-8 without one".to_owned()));
+    }
+    let mut tree = Tree::default();
+    let mut parser = Parser::new_from_str(text);
+    while let Some(event) = parser.next_event() {
+        match event {
+            Ok((event, span)) => {
+                tree.take(event, span.start.line()).map_err(|what| Fault { line: span.start.line(), path: tree.path(None), what })?
+            }
+            Err(error) => {
+                // At the end of the text the parser may be a line too far.
+                let line = error.marker().line().min(text.lines().count()).max(1);
+                return Err(fault(line, format!("is not YAML: {} (column {})", error.info(), error.marker().col() + 1)));
+            }
+        }
+    }
+    match tree.root {
+        Some(root) if !root.is_null() => Ok((root, tree.faults)),
+        _ => Err(fault(1, "is empty: write `{}` if nothing is to be said".to_owned())),
+    }
+}
+
+/// The tree while it grows. No recursion: its depth is the file's to choose.
+#[derive(Default)]
+struct Tree<'t> {
+    open: Vec<Open<'t>>,
+    root: Option<Node<'t>>,
+    anchors: HashMap<usize, Node<'t>>,
+    faults: Vec<Fault>,
+    documents: usize,
+    count: usize,
+    aliased: usize,
+}
+
+/// A list or map that is not closed yet.
+struct Open<'t> {
+    line: usize,
+    anchor: usize,
+    inside: Inside<'t>,
+}
+
+enum Inside<'t> {
+    List(Vec<Node<'t>>),
+    Map { entries: Vec<Entry<'t>>, key: Option<(Cow<'t, str>, usize)> },
+}
+
+impl<'t> Tree<'t> {
+    fn take(&mut self, event: Event<'t>, line: usize) -> Result<(), String> {
+        const TAG: &str = "tags (`!…`) are not allowed: the place of a value says what it is";
+        match event {
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
+            Event::DocumentStart(_) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    return Err("a second document begins here: one file holds one".to_owned());
+                }
+                Ok(())
+            }
+            Event::Scalar(_, _, _, Some(_)) | Event::SequenceStart(_, Some(_)) | Event::MappingStart(_, Some(_)) => Err(TAG.to_owned()),
+            Event::Scalar(text, style, anchor, None) => {
+                let value = if style == ScalarStyle::Plain { Value::Plain(text) } else { Value::Quoted(text) };
+                self.put(Node { line, value }, anchor)
+            }
+            Event::SequenceStart(anchor, None) => self.open(Open { line, anchor, inside: Inside::List(Vec::new()) }),
+            Event::MappingStart(anchor, None) => self.open(Open { line, anchor, inside: Inside::Map { entries: Vec::new(), key: None } }),
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Some(Open { line, anchor, inside }) = self.open.pop() else { return Ok(()) };
+                let value = match inside {
+                    Inside::List(items) => Value::List(items),
+                    Inside::Map { entries, .. } => Value::Map(self.without_doubles(entries)),
+                };
+                self.put(Node { line, value }, anchor)
+            }
+            Event::Alias(anchor) => {
+                let Some(node) = self.anchors.get(&anchor) else {
+                    return Err("this alias (`*`) stands inside what it stands for".to_owned());
+                };
+                let mut node = node.clone();
+                node.line = line;
+                if self.open.len() + node.depth() > DEEPEST {
+                    return Err(too_deep());
+                }
+                self.copied(&node)?;
+                self.put(node, 0)
+            }
+        }
+    }
+
+    fn open(&mut self, open: Open<'t>) -> Result<(), String> {
+        if let Some(Open { inside: Inside::Map { key: None, .. }, .. }) = self.open.last() {
+            return Err("a key must be plain text, not a list or map".to_owned());
+        }
+        if self.open.len() >= DEEPEST {
+            return Err(too_deep());
+        }
+        self.open.push(open);
+        Ok(())
+    }
+
+    /// A whole value: it becomes a key, a key's value, an item, or the document.
+    fn put(&mut self, mut node: Node<'t>, anchor: usize) -> Result<(), String> {
+        self.count += 1;
+        if self.count > MOST {
+            return Err(format!("is too large: it holds more than {MOST} values"));
+        }
+        if anchor > 0 {
+            self.copied(&node)?;
+            self.anchors.insert(anchor, node.clone());
+        }
+        match self.open.last_mut() {
+            None => self.root = Some(node),
+            Some(Open { inside: Inside::List(items), .. }) => items.push(node),
+            Some(Open { inside: Inside::Map { entries, key }, .. }) => match key.take() {
+                Some((key, line)) => {
+                    // An absent value has no place of its own.
+                    if node.is_null() {
+                        node.line = line;
+                    }
+                    entries.push(Entry { key, line, node });
+                }
+                None if node.is_null() => return Err("a key is missing before the colon".to_owned()),
+                None => match node.value {
+                    Value::Plain(text) if text == "<<" => {
+                        return Err("merge keys (`<<`) are not part of YAML 1.2: write the fields out".to_owned());
+                    }
+                    Value::Plain(text) | Value::Quoted(text) => *key = Some((text, node.line)),
+                    Value::List(_) | Value::Map(_) => return Err("a key must be plain text, not a list or map".to_owned()),
+                },
+            },
+        }
+        Ok(())
+    }
+
+    fn copied(&mut self, node: &Node<'_>) -> Result<(), String> {
+        self.aliased += node.count();
+        if self.aliased > MOST_ALIASED {
+            return Err(format!("anchors and aliases bring in more than {MOST_ALIASED} values"));
+        }
+        Ok(())
+    }
+
+    fn without_doubles(&mut self, entries: Vec<Entry<'t>>) -> Vec<Entry<'t>> {
+        let mut seen: HashSet<&str> = HashSet::with_capacity(entries.len());
+        if entries.iter().all(|entry| seen.insert(&entry.key)) {
+            return entries;
+        }
+        let mut first: HashMap<Cow<'t, str>, usize> = HashMap::new();
+        let mut kept = Vec::with_capacity(entries.len());
+        for entry in entries {
+            match first.get(&entry.key) {
+                Some(line) => self.faults.push(Fault {
+                    line: entry.line,
+                    path: self.path(Some(&entry.key)),
+                    what: format!("stands here a second time, first in line {line}: keep one"),
+                }),
+                None => {
+                    first.insert(entry.key.clone(), entry.line);
+                    kept.push(entry);
+                }
+            }
+        }
+        kept
+    }
+
+    /// Where the parser is.
+    fn path(&self, last: Option<&str>) -> String {
+        fn go(open: &[Open<'_>], at: &Path<'_>, last: Option<&str>) -> String {
+            match open.split_first() {
+                None => match last {
+                    Some(key) => at.key(key).to_string(),
+                    None => at.to_string(),
+                },
+                Some((Open { inside: Inside::List(items), .. }, rest)) => go(rest, &at.index(items.len()), last),
+                Some((Open { inside: Inside::Map { key: Some((key, _)), .. }, .. }, rest)) => go(rest, &at.key(key), last),
+                Some((Open { inside: Inside::Map { key: None, .. }, .. }, rest)) => go(rest, at, last),
+            }
+        }
+        go(&self.open, &Path::Root, last)
+    }
+}
+
+fn too_deep() -> String {
+    format!("is nested too deep: at most {DEEPEST} lists and maps inside each other")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,414 @@
+//! A YAML tree → Rust values by serde, with *all* errors at once, each with its line and path.
+//!
+//! A derived `Deserialize` gives up at its first error. So each error is recorded where it happens, what it is about
+//! is from then on passed over as if it were not written, and the value around it is read again. Hence two things for
+//! types to be read: every field is an `Option` (what is missing is for others to say), and a map of many entries is
+//! [`Entries`], which holds the reading again to one entry.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::{self, Deserialize, DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+
+use super::{Entry, Fault, Node, Path, Step, Value};
+use crate::problem::{nearest, shown};
+
+/// Faults that are told at once. Beyond it the reading stops: each costs a second reading of its surroundings.
+pub const MOST_FAULTS: usize = 100;
+
+/// Reads a value. `None` where nothing of it could be read; everything that is wrong is added to `faults`.
+pub fn read<T: for<'de> Deserialize<'de>>(root: &Node<'_>, faults: &mut Vec<Fault>) -> Option<T> {
+    let reader = Reader { faults: RefCell::new(Vec::new()), dead: RefCell::new(HashSet::new()) };
+    let value = loop {
+        let before = reader.count();
+        match T::deserialize(Reading { node: root, path: &Path::Root, reader: &reader }) {
+            Ok(value) => break Some(value),
+            Err(error) => reader.record(error, root, root.line, &Path::Root),
+        };
+        if reader.is_dead(root) || reader.is_full() || reader.count() == before {
+            break None;
+        }
+    };
+    faults.append(&mut reader.faults.into_inner());
+    value
+}
+
+/// A map from names to values of one kind, in the order written. A value that cannot be read is `None`, so that its
+/// name is still known.
+pub struct Entries<T>(pub Vec<(String, Option<T>)>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Collect<T> {
+            type Value = Entries<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<T>, A::Error> {
+                let mut entries: Vec<(String, Option<T>)> = Vec::with_capacity(map.size_hint().unwrap_or(0));
+                // After an error the same key comes again, until its value is read or passed over.
+                while let Some(name) = map.next_key::<String>()? {
+                    let value = map.next_value().ok();
+                    match entries.last_mut() {
+                        Some((last, slot)) if *last == name => *slot = value,
+                        _ => entries.push((name, value)),
+                    }
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(Collect(PhantomData))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Entries<T> {
+    fn schema_name() -> Cow<'static, str> {
+        BTreeMap::<String, T>::schema_name()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        BTreeMap::<String, T>::json_schema(generator)
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+}
+
+/// A list. An item that cannot be read is `None`, so that the others keep their places.
+pub type List<T> = Vec<Option<T>>;
+
+/// The items of a list that could be read, with their places.
+pub fn items<T>(list: Option<&List<T>>) -> impl Iterator<Item = (usize, &T)> {
+    list.into_iter().flatten().enumerate().filter_map(|(index, item)| Some((index, item.as_ref()?)))
+}
+
+struct Reader {
+    faults: RefCell<Vec<Fault>>,
+    /// Nodes that are passed over, by address: the tree does not move while it is read.
+    dead: RefCell<HashSet<usize>>,
+}
+
+impl Reader {
+    fn is_dead(&self, node: &Node<'_>) -> bool {
+        let dead = self.dead.borrow();
+        !dead.is_empty() && dead.contains(&address(node))
+    }
+
+    fn count(&self) -> usize {
+        self.faults.borrow().len()
+    }
+
+    fn is_full(&self) -> bool {
+        self.count() >= MOST_FAULTS
+    }
+
+    /// Makes sure that an error is followed by progress: what failed without a new fault is not tried again.
+    fn give_up(&self, node: &Node<'_>, before: usize) {
+        if self.count() == before {
+            self.dead.borrow_mut().insert(address(node));
+        }
+    }
+
+    /// Records an error that has no place yet as one of this node, which is dead from then on.
+    fn record(&self, error: Error, node: &Node<'_>, line: usize, path: &Path<'_>) -> Error {
+        if let Error::Fresh(what) = error
+            && self.dead.borrow_mut().insert(address(node))
+        {
+            self.faults.borrow_mut().push(Fault { line, path: path.to_string(), what });
+        }
+        Error::Recorded
+    }
+}
+
+fn address(node: &Node<'_>) -> usize {
+    ptr::from_ref(node).addr()
+}
+
+/// An error, until its place is known, and after.
+#[derive(Debug)]
+enum Error {
+    Fresh(String),
+    Recorded,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fresh(what) => f.write_str(what),
+            Self::Recorded => f.write_str("recorded"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl de::Error for Error {
+    fn custom<T: fmt::Display>(what: T) -> Self {
+        Self::Fresh(what.to_string())
+    }
+
+    // The values themselves are never shown: they may be secrets.
+    fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Self::Fresh(format!("must be {expected}"))
+    }
+
+    fn invalid_value(_: de::Unexpected<'_>, _: &dyn de::Expected) -> Self {
+        Self::Fresh("is too large".to_owned())
+    }
+
+    fn unknown_field(field: &str, allowed: &'static [&'static str]) -> Self {
+        Self::Fresh(format!("unknown field{}", hint(field, allowed)))
+    }
+
+    fn unknown_variant(variant: &str, allowed: &'static [&'static str]) -> Self {
+        Self::Fresh(format!("{} is not known{}", shown(variant), hint(variant, allowed)))
+    }
+}
+
+fn hint(wrong: &str, allowed: &[&str]) -> String {
+    let list = allowed.join(", ");
+    match nearest(wrong, allowed.iter().copied()) {
+        Some(near) => format!("; did you mean `{near}`? Allowed: {list}"),
+        None => format!("; allowed: {list}"),
+    }
+}
+
+/// A value being read.
+#[derive(Clone, Copy)]
+struct Reading<'a, 't> {
+    node: &'a Node<'t>,
+    path: &'a Path<'a>,
+    reader: &'a Reader,
+}
+
+impl<'a, 't> Reading<'a, 't> {
+    /// The error that another kind of value was expected.
+    fn not<T>(&self, expected: impl fmt::Display) -> Result<T, Error> {
+        let found = match &self.node.value {
+            _ if self.node.is_null() => {
+                return Err(Error::Fresh("has no value: write one, or leave it out".to_owned()));
+            }
+            Value::Map(_) => "a map",
+            Value::List(_) => "a list",
+            Value::Quoted(_) => "text",
+            Value::Plain(text) if boolean(text).is_some() => "true or false",
+            Value::Plain(text) if is_number(text) => "a number",
+            Value::Plain(_) => "text",
+        };
+        Err(Error::Fresh(format!("must be {expected}, not {found}")))
+    }
+
+    fn text(&self) -> Result<&'a str, Error> {
+        match &self.node.value {
+            Value::Quoted(text) => Ok(text),
+            Value::Plain(text) if !self.node.is_null() && boolean(text).is_none() && !is_number(text) => Ok(text),
+            Value::Plain(_) | Value::List(_) | Value::Map(_) => self.not("text (in quotes, if it looks like something else)"),
+        }
+    }
+
+    fn fields(self, entries: &'a [Entry<'t>]) -> Fields<'a, 't> {
+        Fields { all: self, entries, left: entries }
+    }
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "true" | "True" | "TRUE" => Some(true),
+        "false" | "False" | "FALSE" => Some(false),
+        _ => None,
+    }
+}
+
+/// The core schema of YAML 1.2, §10.3.2.
+fn is_number(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if let Some(digits) = text.strip_prefix("0x") {
+        return !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    }
+    if let Some(digits) = text.strip_prefix("0o") {
+        return !digits.is_empty() && digits.bytes().all(|b| (b'0'..=b'7').contains(&b));
+    }
+    if matches!(unsigned, ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN") {
+        return true;
+    }
+    // Rust's floats are the core schema's, and also `inf` and `nan` without the dot.
+    unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') && unsigned.parse::<f64>().is_ok()
+}
+
+macro_rules! whole_numbers {
+    ($($name:ident)*) => {$(
+        fn $name<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            match &self.node.value {
+                Value::Plain(text) if is_number(text) && text.bytes().all(|b| b.is_ascii_digit()) => match text.parse() {
+                    Ok(number) => visitor.visit_u64(number),
+                    Err(_) => Err(Error::Fresh("is too large".to_owned())),
+                },
+                Value::Plain(text) if !self.node.is_null() => Err(Error::Fresh(format!("must be a whole number, 0 or more, not {}", shown(text)))),Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => self.not("a whole number, 0 or more"),
+            }
+        }
+    )*};
+}
+
+impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match &self.node.value {
+            Value::Map(entries) => visitor.visit_map(self.fields(entries)),
+            Value::List(_) => self.deserialize_seq(visitor),
+            Value::Plain(_) | Value::Quoted(_) => visitor.visit_str(self.text()?),
+        }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match &self.node.value {
+            Value::Plain(text) if !self.node.is_null() => match boolean(text) {
+                Some(value) => visitor.visit_bool(value),
+                None => Err(Error::Fresh(format!("must be true or false, not {}", shown(text)))),
+            },
+            Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => self.not("true or false"),
+        }
+    }
+
+    whole_numbers! { deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_str(self.text()?)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_str(self.text()?)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if self.reader.is_dead(self.node) {
+            visitor.visit_none()
+        } else if self.node.is_null() {
+            self.not("")
+        } else {
+            visitor.visit_some(self)
+        }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match &self.node.value {
+            Value::List(items) => visitor.visit_seq(Items { all: self, items, at: 0 }),
+            Value::Plain(_) | Value::Quoted(_) | Value::Map(_) => self.not("a list"),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match &self.node.value {
+            Value::Map(entries) => visitor.visit_map(self.fields(entries)),
+            Value::Plain(_) | Value::Quoted(_) | Value::List(_) => self.not("a map"),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(self, _: &'static str, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Error> {
+        match &self.node.value {
+            Value::Map(entries) => visitor.visit_map(self.fields(entries)),
+            Value::Plain(_) | Value::Quoted(_) | Value::List(_) => self.not(format_args!("a map of {}", fields.join(", "))),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(self, _: &'static str, variants: &'static [&'static str], visitor: V) -> Result<V::Value, Error> {
+        match self.text() {
+            Ok(text) => visitor.visit_enum(text.into_deserializer()),
+            Err(_) => self.not(format_args!("one of {}", variants.join(", "))),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_unit()
+    }
+
+    serde::forward_to_deserialize_any! {
+        i8 i16 i32 i64 i128 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct identifier
+    }
+}
+
+/// A map being read. The first of `left` is the entry whose key or value comes next.
+struct Fields<'a, 't> {
+    all: Reading<'a, 't>,
+    entries: &'a [Entry<'t>],
+    left: &'a [Entry<'t>],
+}
+
+impl<'de> MapAccess<'de> for Fields<'_, '_> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        let reader = self.all.reader;
+        while let Some((entry, rest)) = self.left.split_first() {
+            if reader.is_dead(&entry.node) {
+                self.left = rest;
+                continue;
+            }
+            let key: de::value::StrDeserializer<'_, Error> = (*entry.key).into_deserializer();
+            let path = self.all.path.key(&entry.key);
+            return seed.deserialize(key).map(Some).map_err(|error| reader.record(error, &entry.node, entry.line, &path));
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let Some((entry, rest)) = self.left.split_first() else { return Err(Error::Recorded) };
+        let Reading { path, reader, .. } = self.all;
+        let path = path.key(&entry.key);
+        let before = reader.count();
+        match seed.deserialize(Reading { node: &entry.node, path: &path, reader }) {
+            Ok(value) => {
+                self.left = rest;
+                Ok(value)
+            }
+            Err(error) => {
+                let error = reader.record(error, &entry.node, entry.line, &path);
+                reader.give_up(&entry.node, before);
+                if reader.is_full() {
+                    self.left = &[];
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.entries.len())
+    }
+}
+
+/// A list being read; `at` is the item that comes next.
+struct Items<'a, 't> {
+    all: Reading<'a, 't>,
+    items: &'a [Node<'t>],
+    at: usize,
+}
+
+impl<'de> SeqAccess<'de> for Items<'_, '_> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+        let Reading { path, reader, .. } = self.all;
+        let Some(node) = self.items.get(self.at) else { return Ok(None) };
+        let path = Path::In(path, Step::Index(self.at));
+        self.at += 1;
+        let item = seed.deserialize(Reading { node, path: &path, reader });
+        item.map(Some).map_err(|error| reader.record(error, node, node.line, &path))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.items.len())
+    }
+}
+
+#[cfg(test)]
+mod tests;

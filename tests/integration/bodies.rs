@@ -1,0 +1,221 @@
+//! Bodies of every size, framed in every way, on the first try and on the second: the fault table's rows L01 and L02.
+
+use std::time::Duration;
+
+use crate::support::canary::KEY;
+use crate::support::client::{Connection, Response, request};
+use crate::support::{Catalog, Gateway, H2, Mock, Script, run, run_within};
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+const FRAMINGS: [Framing; 3] = [Framing::Length, Framing::Chunked, Framing::H2c];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    Length,
+    Chunked,
+    H2c,
+}
+
+/// A request for this model of exactly so many bytes, of which no two stretches are alike.
+fn body(model: &str, size: usize) -> Vec<u8> {
+    let (start, end) = (format!("{{\"model\":\"{model}\",\"messages\":[{{\"role\":\"user\",\"content\":\""), "\"}]}");
+    let mut text = start;
+    for n in 0..=size / 64 {
+        text.push_str(&format!("{n:63} "));
+    }
+    text.truncate(size - end.len());
+    text.push_str(end);
+    text.into_bytes()
+}
+
+/// Sends it and reads the answer.
+async fn send(gateway: &Gateway, h2: &H2, framing: Framing, body: &[u8]) -> Response {
+    let bearer = format!("Bearer {KEY}");
+    let fields = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    if framing == Framing::H2c {
+        return h2.exchange("POST", "/v1/chat/completions", &fields, body).await;
+    }
+    let mut connection = gateway.connect().await;
+    let chunked = [&fields[..], &[("transfer-encoding", "chunked")]].concat();
+    match framing {
+        Framing::Length => connection.send(request("POST", "/v1/chat/completions", &fields, body)).await,
+        // A size that divides nothing.
+        _ => connection.send([request("POST", "/v1/chat/completions", &chunked, b""), in_chunks(body, 7_777)].concat()).await,
+    };
+    connection.response().await
+}
+
+fn in_chunks(body: &[u8], size: usize) -> Vec<u8> {
+    let mut text = Vec::with_capacity(body.len() * 2);
+    for chunk in body.chunks(size) {
+        text.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        text.extend_from_slice(chunk);
+        text.extend_from_slice(b"\r\n");
+    }
+    text.extend_from_slice(b"0\r\n\r\n");
+    text
+}
+
+#[test]
+fn l01_bodies_of_every_size_reach_the_first_account_and_the_second() {
+    run_within(Duration::from_secs(120), async {
+        let sizes = [200, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, 70_000, MIB, 10 * MIB];
+        let (good, bad) = (Mock::start().await, Mock::start().await);
+        bad.always(Script::error(500, "out of order"));
+        // An account of its own for each case, since one that has failed rests.
+        let cases: Vec<_> = sizes.iter().flat_map(|size| FRAMINGS.map(|framing| (*size, framing))).collect();
+        let mut catalog = Catalog::new().account("good", &good).model("first", &["good"]);
+        for nth in 0..cases.len() {
+            let bad_one = format!("bad-{nth}");
+            catalog = catalog.account(&bad_one, &bad).model(&format!("second-{nth}"), &[bad_one.as_str(), "good=second"]);
+        }
+        let gateway = Gateway::with(catalog).also_listen("h2c: true").start().await;
+        let h2 = gateway.h2c(1).await;
+        for (nth, (size, framing)) in cases.into_iter().enumerate() {
+            let sent = body("first", size);
+            assert_eq!(send(&gateway, &h2, framing, &sent).await.status, 200, "{size} {framing:?}");
+            same(&good.request(2 * nth).await.body, &sent, &format!("{size} {framing:?}, first try"));
+
+            let model = format!("second-{nth}");
+            let sent = body(&model, size);
+            assert_eq!(send(&gateway, &h2, framing, &sent).await.status, 200, "{size} {framing:?}");
+            same(&bad.request(nth).await.body, &sent, &format!("{size} {framing:?}, the try that failed"));
+            let spliced = String::from_utf8(sent).unwrap().replacen(&model, "second", 1);
+            same(&good.request(2 * nth + 1).await.body, spliced.as_bytes(), &format!("{size} {framing:?}, second try"));
+        }
+    });
+}
+
+#[test]
+fn l01_a_second_try_sends_the_whole_body_though_the_first_took_a_part() {
+    run(async {
+        for first in [Script::new().reset(), Script::new().close(), Script::error(503, "too much")] {
+            let (good, bad) = (Mock::start().await, Mock::start().await);
+            bad.early(first);
+            let gateway = Gateway::with(Catalog::chain(&[&bad, &good])).also_listen("h2c: true").start().await;
+            let h2 = gateway.h2c(1).await;
+            let sent = body("m", 4 * MIB);
+            assert_eq!(send(&gateway, &h2, Framing::Length, &sent).await.status, 200);
+            same(&good.request(0).await.body, &sent, "second try");
+        }
+    });
+}
+
+/// Megabytes are not to be printed.
+#[track_caller]
+fn same(got: &[u8], wanted: &[u8], what: &str) {
+    // Not byte by byte, which takes its time.
+    if got != wanted {
+        let differ = got.iter().zip(wanted).position(|(a, b)| a != b);
+        panic!("{what}: {} bytes instead of {}, the first other one at {differ:?}", got.len(), wanted.len());
+    }
+}
+
+#[test]
+fn l01_one_byte_over_the_limit_is_413() {
+    run(async {
+        let mock = Mock::start().await;
+        for limit in [100 * KIB, 64 * KIB, 1000] {
+            let server = format!("limits: {{ request_body: {limit}B }}");
+            let gateway = Gateway::with(Catalog::over(&mock)).also_listen("h2c: true").server(&server).start().await;
+            let h2 = gateway.h2c(1).await;
+            for framing in FRAMINGS {
+                let before = mock.count();
+                assert_eq!(send(&gateway, &h2, framing, &body("m", limit)).await.status, 200, "{limit} {framing:?}");
+                same(&mock.request(before).await.body, &body("m", limit), &format!("{limit} {framing:?}"));
+                for more in [1, limit] {
+                    let refused = send(&gateway, &h2, framing, &body("m", limit + more)).await;
+                    let error = refused.is_error(413, "request_too_large");
+                    assert!(error["message"].as_str().unwrap().contains(&limit.to_string()), "{error}");
+                    assert_eq!(gateway.line_of(&refused).await["outcome"], "refused");
+                }
+                assert_eq!(mock.count(), before + 1, "{limit} {framing:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn l02_a_hundred_declared_megabytes_are_refused_unread() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        let bearer = format!("Bearer {KEY}");
+        let declared = (100 * MIB).to_string();
+        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-length", &declared)];
+        for expect in [&[][..], &[("expect", "100-continue")]] {
+            let mut connection = gateway.connect().await;
+            connection.send(request("POST", "/v1/chat/completions", &[&fields, expect].concat(), b"")).await;
+            let answer = connection.response().await;
+            answer.is_error(413, "request_too_large");
+            assert_eq!(answer.informational, [0_u16; 0]);
+            assert_eq!(gateway.line_of(&answer).await["bytes_in"], 0);
+            assert!(connection.closed().await, "by FIN, so that the answer is not lost");
+        }
+        assert_eq!(mock.connections(), 0);
+    });
+}
+
+#[test]
+fn l02_a_hundred_undeclared_megabytes_are_refused_at_the_limit() {
+    run(async {
+        const LIMIT: usize = 8 * MIB;
+        let mock = Mock::start().await;
+        let gateway = Gateway::with(Catalog::over(&mock)).also_listen("h2c: true").server("limits: { request_body: 8MiB }").start().await;
+        let bearer = format!("Bearer {KEY}");
+        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("transfer-encoding", "chunked")];
+        let before = gateway.rss();
+        let mut connection: Connection = gateway.connect().await;
+        connection.send(request("POST", "/v1/chat/completions", &fields, b"")).await;
+        let megabyte = [format!("{MIB:x}\r\n").as_bytes(), &vec![b' '; MIB], b"\r\n"].concat();
+        let mut sent = 0;
+        while sent < 100 && connection.send(&megabyte).await {
+            sent += 1;
+            assert!(gateway.rss() < before + 3 * LIMIT as u64, "{} bytes became {} after {sent} MiB", before, gateway.rss());
+        }
+        connection.response().await.is_error(413, "request_too_large");
+        connection.closed().await;
+
+        let h2 = gateway.h2c(1).await;
+        let over_h2 = send(&gateway, &h2, Framing::H2c, &vec![b' '; 100 * MIB]).await;
+        over_h2.is_error(413, "request_too_large");
+        // Other streams on the connection go on.
+        assert_eq!(send(&gateway, &h2, Framing::H2c, &body("m", 200)).await.status, 200);
+        assert!(gateway.rss() < before + 3 * LIMIT as u64, "{} bytes became {}", before, gateway.rss());
+        assert_eq!(mock.count(), 1);
+    });
+}
+
+#[test]
+fn what_all_requests_hold_together_is_bounded() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server("limits: { request_body: 1MiB, response_body: 1MiB, buffered_total: 1MiB }")
+            .start()
+            .await;
+        let bearer = format!("Bearer {KEY}");
+        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-length", "700000")];
+        // What is only announced takes nothing from others.
+        let mut idle = gateway.connect().await;
+        idle.send(request("POST", "/v1/chat/completions", &fields, b"")).await;
+        let whole = body("m", 700_000);
+        let (most, last) = whole.split_at(699_999);
+        let (mut first, refused) = loop {
+            let mut first = gateway.connect().await;
+            first.send(request("POST", "/v1/chat/completions", &fields, most)).await;
+            let second = gateway.raw(request("POST", "/v1/chat/completions", &fields, &whole)).await;
+            // Which of the two was read first, and so found room, is the gateway's to say: until it was the first.
+            if second.status != 200 {
+                break (first, second);
+            }
+        };
+        refused.is_error(503, "no_capacity");
+        assert!(refused.field("retry-after").is_some());
+        first.send(last).await;
+        assert_eq!(first.response().await.status, 200);
+        drop(idle);
+        assert_eq!(gateway.raw(request("POST", "/v1/chat/completions", &fields, &body("m", 700_000))).await.status, 200);
+    });
+}

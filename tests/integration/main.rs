@@ -1,0 +1,43 @@
+//! The one integration binary: the real gateway as a process, between callers and upstreams that do as they are told.
+//!
+//! The tests whose names begin with a letter and two digits are the fault table's rows. Each has its own ports and folder,
+//! and each ends with the checks of `support::gateway`: nothing in flight, nothing leaked, one access line an exchange.
+
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::wildcard_enum_match_arm,
+    clippy::let_underscore_must_use,
+    clippy::large_futures,
+    clippy::type_complexity,
+    clippy::disallowed_methods,
+    reason = "a test may fail loudly; the lints guard what runs in production"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod auth;
+mod bodies;
+mod callers;
+mod edge;
+mod failover;
+mod framing;
+mod input;
+mod layering;
+mod models;
+mod operation;
+mod process;
+mod readme;
+mod real;
+mod reload;
+mod sdk;
+mod secrets;
+mod streams;
+mod upstream;
+mod upstream_faults;

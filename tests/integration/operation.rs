@@ -1,0 +1,646 @@
+//! What an operator meets: listeners, logs, `/metrics`, `/status`, SIGHUP, limits, the command line, and the library in another's server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::canary::{self, KEY};
+use crate::support::client::{self, Connection};
+use crate::support::folder::Folder;
+use crate::support::gateway::{BINARY, free_port, portcullis, ready};
+use crate::support::process::Process;
+use crate::support::script::{self, finish};
+use crate::support::tls::{Ca, Leaf};
+use crate::support::wire::Io;
+use crate::support::{Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run, run_within};
+
+// Listeners.
+
+/// A gateway with TLS on its first listener, and who signed its certificate.
+async fn with_tls(mock: &Mock, leaf: &Leaf) -> Gateway {
+    Gateway::with(Catalog::over(mock))
+        .listen("tls: { cert: tls/cert.pem, key: tls/key.pem }")
+        .also_listen("h2c: true")
+        .file("tls/cert.pem", &leaf.cert)
+        .file("tls/key.pem", &leaf.key)
+        .start()
+        .await
+}
+
+#[test]
+fn tls_speaks_http2_by_alpn_and_http1_to_everybody_else() {
+    run(async {
+        let (mock, ca) = (Mock::start().await, Ca::new());
+        let gateway = with_tls(&mock, &ca.leaf()).await;
+        let h2 = gateway.h2(0, &ca).await;
+        assert_eq!(h2.post(&chat("m")).await.content(), "Hello from the mock.");
+        assert_eq!(h2.post(&chat_stream("m")).await.content(), "w0 w1 w2 ");
+        for alpn in [&["http/1.1"][..], &[]] {
+            let mut connection = gateway.connect_tls(0, &ca, alpn).await;
+            for body in [chat("m"), chat_stream("m")] {
+                connection.send(client::post(&body)).await;
+                let answer = connection.response().await;
+                assert_eq!((answer.status, answer.content().is_empty()), (200, false), "{alpn:?}");
+            }
+        }
+        // Plain text on a TLS port gets no answer, and hurts nobody.
+        let mut plain = gateway.connect().await;
+        plain.send(client::post(&chat("m"))).await;
+        assert!(plain.try_response("POST").await.is_none());
+        assert_eq!(h2.post(&chat("m")).await.status, 200);
+        let lines = gateway.access_lines(7).await;
+        assert!(lines.iter().all(|line| line["outcome"] == "ok" && line["address"] == "127.0.0.1"), "{lines:#?}");
+    });
+}
+
+#[test]
+fn h2c_is_spoken_where_it_is_switched_on_and_only_there() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::with(Catalog::over(&mock)).also_listen("h2c: true").start().await;
+        let h2 = gateway.h2c(1).await;
+        assert_eq!(h2.post(&chat_stream("m")).await.content(), "w0 w1 w2 ");
+        let mut connection = Connection::plain(gateway.listeners[1], None).await;
+        connection.send(client::post(&chat("m"))).await;
+        assert_eq!(connection.response().await.status, 200);
+        let mut preface = Connection::plain(gateway.listeners[0], None).await;
+        preface.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+        let refused = preface.try_response("GET").await;
+        assert!(refused.is_none_or(|answer| answer.status >= 400));
+    });
+}
+
+#[test]
+fn ipv6_is_listened_on() {
+    run(async {
+        let mock = Mock::start().await;
+        let (port, admin) = (free_port().port(), free_port());
+        let address = std::net::SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, port));
+        let server = format!("listen: [{{ address: \"127.0.0.1:1\" }}]\nadmin: {{ address: \"{admin}\" }}\n");
+        let folder = Folder::new(&[("server.yaml", &server), ("catalog.yaml", &Catalog::over(&mock).to_string())]);
+        // The command line's word is the last.
+        let mut process = folder.start(&["serve", "--listen", &address.to_string()]);
+        ready(&mut process, admin).unwrap();
+        let mut connection = Connection::plain(address, None).await;
+        connection.send(client::post(&chat("m"))).await;
+        assert_eq!(connection.response().await.status, 200);
+        let line = eventually("its access line", || process.stdout().contains(&b'\n').then(|| process.stdout())).await;
+        assert_eq!(serde_json::from_slice::<Value>(&line).unwrap()["address"], "::1");
+        process.signal("TERM");
+        assert_eq!(process.wait(Duration::from_secs(2)).and_then(|status| status.code()), Some(0));
+        canary::check("its log", process.stderr().as_bytes()).unwrap();
+    });
+}
+
+#[test]
+fn connections_over_the_cap_are_closed_at_once() {
+    run(async {
+        let (mock, gate) = (Mock::start().await, Gate::new());
+        mock.always(Script::sse().words(0..1).wait(&gate).event(finish("stop")).done());
+        let gateway = Gateway::with(Catalog::over(&mock)).server("limits: { connections: 3 }").also_listen("h2c: true").start().await;
+        let refused = || gateway.metrics().sum("portcullis_connections_refused_total", &[]);
+        let mut streams = Vec::new();
+        for _ in 0..3 {
+            streams.push(gateway.open(&chat_stream("m")).await);
+        }
+        // On every listener, since the cap is the process's.
+        for (number, listener) in gateway.listeners.iter().enumerate() {
+            let mut one_more = Connection::plain(*listener, None).await;
+            one_more.send(client::post(&chat("m"))).await;
+            assert!(one_more.try_response("POST").await.is_none());
+            assert_eq!(refused(), number as f64 + 1.0);
+        }
+        // The admin listener has a cap of its own.
+        assert_eq!(gateway.status()["exchanges"], 3);
+        gate.open();
+        for (connection, head) in &mut streams {
+            connection.rest(head).await;
+            assert_eq!(head.events().last().unwrap(), "[DONE]");
+        }
+        streams.clear();
+        let start = Instant::now();
+        loop {
+            let mut connection = gateway.connect().await;
+            connection.send(client::post(&chat_stream("m"))).await;
+            match connection.try_response("POST").await {
+                Some(answer) => break assert_eq!(answer.status, 200),
+                None => assert!(start.elapsed() < PATIENCE, "places do not come back"),
+            }
+        }
+    });
+}
+
+// Logs and signals.
+
+fn read_lines(path: &Path) -> Vec<String> {
+    std::fs::read_to_string(path).unwrap_or_default().lines().map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn sighup_reopens_the_access_log() {
+    run(async {
+        let mock = Mock::start().await;
+        let mut gateway =
+            Gateway::with(Catalog::over(&mock)).server("log: { format: json, level: trace, access: ./access.log }").start().await;
+        let log = gateway.conf.parent().unwrap().join("access.log");
+        let (rotated, read) = (log.with_extension("log.1"), |path: &Path| read_lines(path));
+        gateway.post(&chat("m")).await;
+        eventually("the first line", || (read(&log).len() == 1).then_some(())).await;
+        // As logrotate does.
+        std::fs::rename(&log, &rotated).unwrap();
+        gateway.post(&chat("m")).await;
+        eventually("the second line, in the old file", || (read(&rotated).len() == 2).then_some(())).await;
+        gateway.signal("HUP");
+        gateway.logged("SIGHUP").await;
+        gateway.post(&chat("m")).await;
+        eventually("the third line, in the new file", || (read(&log).len() == 1).then_some(())).await;
+        assert_eq!(read(&rotated).len(), 2);
+        gateway.post(&chat_stream("m")).await;
+        gateway.signal("TERM");
+        assert_eq!(gateway.exit(PATIENCE).code(), Some(0));
+        // The last line is written before the process ends.
+        let lines = read(&log);
+        assert_eq!(lines.len(), 2, "{lines:#?}");
+        for line in &lines {
+            let line: Value = serde_json::from_str(line).unwrap();
+            assert_eq!((line["outcome"].as_str(), line["key"].as_str()), (Some("ok"), Some("acme/prod")));
+        }
+        canary::check("the access log", lines.concat().as_bytes()).unwrap();
+        assert_eq!(gateway.process.stdout(), b"");
+    });
+}
+
+#[test]
+fn sighup_reads_the_certificate_again_and_keeps_the_old_one_if_it_must() {
+    async fn shown(gateway: &Gateway, ca: &Ca) -> Vec<u8> {
+        let connection = gateway.connect_tls(0, ca, &["http/1.1"]).await;
+        let Io::Tls(tls) = &connection.wire.io else { panic!("TLS was asked for") };
+        tls.get_ref().1.peer_certificates().unwrap()[0].to_vec()
+    }
+    run(async {
+        let (mock, ca) = (Mock::start().await, Ca::new());
+        let gateway = with_tls(&mock, &ca.leaf()).await;
+        let before = shown(&gateway, &ca).await;
+        let mut old = gateway.connect_tls(0, &ca, &["http/1.1"]).await;
+        let fresh = ca.leaf();
+        std::fs::write(gateway.conf.join("tls/cert.pem"), &fresh.cert).unwrap();
+        std::fs::write(gateway.conf.join("tls/key.pem"), &fresh.key).unwrap();
+        gateway.signal("HUP");
+        let start = Instant::now();
+        while shown(&gateway, &ca).await == before {
+            assert!(start.elapsed() < PATIENCE, "the old certificate is still shown");
+        }
+        let after = shown(&gateway, &ca).await;
+        // Open connections go on.
+        old.send(client::post(&chat("m"))).await;
+        assert_eq!(old.response().await.status, 200);
+        // A certificate and a key that do not go together.
+        std::fs::write(gateway.conf.join("tls/key.pem"), &ca.leaf().key).unwrap();
+        gateway.signal("HUP");
+        gateway.logged("do not go together").await;
+        assert_eq!(shown(&gateway, &ca).await, after);
+    });
+}
+
+#[test]
+fn sighup_reads_the_catalog_where_no_watch_sees_it() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        let elsewhere = gateway.conf.parent().unwrap().join("elsewhere.yaml");
+        std::fs::copy(gateway.conf.join("catalog.yaml"), &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, gateway.conf.join("link")).unwrap();
+        std::fs::rename(gateway.conf.join("link"), gateway.conf.join("catalog.yaml")).unwrap();
+        std::fs::write(&elsewhere, Catalog::over(&mock).model("n", &["a"]).to_string()).unwrap();
+        let start = Instant::now();
+        gateway.signal("HUP");
+        eventually("it is live", || (gateway.generation() == 2).then_some(())).await;
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        assert_eq!(gateway.post(&chat("n")).await.status, 200);
+        gateway.logged("SIGHUP").await;
+    });
+}
+
+#[test]
+fn the_access_log_can_be_off_or_text() {
+    run(async {
+        let mock = Mock::start().await;
+        let off = Gateway::with(Catalog::over(&mock)).server("log: { access: off, level: trace }").start().await;
+        off.post(&chat("m")).await;
+        eventually("it is counted", || (off.metrics().sum("portcullis_requests_total", &[]) == 1.0).then_some(())).await;
+
+        let mut text = Gateway::with(Catalog::over(&mock)).server("log: { format: text, level: trace }").start().await;
+        text.post(&chat("m")).await;
+        text.raw(client::post_as("sk-wrong", &chat("m"))).await.is_error(401, "invalid_api_key");
+        text.signal("TERM");
+        text.exit(PATIENCE);
+        let lines = String::from_utf8(text.process.stdout()).unwrap();
+        let lines: Vec<_> = lines.lines().collect();
+        assert_eq!(lines.len(), 2, "{lines:#?}");
+        for word in [" POST /v1/chat/completions 200 ok ", "model=m", "key=acme/prod", "account=a", "tokens=9+3(reported)", "127.0.0.1"] {
+            assert!(lines[0].contains(word), "no {word:?} in {}", lines[0]);
+        }
+        for word in [" POST /v1/chat/completions 401 unauthorized ", "model=-", "key=-"] {
+            assert!(lines[1].contains(word), "no {word:?} in {}", lines[1]);
+        }
+        let log = text.log();
+        assert!(log.lines().any(|line| line.contains(" info serving on http://")), "{log}");
+        assert!(log.lines().all(|line| !line.starts_with('{')), "{log}");
+        drop(off);
+
+        let (status, output) = Gateway::with(Catalog::over(&mock)).server("log: { access: ./nowhere/access.log }").refuse();
+        assert!(!status.success() && output.contains("nowhere/access.log"), "{output}");
+    });
+}
+
+#[test]
+fn log_level_is_kept() {
+    run(async {
+        let mock = Mock::start().await;
+        let mut gateways = Vec::new();
+        for level in ["off", "error", "warn", "info", "debug"] {
+            let gateway = Gateway::with(Catalog::over(&mock)).server(&format!("log: {{ level: {level} }}")).start().await;
+            std::fs::write(gateway.conf.join("catalog.yaml"), "accounts: {}\n").unwrap();
+            gateways.push(gateway);
+        }
+        for (gateway, wanted) in
+            gateways.iter().zip([&[][..], &["error"], &["error", "warn"], &["error", "info", "warn"], &["error", "info", "warn"]])
+        {
+            eventually("the refusal", || (gateway.metrics().sum("portcullis_catalog_refusals_total", &[]) == 1.0).then_some(())).await;
+            if wanted.contains(&"error") {
+                gateway.logged("is refused").await;
+            }
+            let log = gateway.log();
+            let line = |line: &str| serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e} in {line}"));
+            let levels: BTreeSet<_> = log.lines().map(|text| line(text)["level"].as_str().unwrap().to_owned()).collect();
+            let levels: Vec<_> = levels.iter().map(String::as_str).filter(|level| *level != "debug").collect();
+            assert_eq!(levels, wanted, "{log}");
+        }
+    });
+}
+
+// The admin listener.
+
+/// Metric → labels, of every sample in the text.
+fn samples(text: &str) -> BTreeMap<String, BTreeSet<Vec<String>>> {
+    let mut found: BTreeMap<String, BTreeSet<Vec<String>>> = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (series, _) = line.rsplit_once(' ').unwrap();
+        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+        let labels = labels.trim_end_matches('}').split(',').filter_map(|label| label.split_once('=')).map(|(name, _)| name.to_owned());
+        found.entry(name.to_owned()).or_default().insert(labels.filter(|name| name != "le").collect());
+    }
+    found
+}
+
+#[test]
+fn metrics_have_their_names_and_labels() {
+    const DOOR: &str = "door model";
+    let table = [
+        ("portcullis_requests_total", "door model account caller outcome"),
+        ("portcullis_request_seconds_bucket", DOOR),
+        ("portcullis_request_seconds_sum", DOOR),
+        ("portcullis_request_seconds_count", DOOR),
+        ("portcullis_first_byte_seconds_bucket", DOOR),
+        ("portcullis_first_byte_seconds_sum", DOOR),
+        ("portcullis_first_byte_seconds_count", DOOR),
+        ("portcullis_own_seconds_bucket", DOOR),
+        ("portcullis_own_seconds_sum", DOOR),
+        ("portcullis_own_seconds_count", DOOR),
+        ("portcullis_tokens_total", "model account caller kind"),
+        ("portcullis_attempts_total", "account outcome"),
+        ("portcullis_in_flight", "account"),
+        ("portcullis_account_state", "account state"),
+        ("portcullis_catalog_generation", ""),
+        ("portcullis_catalog_last_success_seconds", ""),
+        ("portcullis_catalog_refusals_total", ""),
+        ("portcullis_usage_estimated_total", DOOR),
+        ("portcullis_reload_failed", ""),
+        ("portcullis_catalog_shrunk_total", ""),
+        ("portcullis_access_lines_dropped", ""),
+        ("portcullis_connections_refused_total", ""),
+        ("portcullis_panics_total", ""),
+    ];
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        gateway.post(&chat("m")).await;
+        // Nobody counts this one.
+        mock.push(Script::sse().words(0..2).event(finish("stop")).done());
+        gateway.post(&chat_stream("m")).await;
+        gateway.access_lines(2).await;
+        let metrics = gateway.metrics();
+        assert!(metrics.0.ends_with("# EOF\n"), "{}", metrics.0);
+        let labels = |text: &str| BTreeSet::from([text.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>()]);
+        let wanted: BTreeMap<_, _> = table.iter().map(|(name, text)| ((*name).to_owned(), labels(text))).collect();
+        assert_eq!(samples(&metrics.0), wanted);
+        let all = [("door", "chat"), ("model", "m"), ("account", "a"), ("caller", "acme"), ("outcome", "ok")];
+        assert_eq!(metrics.sum("portcullis_requests_total", &all), 2.0);
+        assert_eq!(metrics.sum("portcullis_attempts_total", &[("account", "a"), ("outcome", "ok")]), 2.0);
+        assert_eq!(metrics.sum("portcullis_usage_estimated_total", &[]), 1.0);
+        let tokens = |kind| metrics.sum("portcullis_tokens_total", &[("model", "m"), ("account", "a"), ("caller", "acme"), ("kind", kind)]);
+        let counted = gateway.lines();
+        let sum = |field: &str| counted.iter().map(|line| line[field].as_f64().unwrap()).sum::<f64>();
+        assert_eq!((tokens("prompt"), tokens("completion")), (sum("prompt_tokens"), sum("completion_tokens")));
+        assert!(metrics.sum("portcullis_catalog_last_success_seconds", &[]) > 1.7e9);
+        assert_eq!(metrics.sum("portcullis_account_state", &[("account", "a"), ("state", "ok")]), 1.0);
+        // The key is no label.
+        assert!(!metrics.0.contains("prod"), "{}", metrics.0);
+    });
+}
+
+#[test]
+fn labels_are_bounded_and_go_with_what_they_name() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(Catalog::over(&mock).model("gone", &["a"])).await;
+        let bearer = format!("Bearer {KEY}");
+        let odd = async |n: usize| {
+            let fields = [("authorization", bearer.as_str()), ("x-request-id", &format!("id-{n}"))];
+            gateway.post(&chat(&format!("unknown-{n}"))).await;
+            gateway.raw(client::post_as(&format!("sk-unknown-{n}"), &chat("m"))).await;
+            gateway.raw(client::request("GET", &format!("/v1/{n}?q={n}"), &fields, b"")).await;
+            gateway.raw(client::request(&format!("ODD{n}"), "/v1/models", &fields, b"")).await;
+            gateway.get(&format!("/v1/models/unknown-{n}")).await;
+            gateway.post(&chat("m")).await;
+        };
+        let series = || gateway.metrics().0.lines().count();
+        odd(0).await;
+        gateway.access_lines(6).await;
+        let before = series();
+        for n in 1..20 {
+            odd(n).await;
+        }
+        gateway.access_lines(120).await;
+        assert_eq!(series(), before, "{}", gateway.metrics().0);
+        for word in ["unknown", "ODD", "id-"] {
+            assert!(!gateway.metrics().0.contains(word), "{}", gateway.metrics().0);
+        }
+        gateway.post(&chat("gone")).await;
+        gateway.access_lines(121).await;
+        assert_eq!(gateway.metrics().sum("portcullis_requests_total", &[("model", "gone")]), 1.0);
+        gateway.swap(Catalog::over(&mock)).await;
+        assert!(!gateway.metrics().0.contains("gone"), "{}", gateway.metrics().0);
+    });
+}
+
+#[test]
+fn status_tells_how_things_are() {
+    run(async {
+        let (mock, gate) = (Mock::start().await, Gate::new());
+        let catalog = Catalog::new()
+            .account_with("a", &mock, "concurrency: 7")
+            .account_with("b", &mock, "enabled: false")
+            .account("limited", &mock)
+            .model("m", &["a"])
+            .model("l", &["limited"]);
+        let gateway = Gateway::start(catalog).await;
+        mock.push(Script::error(429, "slow down").with("retry-after", "30"));
+        gateway.post(&chat("l")).await.is_error(429, "upstream_rate_limited");
+        mock.push(Script::sse().words(0..1).wait(&gate).event(finish("stop")).done());
+        let (mut connection, mut head) = gateway.open(&chat_stream("m")).await;
+        let status = gateway.status();
+        let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        assert_eq!(keys(&status), set(&["version", "phase", "ready", "uptime_seconds", "exchanges", "catalog", "accounts"]));
+        let catalog = &status["catalog"];
+        let named = ["generation", "hash", "loaded", "accounts", "models", "callers", "keys", "warnings", "last_refusal", "held"];
+        assert_eq!(keys(catalog), set(&named));
+        assert_eq!(
+            (&status["version"], &status["phase"], &status["ready"]),
+            (&env!("CARGO_PKG_VERSION").into(), &"serving".into(), &true.into())
+        );
+        assert_eq!(status["exchanges"], 1);
+        let counts = ["generation", "accounts", "models", "callers", "keys"].map(|field| catalog[field].as_u64().unwrap());
+        assert_eq!(counts, [1, 3, 2, 1, 1]);
+        assert_eq!((&catalog["last_refusal"], &catalog["held"]), (&Value::Null, &Value::Null));
+        assert_eq!(catalog["hash"].as_str().map(str::len), Some(16));
+        assert!(catalog["loaded"].as_str().is_some_and(|time| time.ends_with('Z')), "{catalog}");
+        let account = |id: &str| status["accounts"].as_array().unwrap().iter().find(|account| account["id"] == id).unwrap().clone();
+        let fields =
+            |id: &str| Value::from(["state", "in_flight", "concurrency", "dialect"].map(|field| account(id)[field].clone()).to_vec());
+        assert_eq!(fields("a"), json!(["ok", 1, 7, "openai"]));
+        assert_eq!(fields("b"), json!(["disabled", 0, null, "openai"]));
+        assert_eq!(fields("limited"), json!(["cooling_rate", 0, null, "openai"]));
+        gate.open();
+        connection.rest(&mut head).await;
+        eventually("its connection is idle", || (gateway.status()["accounts"][0]["idle_connections"] == 1).then_some(())).await;
+    });
+}
+
+#[test]
+fn the_admin_listener_has_its_own_doors_and_no_others() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        let ask = async |address, method: &str, target: &str| {
+            let mut connection = Connection::plain(address, None).await;
+            connection.send(client::request(method, target, &[], b"")).await;
+            connection.try_response(method).await.unwrap()
+        };
+        for (method, target, status, kind) in [
+            ("GET", "/livez", 200, "text/plain"),
+            ("GET", "/readyz", 200, "text/plain"),
+            ("GET", "/status", 200, "application/json"),
+            ("GET", "/metrics", 200, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+            ("HEAD", "/metrics", 200, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+            ("GET", "/v1/models", 404, "text/plain"),
+            ("POST", "/status", 405, "text/plain"),
+        ] {
+            let answer = ask(gateway.admin, method, target).await;
+            assert_eq!((answer.status, answer.field("content-type")), (status, Some(kind)), "{method} {target}");
+            assert_eq!(answer.field("allow").is_some(), status == 405);
+        }
+        // And what is on it is nowhere else.
+        for target in ["/metrics", "/status"] {
+            gateway.get(target).await.is_error(404, "unknown_url");
+        }
+        let probe = ask(gateway.address, "HEAD", "/readyz").await;
+        assert_eq!((probe.status, probe.body.len()), (200, 0));
+        gateway.access_lines(2).await;
+    });
+}
+
+// The command line.
+
+const SERVER: &str = "listen: [{ address: \"127.0.0.1:1\" }]\n";
+
+#[test]
+fn check_says_what_serve_would_with_its_exit_code() {
+    let catalog = |key: &str| {
+        format!("accounts: {{ a: {{ dialect: openai{key} }} }}\nmodels: {{ m: {{ targets: [{{ account: a }}] }} }}\ncallers: {{}}\n")
+    };
+    let cases: &[(&str, &[&str], i32, &str, &str)] = &[
+        (", key: { env: PATH }", &["check"], 0, "fine. 2 files, 1 account, 1 model, 0 callers, 0 keys, 0 warnings", ""),
+        (", key: { env: PORTCULLIS_TEST_UNSET }", &["check"], 1, "", "catalog.yaml:1 accounts.a.key"),
+        (", key: { env: PORTCULLIS_TEST_UNSET }", &["check", "--no-secrets"], 0, "fine.", ""),
+        (", key: { file: nowhere }", &["check"], 1, "", "catalog.yaml:1 accounts.a.key"),
+        (", key: { file: nowhere }", &["check", "--no-secrets"], 0, "fine.", ""),
+        (", key: sk-CaNaRy-written-out", &["check"], 0, "1 warning", "warning: catalog.yaml:1 accounts.a.key"),
+        (", kye: x", &["check", "--no-secrets"], 1, "", "accounts.a.kye: unknown field; did you mean `key`?"),
+    ];
+    for (key, arguments, code, stdout, stderr) in cases {
+        let folder = Folder::new(&[("server.yaml", SERVER), ("catalog.yaml", &catalog(key))]);
+        let ran = folder.run(arguments);
+        assert_eq!(ran.status.code(), Some(*code), "{key} {arguments:?}: {}", ran.stderr);
+        assert!(ran.stdout.contains(stdout) && ran.stderr.contains(stderr), "{key} {arguments:?}: {}{}", ran.stdout, ran.stderr);
+        assert_eq!(ran.stdout.is_empty(), *code != 0, "results go to stdout, complaints to stderr");
+    }
+    // What ships is fine, and found without being told.
+    let shipped = Command::new(BINARY).arg("check").current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    assert!(shipped.status.success(), "{}", String::from_utf8_lossy(&shipped.stderr));
+}
+
+/// `portcullis key hash` on this standard input.
+fn key_hash(input: &str) -> (Option<i32>, String) {
+    let mut command = Command::new(BINARY);
+    let mut child = command.args(["key", "hash"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn a_new_key_is_pasted_and_works() {
+    run(async {
+        let output = portcullis(&["key", "new", "--caller", "acme", "--name", "prod"]);
+        assert!(output.status.success());
+        let text = String::from_utf8(output.stdout).unwrap();
+        let key = text.lines().find(|line| line.starts_with("sk-")).unwrap();
+        assert!(key.len() >= 3 + 1 + 43 && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'), "{key}");
+        assert_eq!(text.matches(key).count(), 1, "the secret is printed once");
+        assert_eq!(key_hash(key), (Some(0), format!("{}\n", canary::hash(key))));
+        assert_eq!(key_hash(&format!("{key}\r\n")).1, key_hash(key).1);
+        let yaml = &text[text.find("callers:").unwrap()..];
+        let mock = Mock::start().await;
+        let catalog = Catalog::over(&mock).without_acme();
+        let gateway = Gateway::with(catalog).file("catalog.d/acme.yaml", yaml).start().await;
+        assert_eq!(gateway.raw(client::post_as(key, &chat("m"))).await.status, 200);
+        assert_eq!(gateway.line().await["key"], "acme/prod");
+        let again = portcullis(&["key", "new", "--caller", "acme", "--name", "prod"]);
+        assert!(!String::from_utf8(again.stdout).unwrap().contains(key), "no two keys are equal");
+    });
+}
+
+#[test]
+fn command_lines_end_with_their_exit_codes() {
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["--version"], 0, concat!("portcullis ", env!("CARGO_PKG_VERSION"))),
+        (&["--help"], 0, "serve"),
+        (&["key", "new", "--help"], 0, "--caller"),
+        (&["schema", "server"], 0, include_str!("../../conf/schema/server.schema.json")),
+        (&["schema", "catalog"], 0, include_str!("../../conf/schema/catalog.schema.json")),
+        (&["schema", "nonsense"], 2, "nonsense"),
+        (&[], 2, "Usage"),
+        (&["sevre"], 2, "serve"),
+        (&["key", "new"], 2, "--caller"),
+        (&["key", "new", "--caller", "a b", "--name", "prod"], 1, "--caller"),
+        (&["key", "new", "--caller", "acme", "--name", "a/b"], 1, "--name"),
+        (&["serve", "--conf", "/nowhere"], 1, "/nowhere"),
+        (&["check", "--conf", "/nowhere"], 1, "/nowhere"),
+        (&["serve", "--listen", "localhost"], 2, "localhost"),
+    ];
+    for (arguments, code, says) in cases {
+        let output = portcullis(arguments);
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {out}{err}");
+        let said = if *code == 0 { &out } else { &err };
+        assert!(said.contains(says), "{arguments:?} does not say {says:?}: {out}{err}");
+    }
+    assert_eq!(key_hash(""), (Some(1), String::new()));
+    assert_eq!(key_hash("two words\n"), (Some(1), String::new()));
+}
+
+#[test]
+fn the_published_key_is_not_served_to_the_public() {
+    run(async {
+        let published = portcullis::catalog::PUBLISHED_KEY;
+        let catalog = |models: &str| {
+            format!(
+                "accounts: {{ demo: {{ dialect: demo }} }}\n\
+                 models: {{ demo: {{ targets: [{{ account: demo }}] }}, other: {{ targets: [{{ account: demo }}] }} }}\n\
+                 callers: {{ demo: {{ {models}keys: {{ published: {{ hash: \"{}\" }} }} }} }}\n",
+                canary::hash(published)
+            )
+        };
+        let (port, admin) = (free_port().port(), free_port());
+        let public = format!("0.0.0.0:{port}");
+        let server = |address: &str| format!("listen: [{{ address: \"{address}\" }}]\nadmin: {{ address: \"{admin}\" }}\n");
+        let refused = |ran: crate::support::folder::Ran| {
+            assert_eq!(ran.status.code(), Some(1), "{}", ran.stdout);
+            for word in ["demo/published", "\"other\"", "0.0.0.0", "127.0.0.1"] {
+                assert!(ran.stderr.contains(word), "no {word:?} in {}", ran.stderr);
+            }
+        };
+        let wide = Folder::new(&[("server.yaml", &server(&public)), ("catalog.yaml", &catalog(""))]);
+        refused(wide.run(&["serve"]));
+        refused(wide.run(&["check"]));
+        // The command line makes a loopback listener public, too.
+        wide.write("server.yaml", server("127.0.0.1:1"));
+        assert_eq!(wide.run(&["check"]).status.code(), Some(0));
+        refused(wide.run(&["serve", "--listen", &public]));
+
+        let narrow = Folder::new(&[("server.yaml", &server(&public)), ("catalog.yaml", &catalog("models: [demo], "))]);
+        let mut process = narrow.start(&["serve"]);
+        ready(&mut process, admin).unwrap();
+        // Nor does it become public by a reload.
+        narrow.write("catalog.yaml", catalog(""));
+        crate::support::folder::logged(&process, "is the published demo key");
+        let mut connection = Connection::plain(([127, 0, 0, 1], port).into(), None).await;
+        connection.send(client::post_as(published, &chat("other"))).await;
+        connection.response().await.is_error(404, "model_not_found");
+        connection.send(client::post_as(published, &chat("demo"))).await;
+        assert_eq!(connection.response().await.status, 200);
+        process.signal("TERM");
+        assert!(process.wait(Duration::from_secs(2)).is_some());
+    });
+}
+
+// The library.
+
+#[test]
+fn the_example_of_a_server_with_the_gateway_in_it_runs_and_answers() {
+    run_within(Duration::from_secs(300), async {
+        let bin = Path::new(BINARY).parent().unwrap();
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--offline", "--example", "embed", "--target-dir"]).arg(bin.parent().unwrap());
+        build.args(cfg!(feature = "test-panics").then_some(["--features", "test-panics"]).into_iter().flatten());
+        build.args(bin.ends_with("release").then_some("--release"));
+        let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+
+        let mock = Mock::start().await;
+        let (address, admin) = (free_port(), free_port());
+        let folder = Folder::new(&[
+            ("conf/server.yaml", &format!("admin: {{ address: \"{admin}\" }}\n")),
+            ("conf/catalog.yaml", &Catalog::over(&mock).to_string()),
+        ]);
+        let mut process = Process::spawn(Command::new(bin.join("examples/embed")).arg(address.to_string()).current_dir(folder.path()));
+        ready(&mut process, admin).unwrap();
+        let mut connection = Connection::plain(address, None).await;
+        connection.send(client::post(&chat_stream("m"))).await;
+        assert_eq!(connection.response().await.content(), "w0 w1 w2 ");
+        connection.send(client::post(&chat("n"))).await;
+        connection.response().await.is_error(404, "model_not_found");
+        // Its catalog lives, too.
+        folder.write("conf/catalog.yaml", Catalog::over(&mock).model("n", &["a"]).to_string());
+        let start = Instant::now();
+        loop {
+            connection.send(client::post(&chat("n"))).await;
+            if connection.response().await.status == 200 {
+                break;
+            }
+            assert!(start.elapsed() < PATIENCE, "the new catalog never served");
+        }
+        let lines = process.stdout();
+        let first: Value = serde_json::from_slice(lines.split(|b| *b == b'\n').next().unwrap()).unwrap();
+        assert_eq!((&first["model"], &first["outcome"]), (&"m".into(), &"ok".into()));
+        canary::check("its output", &[lines, process.stderr().into_bytes()].concat()).unwrap();
+        assert_eq!(mock.requests()[0].json()["messages"], chat("m")["messages"]);
+        assert_eq!(script::PROMPT_TOKENS, first["prompt_tokens"].as_u64().unwrap());
+    });
+}

@@ -1,0 +1,107 @@
+//! A server that nobody here wrote, llama.cpp's own, as the upstream; `make test-real` builds it and runs this.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::client::{End, content_of};
+use crate::support::process::Process;
+use crate::support::{Catalog, Gateway, chat, chat_stream, eventually, run_within};
+
+#[test]
+#[ignore = "needs llama.cpp's server, which takes minutes to build: make test-real"]
+fn real_llama_cpp() {
+    run_within(Duration::from_secs(240), async {
+        let (_llama, address) = llama().await;
+        let catalog = Catalog::new().account_at("llama", &format!("http://{address}/v1"), "key: none");
+        let gateway = Gateway::with(catalog.model_with("tiny", &["llama=tiny"], "")).upstream(address.port()).start().await;
+
+        chats(&gateway).await;
+        streams(&gateway).await;
+        passes_errors_on(&gateway).await;
+        cancels(&gateway).await;
+
+        let outcomes: Vec<_> = gateway.access_lines(6).await.iter().map(|line| line["outcome"].clone()).collect();
+        assert_eq!(outcomes[..3], ["ok", "ok", "ok"]);
+        assert_eq!(outcomes[4..], ["client_left", "ok"]);
+    });
+}
+
+async fn chats(gateway: &Gateway) {
+    let answer = gateway.post(&asking(chat("tiny"), 8)).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let body = answer.json();
+    assert_eq!((&body["object"], &body["model"]), (&json!("chat.completion"), &json!("tiny")));
+    assert_eq!(body["choices"][0]["message"]["role"], "assistant");
+    assert_eq!(body["choices"][0]["finish_reason"], "length");
+    assert_eq!(body["usage"]["completion_tokens"], 8);
+    assert_eq!(answer.field("x-portcullis-usage"), None);
+}
+
+/// It counts nothing in streams, so what callers are told is an estimate, and says so.
+async fn streams(gateway: &Gateway) {
+    let silent = gateway.post(&asking(chat_stream("tiny"), 8)).await;
+    assert_eq!((silent.status, silent.end), (200, Some(End::Whole)), "{}", silent.text());
+    assert_eq!(silent.events().last().unwrap(), "[DONE]");
+    assert!(!silent.text().contains("usage"), "{}", silent.text());
+
+    let mut ask = asking(chat_stream("tiny"), 8);
+    ask["stream_options"] = json!({"include_usage": true});
+    let counted = gateway.post(&ask).await;
+    let events = counted.events();
+    let [.., finish, usage, done] = events.as_slice() else { panic!("{events:?}") };
+    let (finish, usage): (Value, Value) = (serde_json::from_str(finish).unwrap(), serde_json::from_str(usage).unwrap());
+    assert_eq!((finish["choices"][0]["finish_reason"].as_str(), done.as_str()), (Some("length"), "[DONE]"));
+    assert_eq!(usage["x_portcullis"]["usage"], "estimated", "{usage}");
+    let (prompt, completion) = (&usage["usage"]["prompt_tokens"], &usage["usage"]["completion_tokens"]);
+    assert_eq!(usage["usage"]["total_tokens"].as_u64(), Some(prompt.as_u64().unwrap() + completion.as_u64().unwrap()));
+    assert!(!counted.content().is_empty());
+}
+
+async fn passes_errors_on(gateway: &Gateway) {
+    let mut long = chat("tiny");
+    long["messages"][0]["content"] = json!("day ".repeat(4000));
+    let answer = gateway.post(&long).await;
+    answer.is_error(400, "context_length_exceeded");
+}
+
+/// It makes one answer at a time: that the next one comes shows that it has stopped making this one.
+async fn cancels(gateway: &Gateway) {
+    let (mut connection, mut head) = gateway.open(&asking(chat_stream("tiny"), 1500)).await;
+    let mut words = 0;
+    while words < 3 {
+        words += usize::from(!content_of(&connection.event(&mut head).await.expect("an event").data).is_empty());
+    }
+    drop(connection);
+    gateway.idle().await;
+    assert_eq!(gateway.post(&asking(chat("tiny"), 1)).await.status, 200);
+}
+
+fn asking(mut body: Value, max_tokens: u32) -> Value {
+    body["max_tokens"] = max_tokens.into();
+    body
+}
+
+async fn llama() -> (Process, SocketAddr) {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").join("real");
+    let hint = "llama.cpp's server is not there: run make test-real";
+    assert!(place.join(".made-from").exists(), "{hint}");
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = address.port().to_string();
+    let mut command = Command::new(place.join("venv/bin/python"));
+    command.args(["-m", "llama_cpp.server", "--host", "127.0.0.1", "--n_ctx", "2048", "--port", &port, "--model"]);
+    let server = Process::spawn(command.arg(place.join("tiny.gguf")));
+    // Python takes some seconds to load it.
+    for _ in 0..6 {
+        let up = tokio::time::timeout(Duration::from_secs(9), async {
+            eventually("it listens", || std::net::TcpStream::connect(address).is_ok().then_some(())).await;
+        });
+        if up.await.is_ok() {
+            return (server, address);
+        }
+    }
+    panic!("llama.cpp's server does not listen: {}", server.stderr())
+}

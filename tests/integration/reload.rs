@@ -1,0 +1,895 @@
+//! Section F of the fault table: the catalog is edited, well and badly, while it serves.
+//!
+//! Which catalog serves is read off `owned_by` of the model `m` in `/v1/models`: changing it takes nothing away.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use pingora::apps::ServerApp;
+use pingora::protocols::l4::stream::Stream;
+use pingora::server::configuration::ServerConf;
+use pingora_proxy::HttpProxy;
+use portcullis::catalog::load::{Secrets, load};
+use portcullis::catalog::reload::publish;
+use portcullis::catalog::resolve::resolve;
+use portcullis::connection::Connections;
+use portcullis::gateway::Gateway as Proxy;
+use portcullis::server;
+use portcullis::shared::Shared;
+use serde_json::Value;
+
+use crate::support::canary::{self, KEY};
+use crate::support::client::{self, Connection, End};
+use crate::support::folder::Folder;
+use crate::support::process;
+use crate::support::{Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run, run_within, spawn};
+
+/// The files must stand still so long before they are taken.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// Model `m` on account `a`, recognisable.
+fn stamped(mock: &Mock, stamp: &str) -> Catalog {
+    Catalog::new().account("a", mock).model_with("m", &["a"], &format!("owned_by: {stamp}"))
+}
+
+/// The stamp of the catalog that serves now.
+async fn stamp(gateway: &Gateway) -> String {
+    let list = gateway.get("/v1/models").await;
+    assert_eq!(list.status, 200, "{}", list.text());
+    let list = list.json();
+    let model = list["data"].as_array().unwrap().iter().find(|model| model["id"] == "m").unwrap().clone();
+    model["owned_by"].as_str().unwrap().to_owned()
+}
+
+async fn becomes(gateway: &Gateway, wanted: &str) {
+    let start = Instant::now();
+    while stamp(gateway).await != wanted {
+        assert!(start.elapsed() < PATIENCE, "{wanted} never served; /status: {:#}", gateway.status());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn refusals(gateway: &Gateway) -> usize {
+    gateway.metrics().sum("portcullis_catalog_refusals_total", &[]) as usize
+}
+
+async fn refused(gateway: &Gateway, how_many: usize) -> String {
+    eventually("the refusal", || (refusals(gateway) >= how_many).then_some(())).await;
+    let refusal = gateway.status()["catalog"]["last_refusal"].clone();
+    assert_eq!(refusal["standing"], true, "{refusal:#}");
+    refusal["reasons"].as_array().unwrap().iter().map(|reason| reason.as_str().unwrap()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn f01_a_broken_catalog_is_refused_whole_and_the_old_one_serves() {
+    const REST: &str = "models: {}\ncallers: {}\n";
+    let cases: &[(&[u8], &str, &[&str])] = &[
+        (b"accounts: [\nmodels: {}\n", "", &["catalog.yaml:"]),
+        (b"accounts: {}\nmodels: { m: { targets: [{ account: a }], wieght: 1 } }\ncallers: {}\n", "", &["catalog.yaml:2", "models.m.wieght"]),
+        (b"accounts: { claude: { dialect: demo } }\nmodels: { m: { targets: [{ account: claud }] } }\ncallers: {}\n", "", &["catalog.yaml:2", "models.m.targets[0].account", "claud", "did you mean \"claude\"?"]),
+        (b"accounts: {}\nmodels: {}\ncallers: {}\naccounts: {}\n", "", &["catalog.yaml:4", "accounts"]),
+        (b"accounts:\n  a: { dialect: demo }\n  a: { dialect: demo }\nmodels: {}\ncallers: {}\n", "", &["catalog.yaml:3", "accounts.a"]),
+        (b"accounts: { a: { dialect: demo } }\nmodels: {}\ncallers: {}\n", "accounts: { a: { dialect: demo } }\n", &["catalog.d/x.yaml:1", "accounts.a", "catalog.yaml"]),
+        (b"accounts: { a: { dialect: demo } }\nmodels: { m: { targets: [{ account: a }] }, n: { aliases: [m], targets: [{ account: a }] } }\ncallers: {}\n", "", &["catalog.yaml:2", "models.n.aliases[0]"]),
+        (b"accounts:\nmodels: {}\ncallers: {}\n", "", &["catalog.yaml:1", "accounts"]),
+        (b"accounts: {}\nmodels: {}\n", "", &["catalog.yaml", "callers"]),
+        (b"", "", &["catalog.yaml"]),
+        (b"\xef\xbb\xbfaccounts: {}\nmodels: {}\ncallers: {}\n", "", &["catalog.yaml:1", "byte-order mark"]),
+        (b"accounts: {}\n# \xff\nmodels: {}\ncallers: {}\n", "", &["catalog.yaml:2", "UTF-8"]),
+        (b"accounts: { a: { dialect: demo, enabled: maybe }, b: { dialect: demon } }\nmodels: {}\ncallers: {}\n", "", &["accounts.a.enabled", "accounts.b.dialect"]),
+    ];
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::with(stamped(&mock, "old")).file("catalog.d/x.yaml", REST).start().await;
+        for (number, (text, beside, says)) in cases.iter().enumerate() {
+            std::fs::write(gateway.conf.join("catalog.d/x.yaml"), beside_or(beside)).unwrap();
+            std::fs::write(gateway.conf.join("catalog.yaml"), text).unwrap();
+            let reasons = refused(&gateway, number + 1).await;
+            for word in *says {
+                assert!(reasons.contains(word), "no {word:?} in {reasons}");
+            }
+            let errors =
+                || gateway.log().lines().filter(|line| line.contains("\"level\":\"error\"")).map(ToOwned::to_owned).collect::<Vec<_>>();
+            eventually("the ERROR", || (errors().len() > number).then_some(())).await;
+            let errors = errors();
+            assert_eq!(errors.len(), number + 1, "one ERROR each: {errors:#?}");
+            let escaped = serde_json::to_string(reasons.lines().next().unwrap()).unwrap();
+            assert!(errors[number].contains(escaped.trim_matches('"')), "{} does not say {reasons}", errors[number]);
+            assert_eq!(gateway.metrics().sum("portcullis_reload_failed", &[]), 1.0);
+            assert_eq!(gateway.generation(), 1);
+            assert_eq!(stamp(&gateway).await, "old");
+        }
+        gateway.swap(stamped(&mock, "new")).await;
+        assert_eq!(stamp(&gateway).await, "new");
+        assert_eq!(gateway.metrics().sum("portcullis_reload_failed", &[]), 0.0);
+        assert_eq!((gateway.generation(), gateway.status()["catalog"]["last_refusal"]["standing"].clone()), (2, Value::Bool(false)));
+    });
+
+    fn beside_or(text: &str) -> &str {
+        if text.is_empty() { REST } else { text }
+    }
+}
+
+#[test]
+fn f02_a_half_written_file_is_never_taken() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(stamped(&mock, "s0")).await;
+        // Cut in the middle of a word, and where the half is a catalog too.
+        let (mut generation, mut round) = (1, 0);
+        while generation < 5 {
+            round += 1;
+            assert!(round < 20, "this machine pauses for longer than it is asked to");
+            let stamp = format!("s{round}");
+            let text = stamped(&mock, &stamp).to_string();
+            let (half, rest) = match round % 2 {
+                0 => text.split_at(text.len() / 2),
+                _ => (text.as_str(), "  late: { keys: {} }\n"),
+            };
+            let path = gateway.conf.join("catalog.yaml");
+            let start = Instant::now();
+            std::fs::write(&path, half).unwrap();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let mut file = std::fs::File::options().append(true).open(&path).unwrap();
+            std::io::Write::write_all(&mut file, rest.as_bytes()).unwrap();
+            let in_time = start.elapsed() < SETTLE - Duration::from_millis(50);
+            becomes(&gateway, &stamp).await;
+            if !in_time {
+                // The half stood still for too long to be one; begin anew.
+                eventually("the whole is taken", || (gateway.status()["catalog"]["callers"] == 1 + round % 2).then_some(())).await;
+                generation = gateway.generation();
+                continue;
+            }
+            generation += 1;
+            assert_eq!((gateway.generation(), refusals(&gateway)), (generation, 0), "round {round}");
+            assert_eq!(gateway.status()["catalog"]["callers"], 1 + round % 2, "the half was not taken");
+        }
+    });
+}
+
+#[test]
+fn f04_however_a_file_is_saved_its_final_content_is_taken_once() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(stamped(&mock, "s")).await;
+        let path = gateway.conf.join("catalog.yaml");
+        let start = Instant::now();
+        for n in 0..100 {
+            gateway.write_catalog(stamped(&mock, &format!("renamed{n}")));
+        }
+        let burst = start.elapsed();
+        becomes(&gateway, "renamed99").await;
+        let mut generation = gateway.generation();
+        assert!(generation == 2 || burst > SETTLE, "{generation} catalogs of one burst of {burst:?}");
+
+        type Save = fn(&Path, &str);
+        let editor: Save = |path, text| {
+            std::fs::rename(path, path.with_extension("yaml~")).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let rename: Save = |path, text| {
+            std::fs::write(path.with_file_name(".catalog.yaml.swp"), text).unwrap();
+            std::fs::rename(path.with_file_name(".catalog.yaml.swp"), path).unwrap();
+        };
+        let saves: [(&str, Save); 4] =
+            [("editor1", editor), ("inplace", |path, text| std::fs::write(path, text).unwrap()), ("rename", rename), ("editor2", editor)];
+        for (stamp, save) in saves {
+            let start = Instant::now();
+            let text = stamped(&mock, stamp).to_string();
+            save(&path, &text);
+            becomes(&gateway, stamp).await;
+            assert!(start.elapsed() < Duration::from_secs(2), "{stamp} took {:?}", start.elapsed());
+            generation += 1;
+            assert_eq!(gateway.generation(), generation, "{stamp}");
+            // The same content once more is no change.
+            save(&path, &text);
+        }
+        assert_eq!(refusals(&gateway), 0);
+    });
+}
+
+#[test]
+fn f05_a_mounted_config_map_is_followed() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(stamped(&mock, "s")).await;
+        let conf = gateway.conf.clone();
+        let swap = |n: usize| {
+            let fresh = conf.join(format!("..v{n}"));
+            std::fs::create_dir(&fresh).unwrap();
+            std::fs::write(fresh.join("catalog.yaml"), stamped(&mock, &format!("v{n}")).to_string()).unwrap();
+            std::os::unix::fs::symlink(format!("..v{n}"), conf.join("..data_tmp")).unwrap();
+            let old = std::fs::read_link(conf.join("..data")).ok();
+            std::fs::rename(conf.join("..data_tmp"), conf.join("..data")).unwrap();
+            if let Some(old) = old {
+                std::fs::remove_dir_all(conf.join(old)).unwrap();
+            }
+        };
+        swap(0);
+        std::os::unix::fs::symlink("..data/catalog.yaml", conf.join("link")).unwrap();
+        std::fs::rename(conf.join("link"), conf.join("catalog.yaml")).unwrap();
+        becomes(&gateway, "v0").await;
+        // The first fast, as one change; then with pauses.
+        (1..=97).for_each(swap);
+        becomes(&gateway, "v97").await;
+        for n in 98..=100 {
+            swap(n);
+            becomes(&gateway, &format!("v{n}")).await;
+        }
+        assert_eq!(refusals(&gateway), 0);
+    });
+}
+
+#[test]
+fn f06_files_and_folders_that_go_and_come_back_are_found_again() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(stamped(&mock, "s0")).await;
+        let path = gateway.conf.join("catalog.yaml");
+
+        std::fs::remove_file(&path).unwrap();
+        let reasons = refused(&gateway, 1).await;
+        assert!(reasons.contains("catalog.yaml") && reasons.contains("is not there"), "{reasons}");
+        assert_eq!(stamp(&gateway).await, "s0");
+        // As it was: nothing to take, but nothing is wrong any more.
+        gateway.write_catalog(stamped(&mock, "s0"));
+        eventually("all is well", || (gateway.metrics().sum("portcullis_reload_failed", &[]) == 0.0).then_some(())).await;
+        assert_eq!(gateway.generation(), 1);
+
+        let away = gateway.conf.with_extension("away");
+        std::fs::rename(&gateway.conf, &away).unwrap();
+        refused(&gateway, 2).await;
+        assert_eq!(stamp(&gateway).await, "s0");
+        std::fs::create_dir(&gateway.conf).unwrap();
+        gateway.write_catalog(stamped(&mock, "s1"));
+        becomes(&gateway, "s1").await;
+        // The new folder is watched as the old one was.
+        gateway.swap(stamped(&mock, "s2")).await;
+
+        // What cannot be read, whoever we run as: a folder in the file's place.
+        std::fs::rename(&path, gateway.conf.join("aside")).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        refused(&gateway, 3).await;
+        assert_eq!(stamp(&gateway).await, "s2");
+        std::fs::remove_dir(&path).unwrap();
+        gateway.write_catalog(stamped(&mock, "s3"));
+        becomes(&gateway, "s3").await;
+
+        let permit = |mode| std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        permit(0o000);
+        // Root may read it all the same.
+        if std::fs::File::open(&path).is_err() {
+            refused(&gateway, 4).await;
+            assert_eq!(stamp(&gateway).await, "s3");
+        }
+        permit(0o600);
+        gateway.swap(stamped(&mock, "s4")).await;
+        assert_eq!(stamp(&gateway).await, "s4");
+    });
+}
+
+/// Callers that ask without a pause, until they are told to stop.
+struct Load {
+    stop: Arc<AtomicBool>,
+    callers: Vec<tokio::task::JoinHandle<Seen>>,
+}
+
+/// What one caller saw.
+#[derive(Default)]
+struct Seen {
+    answers: usize,
+    wrong: Vec<String>,
+    slowest: Duration,
+}
+
+impl Load {
+    /// `ask` sends one request and says what is wrong with the answer.
+    fn start<F: Future<Output = Result<(), String>> + Send>(
+        callers: usize,
+        ask: impl Fn(usize) -> F + Clone + Send + Sync + 'static,
+    ) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let callers = (0..callers).map(|caller| {
+            let (stop, ask) = (stop.clone(), ask.clone());
+            spawn(async move {
+                let mut seen = Seen::default();
+                while !stop.load(Ordering::Relaxed) {
+                    let start = Instant::now();
+                    seen.wrong.extend(ask(caller).await.err());
+                    seen.answers += 1;
+                    seen.slowest = seen.slowest.max(start.elapsed());
+                }
+                seen
+            })
+        });
+        let callers = callers.collect();
+        Load { stop, callers }
+    }
+
+    /// How many answers there were, and the slowest; none may have been wrong.
+    async fn end(self) -> (usize, Duration) {
+        self.stop.store(true, Ordering::Relaxed);
+        let (mut answers, mut slowest) = (0, Duration::ZERO);
+        for caller in self.callers {
+            let seen = caller.await.expect("a caller");
+            assert!(
+                seen.wrong.is_empty(),
+                "{} wrong of {}: {:#?}",
+                seen.wrong.len(),
+                seen.answers,
+                seen.wrong.iter().take(5).collect::<Vec<_>>()
+            );
+            answers += seen.answers;
+            slowest = slowest.max(seen.slowest);
+        }
+        (answers, slowest)
+    }
+}
+
+/// One request on a connection of its own, every third one a stream.
+async fn ask(address: std::net::SocketAddr, caller: usize) -> Result<(), String> {
+    let mut connection = Connection::plain(address, None).await;
+    let stream = caller.is_multiple_of(3);
+    let body = if stream { chat_stream("m") } else { chat("m") };
+    connection.send(client::post(&body)).await;
+    let answer = connection.try_response("POST").await.ok_or("no answer")?;
+    let whole = if stream { answer.text().ends_with("data: [DONE]\n\n") } else { answer.end == Some(End::Whole) };
+    (answer.status == 200 && whole).then_some(()).ok_or_else(|| format!("{}: {}", answer.status, answer.text()))
+}
+
+/// Two targets of one version, the first of which always fails: each exchange tries both, of the same catalog.
+fn pair(first: &Mock, second: &Mock, version: usize) -> Catalog {
+    let targets = [format!("a=v{version}"), format!("b=v{version}")];
+    let targets: Vec<_> = targets.iter().map(String::as_str).collect();
+    Catalog::new().account("a", first).account("b", second).model_with("m", &targets, "")
+}
+
+#[test]
+fn f07_fifty_reloads_under_load_lose_no_request_and_mix_no_versions() {
+    run_within(Duration::from_secs(150), async {
+        let (failing, good) = (Mock::start().await, Mock::start().await);
+        failing.always(Script::error(500, "out of order"));
+        let gateway = Gateway::start(pair(&failing, &good, 0)).await;
+        let address = gateway.address;
+        let load = Load::start(6, move |caller| ask(address, caller));
+        // What a warm process holds.
+        gateway.swap(pair(&failing, &good, 1)).await;
+        gateway.swap(pair(&failing, &good, 2)).await;
+        let (rss, descriptors) = (gateway.rss(), gateway.process.descriptors().others.len());
+        for version in 3..=50 {
+            gateway.swap(pair(&failing, &good, version)).await;
+        }
+        let (answers, _) = load.end().await;
+        assert!(answers > 500, "{answers} answers are no load");
+        assert_eq!(gateway.generation(), 51);
+        // Sockets that are just being closed count as others for a moment.
+        eventually("no descriptor is new", || (gateway.process.descriptors().others.len() <= descriptors).then_some(())).await;
+        let growth = gateway.rss().saturating_sub(rss);
+        assert!(growth < 24 << 20, "{} MiB more after 48 reloads", growth >> 20);
+        let mut versions = BTreeSet::new();
+        for line in gateway.access_lines(answers).await {
+            let tried: Vec<_> = line["attempts"].as_array().unwrap().iter().map(|tried| tried["model"].clone()).collect();
+            assert!(tried.len() == 2 && tried[0] == tried[1], "one exchange, one catalog: {line}");
+            versions.insert(tried[0].to_string());
+        }
+        assert!(versions.len() > 45, "the load saw {versions:?}");
+    });
+}
+
+/// The whole gateway, in this process.
+struct Inside {
+    shared: Arc<Shared>,
+    address: std::net::SocketAddr,
+    acceptor: tokio::task::JoinHandle<()>,
+    _folder: Folder,
+}
+
+impl Inside {
+    async fn start(catalog: &str) -> Self {
+        let folder = Folder::new(&[("server.yaml", "log: { access: off }\n"), ("catalog.yaml", catalog)]);
+        let mut loaded = load(folder.path(), Secrets::Resolve).unwrap();
+        let shared = server::shared(&mut loaded).unwrap();
+        let mut proxy = HttpProxy::new(Proxy::new(shared.clone()), Arc::new(ServerConf::default()));
+        proxy.handle_init_modules();
+        let app = Arc::new(Connections::new(proxy, Arc::new(tokio::sync::Semaphore::new(1000)), shared.clone()));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let acceptor = spawn(async move {
+            let (_sender, shutdown) = tokio::sync::watch::channel(false);
+            while let Ok((tcp, _)) = listener.accept().await {
+                let (app, shutdown) = (app.clone(), shutdown.clone());
+                spawn(async move { drop(app.process_new(Box::new(Stream::from(tcp)), &shutdown).await) });
+            }
+        });
+        Inside { shared, address, acceptor, _folder: folder }
+    }
+
+    fn publish(&self, text: &str) {
+        let catalog = resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Err("nothing to look up".to_owned())).unwrap();
+        publish(&self.shared, catalog);
+    }
+
+    fn series(&self) -> usize {
+        self.shared.metrics.render(&self.shared).lines().filter(|line| !line.starts_with('#')).count()
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.acceptor.abort();
+    }
+}
+
+#[test]
+fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
+    // In a process where no other test runs, since memory and descriptors are looked at.
+    const ALONE: &str = "PORTCULLIS_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let test = std::thread::current().name().unwrap().to_owned();
+        let ran = Command::new(std::env::current_exe().unwrap()).args(["--exact", &test, "--nocapture"]).env(ALONE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+        return;
+    }
+    let held = || (process::rss(std::process::id()), std::fs::read_dir("/proc/self/fd").unwrap().count());
+    run(async {
+        let (failing, good) = (Mock::start().await, Mock::start().await);
+        failing.always(Script::error(500, "out of order"));
+        let inside = Inside::start(&pair(&failing, &good, 0).to_string()).await;
+        let address = inside.address;
+        let load = Load::start(4, move |caller| ask(address, caller));
+        let first = Arc::downgrade(&inside.shared.live.load_full());
+        let last = ArcSwapOption::const_empty();
+        let mut warm = (0, 0);
+        tokio::task::block_in_place(|| {
+            for version in 1..=10_000 {
+                inside.publish(&pair(&failing, &good, version).to_string());
+                if version == 1_000 {
+                    warm = held();
+                }
+                if version == 9_999 {
+                    last.store(Some(Arc::new(Arc::downgrade(&inside.shared.live.load_full()))));
+                }
+            }
+        });
+        let cold = held();
+        let (answers, _) = load.end().await;
+        assert!(answers > 100, "{answers} answers are no load");
+        // The mocks keep what they were asked, which is most of it.
+        assert!(cold.0 < warm.0 + (64 << 20), "{} MiB became {}", warm.0 >> 20, cold.0 >> 20);
+        assert!(cold.1 < warm.1 + 30, "{} descriptors became {}", warm.1, cold.1);
+        assert_eq!(inside.shared.live.load().generation, 10_001);
+        // Those that began with it have ended, and so it is gone.
+        let gone = || (first.upgrade().is_none() && last.load_full().unwrap().upgrade().is_none()).then_some(());
+        eventually("old catalogs go", gone).await;
+        assert_eq!(inside.shared.accounts.len(), 2);
+        assert_eq!(inside.shared.drain.exchanges(), 0);
+        // Each exchange saw one version only: what the first upstream was asked for, the second was, in the same number.
+        let models = |mock: &Mock| {
+            let mut models: Vec<_> = mock.requests().iter().map(|request| request.model()).collect();
+            models.sort();
+            models
+        };
+        assert!(models(&failing) == models(&good));
+    });
+}
+
+#[test]
+fn f08_an_account_that_is_removed_ends_its_streams_and_gets_no_new_ones() {
+    run(async {
+        let (old, new, gate) = (Mock::start().await, Mock::start().await, Gate::new());
+        old.push(Script::sse().words(0..1).wait(&gate).words(1..3).event(crate::support::script::finish("stop")).done());
+        let catalog = |accounts: &[(&str, &Mock)]| {
+            let with = accounts
+                .iter()
+                .fold(Catalog::new().account("k1", &new).account("k2", &new), |catalog, (id, mock)| catalog.account(id, mock));
+            let ids: Vec<_> = accounts.iter().map(|(id, _)| *id).collect();
+            with.model("m", &ids)
+        };
+        let gateway = Gateway::start(catalog(&[("old", &old), ("new", &new)])).await;
+        let (mut connection, mut head) = gateway.open(&chat_stream("m")).await;
+        connection.event(&mut head).await.unwrap();
+        gateway.swap(catalog(&[("new", &new)])).await;
+        assert_eq!(gateway.post(&chat("m")).await.content(), "Hello from the mock.");
+        assert_eq!((old.count(), new.count()), (1, 1), "the removed one was asked again");
+        assert_eq!(gateway.status()["exchanges"], 1);
+        gate.open();
+        connection.rest(&mut head).await;
+        assert_eq!((head.content().as_str(), head.end), ("w0 w1 w2 ", Some(End::Whole)));
+        let lines = gateway.access_lines(2).await;
+        assert!(lines.iter().any(|line| line["account"] == "old" && line["outcome"] == "ok"), "{lines:#?}");
+        // Its connections go with it, its series with the next removal.
+        eventually("the connection to the removed account is closed", || (old.open() == 0).then_some(())).await;
+        assert!(!gateway.metrics().0.contains("portcullis_in_flight{account=\"old\"}"));
+    });
+}
+
+#[test]
+fn an_account_that_is_taken_out_and_put_back_keeps_its_cap() {
+    run(async {
+        let (mock, gate) = (Mock::start().await, Gate::new());
+        mock.push(Script::sse().words(0..1).wait(&gate).event(crate::support::script::finish("stop")).done());
+        let without = || Catalog::new().account("b", &mock).account("c", &mock).model("n", &["b"]);
+        let with = || without().account_with("a", &mock, "concurrency: 1").model("m", &["a"]);
+        let gateway = Gateway::start(with()).await;
+        let (mut connection, mut head) = gateway.open(&chat_stream("m")).await;
+        gateway.swap(without()).await;
+        gateway.swap(with()).await;
+        assert_eq!(gateway.metrics().sum("portcullis_in_flight", &[("account", "a")]), 1.0);
+        gateway.post(&chat("m")).await.is_error(503, "no_capacity");
+        gate.open();
+        connection.rest(&mut head).await;
+        gateway.idle().await;
+        assert_eq!(gateway.post(&chat("m")).await.status, 200);
+    });
+}
+
+#[test]
+fn f10_a_caller_who_is_revoked_finishes_the_stream_and_then_gets_401() {
+    run(async {
+        let (mock, gate) = (Mock::start().await, Gate::new());
+        let other = "sk-CaNaRy-caller-other";
+        for (what, revoked) in [
+            ("disabled", Catalog::over(&mock).caller("beta", other, "enabled: false")),
+            ("expired", Catalog::over(&mock).caller("beta", other, "expires: 2020-01-01T00:00:00Z")),
+            ("rotated", Catalog::over(&mock).caller("beta", "sk-CaNaRy-caller-rotated", "")),
+            ("removed", Catalog::over(&mock)),
+        ] {
+            mock.push(Script::sse().words(0..1).wait(&gate).event(crate::support::script::finish("stop")).done());
+            let gateway = Gateway::start(Catalog::over(&mock).caller("beta", other, "")).await;
+            let mut connection = gateway.connect().await;
+            connection.send(client::post_as(other, &chat_stream("m"))).await;
+            let mut head = connection.head().await.unwrap();
+            connection.event(&mut head).await.unwrap();
+            gateway.swap(revoked).await;
+            gateway.raw(client::post_as(other, &chat("m"))).await.is_error(401, "invalid_api_key");
+            assert_eq!(gateway.get("/v1/models").await.status, 200);
+            gate.open();
+            connection.rest(&mut head).await;
+            assert_eq!((head.events().last().map(String::as_str), head.end), (Some("[DONE]"), Some(End::Whole)), "{what}");
+            // Not on the old connection either.
+            connection.send(client::post_as(other, &chat("m"))).await;
+            connection.response().await.is_error(401, "invalid_api_key");
+        }
+    });
+}
+
+#[test]
+fn f11_a_reload_that_races_sigterm_ends_cleanly() {
+    run(async {
+        let mock = Mock::start().await;
+        for wait in [0, 450, 520, 580, 620, 700] {
+            let mut gateway = Gateway::start(stamped(&mock, "s0")).await;
+            let (mut connection, mut head) = {
+                mock.push(Script::sse().words(0..1).event(crate::support::script::finish("stop")).done());
+                gateway.open(&chat_stream("m")).await
+            };
+            gateway.write_catalog(stamped(&mock, "s1"));
+            // Around the moment at which the change is taken.
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+            gateway.signal("TERM");
+            connection.rest(&mut head).await;
+            assert_eq!(head.end, Some(End::Whole));
+            assert_eq!(gateway.exit(Duration::from_secs(3)).code(), Some(0), "after {wait} ms");
+            assert!(!gateway.log().contains("panicked"), "{}", gateway.log());
+        }
+    });
+}
+
+#[test]
+fn f12_what_takes_away_more_than_half_is_held_for_five_seconds() {
+    run(async {
+        let mock = Mock::start().await;
+        let accounts = |ids: &[&str]| {
+            ids.iter().fold(Catalog::new(), |catalog, id| catalog.account(id, &mock)).model_with("m", &["a"], "owned_by: now")
+        };
+        let models = |ids: &[&str]| {
+            ids.iter().fold(Catalog::new().account("a", &mock), |catalog, id| catalog.model(id, &["a"])).model_with(
+                "m",
+                &["a"],
+                "owned_by: now",
+            )
+        };
+        let callers =
+            |ids: &[&str]| ids.iter().fold(stamped(&mock, "now"), |catalog, id| catalog.caller(id, &format!("sk-CaNaRy-caller-{id}"), ""));
+        let cases = [
+            (accounts(&["a", "b", "c"]), accounts(&["a"]), "2 of 3 accounts"),
+            (models(&["m1", "m2"]), models(&[]), "2 of 3 models"),
+            (callers(&["x", "y"]), callers(&[]), "2 of 3 callers"),
+        ];
+        let mut held = Vec::new();
+        for (before, after, loss) in cases {
+            let gateway = Gateway::start(before).await;
+            // Half and no more is an ordinary change; more is held, told, and given up when it is undone.
+            gateway.write_catalog(&after);
+            held.push((gateway, loss, Instant::now()));
+        }
+        for (gateway, loss, _) in &held {
+            eventually("it is held", || gateway.status()["catalog"]["held"].as_str().is_some_and(|held| held.contains(loss)).then_some(()))
+                .await;
+            assert_eq!((gateway.generation(), stamp(gateway).await.as_str()), (1, "now"));
+        }
+        for (gateway, loss, since) in &held {
+            eventually("it is taken", || (gateway.generation() == 2).then_some(())).await;
+            let took = since.elapsed();
+            assert!(took >= Duration::from_secs(5), "{loss} was taken after {took:?}");
+            assert_eq!(gateway.metrics().sum("portcullis_catalog_shrunk_total", &[]), 1.0);
+            assert_eq!(gateway.status()["catalog"]["held"], Value::Null);
+            // One line when it is held, one when it is taken.
+            let loud = || gateway.log().lines().filter(|line| line.contains("\"level\":\"warn\"") && line.contains(loss)).count();
+            eventually("two loud lines", || (loud() >= 2).then_some(())).await;
+            assert_eq!(loud(), 2, "{}", gateway.log());
+        }
+    });
+}
+
+#[test]
+fn f12_a_held_change_that_is_undone_is_forgotten() {
+    run(async {
+        let mock = Mock::start().await;
+        let two = stamped(&mock, "now").model("n", &["a"]).model("o", &["a"]);
+        let gateway = Gateway::start(&two).await;
+        gateway.write_catalog(stamped(&mock, "less"));
+        eventually("it is held", || gateway.status()["catalog"]["held"].as_str().map(drop)).await;
+        gateway.write_catalog(&two);
+        eventually("it is forgotten", || (gateway.status()["catalog"]["held"] == Value::Null).then_some(())).await;
+        // Half and no more is an ordinary change.
+        let start = Instant::now();
+        gateway.swap(stamped(&mock, "half").model("n", &["a"])).await;
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+        assert_eq!((gateway.generation(), gateway.metrics().sum("portcullis_catalog_shrunk_total", &[])), (2, 0.0));
+    });
+}
+
+#[test]
+fn f13_accounts_that_come_and_go_leave_no_state_and_no_series() {
+    run(async {
+        let mock = Mock::start().await;
+        let inside = Inside::start(&Catalog::over(&mock).to_string()).await;
+        let catalog = |n: usize| match n % 2 {
+            0 => Catalog::over(&mock).to_string(),
+            _ => Catalog::over(&mock).account(&format!("a{n}"), &mock).model_with("n", &[&format!("a{n}")], "").to_string(),
+        };
+        let ask = async |model: &str| {
+            let mut connection = Connection::plain(inside.address, None).await;
+            connection.send(client::post(&chat(model))).await;
+            assert_eq!(connection.response().await.status, 200);
+        };
+        let settled = || eventually("all is settled", || (inside.shared.drain.exchanges() == 0).then_some(()));
+        ask("m").await;
+        settled().await;
+        let before = inside.series();
+        for n in 1..=10_000 {
+            inside.publish(&catalog(n));
+            // Now and then it is used, so that there is something to forget.
+            if n % 500 == 1 {
+                ask("n").await;
+            }
+        }
+        settled().await;
+        inside.publish(&catalog(1));
+        inside.publish(&catalog(2));
+        ask("m").await;
+        settled().await;
+        assert_eq!(inside.shared.accounts.len(), 1);
+        assert_eq!(inside.series(), before, "{}", inside.shared.metrics.render(&inside.shared));
+    });
+}
+
+#[test]
+fn f14_huge_and_hostile_files_are_refused_quickly_and_block_nobody() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(stamped(&mock, "old")).await;
+        let address = gateway.address;
+        let bomb = (1..12).fold("l0: &l0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
+            let last = n - 1;
+            text + &format!(
+                "l{n}: &l{n} [*l{last}, *l{last}, *l{last}, *l{last}, *l{last}, *l{last}, *l{last}, *l{last}, *l{last}, *l{last}]\n"
+            )
+        });
+        let cases = [
+            ("50 MB", format!("{}# {}\n", stamped(&mock, "new"), "x".repeat(50 << 20))),
+            ("alias bomb", format!("{bomb}{}", stamped(&mock, "new"))),
+            ("5,000 deep", format!("accounts: {}{}\nmodels: {{}}\ncallers: {{}}\n", "[".repeat(5_000), "]".repeat(5_000))),
+            ("1,000 deep in block style", (0..1_000).fold(String::new(), |text, depth| text + &" ".repeat(depth) + "a:\n")),
+        ];
+        for (number, (what, text)) in cases.iter().enumerate() {
+            let load = Load::start(2, move |_| ask(address, 1));
+            gateway.write_catalog(text);
+            let start = Instant::now();
+            refused(&gateway, number + 1).await;
+            let took = start.elapsed();
+            let (_, slowest) = load.end().await;
+            // Not optimised, on a busy machine; `SETTLE` and the look before it are part of it.
+            assert!(took < Duration::from_secs(3), "{what} was refused after {took:?}");
+            assert!(slowest < Duration::from_secs(1), "{what}: the slowest answer took {slowest:?}");
+            assert_eq!(stamp(&gateway).await, "old");
+        }
+        gateway.swap(stamped(&mock, "new")).await;
+    });
+}
+
+#[test]
+fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
+    const SERVER: &str = "listen: [{ address: \"127.0.0.1:1\" }]\n";
+    const GOOD: &str = "accounts: {}\nmodels: {}\ncallers: {}\n";
+    type Files = &'static [(&'static str, &'static str)];
+    let cases: &[(Files, &[&str])] = &[
+        (&[("server.yaml", SERVER)], &["catalog.yaml", "is not there", "--conf"]),
+        (&[("catalog.yaml", GOOD)], &["server.yaml", "is not there", "--conf"]),
+        (&[("server.yaml", SERVER), ("catalog.yaml", "")], &["catalog.yaml"]),
+        (
+            &[
+                ("server.yaml", SERVER),
+                ("catalog.yaml", "accounts: { claude: { dialect: demo } }\nmodels:\n  m: { targets: [{ account: claud }] }\ncallers: {}\n"),
+            ],
+            &["catalog.yaml:3", "models.m.targets[0].account", "did you mean \"claude\"?"],
+        ),
+        (
+            &[("server.yaml", "listne: []\n"), ("catalog.yaml", "accounts: {}\n")],
+            &["server.yaml:1", "listne", "did you mean `listen`?", "catalog.yaml", "models", "callers"],
+        ),
+        (
+            &[
+                ("server.yaml", SERVER),
+                ("catalog.yaml", "accounts: { a: { dialect: openai, key: { env: PORTCULLIS_TEST_UNSET } } }\nmodels: {}\ncallers: {}\n"),
+            ],
+            &["catalog.yaml:1", "accounts.a.key", "PORTCULLIS_TEST_UNSET", "is not set"],
+        ),
+        (
+            &[
+                ("server.yaml", SERVER),
+                ("catalog.yaml", "accounts: { a: { dialect: openai, key: { file: nowhere } } }\nmodels: {}\ncallers: {}\n"),
+            ],
+            &["catalog.yaml:1", "accounts.a.key", "nowhere"],
+        ),
+    ];
+    for (files, says) in cases {
+        let folder = Folder::new(files);
+        let (served, checked) = (folder.run(&["serve"]), folder.run(&["check"]));
+        for ran in [&served, &checked] {
+            assert_eq!(ran.status.code(), Some(1), "{}", ran.stderr);
+            for word in *says {
+                assert!(ran.stderr.contains(word), "no {word:?} in {}", ran.stderr);
+            }
+        }
+        let problems = |text: &str| text.lines().filter(|line| line.contains(".yaml")).map(ToOwned::to_owned).collect::<Vec<_>>();
+        let served = problems(&served.stderr);
+        assert!(served.iter().all(|line| checked.stderr.contains(line.as_str())), "{served:#?}\n{}", checked.stderr);
+    }
+}
+
+#[test]
+fn a_file_of_catalog_d_is_merged_live_even_in_a_new_folder() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(Catalog::over(&mock)).await;
+        let mine = "sk-CaNaRy-caller-mine";
+        let file = |key: &str| {
+            format!(
+                "callers: {{ acme: {{ keys: {{ second: {{ hash: \"{}\" }} }} }} }}\nmodels: {{ n: {{ targets: [{{ account: a }}] }} }}\n",
+                canary::hash(key)
+            )
+        };
+        let write = |name: &str, text: &str| {
+            let folder = gateway.conf.join("catalog.d");
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join(name), text).unwrap();
+        };
+        gateway.raw(client::post_as(mine, &chat("n"))).await.is_error(401, "invalid_api_key");
+        write("10-more.yaml", &file(mine));
+        eventually("it is merged", || (gateway.generation() == 2).then_some(())).await;
+        // A caller's keys may be spread over files.
+        assert_eq!(gateway.raw(client::post_as(mine, &chat("n"))).await.status, 200);
+        assert_eq!(gateway.post(&chat("n")).await.status, 200);
+        assert_eq!(gateway.access_lines(3).await[1]["key"], "acme/second");
+
+        // Neither dotfiles nor other endings count.
+        write(".hidden.yaml", "nonsense: [");
+        write("20-notes.yml", "nonsense: [");
+        write("10-more.yaml", &file(KEY).replace("second", "third"));
+        let reasons = refused(&gateway, 1).await;
+        assert!(reasons.contains("catalog.d/10-more.yaml:1"), "{reasons}");
+        std::fs::remove_file(gateway.conf.join("catalog.d/10-more.yaml")).unwrap();
+        eventually("it is gone", || (gateway.generation() == 3).then_some(())).await;
+        gateway.raw(client::post_as(mine, &chat("n"))).await.is_error(401, "invalid_api_key");
+        gateway.post(&chat("n")).await.is_error(404, "model_not_found");
+    });
+}
+
+#[test]
+fn a_rotated_account_key_never_meets_an_old_connection() {
+    run(async {
+        let mock = Mock::start().await;
+        let by_file = |mock: &Mock| Catalog::new().account_with("a", mock, "key: { file: secrets/upstream }").model("m", &["a"]);
+        let gateway = Gateway::with(by_file(&mock)).file("secrets/upstream", "sk-CaNaRy-account-one\n").start().await;
+        let sent = |number: usize| mock.requests()[number].field("authorization").unwrap().to_owned();
+        for _ in 0..2 {
+            gateway.post(&chat("m")).await;
+        }
+        assert_eq!((sent(1).as_str(), mock.connections()), ("Bearer sk-CaNaRy-account-one", 1));
+        // As kubernetes and careful people do, and the file's folder is not the catalog's.
+        let secret = gateway.conf.join("secrets/upstream");
+        std::fs::write(secret.with_extension("new"), "sk-CaNaRy-account-two").unwrap();
+        std::fs::rename(secret.with_extension("new"), &secret).unwrap();
+        eventually("the new key is live", || (gateway.generation() == 2).then_some(())).await;
+        for _ in 0..2 {
+            gateway.post(&chat("m")).await;
+        }
+        assert_eq!((sent(3).as_str(), mock.connections()), ("Bearer sk-CaNaRy-account-two", 2));
+        // The connection of the old key is closed, not kept.
+        eventually("the old connection is closed", || (mock.open() == 1).then_some(())).await;
+
+        // An empty secret is refused, and the old one stays in use.
+        std::fs::write(&secret, "\n").unwrap();
+        let reasons = refused(&gateway, 1).await;
+        assert!(reasons.contains("accounts.a.key"), "{reasons}");
+        assert_eq!(gateway.post(&chat("m")).await.status, 200);
+        assert_eq!(sent(4), "Bearer sk-CaNaRy-account-two");
+        std::fs::remove_file(&secret).unwrap();
+        refused(&gateway, 2).await;
+        // What mends it is a file that was not there.
+        std::fs::write(&secret, "sk-CaNaRy-account-three\r\n").unwrap();
+        eventually("the third key is live", || (gateway.generation() == 3).then_some(())).await;
+        gateway.post(&chat("m")).await;
+        assert_eq!(sent(5), "Bearer sk-CaNaRy-account-three");
+    });
+}
+
+#[test]
+fn an_account_key_comes_from_the_environment() {
+    run(async {
+        let mock = Mock::start().await;
+        let catalog = Catalog::new().account_with("a", &mock, "key: { env: UPSTREAM_KEY }").model("m", &["a"]);
+        let gateway = Gateway::with(catalog).env("UPSTREAM_KEY", "sk-CaNaRy-account-env").start().await;
+        assert_eq!(gateway.post(&chat("m")).await.status, 200);
+        assert_eq!(mock.request(0).await.field("authorization"), Some("Bearer sk-CaNaRy-account-env"));
+    });
+}
+
+#[test]
+fn a_catalog_of_a_hundred_thousand_keys_loads_and_is_right() {
+    use std::fmt::Write;
+    let mut text = String::from("accounts:\n");
+    for n in 0..1_000 {
+        writeln!(text, "  a{n}: {{ dialect: openai, base_url: \"http://10.0.{}.{}/v1\", key: \"secret-{n}\" }}", n / 250, n % 250 + 1)
+            .unwrap();
+    }
+    text.push_str("models:\n");
+    for n in 0..10_000 {
+        writeln!(text, "  m{n}: {{ targets: [{{ account: a{} }}, {{ account: a{} }}] }}", n % 1_000, (n + 1) % 1_000).unwrap();
+    }
+    text.push_str("callers:\n");
+    for caller in 0..1_000 {
+        writeln!(text, "  c{caller}:\n    models: [\"m{caller}*\"]\n    keys:").unwrap();
+        for key in 0..100 {
+            writeln!(text, "      k{key}: {{ hash: \"{}\" }}", canary::hash(&format!("sk-{caller}-{key}"))).unwrap();
+        }
+    }
+    let folder = Folder::new(&[("server.yaml", ""), ("catalog.yaml", &text)]);
+    folder.write("server.yaml", "workers: 1\n");
+    let start = Instant::now();
+    let loaded = load(folder.path(), Secrets::Resolve).unwrap();
+    // How fast it is when optimised is a benchmark; this is against what grows with the square.
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    let catalog = loaded.catalog;
+    assert_eq!(
+        (catalog.accounts().len(), catalog.models().len(), catalog.callers().len(), catalog.key_count()),
+        (1_000, 10_000, 1_000, 100_000)
+    );
+    let now = std::time::SystemTime::now();
+    let key = |secret: &str| catalog.key(&portcullis::catalog::resolve::digest(secret), now).cloned();
+    assert_eq!(&*key("sk-999-99").unwrap().id, "c999/k99");
+    assert!(key("sk-999-100").is_err());
+    let sees = |model: &str| key("sk-77-0").unwrap().permissions.allow(model);
+    assert!(sees("m77") && sees("m770") && !sees("m7") && !sees("m87"));
+    let model = catalog.model("m9999").unwrap();
+    assert_eq!(model.targets.iter().map(|target| &*target.account.id).collect::<Vec<_>>(), ["a999", "a0"]);
+    assert_eq!(catalog.permission_count(), 1_000);
+}

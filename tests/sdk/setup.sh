@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Installs the official OpenAI clients, versions pinned, under target/sdk. Does nothing where they already are.
+set -euo pipefail
+[ -z "${CARGO_TARGET_DIR:-}" ] || CARGO_TARGET_DIR=$(realpath -m "$CARGO_TARGET_DIR")
+cd "$(dirname "$0")"
+target=$(realpath -m "${CARGO_TARGET_DIR:-../../target}")/sdk
+mkdir -p "$target"
+
+venv() {
+    python3 -m venv "$1" && return
+    rm -rf "$1"
+    # Debian has this part of Python in a package of its own.
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        apt-get update -qq && apt-get install -y -qq python3-venv && python3 -m venv "$1"
+    else
+        echo "Python cannot make a virtual environment: install its venv module (Debian, Ubuntu: python3-venv)" >&2
+        return 1
+    fi
+}
+
+# The stamp of a folder is what it was made from, so that a changed pin makes it anew.
+current() { cmp -s "$1" "$2/.made-from"; }
+
+for pins in python/requirements-*.txt; do
+    version=${pins#python/requirements-}
+    venv=$target/python-${version%.txt}
+    current "$pins" "$venv" && continue
+    echo "installing the OpenAI client for Python ${version%.txt}" >&2
+    rm -rf "$venv"
+    venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$pins"
+    cp "$pins" "$venv/.made-from"
+done
+
+node=$target/node
+if ! current node/package-lock.json "$node"; then
+    echo "installing the OpenAI client for Node" >&2
+    rm -rf "$node"
+    mkdir -p "$node"
+    cp node/package.json node/package-lock.json "$node/"
+    # The client asks for a newer Node than some systems have; what is used of it here runs on 20.
+    (cd "$node" && npm ci --silent --no-audit --no-fund)
+    cp node/package-lock.json "$node/.made-from"
+fi

@@ -1,0 +1,30 @@
+//! Secrets with a marker in them, so that one look at any output shows whether it leaked.
+
+/// What a caller sends; the gateway keeps its SHA-256 only.
+pub const KEY: &str = "sk-CaNaRy-caller-0123456789abcdefghijklmnopqrstuvwxyz";
+/// What the gateway sends to every upstream.
+pub const ACCOUNT_KEY: &str = "sk-CaNaRy-account-0123456789abcdefghijklmnopqrstuv";
+/// In both of them, and in no other text.
+pub const MARK: &str = "CaNaRy";
+/// In what callers send: never to reach an upstream.
+pub const CALLER_MARK: &str = "CaNaRy-caller";
+
+/// Fails when a secret is in `text`.
+pub fn check(whence: &str, text: &[u8]) -> Result<(), String> {
+    let mark = MARK.as_bytes();
+    match text.windows(mark.len()).position(|window| window == mark) {
+        None => Ok(()),
+        Some(at) => {
+            let around = &text[at.saturating_sub(200)..text.len().min(at + 80)];
+            Err(format!("a secret leaked into {whence}: …{}…", String::from_utf8_lossy(around)))
+        }
+    }
+}
+
+/// The hash under which the catalog holds a key.
+pub fn hash(key: &str) -> String {
+    use sha2::{Digest, Sha256};
+    let digest = Sha256::digest(key.as_bytes());
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}

@@ -1,0 +1,556 @@
+//! The real gateway as a process, with ports and a folder of its own, and what must hold after *every* test.
+//!
+//! **Invariant:** when a [`Gateway`] is dropped by a test that has not failed, nothing is in flight, no secret is in any output,
+//! every exchange has exactly one access line, no connection is left but idle ones to upstreams, no other descriptor is new,
+//! and SIGTERM ends the process at once with code 0.
+
+use std::fmt::Display;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::canary::{self, KEY};
+use super::client::{self, Connection, Response};
+use super::http2::H2;
+use super::ledger::Ledger;
+use super::metrics::Metrics;
+use super::process::Process;
+use super::tls::Ca;
+use super::{PATIENCE, eventually, eventually_blocking, mock};
+
+/// The binary under test.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_portcullis");
+
+/// One access line.
+pub type Line = Value;
+
+/// How a gateway is to be started.
+#[derive(Clone)]
+pub struct Setup {
+    catalog: String,
+    listeners: Vec<String>,
+    server: String,
+    files: Vec<(String, String)>,
+    env: Vec<(String, String)>,
+    open_files: Option<u32>,
+    upstreams: Vec<u16>,
+}
+
+impl Setup {
+    /// More of the listener, as YAML: `h2c: true`.
+    pub fn listen(mut self, more: &str) -> Self {
+        self.listeners[0] = more.to_owned();
+        self
+    }
+
+    /// One more listener.
+    pub fn also_listen(mut self, more: &str) -> Self {
+        self.listeners.push(more.to_owned());
+        self
+    }
+
+    /// More of `server.yaml`, as YAML lines; a key of ours (`workers`, `log`) is replaced.
+    pub fn server(mut self, yaml: &str) -> Self {
+        self.server.push_str(yaml.trim_end());
+        self.server.push('\n');
+        self
+    }
+
+    /// One more file in the configuration folder: `catalog.d/x.yaml`.
+    pub fn file(mut self, path: &str, text: impl Display) -> Self {
+        self.files.push((path.to_owned(), text.to_string()));
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// `ulimit -n`.
+    pub fn open_files(mut self, most: u32) -> Self {
+        self.open_files = Some(most);
+        self
+    }
+
+    /// A port, besides those of mocks, to which connections may idle at the end.
+    pub fn upstream(mut self, port: u16) -> Self {
+        self.upstreams.push(port);
+        self
+    }
+
+    /// Starts it and waits until it is ready.
+    pub async fn start(self) -> Gateway {
+        Gateway::launch(self)
+    }
+
+    /// Starts what must refuse to serve, and waits for its end.
+    pub fn refuse(self) -> (ExitStatus, String) {
+        let place = Place::new(&self);
+        let mut process = place.spawn(&self);
+        let status = process.wait(PATIENCE).expect("it refuses to serve");
+        let output = format!("{}{}", String::from_utf8_lossy(&process.stdout()), process.stderr());
+        canary::check("its output", output.as_bytes()).expect("no secret in any output");
+        place.remove();
+        (status, output)
+    }
+}
+
+/// A folder and ports.
+#[derive(Clone)]
+struct Place {
+    dir: PathBuf,
+    listeners: Vec<SocketAddr>,
+    admin: SocketAddr,
+}
+
+impl Place {
+    fn new(setup: &Setup) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let test = std::thread::current().name().unwrap_or("test").replace("::", "-");
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}-{number}", std::process::id()));
+        let place = Place { dir, listeners: setup.listeners.iter().map(|_| free_port()).collect(), admin: free_port() };
+        place.write(setup);
+        place
+    }
+
+    fn conf(&self) -> PathBuf {
+        self.dir.join("conf")
+    }
+
+    fn write(&self, setup: &Setup) {
+        let conf = self.conf();
+        std::fs::create_dir_all(&conf).expect("a folder for the test");
+        let mut server = String::from("listen:\n");
+        for (address, more) in self.listeners.iter().zip(&setup.listeners) {
+            let comma = if more.is_empty() { "" } else { ", " };
+            server.push_str(&format!("  - {{ address: \"{address}\"{comma}{more} }}\n"));
+        }
+        let ours = [
+            ("admin", format!("admin: {{ address: \"{}\" }}\n", self.admin)),
+            ("workers", "workers: 2\n".to_owned()),
+            // At the chattiest level, so that every test looks for secrets in all that can be logged.
+            ("log", "log: { format: json, level: trace, access: stdout }\n".to_owned()),
+        ];
+        for (key, line) in ours {
+            if !setup.server.lines().any(|l| l.starts_with(&format!("{key}:"))) {
+                server.push_str(&line);
+            }
+        }
+        server.push_str(&setup.server);
+        write(&conf.join("server.yaml"), &server);
+        write(&conf.join("catalog.yaml"), &setup.catalog);
+        for (path, text) in &setup.files {
+            let path = conf.join(path);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            write(&path, text);
+        }
+    }
+
+    fn spawn(&self, setup: &Setup) -> Process {
+        let limit = setup.open_files.map(|most| format!("ulimit -n {most}; ")).unwrap_or_default();
+        let script = format!("{limit}exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, BINARY, "serve", "--conf"]).arg(self.conf()).current_dir(&self.dir);
+        command.env("RUST_BACKTRACE", "1").envs(setup.env.iter().cloned());
+        Process::spawn(&mut command)
+    }
+
+    fn remove(&self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A running gateway; see the invariant above for what its end checks.
+pub struct Gateway {
+    /// Its callers' address.
+    pub address: SocketAddr,
+    /// All its listeners, the first being `address`.
+    pub listeners: Vec<SocketAddr>,
+    pub admin: SocketAddr,
+    /// Its configuration folder.
+    pub conf: PathBuf,
+    pub process: Process,
+    place: Place,
+    setup: Setup,
+    ledger: Ledger,
+    /// Access lines of processes before a restart.
+    earlier: Vec<u8>,
+    descriptors: usize,
+    /// The test itself has ended the process.
+    ended: bool,
+}
+
+impl Gateway {
+    /// Serves this catalog on one listener.
+    pub async fn start(catalog: impl Display) -> Self {
+        Self::with(catalog).start().await
+    }
+
+    /// Serves model `m` from this upstream.
+    pub async fn over(mock: &mock::Mock) -> Self {
+        Self::start(super::Catalog::over(mock)).await
+    }
+
+    pub fn with(catalog: impl Display) -> Setup {
+        Setup {
+            catalog: catalog.to_string(),
+            listeners: vec![String::new()],
+            server: String::new(),
+            files: Vec::new(),
+            env: Vec::new(),
+            open_files: None,
+            upstreams: Vec::new(),
+        }
+    }
+
+    fn launch(setup: Setup) -> Self {
+        // Somebody else may take a port between our look and the gateway's.
+        for _ in 0..5 {
+            let place = Place::new(&setup);
+            let mut process = place.spawn(&setup);
+            match ready(&mut process, place.admin) {
+                Ok(()) => {
+                    let descriptors = settled(&process);
+                    return Gateway {
+                        address: place.listeners[0],
+                        listeners: place.listeners.clone(),
+                        admin: place.admin,
+                        conf: place.conf(),
+                        process,
+                        place,
+                        setup,
+                        ledger: Ledger::default(),
+                        earlier: Vec::new(),
+                        descriptors,
+                        ended: false,
+                    };
+                }
+                Err(why) if why.to_ascii_lowercase().contains("in use") => place.remove(),
+                Err(why) => panic!("the gateway did not start: {why}"),
+            }
+        }
+        panic!("no free ports");
+    }
+
+    // Callers.
+
+    /// A new HTTP/1 connection.
+    pub async fn connect(&self) -> Connection {
+        Connection::plain(self.address, Some(self.ledger.clone())).await
+    }
+
+    /// A new connection by TLS to the listener of this number.
+    pub async fn connect_tls(&self, listener: usize, ca: &Ca, alpn: &[&str]) -> Connection {
+        Connection::tls(self.listeners[listener], ca, alpn, Some(self.ledger.clone())).await
+    }
+
+    /// A new HTTP/2 connection without TLS to the listener of this number.
+    pub async fn h2c(&self, listener: usize) -> H2 {
+        H2::clear(self.listeners[listener], Some(self.ledger.clone())).await
+    }
+
+    pub async fn h2(&self, listener: usize, ca: &Ca) -> H2 {
+        H2::tls(self.listeners[listener], ca, Some(self.ledger.clone())).await
+    }
+
+    /// One chat completion with the good key, on a connection of its own, read to its end.
+    pub async fn post(&self, body: &Value) -> Response {
+        self.raw(client::post(body)).await
+    }
+
+    pub async fn get(&self, target: &str) -> Response {
+        let bearer = format!("Bearer {KEY}");
+        self.raw(client::request("GET", target, &[("authorization", &bearer)], b"")).await
+    }
+
+    /// Any bytes, on a connection of their own; the one answer to them.
+    pub async fn raw(&self, bytes: impl AsRef<[u8]>) -> Response {
+        let mut connection = self.connect().await;
+        connection.send(bytes).await;
+        connection.response().await
+    }
+
+    /// Sends a chat completion and reads the head of its answer.
+    pub async fn open(&self, body: &Value) -> (Connection, Response) {
+        let mut connection = self.connect().await;
+        assert!(connection.send(client::post(body)).await, "the request was taken");
+        let head = connection.head().await.expect("a head");
+        (connection, head)
+    }
+
+    // What it says.
+
+    /// Access lines so far.
+    #[track_caller]
+    pub fn lines(&self) -> Vec<Line> {
+        let text = [self.earlier.clone(), self.process.stdout()].concat();
+        // What follows the last line end is still being written.
+        let whole = text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        let lines = text[..whole].split(|b| *b == b'\n').filter(|line| !line.is_empty());
+        let parse = |line| serde_json::from_slice(line).unwrap_or_else(|e| panic!("{e} in access line {}", String::from_utf8_lossy(line)));
+        lines.map(parse).collect()
+    }
+
+    /// Access lines, when so many have come; more are an error.
+    pub async fn access_lines(&self, wanted: usize) -> Vec<Line> {
+        let lines = eventually(&format!("{wanted} access lines"), || {
+            let lines = self.lines();
+            (lines.len() >= wanted).then_some(lines)
+        })
+        .await;
+        assert_eq!(lines.len(), wanted, "access lines: {lines:#?}");
+        lines
+    }
+
+    /// Access lines, when there are at least so many.
+    pub async fn access_lines_at_least(&self, wanted: usize) -> Vec<Line> {
+        eventually(&format!("{wanted} access lines"), || Some(self.lines()).filter(|lines| lines.len() >= wanted)).await
+    }
+
+    /// All access lines, when that of this answer is among them.
+    pub async fn lines_after(&self, answer: &Response) -> Vec<Line> {
+        let id = answer.field("x-request-id").expect("x-request-id");
+        let has = |lines: &[Line]| lines.iter().any(|line| line["request_id"] == id);
+        eventually("the access line of that answer", || Some(self.lines()).filter(|lines| has(lines))).await
+    }
+
+    /// The only access line.
+    pub async fn line(&self) -> Line {
+        self.access_lines(1).await.remove(0)
+    }
+
+    /// The access line of this answer.
+    pub async fn line_of(&self, answer: &Response) -> Line {
+        let id = answer.field("x-request-id").expect("a request id");
+        let line = || self.lines().into_iter().find(|line| line["request_id"] == id);
+        eventually(&format!("the access line of {id}"), line).await
+    }
+
+    /// What it has logged besides access lines.
+    pub fn log(&self) -> String {
+        self.process.stderr()
+    }
+
+    /// Waits until that is in the log.
+    pub async fn logged(&self, text: &str) -> String {
+        let line = || self.log().lines().find(|line| line.contains(text)).map(ToOwned::to_owned);
+        eventually(&format!("{text:?} in the log"), line).await
+    }
+
+    /// An answer of the admin listener.
+    pub fn admin(&self, target: &str) -> (u16, String) {
+        get(self.admin, target).unwrap_or_else(|e| panic!("{target} of the admin listener: {e}"))
+    }
+
+    pub fn metrics(&self) -> Metrics {
+        Metrics(self.admin("/metrics").1)
+    }
+
+    pub fn status(&self) -> Value {
+        let (_, body) = self.admin("/status");
+        serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e} in /status: {body}"))
+    }
+
+    /// Waits until nothing is in flight.
+    pub async fn idle(&self) {
+        eventually("nothing in flight", || (self.metrics().sum("portcullis_in_flight", &[]) == 0.0).then_some(())).await;
+    }
+
+    pub fn rss(&self) -> u64 {
+        self.process.rss()
+    }
+
+    // What is done to it.
+
+    /// Writes a new catalog as a careful editor does (a new file, renamed), and does not wait.
+    pub fn write_catalog(&self, catalog: impl Display) {
+        let new = self.conf.join(".catalog.yaml.new");
+        write(&new, &catalog.to_string());
+        std::fs::rename(new, self.conf.join("catalog.yaml")).expect("a rename");
+    }
+
+    /// Writes a new catalog and waits until it serves.
+    pub async fn swap(&self, catalog: impl Display) {
+        let before = self.generation();
+        self.write_catalog(catalog);
+        eventually("the new catalog serves", || (self.generation() > before).then_some(())).await;
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.metrics().sum("portcullis_catalog_generation", &[]) as u64
+    }
+
+    pub fn signal(&self, name: &str) {
+        self.process.signal(name);
+    }
+
+    /// Waits for an end that the test has caused.
+    pub fn exit(&mut self, within: Duration) -> ExitStatus {
+        let status = self.process.wait(within).unwrap_or_else(|| panic!("it still runs after {within:?}\n{}", self.tail()));
+        self.ended = true;
+        status
+    }
+
+    /// SIGKILL, and the same again on the same ports.
+    pub fn crash_and_restart(&mut self) {
+        self.signal("KILL");
+        self.exit(PATIENCE);
+        self.earlier.extend(self.process.stdout());
+        let mut process = self.place.spawn(&self.setup);
+        ready(&mut process, self.admin).expect("it starts again");
+        self.descriptors = settled(&process);
+        self.process = process;
+        self.ended = false;
+    }
+
+    fn tail(&self) -> String {
+        let out = String::from_utf8_lossy(&self.process.stdout()).into_owned();
+        let last = |text: &str, n: usize| text.lines().rev().take(n).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
+        format!("--- its log ends:\n{}\n--- its access lines end:\n{}", last(&self.log(), 40), last(&out, 10))
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        let json = !self.setup.server.contains("access:") && !self.setup.server.contains("format: text");
+        if !self.ended {
+            eventually_blocking("at the end of the test", || self.check_idle(json))?;
+            canary::check("/metrics", self.admin("/metrics").1.as_bytes())?;
+            canary::check("/status", self.admin("/status").1.as_bytes())?;
+            if let Some(status) = self.process.exited() {
+                return Err(format!("the process has ended: {status}"));
+            }
+            self.signal("TERM");
+            match self.process.wait(Duration::from_secs(5)) {
+                Some(status) if status.success() => {}
+                Some(status) => return Err(format!("SIGTERM while idle ended it with {status}")),
+                None => return Err("SIGTERM while idle did not end it in 5 s".to_owned()),
+            }
+        }
+        canary::check("its stdout", &self.process.stdout())?;
+        canary::check("its log", self.process.stderr().as_bytes())?;
+        self.ledger.check(if json { Some(self.lines()) } else { None })
+    }
+
+    /// Is nothing left of what the test did?
+    fn check_idle(&self, json: bool) -> Result<(), String> {
+        let metrics = Metrics(get(self.admin, "/metrics").map_err(|e| format!("/metrics: {e}"))?.1);
+        let in_flight = metrics.sum("portcullis_in_flight", &[]);
+        if in_flight != 0.0 {
+            return Err(format!("{in_flight} still in flight"));
+        }
+        let status = get(self.admin, "/status").map_err(|e| format!("/status: {e}"))?.1;
+        let status: Value = serde_json::from_str(&status).map_err(|e| format!("/status: {e}"))?;
+        if status["exchanges"] != 0 {
+            return Err(format!("{} exchanges are not settled", status["exchanges"]));
+        }
+        let (counted, lines) = (metrics.sum("portcullis_requests_total", &[]) as usize, self.process.stdout());
+        let lines = lines.iter().filter(|b| **b == b'\n').count();
+        // A reload that takes something away starts the series anew.
+        let reloaded = metrics.sum("portcullis_catalog_generation", &[]) > 1.0;
+        if json && (counted > lines || (!reloaded && counted != lines)) {
+            return Err(format!("{counted} exchanges are counted and {lines} access lines are written"));
+        }
+        let open = self.process.descriptors();
+        let ours = |local: &SocketAddr| local.port() == self.admin.port() || self.listeners.iter().any(|l| l.port() == local.port());
+        for (local, remote) in &open.connections {
+            if ours(local) {
+                return Err(format!("the connection from {remote} to {local} is still open"));
+            }
+            let known = self.setup.upstreams.contains(&remote.port());
+            match mock::is_idle(remote.port(), *local) {
+                _ if known => {}
+                Some(true) => {}
+                Some(false) => return Err(format!("an unfinished exchange with the upstream {remote} is still open")),
+                None => return Err(format!("the connection to {remote} is still open")),
+            }
+        }
+        if open.others.len() > self.descriptors {
+            return Err(format!("{} descriptors became {}: {:?}", self.descriptors, open.others.len(), open.others));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the gateway of this test was in {}\n{}", self.place.dir.display(), self.tail());
+            return;
+        }
+        match self.check() {
+            Ok(()) => self.place.remove(),
+            Err(why) => panic!("{why}\n{}", self.tail()),
+        }
+    }
+}
+
+/// Runs `portcullis` with these arguments to its end.
+pub fn portcullis(arguments: &[&str]) -> Output {
+    Command::new(BINARY).args(arguments).output().expect("the binary runs")
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    // Files with secrets in them should not be readable by all, and the gateway warns if they are.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(path, mode).expect("permissions");
+}
+
+/// A port that nobody listens on, and that the kernel gives to no outgoing connection.
+pub fn free_port() -> SocketAddr {
+    const FIRST: usize = 10_000;
+    const LAST: usize = 32_000;
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let start = std::process::id() as usize * 131;
+    loop {
+        let port = FIRST + (start + NEXT.fetch_add(1, Ordering::Relaxed)) % (LAST - FIRST);
+        let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).expect("a port")));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
+/// Waits until it says so on its admin listener, or tells why it will not.
+pub fn ready(process: &mut Process, admin: SocketAddr) -> Result<(), String> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = process.wait(Duration::ZERO) {
+            return Err(format!("{status}\n{}", process.stderr()));
+        }
+        if let Ok((200, _)) = get(admin, "/readyz") {
+            return Ok(());
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(format!("not ready after {PATIENCE:?}\n{}", process.stderr()));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// How many descriptors it has open once it is up; the watch of its folder comes after it says that it is ready.
+fn settled(process: &Process) -> usize {
+    let look = || if process.has_thread("notify-rs") { Ok(()) } else { Err("no thread of the watch".to_owned()) };
+    eventually_blocking("it watches its folder", look).expect("a watch");
+    process.descriptors().others.len()
+}
+
+/// A plain `GET` that blocks: the admin listener is quick, and a `Drop` cannot wait otherwise.
+fn get(address: SocketAddr, target: &str) -> std::io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let request = format!("GET {target} HTTP/1.1\r\nhost: admin.test\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(std::io::ErrorKind::InvalidData)?;
+    Ok((status, body.to_owned()))
+}

@@ -1,0 +1,83 @@
+//! What the integration tests stand on: a scripted upstream, the real gateway as a process, and clients that see every byte.
+//!
+//! **Invariant:** nothing here sleeps for a time when it can wait for an observation; every wait has an end.
+//! A test is `run(async { … })`: mocks and clients live on one shared runtime, each test has its own ports and folder.
+
+pub mod canary;
+pub mod catalog;
+pub mod client;
+pub mod folder;
+pub mod gateway;
+pub mod http2;
+pub mod ledger;
+pub mod metrics;
+pub mod mock;
+pub mod play;
+pub mod process;
+pub mod script;
+pub mod tls;
+pub mod wire;
+
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+pub use catalog::Catalog;
+pub use client::{chat, chat_stream};
+pub use gateway::Gateway;
+pub use http2::H2;
+pub use mock::Mock;
+pub use script::{Gate, Script};
+
+/// How long anything that should happen at once may take on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+static RUNTIME: LazyLock<tokio::runtime::Runtime> =
+    LazyLock::new(|| tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime for the tests"));
+
+/// Runs one test; one that hangs fails after a minute.
+#[track_caller]
+pub fn run<T>(test: impl Future<Output = T>) -> T {
+    run_within(Duration::from_secs(60), test)
+}
+
+/// As [`run`], for the few tests that must take longer.
+#[track_caller]
+pub fn run_within<T>(limit: Duration, test: impl Future<Output = T>) -> T {
+    RUNTIME
+        .block_on(async { tokio::time::timeout(limit, test).await })
+        .unwrap_or_else(|_| panic!("the test hung: it was not over after {limit:?}"))
+}
+
+/// Starts a task on the runtime of the tests.
+pub fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
+    RUNTIME.spawn(task)
+}
+
+/// Waits until `look` finds something.
+pub async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// As [`eventually`], outside of async code; the last reason is part of the message.
+pub fn eventually_blocking<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> Result<T, String> {
+    let start = Instant::now();
+    loop {
+        match look() {
+            Ok(found) => return Ok(found),
+            Err(why) if start.elapsed() > PATIENCE => return Err(format!("{what}: {why}")),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Whether a deadline fired when it should: ten per cent either way, and for a busy machine some time more.
+pub fn is_about(what: Duration, wanted: Duration) -> bool {
+    what >= wanted.mul_f64(0.9) && what <= wanted.mul_f64(1.1) + Duration::from_millis(400)
+}

@@ -1,0 +1,90 @@
+//! A certificate authority of the test's own, good and bad certificates by it, and the two ends of TLS.
+
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, crypto::ring};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::wire::Io;
+
+/// Who signs.
+pub struct Ca {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// A certificate with its key, both as PEM.
+#[derive(Clone)]
+pub struct Leaf {
+    pub cert: String,
+    pub key: String,
+}
+
+impl Ca {
+    pub fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key pair");
+        Ca { issuer: CertifiedIssuer::self_signed(params, key).expect("a CA") }
+    }
+
+    /// The certificate, for `tls: { ca: … }` of an account or for a client of ours.
+    pub fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// A good certificate for `localhost` and `127.0.0.1`.
+    pub fn leaf(&self) -> Leaf {
+        self.sign(&["localhost", "127.0.0.1"], 2099)
+    }
+
+    pub fn leaf_for(&self, name: &str) -> Leaf {
+        self.sign(&[name], 2099)
+    }
+
+    pub fn expired(&self) -> Leaf {
+        self.sign(&["localhost", "127.0.0.1"], 2001)
+    }
+
+    fn sign(&self, names: &[&str], until: i32) -> Leaf {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("names");
+        params.not_before = date_time_ymd(2000, 1, 1);
+        params.not_after = date_time_ymd(until, 1, 1);
+        let key = KeyPair::generate().expect("a key pair");
+        let cert = params.signed_by(&key, &self.issuer).expect("a signature");
+        Leaf { cert: cert.pem(), key: key.serialize_pem() }
+    }
+}
+
+/// The server's end, offering `alpn`.
+pub fn acceptor(leaf: &Leaf, alpn: &[&str]) -> TlsAcceptor {
+    let certs = CertificateDer::pem_slice_iter(leaf.cert.as_bytes()).map(|c| c.expect("a certificate")).collect();
+    let key = PrivateKeyDer::from_pem_slice(leaf.key.as_bytes()).expect("a key");
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("TLS versions")
+        .with_no_client_auth()
+        .with_single_cert(certs, key)
+        .expect("a certificate with its key");
+    config.alpn_protocols = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// The client's end: to `localhost`, trusting `ca` alone.
+pub async fn connect(tcp: TcpStream, ca: &Ca, alpn: &[&str]) -> std::io::Result<Io> {
+    let mut roots = RootCertStore::empty();
+    let pem = ca.pem();
+    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate")).expect("a root");
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("TLS versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let tls = TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
+    Ok(Io::Tls(Box::new(tls.into())))
+}
