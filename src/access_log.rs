@@ -2,7 +2,7 @@
 //!
 //! Lines are gathered in memory and written by one thread, at most `GATHER` later: a request's way has no system call for them. No text of a
 //! prompt or an answer, no query string and no credential is ever part of a line. If the sink stalls, lines beyond `MOST` bytes are
-//! dropped and counted, since a full disk must not stop the traffic.
+//! dropped, and so is what it refuses; both are counted, since a full disk must not stop the traffic.
 
 use crate::config::{Access, Format};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, SystemTime};
 
 const GATHER: Duration = Duration::from_millis(50);
@@ -132,18 +132,18 @@ impl AccessLog {
         }
     }
 
-    /// Lines that were dropped because the sink stalled.
+    /// Lines that were dropped because the sink stalled or refused them.
     pub fn dropped(&self) -> u64 {
         self.sink.as_ref().map_or(0, |sink| sink.dropped.load(Ordering::Relaxed))
     }
 
-    /// Waits, for a second at most, until every line so far is written.
+    /// Waits, for a second at most, until every line so far is written. Whoever reads the sink may have stopped for good.
     pub fn flush(&self) {
         let Some(sink) = &self.sink else { return };
         let end = std::time::Instant::now() + Duration::from_secs(1);
         while std::time::Instant::now() < end {
-            // Never waited for: whoever reads the log may have stopped, and the process must end all the same.
-            if sink.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_empty() && sink.writing.try_lock().is_ok() {
+            let none_waits = sink.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+            if none_waits && !matches!(sink.writing.try_lock(), Err(TryLockError::WouldBlock)) {
                 return;
             }
             std::thread::park_timeout(Duration::from_millis(5));
@@ -153,6 +153,7 @@ impl AccessLog {
 
 impl Sink {
     fn run(&self, mut file: Option<File>) {
+        let mut failing = false;
         loop {
             {
                 let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,9 +176,21 @@ impl Sink {
                 Some(file) => file.write_all(&lines),
                 None => std::io::stdout().lock().write_all(&lines).and_then(|()| std::io::stdout().lock().flush()),
             };
-            if let Err(why) = written {
-                log::error!("the access log cannot be written: {why}");
+            match written {
+                Ok(()) if failing => log::info!("the access log can be written again"),
+                Ok(()) => {}
+                Err(why) => {
+                    let lines = memchr::memchr_iter(b'\n', &lines).count();
+                    self.dropped.fetch_add(u64::try_from(lines).unwrap_or(u64::MAX), Ordering::Relaxed);
+                    // Once an outage.
+                    if !failing {
+                        log::error!("the access log cannot be written, its lines are dropped: {why}");
+                    }
+                    failing = true;
+                    continue;
+                }
             }
+            failing = false;
         }
     }
 }

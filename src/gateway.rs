@@ -5,6 +5,7 @@
 //! a cut answer look whole; so that is an `Err`, and the connection ends truncated.
 
 use crate::auth;
+use crate::connection;
 use crate::door::{self, Door};
 use crate::drain::Phase;
 use crate::error::{Outcome, Refusal, What};
@@ -64,6 +65,7 @@ impl ProxyHttp for Gateway {
 
     async fn early_request_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<()> {
         let began = Instant::now();
+        connection::head_is_here(session);
         welcome(&self.shared, session, &mut context.record);
         context.record.own += began.elapsed();
         Ok(())
@@ -118,6 +120,7 @@ impl ProxyHttp for Gateway {
 
     async fn logging(&self, session: &mut Session, _: Option<&Error>, context: &mut Context) {
         context.record.bytes_in = session.as_downstream().body_bytes_read() as u64;
+        connection::next_head(session);
     }
 
     fn suppress_error_log(&self, _: &Session, _: &Context, _: &Error) -> bool {

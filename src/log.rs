@@ -48,8 +48,10 @@ impl Log for Stderr {
             return;
         }
         let message = record.args().to_string();
-        // A port scan, a probe without TLS: nothing to act on.
-        if message.starts_with("Downstream handshake") && self.level < LevelFilter::Debug {
+        // A port scan, a probe without TLS, a head that never ends: nothing to act on.
+        let chatter = message.starts_with("Downstream handshake")
+            || (message.starts_with("Fail to proxy: ") && message.contains("while reading request headers"));
+        if chatter && self.level < LevelFilter::Debug {
             return;
         }
         let time = rfc3339(SystemTime::now());

@@ -144,7 +144,7 @@ impl Default for Metrics {
             "Changes taken although they removed more than half of the accounts, models or callers",
             metrics.shrunk.clone(),
         );
-        r.register("access_lines_dropped", "Access lines dropped because their sink stalled", metrics.dropped.clone());
+        r.register("access_lines_dropped", "Access lines dropped because their sink stalled or refused them", metrics.dropped.clone());
         r.register("connections_refused", "Connections closed at once because of limits.connections", metrics.refused_connections.clone());
         r.register("panics", "Exchanges that ended in a panic of ours", metrics.panics.clone());
         metrics

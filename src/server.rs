@@ -5,12 +5,11 @@
 
 use crate::access_log::AccessLog;
 use crate::account::Registry;
-use crate::account::resolver::REFRESH;
 use crate::admin::Admin;
 use crate::catalog::load::Loaded;
 use crate::catalog::published_key_problem;
 use crate::catalog::reload::{self, Nudge, Reloads, Snapshot};
-use crate::config::Listen;
+use crate::config::{self, Listen};
 use crate::connection::Connections;
 use crate::drain::{Drain, Phase};
 use crate::exchange::upstream::Upstream;
@@ -31,7 +30,8 @@ use pingora::services::listening::Service;
 use pingora_proxy::HttpProxy;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
@@ -48,8 +48,14 @@ const CUT: Duration = Duration::from_secs(2);
 const LAST_LINES: Duration = Duration::from_millis(250);
 
 /// What all exchanges share, from what was read; nothing is opened but the access log.
+///
+/// Refuses a catalog in which everybody may use more than the demo: see [`published_key_problem`].
 pub fn shared(loaded: &mut Loaded) -> Result<Arc<Shared>, String> {
     let server = loaded.server.clone();
+    let addresses: Vec<SocketAddr> = server.listen.iter().map(|l| l.address).collect();
+    if let Some(problem) = published_key_problem(&loaded.catalog, &addresses) {
+        return Err(problem);
+    }
     let accounts = Registry::default();
     let snapshot = Snapshot::new(std::mem::take(&mut loaded.catalog), &accounts, 1);
     let metrics = Metrics::default();
@@ -70,24 +76,11 @@ pub fn shared(loaded: &mut Loaded) -> Result<Arc<Shared>, String> {
 
 /// Serves until told to stop. Returns only if it cannot begin.
 pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
-    let addresses: Vec<SocketAddr> = loaded.server.listen.iter().map(|l| l.address).collect();
-    if let Some(problem) = published_key_problem(&loaded.catalog, &addresses) {
-        return Err(problem);
-    }
-    // Pingora would stay alive without its listener. All are held until the last is bound, so that none can be in another's way.
-    let mut bound = Vec::new();
-    for address in addresses.iter().chain([&loaded.server.admin]) {
-        bound.push(TcpListener::bind(address).map_err(|e| {
-            format!(
-                "cannot listen on {address}: {e}; is another process listening there, or another line of `listen` or `admin` in server.yaml?"
-            )
-        })?);
-    }
-    drop(bound);
-    for warning in &loaded.catalog.warnings {
+    ports(&loaded.server)?;
+    let shared = shared(&mut loaded)?;
+    for warning in &shared.live.load().catalog.warnings {
         log::warn!("{warning}");
     }
-    let shared = shared(&mut loaded)?;
     let workers = match shared.server.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         n => n,
@@ -110,6 +103,26 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     server.add_service(Admin::new(shared.clone()));
     server.add_service(background(&shared, dir, &loaded, certificates)?);
     server.run(RunArgs { shutdown_signal: Box::new(Signals { shared }) });
+    Ok(())
+}
+
+/// Tells before anything begins that an address cannot be had: Pingora would stay alive without its listener, or abort.
+fn ports(server: &config::Server) -> Result<(), String> {
+    let mut held: Vec<(SocketAddr, TcpListener)> = Vec::new();
+    for address in server.listen.iter().map(|l| l.address).chain([server.admin]) {
+        // All are held until each is bound, since they may be in each other's way.
+        let listener = TcpListener::bind(address).map_err(|e| match held.iter().find(|(other, _)| other.port() == address.port()) {
+            Some((other, _)) => format!(
+                "cannot listen on {address}: {e}, by {other}; `listen` and `admin` in server.yaml, or --listen, name the same port twice"
+            ),
+            None => {
+                format!(
+                    "cannot listen on {address}: {e}; is another process listening there? `listen` and `admin` in server.yaml say where"
+                )
+            }
+        })?;
+        held.push((address, listener));
+    }
     Ok(())
 }
 
@@ -178,9 +191,9 @@ pub struct Background {
 
 #[async_trait]
 impl BackgroundService for Background {
-    async fn start(&self, _: ShutdownWatch) {
+    async fn start(&self, shutdown: ShutdownWatch) {
         // It goes on during a drain: what still runs needs it as much as before.
-        tokio::join!(self.become_ready(), self.resolve(), self.sweep(), self.hang_ups());
+        tokio::join!(self.become_ready(), self.resolve(), self.sweep(), self.hang_ups(), self.shut_down(shutdown));
     }
 }
 
@@ -219,10 +232,16 @@ impl Background {
     async fn resolve(&self) {
         loop {
             let snapshot = self.shared.live.load_full();
-            for place in snapshot.places.iter().filter(|p| p.account.enabled) {
-                // One slow name must not hold up the others for ever.
-                drop(tokio::time::timeout(REFRESH, place.state.addresses.refresh(&place.account)).await);
-            }
+            let next = Mutex::new(snapshot.places.iter().filter(|p| p.account.enabled));
+            // A few at once: slow names must not hold up the others.
+            let some = || async {
+                loop {
+                    let place = next.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    let Some(place) = place else { return };
+                    place.state.addresses.refresh(&place.account).await;
+                }
+            };
+            tokio::join!(some(), some(), some(), some(), some(), some(), some(), some());
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
@@ -235,6 +254,22 @@ impl Background {
             for place in &snapshot.places {
                 place.state.pool.sweep(place.account.fingerprint, now);
             }
+        }
+    }
+
+    /// In a server that is not ours, the way down begins without us. Ours has begun it already when this is told.
+    async fn shut_down(&self, mut shutdown: ShutdownWatch) {
+        while !*shutdown.borrow_and_update() {
+            if shutdown.changed().await.is_err() {
+                return;
+            }
+        }
+        self.shared.drain.enter(Phase::Delaying);
+        // Pingora ends the process when it likes: no line may wait for then.
+        loop {
+            self.shared.drain.idle().await;
+            self.shared.access_log.flush();
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
@@ -268,10 +303,13 @@ impl ShutdownSignalWatch for Signals {
         either(&mut term, &mut int).await;
         let drain = self.shared.server.drain;
         self.shared.drain.enter(Phase::Delaying);
-        log::info!(
-            "asked to stop: {} exchanges run, they have {:?}; a second signal ends at once",
-            self.shared.drain.exchanges(),
-            drain.delay + drain.grace
+        say(
+            log::Level::Info,
+            format!(
+                "asked to stop: {} exchanges run, they have {:?}; a second signal ends at once",
+                self.shared.drain.exchanges(),
+                drain.delay + drain.grace
+            ),
         );
         tokio::select! {
             () = tokio::time::sleep(drain.delay) => {}
@@ -313,7 +351,7 @@ fn close(shared: &Shared, mut term: Signal, mut int: Signal) {
             // The listeners close at the same moment; what they accepted just before counts too.
             tokio::time::sleep(Duration::from_millis(20)).await;
             if tokio::time::timeout(shared.server.drain.grace, shared.drain.idle()).await.is_err() {
-                log::warn!("{} exchanges did not end in time: they are cut, and told so", shared.drain.exchanges());
+                say(log::Level::Warn, format!("{} exchanges did not end in time: they are cut, and told so", shared.drain.exchanges()));
                 cut(shared, CUT).await;
             }
             0
@@ -335,9 +373,22 @@ async fn cut(shared: &Shared, patience: Duration) {
     drop(tokio::time::timeout(patience, shared.drain.idle()).await);
 }
 
+/// Logs, but does not wait for ever: whoever reads the log may have stopped for good, and the process must end all the same.
+fn say(level: log::Level, what: String) {
+    let (said, heard) = channel();
+    let thread = std::thread::Builder::new().name("last-words".to_owned()).spawn(move || {
+        log::log!(level, "{what}");
+        // If nobody waits any more, nobody needs to know.
+        said.send(()).ok();
+    });
+    if thread.is_ok() {
+        heard.recv_timeout(LAST_LINES).ok();
+    }
+}
+
 fn end(shared: &Shared, code: i32) -> ! {
     shared.access_log.flush();
-    log::info!("stopped");
+    say(log::Level::Info, "stopped".to_owned());
     #[expect(
         clippy::exit,
         clippy::disallowed_methods,

@@ -1,7 +1,8 @@
 //! Host names → addresses, in the background.
 //!
 //! All addresses are kept and tried in turn; while the resolver is down the old ones are served. Nothing here blocks a request but the
-//! very first look-up of a name, which is bounded by the attempt's own `connect` deadline.
+//! very first look-up of a name, which is bounded by the attempt's own `connect` deadline. Of these there is one at a time, since each takes
+//! a thread of its own for as long as the system's resolver likes.
 
 use crate::address::{forbidden_ip, private_ip};
 use crate::catalog::Account;
@@ -9,19 +10,25 @@ use crate::dialect::Dialect;
 use arc_swap::ArcSwapOption;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
 
 /// How often the background looks again.
-pub const REFRESH: Duration = Duration::from_secs(15);
+const REFRESH: Duration = Duration::from_secs(15);
+/// A look-up may take so long.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// After a failure, requests fail at once for so long.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What one account's host resolves to.
 #[derive(Default)]
 pub struct Addresses {
     known: ArcSwapOption<Known>,
-    failed_at: ArcSwapOption<Instant>,
-    /// The place of the address that answered last.
-    good: AtomicUsize,
+    failed: ArcSwapOption<Failed>,
+    /// The address that answered last.
+    good: ArcSwapOption<SocketAddr>,
+    /// Held during a look-up.
+    looking: Mutex<()>,
 }
 
 struct Known {
@@ -31,24 +38,42 @@ struct Known {
     at: Instant,
 }
 
+impl Known {
+    fn is_of(&self, account: &Account) -> bool {
+        self.host == account.base.host && self.port == account.base.port
+    }
+}
+
+struct Failed {
+    host: Arc<str>,
+    why: String,
+    at: Instant,
+}
+
 impl Addresses {
     /// The addresses to try, the last good one first. Resolves only if nothing is known of this host yet.
     pub async fn of(&self, account: &Account) -> Result<Vec<SocketAddr>, String> {
         if let Some(ip) = literal(account) {
             return Ok(vec![SocketAddr::new(ip, account.base.port)]);
         }
-        if let Some(known) = self.known.load_full().filter(|k| k.host == account.base.host && k.port == account.base.port) {
-            return Ok(self.rotated(&known.addresses));
+        if let Some(known) = self.known(account) {
+            return Ok(known);
+        }
+        let _one_at_a_time = self.looking.lock().await;
+        // Whoever waited has its answer by now.
+        if let Some(known) = self.known(account) {
+            return Ok(known);
+        }
+        if let Some(failed) = self.failed_within(account, PAUSE) {
+            return Err(failed.why.clone());
         }
         self.resolve(account).await
     }
 
     /// Remembers which address answered, so that the next request begins there.
     pub fn answered(&self, address: SocketAddr) {
-        if let Some(known) = self.known.load().as_ref()
-            && let Some(place) = known.addresses.iter().position(|a| *a == address)
-        {
-            self.good.store(place, Ordering::Relaxed);
+        if self.good.load().as_deref() != Some(&address) {
+            self.good.store(Some(Arc::new(address)));
         }
     }
 
@@ -57,39 +82,75 @@ impl Addresses {
         if account.dialect == Dialect::Demo || literal(account).is_some() {
             return;
         }
-        let due = self.known.load().as_ref().is_none_or(|k| k.host != account.base.host || k.at.elapsed() >= REFRESH);
-        if !due || self.failed_at.load().as_ref().is_some_and(|at| at.elapsed() < REFRESH) {
+        let due = self.known.load().as_ref().is_none_or(|k| !k.is_of(account) || k.at.elapsed() >= REFRESH);
+        if !due || self.failed_within(account, REFRESH).is_some() {
             return;
         }
-        match self.resolve(account).await {
-            Ok(_) => self.failed_at.store(None),
-            Err(why) => {
-                self.failed_at.store(Some(Arc::new(Instant::now())));
-                let known = if self.known.load().is_some() { "the addresses known before stay in use" } else { "it cannot be reached" };
-                log::warn!("account {}: {why}; {known}", account.id);
-            }
+        let _one_at_a_time = self.looking.lock().await;
+        if let Err(why) = self.resolve(account).await {
+            let known = if self.known.load().is_some() { "the addresses known before stay in use" } else { "it cannot be reached" };
+            log::warn!("account {}: {why}; {known}", account.id);
         }
     }
 
     async fn resolve(&self, account: &Account) -> Result<Vec<SocketAddr>, String> {
-        let host = account.base.host.clone();
-        let found = tokio::net::lookup_host((host.as_ref(), account.base.port)).await.map_err(|e| format!("cannot resolve {host}: {e}"))?;
-        let mut addresses: Vec<SocketAddr> = found.filter(|a| allowed(account, a.ip())).collect();
-        addresses.dedup();
-        if addresses.is_empty() {
-            return Err(format!("{host} resolves to no address that may be used"));
+        let host = &account.base.host;
+        let failed = |why: &str| Some(Arc::new(Failed { host: host.clone(), why: why.to_owned(), at: Instant::now() }));
+        // Who asks may give up first, and the next would begin anew.
+        let mut unless_it_ends = Unless(Some(|| self.failed.store(failed(&format!("{host} is not resolved in time")))));
+        let found = tokio::time::timeout(PATIENCE, look_up(account)).await;
+        unless_it_ends.0 = None;
+        match found.unwrap_or_else(|_| Err(format!("cannot resolve {host}: no answer within {} s", PATIENCE.as_secs()))) {
+            Ok(addresses) => {
+                let known = Known { host: host.clone(), port: account.base.port, addresses, at: Instant::now() };
+                let addresses = self.good_first(&known.addresses);
+                self.known.store(Some(Arc::new(known)));
+                self.failed.store(None);
+                Ok(addresses)
+            }
+            Err(why) => {
+                self.failed.store(failed(&why));
+                Err(why)
+            }
         }
-        self.good.store(0, Ordering::Relaxed);
-        self.known.store(Some(Arc::new(Known { host, port: account.base.port, addresses: addresses.clone(), at: Instant::now() })));
-        Ok(addresses)
     }
 
-    fn rotated(&self, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    fn known(&self, account: &Account) -> Option<Vec<SocketAddr>> {
+        self.known.load().as_ref().filter(|known| known.is_of(account)).map(|known| self.good_first(&known.addresses))
+    }
+
+    fn failed_within(&self, account: &Account, time: Duration) -> Option<Arc<Failed>> {
+        self.failed.load_full().filter(|failed| failed.host == account.base.host && failed.at.elapsed() < time)
+    }
+
+    fn good_first(&self, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
         let mut addresses = addresses.to_vec();
-        let good = self.good.load(Ordering::Relaxed) % addresses.len().max(1);
-        addresses.rotate_left(good);
+        if let Some(good) = self.good.load().as_deref()
+            && let Some(place) = addresses.iter().position(|address| address == good)
+        {
+            addresses.rotate_left(place);
+        }
         addresses
     }
+}
+
+/// Does it when dropped, unless it was taken out before.
+struct Unless<F: FnMut()>(Option<F>);
+
+impl<F: FnMut()> Drop for Unless<F> {
+    fn drop(&mut self) {
+        if let Some(mut act) = self.0.take() {
+            act();
+        }
+    }
+}
+
+async fn look_up(account: &Account) -> Result<Vec<SocketAddr>, String> {
+    let host = &account.base.host;
+    let found = tokio::net::lookup_host((host.as_ref(), account.base.port)).await.map_err(|e| format!("cannot resolve {host}: {e}"))?;
+    let mut addresses: Vec<SocketAddr> = found.filter(|a| allowed(account, a.ip())).collect();
+    addresses.dedup();
+    if addresses.is_empty() { Err(format!("{host} resolves to no address that may be used")) } else { Ok(addresses) }
 }
 
 /// Link-local and metadata addresses never; plain HTTP to the public Internet only if the account says so.
@@ -99,4 +160,58 @@ fn allowed(account: &Account, ip: IpAddr) -> bool {
 
 fn literal(account: &Account) -> Option<IpAddr> {
     account.base.host.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::resolve::resolve;
+
+    fn account(host: &str) -> Arc<Account> {
+        let text =
+            format!("accounts:\n  a: {{ dialect: openai, base_url: \"https://{host}:1/v1\", key: k }}\nmodels: {{}}\ncallers: {{}}\n");
+        let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| Err(String::new())).expect("a catalog");
+        catalog.accounts()[0].clone()
+    }
+
+    fn known(account: &Account, addresses: &[SocketAddr], at: Instant) -> Option<Arc<Known>> {
+        Some(Arc::new(Known { host: account.base.host.clone(), port: account.base.port, addresses: addresses.to_vec(), at }))
+    }
+
+    #[tokio::test]
+    async fn the_good_address_stays_first_when_others_come() {
+        let (account, names) = (account("upstream.test"), Addresses::default());
+        let [a, b, c] = [1, 2, 3].map(|n| SocketAddr::from(([10, 0, 0, n], 1)));
+        names.known.store(known(&account, &[a, b], Instant::now()));
+        assert_eq!(names.of(&account).await, Ok(vec![a, b]));
+        names.answered(b);
+        assert_eq!(names.of(&account).await, Ok(vec![b, a]));
+        names.known.store(known(&account, &[c, a, b], Instant::now()));
+        assert_eq!(names.of(&account).await, Ok(vec![b, c, a]));
+        names.known.store(known(&account, &[c, a], Instant::now()));
+        assert_eq!(names.of(&account).await, Ok(vec![c, a]));
+    }
+
+    #[tokio::test]
+    async fn a_name_that_failed_just_now_fails_at_once_and_only_this_name() {
+        let (account, names) = (account("localhost"), Addresses::default());
+        let failed = |host: &str, at| Some(Arc::new(Failed { host: host.into(), why: "no".to_owned(), at }));
+        names.failed.store(failed("localhost", Instant::now()));
+        assert_eq!(names.of(&account).await, Err("no".to_owned()));
+        names.refresh(&account).await;
+        assert!(names.known.load().is_none());
+        names.failed.store(failed("other.test", Instant::now()));
+        assert!(names.of(&account).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_leaves_a_failure_behind_and_not_another_look_up() {
+        let (account, names) = (account("localhost"), Addresses::default());
+        {
+            let mut asked = std::pin::pin!(names.of(&account));
+            let waits = std::future::poll_fn(|cx| std::task::Poll::Ready(asked.as_mut().poll(cx).is_pending())).await;
+            assert!(waits, "no look-up is that quick");
+        }
+        assert!(names.of(&account).await.is_err_and(|why| why.contains("in time")));
+    }
 }

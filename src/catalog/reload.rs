@@ -26,6 +26,9 @@ const POLL: Duration = Duration::from_secs(3);
 /// A change that takes away more than half of something is taken when the files stood still for so long.
 const SUSPICIOUS: Duration = Duration::from_secs(5);
 
+/// So many catalogs of the past are kept at most.
+const PAST: usize = 16;
+
 /// A catalog with everything that exchanges need besides.
 pub struct Snapshot {
     /// The catalog.
@@ -90,15 +93,17 @@ impl Reloads {
 }
 
 /// Takes a catalog, unless it must not be taken. Called by the watching thread, and by tests that reload ten thousand times.
-pub fn publish(shared: &Shared, catalog: Catalog) {
+/// Returns what was live: whoever drops it last drops all of it.
+pub fn publish(shared: &Shared, catalog: Catalog) -> Arc<Snapshot> {
     let old = shared.live.load_full();
     let left = old.catalog.accounts().iter().any(|a| catalog.accounts().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
         || old.catalog.models().iter().any(|a| catalog.models().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
         || old.catalog.callers().iter().any(|a| catalog.callers().binary_search_by(|b| b.id.cmp(&a.id)).is_err());
     let snapshot = Snapshot::new(catalog, &shared.accounts, old.generation + 1);
     let generation = snapshot.generation;
-    shared.live.store(Arc::new(snapshot));
+    drop(shared.live.swap(Arc::new(snapshot)));
     shared.metrics.reloaded(generation, left);
+    old
 }
 
 /// Wakes the watching thread, for SIGHUP.
@@ -122,7 +127,7 @@ pub fn watch(shared: Arc<Shared>, dir: PathBuf, first: &Loaded) -> Result<Nudge,
     std::thread::Builder::new()
         .name("catalog".to_owned())
         .spawn(move || {
-            let mut watch = Watch { shared, dir, files, considered: fingerprint, told_held: false, watched: None, sender, receiver };
+            let mut watch = Watch { shared, dir, files, considered: fingerprint, past: Vec::new(), watched: None, sender, receiver };
             watch.run();
         })
         .map_err(|e| format!("cannot start the catalog's thread: {e}"))?;
@@ -132,6 +137,15 @@ pub fn watch(shared: Arc<Shared>, dir: PathBuf, first: &Loaded) -> Result<Nudge,
 /// The watcher, and the folders that it watches with their inodes.
 type Watched = (RecommendedWatcher, Vec<(PathBuf, Option<u64>)>);
 
+enum Considered {
+    /// Taken or refused.
+    Done,
+    /// Too early to tell.
+    Changed,
+    /// To be considered again when it has stood still for [`SUSPICIOUS`].
+    Held,
+}
+
 struct Watch {
     shared: Arc<Shared>,
     dir: PathBuf,
@@ -139,7 +153,8 @@ struct Watch {
     files: Vec<PathBuf>,
     /// The fingerprint of what was last taken or refused.
     considered: load::Fingerprint,
-    told_held: bool,
+    /// Catalogs that exchanges still hold. They are dropped here, since a large one takes its time.
+    past: Vec<Arc<Snapshot>>,
     watched: Option<Watched>,
     sender: Sender<()>,
     receiver: Receiver<()>,
@@ -154,8 +169,11 @@ impl Watch {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             while self.receiver.try_recv().is_ok() {}
-            if self.look() != self.considered {
-                self.settle();
+            self.past.retain(|past| Arc::strong_count(past) > 1);
+            match self.look() {
+                // In a busy folder there is always something to look at.
+                same if same == self.considered => std::thread::park_timeout(LOOK),
+                seen => self.settle(seen),
             }
         }
     }
@@ -165,8 +183,8 @@ impl Watch {
     }
 
     /// Waits until the files stand still, then considers them.
-    fn settle(&mut self) {
-        let mut seen = self.look();
+    fn settle(&mut self, mut seen: load::Fingerprint) {
+        let mut held = None;
         let mut since = Instant::now();
         loop {
             std::thread::park_timeout(LOOK);
@@ -179,19 +197,25 @@ impl Watch {
                 self.shared.reloads.tell(|told| told.held = None);
                 return;
             }
-            if since.elapsed() >= SETTLE && self.consider(seen, since.elapsed()) {
-                self.told_held = false;
-                return;
+            // What is held is not read again before its time.
+            let wait = if held == Some(seen) { SUSPICIOUS } else { SETTLE };
+            if since.elapsed() < wait {
+                continue;
+            }
+            match self.consider(seen, since.elapsed(), held.is_none()) {
+                Considered::Done => return,
+                Considered::Changed => {}
+                Considered::Held => held = Some(seen),
             }
         }
     }
 
-    /// True if the files were taken or refused, false if it is too early to tell.
-    fn consider(&mut self, seen: load::Fingerprint, still: Duration) -> bool {
+    /// Takes or refuses what the files hold, or holds it; says so aloud if that is `news`.
+    fn consider(&mut self, seen: load::Fingerprint, still: Duration, news: bool) -> Considered {
         let read = load::catalog(&self.dir, load::Secrets::Resolve);
         if self.look() != seen {
             // It changed while it was read.
-            return false;
+            return Considered::Changed;
         }
         let live = self.shared.live.load_full();
         let addresses: Vec<_> = self.shared.server.listen.iter().map(|l| l.address).collect();
@@ -208,17 +232,16 @@ impl Watch {
                 // What mends it may be a file that was not there.
                 self.files = read.files;
                 self.considered = read.fingerprint;
-                return true;
+                return Considered::Done;
             }
         };
         if let Some(loss) = shrinks(&live.catalog, &catalog) {
             if still < SUSPICIOUS {
-                if !self.told_held {
+                if news {
                     log::warn!("the catalog's new content {loss}: it is taken if it stands still for {} s", SUSPICIOUS.as_secs());
-                    self.told_held = true;
                 }
                 self.shared.reloads.tell(|told| told.held = Some(loss));
-                return false;
+                return Considered::Held;
             }
             log::warn!("the catalog {loss}: taken, since it stood still for {} s", SUSPICIOUS.as_secs());
             self.shared.metrics.shrank();
@@ -234,12 +257,13 @@ impl Watch {
         if catalog.hash == live.catalog.hash {
             self.shared.metrics.reload_recovered();
             log::info!("the catalog is back to what is live (hash {})", live.catalog.hash);
-            return true;
+            return Considered::Done;
         }
         for warning in &catalog.warnings {
             log::warn!("{warning}");
         }
-        publish(&self.shared, catalog);
+        drop(live);
+        self.remember(publish(&self.shared, catalog));
         let live = self.shared.live.load_full();
         log::info!(
             "catalog {} is live: {} accounts, {} models, {} callers, {} keys (hash {})",
@@ -250,7 +274,16 @@ impl Watch {
             live.catalog.key_count(),
             live.catalog.hash
         );
-        true
+        Considered::Done
+    }
+
+    fn remember(&mut self, past: Arc<Snapshot>) {
+        self.past.push(past);
+        self.past.retain(|past| Arc::strong_count(past) > 1);
+        if self.past.len() > PAST {
+            // Its exchanges have been at it for long; the last of them drops it.
+            self.past.remove(0);
+        }
     }
 
     fn refuse(&mut self, reasons: Vec<String>) {

@@ -49,7 +49,7 @@ pub struct ServeArgs {
     /// Where the configuration is.
     #[command(flatten)]
     pub conf: ConfArgs,
-    /// Listen here instead of where server.yaml says, such as 127.0.0.1:8080
+    /// Listen here instead of where server.yaml says, such as 127.0.0.1:8080: plain HTTP/1, without its `tls` and `h2c`
     #[arg(long, value_name = "ADDRESS", num_args = 1..)]
     pub listen: Vec<SocketAddr>,
 }

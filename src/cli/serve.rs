@@ -15,10 +15,13 @@ pub(super) fn run(args: ServeArgs) -> ExitCode {
             return fail(&format!("{problems}\n{}: not served. `portcullis check` says the same without serving", conf.display()));
         }
     };
+    crate::log::install(loaded.server.log.format, loaded.server.log.level);
     if !args.listen.is_empty() {
+        if loaded.server.listen.iter().any(|listen| listen.tls.is_some()) {
+            log::warn!("--listen replaces the listeners of server.yaml, TLS included: keys and prompts come in the clear");
+        }
         loaded.server.listen = args.listen.into_iter().map(|address| Listen { address, h2c: false, tls: None }).collect();
     }
-    crate::log::install(loaded.server.log.format, loaded.server.log.level);
     match crate::server::run(&conf, loaded) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => fail(&why),

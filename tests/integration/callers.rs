@@ -419,3 +419,44 @@ fn e08_a_thousand_streams_at_once_are_held_to_what_was_agreed() {
         }
     });
 }
+
+/// Sends a byte of a head now and then: how long it took until the connection was closed.
+async fn dripped(connection: &mut Connection) -> Duration {
+    let began = Instant::now();
+    for byte in b"GET /".iter().chain(b"x".iter().cycle()) {
+        connection.send(&[*byte]).await;
+        if let Ok(answer) = tokio::time::timeout(ms(50), connection.try_response("POST")).await {
+            assert!(answer.is_none());
+            break;
+        }
+        assert!(began.elapsed() < ms(5000), "it is never closed");
+    }
+    began.elapsed()
+}
+
+#[test]
+fn a_head_must_come_in_time_and_what_comes_after_may_take_longer() {
+    run(async {
+        let mock = Mock::start().await;
+        let timeouts = "timeouts: { client_read: 600ms, keepalive: 2s }";
+        let gateway = Gateway::with(Catalog::over(&mock)).also_listen("h2c: true").server(timeouts).start().await;
+        // Where HTTP/2 is spoken too, the first bytes are looked at beforehand.
+        for (listener, most) in [(0, ms(1200)), (1, ms(2600))] {
+            let mut connection = Connection::plain(gateway.listeners[listener], None).await;
+            // Before the first byte there is more time.
+            tokio::time::sleep(ms(900)).await;
+            let took = dripped(&mut connection).await;
+            assert!(took >= ms(550) && took < most, "{took:?}");
+        }
+        // An exchange may take longer, and so may the pause after it; the next head may not.
+        mock.push(Script::new().delay(ms(900)).and(Script::answer("late")));
+        let mut connection = gateway.connect().await;
+        for pause in [900, 0] {
+            connection.send(post(&chat("m"))).await;
+            assert_eq!(connection.response().await.status, 200);
+            tokio::time::sleep(ms(pause)).await;
+        }
+        let took = dripped(&mut connection).await;
+        assert!(took >= ms(550) && took < ms(1200), "{took:?}");
+    });
+}

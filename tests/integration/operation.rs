@@ -644,3 +644,20 @@ fn the_example_of_a_server_with_the_gateway_in_it_runs_and_answers() {
         assert_eq!(script::PROMPT_TOKENS, first["prompt_tokens"].as_u64().unwrap());
     });
 }
+
+#[test]
+fn lines_that_the_sink_refuses_are_counted_and_said_once() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::with(Catalog::over(&mock)).server("log: { format: json, level: info, access: /dev/full }").start().await;
+        for n in 1..=3 {
+            // Not in the ledger: there is no line.
+            let mut connection = Connection::plain(gateway.address, None).await;
+            connection.send(client::post(&chat("m"))).await;
+            assert_eq!(connection.response().await.status, 200);
+            let counted = || (gateway.metrics().sum("portcullis_access_lines_dropped", &[]) == f64::from(n)).then_some(());
+            eventually("it is counted", counted).await;
+        }
+        assert_eq!(gateway.log().matches("access log cannot be written").count(), 1, "{}", gateway.log());
+    });
+}

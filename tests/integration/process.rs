@@ -433,3 +433,62 @@ fn a_port_that_is_in_use_is_said_clearly_and_at_once() {
         }
     }
 }
+
+#[test]
+fn listeners_that_are_in_each_others_way_are_said_clearly_and_at_once() {
+    let (one, other, third) = (free_port(), free_port(), free_port());
+    let everywhere = format!("0.0.0.0:{}", one.port());
+    let catalog = ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n");
+    for (listen, admin, more) in [
+        (other.to_string(), third, vec![everywhere, one.to_string()]),
+        (other.to_string(), one, vec![one.to_string()]),
+        (other.to_string(), third, vec![one.to_string(), one.to_string()]),
+    ] {
+        let server = format!("listen: [{{ address: \"{listen}\" }}]\nadmin: {{ address: \"{admin}\" }}\n");
+        let folder = Folder::new(&[("server.yaml", &server), catalog]);
+        let mut arguments = vec!["serve"];
+        for address in &more {
+            arguments.extend(["--listen", address]);
+        }
+        let ran = folder.run(&arguments);
+        assert_eq!(ran.status.code(), Some(1), "{listen} {admin} {more:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(&one.to_string()) && ran.stderr.contains("twice"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn it_ends_though_nobody_reads_its_output() {
+    let (listen, admin) = (free_port(), free_port());
+    let server = format!("listen: [{{ address: \"{listen}\" }}]\nadmin: {{ address: \"{admin}\" }}\n");
+    let folder = Folder::new(&[("server.yaml", &server), ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n")]);
+    for signals in [&["TERM"][..], &["TERM", "INT"]] {
+        let mut command = Command::new(crate::support::gateway::BINARY);
+        command.args(["serve", "--conf"]).arg(folder.path()).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
+        let mut child = command.spawn().unwrap();
+        run(async {
+            let connected = || TcpStream::connect(listen).ok();
+            eventually("it listens", connected).await;
+            let mut connection = Connection::plain(listen, None).await;
+            // More than a pipe holds.
+            for _ in 0..400 {
+                connection.send(client::request("GET", &format!("/{}", "x".repeat(60)), &[], b"")).await;
+                assert_eq!(connection.response().await.status, 404);
+            }
+        });
+        for signal in signals {
+            Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
+        }
+        let start = Instant::now();
+        let status = loop {
+            match child.try_wait().unwrap() {
+                Some(status) => break status,
+                None if start.elapsed() > Duration::from_secs(5) => {
+                    child.kill().unwrap();
+                    panic!("it does not end");
+                }
+                None => std::thread::park_timeout(Duration::from_millis(10)),
+            }
+        };
+        assert!(status.code().is_some(), "{status}");
+    }
+}

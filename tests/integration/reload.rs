@@ -468,7 +468,7 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
         let gone = || (first.upgrade().is_none() && last.load_full().unwrap().upgrade().is_none()).then_some(());
         eventually("old catalogs go", gone).await;
         assert_eq!(inside.shared.accounts.len(), 2);
-        assert_eq!(inside.shared.drain.exchanges(), 0);
+        eventually("all exchanges end", || (inside.shared.drain.exchanges() == 0).then_some(())).await;
         // Each exchange saw one version only: what the first upstream was asked for, the second was, in the same number.
         let models = |mock: &Mock| {
             let mut models: Vec<_> = mock.requests().iter().map(|request| request.model()).collect();
@@ -892,4 +892,39 @@ fn a_catalog_of_a_hundred_thousand_keys_loads_and_is_right() {
     let model = catalog.model("m9999").unwrap();
     assert_eq!(model.targets.iter().map(|target| &*target.account.id).collect::<Vec<_>>(), ["a999", "a0"]);
     assert_eq!(catalog.permission_count(), 1_000);
+}
+
+#[test]
+fn in_a_server_that_is_not_ours_the_way_down_is_noticed() {
+    use pingora::services::background::BackgroundService;
+    run(async {
+        let folder = Folder::new(&[
+            ("server.yaml", &format!("listen: [{{ address: \"{}\" }}]\nlog: {{ access: off }}\n", crate::support::gateway::free_port())),
+            ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"),
+        ]);
+        let mut loaded = load(folder.path(), Secrets::Resolve).unwrap();
+        let shared = server::shared(&mut loaded).unwrap();
+        let background = server::background(&shared, folder.path(), &loaded, Vec::new()).unwrap().task();
+        let (sender, shutdown) = tokio::sync::watch::channel(false);
+        let running = spawn(async move { background.start(shutdown).await });
+        assert_eq!(shared.drain.phase(), portcullis::drain::Phase::Starting);
+        sender.send(true).unwrap();
+        eventually("it is noticed", || (shared.drain.phase() == portcullis::drain::Phase::Delaying).then_some(())).await;
+        running.abort();
+    });
+}
+
+#[test]
+fn nobody_serves_the_published_key_to_everybody() {
+    let folder = Folder::new(&[
+        ("server.yaml", "listen: [{ address: \"0.0.0.0:1\" }]\nlog: { access: off }\n"),
+        (
+            "catalog.yaml",
+            &include_str!("../../conf/catalog.yaml").replace("  demo:\n    targets", "  other:\n    targets").replace("[demo]", "[other]"),
+        ),
+    ]);
+    let mut loaded = load(folder.path(), Secrets::Assume).unwrap();
+    let problem = portcullis::catalog::published_key_problem(&loaded.catalog, &["0.0.0.0:1".parse().unwrap()]);
+    assert!(problem.is_some());
+    assert_eq!(server::shared(&mut loaded).err(), problem);
 }
