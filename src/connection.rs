@@ -82,7 +82,7 @@ const BUSY: u8 = 1;
 /// It has ended.
 const OVER: u8 = 2;
 
-/// A connection whose heads must come in time: `keepalive` for the first byte, and `client_read` for the rest.
+/// A connection whose heads must come in time: `client_read` from the first byte on. (Until then it is idle, which Pingora bounds.)
 #[derive(Debug)]
 struct Timed {
     stream: Stream,
@@ -121,7 +121,6 @@ impl AsyncRead for Timed {
         if phase == OVER {
             *this.phase.get_mut() = HEAD;
             this.begun = false;
-            this.due = Instant::now() + this.keepalive;
         }
         let before = buf.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(cx, buf)?;
@@ -130,8 +129,8 @@ impl AsyncRead for Timed {
             this.due = Instant::now() + this.client_read;
             return Poll::Ready(Ok(()));
         }
-        // Bytes that are always there must not put off the end either.
-        let overdue = if read.is_ready() { Instant::now() >= this.due } else { this.poll_overdue(cx).is_ready() };
+        // Bytes that are always there must not put off the end either. Before the first byte Pingora's own deadline holds.
+        let overdue = this.begun && if read.is_ready() { Instant::now() >= this.due } else { this.poll_overdue(cx).is_ready() };
         if overdue { Poll::Ready(Err(ErrorKind::TimedOut.into())) } else { read.map(Ok) }
     }
 }
