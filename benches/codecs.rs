@@ -12,7 +12,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use portcullis::catalog::Catalog;
 use portcullis::catalog::resolve::{digest, resolve};
 use portcullis::dialect::Face;
-use portcullis::dialect::openai::Stream;
+use portcullis::dialect::openai::{Quirks, Stream};
 use portcullis::intake::envelope;
 use portcullis::models::Lists;
 use portcullis::wire::json::{self, Cursor};
@@ -145,7 +145,7 @@ fn streams(criterion: &mut Criterion) {
         ("other contents and logprobs", words.iter().enumerate().map(logprobs).collect::<Vec<_>>()),
     ] {
         let events: Vec<String> = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
-        let mut stream = Stream::new(&face, 8 << 20);
+        let mut stream = Stream::new(&face, &Quirks::NONE, 8 << 20);
         let mut out = Vec::new();
         group.throughput(Throughput::Elements(events.len() as u64));
         group.bench_function(name, |bencher| {

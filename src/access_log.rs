@@ -6,6 +6,7 @@
 
 use crate::config::{Access, Format};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -65,6 +66,8 @@ pub struct Line<'a> {
     pub bytes_out: u64,
     pub upstream_request_id: Option<&'a str>,
     pub maybe_billed: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub dropped: &'a [Cow<'static, str>],
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'a str>,
 }

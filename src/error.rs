@@ -71,6 +71,8 @@ pub enum What {
         /// A finer code, where there is one.
         code: Option<&'static str>,
     },
+    /// No target can do what is asked.
+    Unsupported,
     /// The body is over the limit.
     TooLarge,
     /// Not JSON, or compressed.
@@ -134,6 +136,7 @@ impl What {
             What::InvalidKey => (401, REQUEST, Some("invalid_api_key"), O::Unauthorized),
             What::ModelNotFound => (404, REQUEST, Some("model_not_found"), O::Refused),
             What::BadRequest { code } => (400, REQUEST, *code, O::Refused),
+            What::Unsupported => (400, REQUEST, Some("unsupported_parameter"), O::Unsupported),
             What::TooLarge => (413, REQUEST, Some("request_too_large"), O::Refused),
             What::UnsupportedMedia => (415, REQUEST, Some("unsupported_media_type"), O::Refused),
             What::HeadersTooLarge => (431, REQUEST, Some("headers_too_large"), O::Refused),
@@ -222,6 +225,11 @@ impl Refusal {
             format!("The model `{shown}` does not exist or this key may not use it. GET /v1/models lists the models of this key."),
         )
         .param("model")
+    }
+
+    /// What a caller is told when no more may be held in memory.
+    pub fn no_room() -> Refusal {
+        Refusal::new(What::NoCapacity, "The gateway holds as much in memory as it may. Try again shortly.").retry_after(1)
     }
 
     /// The standard body.

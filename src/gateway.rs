@@ -280,5 +280,14 @@ async fn chat(
         prompt_bytes: envelope.prompt_bytes as u64,
     };
     exchange::panic_here(session, "plan");
-    Ok(Request { body, envelope, face: Arc::new(face), candidates, request_id: record.request_id.clone(), held, snapshot })
+    Ok(Request {
+        body,
+        envelope,
+        face: Arc::new(face),
+        candidates,
+        request_id: record.request_id.clone(),
+        key: key.id.clone(),
+        held,
+        snapshot,
+    })
 }

@@ -66,7 +66,7 @@ impl Drop for Held {
 pub async fn body(session: &mut Session, shared: &Shared) -> Result<(Bytes, Held), Refusal> {
     let declared = check_headers(session, shared.server.limits.request_body)?;
     // What is only announced takes nothing from others.
-    let mut held = shared.budget.take(0).ok_or_else(overload)?;
+    let mut held = shared.budget.take(0).ok_or_else(Refusal::no_room)?;
     // HTTP/1.0 knows no interim answers (RFC 9110, 10.1.1).
     let interim = session.req_header().version > Version::HTTP_10;
     if interim && session.req_header().headers.get(header::EXPECT).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
@@ -104,7 +104,7 @@ pub async fn body(session: &mut Session, shared: &Shared) -> Result<(Bytes, Held
             return Err(too_large(limit));
         }
         if so_far + chunk.len() > held.bytes && !held.grow(so_far + chunk.len() - held.bytes) {
-            return Err(overload());
+            return Err(Refusal::no_room());
         }
         match &first {
             None => first = Some(chunk),
@@ -149,10 +149,6 @@ fn check_headers(session: &Session, limit: usize) -> Result<usize, Refusal> {
 
 fn too_large(limit: usize) -> Refusal {
     Refusal::new(What::TooLarge, format!("The request's body is larger than {limit} bytes, which is the limit here."))
-}
-
-fn overload() -> Refusal {
-    Refusal::new(What::NoCapacity, "The gateway holds as much in memory as it may. Try again shortly.").retry_after(1)
 }
 
 fn late(so_far: usize, began: Instant) -> Refusal {

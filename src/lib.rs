@@ -58,5 +58,6 @@ pub mod shared;
 pub mod tls;
 pub mod units;
 pub mod usage;
+pub mod vault;
 pub mod wire;
 pub mod yaml;

@@ -14,6 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -53,6 +54,13 @@ struct Attempt {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Dropped {
+    model: Name,
+    account: Name,
+    param: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Door {
     door: &'static str,
     model: Name,
@@ -79,6 +87,7 @@ pub struct Metrics {
     tokens: Family<Tokens, Counter>,
     attempts: Family<Attempt, Counter>,
     estimated: Family<Door, Counter>,
+    losses: Family<Dropped, Counter>,
     in_flight: Family<Account, Gauge>,
     states: Family<AccountState, Gauge>,
     generation: Gauge,
@@ -113,6 +122,7 @@ impl Default for Metrics {
             tokens: Family::default(),
             attempts: Family::default(),
             estimated: Family::default(),
+            losses: Family::default(),
             in_flight: Family::default(),
             states: Family::default(),
             generation: Gauge::default(),
@@ -133,6 +143,7 @@ impl Default for Metrics {
         r.register("tokens", "Tokens, as counted or estimated", metrics.tokens.clone());
         r.register("attempts", "Tries at upstream accounts by how they ended", metrics.attempts.clone());
         r.register("usage_estimated", "Exchanges whose tokens had to be estimated", metrics.estimated.clone());
+        r.register("dropped_params", "Fields of requests that could not be expressed in the upstream's language", metrics.losses.clone());
         r.register("in_flight", "Requests in flight at an account", metrics.in_flight.clone());
         r.register("account_state", "1 for the state that an account is in", metrics.states.clone());
         r.register("catalog_generation", "How many catalogs were taken since the start", metrics.generation.clone());
@@ -161,7 +172,14 @@ impl Metrics {
         if let Some(first_byte) = record.first_byte {
             self.first_byte.get_or_create(&door).observe(first_byte.as_secs_f64());
         }
-        for (kind, count) in [("prompt", record.usage.prompt), ("completion", record.usage.completion), ("cached", record.usage.cached)] {
+        let usage = &record.usage;
+        for (kind, count) in [
+            ("prompt", usage.prompt),
+            ("completion", usage.completion),
+            ("cached", usage.cached),
+            ("cache_write", usage.cache_write),
+            ("reasoning", usage.reasoning),
+        ] {
             if count > 0 {
                 let labels = Tokens { model: model.clone(), account: account.clone(), caller: caller.clone(), kind };
                 self.tokens.get_or_create(&labels).inc_by(count);
@@ -169,6 +187,11 @@ impl Metrics {
         }
         if record.usage.source == Source::Estimated {
             self.estimated.get_or_create(&door).inc();
+        }
+        for name in &record.dropped {
+            // A field that only the caller knows is no label.
+            let param = if let Cow::Borrowed(known) = name { known } else { "other" };
+            self.losses.get_or_create(&Dropped { model: model.clone(), account: account.clone(), param }).inc();
         }
         for tried in &record.attempts {
             self.attempts.get_or_create(&Attempt { account: Name(Some(tried.account.clone())), outcome: tried.outcome }).inc();
@@ -197,6 +220,7 @@ impl Metrics {
             self.tokens.clear();
             self.attempts.clear();
             self.estimated.clear();
+            self.losses.clear();
         }
         self.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
         self.last_success.set(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64());

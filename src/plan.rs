@@ -6,6 +6,7 @@
 use crate::account::strategy;
 use crate::catalog::reload::Snapshot;
 use crate::catalog::{Catalog, Key, Model};
+use crate::dialect::traits::Traits;
 use crate::exchange::upstream::Place;
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ pub struct Candidate {
     pub place: Arc<Place>,
     /// Its name for the model.
     pub upstream_model: Arc<str>,
+    /// What it can do.
+    pub traits: Traits,
     /// The public model that it serves; another than the one asked for if it is a fallback's.
     pub model: Arc<Model>,
 }
@@ -38,6 +41,7 @@ pub fn candidates(snapshot: &Snapshot, key: &Key, model: &Arc<Model>) -> Vec<Can
                     Some(Candidate {
                         place: snapshot.places.get(target.account.index)?.clone(),
                         upstream_model: target.model.clone(),
+                        traits: target.traits,
                         model: model.clone(),
                     })
                 })

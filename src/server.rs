@@ -18,6 +18,7 @@ use crate::intake::Budget;
 use crate::metrics::Metrics;
 use crate::shared::Shared;
 use crate::tls::Certificate;
+use crate::vault::Vault;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use pingora::apps::HttpServerOptions;
@@ -67,6 +68,7 @@ pub fn shared(loaded: &mut Loaded) -> Result<Arc<Shared>, String> {
         upstream: Arc::new(Upstream::default()),
         budget: Arc::new(Budget::new(server.limits.buffered_total)),
         access_log: AccessLog::open(&server.log.access, server.log.format)?,
+        vault: Vault::default(),
         metrics,
         drain: Arc::new(Drain::default()),
         started: Instant::now(),

@@ -8,6 +8,7 @@ use crate::drain::Drain;
 use crate::exchange::upstream::Upstream;
 use crate::intake::Budget;
 use crate::metrics::Metrics;
+use crate::vault::Vault;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,6 +27,8 @@ pub struct Shared {
     pub upstream: Arc<Upstream>,
     /// Bytes held in memory for requests and buffered answers.
     pub budget: Arc<Budget>,
+    /// Signed thoughts, kept for the next turn.
+    pub vault: Vault,
     /// One line an exchange.
     pub access_log: AccessLog,
     /// `/metrics`

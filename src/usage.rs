@@ -13,6 +13,10 @@ pub struct Usage {
     pub completion: u64,
     /// Of the prompt, those that came out of the upstream's cache.
     pub cached: u64,
+    /// Of the prompt, those that went into the upstream's cache.
+    pub cache_write: u64,
+    /// Of the completion, those that were thinking.
+    pub reasoning: u64,
     /// Who counted.
     pub source: Source,
 }
@@ -25,7 +29,7 @@ impl Usage {
 
     /// What the bytes that were read and written stand for, where nobody counted tokens.
     pub fn estimated(prompt_bytes: u64, completion_bytes: u64) -> Self {
-        Self { prompt: estimate(prompt_bytes), completion: estimate(completion_bytes), cached: 0, source: Source::Estimated }
+        Self { prompt: estimate(prompt_bytes), completion: estimate(completion_bytes), source: Source::Estimated, ..Self::default() }
     }
 }
 

@@ -90,7 +90,7 @@ impl Health {
     /// Learns from a failure. Returns the rest that begins with it, for the log.
     pub fn failed(&self, class: Class, model: &Arc<str>, retry_after: Option<Duration>, now: Instant) -> Option<Rest> {
         let rest = match class {
-            Class::Caller | Class::Transient => return None,
+            Class::Caller | Class::Transient | Class::Ours => return None,
             Class::Credential => Rest { until: now + MAX_COOL, why: Why::Credential },
             Class::Rate => Rest { until: now + rate_cool(retry_after), why: Why::Rate },
             Class::Refused => {

@@ -7,6 +7,7 @@ pub mod health;
 pub mod pool;
 pub mod resolver;
 pub mod strategy;
+pub mod token;
 
 use crate::catalog::Catalog;
 use std::collections::HashMap;
@@ -24,16 +25,20 @@ pub struct State {
     pub pool: pool::Pool,
     /// What its host name resolves to.
     pub addresses: resolver::Addresses,
+    /// The token of an account that signs for one.
+    pub tokens: token::Tokens,
 }
 
 impl State {
-    fn new(id: Arc<str>) -> State {
+    /// Nothing has happened yet.
+    pub fn new(id: Arc<str>) -> State {
         State {
             id,
             in_flight: AtomicUsize::new(0),
             health: health::Health::default(),
             pool: pool::Pool::default(),
             addresses: resolver::Addresses::default(),
+            tokens: token::Tokens::default(),
         }
     }
 

@@ -6,7 +6,6 @@
 
 use crate::address::{forbidden_ip, private_ip};
 use crate::catalog::Account;
-use crate::dialect::Dialect;
 use arc_swap::ArcSwapOption;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -79,7 +78,7 @@ impl Addresses {
 
     /// Looks again if it is time; keeps what it has if the resolver fails.
     pub async fn refresh(&self, account: &Account) {
-        if account.dialect == Dialect::Demo || literal(account).is_some() {
+        if account.dialect.is_demo() || literal(account).is_some() {
             return;
         }
         let due = self.known.load().as_ref().is_none_or(|k| !k.is_of(account) || k.at.elapsed() >= REFRESH);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::resolve::{Reference, faults, resolve};
+use super::resolve::{ASSUMED, Reference, faults, resolve};
 use super::{Catalog, PUBLISHED_KEY};
 use crate::config::{self, Server};
 use crate::exchange::upstream::certificates;
@@ -268,7 +268,7 @@ fn look_up(
     private: &mut BTreeSet<PathBuf>,
 ) -> Result<String, String> {
     let written = match (secrets, reference) {
-        (Secrets::Assume, Reference::Env(_) | Reference::File(_)) => return Ok("assumed".to_owned()),
+        (Secrets::Assume, Reference::Env(_) | Reference::File(_)) => return Ok(ASSUMED.to_owned()),
         (Secrets::Assume, Reference::Ca(_)) => return Ok("-----BEGIN CERTIFICATE-----".to_owned()),
         (Secrets::Resolve, Reference::Env(variable)) => {
             return match std::env::var(variable) {

@@ -14,6 +14,9 @@ use http::{HeaderName, HeaderValue};
 
 use crate::address::Cidr;
 use crate::dialect::Dialect;
+use crate::dialect::bedrock::sign;
+use crate::dialect::gemini::token::ServiceAccount;
+use crate::dialect::traits::Traits;
 use crate::problem::Problem;
 use crate::secret::Secret;
 
@@ -264,6 +267,10 @@ pub struct Model {
     pub created: u64,
     /// As `/v1/models` shows it.
     pub owned_by: Arc<str>,
+    /// A target that cannot express a field of a request is passed over.
+    pub refuse_loss: bool,
+    /// Callers see its thinking.
+    pub show_reasoning: bool,
 }
 
 impl Model {
@@ -292,6 +299,8 @@ pub struct Target {
     pub model: Arc<str>,
     /// Its share, for [`Strategy::Weighted`]; at least 1.
     pub weight: u32,
+    /// What this model can do.
+    pub traits: Traits,
 }
 
 /// An upstream account: an address and a credential.
@@ -306,6 +315,10 @@ pub struct Account {
     pub base: Base,
     /// What it is called with; `None` also for an account that is not enabled, whose secret is not even read.
     pub key: Option<Secret>,
+    /// How the key is sent.
+    pub key_header: KeyHeader,
+    /// What makes its requests' credential anew each time, or now and then, instead of a key.
+    pub signer: Option<Signer>,
     /// Whether it takes requests.
     pub enabled: bool,
     /// Plain HTTP may go to a public address.
@@ -325,15 +338,51 @@ pub struct Account {
     pub fingerprint: u64,
 }
 
-/// Names neither the key nor the headers' values nor the certificates.
+/// The header that carries a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyHeader {
+    /// `authorization: Bearer KEY`
+    Bearer,
+    /// A header of this name, with nothing but the key.
+    Named(&'static str),
+}
+
+/// Keys of AWS, and what signs with them.
+#[derive(Debug)]
+pub struct AwsKeys {
+    /// The access key's id.
+    pub access_key_id: Secret,
+    /// The access key.
+    pub secret_access_key: Secret,
+    /// The token of a temporary key.
+    pub session_token: Option<Secret>,
+    /// Signs for the account's region.
+    pub signer: sign::Signer,
+}
+
+/// A credential that no header holds as it is.
+#[derive(Debug)]
+pub enum Signer {
+    /// AWS: signs each request.
+    Aws(AwsKeys),
+    /// Google: signs for a token that is good for an hour, and who issues it.
+    Google(ServiceAccount, Base),
+}
+
 impl Account {
     /// Everything of it that no text may show: its key, and what its headers say, since some providers take the key there.
     pub fn secrets(&self) -> Vec<&str> {
         let headers = self.headers.iter().filter_map(|(_, value)| value.to_str().ok()).filter(|value| value.len() >= 8);
-        self.key.iter().map(Secret::expose).chain(headers).collect()
+        let signer = match &self.signer {
+            Some(Signer::Aws(keys)) => vec![Some(&keys.access_key_id), Some(&keys.secret_access_key), keys.session_token.as_ref()],
+            // Its private key is lines of PEM, and its tokens are long random words: whatever looks like one is taken out anyway.
+            Some(Signer::Google(..)) | None => Vec::new(),
+        };
+        self.key.iter().map(Secret::expose).chain(headers).chain(signer.into_iter().flatten().map(Secret::expose)).collect()
     }
 }
 
+/// Names neither the key nor the headers' values nor the certificates.
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Account")
@@ -405,7 +454,7 @@ pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Opt
         return None;
     }
     // What it falls back on is no matter: a fallback that the key may not use is passed over.
-    let harmless = |model: &Model| &*model.id == "demo" && model.targets.iter().all(|target| target.account.dialect == Dialect::Demo);
+    let harmless = |model: &Model| &*model.id == "demo" && model.targets.iter().all(|target| target.account.dialect.is_demo());
     let model = catalog.models.iter().find(|model| model.served() && key.permissions.allow(&model.id) && !harmless(model))?;
     Some(format!(
         "key {} is the published demo key, which everybody knows, and it may use the model \"{}\" on {listener}: remove the key, \

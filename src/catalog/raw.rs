@@ -34,11 +34,29 @@ pub struct Account {
     /// The wire format that it speaks.
     #[schemars(required)]
     pub dialect: Option<Dialect>,
+    /// A known server that speaks `openai`: fills in `base_url` and `quirks`. `portcullis presets` lists them.
+    pub preset: Option<String>,
+    /// Of `openai`: what a server does differently, by its name: mistral, groq, vllm, …
+    pub quirks: Option<String>,
     /// Where it is; by default where the dialect's inventor serves it. http: to what is neither this machine nor a
     /// private address needs `insecure: true`.
     pub base_url: Option<String>,
     /// Its credential: `{ env: NAME }`, `{ file: /path }`, or (with a warning) the secret itself.
     pub key: Option<SecretRef>,
+    /// Of `azure`: a dated version, such as 2024-10-21, for the paths with deployments. Default: the v1 path, which needs none.
+    pub api_version: Option<String>,
+    /// Of `azure`: how `key` is sent. Default: api_key.
+    pub auth: Option<Auth>,
+    /// Of `vertex`: the project.
+    pub project: Option<String>,
+    /// Of `vertex`: the location, such as europe-west4 or global. Default: global.
+    pub location: Option<String>,
+    /// Of `vertex`: a service account's JSON key, of which short-lived tokens are made; instead of `key`.
+    pub service_account: Option<SecretRef>,
+    /// Of `bedrock`: the region, such as us-east-1.
+    pub region: Option<String>,
+    /// Of `bedrock`: keys that sign each request; instead of `key`.
+    pub aws: Option<Aws>,
     /// Whether it takes requests. Default: true.
     pub enabled: Option<bool>,
     /// How many requests it may have in flight at once. Default: no cap.
@@ -62,8 +80,46 @@ pub struct Account {
 pub enum Dialect {
     /// Any server that speaks OpenAI's chat completions.
     OpenAi,
+    /// Azure OpenAI.
+    Azure,
+    /// Anthropic's Messages.
+    Anthropic,
+    /// Google's Gemini API.
+    Gemini,
+    /// Gemini on Vertex AI.
+    Vertex,
+    /// AWS Bedrock's Converse.
+    Bedrock,
+    /// Cohere's chat, v2.
+    Cohere,
+    /// Ollama's own chat.
+    Ollama,
     /// Answers by itself, without a network: for trying things out.
     Demo,
+}
+
+/// How a key is sent to Azure.
+#[derive(serde::Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Auth {
+    /// `api-key: …`
+    ApiKey,
+    /// `authorization: Bearer …`, for Entra's tokens.
+    Bearer,
+}
+
+/// Keys of AWS.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Aws {
+    /// The access key's id.
+    #[schemars(required)]
+    pub access_key_id: Option<SecretRef>,
+    /// The access key.
+    #[schemars(required)]
+    pub secret_access_key: Option<SecretRef>,
+    /// The token of a temporary key.
+    pub session_token: Option<SecretRef>,
 }
 
 /// How long to wait for an account.
@@ -189,10 +245,34 @@ pub struct Model {
     pub fallbacks: Option<List<String>>,
     /// Filled in where a request is silent.
     pub defaults: Option<Defaults>,
+    /// What happens to a field of a request that a target's dialect cannot express. Default: drop.
+    pub on_loss: Option<OnLoss>,
+    /// Whether callers see what the model thinks, as `reasoning_content`. Default: show.
+    pub reasoning: Option<Reasoning>,
     /// Shown by /v1/models. Default: one fixed date.
     pub created: Option<Text<Time>>,
     /// Shown by /v1/models. Default: portcullis.
     pub owned_by: Option<String>,
+}
+
+/// What happens to what cannot be expressed.
+#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+pub enum OnLoss {
+    /// It is left out, and named in the header x-portcullis-dropped.
+    Drop,
+    /// The target is passed over; if none is left, the request is refused.
+    Refuse,
+}
+
+/// Whether thinking is shown.
+#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+pub enum Reasoning {
+    /// As `reasoning_content`.
+    Show,
+    /// Not at all.
+    Hide,
 }
 
 /// In what order targets are tried.
@@ -217,6 +297,63 @@ pub struct Target {
     /// Its share, for the strategy `weighted`. Default: 1.
     #[schemars(range(min = 1))]
     pub weight: Option<u32>,
+    /// What this model can do, where what Portcullis knows of it is wrong or nothing.
+    pub traits: Option<Traits>,
+}
+
+/// What a model can do. What is not written is as Portcullis knows it.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Traits {
+    /// The most tokens that an answer may have.
+    #[schemars(range(min = 1))]
+    pub max_output: Option<u64>,
+    /// What of `temperature` and `top_p` it takes.
+    pub sampling: Option<Sampling>,
+    /// How it is told to think: by a number of tokens, by a word, or not at all.
+    pub thinking: Option<Thinking>,
+    /// Whether thinking can be switched off.
+    pub thinking_off: Option<bool>,
+    /// Whether it knows tools.
+    pub tools: Option<bool>,
+    /// Whether it can be made to call one.
+    pub forced_tools: Option<bool>,
+    /// Whether it can be made to while it thinks.
+    pub forced_while_thinking: Option<bool>,
+    /// Whether thoughts that come back are refused if anything before them has changed since.
+    pub bound_thoughts: Option<bool>,
+    /// Whether it answers in a JSON Schema by itself.
+    pub structured: Option<bool>,
+    /// Whether it does so with tools at hand, too.
+    pub structured_with_tools: Option<bool>,
+    /// Whether it sees pictures.
+    pub images: Option<bool>,
+    /// Whether a conversation may end with the assistant's words, to be gone on with.
+    pub prefill: Option<bool>,
+}
+
+/// What of `temperature` and `top_p` a model takes.
+#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+pub enum Sampling {
+    /// Both together.
+    Both,
+    /// One of them.
+    One,
+    /// Neither.
+    Neither,
+}
+
+/// How a model is told to think.
+#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+pub enum Thinking {
+    /// It does not think.
+    None,
+    /// By a number of tokens.
+    Budget,
+    /// By a word for the effort.
+    Effort,
 }
 
 /// What is filled in where a request is silent.

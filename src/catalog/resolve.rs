@@ -29,6 +29,9 @@ pub enum Reference<'a> {
     Ca(&'a str),
 }
 
+/// Stands in for a secret that is not read.
+pub const ASSUMED: &str = "assumed";
+
 /// Finds what a reference names, or says why not. The error is shown, so it never holds what was found.
 pub type LookUp<'l> = dyn FnMut(Reference<'_>) -> Result<String, String> + 'l;
 

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 mod check;
 mod key;
+mod presets;
 mod schema;
 mod serve;
 
@@ -33,6 +34,8 @@ pub enum Command {
     Key(KeyCommand),
     /// Print the JSON Schema of a configuration file.
     Schema(SchemaArgs),
+    /// List the servers that an account can name as its `preset`.
+    Presets,
 }
 
 /// Where the configuration is.
@@ -110,6 +113,7 @@ pub fn run() -> ExitCode {
         Command::Key(KeyCommand::New(args)) => key::new(&args),
         Command::Key(KeyCommand::Hash) => key::hash(),
         Command::Schema(args) => schema::run(&args),
+        Command::Presets => presets::run(),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::account::Permit;
 use crate::dialect::demo;
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use pingora::protocols::Stream;
 use pingora::protocols::http::v1::client::HttpSession as Http1;
 use pingora::protocols::http::v2::client::Http2Session as Http2;
@@ -40,6 +40,10 @@ const IDLE: Duration = Duration::from_secs(55);
 pub struct Outgoing<'a> {
     /// Our id for the exchange.
     pub request_id: &'a str,
+    /// What follows the account's base URL.
+    pub path: &'a str,
+    /// Headers that only this request has.
+    pub headers: &'a [(HeaderName, HeaderValue)],
     /// The body, in parts.
     pub body: &'a [Bytes],
     /// Whether a stream is asked for.
@@ -140,7 +144,7 @@ impl Attempt {
         let length = outgoing.length();
         let mut body = outgoing.body;
         let small = length <= SLICE;
-        let mut head = self.upstream.head(&self.place, outgoing.request_id, length, if small { length } else { 0 });
+        let mut head = self.upstream.head(&self.place, outgoing, length, if small { length } else { 0 });
         if small {
             body.iter().for_each(|part| head.extend_from_slice(part));
             body = &[];
@@ -171,10 +175,8 @@ impl Attempt {
     }
 
     async fn send_http2(&mut self, connected: Box<(Http2, HttpPeer)>, outgoing: &Outgoing<'_>, alarm: &mut Alarm) -> Result<(), Failure> {
-        let header = self
-            .upstream
-            .header(&self.place.account, outgoing.request_id, outgoing.length())
-            .map_err(|e| Failure::Nonsense(e.to_string()))?;
+        let header =
+            self.upstream.header(&self.place.account, outgoing, outgoing.length()).map_err(|e| Failure::Nonsense(e.to_string()))?;
         self.wire = Wire::Http2(connected);
         let Wire::Http2(wire) = &mut self.wire else { return Err(Failure::Reset) };
         if wire.0.write_request_header(Box::new(header), false).is_err() {

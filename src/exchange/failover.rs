@@ -29,14 +29,20 @@ pub enum Failure {
     IdleTimeout,
     /// `total` is over.
     TotalTimeout,
+    /// No credential could be made for the request.
+    Unsigned(String),
+    /// The gateway itself may hold no more in memory.
+    NoRoom,
     /// An answer that is none.
     Nonsense(String),
     /// The stream ended before its end.
     Cut,
     /// Another status than 200.
     Status {
-        /// The status.
+        /// What it means: the status, unless the body says otherwise.
         status: u16,
+        /// The status as it came.
+        seen: u16,
         /// What the body said.
         error: Box<UpstreamError>,
         /// When to come back, as the upstream said.
@@ -59,13 +65,15 @@ pub enum Class {
     Rate,
     /// Anything that may pass.
     Transient,
+    /// Not the upstream's fault but ours.
+    Ours,
 }
 
 impl Class {
     /// Whether another candidate may be tried.
     pub fn next_candidate(self) -> bool {
         match self {
-            Class::Caller => false,
+            Class::Caller | Class::Ours => false,
             Class::Credential | Class::Refused | Class::Rate | Class::Transient => true,
         }
     }
@@ -76,6 +84,8 @@ impl Failure {
     pub fn class(&self) -> Class {
         match self {
             Failure::Status { status, error, .. } => class_of(*status, error),
+            Failure::Unsigned(_) => Class::Credential,
+            Failure::NoRoom => Class::Ours,
             Failure::InAnswer(error) => class_of(error.status.unwrap_or(502), error),
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
@@ -103,6 +113,8 @@ impl Failure {
             Failure::FirstByteTimeout => "first_byte_timeout",
             Failure::IdleTimeout => "idle_timeout",
             Failure::TotalTimeout => "total_timeout",
+            Failure::Unsigned(_) => "credential",
+            Failure::NoRoom => "no_room",
             Failure::Nonsense(_) => "nonsense",
             Failure::Cut => "cut",
             Failure::Status { .. } => match self.class() {
@@ -110,7 +122,7 @@ impl Failure {
                 Class::Credential => "credential",
                 Class::Refused => "refused",
                 Class::Rate => "rate_limited",
-                Class::Transient => "status",
+                Class::Transient | Class::Ours => "status",
             },
             Failure::InAnswer(_) => "error_in_answer",
         }
@@ -119,8 +131,8 @@ impl Failure {
     /// The upstream's status, where there was one.
     pub fn status(&self) -> Option<u16> {
         match self {
-            Failure::Status { status, .. } => Some(*status),
-            Failure::InAnswer(_) | Failure::Nonsense(_) | Failure::Cut => Some(200),
+            Failure::Status { seen, .. } => Some(*seen),
+            Failure::InAnswer(_) | Failure::Nonsense(_) | Failure::Cut | Failure::NoRoom => Some(200),
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
             | Failure::Tls(_)
@@ -129,14 +141,17 @@ impl Failure {
             | Failure::SendTimeout
             | Failure::FirstByteTimeout
             | Failure::IdleTimeout
-            | Failure::TotalTimeout => None,
+            | Failure::TotalTimeout
+            | Failure::Unsigned(_) => None,
         }
     }
 
     /// What only the log gets: never an upstream's own sentences, which may quote the prompt.
     pub fn detail(&self) -> Option<Cow<'_, str>> {
         match self {
-            Failure::Unreachable(detail) | Failure::Tls(detail) | Failure::Nonsense(detail) => Some(detail.into()),
+            Failure::Unreachable(detail) | Failure::Tls(detail) | Failure::Nonsense(detail) | Failure::Unsigned(detail) => {
+                Some(detail.into())
+            }
             Failure::Status { error, .. } | Failure::InAnswer(error) => {
                 let words = [("type", &error.kind), ("code", &error.code), ("param", &error.param)];
                 // A word, that is: some servers put sentences there.
@@ -152,6 +167,7 @@ impl Failure {
             | Failure::FirstByteTimeout
             | Failure::IdleTimeout
             | Failure::TotalTimeout
+            | Failure::NoRoom
             | Failure::Cut => None,
         }
     }
@@ -164,12 +180,14 @@ impl Failure {
             | Failure::IdleTimeout
             | Failure::TotalTimeout
             | Failure::Nonsense(_)
+            | Failure::NoRoom
             | Failure::Cut => true,
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
             | Failure::Tls(_)
             | Failure::Stale
             | Failure::SendTimeout
+            | Failure::Unsigned(_)
             | Failure::Status { .. }
             | Failure::InAnswer(_) => false,
         }
@@ -181,7 +199,7 @@ impl Failure {
             Failure::Status { status, error, .. } => by_class(Some(*status), error, secrets),
             Failure::InAnswer(error) => by_class(error.status, error, secrets),
             // Refused or not routed, nobody was there: only who took the request can be too slow with it.
-            Failure::Unreachable(_) | Failure::ConnectTimeout => {
+            Failure::Unreachable(_) | Failure::ConnectTimeout | Failure::Unsigned(_) => {
                 Refusal::new(What::UpstreamUnavailable, "The upstream could not be reached. Try again later.").retry_after(5)
             }
             Failure::SendTimeout => Refusal::new(What::UpstreamTimeout, "The upstream stopped reading the request. Try again later."),
@@ -205,6 +223,7 @@ impl Failure {
                 What::BadUpstreamResponse,
                 "The upstream's answer could not be understood. Try again, or ask the gateway's operator, with the request id.",
             ),
+            Failure::NoRoom => Refusal::no_room(),
             Failure::Cut => Refusal::new(
                 What::UpstreamTruncated,
                 "The upstream ended the answer before it was complete. What was received is not the whole answer.",
@@ -253,7 +272,7 @@ fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Ref
         Class::Rate => {
             Refusal::new(What::UpstreamRateLimited, "The upstream is limiting the rate of requests. Try again later.").retry_after(5)
         }
-        Class::Transient => {
+        Class::Transient | Class::Ours => {
             let status = status.map_or_else(String::new, |status| format!(" (HTTP {status})"));
             Refusal::new(What::BadUpstreamResponse, format!("The upstream failed{status}. Try again later."))
         }
@@ -284,7 +303,7 @@ mod tests {
             message: "it said s3cret".into(),
             ..UpstreamError::default()
         };
-        Failure::Status { status, error: Box::new(error), retry_after: None }
+        Failure::Status { status, seen: status, error: Box::new(error), retry_after: None }
     }
 
     #[test]

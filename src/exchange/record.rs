@@ -8,6 +8,7 @@ use crate::error::{Outcome, Refusal, What};
 use crate::reply::Notes;
 use crate::shared::Shared;
 use crate::usage::Usage;
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -65,6 +66,8 @@ pub struct Record {
     pub upstream_request_id: Option<String>,
     /// An upstream may charge for an answer that nobody got.
     pub maybe_billed: bool,
+    /// Fields of the request that the upstream was not told.
+    pub dropped: Vec<Cow<'static, str>>,
     error: Option<String>,
 }
 
@@ -100,6 +103,7 @@ impl Record {
             bytes_out: 0,
             upstream_request_id: None,
             maybe_billed: false,
+            dropped: Vec::new(),
             error: None,
         }
     }
@@ -167,6 +171,7 @@ impl Drop for Record {
                 bytes_out: self.bytes_out,
                 upstream_request_id: self.upstream_request_id.as_deref(),
                 maybe_billed: self.maybe_billed,
+                dropped: &self.dropped,
                 error: self.error.as_deref(),
             });
         }

@@ -37,6 +37,7 @@ pub async fn relay(session: &mut Session, shared: &Shared, record: &mut Record, 
     record.attempts = std::mem::take(&mut producer.trail);
     record.usage = producer.usage_so_far();
     record.maybe_billed = producer.maybe_billed;
+    record.dropped = producer.losses.names().to_vec();
     record.upstream_request_id = producer.upstream_request_id.take();
     if let Some(candidate) = producer.candidate() {
         record.account = Some(candidate.place.account.id.clone());
@@ -106,13 +107,13 @@ impl Relay<'_> {
                 }
                 Event::Piece(Ok(Piece::Events(bytes))) => {
                     let notes = notes(self.record, producer, false);
-                    if self.write(bytes, false, &notes).await.is_err() {
+                    if self.events(bytes, false, &notes).await.is_err() {
                         return self.broken(producer);
                     }
                 }
                 Event::Piece(Ok(Piece::End(bytes))) => {
                     let notes = notes(self.record, producer, false);
-                    if self.write(bytes, true, &notes).await.is_err() {
+                    if self.events(bytes, true, &notes).await.is_err() {
                         return self.broken(producer);
                     }
                     self.record.end(Outcome::Ok);
@@ -172,6 +173,14 @@ impl Relay<'_> {
         self.write(Bytes::from_static(b": keepalive\n\n"), false, &Notes::default()).await
     }
 
+    /// Writes events. Where the head left before it was known who answers, what it would have said of losses is said in a comment.
+    async fn events(&mut self, bytes: Bytes, end: bool, notes: &Notes) -> Result<(), ()> {
+        if let Some(dropped) = notes.dropped.as_ref().filter(|_| self.head && self.record.first_byte.is_none()) {
+            self.write(format!(": x-portcullis-dropped: {dropped}\n\n").into(), false, notes).await?;
+        }
+        self.write(bytes, end, notes).await
+    }
+
     async fn write(&mut self, bytes: Bytes, end: bool, notes: &Notes) -> Result<(), ()> {
         if !self.head {
             self.head = true;
@@ -218,5 +227,6 @@ fn notes(record: &Record, producer: &Producer<'_>, estimated: bool) -> Notes {
         attempts.join(", ")
     });
     let attempts = attempts.filter(|attempts| !attempts.is_empty());
-    Notes { model: served.map(ToString::to_string), attempts, estimated }
+    let dropped = (!producer.losses.names().is_empty()).then(|| producer.losses.names().join(", "));
+    Notes { model: served.map(ToString::to_string), attempts, dropped, estimated }
 }

@@ -4,10 +4,13 @@
 //! them are in the account's fingerprint. Certificates are always verified against the host of `base_url`.
 
 use super::alarm::Alarm;
+use super::attempt::Outgoing;
 use super::failover::Failure;
 use crate::account::State;
-use crate::catalog::Account;
-use crate::dialect::Dialect;
+use crate::catalog::{Account, KeyHeader, Signer};
+use crate::dialect::openai::quirks::Quirks;
+use crate::dialect::{Dialect, anthropic};
+use crate::secret::Secret;
 use http::header::{self, HeaderName, HeaderValue};
 use pingora::connectors::ConnectorOptions;
 use pingora::connectors::http::v2::Connector;
@@ -40,8 +43,10 @@ pub struct Place {
     pub account: Arc<Account>,
     /// What outlives the catalog.
     pub state: Arc<State>,
-    /// The head of an HTTP/1.1 request up to the headers that differ from one to the next.
+    /// Of an HTTP/1.1 request: the headers that are the same each time, from the end of its path on.
     head: Vec<u8>,
+    /// Who issues the tokens of an account that signs for them.
+    pub issuer: Option<Arc<Place>>,
     /// The system's certificates and the account's own, if it names some.
     authorities: Option<Arc<[WrappedX509]>>,
 }
@@ -51,20 +56,38 @@ impl Place {
     pub fn new(account: Arc<Account>, state: Arc<State>) -> Place {
         state.health.settings(account.fingerprint);
         let mut head = Vec::with_capacity(256);
-        head.extend_from_slice(b"POST ");
-        head.extend_from_slice(account.base.path.as_bytes());
-        head.extend_from_slice(b"/chat/completions HTTP/1.1\r\nhost: ");
+        head.extend_from_slice(b" HTTP/1.1\r\nhost: ");
         head.extend_from_slice(account.base.authority.as_bytes());
         head.extend_from_slice(b"\r\n");
         for (name, value) in headers(&account) {
-            head.extend_from_slice(name.as_str().as_bytes());
-            head.extend_from_slice(b": ");
-            head.extend_from_slice(value.as_bytes());
-            head.extend_from_slice(b"\r\n");
+            write_header(&mut head, &name, &value);
         }
         let authorities = account.ca.as_deref().map(authorities);
-        Place { account, state, head, authorities }
+        let issuer = issuer(&account).map(|issuer| Arc::new(Place::new(Arc::new(issuer), Arc::new(State::new(account.id.clone())))));
+        Place { account, state, head, issuer, authorities }
     }
+}
+
+/// Who issues tokens, as an account: it is called as any other.
+fn issuer(account: &Account) -> Option<Account> {
+    let Some(Signer::Google(_, issuer)) = &account.signer else { return None };
+    Some(Account {
+        id: account.id.clone(),
+        index: account.index,
+        dialect: Dialect::OpenAi(&Quirks::NONE),
+        base: issuer.clone(),
+        key: None,
+        key_header: KeyHeader::Bearer,
+        signer: None,
+        enabled: true,
+        concurrency: None,
+        timeouts: account.timeouts,
+        headers: vec![(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"))],
+        stream_usage: false,
+        insecure: account.insecure,
+        ca: account.ca.clone(),
+        fingerprint: !account.fingerprint,
+    })
 }
 
 /// A connection, ready to be written to.
@@ -93,7 +116,7 @@ impl Upstream {
     /// A connection, and whether it was used before. It must be there in the account's `connect`, and before `total`.
     pub async fn connect(&self, place: &Place, fresh: bool, total: Instant, alarm: &mut Alarm) -> Result<(Connection, bool), Failure> {
         let Place { account, state, .. } = place;
-        if account.dialect == Dialect::Demo {
+        if account.dialect.is_demo() {
             return Ok((Connection::Demo, false));
         }
         if !fresh && let Some(stream) = state.pool.take(account.fingerprint) {
@@ -154,11 +177,18 @@ impl Upstream {
     }
 
     /// The head of a request, as HTTP/1.1 writes it. Built from nothing: no header of the caller's is ever in it.
-    pub fn head(&self, place: &Place, request_id: &str, length: usize, room: usize) -> Vec<u8> {
-        let mut head = Vec::with_capacity(place.head.len() + request_id.len() + 64 + room);
+    pub fn head(&self, place: &Place, outgoing: &Outgoing<'_>, length: usize, room: usize) -> Vec<u8> {
+        let base = &place.account.base.path;
+        let mut head = Vec::with_capacity(place.head.len() + base.len() + outgoing.path.len() + outgoing.request_id.len() + 72 + room);
+        head.extend_from_slice(b"POST ");
+        head.extend_from_slice(base.as_bytes());
+        head.extend_from_slice(outgoing.path.as_bytes());
         head.extend_from_slice(&place.head);
+        for (name, value) in outgoing.headers {
+            write_header(&mut head, name, value);
+        }
         head.extend_from_slice(b"x-request-id: ");
-        head.extend_from_slice(request_id.as_bytes());
+        head.extend_from_slice(outgoing.request_id.as_bytes());
         head.extend_from_slice(b"\r\ncontent-length: ");
         head.extend_from_slice(length.to_string().as_bytes());
         head.extend_from_slice(b"\r\n\r\n");
@@ -166,17 +196,24 @@ impl Upstream {
     }
 
     /// The same for HTTP/2.
-    pub fn header(&self, account: &Account, request_id: &str, length: usize) -> Result<RequestHeader, BError> {
-        let path = format!("{}/chat/completions", account.base.path);
+    pub fn header(&self, account: &Account, outgoing: &Outgoing<'_>, length: usize) -> Result<RequestHeader, BError> {
+        let path = format!("{}{}", account.base.path, outgoing.path);
         let mut header = RequestHeader::build("POST", path.as_bytes(), None)?;
         header.insert_header(header::HOST, account.base.authority.as_str())?;
-        header.insert_header("x-request-id", request_id)?;
+        header.insert_header("x-request-id", outgoing.request_id)?;
         header.insert_header(header::CONTENT_LENGTH, length)?;
-        for (name, value) in headers(account) {
+        for (name, value) in headers(account).chain(outgoing.headers.iter().cloned()) {
             header.insert_header(name, value)?;
         }
         Ok(header)
     }
+}
+
+fn write_header(head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
+    head.extend_from_slice(name.as_str().as_bytes());
+    head.extend_from_slice(b": ");
+    head.extend_from_slice(value.as_bytes());
+    head.extend_from_slice(b"\r\n");
 }
 
 fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
@@ -199,19 +236,41 @@ fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
 fn headers(account: &Account) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     let ours = [
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream")),
+        (header::ACCEPT, HeaderValue::from_static(account.dialect.accept())),
         (header::ACCEPT_ENCODING, HeaderValue::from_static("identity")),
         (header::USER_AGENT, HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")))),
     ];
-    let credential =
-        account.key.as_ref().and_then(|key| HeaderValue::try_from(format!("Bearer {}", key.expose())).ok()).map(|mut value| {
+    let version = match account.dialect {
+        Dialect::Anthropic => Some((HeaderName::from_static("anthropic-version"), HeaderValue::from_static(anthropic::VERSION))),
+        Dialect::OpenAi(_)
+        | Dialect::Azure(_)
+        | Dialect::Gemini
+        | Dialect::Vertex { .. }
+        | Dialect::Bedrock(_)
+        | Dialect::Cohere
+        | Dialect::Ollama
+        | Dialect::Demo => None,
+    };
+    let credential = account.key.as_ref().and_then(|key| match account.key_header {
+        KeyHeader::Bearer => bearer(key),
+        KeyHeader::Named(name) => {
+            let mut value = HeaderValue::try_from(key.expose()).ok()?;
             value.set_sensitive(true);
-            (header::AUTHORIZATION, value)
-        });
+            Some((HeaderName::from_static(name), value))
+        }
+    });
     ours.into_iter()
+        .chain(version)
         .filter(|(name, _)| !account.headers.iter().any(|(n, _)| n == name))
         .chain(account.headers.iter().cloned())
         .chain(credential)
+}
+
+/// `authorization: Bearer …`
+pub fn bearer(token: &Secret) -> Option<(HeaderName, HeaderValue)> {
+    let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose())).ok()?;
+    value.set_sensitive(true);
+    Some((header::AUTHORIZATION, value))
 }
 
 /// The system's certificates and the account's own. Certificates that cannot be read were refused when the catalog was.

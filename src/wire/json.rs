@@ -5,10 +5,12 @@
 //! in `\u` escapes pass, since both are kept as text. It builds no values and does not compare keys.
 
 mod text;
+mod write;
 
 use std::ops::Range;
 
 pub use text::{integer_of, name_of, quote, text_len, text_of};
+pub use write::{Writer, escape_into};
 
 use text::code_point;
 

@@ -29,11 +29,6 @@ enum What<'e> {
 }
 
 impl<'e> Edits<'e> {
-    /// Whether there is nothing to change.
-    pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
     /// Puts `with` in the place of a span. Of two replacements of one span the first counts.
     pub fn replace(&mut self, span: Span, with: impl Into<Cow<'e, [u8]>>) {
         self.list.push(Edit { span, what: What::Replace(with.into()) });

@@ -216,7 +216,7 @@ fn value_of<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
 }
 
 /// Appends in doubling steps, but never reserves beyond what the limit lets in.
-fn append(buffer: &mut Vec<u8>, bytes: &[u8], limit: usize) {
+pub(super) fn append(buffer: &mut Vec<u8>, bytes: &[u8], limit: usize) {
     let needed = buffer.len() + bytes.len();
     if needed > buffer.capacity() {
         let capacity = needed.max(limit.min(buffer.capacity() * 2));
@@ -226,7 +226,7 @@ fn append(buffer: &mut Vec<u8>, bytes: &[u8], limit: usize) {
 }
 
 /// Empties a buffer, and gives it back if it is large.
-fn empty(buffer: &mut Vec<u8>) {
+pub(super) fn empty(buffer: &mut Vec<u8>) {
     buffer.clear();
     if buffer.capacity() > KEPT {
         *buffer = Vec::new();

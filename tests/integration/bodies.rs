@@ -187,6 +187,25 @@ fn l02_a_hundred_undeclared_megabytes_are_refused_at_the_limit() {
     });
 }
 
+/// It is our bound that the answer met, and no fault of the upstream's.
+#[test]
+fn an_answer_that_finds_no_room_is_a_503_of_ours() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(Script::answer(&"x".repeat(800_000)));
+        let gateway = Gateway::with(Catalog::chain(&[&mock, &mock]))
+            .server("limits: { buffered_total: 1MiB, request_body: 1MiB, response_body: 1MiB }")
+            .start()
+            .await;
+        let bearer = format!("Bearer {KEY}");
+        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+        let answer = gateway.raw(request("POST", "/v1/chat/completions", &fields, &body("m", 500_000))).await;
+        answer.is_error(503, "no_capacity");
+        assert_eq!((mock.count(), gateway.line().await["attempts"][0]["outcome"].as_str()), (1, Some("no_room")));
+        assert_eq!(gateway.raw(request("POST", "/v1/chat/completions", &fields, &body("m", 1_000))).await.status, 200);
+    });
+}
+
 #[test]
 fn what_all_requests_hold_together_is_bounded() {
     run(async {

@@ -25,6 +25,7 @@ mod support;
 mod auth;
 mod bodies;
 mod callers;
+mod dialects;
 mod edge;
 mod failover;
 mod framing;

@@ -41,8 +41,10 @@ impl Catalog {
     }
 
     pub fn account_at(mut self, id: &str, base_url: &str, more: &str) -> Self {
-        let key = if more.contains("key:") { String::new() } else { format!(", key: \"{ACCOUNT_KEY}\"") };
-        self.accounts.push(format!("{id}: {{ dialect: openai, base_url: \"{base_url}\"{key}{} }}", comma(more)));
+        let has_key = ["key:", "aws:", "service_account:"].iter().any(|word| more.contains(word));
+        let key = if has_key { String::new() } else { format!(", key: \"{ACCOUNT_KEY}\"") };
+        let dialect = if more.contains("dialect:") { "" } else { "dialect: openai, " };
+        self.accounts.push(format!("{id}: {{ {dialect}base_url: \"{base_url}\"{key}{} }}", comma(more)));
         self
     }
 

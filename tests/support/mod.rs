@@ -7,6 +7,7 @@ pub mod canary;
 pub mod catalog;
 pub mod client;
 pub mod folder;
+pub mod frames;
 pub mod gateway;
 pub mod http2;
 pub mod ledger;

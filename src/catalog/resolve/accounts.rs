@@ -6,13 +6,20 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
 
-use super::{Accounts, LookUp, Merged, Reference, Report, base};
-use crate::catalog::{Account, Base, Timeouts, name, raw};
-use crate::dialect::Dialect;
-use crate::problem::shown;
+use super::{ASSUMED, Accounts, LookUp, Merged, Reference, Report, base};
+use crate::catalog::{Account, AwsKeys, Base, KeyHeader, Signer, Timeouts, name, raw};
+use crate::dialect::bedrock::sign;
+use crate::dialect::gemini::token::ServiceAccount;
+use crate::dialect::openai::quirks::{self, Quirks};
+use crate::dialect::presets::{self, Preset};
+use crate::dialect::{Dialect, anthropic, bedrock, cohere, gemini, ollama};
+use crate::problem::{nearest, shown};
 use crate::secret::Secret;
 use crate::units::{Span, Text};
 use crate::yaml::Path;
+
+/// Where Vertex AI runs a model if nothing else is said.
+const GLOBAL: &str = "global";
 
 /// Headers that are the gateway's own to write.
 const OURS: [&str; 16] = [
@@ -60,20 +67,31 @@ impl One<'_> {
     fn resolve(&self, index: usize, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Option<Account> {
         let raw = self.raw;
         let enabled = raw.enabled.unwrap_or(true);
-        let dialect = match raw.dialect {
-            Some(raw::Dialect::OpenAi) => Some(Dialect::OpenAi),
-            Some(raw::Dialect::Demo) => Some(Dialect::Demo),
-            None => {
-                report.missing(self.file, &self.at.key("dialect"), "is missing; allowed: openai, demo");
+        let preset = self.preset(report);
+        self.foreign_fields(report);
+        let dialect = self.dialect(preset, report);
+        let base = match raw.dialect? {
+            raw::Dialect::Demo => self.no_network(report),
+            raw::Dialect::OpenAi => self.base(preset.map_or("https://api.openai.com/v1", |preset| preset.base_url), report),
+            raw::Dialect::Azure if raw.base_url.is_none() => {
+                report.missing(
+                    self.file,
+                    &self.at.key("base_url"),
+                    "is missing: the resource's address, such as https://NAME.openai.azure.com",
+                );
                 None
             }
-        };
-        let base = match dialect? {
-            Dialect::OpenAi => self.base("https://api.openai.com/v1", report),
-            Dialect::Demo => self.no_network(report),
+            raw::Dialect::Azure => self.base("", report),
+            raw::Dialect::Anthropic => self.base(anthropic::BASE_URL, report),
+            raw::Dialect::Gemini => self.base(gemini::BASE_URL, report),
+            raw::Dialect::Vertex => self.base(&gemini::vertex_base(raw.location.as_deref().unwrap_or(GLOBAL)), report),
+            raw::Dialect::Bedrock => self.base(&bedrock::base_url(raw.region.as_deref().unwrap_or("us-east-1")), report),
+            raw::Dialect::Cohere => self.base(cohere::BASE_URL, report),
+            raw::Dialect::Ollama => self.base(ollama::BASE_URL, report),
         };
         let ca = raw.tls.as_ref().and_then(|tls| self.ca(tls, enabled, base.as_ref(), look_up, report));
-        let key = raw.key.as_ref().and_then(|key| self.key(key, enabled, look_up, report));
+        let key = raw.key.as_ref().and_then(|key| self.secret(key, &self.at.key("key"), enabled, look_up, report));
+        let signer = self.signer(enabled, look_up, report);
         let headers = self.headers(report);
         let timeouts = self.timeouts(report);
         if raw.concurrency == Some(0) {
@@ -85,12 +103,25 @@ impl One<'_> {
         }
         let base = base?;
         Some(Account {
-            fingerprint: fingerprint(self.id, &base, key.as_ref(), ca.as_deref()),
+            fingerprint: fingerprint(self.id, &base, key.as_ref(), signer.as_ref(), ca.as_deref()),
             id: self.id.into(),
             index,
             dialect: dialect?,
             base,
             key,
+            key_header: match raw.dialect? {
+                raw::Dialect::Anthropic => KeyHeader::Named("x-api-key"),
+                raw::Dialect::Gemini => KeyHeader::Named("x-goog-api-key"),
+                raw::Dialect::Azure if raw.auth != Some(raw::Auth::Bearer) => KeyHeader::Named("api-key"),
+                raw::Dialect::Azure
+                | raw::Dialect::OpenAi
+                | raw::Dialect::Vertex
+                | raw::Dialect::Bedrock
+                | raw::Dialect::Cohere
+                | raw::Dialect::Ollama
+                | raw::Dialect::Demo => KeyHeader::Bearer,
+            },
+            signer,
             enabled,
             concurrency: raw.concurrency.and_then(|most| usize::try_from(most).ok()),
             timeouts,
@@ -99,6 +130,162 @@ impl One<'_> {
             insecure: raw.insecure.unwrap_or(false),
             ca: ca.map(|pem| pem.into_bytes().into()),
         })
+    }
+
+    fn preset(&self, report: &mut Report<'_>) -> Option<&'static Preset> {
+        let name = self.raw.preset.as_deref()?;
+        let found = presets::find(name);
+        if found.is_none() {
+            let near = nearest(name, presets::ALL.iter().map(|preset| preset.name));
+            let near = near.map_or_else(|| "`portcullis presets` lists them".to_owned(), |near| format!("did you mean \"{near}\"?"));
+            report.problem(self.file, &self.at.key("preset"), &format!("no preset {}; {near}", shown(name)));
+        }
+        found
+    }
+
+    fn dialect(&self, preset: Option<&'static Preset>, report: &mut Report<'_>) -> Option<Dialect> {
+        let raw = self.raw;
+        let Some(dialect) = raw.dialect else {
+            report.missing(self.file, &self.at.key("dialect"), &format!("is missing; allowed: {}", Dialect::NAMES.join(", ")));
+            return None;
+        };
+        Some(match dialect {
+            raw::Dialect::OpenAi => Dialect::OpenAi(self.quirks(preset, report)?),
+            raw::Dialect::Azure => Dialect::Azure(self.word("api_version", raw.api_version.as_deref(), report).map(Into::into)),
+            raw::Dialect::Anthropic => Dialect::Anthropic,
+            raw::Dialect::Gemini => Dialect::Gemini,
+            raw::Dialect::Vertex => {
+                let location = self.word("location", raw.location.as_deref(), report).unwrap_or(GLOBAL).into();
+                if raw.project.is_none() {
+                    report.missing(self.file, &self.at.key("project"), "is missing: the id of the Google Cloud project");
+                }
+                Dialect::Vertex { project: self.word("project", raw.project.as_deref(), report)?.into(), location }
+            }
+            raw::Dialect::Bedrock => {
+                if raw.region.is_none() {
+                    report.missing(self.file, &self.at.key("region"), "is missing: an AWS region, such as us-east-1");
+                }
+                Dialect::Bedrock(self.word("region", raw.region.as_deref(), report)?.into())
+            }
+            raw::Dialect::Cohere => Dialect::Cohere,
+            raw::Dialect::Ollama => Dialect::Ollama,
+            raw::Dialect::Demo => Dialect::Demo,
+        })
+    }
+
+    fn quirks(&self, preset: Option<&'static Preset>, report: &mut Report<'_>) -> Option<&'static Quirks> {
+        let Some(name) = self.raw.quirks.as_deref() else { return Some(preset.map_or(&Quirks::NONE, |preset| preset.quirks)) };
+        let found = Quirks::find(name);
+        if found.is_none() {
+            let names = quirks::ALL.iter().map(|quirks| quirks.name);
+            let near = nearest(name, names.clone()).map(|near| format!("did you mean \"{near}\"?"));
+            let near = near.unwrap_or_else(|| format!("known: {}", names.collect::<Vec<_>>().join(", ")));
+            report.problem(self.file, &self.at.key("quirks"), &format!("no quirks {}; {near}", shown(name)));
+        }
+        found
+    }
+
+    /// A word that becomes part of an address.
+    fn word<'w>(&self, field: &str, written: Option<&'w str>, report: &mut Report<'_>) -> Option<&'w str> {
+        let written = written?;
+        let good =
+            !written.is_empty() && written.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b)) && !written.contains("..");
+        if !good {
+            report.problem(self.file, &self.at.key(field), "may hold letters, digits, `-`, `_`, `.` and `:` only");
+        }
+        good.then_some(written)
+    }
+
+    /// Fields that only another dialect has.
+    fn foreign_fields(&self, report: &mut Report<'_>) {
+        use raw::Dialect as D;
+        let raw = self.raw;
+        let Some(dialect) = raw.dialect else { return };
+        for (field, written, of, name) in [
+            ("preset", raw.preset.is_some(), D::OpenAi, "openai"),
+            ("quirks", raw.quirks.is_some(), D::OpenAi, "openai"),
+            ("api_version", raw.api_version.is_some(), D::Azure, "azure"),
+            ("auth", raw.auth.is_some(), D::Azure, "azure"),
+            ("project", raw.project.is_some(), D::Vertex, "vertex"),
+            ("location", raw.location.is_some(), D::Vertex, "vertex"),
+            ("service_account", raw.service_account.is_some(), D::Vertex, "vertex"),
+            ("region", raw.region.is_some(), D::Bedrock, "bedrock"),
+            ("aws", raw.aws.is_some(), D::Bedrock, "bedrock"),
+        ] {
+            if written && dialect != of {
+                report.problem(self.file, &self.at.key(field), &format!("has a meaning for the dialect {name} only: leave it out"));
+            }
+        }
+        if raw.key.is_some() {
+            for (field, written) in [("service_account", raw.service_account.is_some()), ("aws", raw.aws.is_some())] {
+                if written {
+                    report.problem(self.file, &self.at.key(field), "stands beside `key`: keep one of the two");
+                }
+            }
+        }
+    }
+
+    /// What makes the credential of each request, or of an hour.
+    fn signer(&self, enabled: bool, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Option<Signer> {
+        let raw = self.raw;
+        let needs_one = enabled && raw.key.is_none() && !self.has_authorization();
+        match raw.dialect? {
+            raw::Dialect::Vertex => {
+                let at = self.at.key("service_account");
+                let Some(written) = &raw.service_account else {
+                    if needs_one {
+                        report.missing(self.file, &at, "is missing: a service account's JSON key, as `{ file: /path }`; or `key`, a token");
+                    }
+                    return None;
+                };
+                let json = self.text(written, &at, enabled, look_up, report).filter(|json| json.expose() != ASSUMED)?;
+                let account = ServiceAccount::parse(json.expose())
+                    .map_err(|wrong| report.problem(self.file, &at, &format!("cannot be used: {wrong}")))
+                    .ok()?;
+                let issuer = base::read(account.token_uri(), self.raw.insecure.unwrap_or(false))
+                    .map_err(|wrong| report.problem(self.file, &at, &format!("its `token_uri` {wrong}")))
+                    .ok()?;
+                Some(Signer::Google(account, issuer))
+            }
+            raw::Dialect::Bedrock => {
+                let at = self.at.key("aws");
+                let Some(written) = &raw.aws else {
+                    if needs_one {
+                        report.missing(
+                            self.file,
+                            &at,
+                            "is missing: `{ access_key_id: …, secret_access_key: … }`; or `key`, a Bedrock API key",
+                        );
+                    }
+                    return None;
+                };
+                let mut secret = |field: &str, written: Option<&raw::SecretRef>, required: bool| {
+                    let at = at.key(field);
+                    if written.is_none() && required {
+                        report.missing(self.file, &at, "is missing");
+                    }
+                    self.secret(written?, &at, enabled, look_up, report)
+                };
+                let access_key_id = secret("access_key_id", written.access_key_id.as_ref(), true);
+                let secret_access_key = secret("secret_access_key", written.secret_access_key.as_ref(), true);
+                let session_token = secret("session_token", written.session_token.as_ref(), false);
+                let (access_key_id, secret_access_key) = (access_key_id?, secret_access_key?);
+                let region = raw.region.as_deref()?;
+                let signer = sign::Signer::new(region, access_key_id.expose(), &secret_access_key, session_token.as_ref());
+                Some(Signer::Aws(AwsKeys { access_key_id, secret_access_key, session_token, signer }))
+            }
+            raw::Dialect::OpenAi
+            | raw::Dialect::Azure
+            | raw::Dialect::Anthropic
+            | raw::Dialect::Gemini
+            | raw::Dialect::Cohere
+            | raw::Dialect::Ollama
+            | raw::Dialect::Demo => None,
+        }
+    }
+
+    fn has_authorization(&self) -> bool {
+        self.raw.headers.iter().flat_map(|headers| &headers.0).any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
     }
 
     fn base(&self, default: &str, report: &mut Report<'_>) -> Option<Base> {
@@ -131,31 +318,64 @@ impl One<'_> {
         Some(Base { tls: false, host: "".into(), port: 0, path: "".into(), authority: String::new() })
     }
 
-    fn key(&self, key: &raw::SecretRef, enabled: bool, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Option<Secret> {
-        let at = self.at.key("key");
-        let found = match key {
+    /// A secret that a header can carry.
+    fn secret(
+        &self,
+        written: &raw::SecretRef,
+        at: &Path<'_>,
+        enabled: bool,
+        look_up: &mut LookUp<'_>,
+        report: &mut Report<'_>,
+    ) -> Option<Secret> {
+        self.found(written, at, enabled, credential, look_up, report)
+    }
+
+    /// A secret of several lines.
+    fn text(
+        &self,
+        written: &raw::SecretRef,
+        at: &Path<'_>,
+        enabled: bool,
+        look_up: &mut LookUp<'_>,
+        report: &mut Report<'_>,
+    ) -> Option<Secret> {
+        let read = |text: &str| if text.trim().is_empty() { Err("is empty".to_owned()) } else { Ok(Secret::new(text)) };
+        self.found(written, at, enabled, read, look_up, report)
+    }
+
+    fn found(
+        &self,
+        written: &raw::SecretRef,
+        at: &Path<'_>,
+        enabled: bool,
+        read: impl Fn(&str) -> Result<Secret, String>,
+        look_up: &mut LookUp<'_>,
+        report: &mut Report<'_>,
+    ) -> Option<Secret> {
+        let found = match written {
             raw::SecretRef::Literal(secret) => {
                 report.literal_secrets = true;
-                report.warn(self.file, &at, "is a secret written out: better `{ env: NAME }` or `{ file: /path }`");
-                credential(secret.expose())
+                report.warn(self.file, at, "is a secret written out: better `{ env: NAME }` or `{ file: /path }`");
+                read(secret.expose())
             }
             raw::SecretRef::Env(variable) if !is_variable(variable) => {
                 Err("must be the name of an environment variable: letters, digits and _, such as OPENAI_API_KEY".to_owned())
             }
             raw::SecretRef::File(path) if path.is_empty() => Err("must be the path of a file".to_owned()),
             raw::SecretRef::Env(_) | raw::SecretRef::File(_) if !enabled => return None,
-            raw::SecretRef::Env(variable) => look_up(Reference::Env(variable))
-                .and_then(|text| credential(&text).map_err(|wrong| format!("the environment variable {wrong}"))),
+            raw::SecretRef::Env(variable) => {
+                look_up(Reference::Env(variable)).and_then(|text| read(&text).map_err(|wrong| format!("the environment variable {wrong}")))
+            }
             raw::SecretRef::File(path) => look_up(Reference::File(path)).and_then(|text| {
                 let line = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
-                credential(line).map_err(|wrong| format!("the file {wrong}"))
+                read(line).map_err(|wrong| format!("the file {wrong}"))
             }),
         };
         match found {
             Ok(secret) => enabled.then_some(secret),
             Err(wrong) => {
-                match key {
-                    raw::SecretRef::Literal(_) => report.problem(self.file, &at, &wrong),
+                match written {
+                    raw::SecretRef::Literal(_) => report.problem(self.file, at, &wrong),
                     raw::SecretRef::Env(_) => report.problem(self.file, &at.key("env"), &wrong),
                     raw::SecretRef::File(_) => report.problem(self.file, &at.key("file"), &wrong),
                 }
@@ -200,7 +420,11 @@ impl One<'_> {
             };
             if OURS.contains(&header.as_str()) {
                 report.problem(self.file, &at, "is written by the gateway itself and cannot be set");
-            } else if header == http::header::AUTHORIZATION && self.raw.key.is_some() {
+            } else if header == http::header::AUTHORIZATION && self.raw.aws.is_some() {
+                report.problem(self.file, &at, "is made of `aws`: keep one of the two");
+            } else if header == http::header::AUTHORIZATION && self.raw.service_account.is_some() {
+                report.problem(self.file, &at, "is made of `service_account`: keep one of the two");
+            } else if self.raw.key.is_some() && ["authorization", "x-api-key", "api-key", "x-goog-api-key"].contains(&header.as_str()) {
                 report.problem(self.file, &at, "is made of `key`: keep one of the two");
             } else if !seen.insert(header.clone()) {
                 report.problem(self.file, &at, "stands here a second time in other letters: keep one");
@@ -261,11 +485,18 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-fn fingerprint(id: &str, base: &Base, key: Option<&Secret>, ca: Option<&str>) -> u64 {
+fn fingerprint(id: &str, base: &Base, key: Option<&Secret>, signer: Option<&Signer>, ca: Option<&str>) -> u64 {
+    let (first, second, third) = match signer {
+        Some(Signer::Aws(keys)) => {
+            (Some(keys.access_key_id.expose()), Some(keys.secret_access_key.expose()), keys.session_token.as_ref().map(Secret::expose))
+        }
+        Some(Signer::Google(account, _)) => (Some(account.key()), Some(account.token_uri()), None),
+        None => (None, None, None),
+    };
     let mut sha = Sha256::new();
     sha.update([u8::from(base.tls)]);
     sha.update(base.port.to_be_bytes());
-    for part in [Some(id), Some(&*base.host), key.map(Secret::expose), ca] {
+    for part in [Some(id), Some(&*base.host), key.map(Secret::expose), first, second, third, ca] {
         match part {
             // With its length, so that no two lists of parts are one text.
             Some(part) => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Accounts, Merged, Models, Report, accounts};
 use crate::catalog::{Model, Strategy, Target, name, raw};
+use crate::dialect::traits::{Sampling, Thinking, Traits};
 use crate::problem::{nearest, shown};
 use crate::units::{Text, Time};
 use crate::yaml::Path;
@@ -92,6 +93,8 @@ impl One<'_> {
             max_tokens: raw.defaults.as_ref().and_then(|defaults| defaults.max_tokens),
             created: raw.created.map_or(CREATED, |Text(Time(seconds))| seconds),
             owned_by: raw.owned_by.as_deref().unwrap_or(OWNED_BY).into(),
+            refuse_loss: matches!(raw.on_loss, Some(raw::OnLoss::Refuse)),
+            show_reasoning: !matches!(raw.reasoning, Some(raw::Reasoning::Hide)),
         };
         if !model.served() {
             report.warn(self.file, &self.at, "is not served: all accounts of its targets are disabled");
@@ -136,7 +139,11 @@ impl One<'_> {
                 };
                 // `None` if the account has errors of its own.
                 let account = Arc::clone(found.as_ref()?);
-                Some(Target { account, model: model.into(), weight: target.weight.unwrap_or(1) })
+                let traits = traits(account.dialect.traits(model), target.traits.as_ref());
+                if traits.max_output == Some(0) {
+                    report.problem(self.file, &at.key("traits").key("max_output"), "must be at least 1");
+                }
+                Some(Target { account, model: model.into(), weight: target.weight.unwrap_or(1), traits })
             })
             .collect();
         targets.into_iter().collect()
@@ -163,6 +170,36 @@ impl One<'_> {
             report.problem(self.file, &list.index(index), &wrong);
         }
         items(self.raw.fallbacks.as_ref()).map(|(_, id)| id.as_str().into()).collect()
+    }
+}
+
+/// What a model can do: as known, but for what is written.
+fn traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
+    let Some(written) = written else { return known };
+    Traits {
+        max_output: written.max_output.or(known.max_output),
+        sampling: match written.sampling {
+            None => known.sampling,
+            Some(raw::Sampling::Both) => Sampling::Both,
+            Some(raw::Sampling::One) => Sampling::One,
+            Some(raw::Sampling::Neither) => Sampling::Neither,
+        },
+        thinking: match written.thinking {
+            None => known.thinking,
+            Some(raw::Thinking::None) => Thinking::None,
+            Some(raw::Thinking::Budget) => Thinking::Budget,
+            Some(raw::Thinking::Effort) => Thinking::Effort,
+        },
+        thinking_off: written.thinking_off.unwrap_or(known.thinking_off),
+        tools: written.tools.unwrap_or(known.tools),
+        forced_tools: written.forced_tools.unwrap_or(known.forced_tools),
+        efforts: known.efforts,
+        bound_thoughts: written.bound_thoughts.unwrap_or(known.bound_thoughts),
+        forced_while_thinking: written.forced_while_thinking.unwrap_or(known.forced_while_thinking),
+        structured: written.structured.unwrap_or(known.structured),
+        structured_with_tools: written.structured_with_tools.unwrap_or(known.structured_with_tools),
+        images: written.images.unwrap_or(known.images),
+        prefill: written.prefill.unwrap_or(known.prefill),
     }
 }
 

@@ -2,7 +2,6 @@ use std::time::{Duration, SystemTime};
 
 use super::*;
 use crate::catalog::{KeyRefused, Strategy};
-use crate::dialect::Dialect;
 
 const A: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const B: &str = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
@@ -135,9 +134,9 @@ fn all_errors_of_all_files_at_once() {
             "models:\n  m: {targets: [{account: b}]}\n  o: {targets: [{account: b, weight: 0}]}\n",
         ],
         &[
-            "catalog.yaml:2 accounts.a.dialect: \"opneai\" is not known; did you mean `openai`? Allowed: openai, demo",
+            "catalog.yaml:2 accounts.a.dialect: \"opneai\" is not known; did you mean `openai`? Allowed: openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo",
             "catalog.yaml:2 accounts.a.enabled: must be true or false, not \"yes\"",
-            "catalog.yaml:3 accounts.b.price: unknown field; allowed: dialect, base_url",
+            "catalog.yaml:3 accounts.b.price: unknown field; allowed: dialect, preset, quirks, base_url",
             "catalog.yaml:3 accounts.b.concurrency: must be at least 1",
             "catalog.yaml:6 models.m.targets[1].account: no account \"c\"; allowed: a, b",
             "catalog.yaml:7 models.m.strategy: \"least_busy\" is not known; allowed: priority, weighted",
@@ -161,17 +160,86 @@ fn a_file_that_is_no_yaml_makes_no_errors_in_others() {
     );
 }
 
+/// Fields that only one dialect has, and what each dialect must have.
+#[test]
+fn each_dialect_has_its_own_fields() {
+    check_account("{dialect: anthropic, region: us-east-1}", &[".region: has a meaning for the dialect bedrock only"]);
+    check_account("{dialect: openai, api_version: x, auth: bearer}", &[".api_version: has a meaning for the dialect azure", ".auth: has"]);
+    check_account("{dialect: azure, key: k}", &[".base_url: is missing: the resource's address"]);
+    check_account("{dialect: azure, base_url: 'https://a.b', key: k, api_version: '../x?'}", &[".api_version: may hold letters"]);
+    check_account("{dialect: vertex, key: k}", &[".project: is missing"]);
+    check_account("{dialect: vertex, project: p}", &[".service_account: is missing"]);
+    check_account(
+        "{dialect: vertex, project: p, service_account: '{}'}",
+        &[".service_account: cannot be used: the key file has no `private_key`"],
+    );
+    check_account(
+        "{dialect: vertex, project: p, key: k, service_account: x}",
+        &[".service_account: stands beside `key`", ".service_account: cannot be used"],
+    );
+    check_account("{dialect: bedrock, key: k}", &[".region: is missing"]);
+    check_account("{dialect: bedrock, region: us-east-1}", &[".aws: is missing"]);
+    check_account("{dialect: bedrock, region: us-east-1, aws: {access_key_id: a}}", &[".aws.secret_access_key: is missing"]);
+    check_account("{dialect: openai, preset: groqq}", &[".preset: no preset \"groqq\"; did you mean \"groq\"?"]);
+    check_account("{dialect: openai, quirks: mistal}", &[".quirks: no quirks \"mistal\"; did you mean \"mistral\"?"]);
+    check_account("{dialect: anthropic, key: k, headers: {x-api-key: y}}", &[".headers.x-api-key: is made of `key`"]);
+}
+
+#[test]
+fn dialects_know_where_they_are_and_how_they_are_paid_for() {
+    let catalog = read_all(&["accounts:
+  azure: {dialect: azure, base_url: 'https://a.openai.azure.com', key: k}
+  bedrock: {dialect: bedrock, region: eu-west-1, aws: {access_key_id: a, secret_access_key: s}}
+  claude: {dialect: anthropic, key: k}
+  gemini: {dialect: gemini, key: k}
+  groq: {dialect: openai, preset: groq, key: k}
+  ollama: {dialect: ollama}
+  vertex: {dialect: vertex, project: p, location: eu, key: k}
+models:
+  m: {targets: [{account: claude, model: claude-sonnet-4-5, traits: {max_output: 5, tools: false}}, {account: groq}], on_loss: refuse, reasoning: hide}
+callers: {}
+"])
+    .unwrap();
+    let shown = catalog.accounts().iter().map(|a| format!("{} {}{} {:?}", a.dialect.name(), a.base.authority, a.base.path, a.key_header));
+    assert_eq!(
+        shown.collect::<Vec<_>>(),
+        [
+            "azure a.openai.azure.com Named(\"api-key\")",
+            "bedrock bedrock-runtime.eu-west-1.amazonaws.com Bearer",
+            "anthropic api.anthropic.com/v1 Named(\"x-api-key\")",
+            "gemini generativelanguage.googleapis.com/v1beta Named(\"x-goog-api-key\")",
+            "openai api.groq.com/openai/v1 Bearer",
+            "ollama 127.0.0.1:11434 Bearer",
+            "vertex aiplatform.eu.rep.googleapis.com Bearer",
+        ]
+    );
+    let model = catalog.model("m").unwrap();
+    let traits = model.targets[0].traits;
+    assert_eq!((traits.max_output, traits.tools, traits.images), (Some(5), false, true));
+    assert!(model.refuse_loss && !model.show_reasoning);
+    // A new secret is a new credential: no connection of the old one is used for it.
+    let print = |secret: &str| {
+        let text = format!(
+            "accounts:\n  b: {{dialect: bedrock, region: r, aws: {{access_key_id: a, secret_access_key: {secret}}}}}\nmodels: {{}}\ncallers: {{}}\n"
+        );
+        read_all(&[&text]).unwrap().accounts()[0].fingerprint
+    };
+    assert!(print("one") == print("one") && print("one") != print("two"));
+}
+
 #[test]
 fn a_field_of_later_days_is_unknown() {
     for (text, path) in [
-        ("accounts: {a: {dialect: demo, quirks: {}}}\nmodels: {}\ncallers: {}", "accounts.a.quirks: unknown field"),
-        ("accounts: {a: {dialect: demo, preset: x}}\nmodels: {}\ncallers: {}", "accounts.a.preset: unknown field"),
+        ("accounts: {a: {dialect: demo, weights: {}}}\nmodels: {}\ncallers: {}", "accounts.a.weights: unknown field"),
         ("accounts: {}\nmodels: {m: {fallbacks_on: []}}\ncallers: {}", "models.m.fallbacks_on: unknown field; did you mean `fallbacks`?"),
     ] {
         let problems = read_all(&[text]).expect_err(text).to_string();
         assert!(problems.contains(path), "{problems}");
     }
-    check_account("{dialect: anthropic}", &[".dialect: \"anthropic\" is not known; allowed: openai, demo"]);
+    check_account(
+        "{dialect: smtp}",
+        &[".dialect: \"smtp\" is not known; allowed: openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo"],
+    );
 }
 
 #[test]
@@ -205,15 +273,16 @@ fn accounts_as_written_and_by_default() {
     assert_eq!(c.key.as_ref().unwrap().expose(), "sk-canary-file");
     assert_eq!(c.ca.as_deref(), Some(&b"-----BEGIN CERTIFICATE-----\n"[..]));
     assert!(!d.enabled && d.key.is_none() && d.ca.is_none());
-    assert_eq!((e.dialect, e.concurrency), (Dialect::Demo, Some(5)));
+    assert!(e.dialect.is_demo());
+    assert_eq!(e.concurrency, Some(5));
     assert!(b.fingerprint != c.fingerprint && c.fingerprint != a.fingerprint);
     assert_eq!(catalog.warnings, []);
 }
 
 #[test]
 fn what_is_wrong_with_an_account() {
-    check_account("{}", &[".dialect: is missing; allowed: openai, demo"]);
-    check_account("5", &[": must be a map of dialect, base_url"]);
+    check_account("{}", &[".dialect: is missing; allowed: openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo"]);
+    check_account("5", &[": must be a map of dialect, preset, quirks, base_url"]);
     check_account("{dialect: openai, concurrency: 0}", &[".concurrency: must be at least 1"]);
     check_account(
         "{dialect: openai, timeouts: {idle: 0s, total: 5}}",

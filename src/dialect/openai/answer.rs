@@ -8,24 +8,25 @@ use super::chunks::Chunks;
 use super::finish::{self, Finish};
 use super::head::Head;
 use super::meter::{self, Counts};
+use super::quirks::Quirks;
 use super::shape::{self, Call, Shape};
 use super::{content, digits, error};
 use crate::dialect::{Answer, AnswerFault, Face, StreamFault};
 use crate::usage::{Source, Usage};
-use crate::wire::json::{self, Kind, slice};
+use crate::wire::json::{self, integer_of, slice};
 use crate::wire::splice::Edits;
 
 /// Reads a buffered answer. An event stream is none, even if it holds a whole answer.
-pub fn answer(face: &Face, body: &[u8]) -> Result<Answer, AnswerFault> {
+pub fn answer(face: &Face, quirks: &Quirks, body: &[u8]) -> Result<Answer, AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body).trim_ascii();
     let mut shape = Shape::default();
     if shape.read(body).is_ok() {
-        return standard(face, body, &shape);
+        return standard(face, quirks, body, &shape);
     }
     let lossy = String::from_utf8_lossy(body);
     let text = lossy.as_bytes();
     if text != body && shape.read(text).is_ok() {
-        return standard(face, text, &shape);
+        return standard(face, quirks, text, &shape);
     }
     Err(match error::hidden(body) {
         Some(found) => AnswerFault::Upstream(found),
@@ -34,9 +35,9 @@ pub fn answer(face: &Face, body: &[u8]) -> Result<Answer, AnswerFault> {
 }
 
 /// Reads a buffered answer that came where a stream was asked for, and writes it as one.
-pub fn converted(face: &Face, body: &[u8]) -> Result<Answer, AnswerFault> {
-    let Answer { body, usage } = answer(face, body)?;
-    let mut chunks = Chunks::new(face);
+pub fn converted(face: &Face, quirks: &Quirks, body: &[u8]) -> Result<Answer, AnswerFault> {
+    let Answer { body, usage } = answer(face, quirks, body)?;
+    let mut chunks = Chunks::new(face, &Quirks::NONE);
     let mut events = Vec::new();
     chunks.event(b"", &body, &mut events).map_err(fault)?;
     chunks.reported.is_estimate = usage.source == Source::Estimated;
@@ -44,7 +45,7 @@ pub fn converted(face: &Face, body: &[u8]) -> Result<Answer, AnswerFault> {
     Ok(Answer { body: events, usage })
 }
 
-fn standard(face: &Face, text: &[u8], shape: &Shape) -> Result<Answer, AnswerFault> {
+fn standard(face: &Face, quirks: &Quirks, text: &[u8], shape: &Shape) -> Result<Answer, AnswerFault> {
     if let Some(found) = shape.error(text) {
         return Err(AnswerFault::Upstream(found));
     }
@@ -60,13 +61,25 @@ fn standard(face: &Face, text: &[u8], shape: &Shape) -> Result<Answer, AnswerFau
     let mut edits = Edits::default();
     head.edit(text, shape, br#""chat.completion""#, &mut edits);
     let mut said = 0;
-    for (at, choice) in shape.list.iter().enumerate() {
+    let indices = indices(text, &shape.list);
+    for (choice, at) in shape.list.iter().zip(indices) {
         said += edit_choice(text, choice, &shape.calls, at, &ids, &mut edits)?;
     }
-    let usage = edit_usage(face, text, shape, said as u64, &mut edits);
+    let usage = edit_usage(face, quirks, text, shape, said as u64, &mut edits);
     let mut body = Vec::new();
     edits.apply_into(text, &mut body);
     Ok(Answer { body, usage })
+}
+
+/// The index of each choice: its own if they fit together, else its place.
+fn indices(text: &[u8], choices: &[shape::Choice]) -> Vec<usize> {
+    let mut seen = vec![false; choices.len()];
+    let own = choices.iter().map(|choice| {
+        let index = usize::try_from(integer_of(text, &choice.index.as_ref()?.value)?).ok()?;
+        let is_new = !std::mem::replace(seen.get_mut(index)?, true);
+        is_new.then_some(index)
+    });
+    own.collect::<Option<Vec<_>>>().unwrap_or_else(|| (0..choices.len()).collect())
 }
 
 /// Puts right an entry of `choices`; returns the bytes that it says.
@@ -85,7 +98,7 @@ fn edit_choice(
         None => edits.insert_member(choice.open, [b"\"index\":", &*digits(at)].concat()),
     }
     if let Some(logprobs) = &choice.logprobs
-        && !matches!(logprobs.kind(text), Kind::Object | Kind::Null)
+        && !logprobs.is_logprobs(text)
     {
         edits.replace(logprobs.value.clone(), &b"null"[..]);
     }
@@ -115,12 +128,13 @@ fn edit_choice(
         edits.insert_member(body.open, content);
     }
     let calls = calls.get(body.call_range.clone()).unwrap_or_default();
-    said += calls::whole(text, calls, ids, at, edits).map_err(nonsense)?;
-    edit_finish(text, choice, !calls.is_empty(), edits)?;
+    let reason = edit_finish(text, choice, !calls.is_empty(), edits)?;
+    said += calls::whole(text, calls, finish::is_cut(reason), ids, at, edits).map_err(nonsense)?;
     Ok(said)
 }
 
-fn edit_finish(text: &[u8], choice: &shape::Choice, made_calls: bool, edits: &mut Edits<'_>) -> Result<(), AnswerFault> {
+/// Puts right why a choice ended; returns the reason.
+fn edit_finish(text: &[u8], choice: &shape::Choice, made_calls: bool, edits: &mut Edits<'_>) -> Result<&'static str, AnswerFault> {
     let said = choice.finish.as_ref().map_or(Finish::Unsaid, |member| finish::read(text, &member.value));
     let (reason, native) = match said {
         Finish::Unsaid => (finish::STOP, None),
@@ -140,14 +154,14 @@ fn edit_finish(text: &[u8], choice: &shape::Choice, made_calls: bool, edits: &mu
         let native = format!(r#""native_finish_reason":{}"#, json::quote(&word));
         edits.insert_member(choice.open, native.into_bytes());
     }
-    Ok(())
+    Ok(reason)
 }
 
-fn edit_usage(face: &Face, text: &[u8], shape: &Shape, said: u64, edits: &mut Edits<'_>) -> Usage {
+fn edit_usage(face: &Face, quirks: &Quirks, text: &[u8], shape: &Shape, said: u64, edits: &mut Edits<'_>) -> Usage {
     let span = shape.usage.as_ref().map(|usage| usage.value.clone());
     let counts = span.as_ref().and_then(|span| Counts::read(text, span));
     let usage = match counts {
-        Some(counts) => counts.settle(face.prompt_bytes, said),
+        Some(counts) => counts.settle(quirks, face.prompt_bytes, said),
         None => Usage::estimated(face.prompt_bytes, said),
     };
     let old = span.filter(|_| counts.is_some()).map(|span| slice(text, &span));

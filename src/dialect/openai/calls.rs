@@ -32,6 +32,8 @@ struct Open {
     index: Option<usize>,
     /// Arguments that came before the name did, as they stand inside a literal.
     held: Vec<u8>,
+    /// It is a function's, and the caller has seen no arguments yet.
+    is_empty: bool,
 }
 
 /// Makes ids for calls that have none.
@@ -42,6 +44,24 @@ pub(super) struct Ids {
 
 /// Arguments wait for a name that should have come first: not for long.
 const MAX_HELD: usize = 64 * 1024;
+/// A name that comes in pieces ends somewhere.
+const MAX_NAME: usize = 1024;
+
+/// What a fragment shows beside its arguments.
+enum Shows<'a> {
+    Nothing,
+    /// Another piece of the name.
+    Name(&'a [u8]),
+    /// Id, type and name: it introduces the call.
+    All(&'a Open),
+}
+
+impl Open {
+    /// Whether another name is a piece of its own: names come before arguments.
+    fn goes_on(&self, name: &[u8]) -> bool {
+        self.is_empty && self.name != name && self.name.len() + name.len() <= MAX_NAME
+    }
+}
 
 impl Calls {
     /// Whether the caller has seen any.
@@ -52,6 +72,13 @@ impl Calls {
     /// Whether a call never got a name, so that the caller knows nothing of it.
     pub(super) fn any_unnamed(&self) -> bool {
         self.introduced < self.list.len()
+    }
+
+    /// Fragments that complete the calls without arguments: such a call takes none.
+    pub(super) fn empty(&self) -> String {
+        let empty = self.list.iter().filter(|open| open.is_empty).filter_map(|open| open.index);
+        let fragments = empty.map(|index| format!(r#"{{"index":{index},"function":{{"arguments":"{{}}"}}}}"#));
+        fragments.collect::<Vec<_>>().join(",")
     }
 
     /// Puts right the `tool_calls` of a delta; returns the bytes of their arguments.
@@ -95,8 +122,14 @@ impl Calls {
             if call.function.is_none() && !call.is_custom {
                 return Ok(false);
             }
-            write(text, call, index, None, &arguments, out);
-            let is_bare = call.id.is_none() && call.kind.is_none() && call.name.is_none();
+            let piece = name_of(text, call).filter(|name| open.goes_on(name));
+            open.is_empty &= arguments.is_empty();
+            write(text, call, index, &piece.map_or(Shows::Nothing, Shows::Name), &arguments, out);
+            let is_bare = call.id.is_none() && call.kind.is_none() && (call.name.is_none() || piece.is_some());
+            if let Some(piece) = piece {
+                open.name.pop();
+                open.name.extend_from_slice(piece.get(1..).unwrap_or_default());
+            }
             return Ok(is_bare && was_text && is_number(text, call, index));
         }
         open.name.extend_from_slice(name_of(text, call).unwrap_or_default());
@@ -111,7 +144,8 @@ impl Calls {
         open.index = Some(introduced);
         let held = std::mem::take(&mut open.held);
         let all = if held.is_empty() { arguments } else { Cow::Owned([&held, &*arguments].concat()) };
-        write(text, call, introduced, Some(open), &all, out);
+        open.is_empty = !open.name.is_empty() && all.is_empty();
+        write(text, call, introduced, &Shows::All(open), &all, out);
         self.introduced += 1;
         let has_kind = call.kind.as_ref().is_some_and(|kind| filled(text, &kind.value).is_some());
         Ok(has_id && has_kind && was_text && held.is_empty() && is_number(text, call, introduced))
@@ -123,12 +157,14 @@ impl Calls {
         let number = call.index.as_ref().and_then(|index| integer_of(text, &index.value));
         let known = match (number, id, name) {
             // Servers that send parallel calls under one number: a new id or name means a new call. A
-            // new id without a name is only an id that changes with every fragment.
+            // new id without a name is only an id that changes with every fragment, and a new name without
+            // an id may be the rest of the name.
             (Some(number), ..) => self.list.iter().rposition(|open| open.number == Some(number)).filter(|slot| {
                 let Some(name) = name else { return true };
                 self.list.get(*slot).is_none_or(|open| match id {
                     Some(id) if !open.id.is_empty() => open.id == id,
-                    Some(_) | None => open.name.is_empty() || open.name == name,
+                    Some(_) => open.name.is_empty() || open.name == name,
+                    None => open.name.is_empty() || open.name == name || open.goes_on(name),
                 })
             }),
             (None, Some(id), _) => self.list.iter().rposition(|open| open.id == id),
@@ -147,8 +183,15 @@ impl Calls {
     }
 }
 
-/// Puts right the `tool_calls` of a whole message; returns the bytes of their arguments.
-pub(super) fn whole(text: &[u8], calls: &[Call], ids: &Ids, choice: usize, edits: &mut Edits<'_>) -> Result<usize, &'static str> {
+/// Puts right the `tool_calls` of a whole message, or one that `is_cut`; returns the bytes of their arguments.
+pub(super) fn whole(
+    text: &[u8],
+    calls: &[Call],
+    is_cut: bool,
+    ids: &Ids,
+    choice: usize,
+    edits: &mut Edits<'_>,
+) -> Result<usize, &'static str> {
     let mut said = 0;
     for (number, call) in calls.iter().enumerate() {
         if id_of(text, call).is_none() {
@@ -165,9 +208,11 @@ pub(super) fn whole(text: &[u8], calls: &[Call], ids: &Ids, choice: usize, edits
         };
         let inside = arguments(text, call);
         said += arguments_len(text, call);
-        if call.arguments.as_ref().is_none_or(|arguments| arguments.kind(text) != Kind::String) {
-            // A whole call without arguments is one that takes none.
-            let inside = if inside.is_empty() { b"{}" } else { &*inside };
+        let is_text = call.arguments.as_ref().is_some_and(|arguments| arguments.kind(text) == Kind::String);
+        // A whole call without arguments is one that takes none.
+        let takes_none = inside.is_empty() && !is_cut;
+        if !is_text || takes_none {
+            let inside = if takes_none { b"{}" } else { &*inside };
             let literal = [b"\"", inside, b"\""].concat();
             put(edits, function.value.start, call.arguments.as_ref(), br#""arguments""#, literal);
         }
@@ -196,14 +241,14 @@ fn put(edits: &mut Edits<'_>, open: usize, member: Option<&Member>, key: &[u8], 
     }
 }
 
-/// Writes a fragment; with id, type and name if it introduces the call. Unknown fields stay.
-fn write(text: &[u8], call: &Call, index: usize, introduces: Option<&Open>, arguments: &[u8], out: &mut Vec<u8>) {
+/// Writes a fragment. Unknown fields stay.
+fn write(text: &[u8], call: &Call, index: usize, shows: &Shows<'_>, arguments: &[u8], out: &mut Vec<u8>) {
     if out.len() > 1 {
         out.push(b',');
     }
     out.extend_from_slice(br#"{"index":"#);
     out.extend_from_slice(&digits(index));
-    if let Some(open) = introduces {
+    if let Shows::All(open) = shows {
         out.extend_from_slice(br#","id":"#);
         out.extend_from_slice(&open.id);
         out.extend_from_slice(br#","type":"#);
@@ -212,9 +257,14 @@ fn write(text: &[u8], call: &Call, index: usize, introduces: Option<&Open>, argu
     copy_others(slice(text, &call.span), &[br#""index""#, br#""id""#, br#""type""#, br#""function""#], out);
     if let Some(function) = &call.function {
         out.extend_from_slice(br#","function":{"#);
-        if let Some(open) = introduces {
+        let name = match shows {
+            Shows::Nothing => None,
+            Shows::Name(name) => Some(*name),
+            Shows::All(open) => Some(open.name.as_slice()),
+        };
+        if let Some(name) = name {
             out.extend_from_slice(br#""name":"#);
-            out.extend_from_slice(&open.name);
+            out.extend_from_slice(name);
             out.push(b',');
         }
         out.extend_from_slice(br#""arguments":""#);

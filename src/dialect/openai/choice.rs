@@ -23,6 +23,8 @@ pub(super) struct Choice {
     pub(super) has_ended_audio: bool,
     /// The chunk that brought the finish, held back.
     pub(super) last: Vec<u8>,
+    /// The last piece of reasoning, for servers that send pieces twice.
+    last_reasoning: Vec<u8>,
 }
 
 /// How it ended.
@@ -75,6 +77,20 @@ impl Choice {
         }
     }
 
+    /// Whether an entry only says again the piece of reasoning that came before it. A short one may well be meant twice.
+    pub(super) fn repeats_reasoning(&mut self, text: &[u8], entry: &shape::Choice) -> bool {
+        let Some(span) = entry.in_delta.as_ref().and_then(|body| body.only_reasoning(text)) else { return false };
+        let piece = slice(text, span);
+        if piece == self.last_reasoning {
+            return true;
+        }
+        self.last_reasoning.clear();
+        if (REPEATED_FROM..MAX_REPEATED).contains(&piece.len()) {
+            self.last_reasoning.extend_from_slice(piece);
+        }
+        false
+    }
+
     /// Puts right an entry of `choices`, all but its finish.
     pub(super) fn edit(
         &mut self,
@@ -91,9 +107,8 @@ impl Choice {
             None => edits.insert_member(entry.open, [b"\"index\":", &*digits(at)].concat()),
         }
         if let Some(logprobs) = &entry.logprobs
-            && !matches!(logprobs.kind(text), Kind::Object | Kind::Null)
+            && !logprobs.is_logprobs(text)
         {
-            // Together: a bare number. Clients expect an object.
             edits.replace(logprobs.value.clone(), &b"null"[..]);
         }
         if let Some(usage) = &entry.usage {
@@ -214,6 +229,11 @@ impl Choice {
         });
     }
 }
+
+/// From this length on, quotes included, the same piece of text twice in a row is no chance.
+const REPEATED_FROM: usize = 24;
+/// One that is longer is not remembered.
+const MAX_REPEATED: usize = 16 * 1024;
 
 /// A list that is longer is no list of citations, and would need an edit an entry.
 const MAX_LISTED: usize = 1024;

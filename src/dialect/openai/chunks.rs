@@ -11,7 +11,8 @@ use super::finish::{self, Finish};
 use super::head::Head;
 use super::meter::{self, Counts};
 use super::pattern::{Pattern, Probe};
-use super::shape::Shape;
+use super::quirks::Quirks;
+use super::shape::{self, Shape};
 use crate::dialect::{Face, StreamFault};
 use crate::usage::{Source, Usage};
 use crate::wire::json::{self, Cursor, Kind, Span, slice};
@@ -26,6 +27,7 @@ const MAX_HELD: usize = 16 * 1024;
 /// The state behind a stream.
 #[derive(Debug)]
 pub(super) struct Chunks {
+    quirks: &'static Quirks,
     head: Head,
     ids: Ids,
     show_usage: bool,
@@ -34,6 +36,8 @@ pub(super) struct Chunks {
     pub(super) pattern: Pattern,
     choices: Vec<Choice>,
     pub(super) reported: Reported,
+    /// What the answer cites, where that came in a chunk that is not shown.
+    citations: Vec<u8>,
     /// UTF-8 bytes passed on, for the estimate.
     pub(super) said: u64,
     opened: bool,
@@ -52,8 +56,9 @@ pub(super) struct Reported {
 }
 
 impl Chunks {
-    pub(super) fn new(face: &Face) -> Self {
+    pub(super) fn new(face: &Face, quirks: &'static Quirks) -> Self {
         Self {
+            quirks,
             head: Head::new(face),
             ids: Ids::new(face),
             show_usage: face.show_usage,
@@ -62,6 +67,7 @@ impl Chunks {
             pattern: Pattern::default(),
             choices: Vec::new(),
             reported: Reported::default(),
+            citations: Vec::new(),
             said: 0,
             opened: false,
             done: false,
@@ -124,9 +130,13 @@ impl Chunks {
         self.head.learn(text, shape);
         // Azure's first chunk, a usage chunk, a vendor's notice: nothing that a caller could use now.
         if shape.list.is_empty() {
+            self.keep_citations(text);
             return Ok(());
         }
         let holds = self.note_finishes(text)?;
+        if self.quirks.repeats_reasoning && self.repeats_reasoning(text)? {
+            return Ok(());
+        }
         if let Some(choice) = holds.and_then(|at| self.choices.get_mut(at)) {
             choice.last.clear();
             choice.last.extend_from_slice(text);
@@ -136,6 +146,11 @@ impl Chunks {
         self.write(text, Finishes::Held, out)?;
         // A call that still waits for its name is not yet what it will be.
         if self.choices.iter().any(|choice| choice.calls.any_unnamed()) {
+            return Ok(());
+        }
+        // Pieces that may be repeated must all be looked at.
+        let is_reasoning = |entry: &shape::Choice| entry.in_delta.as_ref().is_some_and(|body| body.only_reasoning(text).is_some());
+        if self.quirks.repeats_reasoning && self.shape.list.iter().any(is_reasoning) {
             return Ok(());
         }
         match self.pattern.probe(text, &self.shape) {
@@ -156,6 +171,22 @@ impl Chunks {
         }
         (self.said, self.opened) = (said, opened);
         Ok(())
+    }
+
+    /// Keeps the citations of a chunk without choices, unless it is shown as it is: with the usage.
+    fn keep_citations(&mut self, text: &[u8]) {
+        let is_shown = self.show_usage && self.shape.usage.is_some();
+        let Some(citations) = self.shape.citations.as_ref().map(|member| slice(text, &member.value)).filter(|_| !is_shown) else { return };
+        if citations.starts_with(b"[") && (3..=MAX_HELD).contains(&citations.len()) {
+            self.citations.clear();
+            self.citations.extend_from_slice(citations);
+        }
+    }
+
+    fn repeats_reasoning(&mut self, text: &[u8]) -> Result<bool, StreamFault> {
+        let [entry] = self.shape.list.as_slice() else { return Ok(false) };
+        let at = place_of(&mut self.choices, text, entry, 0)?;
+        Ok(self.choices.get_mut(at).is_some_and(|choice| choice.repeats_reasoning(text, entry)))
     }
 
     /// Notes which choices end with this chunk. If it does nothing but end one, which that is.
@@ -221,7 +252,7 @@ impl Chunks {
 
     fn usage(&self) -> Usage {
         let mut usage = match self.reported.counts {
-            Some(counts) => counts.settle(self.prompt_bytes, self.said),
+            Some(counts) => counts.settle(self.quirks, self.prompt_bytes, self.said),
             None => Usage::estimated(self.prompt_bytes, self.said),
         };
         if self.reported.is_estimate {
@@ -237,6 +268,15 @@ impl Chunks {
         if self.choices.iter().any(|choice| choice.calls.any_unnamed()) {
             return Err(StreamFault::Broken("a tool call without a name"));
         }
+        if !self.citations.is_empty() {
+            let chunk = [
+                br#"{"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":null}],"citations":"#,
+                self.citations.as_slice(),
+                self.no_usage().as_bytes(),
+                b"}",
+            ];
+            self.write_ours(&chunk.concat(), None, out);
+        }
         for at in 0..self.choices.len() {
             self.write_finish(at, out)?;
         }
@@ -248,7 +288,20 @@ impl Chunks {
         Ok(usage)
     }
 
+    /// What chunks of ours end with where the usage will be shown.
+    fn no_usage(&self) -> &'static str {
+        if self.show_usage { r#","usage":null"# } else { "" }
+    }
+
     fn write_finish(&mut self, at: usize, out: &mut Vec<u8>) -> Result<(), StreamFault> {
+        let no_usage = self.no_usage();
+        let Some(choice) = self.choices.get_mut(at) else { return Ok(()) };
+        let Some(ended) = &choice.ended else { return Ok(()) };
+        let empty = if finish::is_cut(ended.reason) { String::new() } else { choice.calls.empty() };
+        if !empty.is_empty() {
+            let text = format!(r#"{{"choices":[{{"index":{at},"delta":{{"tool_calls":[{empty}]}},"finish_reason":null}}]{no_usage}}}"#);
+            self.write_ours(text.as_bytes(), None, out);
+        }
         let Some(choice) = self.choices.get_mut(at) else { return Ok(()) };
         let Some(ended) = &choice.ended else { return Ok(()) };
         if !choice.last.is_empty() {
@@ -262,7 +315,7 @@ impl Chunks {
         let reason = finish::shown(ended.reason, choice.calls.any());
         let native = ended.native.as_ref().map(|word| format!(r#","native_finish_reason":{}"#, json::quote(word)));
         let text = format!(
-            r#"{{"choices":[{{"index":{at},"delta":{{}},"logprobs":null,"finish_reason":"{reason}"{}}}]}}"#,
+            r#"{{"choices":[{{"index":{at},"delta":{{}},"logprobs":null,"finish_reason":"{reason}"{}}}]{no_usage}}}"#,
             native.unwrap_or_default()
         );
         self.write_ours(text.as_bytes(), None, out);
@@ -329,7 +382,8 @@ impl Reported {
     }
 }
 
-/// Takes usage out of a chunk that is not the last: it would be counted there, and the last one lost.
+/// Takes usage out of a chunk that is not the last: it would be counted there, and the last one lost. Where
+/// the caller asked for usage, the member is there and `null`.
 fn edit_usage(text: &[u8], shape: &Shape, show_usage: bool, edits: &mut Edits<'_>) {
     if let Some(usage) = &shape.usage {
         match slice(text, &usage.value) {
@@ -337,6 +391,8 @@ fn edit_usage(text: &[u8], shape: &Shape, show_usage: bool, edits: &mut Edits<'_
             _ if show_usage => edits.replace(usage.value.clone(), &b"null"[..]),
             _ => edits.remove_member(&usage.key, &usage.value),
         }
+    } else if show_usage {
+        edits.insert_member(shape.open, &br#""usage":null"#[..]);
     }
     if let Some((key, value)) = groq_usage(text, shape) {
         edits.remove_member(&key, &value);

@@ -3,10 +3,20 @@
 //! Reading never fails and what it returns is bounded. Texts are the upstream's own: whoever shows them
 //! scrubs them first.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 
 use super::finish::{self, Finish};
+use super::quirks::Quirks;
 use crate::dialect::UpstreamError;
+
+/// Reads an answer whose status says that it is an error, as this server means it.
+pub fn refusal(quirks: &Quirks, status: u16, body: &[u8], content_type: Option<&str>) -> UpstreamError {
+    let error = error(body, content_type);
+    let meant = Some(quirks.status(status)).filter(|meant| *meant != status);
+    UpstreamError { status: meant.or(error.status), ..error }
+}
 
 /// Reads the body of an answer whose status says that it is an error.
 pub fn error(body: &[u8], content_type: Option<&str>) -> UpstreamError {
@@ -118,18 +128,70 @@ fn of(object: &Map<String, Value>) -> UpstreamError {
     let kind = first_word(&both, &["type", "error_type"]).filter(|kind| kind != "error");
     // Gemini's status is a word.
     let kind = kind.or_else(|| first_word(&both, &["status"]).filter(|status| status.parse::<u16>().is_err()));
-    // llama.cpp says it with the type only.
-    let too_long = kind.as_deref() == Some("exceed_context_size_error");
-    let code = if too_long { Some("context_length_exceeded".to_owned()) } else { first_word(&both, &["code"]) };
-    UpstreamError {
+    let message = message.unwrap_or_else(|| NO_REASON.to_owned());
+    let mut error = UpstreamError {
         status: both.iter().find_map(|from| status(from)),
         kind,
-        code,
+        code: first_word(&both, &["code"]),
         param: first_word(&both, &["param"]),
-        message: message.unwrap_or_else(|| NO_REASON.to_owned()),
+        retry_after: wait(&message),
+        message,
         excerpt: None,
+    };
+    if error.kind.as_deref() == Some("exceed_context_size_error") || is_too_long(&error.message) {
+        // 422 and even 403 elsewhere: seen at TGI and Together.
+        (error.code, error.status) = (Some("context_length_exceeded".to_owned()), Some(400));
+    } else if inner.get("metadata").is_some_and(|metadata| metadata.get("flagged_input").is_some()) {
+        // OpenRouter's moderation: 403, but it is not the account that is refused.
+        (error.code, error.status) = (Some("content_filter".to_owned()), Some(400));
+    } else if error.code.as_deref() == Some("content_filter") {
+        error.status = Some(400);
+    } else if error.message.starts_with("Incorrect API key") {
+        // 400 at xAI, as if it were the caller's.
+        error.status = Some(401);
     }
+    error
 }
+
+/// Whether a server says in its own words that the prompt is too long for the model.
+fn is_too_long(message: &str) -> bool {
+    const WORDS: [&str; 5] = [
+        // OpenAI, vLLM, DeepSeek, Mistral, Fireworks, OpenRouter
+        "maximum context length",
+        // xAI
+        "maximum prompt length",
+        // llama.cpp
+        "exceeds the available context size",
+        // SGLang
+        "longer than the model's context length",
+        // TGI, Together
+        "`inputs` tokens + `max_new_tokens` must be",
+    ];
+    WORDS.iter().any(|words| message.contains(words))
+}
+
+/// How long to wait, where a message says it: "Please retry after 6 seconds.", "Please try again in 1m2.5s."
+fn wait(message: &str) -> Option<Duration> {
+    let (_, mut rest) = ["retry after ", "try again in "].iter().find_map(|words| message.split_once(words))?;
+    let mut seconds = None;
+    while let Some(end) = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|end| *end > 0) {
+        let (number, unit) = rest.split_at_checked(end)?;
+        let letters = unit.trim_start();
+        let scale = match letters {
+            _ if letters.starts_with("ms") || letters.starts_with("milli") => 0.001,
+            _ if letters.starts_with('s') => 1.0,
+            _ if letters.starts_with('m') => 60.0,
+            _ if letters.starts_with('h') => 3600.0,
+            _ => break,
+        };
+        seconds = Some(seconds.unwrap_or(0.0) + number.parse::<f64>().ok()? * scale);
+        rest = letters.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    }
+    Duration::try_from_secs_f64(seconds?.min(MAX_WAIT)).ok()
+}
+
+/// A longer wait than a day is none that anybody would keep.
+const MAX_WAIT: f64 = 86_400.0;
 
 /// A text, whatever it is wrapped in.
 fn words(value: &Value) -> Option<String> {

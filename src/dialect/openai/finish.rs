@@ -43,11 +43,12 @@ pub(super) fn of(word: &str) -> Finish {
 
 /// The reason that is shown: `tool_calls` if calls were made, unless they may be cut short.
 pub(super) fn shown(reason: &'static str, made_calls: bool) -> &'static str {
-    match reason {
-        "length" | "content_filter" => reason,
-        _ if made_calls => "tool_calls",
-        _ => reason,
-    }
+    if made_calls && !is_cut(reason) { "tool_calls" } else { reason }
+}
+
+/// Whether what was said last may be cut short.
+pub(super) fn is_cut(reason: &str) -> bool {
+    matches!(reason, "length" | "content_filter")
 }
 
 const KNOWN: [(&str, &str); 26] = [

@@ -3,6 +3,7 @@
 //! Only the numbers that a usage must have are ever changed, the rest stays as it came. A usage in which
 //! everything is zero or null counts nothing and is as good as none.
 
+use super::quirks::Quirks;
 use crate::usage::{Source, Usage, estimate};
 use crate::wire::json::{Cursor, Kind, Span, integer_of, slice};
 use crate::wire::splice::Edits;
@@ -14,6 +15,7 @@ pub(super) struct Counts {
     completion: Option<u64>,
     total: Option<u64>,
     cached: Option<u64>,
+    cache_write: Option<u64>,
     reasoning: Option<u64>,
 }
 
@@ -36,8 +38,10 @@ impl Counts {
                     br#""prompt_tokens_details""# if cursor.kind()? == Kind::Object => {
                         cursor.object(|cursor, key| {
                             let value = cursor.value()?;
-                            if slice(object, &key) == br#""cached_tokens""# {
-                                counts.cached = integer_of(object, &value).or(counts.cached);
+                            match slice(object, &key) {
+                                br#""cached_tokens""# => counts.cached = integer_of(object, &value).or(counts.cached),
+                                br#""cache_write_tokens""# => counts.cache_write = integer_of(object, &value),
+                                _ => {}
                             }
                             Ok(())
                         })?;
@@ -60,11 +64,11 @@ impl Counts {
     }
 
     /// The usage that they stand for; what is missing comes from the total, else from an estimate.
-    pub(super) fn settle(self, prompt_bytes: u64, completion_bytes: u64) -> Usage {
+    pub(super) fn settle(self, quirks: &Quirks, prompt_bytes: u64, completion_bytes: u64) -> Usage {
         let mut source = Source::Reported;
         let (mut prompt, completion) = match (self.prompt, self.completion, self.total) {
             (Some(prompt), Some(completion), total) => {
-                (prompt, completion.saturating_add(self.reasoning_outside(prompt, completion, total)))
+                (prompt, completion.saturating_add(self.reasoning_outside(quirks, prompt, completion, total)))
             }
             (Some(prompt), None, Some(total)) if total >= prompt => (prompt, total - prompt),
             (None, Some(completion), Some(total)) if total >= completion => (total - completion, completion),
@@ -81,14 +85,19 @@ impl Counts {
             // Seen at xAI: what came from the cache is left out of the prompt.
             prompt = prompt.saturating_add(cached);
         }
-        Usage { prompt, completion, cached, source }
+        Usage { prompt, completion, cached, cache_write: self.cache_write.unwrap_or(0), reasoning: self.reasoning.unwrap_or(0), source }
     }
 
     /// Seen at xAI: the completion leaves the reasoning out, only the total has it.
-    fn reasoning_outside(self, prompt: u64, completion: u64, total: Option<u64>) -> u64 {
+    fn reasoning_outside(self, quirks: &Quirks, prompt: u64, completion: u64, total: Option<u64>) -> u64 {
         let reasoning = self.reasoning.unwrap_or(0);
-        let all = [prompt, completion, reasoning].into_iter().fold(0, u64::saturating_add);
-        if total == Some(all) { reasoning } else { 0 }
+        let without = prompt.saturating_add(completion);
+        let is_outside = match total {
+            Some(total) if total == without => false,
+            Some(total) if total == without.saturating_add(reasoning) => true,
+            Some(_) | None => quirks.reasoning_outside,
+        };
+        if is_outside { reasoning } else { 0 }
     }
 }
 
@@ -135,6 +144,7 @@ pub(super) fn write(object: Option<&[u8]>, usage: &Usage) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::quirks;
     use super::*;
 
     const NOBODY: Option<(u64, u64, u64, Source)> = None;
@@ -142,7 +152,12 @@ mod tests {
     /// 400 bytes of prompt and 40 of completion were passed on.
     #[track_caller]
     fn check(json: &str, expected: Option<(u64, u64, u64, Source)>) {
-        let usage = Counts::read(json.as_bytes(), &(0..json.len())).map(|counts| counts.settle(400, 40));
+        check_with(&Quirks::NONE, json, expected);
+    }
+
+    #[track_caller]
+    fn check_with(quirks: &Quirks, json: &str, expected: Option<(u64, u64, u64, Source)>) {
+        let usage = Counts::read(json.as_bytes(), &(0..json.len())).map(|counts| counts.settle(quirks, 400, 40));
         let usage = usage.map(|usage| (usage.prompt, usage.completion, usage.cached, usage.source));
         assert_eq!(usage, expected, "{json}");
     }
@@ -179,11 +194,20 @@ mod tests {
         check(inside, Some((9, 30, 0, Source::Reported)));
         let cached = r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":100}}"#;
         check(cached, Some((109, 3, 100, Source::Reported)));
+        // Where the total does not tell, the server's table does.
+        for total in ["", r#","total_tokens":0"#, r#","total_tokens":99"#] {
+            let unclear =
+                format!(r#"{{"prompt_tokens":9,"completion_tokens":3{total},"completion_tokens_details":{{"reasoning_tokens":20}}}}"#);
+            check(&unclear, Some((9, 3, 0, Source::Reported)));
+            check_with(&quirks::XAI, &unclear, Some((9, 23, 0, Source::Reported)));
+        }
+        check_with(&quirks::XAI, reasoning, Some((9, 23, 0, Source::Reported)));
+        check_with(&quirks::XAI, inside, Some((9, 30, 0, Source::Reported)));
     }
 
     #[test]
     fn the_object_is_made_true_and_keeps_the_rest() {
-        let usage = Usage { prompt: 9, completion: 3, cached: 0, source: Source::Reported };
+        let usage = Usage { prompt: 9, completion: 3, source: Source::Reported, ..Usage::default() };
         for (object, expected) in [
             (None, r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#),
             (
@@ -203,7 +227,7 @@ mod tests {
 
     #[test]
     fn cached_tokens_show_where_the_standard_has_them() {
-        let usage = Usage { prompt: 9, completion: 3, cached: 4, source: Source::Reported };
+        let usage = Usage { prompt: 9, completion: 3, cached: 4, source: Source::Reported, ..Usage::default() };
         let object =
             br#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4,"prompt_tokens_details":null}"#;
         let written = String::from_utf8(write(Some(object), &usage)).unwrap();

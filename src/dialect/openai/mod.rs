@@ -1,12 +1,13 @@
 //! OpenAI's chat completions, towards servers that speak them more or less.
 //!
-//! Requests and answers pass as the bytes they are: each is scanned once, and only the spans that are
-//! not as the standard wants them are edited. So unknown fields, key order and number forms survive.
+//! Requests and answers pass as the bytes they are: they are scanned, and only the spans that are not as the
+//! standard, or a server's [`Quirks`], want them are edited. So unknown fields, key order and number forms survive.
 //! What always holds of an answer, whatever the upstream left out: an id, a time, the right `object`,
 //! the caller's model id, numbered choices with role and finish reason, and a usage whose total is true.
 //! A whole answer is never made out of half a one: where the end is missing, the answer is a fault.
 
 mod answer;
+mod call_ids;
 mod calls;
 mod choice;
 mod chunks;
@@ -16,14 +17,18 @@ mod finish;
 mod head;
 mod meter;
 mod pattern;
+pub mod quirks;
 mod request;
+mod rewrite;
 mod shape;
 mod stray;
 mod stream;
 
 pub use answer::{answer, converted};
-pub use error::error;
-pub use request::request;
+pub use error::{error, refusal};
+pub use quirks::Quirks;
+pub use request::{To, request};
+pub use stray::Strays;
 pub use stream::Stream;
 
 use std::borrow::Cow;
@@ -44,3 +49,6 @@ fn filled<'a>(text: &'a [u8], span: &Span) -> Option<&'a [u8]> {
     let literal = slice(text, span);
     (literal.len() > 2 && literal.starts_with(b"\"")).then_some(literal)
 }
+
+#[cfg(test)]
+mod tests;

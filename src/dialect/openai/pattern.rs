@@ -161,7 +161,7 @@ fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
     if adds {
         return None;
     }
-    match shape.calls.as_slice() {
+    match shape.calls.get(body.call_range.clone()).unwrap_or_default() {
         [] if !body.is_special => body.only_text.clone(),
         [call] if !body.is_special && body.texts == 0 && call.id.is_none() && call.kind.is_none() && call.name.is_none() => {
             let arguments = call.arguments.as_ref()?.value.clone();

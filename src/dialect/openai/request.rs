@@ -4,30 +4,51 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
+use super::quirks::Quirks;
+use super::rewrite::rewrite;
+use crate::dialect::chat::{Losses, Refused};
 use crate::intake::envelope::Envelope;
 use crate::wire::json::{self, Cursor, Span, slice};
 use crate::wire::splice::{Edits, Part};
 
-/// Writes the request for a target that knows the model as `model`.
-///
-/// Of a stream, usage is asked for (`ask_usage`); where the account's server refuses that field, the
-/// caller's own `stream_options` goes too. `fill_max_tokens` is put in where the request is silent.
+/// Whom a request is written for.
+#[derive(Debug, Clone, Copy)]
+pub struct To<'a> {
+    /// The target's name for the model.
+    pub model: &'a str,
+    /// Streams: ask for usage. Where not, because the server refuses the field, the caller's own `stream_options` goes too.
+    pub ask_usage: bool,
+    /// `max_tokens` where the request is silent about it.
+    pub fill_max_tokens: Option<u64>,
+    /// In what the server differs from OpenAI's.
+    pub quirks: &'static Quirks,
+}
+
+/// Writes the request, and says what of it is lost.
 ///
 /// Comes in parts, to be sent one after the other: of a large body, what stays as it was is not copied.
-pub fn request(body: &Bytes, envelope: &Envelope, model: &str, ask_usage: bool, fill_max_tokens: Option<u64>) -> Vec<Bytes> {
+pub fn request(body: &Bytes, envelope: &Envelope, to: &To<'_>) -> Result<(Vec<Bytes>, Losses), Refused> {
     let mut edits = Edits::default();
-    if envelope.model != model {
-        edits.replace(envelope.model_span.clone(), json::quote(model).into_bytes());
+    if envelope.model != to.model {
+        edits.replace(envelope.model_span.clone(), json::quote(to.model).into_bytes());
     }
     if envelope.stream {
-        stream_options(body, envelope, ask_usage, &mut edits);
+        stream_options(body, envelope, to.ask_usage && to.quirks.stream_options, &mut edits);
     }
-    if let Some(limit) = fill_max_tokens.filter(|_| !envelope.max_tokens_said) {
+    if let Some(limit) = to.fill_max_tokens.filter(|_| !envelope.max_tokens_said) {
         match &envelope.max_tokens_null {
             Some(null) => edits.replace(null.clone(), limit.to_string().into_bytes()),
             None => edits.insert_member(envelope.open, format!(r#""max_tokens":{limit}"#).into_bytes()),
         }
     }
+    let losses = if to.quirks.touches_requests() { rewrite(body, envelope.stream, to.quirks, &mut edits)? } else { Losses::default() };
+    Ok((apply(body, &mut edits), losses))
+}
+
+/// Up to this size one copy is cheaper than several parts.
+const COPIED: usize = 64 * 1024;
+
+fn apply(body: &Bytes, edits: &mut Edits<'_>) -> Vec<Bytes> {
     if body.len() <= COPIED {
         let mut out = Vec::new();
         edits.apply_into(body, &mut out);
@@ -41,9 +62,6 @@ pub fn request(body: &Bytes, envelope: &Envelope, model: &str, ask_usage: bool, 
     });
     parts
 }
-
-/// Up to this size one copy is cheaper than several parts.
-const COPIED: usize = 64 * 1024;
 
 fn stream_options(body: &[u8], envelope: &Envelope, ask_usage: bool, edits: &mut Edits<'_>) {
     match (&envelope.stream_options, &envelope.include_usage_span) {
@@ -89,8 +107,14 @@ mod tests {
     #[track_caller]
     fn check(body: &str, ask_usage: bool, fill: Option<u64>, expected: &str) {
         let envelope = envelope::read(body.as_bytes()).expect("a good request");
-        let written = request(&Bytes::copy_from_slice(body.as_bytes()), &envelope, "up/stream \"1\"", ask_usage, fill);
+        let to = To { ask_usage, fill_max_tokens: fill, ..plain("up/stream \"1\"") };
+        let (written, losses) = request(&Bytes::copy_from_slice(body.as_bytes()), &envelope, &to).unwrap();
         assert_eq!(String::from_utf8(written.concat()).unwrap(), expected);
+        assert!(losses.names().is_empty());
+    }
+
+    fn plain(model: &str) -> To<'_> {
+        To { model, ask_usage: true, fill_max_tokens: None, quirks: &Quirks::NONE }
     }
 
     /// Both sides of the model, odd white space, numbers and escapes included, stay as they are.
@@ -108,7 +132,7 @@ mod tests {
     fn the_same_model_name_stays_as_it_was_written() {
         let body = Bytes::from_static(br#"{"model":"f\u0061st","messages":[{}]}"#);
         let envelope = envelope::read(&body).unwrap();
-        assert_eq!(request(&body, &envelope, "fast", true, None), [body]);
+        assert_eq!(request(&body, &envelope, &plain("fast")), Ok((vec![body], Losses::default())));
     }
 
     #[test]
@@ -116,7 +140,7 @@ mod tests {
         let content = "x".repeat(COPIED);
         let body = Bytes::from(format!(r#"{{"model":"fast","messages":[{{"content":"{content}"}}],"stream":true}}"#));
         let envelope = envelope::read(&body).unwrap();
-        let parts = request(&body, &envelope, "up", true, None);
+        let (parts, _) = request(&body, &envelope, &plain("up")).unwrap();
         let expected =
             format!(r#"{{"stream_options":{{"include_usage":true}},"model":"up","messages":[{{"content":"{content}"}}],"stream":true}}"#);
         assert_eq!(String::from_utf8(parts.concat()).unwrap(), expected);

@@ -20,6 +20,24 @@ impl Member {
         !matches!(slice(text, &self.value), b"null" | b"false" | b"\"\"")
     }
 
+    /// Whether it is what clients read as `logprobs`, or `null`. Together has a bare number, or, as Fireworks, lists of the older API.
+    pub(super) fn is_logprobs(&self, text: &[u8]) -> bool {
+        let value = slice(text, &self.value);
+        match self.kind(text) {
+            Kind::Null => true,
+            Kind::Object if value.starts_with(br#"{"content""#) => true,
+            Kind::Object => {
+                let mut is_old = false;
+                let read = Cursor::new(value).object(|cursor, key| {
+                    is_old |= matches!(slice(value, &key), br#""tokens""# | br#""token_logprobs""#);
+                    cursor.value().map(drop)
+                });
+                read.is_ok() && !is_old
+            }
+            Kind::Array | Kind::String | Kind::Number | Kind::Bool => false,
+        }
+    }
+
     /// What kind of value it is.
     pub(super) fn kind(&self, text: &[u8]) -> Kind {
         match slice(text, &self.value).first() {
@@ -56,6 +74,8 @@ pub(super) struct Shape {
     pub(super) x_portcullis: Option<Member>,
     /// OpenAI's random padding.
     pub(super) obfuscation: Option<Member>,
+    /// Where xAI and Perplexity found what they say.
+    pub(super) citations: Option<Member>,
     pub(super) list: Vec<Choice>,
     /// There are more of something than anybody asked for; the rest was not kept.
     pub(super) too_many: Option<&'static str>,
@@ -158,6 +178,7 @@ impl Shape {
                 br#""x_groq""# => &mut self.x_groq,
                 br#""x_portcullis""# => &mut self.x_portcullis,
                 br#""obfuscation""# => &mut self.obfuscation,
+                br#""citations""# => &mut self.citations,
                 _ => return cursor.value().map(drop),
             };
             *slot = Some(Member { key, value: cursor.value()? });
@@ -237,6 +258,13 @@ impl Body {
     /// Whether `tool_calls` is there, but is nothing that a client could read.
     pub(super) fn has_odd_calls(&self, text: &[u8]) -> bool {
         self.calls.as_ref().is_some_and(|calls| calls.kind(text) != Kind::Array && calls.speaks(text))
+    }
+
+    /// Where a piece of reasoning stands, if there is nothing beside it.
+    pub(super) fn only_reasoning(&self, text: &[u8]) -> Option<&Span> {
+        let has_content = self.content.as_ref().is_some_and(|content| self.only_text.as_ref() == Some(&content.value));
+        let has_more = has_content || self.is_special || self.has_lists || !self.call_range.is_empty();
+        self.only_text.as_ref().filter(|_| !has_more).filter(|span| slice(text, span).starts_with(b"\""))
     }
 
     fn note_text(&mut self, text: &[u8], value: &Span) {

@@ -12,7 +12,7 @@ use crate::dialect::UpstreamError;
 
 /// The watch over one stream.
 #[derive(Debug, Default)]
-pub(super) struct Strays {
+pub struct Strays {
     /// Something of the current line was seen.
     inside: bool,
     /// The current line is being kept.
@@ -27,7 +27,7 @@ const LIMIT: usize = 16 * 1024;
 impl Strays {
     /// Looks through one network read; the first error that stands bare in it and where it ends, if
     /// there is one.
-    pub(super) fn watch(&mut self, bytes: &[u8]) -> Option<(UpstreamError, usize)> {
+    pub fn watch(&mut self, bytes: &[u8]) -> Option<(UpstreamError, usize)> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let end = memchr2(b'\n', b'\r', rest);
@@ -44,7 +44,7 @@ impl Strays {
     }
 
     /// At the end of the stream, where the last line may lack its end.
-    pub(super) fn finish(&mut self) -> Option<UpstreamError> {
+    pub fn finish(&mut self) -> Option<UpstreamError> {
         self.end_of_line()
     }
 

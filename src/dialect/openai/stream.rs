@@ -7,6 +7,7 @@
 use std::ops::ControlFlow;
 
 use super::chunks::{Chunks, DONE};
+use super::quirks::Quirks;
 use super::stray::Strays;
 use crate::dialect::{Face, StreamFault};
 use crate::usage::Usage;
@@ -23,8 +24,8 @@ pub struct Stream {
 
 impl Stream {
     /// A stream at its start; no event may be longer than `event_limit` bytes.
-    pub fn new(face: &Face, event_limit: usize) -> Self {
-        Self { decoder: Decoder::new(event_limit), strays: Strays::default(), chunks: Chunks::new(face) }
+    pub fn new(face: &Face, quirks: &'static Quirks, event_limit: usize) -> Self {
+        Self { decoder: Decoder::new(event_limit), strays: Strays::default(), chunks: Chunks::new(face, quirks) }
     }
 
     /// Takes bytes as they came and appends whole events to `out`. After a fault, what was appended

@@ -7,7 +7,7 @@ use super::*;
 use crate::dialect::UpstreamError;
 
 const USAGE: &str = r#""usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#;
-const REPORTED: Usage = Usage { prompt: 9, completion: 3, cached: 0, source: Source::Reported };
+const REPORTED: Usage = Usage { prompt: 9, completion: 3, cached: 0, cache_write: 0, reasoning: 0, source: Source::Reported };
 
 fn face(show_usage: bool) -> Face {
     Face { model: "fast".into(), id: "chatcmpl-0a".into(), created: 99, show_usage, prompt_bytes: 400 }
@@ -20,7 +20,7 @@ fn spelled(text: &str, model: &str) -> String {
 
 #[track_caller]
 fn check_usage(input: &str, expected: &str, usage: Usage) {
-    let answer = answer(&face(false), spelled(input, "up").as_bytes()).expect("an answer");
+    let answer = answer(&face(false), &Quirks::NONE, spelled(input, "up").as_bytes()).expect("an answer");
     let body = String::from_utf8(answer.body).unwrap();
     assert_eq!(body, spelled(expected, "fast"));
     assert_eq!(answer.usage, usage);
@@ -47,8 +47,8 @@ fn check_message(input: &str, finish: &str, expected: &str, shown: &str) {
 #[track_caller]
 fn check_fault(input: &str, fault: AnswerFault) {
     let input = spelled(input, "up");
-    assert_eq!(answer(&face(false), input.as_bytes()), Err(fault.clone()), "{input}");
-    assert_eq!(converted(&face(false), input.as_bytes()), Err(fault), "{input}");
+    assert_eq!(answer(&face(false), &Quirks::NONE, input.as_bytes()), Err(fault.clone()), "{input}");
+    assert_eq!(converted(&face(false), &Quirks::NONE, input.as_bytes()), Err(fault), "{input}");
 }
 
 /// Everything that an answer must have.
@@ -65,7 +65,7 @@ fn conforms(body: &str) {
     let choices = answer["choices"].as_array().expect("choices");
     assert!(!choices.is_empty());
     for (at, choice) in choices.iter().enumerate() {
-        assert_eq!(choice["index"], at);
+        assert_eq!(choices.iter().filter(|choice| choice["index"] == at).count(), 1);
         assert_eq!(choice["message"]["role"], "assistant");
         assert!(choice["message"]["content"].is_string() || choice["message"]["content"].is_null());
         let reason = choice["finish_reason"].as_str().expect("a reason");
@@ -92,7 +92,7 @@ fn everything_missing_is_put_in() {
     check_usage(
         r#"{"choices":[{"message":{}}]}"#,
         r#"{"id":"chatcmpl-0a","object":"chat.completion","created":99,"model":"fast","usage":{"prompt_tokens":100,"completion_tokens":0,"total_tokens":100},"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":""}}]}"#,
-        Usage { prompt: 100, completion: 0, cached: 0, source: Source::Estimated },
+        Usage { prompt: 100, completion: 0, source: Source::Estimated, ..Usage::default() },
     );
 }
 
@@ -112,7 +112,7 @@ fn wrong_heads_are_replaced() {
 fn blank_lines_and_a_mark_in_front_are_cut() {
     let body = spelled(&format!(r#"{{@,"choices":[{PLAIN}],$}}"#), "up");
     for before in ["\n\n \r\n", "\u{FEFF}"] {
-        let answer = answer(&face(false), format!("{before}{body}\n").as_bytes()).unwrap();
+        let answer = answer(&face(false), &Quirks::NONE, format!("{before}{body}\n").as_bytes()).unwrap();
         assert_eq!(String::from_utf8(answer.body).unwrap(), body.replace("up", "fast"));
     }
 }
@@ -124,6 +124,19 @@ fn choices_are_numbered_by_place() {
         r#"{@,"choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"},{"index":1,"message":{"role":"assistant","content":"b"},"finish_reason":"stop"}],$}"#,
         REPORTED,
     );
+}
+
+#[test]
+fn choices_that_are_numbered_rightly_keep_their_numbers() {
+    let choices = |indices: [&str; 3]| {
+        let choice = |index| format!(r#"{{"index":{index},"message":{{"role":"assistant","content":"a"}},"finish_reason":"stop"}}"#);
+        format!(r#"{{@,"choices":[{}],$}}"#, indices.map(choice).join(","))
+    };
+    check(&choices(["2", "0", "1"]), &choices(["2", "0", "1"]));
+    check(&choices(["2", "0.0", "1"]), &choices(["2", "0", "1"]));
+    for wrong in [["2", "0", "0"], ["3", "2", "1"], ["2", "null", "1"], ["2", "-1", "1"]] {
+        check(&choices(wrong), &choices(["0", "1", "2"]));
+    }
 }
 
 #[test]
@@ -194,6 +207,9 @@ fn tool_calls_are_completed() {
         r#"{"role":"assistant","content":"","tool_calls":[{"id":"call_chatcmpl0a0000","type":"function","function":{"name":"f","arguments":"{\"q\":\"é\"}"}},{"id":"call_chatcmpl0a0001","type":"function","function":{"arguments":"{}","name":"g"}},{"type":"function","id":"call_chatcmpl0a0002","function":{"name":"h","arguments":"{}"}}]}"#,
         r#""tool_calls""#,
     );
+    let empty = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":""}}]}"#;
+    check_message(empty, "null", &empty.replace(r#""""#, r#""{}""#), r#""tool_calls""#);
+    check_message(empty, r#""length""#, empty, r#""length""#);
     let custom = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"custom","custom":{"name":"sh","input":"ls"}}]}"#;
     check_message(custom, r#""tool_calls""#, custom, r#""tool_calls""#);
 }
@@ -206,7 +222,7 @@ fn usage_is_made_true() {
         &with(r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"x":1}"#),
     );
     check(&with(r#"{"prompt_tokens":9,"total_tokens":12}"#), &with(r#"{"completion_tokens":3,"prompt_tokens":9,"total_tokens":12}"#));
-    let estimated = Usage { prompt: 100, completion: 1, cached: 0, source: Source::Estimated };
+    let estimated = Usage { prompt: 100, completion: 1, source: Source::Estimated, ..Usage::default() };
     let shown = with(r#"{"prompt_tokens":100,"completion_tokens":1,"total_tokens":101}"#);
     for nothing in ["null", "{}", "7", r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#] {
         check_usage(&with(nothing), &shown, estimated);
@@ -270,9 +286,9 @@ fn an_answer_becomes_a_stream() {
     let usage = r#"{@,"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}}"#;
     for (show_usage, chunks) in [
         (false, vec![chunk.replace('%', ""), finish.into()]),
-        (true, vec![chunk.replace('%', r#","usage":null"#), finish.into(), usage.into()]),
+        (true, vec![chunk.replace('%', r#","usage":null"#), finish.replace("}]}", r#"}],"usage":null}"#), usage.into()]),
     ] {
-        let answer = converted(&face(show_usage), body.as_bytes()).unwrap();
+        let answer = converted(&face(show_usage), &Quirks::NONE, body.as_bytes()).unwrap();
         let expected: String = chunks.iter().map(|chunk| format!("data: {}\n\n", chunk.replace('@', head))).collect();
         assert_eq!(String::from_utf8(answer.body).unwrap(), expected + "data: [DONE]\n\n");
         assert_eq!(answer.usage, REPORTED);
@@ -282,8 +298,8 @@ fn an_answer_becomes_a_stream() {
 #[test]
 fn an_answer_without_usage_becomes_a_stream_with_a_marked_estimate() {
     let body = r#"{"choices":[{"message":{"content":"hi"}},{"message":{"content":"ho"}}]}"#;
-    let answer = converted(&face(true), body.as_bytes()).unwrap();
-    assert_eq!(answer.usage, Usage { prompt: 100, completion: 1, cached: 0, source: Source::Estimated });
+    let answer = converted(&face(true), &Quirks::NONE, body.as_bytes()).unwrap();
+    assert_eq!(answer.usage, Usage { prompt: 100, completion: 1, source: Source::Estimated, ..Usage::default() });
     let events = String::from_utf8(answer.body).unwrap();
     assert!(events.ends_with(
         r#""created":99,"model":"fast","x_portcullis":{"usage":"estimated"},"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":1,"total_tokens":101}}
@@ -298,11 +314,11 @@ data: [DONE]
 #[test]
 fn the_demo_answers_both_ways() {
     let request = br#"{"model":"demo","messages":[{"role":"user","content":"hi"}]}"#;
-    let whole = answer(&face(false), &crate::dialect::demo::answer(request)).unwrap();
+    let whole = answer(&face(false), &Quirks::NONE, &crate::dialect::demo::answer(request)).unwrap();
     conforms(std::str::from_utf8(&whole.body).unwrap());
     assert_eq!(whole.usage.source, Source::Estimated);
 
-    let mut stream = super::super::Stream::new(&face(true), 1 << 20);
+    let mut stream = super::super::Stream::new(&face(true), &Quirks::NONE, 1 << 20);
     let mut out = Vec::new();
     for piece in crate::dialect::demo::pieces(request) {
         stream.feed(&piece.bytes, &mut out).unwrap();
@@ -330,9 +346,9 @@ proptest! {
         let choices = format!(r#""choices":[{}]"#, choices.join(","));
         members.push(&choices);
         let body = format!("{{{}}}", members.join(","));
-        if let Ok(answer) = answer(&face(false), body.as_bytes()) {
+        if let Ok(answer) = answer(&face(false), &Quirks::NONE, body.as_bytes()) {
             conforms(std::str::from_utf8(&answer.body).unwrap());
-            prop_assert!(converted(&face(true), body.as_bytes()).is_ok(), "{body}");
+            prop_assert!(converted(&face(true), &Quirks::NONE, body.as_bytes()).is_ok(), "{body}");
         }
     }
 }
@@ -347,7 +363,8 @@ const HEADS: [&str; 8] = [
     r#""x_groq":{"id":1}"#,
     r#""system_fingerprint":null"#,
 ];
-const CHOICES: [&str; 5] = [
+const CHOICES: [&str; 6] = [
+    r#"{"index":1,"message":%}"#,
     r#"{"message":%}"#,
     r#"{"index":9,"message":%,"finish_reason":"eos","logprobs":[]}"#,
     r#"{"delta":%,"finish_reason":null}"#,

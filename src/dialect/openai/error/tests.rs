@@ -108,3 +108,109 @@ fn answers_and_chunks_hide_no_error() {
         assert_eq!(hidden(json.as_bytes()), None, "{json}");
     }
 }
+
+#[test]
+fn a_prompt_that_is_too_long_is_said_in_one_word() {
+    for (status, body) in [
+        // OpenAI, vLLM, DeepSeek, OpenRouter
+        (400, r#"{"error":{"message":"This model's maximum context length is 8192 tokens.","type":"invalid_request_error","code":null}}"#),
+        (
+            400,
+            r#"{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens","type":"BadRequestError","param":null,"code":400}"#,
+        ),
+        (
+            400,
+            r#"{"error":{"code":400,"message":"This endpoint's maximum context length is 32768 tokens. However, you requested about 40000 tokens","metadata":{"provider_name":null}}}"#,
+        ),
+        // xAI, Mistral
+        (
+            400,
+            r#"{"code":"Client specified an invalid argument","error":"This model's maximum prompt length is 131072 but the request contains 200000 tokens."}"#,
+        ),
+        (
+            400,
+            r#"{"object":"error","message":"Prompt contains 35000 tokens and 0 draft tokens, too large for model with 32768 maximum context length","type":"invalid_request_error","param":null,"code":"3051"}"#,
+        ),
+        // llama.cpp, SGLang, TGI, Together, Fireworks, Groq
+        (
+            400,
+            r#"{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9,"n_ctx":8}}"#,
+        ),
+        (
+            500,
+            r#"{"error":{"code":500,"message":"the request exceeds the available context size. try increasing the context size","type":"server_error"}}"#,
+        ),
+        (
+            400,
+            r#"{"object":"error","message":"The input (9000 tokens) is longer than the model's context length (8192 tokens).","type":"BadRequestError","param":null,"code":400}"#,
+        ),
+        (
+            422,
+            r#"{"error":"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens and 100 `max_new_tokens`","error_type":"validation"}"#,
+        ),
+        (
+            403,
+            r#"{"error":{"message":"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193.","type":"invalid_request_error","param":"max_tokens","code":null}}"#,
+        ),
+        (
+            400,
+            r#"{"error":{"object":"error","type":"invalid_request_error","message":"The prompt is too long: 9000, model maximum context length: 8191"}}"#,
+        ),
+        (
+            400,
+            r#"{"error":{"message":"Please reduce the length of the messages or completion.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#,
+        ),
+    ] {
+        let error = refusal(&Quirks::NONE, status, body.as_bytes(), None);
+        assert_eq!(error.code.as_deref(), Some("context_length_exceeded"), "{body}");
+        assert_eq!(error.status.unwrap_or(status), 400, "{body}");
+    }
+}
+
+/// The HTTP status, the body, and as what it is classed.
+#[track_caller]
+fn check_class(quirks: &Quirks, status: u16, body: &str, class: u16) {
+    assert_eq!(refusal(quirks, status, body.as_bytes(), None).status.unwrap_or(status), class, "{body}");
+}
+
+#[test]
+fn statuses_are_what_they_mean() {
+    use super::super::quirks::{GROQ, XAI};
+    let key = r#"{"code":"Client specified an invalid argument","error":"Incorrect API key provided: na***ys. You can obtain an API key from https://console.x.ai."}"#;
+    check_class(&XAI, 400, key, 401);
+    check_class(&XAI, 400, r#"{"code":"Client specified an invalid argument","error":"Argument not supported on this model: stop"}"#, 400);
+    check_class(&GROQ, 498, r#"{"error":{"message":"Flex tier capacity exceeded","type":"capacity","code":"capacity_exceeded"}}"#, 503);
+    check_class(&Quirks::NONE, 498, "{}", 498);
+    let flagged = r#"{"error":{"code":403,"message":"Input was flagged","metadata":{"reasons":["violence"],"flagged_input":"…","provider_name":"p"}}}"#;
+    check_class(&Quirks::NONE, 403, flagged, 400);
+    check_class(&Quirks::NONE, 403, r#"{"error":{"code":403,"message":"Key limit exceeded"}}"#, 403);
+    check_class(
+        &Quirks::NONE,
+        402,
+        r#"{"error":{"message":"Insufficient Balance","type":"unknown_error","param":null,"code":"invalid_request_error"}}"#,
+        402,
+    );
+    check_class(&Quirks::NONE, 401, "<html><head><title>401 Authorization Required</title></head></html>", 401);
+    check_class(&Quirks::NONE, 429, r#"{"error":"Model is overloaded","error_type":"overloaded"}"#, 429);
+    check_class(&Quirks::NONE, 503, r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#, 503);
+}
+
+#[test]
+fn waits_are_read_from_words() {
+    for (words, millis) in [
+        ("Please retry after 6 seconds.", Some(6_000)),
+        ("Rate limit reached. Please try again in 7.66s. Visit x", Some(7_660)),
+        ("Please try again in 20ms.", Some(20)),
+        ("Please try again in 1m2.5s.", Some(62_500)),
+        ("Please try again in 2h0m1s", Some(7_201_000)),
+        ("Please retry after 1 minute", Some(60_000)),
+        ("Please retry after 900000000000 hours", Some(86_400_000)),
+        ("Please retry after 1.2.3 seconds", None),
+        ("Please retry after a while", None),
+        ("Please try again in 7", None),
+        ("Please retry after ", None),
+        ("Try later", None),
+    ] {
+        assert_eq!(wait(words), millis.map(Duration::from_millis), "{words}");
+    }
+}

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::super::pattern::Pattern;
+use super::super::quirks;
 use super::*;
 use crate::dialect::UpstreamError;
 use crate::usage::Source;
@@ -22,6 +23,7 @@ struct Run {
     out: String,
     result: Result<Usage, StreamFault>,
     opened: bool,
+    said: u64,
 }
 
 fn run<'a>(show_usage: bool, reads: impl IntoIterator<Item = &'a [u8]>) -> Run {
@@ -29,7 +31,11 @@ fn run<'a>(show_usage: bool, reads: impl IntoIterator<Item = &'a [u8]>) -> Run {
 }
 
 fn run_with<'a>(pattern: Pattern, show_usage: bool, reads: impl IntoIterator<Item = &'a [u8]>) -> Run {
-    let mut stream = Stream::new(&face(show_usage), 1 << 20);
+    run_at(&Quirks::NONE, pattern, show_usage, reads)
+}
+
+fn run_at<'a>(quirks: &'static Quirks, pattern: Pattern, show_usage: bool, reads: impl IntoIterator<Item = &'a [u8]>) -> Run {
+    let mut stream = Stream::new(&face(show_usage), quirks, 1 << 20);
     stream.chunks.pattern = pattern;
     let mut out = Vec::new();
     let mut fault = None;
@@ -43,7 +49,7 @@ fn run_with<'a>(pattern: Pattern, show_usage: bool, reads: impl IntoIterator<Ite
         Some(fault) => Err(fault),
         None => stream.finish(&mut out),
     };
-    Run { out: String::from_utf8(out).unwrap(), result, opened: stream.opened() }
+    Run { out: String::from_utf8(out).unwrap(), result, opened: stream.opened(), said: stream.chunks.said }
 }
 
 /// Runs it whole, cut in two at every byte, and byte by byte: always the same.
@@ -83,12 +89,18 @@ fn check(chunks: &[&str], expected: &[&str]) {
     assert!(run.opened);
 }
 
-/// The same, where the caller asked for usage.
+/// The same, where the caller asked for usage. What is expected has the member `usage` first where it does not say.
 #[track_caller]
 fn check_usage(chunks: &[&str], expected: &[&str], usage: (u64, u64, u64, Source)) {
-    let run = check_run(true, &[chunks, &["[DONE]"]].concat(), &[expected, &["[DONE]"]].concat());
+    let with_null = |chunk: &&str| match chunk.contains(r#""usage""#) {
+        true => chunk.to_string(),
+        false => chunk.replacen('{', r#"{"usage":null,"#, 1),
+    };
+    let expected: Vec<String> = expected.iter().map(with_null).collect();
+    let expected: Vec<&str> = expected.iter().map(String::as_str).chain(["[DONE]"]).collect();
+    let run = check_run(true, &[chunks, &["[DONE]"]].concat(), &expected);
     let (prompt, completion, cached, source) = usage;
-    assert_eq!(run.result, Ok(Usage { prompt, completion, cached, source }));
+    assert_eq!(run.result, Ok(Usage { prompt, completion, cached, source, ..Usage::default() }));
     let hidden = run_all(false, sse(&[chunks, &["[DONE]"]].concat()).as_bytes());
     assert_eq!(hidden.result, run.result, "what is not shown counts the same");
     assert!(!hidden.out.contains(r#""usage""#), "{}", hidden.out);
@@ -111,7 +123,8 @@ fn conforms(out: &str, show_usage: bool) {
     struct Seen {
         role: bool,
         finished: bool,
-        calls: usize,
+        /// The arguments of each call; none for custom ones.
+        calls: Vec<Option<String>>,
     }
     let mut seen: Vec<Seen> = Vec::new();
     let mut heads = Vec::new();
@@ -129,6 +142,7 @@ fn conforms(out: &str, show_usage: bool) {
         assert!(chunk.get("error").is_none_or(|error| matches!(error.as_str(), Some("")) || error == false || error.is_null()));
         let choices = chunk["choices"].as_array().expect("choices");
         assert_eq!(choices.is_empty(), chunk.get("usage").is_some_and(Value::is_object), "{data}");
+        assert_eq!(chunk.get("usage").is_some(), show_usage, "{data}");
         usages += usize::from(choices.is_empty());
         if choices.is_empty() {
             let usage = &chunk["usage"];
@@ -149,19 +163,26 @@ fn conforms(out: &str, show_usage: bool) {
             assert!(delta.get("content").is_none_or(|content| content.is_string() || content.is_null()));
             for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
                 let number = usize::try_from(call["index"].as_u64().unwrap()).unwrap();
-                let is_new = number == seen.calls;
-                assert!(number <= seen.calls, "calls are contiguous");
-                seen.calls += usize::from(is_new);
+                let is_new = number == seen.calls.len();
+                assert!(number <= seen.calls.len(), "calls are contiguous");
+                if is_new {
+                    seen.calls.push(call.get("function").map(|_| String::new()));
+                }
                 assert_eq!(call.get("id").is_some_and(|id| !id.as_str().unwrap().is_empty()), is_new);
                 assert_eq!(call.get("type").is_some_and(Value::is_string), is_new);
                 assert_eq!(call.get("type").is_some(), is_new);
                 if let Some(function) = call.get("function") {
-                    assert_eq!(function.get("name").is_some_and(Value::is_string), is_new);
-                    assert!(function["arguments"].is_string());
+                    let before = seen.calls[number].get_or_insert_default();
+                    let may_be_named = is_new || before.is_empty();
+                    assert!(!is_new || function["name"].is_string());
+                    assert!(may_be_named || function.get("name").is_none(), "a name comes before the arguments");
+                    before.push_str(function["arguments"].as_str().expect("arguments"));
                 }
             }
             if let Some(reason) = choice["finish_reason"].as_str() {
                 assert!(["stop", "length", "tool_calls", "content_filter", "function_call"].contains(&reason));
+                let has_empty = seen.calls.iter().flatten().any(String::is_empty);
+                assert!(!has_empty || ["length", "content_filter"].contains(&reason), "a call has arguments");
                 seen.finished = true;
             } else {
                 assert!(choice.get("finish_reason").is_none_or(Value::is_null));
@@ -562,6 +583,7 @@ fn whole_calls_without_number_id_or_type_are_completed() {
             r#"[{"index":2,"id":"x","type":"function","function":{"name":"g","arguments":""}}]"#,
             r#"[{"index":2,"function":{"arguments":"{}"}}]"#,
             r#"[{"index":2,"function":{"arguments":" "}}]"#,
+            r#"[{"index":1,"function":{"arguments":"{}"}}]"#,
         ],
     );
 }
@@ -584,7 +606,11 @@ fn a_call_waits_for_its_name() {
     );
     check_calls(
         &[r#"[{"index":0,"id":"a","type":"function"}]"#, r#"[{"index":0,"type":"function","function":{"name":"f","arguments":""}}]"#],
-        &["[]", r#"[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}]"#],
+        &[
+            "[]",
+            r#"[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}]"#,
+            r#"[{"index":0,"function":{"arguments":"{}"}}]"#,
+        ],
     );
     let unnamed =
         r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]}}]}"#;
@@ -592,6 +618,53 @@ fn a_call_waits_for_its_name() {
         &[unnamed, STOP, "[DONE]"],
         &[r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","tool_calls":[]}}]}"#],
         StreamFault::Broken("a tool call without a name"),
+    );
+}
+
+#[test]
+fn calls_without_arguments_take_none() {
+    let [f, g, h] = ["f", "g", "h"].map(|name| format!(r#""function":{{"name":"{name}","arguments":""}}"#));
+    let calls = format!(
+        r#"[{{"index":0,"id":"a","type":"function",{f}}},{{"index":1,"id":"b","type":"function",{g}}},{{"index":2,"id":"c","type":"function",{h}}}]"#
+    );
+    let more = r#"[{"index":1,"function":{"arguments":"{\"q\":1}"}}]"#;
+    check_calls(
+        &[&calls, more, more],
+        &[&calls, more, more, r#"[{"index":0,"function":{"arguments":"{}"}},{"index":2,"function":{"arguments":"{}"}}]"#],
+    );
+    // One that may be cut short says nothing of what it takes.
+    let chunk = format!(
+        r#"{{@,"choices":[{{"index":0,"delta":{{"role":"assistant","content":null,"tool_calls":{calls}}},"finish_reason":null}}]}}"#
+    );
+    let length = STOP.replace("stop", "length");
+    check(&[&chunk, &length], &[&chunk, &length]);
+}
+
+#[test]
+fn a_name_in_pieces_is_one_name() {
+    let arrays = [
+        r#"[{"index":0,"id":"a","type":"function","function":{"name":"get_","arguments":""}}]"#,
+        r#"[{"index":0,"function":{"name":"wea","arguments":""}}]"#,
+        r#"[{"index":0,"function":{"name":"ther","arguments":""}}]"#,
+        r#"[{"index":0,"function":{"arguments":"{}"}}]"#,
+    ];
+    check_calls(&arrays, &arrays);
+    // The whole name again is none of its pieces; another one after arguments is another call's.
+    check_calls(
+        &[
+            arrays[0],
+            arrays[1],
+            r#"[{"index":0,"function":{"name":"get_wea","arguments":"1"}}]"#,
+            r#"[{"index":0,"function":{"name":"get_wea","arguments":"2"}}]"#,
+            r#"[{"index":0,"function":{"name":"wea","arguments":"3"}}]"#,
+        ],
+        &[
+            arrays[0],
+            arrays[1],
+            r#"[{"index":0,"function":{"arguments":"1"}}]"#,
+            r#"[{"index":0,"function":{"arguments":"2"}}]"#,
+            r#"[{"index":1,"id":"call_§0001","type":"function","function":{"name":"wea","arguments":"3"}}]"#,
+        ],
     );
 }
 
@@ -832,7 +905,7 @@ fn missing_usage_is_estimated_and_marked() {
 #[test]
 fn streams_that_end_early_count_what_was_passed_on() {
     let so_far = |chunks: &[&str]| {
-        let mut stream = Stream::new(&face(false), 1 << 20);
+        let mut stream = Stream::new(&face(false), &Quirks::NONE, 1 << 20);
         stream.feed(sse(chunks).as_bytes(), &mut Vec::new()).unwrap();
         stream.usage_so_far()
     };
@@ -840,7 +913,7 @@ fn streams_that_end_early_count_what_was_passed_on() {
     assert_eq!(so_far(&[&TEXT.replace(r#""a""#, r#""""#)]), Usage::default());
     assert_eq!(so_far(&[TEXT]), Usage::estimated(400, 1));
     let reported = format!(r#"{},"usage":{USAGE}}}"#, TEXT.strip_suffix('}').unwrap());
-    assert_eq!(so_far(&[&reported]), Usage { prompt: 9, completion: 3, cached: 0, source: Source::Reported });
+    assert_eq!(so_far(&[&reported]), Usage { prompt: 9, completion: 3, source: Source::Reported, ..Usage::default() });
 }
 
 // Errors.
@@ -925,7 +998,7 @@ fn malformed_events_break_the_stream() {
 
 #[test]
 fn an_event_over_the_limit_breaks_the_stream() {
-    let mut stream = Stream::new(&face(false), 1000);
+    let mut stream = Stream::new(&face(false), &Quirks::NONE, 1000);
     let mut out = Vec::new();
     let long = sse(&[TEXT, &TEXT.replace(r#""a""#, &format!(r#""{}""#, "a".repeat(2000)))]);
     assert_eq!(stream.feed(long.as_bytes(), &mut out), Err(StreamFault::Broken("an event is larger than allowed")));
@@ -977,7 +1050,7 @@ fn hostile_events_stay_small() {
         (format!(r#"{{"delta":{{"tool_calls":[{}]}}}}"#, many("{}")), "more than 128 tool calls"),
         (format!(r#"{{"delta":{{"annotations":[{}]}}}}"#, many("{}")), ""),
     ] {
-        let mut stream = Stream::new(&face(false), 8 << 20);
+        let mut stream = Stream::new(&face(false), &Quirks::NONE, 8 << 20);
         let mut out = Vec::new();
         let result = stream.feed(sse(&[&format!(r#"{{"choices":[{choices}]}}"#)]).as_bytes(), &mut out);
         assert_eq!(result, if fault.is_empty() { Ok(()) } else { Err(StreamFault::Broken(fault)) });
@@ -987,7 +1060,7 @@ fn hostile_events_stay_small() {
 
 #[test]
 fn memory_does_not_grow_with_the_stream() {
-    let mut stream = Stream::new(&face(true), 1 << 20);
+    let mut stream = Stream::new(&face(true), &Quirks::NONE, 1 << 20);
     let chunk = sse(&[&TEXT.replace(r#"}]}"#, &format!(r#"}}],"usage":{USAGE}}}"#))]);
     let mut out = Vec::new();
     let size = |stream: &Stream| format!("{stream:?}").len();
@@ -1016,7 +1089,7 @@ fn repeated_chunks_take_the_short_way() {
         (r#"{"tool_calls":[{"index":3,"function":{"arguments":§}}]}"#, ""),
     ] {
         for text in [r#""""#, r#""x""#, r#""a \" \n \u00e9 é""#, r#""portcullis: here goes string 1""#] {
-            let mut stream = Stream::new(&face(true), 1 << 20);
+            let mut stream = Stream::new(&face(true), &Quirks::NONE, 1 << 20);
             let mut out = Vec::new();
             let mut chunks = vec![chunk(call, ""), chunk(&delta.replace('§', r#""first""#), rest)];
             stream.feed(sse(&[&chunks[0], &chunks[1]]).as_bytes(), &mut out).unwrap();
@@ -1028,6 +1101,42 @@ fn repeated_chunks_take_the_short_way() {
             let chunks: Vec<&str> = chunks.iter().map(String::as_str).chain([STOP, "[DONE]"]).collect();
             assert!(run_all(true, sse(&chunks).as_bytes()).result.is_ok());
         }
+    }
+}
+
+/// What looks like the place of a text, but came from the upstream before, is not taken for it.
+#[test]
+fn an_id_that_looks_like_a_hole_stays_an_id() {
+    let first = r#"{"id":"portcullis: here goes string 1","created":7,"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
+    let chunk = |text: &str| format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}"#);
+    let shown = |text: &str| {
+        let head = r#""id":"portcullis: here goes string 1","object":"chat.completion.chunk","created":7,"model":"fast""#;
+        format!(r#"{{{head},"choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}"#)
+    };
+    let run = run_all(false, sse(&[first, &chunk("x"), &chunk("y"), &chunk("z"), STOP]).as_bytes());
+    for text in ["x", "y", "z"] {
+        assert!(run.out.contains(&shown(text)), "{text} in {}", run.out);
+    }
+}
+
+/// Chunks of which more or less counts than their text are read the long way each time.
+#[test]
+fn what_counts_is_the_same_on_both_ways() {
+    for (delta, bytes) in [
+        (r#"{"content":"xyz","function_call":null}"#, 3),
+        (r#"{"content":"xyz","function_call":{}}"#, 3),
+        (r#"{"content":[{"type":"text","text":"abc"}],"reasoning_content":"r"}"#, 4),
+        (r#"{"content":[{"type":"text","text":"abc"}],"tool_calls":[{"index":0,"function":{"arguments":"1"}}]}"#, 4),
+        (r#"{"content":"xyz","content":""}"#, 0),
+        (r#"{"content":"xyz","content":null}"#, 0),
+        (r#"{"content":"xyz","content":[]}"#, 0),
+        (r#"{"tool_calls":[{"index":0,"function":{"arguments":"1"}}]},"delta":{"content":""}"#, 0),
+    ] {
+        let call = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{"}}]}}]}"#;
+        let chunk = format!(r#"{{@,"choices":[{{"index":0,"delta":{delta}}}]}}"#);
+        let run = run_all(true, sse(&[call, &chunk, &chunk, &chunk, STOP]).as_bytes());
+        assert!(run.result.is_ok(), "{delta}");
+        assert_eq!(run.said, 1 + 3 * bytes, "{delta}");
     }
 }
 
@@ -1059,12 +1168,12 @@ proptest! {
     /// Whatever comes, in whatever cut: no panic, the same result, and what ends well is right.
     #[test]
     fn any_mixture_is_right_or_a_fault(
-        picks in prop::collection::vec(0..POOL.len(), 0..12),
+        picks in prop::collection::vec((0..POOL.len(), 1usize..4), 0..10),
         ends in any::<bool>(),
         show_usage in any::<bool>(),
         cuts in prop::collection::vec(1usize..80, 1..20),
     ) {
-        let mut chunks: Vec<&str> = picks.iter().map(|pick| POOL[*pick]).collect();
+        let mut chunks: Vec<&str> = picks.iter().flat_map(|(pick, times)| [POOL[*pick]].repeat(*times)).collect();
         if ends {
             chunks.extend([STOP, r#"{@,"choices":[{"index":1,"delta":{},"finish_reason":"stop"}]}"#, "[DONE]"]);
         }
@@ -1080,8 +1189,12 @@ proptest! {
         }
         prop_assert_eq!(&run(show_usage, reads), &whole);
         prop_assert_eq!(&run_with(Pattern::off(), show_usage, [bytes.as_bytes()]), &whole);
-        if whole.result.is_ok() {
-            conforms(&whole.out, show_usage);
+        let quirky = run_at(&quirks::XAI, Pattern::default(), show_usage, [bytes.as_bytes()]);
+        prop_assert_eq!(&run_at(&quirks::XAI, Pattern::off(), show_usage, [bytes.as_bytes()]), &quirky);
+        for run in [whole, quirky] {
+            if run.result.is_ok() {
+                conforms(&run.out, show_usage);
+            }
         }
     }
 
@@ -1108,10 +1221,21 @@ proptest! {
     }
 }
 
-const POOL: [&str; 32] = [
-    r#"{"choices":[{"index":0,"delta":{"content":"x","function_call":null}}]}"#,
+const POOL: [&str; 43] = [
+    r#"{"choices":[{"index":0,"delta":{"reasoning_content":"a piece that is long enough"}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"reasoning":"a piece that is long enough","content":""},"finish_reason":"stop"}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":"x"},"logprobs":{"tokens":["x"],"token_logprobs":[-1]}}]}"#,
+    r#"{"choices":[],"citations":["https://example.com"]}"#,
+    r#"{"id":"portcullis: here goes string 1","choices":[{"index":0,"delta":{"content":"portcullis: here goes string 2"}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":"x","function_call":null},"finish_reason":null}]}"#,
     r#"{"choices":[{"index":0,"delta":{"content":[{"type":"text","text":"abc"}],"reasoning_content":"r"}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":[{"type":"text","text":"abc"}],"tool_calls":[{"index":0,"function":{"arguments":"1"}}]}}]}"#,
     r#"{"choices":[{"index":0,"delta":{"content":"x","content":""}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":"x","content":null}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":"x","content":[]}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1"}}]},"delta":{"content":""}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"g","arguments":""}}]}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}],"obfuscation":"ab"}"#,
     r#"{"id":"portcullis: here goes string 1","choices":[{"index":0,"delta":{"content":"a"}}]}"#,
     r#"{"choices":[{"index":0,"delta":{"content":"b"}}]}"#,
     r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"x"}}]},"delta":{"content":""}}]}"#,

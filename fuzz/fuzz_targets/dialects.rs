@@ -1,0 +1,66 @@
+//! What any upstream may send: no bytes panic a dialect's reading, and how a stream is cut changes nothing of what comes out.
+//!
+//! The first byte chooses the dialect, the second the reads' length; the rest is the stream, an answer and an error.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use portcullis::dialect::chat::speak::Manner;
+use portcullis::dialect::openai::quirks::Quirks;
+use portcullis::dialect::{Dialect, ErrorHead, Face, StreamFault};
+use portcullis::usage::Usage;
+
+const LIMIT: usize = 1 << 16;
+/// So that Bedrock's reads as Claude's, the richest.
+const MODEL: &str = "anthropic.claude-sonnet-4-5-20250929-v1:0";
+
+fuzz_target!(|input: &[u8]| {
+    let [which, length, bytes @ ..] = input else {
+        return;
+    };
+    let dialects = [
+        Dialect::OpenAi(&Quirks::NONE),
+        Dialect::Azure(None),
+        Dialect::Anthropic,
+        Dialect::Gemini,
+        Dialect::Bedrock("us-east-1".into()),
+        Dialect::Cohere,
+        Dialect::Ollama,
+    ];
+    let Some(dialect) = dialects.get(usize::from(*which) % dialects.len()) else { return };
+    let face = Face {
+        model: "m".to_owned(),
+        id: "chatcmpl-1".to_owned(),
+        created: 1,
+        show_usage: length % 2 == 0,
+        prompt_bytes: 4,
+        ..Face::default()
+    };
+    let whole = stream(dialect, &face, bytes, bytes.len().max(1));
+    // A faulty stream may break off at another place of the same event.
+    if whole.1.is_ok() {
+        assert_eq!(stream(dialect, &face, bytes, usize::from(*length).max(1)), whole);
+        assert_eq!(stream(dialect, &face, bytes, 1), whole);
+    }
+    let manner = Manner { show_reasoning: true, keep_thoughts: true, ..Manner::default() };
+    for told in [dialect.answer(MODEL, &face, &manner, bytes), dialect.converted(MODEL, &face, &manner, bytes)].into_iter().flatten() {
+        assert!(!told.0.body.is_empty());
+    }
+    let head = ErrorHead { status: 400 + u16::from(*length), content_type: None, error_type: None };
+    assert!(dialect.error(&head, bytes).message.len() < 8192);
+});
+
+fn stream(dialect: &Dialect, face: &Face, bytes: &[u8], length: usize) -> (Vec<u8>, Result<Usage, StreamFault>) {
+    let mut stream = dialect.stream(MODEL, face, Manner { show_reasoning: true, keep_thoughts: true, ..Manner::default() }, LIMIT);
+    let mut out = Vec::new();
+    for read in bytes.chunks(length) {
+        if stream.done() {
+            break;
+        }
+        if let Err(fault) = stream.feed(read, &mut out) {
+            return (out, Err(fault));
+        }
+    }
+    let usage = stream.finish(&mut out);
+    (out, usage)
+}

@@ -1,0 +1,335 @@
+//! Tools, the choice among them, and the format of the answer, which may have to be a tool too.
+//!
+//! A format is written natively where model and schema allow it. Else the answer is made the input of a tool that must be called: of this one
+//! tool, or, where the caller's own may be called as well, of one or the other. Where no call can be forced, any JSON object can still be
+//! asked for in words, and that is said; a schema cannot.
+
+use std::collections::BTreeSet;
+
+use super::blocks::Breakpoints;
+use super::names::Names;
+use super::schema::{self, Fit, Fitted};
+use super::thinking::Thinking;
+use crate::dialect::chat::{Format, Losses, Raw, Refused, Request, Target, Tool, ToolChoice, ToolKind};
+use crate::dialect::traits::Traits;
+use crate::wire::json::Writer;
+
+/// What the model may call, must call, and must answer in.
+#[derive(Debug)]
+pub(super) struct Offers<'r, 'a> {
+    tools: Vec<Offer<'r, 'a>>,
+    choice: Choice<'r>,
+    is_one_at_a_time: bool,
+    /// The schema of the whole answer.
+    native: Option<String>,
+    limits: Limits,
+    /// The tool that the answer is the input of.
+    format_tool: Option<String>,
+    /// JSON is asked for in words.
+    pub(super) hint: Option<&'static str>,
+}
+
+#[derive(Debug)]
+enum Offer<'r, 'a> {
+    /// The caller's.
+    Tool(&'r Tool<'a>),
+    /// One that is there no more, but was called.
+    Stub(&'r str),
+    /// The answer's: what it is for, and its schema.
+    Format(String, &'r str),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Choice<'r> {
+    Unsaid,
+    None,
+    Auto,
+    Any,
+    Tool(&'r str),
+    Format,
+}
+
+const HINT: &str = "Answer with one JSON object and with nothing else: no text before or after it, and no code fence around it.";
+const FORMAT_TOOL: &str = "json_answer";
+const ABOUT_FORMAT_TOOL: &str = "Gives the answer. Its input is all of the answer: nothing that is said besides is read.";
+const ANY_OBJECT: &str = r#"{"type":"object","additionalProperties":true}"#;
+
+impl<'r, 'a> Offers<'r, 'a> {
+    /// Of what the request says and what the model takes.
+    pub(super) fn of(
+        request: &'r Request<'a>,
+        target: &Target<'_>,
+        names: &Names<'r>,
+        prefilled: bool,
+        thinking: &mut Thinking<'_>,
+        losses: &mut Losses,
+    ) -> Result<Self, Refused> {
+        let traits = &target.traits;
+        let (choice, only) = choice(request, traits, thinking, losses);
+        let is_offered = |tool: &&Tool<'_>| only.as_ref().is_none_or(|only| only.contains(&*tool.name));
+        let tools: Vec<Offer<'_, '_>> = if request.tools.is_empty() {
+            // They are there to be understood, not to be called again.
+            called(request).into_iter().map(Offer::Stub).collect()
+        } else {
+            request.tools.iter().filter(is_offered).map(Offer::Tool).collect()
+        };
+        let is_one_at_a_time = request.parallel_tool_calls == Some(false) && !tools.is_empty();
+        let mut offers = Self { tools, choice, is_one_at_a_time, native: None, limits: Limits::MOST, format_tool: None, hint: None };
+        offers.format(request, traits, names, prefilled, thinking, losses)?;
+        Ok(offers)
+    }
+
+    fn format(
+        &mut self,
+        request: &'r Request<'a>,
+        traits: &Traits,
+        names: &Names<'r>,
+        prefilled: bool,
+        thinking: &mut Thinking<'_>,
+        losses: &mut Losses,
+    ) -> Result<(), Refused> {
+        let (about, schema) = match &request.format {
+            None => return Ok(()),
+            Some(Format::JsonObject) => (None, None),
+            Some(Format::JsonSchema { description, schema, .. }) => (description.as_deref(), schema.as_ref()),
+        };
+        let calls_first = matches!(self.choice, Choice::Any | Choice::Tool(_));
+        let can_force = traits.tools && traits.forced_tools && !prefilled;
+        let thinks_too = thinking.is_on() && !traits.forced_while_thinking;
+        let Some(Raw(schema)) = schema else {
+            if calls_first {
+                // The answer is a call, and has no content to be in a format.
+            } else if can_force && !thinks_too {
+                self.force(request, names, about, ANY_OBJECT, losses);
+            } else {
+                losses.add("response_format");
+                self.hint = Some(HINT);
+            }
+            return Ok(());
+        };
+        if traits.structured && !prefilled && (self.tools.is_empty() || traits.structured_with_tools) {
+            let fitted = schema::fit(schema, about);
+            if fitted.fit != Fit::No && self.limits.take(&fitted) {
+                if fitted.fit == Fit::Weaker {
+                    losses.add("response_format.json_schema.schema");
+                }
+                self.native = Some(fitted.text);
+                return Ok(());
+            }
+        }
+        if calls_first {
+            return Ok(());
+        }
+        if !can_force || !schema::is_of_objects(schema) {
+            return Err(Refused::unsupported("response_format", "This model cannot answer in this schema."));
+        }
+        if thinks_too {
+            thinking.leave_out(losses);
+        }
+        self.force(request, names, about, schema, losses);
+        Ok(())
+    }
+
+    /// Makes the answer the input of a tool.
+    fn force(&mut self, request: &Request<'_>, names: &Names<'r>, about: Option<&str>, schema: &'r str, losses: &mut Losses) {
+        let about = about.map_or_else(|| ABOUT_FORMAT_TOOL.to_owned(), |about| format!("{ABOUT_FORMAT_TOOL}\n\n{about}"));
+        let may_call = !self.tools.is_empty() && self.choice != Choice::None;
+        self.tools.push(Offer::Format(about, schema));
+        self.choice = if may_call { Choice::Any } else { Choice::Format };
+        self.format_tool = Some(names.another(request, FORMAT_TOOL));
+        // Two answers would be none.
+        self.is_one_at_a_time = true;
+        if may_call && request.parallel_tool_calls == Some(true) {
+            losses.add("parallel_tool_calls");
+        }
+    }
+
+    /// The tool whose input the answer will be.
+    pub(super) fn format_tool(&self) -> Option<&str> {
+        self.format_tool.as_deref()
+    }
+
+    /// How many of the tools have a hint for the cache.
+    pub(super) fn breakpoints(&self) -> usize {
+        let has_one = |offer: &&Offer<'_, '_>| matches!(offer, Offer::Tool(tool) if tool.cache.is_some());
+        self.tools.iter().filter(has_one).count()
+    }
+
+    /// Writes `output_config`, if there is anything to say in it.
+    pub(super) fn write_output(&self, w: &mut Writer, effort: Option<&str>) {
+        if self.native.is_none() && effort.is_none() {
+            return;
+        }
+        w.key("output_config").object(|w| {
+            if let Some(effort) = effort {
+                w.key("effort").text(effort);
+            }
+            if let Some(schema) = &self.native {
+                w.key("format").object(|w| {
+                    w.key("type").text("json_schema");
+                    w.key("schema").raw(schema);
+                });
+            }
+        });
+    }
+
+    /// Writes the tools and the choice among them, if there are any.
+    pub(super) fn write_tools(
+        &self,
+        w: &mut Writer,
+        names: &Names<'_>,
+        traits: &Traits,
+        breakpoints: &mut Breakpoints,
+        losses: &mut Losses,
+    ) {
+        if self.tools.is_empty() {
+            return;
+        }
+        let mut limits = self.limits;
+        w.key("tools").array(|w| {
+            for offer in &self.tools {
+                w.object(|w| match offer {
+                    Offer::Tool(tool) => {
+                        w.key("name").text(names.written(&tool.name));
+                        describe(w, tool, traits.structured.then_some(&mut limits), losses);
+                        breakpoints.write(w, tool.cache.as_ref(), losses);
+                    }
+                    Offer::Stub(name) => {
+                        w.key("name").text(names.written(name));
+                        w.key("input_schema").raw(&schema::parameters(None).schema);
+                    }
+                    Offer::Format(about, schema) => {
+                        w.key("name").text(self.format_tool.as_deref().unwrap_or(FORMAT_TOOL));
+                        write_parameters(w, Some(about), Some(schema));
+                    }
+                });
+            }
+        });
+        let (kind, name) = match self.choice {
+            Choice::Unsaid if !self.is_one_at_a_time => return,
+            Choice::Unsaid | Choice::Auto => ("auto", None),
+            Choice::None => ("none", None),
+            Choice::Any => ("any", None),
+            Choice::Tool(name) => ("tool", Some(names.written(name))),
+            Choice::Format => ("tool", self.format_tool.as_deref()),
+        };
+        w.key("tool_choice").object(|w| {
+            w.key("type").text(kind);
+            if let Some(name) = name {
+                w.key("name").text(name);
+            }
+            if self.is_one_at_a_time && self.choice != Choice::None {
+                w.key("disable_parallel_tool_use").bool(true);
+            }
+        });
+    }
+}
+
+/// What is said of the choice, and among which tools, if not all. What cannot be forced is left to the model, among those that were meant.
+fn choice<'r>(
+    request: &'r Request<'_>,
+    traits: &Traits,
+    thinking: &Thinking<'_>,
+    losses: &mut Losses,
+) -> (Choice<'r>, Option<BTreeSet<&'r str>>) {
+    let (choice, only) = match &request.tool_choice {
+        _ if request.tools.is_empty() => (Choice::None, None),
+        None => (Choice::Unsaid, None),
+        Some(ToolChoice::None) => (Choice::None, None),
+        Some(ToolChoice::Auto) => (Choice::Auto, None),
+        Some(ToolChoice::Required) => (Choice::Any, None),
+        Some(ToolChoice::Named(name)) => (Choice::Tool(name), None),
+        Some(ToolChoice::Allowed(must, names)) => {
+            (if *must { Choice::Any } else { Choice::Auto }, Some(names.iter().map(|name| &**name).collect()))
+        }
+    };
+    let is_forced = matches!(choice, Choice::Any | Choice::Tool(_));
+    if !is_forced || (traits.forced_tools && (!thinking.is_on() || traits.forced_while_thinking)) {
+        return (choice, only);
+    }
+    losses.add("tool_choice");
+    let only = if let Choice::Tool(name) = choice { Some(BTreeSet::from([name])) } else { only };
+    (Choice::Auto, only)
+}
+
+/// The functions that were called, since the API refuses calls where no tools are.
+fn called<'r>(request: &'r Request<'_>) -> BTreeSet<&'r str> {
+    request.messages.iter().flat_map(|message| &message.calls).map(|call| &*call.name).collect()
+}
+
+/// What the API takes of schemas that answers are held to, all of a request's together.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::dialect) struct Limits {
+    tools: usize,
+    optional: usize,
+    unions: usize,
+    /// How many tools' schemas are looked at. It bounds our work, not the API's.
+    tries: usize,
+}
+
+impl Limits {
+    pub(in crate::dialect) const MOST: Self = Self { tools: 20, optional: 24, unions: 16, tries: 40 };
+
+    /// Whether this one may be among them; then it counts.
+    pub(in crate::dialect) fn take(&mut self, fitted: &Fitted) -> bool {
+        let (Some(optional), Some(unions)) = (self.optional.checked_sub(fitted.optional), self.unions.checked_sub(fitted.unions)) else {
+            return false;
+        };
+        (self.optional, self.unions) = (optional, unions);
+        true
+    }
+
+    /// The schema that a tool's input is held to, if it can be.
+    pub(in crate::dialect) fn strict(&mut self, schema: Option<&str>) -> Option<Fitted> {
+        if self.tools == 0 {
+            return None;
+        }
+        self.tries = self.tries.checked_sub(1)?;
+        let parameters = schema::parameters(schema);
+        let fitted = schema::fit(&parameters.schema, None);
+        let taken = parameters.moved.is_none() && fitted.fit != Fit::No && self.take(&fitted);
+        self.tools -= usize::from(taken);
+        taken.then_some(fitted)
+    }
+}
+
+/// Writes what a tool does and takes. `limits`: where models can be held to a schema.
+fn describe(w: &mut Writer, tool: &Tool<'_>, limits: Option<&mut Limits>, losses: &mut Losses) {
+    let (schema, strict) = match &tool.kind {
+        ToolKind::Function(schema, strict) => (schema.as_ref().map(|raw| raw.0), strict.unwrap_or(false)),
+        ToolKind::Custom | ToolKind::Other => (None, false),
+    };
+    let about = tool.description.as_deref();
+    if strict {
+        if let Some(fitted) = limits.and_then(|limits| limits.strict(schema)) {
+            if fitted.fit == Fit::Weaker {
+                losses.add("tools[].function.parameters");
+            }
+            if let Some(about) = about.filter(|about| !about.is_empty()) {
+                w.key("description").text(about);
+            }
+            w.key("input_schema").raw(&fitted.text);
+            w.key("strict").bool(true);
+            return;
+        }
+        losses.add("tools[].function.strict");
+    }
+    if write_parameters(w, about, schema) {
+        losses.add("tools[].function.parameters");
+    }
+}
+
+/// Writes description and schema; whether a part of the schema is only words now.
+fn write_parameters(w: &mut Writer, about: Option<&str>, schema: Option<&str>) -> bool {
+    let parameters = schema::parameters(schema);
+    let also = parameters.moved.as_ref().map(|moved| format!("The input must also match this JSON Schema: {moved}"));
+    let said: Vec<&str> = [about, also.as_deref()].into_iter().flatten().filter(|text| !text.is_empty()).collect();
+    if !said.is_empty() {
+        w.key("description").text(&said.join("\n\n"));
+    }
+    w.key("input_schema").raw(&parameters.schema);
+    parameters.moved.is_some()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Calls and their results: what the API refuses a conversation for.
+//!
+//! Every call must have its result in the very next message, and no result may be without a call. OpenAI refuses the same, so that a
+//! conversation without it is at fault whoever is asked. What says nothing is passed over here, and neighbours that it parted are one.
+
+use std::borrow::Cow;
+
+use super::names::Unique;
+use crate::dialect::chat::turns::{Item, Turn};
+use crate::dialect::chat::{PartKind, Refused, Request, Role};
+
+/// What one side says: of one turn, or of several between which nothing is said.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::dialect) struct Side<'t, 'r, 'a> {
+    /// Whether it is the assistant's.
+    pub(in crate::dialect) is_assistant: bool,
+    turns: &'t [&'t Turn<'r, 'a>],
+}
+
+impl<'t, 'r, 'a> Side<'t, 'r, 'a> {
+    /// What it says, results first: within a turn they are, and here there may be several.
+    pub(in crate::dialect) fn items(self) -> impl Iterator<Item = &'t Item<'r, 'a>> + Clone {
+        let is_ahead = move |item: &&Item<'_, '_>| self.turns.len() > 1 && matches!(item, Item::Result(_));
+        let all = self.turns.iter().flat_map(|turn| &turn.items);
+        let ahead = all.clone().filter(is_ahead);
+        ahead.chain(all.filter(move |item| !is_ahead(item) && speaks(item)))
+    }
+
+    fn calls(self) -> impl Iterator<Item = &'r str> {
+        self.items().filter_map(|item| match item {
+            Item::Call(call, _) => Some(&*call.id),
+            Item::Part(_) | Item::Thoughts(_) | Item::Result(_) => None,
+        })
+    }
+
+    /// Whether it makes calls.
+    pub(in crate::dialect) fn has_calls(self) -> bool {
+        self.calls().next().is_some()
+    }
+
+    /// Whether it begins with thoughts.
+    pub(in crate::dialect) fn begins_with_thoughts(self) -> bool {
+        matches!(self.items().next(), Some(Item::Thoughts(_)))
+    }
+}
+
+/// The turns in which something is said.
+pub(in crate::dialect) fn spoken<'t, 'r, 'a>(turns: &'t [Turn<'r, 'a>]) -> Vec<&'t Turn<'r, 'a>> {
+    let thinks = |item: &&Item<'_, '_>| matches!(item, Item::Thoughts(_));
+    turns.iter().filter(|turn| turn.items.iter().any(|item| speaks(item) && !thinks(&item))).collect()
+}
+
+/// Whose words follow whose.
+pub(in crate::dialect) fn sides<'t, 'r, 'a>(spoken: &'t [&'t Turn<'r, 'a>]) -> impl DoubleEndedIterator<Item = Side<'t, 'r, 'a>> + Clone {
+    let same = |one: &&Turn<'_, '_>, other: &&Turn<'_, '_>| one.is_assistant == other.is_assistant;
+    let side = |turns: &'t [&'t Turn<'r, 'a>]| Side { is_assistant: turns.first().is_some_and(|turn| turn.is_assistant), turns };
+    spoken.chunk_by(same).map(side)
+}
+
+/// The ids of all calls and results, in the order in which they are written, as the API takes them.
+pub(in crate::dialect) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Result<Vec<Cow<'r, str>>, Refused> {
+    let mut unique = Unique::default();
+    let mut ids = Vec::new();
+    let mut made: Vec<(&str, Cow<'r, str>)> = Vec::new();
+    for side in sides(spoken) {
+        if side.is_assistant {
+            unanswered(request, made.first().map(|(id, _)| *id))?;
+            made = side.calls().map(|id| (id, unique.give(id))).collect();
+            ids.extend(made.iter().map(|(_, given)| given.clone()));
+            continue;
+        }
+        // Results come in the order of their calls, and those without one at the end.
+        let mut calls = made.drain(..);
+        for item in side.items() {
+            let Item::Result(outcome) = item else { continue };
+            match calls.next() {
+                Some((id, given)) if id == outcome.id => ids.push(given),
+                Some((id, _)) if calls.any(|(other, _)| other == outcome.id) => unanswered(request, Some(id))?,
+                Some(_) | None => return orphan(request, &outcome.id),
+            }
+        }
+        unanswered(request, calls.next().map(|(id, _)| id))?;
+        drop(calls);
+    }
+    unanswered(request, made.first().map(|(id, _)| *id))?;
+    Ok(ids)
+}
+
+/// Whether the item may be written: the API refuses text of nothing but white space.
+fn speaks(item: &Item<'_, '_>) -> bool {
+    match item {
+        Item::Part(part) => match &part.kind {
+            PartKind::Text(text) => !is_blank(text),
+            PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => true,
+        },
+        Item::Thoughts(_) | Item::Call(..) | Item::Result(_) => true,
+    }
+}
+
+/// Whether there is nothing to read in a text.
+pub(in crate::dialect) fn is_blank(text: &str) -> bool {
+    !text.bytes().next().is_some_and(|first| first.is_ascii_graphic()) && text.trim().is_empty()
+}
+
+fn orphan<T>(request: &Request<'_>, id: &str) -> Result<T, Refused> {
+    let is_it = |role, call: Option<&str>| matches!(role, Role::Tool | Role::Function) && call.unwrap_or_default() == id;
+    let index = request.messages.iter().rposition(|message| is_it(message.role, message.tool_call_id.as_deref())).unwrap_or_default();
+    Err(Refused::invalid(
+        format!("messages[{index}]"),
+        "A tool message must answer a call of the assistant's message before it. This one answers none.",
+    ))
+}
+
+fn unanswered(request: &Request<'_>, id: Option<&str>) -> Result<(), Refused> {
+    let Some(id) = id else { return Ok(()) };
+    let index = request.messages.iter().rposition(|message| message.calls.iter().any(|call| call.id == id)).unwrap_or_default();
+    let param = format!("messages[{index}].tool_calls");
+    Err(Refused::invalid(param, "Each call must be answered by a tool message before anybody else speaks. One of these is not."))
+}
+
+#[cfg(test)]
+mod tests;

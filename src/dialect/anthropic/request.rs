@@ -1,0 +1,264 @@
+//! A request in Claude's words.
+
+use super::blocks::{Blocks, Breakpoints, source};
+use super::names::Names;
+use super::offers::Offers;
+use super::pairs::{self, is_blank};
+use super::thinking::Thinking;
+use crate::dialect::chat::turns::{self, Item, Thoughts, Turn, Turns};
+use crate::dialect::chat::{Losses, Media, Message, Number, Part, PartKind, Raw, Refused, Request, Role, Target, ToolKind, Written};
+use crate::dialect::traits::{Sampling, Thinking as Kind, Traits};
+use crate::wire::json::Writer;
+
+/// Writes a request.
+pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Refused> {
+    refuse(request, &target.traits)?;
+    let mut losses = Losses::default();
+    let Turns { system, turns } = turns::turns(request, target.kept, &mut losses);
+    let spoken = pairs::spoken(&turns);
+    let ids = pairs::ids(request, &spoken)?;
+    let mut sides = pairs::sides(&spoken).peekable();
+    let begins_alone = sides.peek().is_some_and(|side| side.is_assistant);
+    let prefilled = sides.clone().next_back().is_some_and(|side| side.is_assistant);
+    if spoken.is_empty() {
+        return Err(Refused::unsupported("messages", "Claude needs a message of the user that says something."));
+    }
+    if prefilled && !target.traits.prefill {
+        let last = request.messages.iter().rposition(|message| message.role == Role::Assistant).unwrap_or_default();
+        return Err(Refused::unsupported(
+            format!("messages[{last}]"),
+            "This model does not go on from words of the assistant: the user must speak last.",
+        ));
+    }
+
+    let names = Names::of(request);
+    let mut thinking = Thinking::of(request, target, &mut losses);
+    let calling = sides.clone().rfind(|side| side.has_calls());
+    if thinking.needs_thoughts() && (prefilled || calling.is_some_and(|side| !side.begins_with_thoughts())) {
+        thinking.leave_out(&mut losses);
+    }
+    let offers = Offers::of(request, target, &names, prefilled, &mut thinking, &mut losses)?;
+    let thoughts = || turns.iter().flat_map(|turn| &turn.items).filter(|item| matches!(item, Item::Thoughts(_)));
+    let may_think = thinking.is_on() || (!thinking.is_off() && matches!(target.traits.thinking, Kind::Effort | Kind::Unknown));
+    let sends_thoughts = may_think && thoughts().next().is_some();
+    if !may_think && thoughts().any(|item| matches!(item, Item::Thoughts(Thoughts::Said(_)))) {
+        losses.add("messages[].thinking_blocks");
+    }
+
+    let system: Vec<_> = system.into_iter().filter(|part| !matches!(&part.kind, PartKind::Text(text) if is_blank(text))).collect();
+    let breakpoints = offers.breakpoints() + system.iter().filter(|part| part.cache.is_some()).count() + cached(&spoken);
+    let mut written = Written::default();
+    let mut w = Writer::with_capacity(room(request));
+    w.object(|w| {
+        w.key("model").text(target.model);
+        w.key("max_tokens").number(thinking.max_tokens());
+        if target.stream {
+            w.key("stream").bool(true);
+        }
+        sample(w, request, &target.traits, &thinking, &mut losses);
+        describe(w, request, &mut losses);
+        thinking.write(w, sends_thoughts && target.traits.bound_thoughts, &mut written.headers);
+        offers.write_output(w, thinking.effort());
+        let mut breakpoints = Breakpoints::of(breakpoints, &mut losses);
+        offers.write_tools(w, &names, &target.traits, &mut breakpoints, &mut losses);
+        let mut blocks = Blocks { ids: ids.into_iter(), names: &names, breakpoints, thoughts: sends_thoughts, losses: &mut losses };
+        write_system(w, &system, offers.hint, &mut blocks);
+        w.key("messages").array(|w| {
+            if begins_alone {
+                w.raw(r#"{"role":"user","content":[{"type":"text","text":"."}]}"#);
+            }
+            while let Some(side) = sides.next() {
+                blocks.message(w, side, sides.peek().is_none());
+            }
+        });
+    });
+    written.undo.format_tool = offers.format_tool().map(str::to_owned);
+    written.undo.names = names.into_changed();
+    lose_others(request, &mut losses);
+    Ok(Written { body: w.into_bytes(), losses, ..written })
+}
+
+/// What changes the meaning if it is left out.
+fn refuse(request: &Request<'_>, traits: &Traits) -> Result<(), Refused> {
+    if request.n.is_some_and(|n| n > 1) {
+        return Err(Refused::unsupported("n", "Claude gives one choice. Ask several times."));
+    }
+    if request.logprobs {
+        return Err(Refused::unsupported("logprobs", "Claude does not tell log probabilities."));
+    }
+    if request.wants_audio {
+        return Err(Refused::unsupported("modalities", "Claude does not speak."));
+    }
+    for (index, tool) in request.tools.iter().enumerate() {
+        match tool.kind {
+            ToolKind::Function(..) if traits.tools => {}
+            ToolKind::Function(..) => return Err(Refused::unsupported("tools", "This model knows no tools.")),
+            ToolKind::Custom | ToolKind::Other => {
+                return Err(Refused::unsupported(format!("tools[{index}]"), "Claude takes tools of type `function` only."));
+            }
+        }
+    }
+    request.messages.iter().enumerate().try_for_each(|(index, message)| refuse_parts(index, message, traits))
+}
+
+fn refuse_parts(index: usize, message: &Message<'_>, traits: &Traits) -> Result<(), Refused> {
+    if !message.calls.is_empty() && !traits.tools {
+        return Err(Refused::unsupported(format!("messages[{index}].tool_calls"), "This model knows no tools."));
+    }
+    // Of what the system says only texts are taken; the rest is a loss that is already said.
+    if matches!(message.role, Role::System | Role::Developer) {
+        return Ok(());
+    }
+    for (place, part) in message.content.iter().enumerate() {
+        let field = match &part.kind {
+            PartKind::Text(_) => continue,
+            PartKind::Image(..) => "image_url",
+            PartKind::Audio(..) => "input_audio",
+            PartKind::File(..) => "file",
+        };
+        let why = match source(&part.kind) {
+            Err(why) => why,
+            Ok(_) if message.role == Role::Assistant => "Claude takes pictures and files from the user only.",
+            Ok(source) if source.is_image() && !traits.images => "This model does not see pictures.",
+            Ok(_) => continue,
+        };
+        return Err(Refused::unsupported(format!("messages[{index}].content[{place}].{field}"), why));
+    }
+    Ok(())
+}
+
+/// Temperature and the like, as far as the model lets them be said. A default needs not be.
+fn sample(w: &mut Writer, request: &Request<'_>, traits: &Traits, thinking: &Thinking<'_>, losses: &mut Losses) {
+    let is_said = |number: &&Number<'_>| number.value != 1.0;
+    let mut temperature = request.temperature.as_ref().filter(is_said);
+    let mut top_p = request.top_p.as_ref().filter(is_said);
+    let mut top_k = request.top_k;
+    let mut lose = |name: &'static str, is_lost: bool| {
+        if is_lost {
+            losses.add(name);
+        }
+        is_lost
+    };
+    let neither = traits.sampling == Sampling::Neither;
+    if (neither || thinking.is_on()) && lose("temperature", temperature.is_some()) {
+        temperature = None;
+    }
+    if (neither || thinking.is_on()) && lose("top_k", top_k.is_some()) {
+        top_k = None;
+    }
+    let excludes = |top_p: f64| match traits.sampling {
+        Sampling::Neither => true,
+        Sampling::One if temperature.is_some() => true,
+        Sampling::One | Sampling::Both => thinking.is_on() && top_p < 0.95,
+    };
+    if lose("top_p", top_p.is_some_and(|top_p| excludes(top_p.value))) {
+        top_p = None;
+    }
+    for (name, number) in [("temperature", temperature), ("top_p", top_p)] {
+        let Some(number) = number else { continue };
+        match number.value {
+            ..0.0 => w.key(name).number(0),
+            0.0..=1.0 => w.key(name).raw(number.text),
+            _ => w.key(name).number(1),
+        }
+        lose(name, !(0.0..=1.0).contains(&number.value));
+    }
+    if let Some(top_k) = top_k {
+        w.key("top_k").number(top_k);
+    }
+}
+
+/// Where to stop, for whom this is, and in which tier.
+fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut Losses) {
+    let (blank, stops): (Vec<_>, Vec<_>) = request.stop.iter().partition(|stop| is_blank(stop));
+    if !blank.is_empty() {
+        losses.add("stop");
+    }
+    if !stops.is_empty() {
+        w.key("stop_sequences").array(|w| stops.into_iter().for_each(|stop| w.text(stop)));
+    }
+    match &request.user {
+        // The API's own limit.
+        Some(user) if user.chars().count() > 256 => losses.add("user"),
+        Some(user) if !user.is_empty() => w.key("metadata").object(|w| w.key("user_id").text(user)),
+        Some(_) | None => {}
+    }
+    match request.service_tier.as_deref() {
+        Some("auto") => w.key("service_tier").text("auto"),
+        Some("default" | "standard_only") => w.key("service_tier").text("standard_only"),
+        Some(_) => losses.add("service_tier"),
+        None => {}
+    }
+}
+
+fn write_system(w: &mut Writer, system: &[&Part<'_>], hint: Option<&'static str>, blocks: &mut Blocks<'_, '_>) {
+    if system.is_empty() && hint.is_none() {
+        return;
+    }
+    w.key("system").array(|w| {
+        for part in system {
+            blocks.part(w, &part.kind, part.cache.as_ref(), false);
+        }
+        if let Some(hint) = hint {
+            w.object(|w| {
+                w.key("type").text("text");
+                w.key("text").text(hint);
+            });
+        }
+    });
+}
+
+/// What no Claude takes.
+fn lose_others(request: &Request<'_>, losses: &mut Losses) {
+    let speaks = |number: &Option<Number<'_>>| number.is_some_and(|number| number.value != 0.0);
+    let lost = [
+        ("frequency_penalty", speaks(&request.frequency_penalty)),
+        ("presence_penalty", speaks(&request.presence_penalty)),
+        ("seed", request.seed.is_some()),
+        ("metadata", request.metadata.is_some()),
+    ];
+    lost.into_iter().filter(|(_, is_lost)| *is_lost).for_each(|(name, _)| losses.add(name));
+    for (name, _) in &request.others {
+        // The fate of `thinking` is decided where it is read.
+        if name != "thinking" {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+            let is_shown = !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain);
+            losses.add(if is_shown { name.to_string() } else { "other".to_owned() });
+        }
+    }
+}
+
+/// How many hints for the cache are in the messages.
+fn cached(spoken: &[&Turn<'_, '_>]) -> usize {
+    let has_one = |item: &&Item<'_, '_>| match item {
+        Item::Part(part) => part.cache.is_some(),
+        Item::Result(outcome) => outcome.cache,
+        Item::Thoughts(_) | Item::Call(..) => false,
+    };
+    pairs::sides(spoken).flat_map(pairs::Side::items).filter(has_one).count()
+}
+
+/// About how long the body will be.
+fn room(request: &Request<'_>) -> usize {
+    let part = |part: &Part<'_>| {
+        let said = match &part.kind {
+            PartKind::Text(text) => text.len(),
+            PartKind::Image(Media::Inline(_, data) | Media::Url(data) | Media::Id(data), _) => data.len(),
+            PartKind::File(Media::Inline(_, data) | Media::Url(data) | Media::Id(data), _) => data.len(),
+            PartKind::Audio(data, _) => data.len(),
+        };
+        said + said / 16 + 64
+    };
+    let message = |message: &Message<'_>| {
+        let calls = message.calls.iter().map(|call| call.arguments.len() + 160);
+        message.content.iter().map(part).chain(calls).sum::<usize>() + 160
+    };
+    let tool = |tool: &crate::dialect::chat::Tool<'_>| {
+        let schema = if let ToolKind::Function(Some(Raw(schema)), _) = &tool.kind { schema.len() } else { 0 };
+        schema + tool.description.as_ref().map_or(0, |text| text.len()) + 160
+    };
+    request.messages.iter().map(message).chain(request.tools.iter().map(tool)).sum::<usize>() + 512
+}
+
+#[cfg(test)]
+mod tests;

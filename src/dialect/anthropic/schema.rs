@@ -1,0 +1,310 @@
+//! JSON Schemas as Claude takes them, for answers and for tools.
+//!
+//! A schema that an answer is held to may say less than the standard: every object is closed, nothing is bounded, nothing recurs. What can
+//! be said another way is; bounds become words in the description; and where only another meaning is left, [`Fit::No`] says so. Texts of
+//! numbers, names and values stay as they were written, and so does the order of properties: a model answers in it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::wire::json::{Cursor, Kind, Writer, text_of};
+
+/// A schema made to fit.
+#[derive(Debug)]
+pub(in crate::dialect) struct Fitted {
+    /// The schema; of no use where the fit is [`Fit::No`].
+    pub(in crate::dialect) text: String,
+    /// How well.
+    pub(in crate::dialect) fit: Fit,
+    /// Properties that need not be there.
+    pub(in crate::dialect) optional: usize,
+    /// Places where one of several schemas holds.
+    pub(in crate::dialect) unions: usize,
+}
+
+/// How well a schema fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::dialect) enum Fit {
+    /// It holds answers to all that it did before, and perhaps to more.
+    Whole,
+    /// A constraint is only a word in a description now.
+    Weaker,
+    /// It would forbid answers that it should allow, or be refused.
+    No,
+}
+
+/// Makes a schema fit for `output_config.format` and for strict tools. `about` is said in front of its description.
+pub(in crate::dialect) fn fit(schema: &str, about: Option<&str>) -> Fitted {
+    let mut fitter = Fitter { fit: Fit::Whole, depth: 0, optional: 0, unions: 0, inside: None, refers: BTreeMap::new() };
+    let mut w = Writer::with_capacity(schema.len() + schema.len() / 4);
+    if schema.len() > MAX_LEN {
+        fitter.fit = Fit::No;
+    } else {
+        fitter.schema(&mut w, schema, about);
+        if fitter.recurs() {
+            fitter.fit = Fit::No;
+        }
+    }
+    let text = String::from_utf8(w.into_bytes()).unwrap_or_default();
+    Fitted { text, fit: fitter.fit, optional: fitter.optional, unions: fitter.unions }
+}
+
+/// Parameters of a tool, as its `input_schema`.
+#[derive(Debug, PartialEq)]
+pub(in crate::dialect) struct Parameters<'a> {
+    /// An object's schema.
+    pub(in crate::dialect) schema: Cow<'a, str>,
+    /// What may not stand at its top, to be said in the tool's description.
+    pub(in crate::dialect) moved: Option<String>,
+}
+
+/// Makes `type` say that it is an object, and takes `anyOf` and its like from the top, where the API refuses them.
+pub(in crate::dialect) fn parameters(schema: Option<&str>) -> Parameters<'_> {
+    let Some(schema) = schema else { return Parameters { schema: Cow::Borrowed(NOTHING), moved: None } };
+    let text = schema.as_bytes();
+    // Nearly all of them begin like this, and have none of the three.
+    let begins = schema.starts_with(r#"{"type":"object""#) || schema.starts_with(r#"{"type": "object""#);
+    if begins && memchr::memmem::find(text, b"Of\"").is_none() {
+        return Parameters { schema: Cow::Borrowed(schema), moved: None };
+    }
+    let (mut is_object, mut has_choice) = (false, false);
+    let read = Cursor::new(text).object(|cursor, key| {
+        let name = text.get(key).unwrap_or_default();
+        let value = cursor.value()?;
+        is_object |= name == b"\"type\"" && text.get(value) == Some(b"\"object\"");
+        has_choice |= matches!(name, b"\"anyOf\"" | b"\"oneOf\"" | b"\"allOf\"");
+        Ok(())
+    });
+    if read.is_err() {
+        return Parameters { schema: Cow::Borrowed(NOTHING), moved: None };
+    }
+    if is_object && !has_choice {
+        return Parameters { schema: Cow::Borrowed(schema), moved: None };
+    }
+    let (mut w, mut moved) = (Writer::with_capacity(schema.len() + 32), Writer::default());
+    let is_choice = |name: &str| matches!(name, "anyOf" | "oneOf" | "allOf");
+    let members = members(schema).unwrap_or_default();
+    w.object(|w| {
+        w.key("type").text("object");
+        for (name, value) in members.iter().filter(|(name, _)| name != "type" && !is_choice(name)) {
+            w.key(name).raw(value);
+        }
+    });
+    moved.object(|w| members.iter().filter(|(name, _)| is_choice(name)).for_each(|(name, value)| w.key(name).raw(value)));
+    let text = |w: Writer| String::from_utf8(w.into_bytes()).unwrap_or_default();
+    Parameters { schema: Cow::Owned(text(w)), moved: has_choice.then(|| text(moved)) }
+}
+
+/// Whether the schema is one of objects, or does not say.
+pub(in crate::dialect) fn is_of_objects(schema: &str) -> bool {
+    members(schema).is_some_and(|members| find(&members, "type").is_none_or(|kind| kind == "\"object\""))
+}
+
+/// A tool without parameters.
+const NOTHING: &str = r#"{"type":"object","properties":{}}"#;
+/// What is longer, or deeper, would be refused as too complex. It also bounds the work: each level of a schema reads the text below it anew.
+const MAX_LEN: usize = 128 * 1024;
+const MAX_DEPTH: usize = 16;
+const FORMATS: [&str; 10] = ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
+
+struct Fitter<'a> {
+    fit: Fit,
+    depth: usize,
+    optional: usize,
+    unions: usize,
+    /// The definition that is being read.
+    inside: Option<Cow<'a, str>>,
+    /// The definitions that each definition refers to.
+    refers: BTreeMap<Cow<'a, str>, Vec<Cow<'a, str>>>,
+}
+
+pub(in crate::dialect) type Members<'a> = Vec<(Cow<'a, str>, &'a str)>;
+
+impl<'a> Fitter<'a> {
+    fn schema(&mut self, w: &mut Writer, text: &'a str, about: Option<&str>) {
+        // `true`: anything. No grammar is made of that.
+        let Some(members) = members(text).filter(|_| self.depth < MAX_DEPTH) else { return self.misfit(w, text) };
+        self.depth += 1;
+        w.object(|w| match find(&members, "$ref") {
+            Some(target) => self.reference(w, target, &members),
+            None => self.members(w, &members, about),
+        });
+        self.depth -= 1;
+    }
+
+    /// Nothing may stand beside a reference but definitions.
+    fn reference(&mut self, w: &mut Writer, target: &'a str, members: &Members<'a>) {
+        w.key("$ref").raw(target);
+        let target = string(target).unwrap_or_default();
+        let name = target.strip_prefix("#/$defs/").or_else(|| target.strip_prefix("#/definitions/")).filter(|name| !name.contains('/'));
+        match (name, &self.inside) {
+            (None, _) => self.fit = Fit::No,
+            (Some(name), Some(inside)) => self.refers.entry(inside.clone()).or_default().push(Cow::Owned(name.to_owned())),
+            (Some(_), None) => {}
+        }
+        for (name, value) in members {
+            match &**name {
+                "$defs" | "definitions" => self.definitions(w, name, value),
+                "$ref" => {}
+                name if is_remark(name) => {}
+                _ => self.fit = self.fit.max(Fit::Weaker),
+            }
+        }
+    }
+
+    fn members(&mut self, w: &mut Writer, members: &Members<'a>, about: Option<&str>) {
+        let has = |name| find(members, name).is_some();
+        let is = |kind| find(members, "type").is_some_and(|kinds| kinds.contains(kind));
+        let is_object = is("\"object\"") || has("properties");
+        let is_open = is_object && !has("properties") && find(members, "additionalProperties") != Some("false");
+        let says_nothing = !["type", "properties", "enum", "const", "anyOf", "oneOf", "allOf"].into_iter().any(has);
+        if is_open || says_nothing || (is("\"array\"") && !has("items")) || has("patternProperties") {
+            self.fit = Fit::No;
+        }
+        self.unions += usize::from(has("anyOf") || has("oneOf") || find(members, "type").is_some_and(|kinds| kinds.starts_with('[')));
+        let (mut description, mut bounds) = (Cow::Borrowed(""), Vec::new());
+        for (name, value) in members {
+            let value = *value;
+            match &**name {
+                "type" | "required" | "title" | "default" => w.key(name).raw(value),
+                "enum" | "const" => {
+                    let is_deep =
+                        if *name == "const" { is_nested(value) } else { elements(value).is_none_or(|all| all.into_iter().any(is_nested)) };
+                    if is_deep {
+                        self.fit = Fit::No;
+                    }
+                    w.key(name).raw(value);
+                }
+                "description" => description = string(value).unwrap_or_default(),
+                "properties" => self.properties(w, value, find(members, "required")),
+                "$defs" | "definitions" => self.definitions(w, name, value),
+                "items" => self.schema(w.key(name), value, None),
+                "anyOf" | "allOf" => self.each(w.key(name), value),
+                "oneOf" if !has("anyOf") => self.each(w.key("anyOf"), value),
+                "additionalProperties" => {
+                    if !matches!(value, "true" | "false") {
+                        self.fit = Fit::No;
+                    }
+                }
+                "format" if string(value).is_some_and(|format| FORMATS.contains(&&*format)) => w.key(name).raw(value),
+                "minItems" if matches!(value, "0" | "1") => w.key(name).raw(value),
+                "$schema" | "$id" | "$comment" | "$anchor" => {}
+                _ => {
+                    if !is_remark(name) {
+                        self.fit = self.fit.max(Fit::Weaker);
+                    }
+                    bounds.push(format!("{name}: {value}"));
+                }
+            }
+        }
+        if is_object {
+            if !has("type") {
+                w.key("type").text("object");
+            }
+            w.key("additionalProperties").bool(false);
+        }
+        let bounds = if bounds.is_empty() { String::new() } else { format!("{{{}}}", bounds.join(", ")) };
+        let said: Vec<&str> = [about.unwrap_or_default(), &description, &bounds].into_iter().filter(|text| !text.is_empty()).collect();
+        if !said.is_empty() {
+            w.key("description").text(&said.join("\n\n"));
+        }
+    }
+
+    fn properties(&mut self, w: &mut Writer, value: &'a str, required: Option<&str>) {
+        let Some(properties) = members(value) else { return self.misfit(w.key("properties"), value) };
+        let required = required.and_then(elements).map_or(0, |names| names.len());
+        self.optional += properties.len().saturating_sub(required);
+        w.key("properties").object(|w| properties.iter().for_each(|(name, value)| self.schema(w.key(name), value, None)));
+    }
+
+    fn definitions(&mut self, w: &mut Writer, key: &str, value: &'a str) {
+        let Some(definitions) = members(value) else { return self.misfit(w.key(key), value) };
+        w.key(key).object(|w| {
+            for (name, value) in definitions {
+                let outside = self.inside.replace(name.clone());
+                self.schema(w.key(&name), value, None);
+                self.inside = outside;
+            }
+        });
+    }
+
+    fn each(&mut self, w: &mut Writer, value: &'a str) {
+        let Some(schemas) = elements(value) else { return self.misfit(w, value) };
+        w.array(|w| schemas.into_iter().for_each(|schema| self.schema(w, schema, None)));
+    }
+
+    fn misfit(&mut self, w: &mut Writer, text: &str) {
+        self.fit = Fit::No;
+        w.raw(text);
+    }
+
+    /// Whether a definition refers to itself, be it through others. What refers to nothing is taken away until nothing is left.
+    fn recurs(&self) -> bool {
+        let mut open: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut referring: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (from, targets) in &self.refers {
+            for to in targets.iter().filter(|to| self.refers.contains_key(*to)) {
+                *open.entry(from).or_default() += 1;
+                referring.entry(to).or_default().push(from);
+            }
+        }
+        let mut done: Vec<&str> = self.refers.keys().map(|name| &**name).filter(|name| !open.contains_key(name)).collect();
+        while let Some(name) = done.pop() {
+            for from in referring.remove(name).unwrap_or_default() {
+                let Some(left) = open.get_mut(from) else { continue };
+                *left -= 1;
+                if *left == 0 {
+                    open.remove(from);
+                    done.push(from);
+                }
+            }
+        }
+        !open.is_empty()
+    }
+}
+
+/// Keywords that constrain nothing.
+fn is_remark(name: &str) -> bool {
+    const REMARKS: [&str; 11] =
+        ["$schema", "$id", "$comment", "$anchor", "title", "description", "default", "examples", "example", "deprecated", "readOnly"];
+    REMARKS.contains(&name)
+}
+
+/// Names and values.
+pub(in crate::dialect) fn members(object: &str) -> Option<Members<'_>> {
+    let text = object.as_bytes();
+    let mut members = Vec::new();
+    let each = |cursor: &mut Cursor<'_>, key| {
+        let value = cursor.value()?;
+        members.push((text_of(text, &key).unwrap_or_default(), object.get(value).unwrap_or_default()));
+        Ok(())
+    };
+    Cursor::new(text).object(each).ok()?;
+    Some(members)
+}
+
+fn elements(array: &str) -> Option<Vec<&str>> {
+    let mut elements = Vec::new();
+    let each = |cursor: &mut Cursor<'_>, _| {
+        elements.push(array.get(cursor.value()?).unwrap_or_default());
+        Ok(())
+    };
+    Cursor::new(array.as_bytes()).array(each).ok()?;
+    Some(elements)
+}
+
+fn find<'a>(members: &Members<'a>, name: &str) -> Option<&'a str> {
+    members.iter().find_map(|(member, value)| (member == name).then_some(*value))
+}
+
+/// What a literal says, if it is a string's.
+pub(in crate::dialect) fn string(value: &str) -> Option<Cow<'_, str>> {
+    text_of(value.as_bytes(), &(0..value.len()))
+}
+
+fn is_nested(value: &str) -> bool {
+    matches!(Cursor::new(value.as_bytes()).kind(), Ok(Kind::Object | Kind::Array))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! How long the answer may be, and how much of it may be thinking.
+
+use super::schema::{members, string};
+use crate::dialect::chat::{Effort, Losses, Raw, Request, Target};
+use crate::dialect::traits::{Efforts, Thinking as Kind};
+use crate::wire::json::{Writer, integer_of};
+
+/// What is said of thinking, and the most tokens of the answer, which thinking is part of.
+#[derive(Debug)]
+pub(in crate::dialect) struct Thinking<'a> {
+    mode: Mode<'a>,
+    effort: Option<&'static str>,
+    /// The most tokens of an answer without thinking.
+    plain: u64,
+    max_tokens: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Mode<'a> {
+    /// Nothing is said.
+    Unsaid,
+    /// Not to think.
+    Off,
+    /// As much as the model finds right.
+    Adaptive,
+    /// So many tokens.
+    Budget(u64),
+    /// The caller said it in Anthropic's own words.
+    Own(&'a str, Own),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Own {
+    Off,
+    Adaptive,
+    Budget,
+}
+
+/// The header that `block_binding` needs.
+const BINDING: (&str, &str) = ("anthropic-beta", "thinking-binding-controls-2026-08-01");
+/// Where nobody says how long an answer may be.
+const MAX_TOKENS: u64 = 8192;
+/// The API's own least.
+const MIN_BUDGET: u64 = 1024;
+
+impl<'a> Thinking<'a> {
+    /// Of what the request says and what the model takes.
+    pub(in crate::dialect) fn of(request: &Request<'a>, target: &Target<'_>, losses: &mut Losses) -> Self {
+        let traits = &target.traits;
+        let cap = traits.max_output.unwrap_or(u64::MAX);
+        let plain = request.max_tokens.or(target.default_max_tokens).or(traits.max_output).unwrap_or(MAX_TOKENS).clamp(1, cap.max(1));
+        if request.max_tokens.is_some_and(|said| said != plain) {
+            losses.add("max_tokens");
+        }
+        let mut thinking = Self { mode: Mode::Unsaid, effort: None, plain, max_tokens: plain };
+        // What the caller did not bound may grow by what is thought.
+        let room = |budget: u64| if request.max_tokens.is_some() { plain } else { plain.saturating_add(budget).min(cap) };
+        if let Some(raw) = own(request) {
+            let Some((own, budget)) = read(raw) else {
+                losses.add("thinking");
+                return thinking;
+            };
+            thinking.mode = Mode::Own(raw, own);
+            thinking.max_tokens = room(budget);
+            match request.effort {
+                // A model may think as it likes, and at this effort.
+                Some(effort) if own == Own::Adaptive && effort != Effort::None => thinking.say(effort, traits.efforts, losses),
+                Some(_) => losses.add("reasoning_effort"),
+                None => {}
+            }
+            return thinking;
+        }
+        match (request.effort, traits.thinking) {
+            (None, _) | (Some(Effort::None), Kind::Unknown | Kind::None | Kind::Budget) => {}
+            (Some(_), Kind::Unknown | Kind::None) => losses.add("reasoning_effort"),
+            (Some(Effort::None), Kind::Effort) if traits.thinking_off => thinking.mode = Mode::Off,
+            (Some(effort), Kind::Effort) => {
+                if effort != Effort::None {
+                    thinking.mode = Mode::Adaptive;
+                }
+                thinking.say(effort, traits.efforts, losses);
+            }
+            (Some(effort), Kind::Budget) => {
+                let wanted = tokens(effort);
+                let max_tokens = room(wanted);
+                // An answer needs tokens too: a quarter, or what it would have had without thinking.
+                let budget = wanted.min((max_tokens - plain).max(max_tokens / 4 * 3));
+                if budget < MIN_BUDGET {
+                    losses.add("reasoning_effort");
+                } else {
+                    (thinking.mode, thinking.max_tokens) = (Mode::Budget(budget), max_tokens);
+                }
+            }
+        }
+        thinking
+    }
+
+    /// The most tokens of the answer.
+    pub(in crate::dialect) fn max_tokens(&self) -> u64 {
+        self.max_tokens
+    }
+
+    /// `output_config.effort`.
+    pub(in crate::dialect) fn effort(&self) -> Option<&'static str> {
+        self.effort
+    }
+
+    /// Whether the model is told to think.
+    pub(in crate::dialect) fn is_on(&self) -> bool {
+        matches!(self.mode, Mode::Adaptive | Mode::Budget(_) | Mode::Own(_, Own::Adaptive | Own::Budget))
+    }
+
+    /// Whether it is told not to.
+    pub(in crate::dialect) fn is_off(&self) -> bool {
+        matches!(self.mode, Mode::Off | Mode::Own(_, Own::Off))
+    }
+
+    /// Whether the API wants the thoughts that led to the calls at hand.
+    pub(in crate::dialect) fn needs_thoughts(&self) -> bool {
+        matches!(self.mode, Mode::Budget(_) | Mode::Own(_, Own::Budget))
+    }
+
+    /// The model is not told to think, for something else that it is told would not go with it.
+    pub(in crate::dialect) fn leave_out(&mut self, losses: &mut Losses) {
+        losses.add(if matches!(self.mode, Mode::Own(..)) { "thinking" } else { "reasoning_effort" });
+        (self.mode, self.max_tokens) = (Mode::Unsaid, self.plain);
+    }
+
+    /// Writes what is said. `binds`: thoughts go with the request to a model that would refuse it if they do not fit the conversation.
+    pub(in crate::dialect) fn write(&self, w: &mut Writer, binds: bool, headers: &mut Vec<(&'static str, &'static str)>) {
+        let mut kind = |name: &str, binds: bool, more: &dyn Fn(&mut Writer)| {
+            w.key("thinking").object(|w| {
+                w.key("type").text(name);
+                more(w);
+                if binds {
+                    // A caller may well shorten a conversation, or change a tool: the thought is dropped then, not the request.
+                    w.key("block_binding").object(|w| w.key("prefix_mismatch_behavior").text("drop_block"));
+                }
+            });
+            binds
+        };
+        let needs_header = match self.mode {
+            Mode::Unsaid if binds => kind("adaptive", true, &|_| ()),
+            Mode::Unsaid => false,
+            Mode::Off => kind("disabled", false, &|_| ()),
+            // Newer models show nothing of what they think unless they are asked to.
+            Mode::Adaptive => kind("adaptive", binds, &|w| w.key("display").text("summarized")),
+            Mode::Budget(tokens) => kind("enabled", binds, &|w| w.key("budget_tokens").number(tokens)),
+            Mode::Own(raw, _) => {
+                w.key("thinking").raw(raw);
+                raw.contains("\"block_binding\"")
+            }
+        };
+        if needs_header {
+            headers.push(BINDING);
+        }
+    }
+
+    fn say(&mut self, meant: Effort, known: Efforts, losses: &mut Losses) {
+        let word = known.nearest(meant);
+        self.effort = word.map(|word| match word {
+            Effort::None | Effort::Minimal | Effort::Low => "low",
+            Effort::Medium => "medium",
+            Effort::High => "high",
+            Effort::Xhigh => "xhigh",
+            Effort::Max => "max",
+        });
+        if word != Some(meant) {
+            losses.add("reasoning_effort");
+        }
+    }
+}
+
+/// How much an effort is in tokens. A convention, not a fact.
+fn tokens(effort: Effort) -> u64 {
+    match effort {
+        Effort::None | Effort::Minimal | Effort::Low => MIN_BUDGET,
+        Effort::Medium => 8192,
+        Effort::High => 24_576,
+        Effort::Xhigh => 32_768,
+        Effort::Max => 65_536,
+    }
+}
+
+/// The field of Anthropic's own name.
+fn own<'a>(request: &Request<'a>) -> Option<&'a str> {
+    request.others.iter().find_map(|(name, Raw(raw))| (name == "thinking").then_some(*raw))
+}
+
+/// What Anthropic's own object says, and its budget.
+fn read(raw: &str) -> Option<(Own, u64)> {
+    let members = members(raw)?;
+    let find = |wanted: &str| members.iter().find_map(|(name, value)| (name == wanted).then_some(*value));
+    let own = match &*find("type").and_then(string)? {
+        "disabled" => Own::Off,
+        "enabled" => Own::Budget,
+        // And what will come: all of it thinks.
+        _ => Own::Adaptive,
+    };
+    let budget = find("budget_tokens").and_then(|number| integer_of(number.as_bytes(), &(0..number.len())));
+    Some((own, budget.unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests;

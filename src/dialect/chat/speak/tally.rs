@@ -1,0 +1,106 @@
+//! What an answer cost: as the upstream counted it, else an estimate of what was told.
+
+use crate::dialect::Face;
+use crate::dialect::chat::Tokens;
+use crate::usage::{Source, Usage, estimate};
+
+/// The counts so far.
+#[derive(Debug)]
+pub(super) struct Tally {
+    tokens: Tokens,
+    prompt_bytes: u64,
+    /// UTF-8 bytes told, shown or not.
+    said: u64,
+    /// How many of these the upstream's count of the completion covers.
+    covered: u64,
+}
+
+impl Tally {
+    pub(super) fn new(face: &Face) -> Self {
+        Self { tokens: Tokens::default(), prompt_bytes: face.prompt_bytes, said: 0, covered: 0 }
+    }
+
+    /// Something was told.
+    #[inline]
+    pub(super) fn say(&mut self, text: &str) {
+        self.said = self.said.saturating_add(text.len() as u64);
+    }
+
+    /// Takes the upstream's counts; the last ones count. Where both are zero nothing was counted.
+    pub(super) fn count(&mut self, tokens: Tokens) {
+        if tokens.prompt.unwrap_or(0) == 0 && tokens.completion.unwrap_or(0) == 0 {
+            return;
+        }
+        if tokens.completion.is_some() {
+            self.covered = self.said;
+        }
+        self.tokens = Tokens {
+            prompt: tokens.prompt.or(self.tokens.prompt),
+            completion: tokens.completion.or(self.tokens.completion),
+            cached: tokens.cached.or(self.tokens.cached),
+            cache_write: tokens.cache_write.or(self.tokens.cache_write),
+            reasoning: tokens.reasoning.or(self.tokens.reasoning),
+        };
+    }
+
+    /// Whether the upstream has counted anything.
+    pub(super) fn is_counted(&self) -> bool {
+        self.tokens.prompt.or(self.tokens.completion).is_some()
+    }
+
+    /// What a whole answer cost.
+    pub(super) fn usage(&self) -> Usage {
+        let tokens = &self.tokens;
+        Usage {
+            prompt: tokens.prompt.unwrap_or_else(|| estimate(self.prompt_bytes)),
+            completion: tokens.completion.unwrap_or_else(|| estimate(self.said)),
+            cached: tokens.cached.unwrap_or(0),
+            cache_write: tokens.cache_write.unwrap_or(0),
+            reasoning: tokens.reasoning.unwrap_or(0),
+            source: if tokens.prompt.and(tokens.completion).is_some() { Source::Reported } else { Source::Estimated },
+        }
+    }
+
+    /// What an answer cost that was cut: Anthropic, say, counts at the start and at the end, and here the end is missing.
+    pub(super) fn so_far(&self) -> Usage {
+        let usage = self.usage();
+        match self.tokens.completion {
+            Some(counted) if self.said > self.covered => {
+                let completion = counted.saturating_add(estimate(self.said - self.covered));
+                Usage { completion, source: Source::Estimated, ..usage }
+            }
+            Some(_) | None => usage,
+        }
+    }
+
+    /// Appends the usage object. Details that nobody knows are left out.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let usage = self.usage();
+        let number = |out: &mut Vec<u8>, before: &str, number: u64| {
+            out.extend_from_slice(before.as_bytes());
+            out.extend_from_slice(number.to_string().as_bytes());
+        };
+        number(out, r#"{"prompt_tokens":"#, usage.prompt);
+        number(out, r#","completion_tokens":"#, usage.completion);
+        number(out, r#","total_tokens":"#, usage.total());
+        match (self.tokens.cached, self.tokens.cache_write) {
+            (None, None) => {}
+            (cached, cache_write) => {
+                let mut before = r#","prompt_tokens_details":{"#;
+                for (name, count) in [(r#""cached_tokens":"#, cached), (r#""cache_write_tokens":"#, cache_write)] {
+                    if let Some(count) = count {
+                        out.extend_from_slice(before.as_bytes());
+                        number(out, name, count);
+                        before = ",";
+                    }
+                }
+                out.push(b'}');
+            }
+        }
+        if let Some(reasoning) = self.tokens.reasoning {
+            number(out, r#","completion_tokens_details":{"reasoning_tokens":"#, reasoning);
+            out.push(b'}');
+        }
+        out.push(b'}');
+    }
+}

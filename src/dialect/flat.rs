@@ -1,0 +1,268 @@
+//! What the dialects have in common whose messages are the callers' own, one to one: [`cohere`](super::cohere), [`ollama`](super::ollama).
+//!
+//! First comes what is refused, then what is lost, so that the writing itself cannot fail. Nothing here knows either dialect.
+
+pub(super) mod shapes;
+
+use std::borrow::Cow;
+
+use super::chat::{Call, Losses, Media, Message, Number, Part, PartKind, Refused, Request, Role, Tool, ToolChoice, ToolKind};
+use super::traits::{Sampling, Traits};
+use crate::wire::json::{Cursor, Kind};
+
+/// Refuses what neither dialect can say: several choices, probabilities, sound, and what stands in messages besides text, but for pictures
+/// in the user's that are here, or at a URL where the provider fetches those (`urls`).
+pub(super) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Result<(), Refused> {
+    if request.n.is_some_and(|n| n > 1) {
+        return Err(Refused::unsupported("n", "This model gives one choice an answer."));
+    }
+    if request.logprobs || request.top_logprobs.is_some() {
+        return Err(Refused::unsupported("logprobs", "This model gives no log probabilities."));
+    }
+    if request.wants_audio {
+        return Err(Refused::unsupported("modalities", "This model answers in text only."));
+    }
+    for (index, message) in request.messages.iter().enumerate() {
+        if matches!(message.role, Role::Tool | Role::Function) && message.tool_call_id.is_none() {
+            return Err(Refused::invalid(
+                format!("messages[{index}].tool_call_id"),
+                "The result of a tool must name the call that it answers.",
+            ));
+        }
+        for (place, part) in message.content.iter().enumerate() {
+            if let Err((field, why)) = carried(message.role, part, traits, urls) {
+                return Err(Refused::unsupported(format!("messages[{index}].content[{place}].{field}"), why));
+            }
+        }
+    }
+    if !traits.prefill && request.messages.last().is_some_and(|message| message.role == Role::Assistant) {
+        return Err(Refused::unsupported("messages", "This model cannot go on from the assistant's own words."));
+    }
+    Ok(())
+}
+
+/// Whether a part can be carried; else its field, and why not.
+fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(), (&'static str, &'static str)> {
+    let media = match &part.kind {
+        PartKind::Text(_) => return Ok(()),
+        PartKind::Image(media, _) => media,
+        PartKind::Audio(..) => return Err(("input_audio", "This model cannot hear.")),
+        PartKind::File(..) => return Err(("file", "This model takes no files.")),
+    };
+    let why = match (media, role) {
+        _ if !traits.images => "This model cannot see pictures.",
+        (Media::Id(_), _) => "This provider knows no uploaded files.",
+        (_, Role::System | Role::Developer | Role::Assistant | Role::Tool | Role::Function) => {
+            "This provider takes pictures in the user's messages only."
+        }
+        (Media::Url(_), Role::User) if !urls => "This provider takes pictures as `data:` URLs only.",
+        (Media::Url(_) | Media::Inline(..), Role::User) => return Ok(()),
+    };
+    Err(("image_url", why))
+}
+
+/// Names what neither dialect can say and what it can do without.
+pub(super) fn lost(request: &Request<'_>, losses: &mut Losses) {
+    for message in &request.messages {
+        of_message(message, losses);
+    }
+    if request.tools.iter().any(|tool| tool.cache.is_some()) {
+        losses.add("tools[].cache_control");
+    }
+    if request.parallel_tool_calls == Some(false) && !request.tools.is_empty() {
+        losses.add("parallel_tool_calls");
+    }
+    if request.user.is_some() {
+        losses.add("user");
+    }
+    if request.metadata.is_some() {
+        losses.add("metadata");
+    }
+    if request.service_tier.as_ref().is_some_and(|tier| !matches!(&**tier, "auto" | "default")) {
+        losses.add("service_tier");
+    }
+    for (name, _) in &request.others {
+        losses.add(shown(name));
+    }
+}
+
+fn of_message(message: &Message<'_>, losses: &mut Losses) {
+    // The name of a function is said by its result.
+    if message.name.is_some() && !matches!(message.role, Role::Tool | Role::Function) {
+        losses.add("messages[].name");
+    }
+    if message.cache.is_some() {
+        losses.add("messages[].cache_control");
+    }
+    if message.content.iter().any(|part| part.cache.is_some()) {
+        losses.add("messages[].content[].cache_control");
+    }
+    // Signatures are another provider's, and without it worth nothing.
+    if !message.thoughts.is_empty() {
+        losses.add("messages[].thinking_blocks");
+    }
+    if message.calls.iter().any(|call| call.signature.is_some()) {
+        losses.add("messages[].tool_calls[].extra_content");
+    }
+    if message.calls.iter().any(|call| call.is_custom) {
+        losses.add("messages[].tool_calls[].custom");
+    }
+    if message.calls.iter().any(|call| !call.is_custom && object(&call.arguments).is_none()) {
+        losses.add("messages[].tool_calls[].function.arguments");
+    }
+    for name in &message.others {
+        losses.add(format!("messages[].{}", shown(name)));
+    }
+}
+
+/// The name of a field as it is said to be lost: what a caller made up must not swell logs or headers.
+fn shown(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    let is_shown = !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain);
+    if is_shown { name } else { "other" }.to_owned()
+}
+
+/// The tools that the model is shown, and what it may do with them.
+#[derive(Debug)]
+pub(super) struct Offer<'r, 'a> {
+    /// Functions, all of them.
+    pub(super) tools: Vec<&'r Tool<'a>>,
+    /// What may be done with them. Without tools it is [`Choice::Free`].
+    pub(super) choice: Choice,
+}
+
+/// What the model may do with its tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// Call as it likes.
+    Free,
+    /// Call at least one.
+    Must,
+    /// Call none.
+    Never,
+}
+
+/// What `tools` and `tool_choice` come to. A choice among tools is made by showing no others.
+pub(super) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result<Offer<'r, 'a>, Refused> {
+    let all = || request.tools.iter().filter(|tool| matches!(tool.kind, ToolKind::Function(..)));
+    let (choice, tools): (_, Vec<_>) = match &request.tool_choice {
+        Some(ToolChoice::None) if traits.tools => (Choice::Never, all().collect()),
+        Some(ToolChoice::None) => (Choice::Never, Vec::new()),
+        None | Some(ToolChoice::Auto) => (Choice::Free, all().collect()),
+        Some(ToolChoice::Required) => (Choice::Must, all().collect()),
+        Some(ToolChoice::Named(name)) => (Choice::Must, all().filter(|tool| tool.name == *name).collect()),
+        Some(ToolChoice::Allowed(must, names)) => {
+            let names: std::collections::HashSet<&str> = names.iter().map(Cow::as_ref).collect();
+            let choice = if *must { Choice::Must } else { Choice::Free };
+            (choice, all().filter(|tool| names.contains(&*tool.name)).collect())
+        }
+    };
+    if choice != Choice::Never {
+        if let Some(index) = request.tools.iter().position(|tool| !matches!(tool.kind, ToolKind::Function(..))) {
+            return Err(Refused::unsupported(format!("tools[{index}]"), "This provider knows tools of type `function` only."));
+        }
+        if !traits.tools && !request.tools.is_empty() {
+            return Err(Refused::unsupported("tools", "This model knows no tools."));
+        }
+    }
+    match choice {
+        Choice::Must if tools.is_empty() => Err(Refused::invalid("tool_choice", "`tool_choice` asks for a tool that is not in `tools`.")),
+        Choice::Must if !traits.forced_tools => Err(Refused::unsupported("tool_choice", "This model cannot be made to call a tool.")),
+        Choice::Free | Choice::Must | Choice::Never => Ok(Offer { choice: if tools.is_empty() { Choice::Free } else { choice }, tools }),
+    }
+}
+
+/// The schema of a function that has no parameters.
+pub(super) const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
+
+/// The arguments of a call as an object's text, if that is what they are. None at all are an empty one.
+pub(super) fn object(arguments: &str) -> Option<&str> {
+    let text = arguments.trim_ascii();
+    if matches!(text, "" | "null" | "{}") {
+        return Some("{}");
+    }
+    let mut cursor = Cursor::new(text.as_bytes());
+    let is_object = cursor.kind() == Ok(Kind::Object) && cursor.value().is_ok() && cursor.end().is_ok();
+    is_object.then_some(text)
+}
+
+/// The arguments of a call, as an object: what is none is wrapped in one.
+pub(super) fn arguments<'c>(call: &'c Call<'_>) -> Cow<'c, str> {
+    match object(&call.arguments) {
+        Some(object) => Cow::Borrowed(object),
+        None => Cow::Owned(format!(r#"{{"_raw":{}}}"#, crate::wire::json::quote(&call.arguments))),
+    }
+}
+
+/// The texts of a message as one.
+pub(super) fn text<'m>(content: &'m [Part<'_>]) -> Cow<'m, str> {
+    let mut texts = content.iter().filter_map(|part| match &part.kind {
+        PartKind::Text(text) => Some(&**text),
+        PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => None,
+    });
+    let Some(first) = texts.next() else { return Cow::Borrowed("") };
+    let Some(second) = texts.next() else { return Cow::Borrowed(first) };
+    let mut joined = format!("{first}\n{second}");
+    for text in texts {
+        joined.push('\n');
+        joined.push_str(text);
+    }
+    Cow::Owned(joined)
+}
+
+/// The most tokens to ask for.
+pub(super) fn max_tokens(request: &Request<'_>, default: Option<u64>, traits: &Traits, losses: &mut Losses) -> Option<u64> {
+    let asked = request.max_tokens.or(default)?;
+    let allowed = traits.max_output.map_or(asked, |most| asked.min(most));
+    if allowed < asked && request.max_tokens.is_some() {
+        losses.add("max_tokens");
+    }
+    Some(allowed)
+}
+
+/// `temperature` and `top_p`, as far as the model lets them be said.
+pub(super) fn sampling<'a>(request: &Request<'a>, traits: &Traits, losses: &mut Losses) -> (Option<Number<'a>>, Option<Number<'a>>) {
+    let (temperature, top_p) = match traits.sampling {
+        Sampling::Both => (request.temperature, request.top_p),
+        Sampling::One => (request.temperature, request.top_p.filter(|_| request.temperature.is_none())),
+        Sampling::Neither => (None, None),
+    };
+    if temperature != request.temperature {
+        losses.add("temperature");
+    }
+    if top_p != request.top_p {
+        losses.add("top_p");
+    }
+    (temperature, top_p)
+}
+
+/// Room for a request, about: so that the body grows once.
+pub(super) fn room(request: &Request<'_>) -> usize {
+    let part = |part: &Part<'_>| match &part.kind {
+        PartKind::Text(text) => text.len() + 32,
+        PartKind::Image(Media::Inline(_, bytes), _) => bytes.len() + 64,
+        PartKind::Image(Media::Url(url), _) => url.len() + 64,
+        PartKind::Image(Media::Id(_), _) | PartKind::Audio(..) | PartKind::File(..) => 0,
+    };
+    let message = |message: &Message<'_>| {
+        let calls: usize = message.calls.iter().map(|call| call.arguments.len() + call.name.len() + 128).sum();
+        let thoughts = message.reasoning.as_ref().map_or(0, |text| text.len() + 32);
+        64 + message.content.iter().map(part).sum::<usize>() + calls + thoughts
+    };
+    let tool = |tool: &Tool<'_>| match tool.kind {
+        ToolKind::Function(Some(schema), _) => 128 + tool.description.as_ref().map_or(0, |text| text.len()) + schema.0.len(),
+        ToolKind::Function(None, _) | ToolKind::Custom | ToolKind::Other => 256,
+    };
+    512 + request.messages.iter().map(message).sum::<usize>() + request.tools.iter().map(tool).sum::<usize>()
+}
+
+/// Whether an upstream's words say that the prompt is longer than the model can read.
+pub(super) fn is_overflow(words: &str) -> bool {
+    let words = words.to_ascii_lowercase();
+    let any = |list: &[&str]| list.iter().any(|word| words.contains(word));
+    any(&["prompt too long", "prompt is too long"])
+        || any(&["context length", "context window", "context size"]) && any(&["exceed", "too long", "larger", "maximum", "limit"])
+}
+
+#[cfg(test)]
+mod tests;

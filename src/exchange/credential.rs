@@ -1,0 +1,108 @@
+//! The credential that a request is given anew: a signature over it, or a token that is good for a while.
+//!
+//! **Invariant:** a private key never leaves the process, and a token goes to the account that it was made for, and to nobody else.
+
+use super::alarm::Alarm;
+use super::attempt::{Attempt, Outgoing};
+use super::failover::Failure;
+use super::upstream::{Place, Upstream, bearer};
+use crate::account::token::Turn;
+use crate::catalog::Signer;
+use crate::dialect::Said;
+use crate::dialect::gemini::token::{self, ServiceAccount};
+use crate::secret::Secret;
+use bytes::Bytes;
+use http::header::{HeaderName, HeaderValue};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
+
+/// A token's answer is small.
+const MOST: usize = 64 * 1024;
+
+/// The headers that only this request has.
+pub async fn headers(
+    upstream: &Arc<Upstream>,
+    place: &Arc<Place>,
+    said: &Said,
+    total: Instant,
+    alarm: &mut Alarm,
+) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
+    let mut headers: Vec<_> =
+        said.headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect();
+    match &place.account.signer {
+        None => {}
+        Some(Signer::Aws(keys)) => {
+            let (path, body) = (format!("{}{}", place.account.base.path, said.path), said.body.concat());
+            let signed = keys.signer.headers(&place.account.base.authority, &path, &body, SystemTime::now());
+            for (name, value) in signed.map_err(|_| Failure::Unsigned("the path or the session token cannot be signed".to_owned()))? {
+                let mut value = HeaderValue::try_from(value.expose())
+                    .map_err(|_| Failure::Unsigned("the signature does not fit in a header".to_owned()))?;
+                value.set_sensitive(true);
+                headers.push((HeaderName::from_static(name), value));
+            }
+        }
+        Some(Signer::Google(account, _)) => {
+            let token = alarm.until(total, pin!(token(upstream, place, account, total))).await.ok_or(Failure::TotalTimeout)??;
+            headers.extend(bearer(&token));
+        }
+    }
+    Ok(headers)
+}
+
+/// The token for an account, fetched if there is none or it ends soon.
+async fn token(upstream: &Arc<Upstream>, place: &Arc<Place>, account: &ServiceAccount, total: Instant) -> Result<Secret, Failure> {
+    let fingerprint = place.account.fingerprint;
+    match place.state.tokens.turn(fingerprint).await {
+        Turn::Take(token) => Ok(token),
+        Turn::Fetch(_turn, old) => match fetch(upstream, place, account, total).await {
+            Ok((token, good_for)) => {
+                place.state.tokens.put(token.clone(), good_for, fingerprint);
+                Ok(token)
+            }
+            Err(failure) => match old {
+                Some(old) => {
+                    log::warn!("account {}: no new token ({}); the old one stays in use", place.account.id, failure.name());
+                    Ok(old)
+                }
+                None => Err(failure),
+            },
+        },
+    }
+}
+
+async fn fetch(
+    upstream: &Arc<Upstream>,
+    place: &Arc<Place>,
+    account: &ServiceAccount,
+    total: Instant,
+) -> Result<(Secret, Duration), Failure> {
+    let Some(issuer) = &place.issuer else { return Err(Failure::Unsigned("nobody issues tokens for this account".to_owned())) };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let form = account.form(now).map_err(|why| Failure::Unsigned(why.to_owned()))?;
+    let body = [Bytes::copy_from_slice(form.expose().as_bytes())];
+    let due = total.min(Instant::now() + issuer.account.timeouts.connect * 2);
+    let outgoing = Outgoing { request_id: "token", path: "", headers: &[], body: &body, stream: false, total: due };
+    let mut alarm = Alarm::default();
+    let permit = issuer.state.admit(None).map(Arc::new).ok_or(Failure::Reset)?;
+    // A fresh connection: once an hour no other would be open.
+    let mut attempt = Attempt::begin(upstream, issuer, permit, &outgoing, true, &mut alarm).await?;
+    let late = || Failure::ConnectTimeout;
+    let (status, _) = alarm.until(due, pin!(attempt.head())).await.ok_or_else(late)??;
+    let mut answer = Vec::new();
+    while let Some(chunk) = alarm.until(due, pin!(attempt.read())).await.ok_or_else(late)?? {
+        if answer.len() + chunk.len() > MOST {
+            return Err(Failure::Nonsense("the token's answer is too long".to_owned()));
+        }
+        answer.extend_from_slice(&chunk);
+    }
+    let seen = status.as_u16();
+    match token::token(seen, None, &answer) {
+        Ok(token) => Ok((token.access_token, token.expires_in)),
+        Err(error) if status.is_success() => Err(Failure::Nonsense(format!("the token's answer: {}", error.message))),
+        Err(error) => {
+            Err(Failure::Status { status: error.status.unwrap_or(seen), seen, retry_after: error.retry_after, error: Box::new(error) })
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Amazon's event stream (`application/vnd.amazon.eventstream`), decoded from any cut of the bytes.
+//!
+//! ```text
+//! u32 total length | u32 headers' length | u32 CRC of these eight bytes | headers | payload | u32 CRC of all before
+//! ```
+//!
+//! How the stream was cut into reads never changes the events. A frame that lies whole in one read is handed out borrowed from it; all
+//! others are gathered in a buffer that grows with what has come, never with what was announced. No length is believed before its
+//! checksum. There is no way to find the next frame after a broken one, so the first fault is the last thing a stream tells.
+
+use std::ops::ControlFlow;
+
+use super::json::Writer;
+
+/// What a frame tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// Of an event its `:event-type`; of an exception `exception/` and its type; of an error `error/` and its code. Empty if unsaid.
+    pub name: &'a [u8],
+    /// The payload; of an error `{"message":…}`, since its text is in a header.
+    pub data: &'a [u8],
+}
+
+/// The bytes are no event stream, or a frame is longer than the limit. The decoder is of no use after it. The text never quotes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Broken(pub &'static str);
+
+/// Where in the stream we are.
+#[derive(Debug)]
+pub struct Decoder {
+    limit: usize,
+    /// The start of a frame that earlier reads left without its end.
+    pending: Vec<u8>,
+}
+
+/// The most bytes of headers in a frame, as Amazon's SDKs have it.
+const MAX_HEADERS: usize = 128 * 1024;
+/// The most bytes of payload, likewise.
+const MAX_PAYLOAD: usize = 24 * 1024 * 1024;
+/// Both lengths and their checksum.
+const PRELUDE: usize = 12;
+/// The checksum at the end.
+const CHECKSUM: usize = 4;
+/// What the buffer may keep between frames, so that one large frame does not weigh on an idle stream.
+const KEPT: usize = 8 * 1024;
+
+impl Decoder {
+    /// A decoder at a stream's start. A frame's payload may be as long as `limit`.
+    pub fn new(limit: usize) -> Self {
+        Self { limit: limit.min(MAX_PAYLOAD), pending: Vec::new() }
+    }
+
+    /// Takes one network read and calls `event` for every frame that ends in it. If `event` breaks, the rest of the read is dropped;
+    /// nothing should be fed after that.
+    pub fn feed<B>(&mut self, bytes: &[u8], mut event: impl FnMut(Event<'_>) -> ControlFlow<B>) -> Result<ControlFlow<B>, Broken> {
+        let mut rest = bytes;
+        // Twice at most: first the lengths are made whole, then what they announce.
+        while !self.pending.is_empty() {
+            let lengths = Lengths::of(&self.pending, self.limit)?;
+            let missing = lengths.as_ref().map_or(PRELUDE, |lengths| lengths.total).saturating_sub(self.pending.len());
+            let (taken, after) = rest.split_at_checked(missing).unwrap_or((rest, &[]));
+            self.pending.extend_from_slice(taken);
+            if taken.len() < missing {
+                return Ok(ControlFlow::Continue(()));
+            }
+            rest = after;
+            if let Some(lengths) = lengths {
+                let frame = std::mem::take(&mut self.pending);
+                let flow = show(&frame, &lengths, &mut event)?;
+                self.pending = emptied(frame);
+                if let Some(ControlFlow::Break(value)) = flow {
+                    return Ok(ControlFlow::Break(value));
+                }
+            }
+        }
+        while let Some(lengths) = Lengths::of(rest, self.limit)?
+            && let Some((frame, after)) = rest.split_at_checked(lengths.total)
+        {
+            if let Some(ControlFlow::Break(value)) = show(frame, &lengths, &mut event)? {
+                return Ok(ControlFlow::Break(value));
+            }
+            rest = after;
+        }
+        self.pending.extend_from_slice(rest);
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Whether the last frame was whole. At the end of the stream, anything else is a cut.
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+}
+
+/// What a prelude says.
+struct Lengths {
+    total: usize,
+    headers: usize,
+}
+
+impl Lengths {
+    /// Reads and checks the prelude, if all of it is there.
+    fn of(bytes: &[u8], limit: usize) -> Result<Option<Self>, Broken> {
+        let read = || {
+            let (total, rest) = word(bytes)?;
+            let (headers, rest) = word(rest)?;
+            let (checksum, _) = word(rest)?;
+            Some((total, headers, checksum))
+        };
+        let Some((total, headers, checksum)) = read() else { return Ok(None) };
+        if crc32fast::hash(bytes.get(..8).unwrap_or_default()) != checksum {
+            return Err(Broken("a frame's lengths do not match their checksum"));
+        }
+        // They fit wherever addresses have 32 bits.
+        let length = |word| usize::try_from(word).unwrap_or(usize::MAX);
+        let (total, headers) = (length(total), length(headers));
+        if headers > MAX_HEADERS {
+            return Err(Broken("a frame's headers are too large"));
+        }
+        let Some(payload) = total.checked_sub(PRELUDE + headers + CHECKSUM) else {
+            return Err(Broken("a frame's lengths contradict each other"));
+        };
+        if payload > limit {
+            return Err(Broken("a frame is too large"));
+        }
+        Ok(Some(Self { total, headers }))
+    }
+}
+
+/// Checks a whole frame and shows what it tells, if that is anything.
+fn show<R>(frame: &[u8], lengths: &Lengths, event: impl FnOnce(Event<'_>) -> R) -> Result<Option<R>, Broken> {
+    let (before, checksum) = frame.split_last_chunk::<CHECKSUM>().unwrap_or((&[], &[0; CHECKSUM]));
+    if crc32fast::hash(before) != u32::from_be_bytes(*checksum) {
+        return Err(Broken("a frame does not match its checksum"));
+    }
+    let inside = before.get(PRELUDE..).unwrap_or_default();
+    let (headers, payload) = inside.split_at_checked(lengths.headers).unwrap_or_default();
+    let headers = Headers::read(headers)?;
+    Ok(Some(match headers.message_type {
+        b"exception" => event(Event { name: &[b"exception/", headers.exception_type].concat(), data: payload }),
+        b"error" => {
+            let mut data = Writer::default();
+            data.object(|data| data.key("message").text(&String::from_utf8_lossy(headers.error_message)));
+            event(Event { name: &[b"error/", headers.error_code].concat(), data: &data.into_bytes() })
+        }
+        b"event" | b"" => event(Event { name: headers.event_type, data: payload }),
+        _ => return Ok(None),
+    }))
+}
+
+/// The headers that say what a frame is; empty where it does not.
+#[derive(Default)]
+struct Headers<'a> {
+    message_type: &'a [u8],
+    event_type: &'a [u8],
+    exception_type: &'a [u8],
+    error_code: &'a [u8],
+    error_message: &'a [u8],
+}
+
+impl<'a> Headers<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self, Broken> {
+        let mut headers = Self::default();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (name, value, after) = header(rest).ok_or(Broken("a frame's headers are malformed"))?;
+            rest = after;
+            match name {
+                b":message-type" => headers.message_type = value,
+                b":event-type" => headers.event_type = value,
+                b":exception-type" => headers.exception_type = value,
+                b":error-code" => headers.error_code = value,
+                b":error-message" => headers.error_message = value,
+                _ => {}
+            }
+        }
+        Ok(headers)
+    }
+}
+
+/// A header's name and value, and what comes after it. What is no text has an empty value.
+fn header(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    const STRING: u8 = 7;
+    let (length, rest) = bytes.split_first()?;
+    let (name, rest) = rest.split_at_checked(usize::from(*length))?;
+    let (kind, rest) = rest.split_first()?;
+    let (length, rest) = match kind {
+        // true, false
+        0 | 1 => (0, rest),
+        // Integers of one to eight bytes.
+        2 => (1, rest),
+        3 => (2, rest),
+        4 => (4, rest),
+        5 => (8, rest),
+        // Bytes, string
+        6 | &STRING => {
+            let (length, rest) = rest.split_first_chunk()?;
+            (usize::from(u16::from_be_bytes(*length)), rest)
+        }
+        // Time
+        8 => (8, rest),
+        // UUID
+        9 => (16, rest),
+        _ => return None,
+    };
+    let (value, rest) = rest.split_at_checked(length)?;
+    Some((name, if *kind == STRING { value } else { &[] }, rest))
+}
+
+/// A big-endian word, and what comes after it.
+fn word(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let (word, rest) = bytes.split_first_chunk()?;
+    Some((u32::from_be_bytes(*word), rest))
+}
+
+/// Empties a buffer, and gives it back if it is large.
+fn emptied(mut buffer: Vec<u8>) -> Vec<u8> {
+    buffer.clear();
+    if buffer.capacity() > KEPT { Vec::new() } else { buffer }
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) use tests::frame;

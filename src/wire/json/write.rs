@@ -1,0 +1,165 @@
+//! JSON written straight into a buffer: no values are built, and what is JSON already goes in as it is.
+
+use super::plain;
+
+/// A JSON text in the making. Commas come by themselves; that keys stand in objects only is the caller's care.
+#[derive(Debug, Default)]
+pub struct Writer {
+    out: Vec<u8>,
+}
+
+impl Writer {
+    /// An empty text, with room for so many bytes.
+    pub fn with_capacity(room: usize) -> Self {
+        Self { out: Vec::with_capacity(room) }
+    }
+
+    /// Goes on after what stands in the buffer.
+    pub fn after(out: Vec<u8>) -> Self {
+        Self { out }
+    }
+
+    /// What was written.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.out
+    }
+
+    /// An object, whose members `inside` writes.
+    pub fn object(&mut self, inside: impl FnOnce(&mut Self)) {
+        self.comma();
+        self.out.push(b'{');
+        inside(self);
+        self.out.push(b'}');
+    }
+
+    /// An array, whose elements `inside` writes.
+    pub fn array(&mut self, inside: impl FnOnce(&mut Self)) {
+        self.comma();
+        self.out.push(b'[');
+        inside(self);
+        self.out.push(b']');
+    }
+
+    /// A member's key; its value comes next.
+    pub fn key(&mut self, name: &str) -> &mut Self {
+        self.text(name);
+        self.out.push(b':');
+        self
+    }
+
+    /// A string.
+    pub fn text(&mut self, text: &str) {
+        self.comma();
+        self.out.push(b'"');
+        escape_into(text, &mut self.out);
+        self.out.push(b'"');
+    }
+
+    /// A whole value that is JSON already.
+    pub fn raw(&mut self, json: &str) {
+        self.comma();
+        self.out.extend_from_slice(json.as_bytes());
+    }
+
+    /// A number.
+    pub fn number(&mut self, number: u64) {
+        self.comma();
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        let mut rest = number;
+        loop {
+            at -= 1;
+            if let Some(digit) = digits.get_mut(at) {
+                *digit = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+            }
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.out.extend_from_slice(digits.get(at..).unwrap_or_default());
+    }
+
+    /// `true` or `false`.
+    pub fn bool(&mut self, value: bool) {
+        self.raw(if value { "true" } else { "false" });
+    }
+
+    /// `null`.
+    pub fn null(&mut self) {
+        self.raw("null");
+    }
+
+    /// Between two values, that is unless something was just opened: inside a string no bare bracket or colon can be the last byte written.
+    #[inline]
+    fn comma(&mut self) {
+        if !matches!(self.out.last(), None | Some(b'{' | b'[' | b':' | b'\n' | b' ')) {
+            self.out.push(b',');
+        }
+    }
+}
+
+/// Appends what stands between the quotes of a string literal.
+pub fn escape_into(text: &str, out: &mut Vec<u8>) {
+    let mut rest = text.as_bytes();
+    loop {
+        let end = plain(rest, &mut 0);
+        let (before, from) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+        out.extend_from_slice(before);
+        let Some((byte, after)) = from.split_first() else { return };
+        rest = after;
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            _ => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
+                out.extend_from_slice(b"\\u00");
+                out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_come_by_themselves() {
+        let mut w = Writer::default();
+        w.object(|w| {
+            w.key("a").number(0);
+            w.key("b").array(|w| {
+                w.number(u64::MAX);
+                w.text(":");
+                w.raw("{}");
+                w.array(|_| {});
+                w.text("");
+                w.null();
+            });
+            w.key("c").object(|w| w.key("d{").bool(true));
+            w.key("e").object(|_| {});
+            w.key("f").raw("1.0");
+        });
+        assert_eq!(
+            String::from_utf8(w.into_bytes()).unwrap(),
+            r#"{"a":0,"b":[18446744073709551615,":",{},[],"",null],"c":{"d{":true},"e":{},"f":1.0}"#
+        );
+    }
+
+    #[test]
+    fn strings_are_escaped_as_serde_does() {
+        let text: String = (0..0x90u8).map(char::from).chain("é😀\u{2028}".chars()).collect();
+        let long = format!("{}{text}{}", "x".repeat(100), "y".repeat(100));
+        for text in ["", "a", &text, &long] {
+            let mut w = Writer::default();
+            w.text(text);
+            let back: String = serde_json::from_slice(&w.into_bytes()).unwrap();
+            assert_eq!(back, text);
+        }
+    }
+}
