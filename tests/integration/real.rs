@@ -1,4 +1,5 @@
-//! A server that nobody here wrote, llama.cpp's own, as the upstream; `make test-real` builds it and runs this.
+//! Servers that nobody here wrote as upstreams; `make test-real` sets them up and runs this: llama.cpp's own, and LiteLLM's proxy over it, which is a
+//! whole other implementation of Anthropic's and Gemini's formats, with faults of its own.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -28,6 +29,80 @@ fn real_llama_cpp() {
         assert_eq!(outcomes[..3], ["ok", "ok", "ok"]);
         assert_eq!(outcomes[4..], ["client_left", "ok"]);
     });
+}
+
+#[test]
+#[ignore = "needs llama.cpp's server and LiteLLM's proxy, which take minutes to set up: make test-real"]
+fn real_litellm() {
+    run_within(Duration::from_secs(400), async {
+        let (_llama, llama) = llama().await;
+        let (_litellm, litellm) = litellm(llama).await;
+        let key = "key: sk-master, timeouts: { first_byte: 60s }";
+        let catalog = Catalog::new()
+            .account_at("anthropic", &format!("http://{litellm}/v1"), &format!("dialect: anthropic, {key}"))
+            .account_at("gemini", &format!("http://{litellm}/v1beta"), &format!("dialect: gemini, {key}"))
+            .model_with("claude", &["anthropic=tiny"], "")
+            .model_with("canned", &["anthropic=canned"], "")
+            .model_with("gem", &["gemini=tiny"], "");
+        let gateway = Gateway::with(catalog).upstream(litellm.port()).start().await;
+        for model in ["claude", "gem"] {
+            let answer = gateway.post(&asking(chat(model), 8)).await;
+            assert_eq!(answer.status, 200, "{model}: {}", answer.text());
+            let body = answer.json();
+            assert_eq!((&body["object"], &body["model"]), (&json!("chat.completion"), &json!(model)));
+            assert!(!answer.content().is_empty(), "{model}: {body}");
+            assert_eq!(body["choices"][0]["finish_reason"], "length", "{model}: {body}");
+            assert_eq!(body["usage"]["completion_tokens"], 8, "{model}: {body}");
+
+            let mut ask = asking(chat_stream(model), 8);
+            ask["stream_options"] = json!({"include_usage": true});
+            let stream = gateway.post(&ask).await;
+            let events = stream.events();
+            assert_eq!((stream.status, events.last().map(String::as_str)), (200, Some("[DONE]")), "{model}: {}", stream.text());
+            assert!(!stream.content().is_empty(), "{model}: {}", stream.text());
+            let usage: Value = serde_json::from_str(&events[events.len() - 2]).unwrap();
+            let count = |name: &str| usage["usage"][name].as_u64().unwrap_or_else(|| panic!("{model}: {usage}"));
+            // It counts wrongly, but never nothing: where it says zero, we estimate, and say so.
+            assert!(count("prompt_tokens") > 0 && count("completion_tokens") > 0, "{model}: {usage}");
+            assert_eq!(count("total_tokens"), count("prompt_tokens") + count("completion_tokens"));
+        }
+        // It answers a stream's request with plain JSON here: made into a stream.
+        let canned = gateway.post(&chat_stream("canned")).await;
+        assert_eq!(canned.events().last().map(String::as_str), Some("[DONE]"), "{}", canned.text());
+        assert_eq!(canned.content(), "hello from the mock");
+        // A request that it cannot serve, and what it says after that: errors, in the standard's own words.
+        let mut long = chat("claude");
+        long["messages"][0]["content"] = json!("day ".repeat(4000));
+        for _ in 0..2 {
+            let refused = gateway.post(&long).await;
+            let error = &refused.json()["error"];
+            assert!(refused.status >= 400 && error["message"].is_string() && error["type"].is_string(), "{}", refused.text());
+            assert!(!refused.text().contains("sk-master"), "{}", refused.text());
+        }
+    });
+}
+
+async fn litellm(llama: SocketAddr) -> (Process, SocketAddr) {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").join("real");
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("litellm-{}.yaml", address.port()));
+    let yaml = include_str!("../real/litellm.yaml").replace("LLAMA", &llama.to_string());
+    std::fs::write(&config, yaml).expect("a configuration");
+    let mut command = Command::new(place.join("litellm/bin/litellm"));
+    command.env("LITELLM_MODE", "PRODUCTION").env("LITELLM_LOCAL_MODEL_COST_MAP", "True");
+    // Its own look-ups at start must not be waited for where there is no network.
+    command.env("NO_PROXY", "127.0.0.1").arg("--config").arg(&config);
+    command.args(["--host", "127.0.0.1", "--telemetry", "False", "--port", &address.port().to_string()]);
+    let server = Process::spawn(&mut command);
+    for _ in 0..14 {
+        let up = tokio::time::timeout(Duration::from_secs(9), async {
+            eventually("it listens", || std::net::TcpStream::connect(address).is_ok().then_some(())).await;
+        });
+        if up.await.is_ok() {
+            return (server, address);
+        }
+    }
+    panic!("LiteLLM's proxy does not listen: {}", server.stderr())
 }
 
 async fn chats(gateway: &Gateway) {
