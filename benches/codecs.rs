@@ -145,7 +145,7 @@ fn streams(criterion: &mut Criterion) {
         ("other contents and logprobs", words.iter().enumerate().map(logprobs).collect::<Vec<_>>()),
     ] {
         let events: Vec<String> = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
-        let mut stream = Stream::new(&face, &Quirks::NONE, 8 << 20);
+        let mut stream = Stream::new(&face, &Quirks::NONE, true, 8 << 20);
         let mut out = Vec::new();
         group.throughput(Throughput::Elements(events.len() as u64));
         group.bench_function(name, |bencher| {

@@ -42,7 +42,7 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(stream(dialect, &face, bytes, usize::from(*length).max(1)), whole);
         assert_eq!(stream(dialect, &face, bytes, 1), whole);
     }
-    let manner = Manner { show_reasoning: true, keep_thoughts: true, ..Manner::default() };
+    let manner = Manner { keep_thoughts: true, ..Manner::default() };
     for told in [dialect.answer(MODEL, &face, &manner, bytes), dialect.converted(MODEL, &face, &manner, bytes)].into_iter().flatten() {
         assert!(!told.0.body.is_empty());
     }
@@ -51,7 +51,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn stream(dialect: &Dialect, face: &Face, bytes: &[u8], length: usize) -> (Vec<u8>, Result<Usage, StreamFault>) {
-    let mut stream = dialect.stream(MODEL, face, Manner { show_reasoning: true, keep_thoughts: true, ..Manner::default() }, LIMIT);
+    let mut stream = dialect.stream(MODEL, face, Manner { keep_thoughts: true, ..Manner::default() }, LIMIT);
     let mut out = Vec::new();
     for read in bytes.chunks(length) {
         if stream.done() {

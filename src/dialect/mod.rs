@@ -193,7 +193,7 @@ impl Dialect {
     /// Reads a buffered answer.
     pub fn answer(&self, model: &str, face: &Face, manner: &Manner, body: &[u8]) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         match self.telling() {
-            Telling::Itself(quirks) => openai::answer(face, quirks, body).map(|answer| (answer, Vec::new())),
+            Telling::Itself(quirks) => openai::answer(face, quirks, !manner.hide_reasoning, body).map(|answer| (answer, Vec::new())),
             Telling::Events(tell) => {
                 translated::repairing(body, |body| translated::answer(face, manner.clone(), |emit| tell(model, body, emit)))
             }
@@ -203,7 +203,7 @@ impl Dialect {
     /// Reads a buffered answer that came where a stream was asked for, and writes it as one.
     pub fn converted(&self, model: &str, face: &Face, manner: &Manner, body: &[u8]) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         match self.telling() {
-            Telling::Itself(quirks) => openai::converted(face, quirks, body).map(|answer| (answer, Vec::new())),
+            Telling::Itself(quirks) => openai::converted(face, quirks, !manner.hide_reasoning, body).map(|answer| (answer, Vec::new())),
             Telling::Events(tell) => {
                 translated::repairing(body, |body| translated::converted(face, manner.clone(), |emit| tell(model, body, emit)))
             }
@@ -247,7 +247,7 @@ impl Dialect {
         let reader: Box<dyn chat::Reader> = match self {
             Self::OpenAi(_) | Self::Azure(_) | Self::Demo => {
                 let quirks = if let Self::OpenAi(quirks) = self { quirks } else { &Quirks::NONE };
-                return Stream::Passed(Box::new(openai::Stream::new(face, quirks, event_limit)));
+                return Stream::Passed(Box::new(openai::Stream::new(face, quirks, !manner.hide_reasoning, event_limit)));
             }
             Self::Anthropic => Box::new(anthropic::Reader::default()),
             Self::Gemini | Self::Vertex { .. } => Box::new(gemini::Reader::default()),

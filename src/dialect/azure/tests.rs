@@ -73,7 +73,7 @@ fn face(show_usage: bool) -> Face {
 
 /// The events of a stream, without their frames.
 fn streamed(show_usage: bool, events: &[&str]) -> (Vec<String>, Result<(), StreamFault>) {
-    let mut stream = Stream::new(&face(show_usage), &Quirks::NONE, 1 << 20);
+    let mut stream = Stream::new(&face(show_usage), &Quirks::NONE, true, 1 << 20);
     let mut out = Vec::new();
     let mut result = Ok(());
     for event in events {
@@ -150,12 +150,12 @@ fn a_whole_answer_keeps_what_the_filter_says() {
     let body = format!(
         r#"{{"choices":[{{{SAFE},"finish_reason":"content_filter","index":0,"logprobs":null,"message":{{"content":"Hi","refusal":null,"role":"assistant"}}}}],"created":1700000000,"id":"chatcmpl-az","model":"gpt-4o-2024-08-06","object":"chat.completion","prompt_filter_results":[{{"prompt_index":0,"content_filter_results":{{}}}}],"usage":{{"completion_tokens":1,"prompt_tokens":9,"total_tokens":10}}}}"#
     );
-    let Answer { body: out, .. } = answer(&face(false), &Quirks::NONE, body.as_bytes()).unwrap();
+    let Answer { body: out, .. } = answer(&face(false), &Quirks::NONE, true, body.as_bytes()).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), body.replace("gpt-4o-2024-08-06", "fast"));
     // A filter that failed is not the answer's failure.
     let failed = body
         .replace(SAFE, r#""content_filter_result":{"error":{"code":"content_filter_error","message":"The contents are not filtered"}}"#);
-    assert!(answer(&face(false), &Quirks::NONE, failed.as_bytes()).is_ok());
+    assert!(answer(&face(false), &Quirks::NONE, true, failed.as_bytes()).is_ok());
 }
 
 /// The HTTP status and the body; how it is to be classed, its code, its param.

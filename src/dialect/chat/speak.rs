@@ -22,8 +22,8 @@ use super::{Thought, Undo};
 pub struct Manner {
     /// What writing the request did that must be undone.
     pub undo: Undo,
-    /// Thinking is shown, as `reasoning_content`.
-    pub show_reasoning: bool,
+    /// Thinking is not shown, as it would be in `reasoning_content`.
+    pub hide_reasoning: bool,
     /// Thoughts are gathered for the next turn.
     pub keep_thoughts: bool,
 }

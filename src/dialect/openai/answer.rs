@@ -4,29 +4,30 @@
 //! `stop` (or `tool_calls`), while in a stream it would be a cut.
 
 use super::calls::{self, Ids};
+use super::choice::Common;
 use super::chunks::Chunks;
 use super::finish::{self, Finish};
 use super::head::Head;
 use super::meter::{self, Counts};
 use super::quirks::Quirks;
 use super::shape::{self, Call, Shape};
-use super::{content, digits, error};
+use super::{content, digits, error, reasoning};
 use crate::dialect::{Answer, AnswerFault, Face, StreamFault};
 use crate::usage::{Source, Usage};
 use crate::wire::json::{self, integer_of, slice};
 use crate::wire::splice::Edits;
 
 /// Reads a buffered answer. An event stream is none, even if it holds a whole answer.
-pub fn answer(face: &Face, quirks: &Quirks, body: &[u8]) -> Result<Answer, AnswerFault> {
+pub fn answer(face: &Face, quirks: &Quirks, show_reasoning: bool, body: &[u8]) -> Result<Answer, AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body).trim_ascii();
     let mut shape = Shape::default();
     if shape.read(body).is_ok() {
-        return standard(face, quirks, body, &shape);
+        return standard(face, quirks, show_reasoning, body, &shape);
     }
     let lossy = String::from_utf8_lossy(body);
     let text = lossy.as_bytes();
     if text != body && shape.read(text).is_ok() {
-        return standard(face, quirks, text, &shape);
+        return standard(face, quirks, show_reasoning, text, &shape);
     }
     Err(match error::hidden(body) {
         Some(found) => AnswerFault::Upstream(found),
@@ -35,9 +36,9 @@ pub fn answer(face: &Face, quirks: &Quirks, body: &[u8]) -> Result<Answer, Answe
 }
 
 /// Reads a buffered answer that came where a stream was asked for, and writes it as one.
-pub fn converted(face: &Face, quirks: &Quirks, body: &[u8]) -> Result<Answer, AnswerFault> {
-    let Answer { body, usage } = answer(face, quirks, body)?;
-    let mut chunks = Chunks::new(face, &Quirks::NONE);
+pub fn converted(face: &Face, quirks: &Quirks, show_reasoning: bool, body: &[u8]) -> Result<Answer, AnswerFault> {
+    let Answer { body, usage } = answer(face, quirks, show_reasoning, body)?;
+    let mut chunks = Chunks::new(face, &Quirks::NONE, show_reasoning);
     let mut events = Vec::new();
     chunks.event(b"", &body, &mut events).map_err(fault)?;
     chunks.reported.is_estimate = usage.source == Source::Estimated;
@@ -45,7 +46,7 @@ pub fn converted(face: &Face, quirks: &Quirks, body: &[u8]) -> Result<Answer, An
     Ok(Answer { body: events, usage })
 }
 
-fn standard(face: &Face, quirks: &Quirks, text: &[u8], shape: &Shape) -> Result<Answer, AnswerFault> {
+fn standard(face: &Face, quirks: &Quirks, show_reasoning: bool, text: &[u8], shape: &Shape) -> Result<Answer, AnswerFault> {
     if let Some(found) = shape.error(text) {
         return Err(AnswerFault::Upstream(found));
     }
@@ -55,7 +56,7 @@ fn standard(face: &Face, quirks: &Quirks, text: &[u8], shape: &Shape) -> Result<
     if shape.list.is_empty() {
         return Err(AnswerFault::Nonsense("the answer has no choices"));
     }
-    let ids = Ids::new(face);
+    let common = Common { ids: Ids::new(face), show_reasoning };
     let mut head = Head::new(face);
     head.learn(text, shape);
     let mut edits = Edits::default();
@@ -63,7 +64,7 @@ fn standard(face: &Face, quirks: &Quirks, text: &[u8], shape: &Shape) -> Result<
     let mut said = 0;
     let indices = indices(text, &shape.list);
     for (choice, at) in shape.list.iter().zip(indices) {
-        said += edit_choice(text, choice, &shape.calls, at, &ids, &mut edits)?;
+        said += edit_choice(text, choice, &shape.calls, at, &common, &mut edits)?;
     }
     let usage = edit_usage(face, quirks, text, shape, said as u64, &mut edits);
     let mut body = Vec::new();
@@ -88,7 +89,7 @@ fn edit_choice(
     choice: &shape::Choice,
     calls: &[Call],
     at: usize,
-    ids: &Ids,
+    common: &Common,
     edits: &mut Edits<'_>,
 ) -> Result<usize, AnswerFault> {
     let nonsense = AnswerFault::Nonsense;
@@ -122,14 +123,21 @@ fn edit_choice(
         Some(role) => edits.replace(role.value.clone(), &br#""assistant""#[..]),
         None => edits.insert_member(body.open, &br#""role":"assistant""#[..]),
     }
-    let mut said = body.said + content::edit(text, body, edits).map_err(nonsense)?;
+    let mut said = body.said + content::edit(text, body, common.show_reasoning, edits).map_err(nonsense)?;
+    reasoning::edit(text, body, common.show_reasoning, edits);
+    // A delta beside the message only repeats it.
+    if let (Some(_), Some(delta)) = (&choice.in_message, &choice.in_delta)
+        && !common.show_reasoning
+    {
+        reasoning::edit(text, delta, false, edits);
+    }
     if body.content.is_none() {
         let content = if body.is_special || !body.call_range.is_empty() { &br#""content":null"#[..] } else { br#""content":"""# };
         edits.insert_member(body.open, content);
     }
     let calls = calls.get(body.call_range.clone()).unwrap_or_default();
     let reason = edit_finish(text, choice, !calls.is_empty(), edits)?;
-    said += calls::whole(text, calls, finish::is_cut(reason), ids, at, edits).map_err(nonsense)?;
+    said += calls::whole(text, calls, finish::is_cut(reason), &common.ids, at, edits).map_err(nonsense)?;
     Ok(said)
 }
 

@@ -2,7 +2,7 @@
 
 use super::calls::{Calls, Ids};
 use super::shape::{self, Body, Call, LISTS, MAX_CHOICES};
-use super::{content, digits, finish};
+use super::{content, digits, finish, reasoning};
 use crate::dialect::StreamFault;
 use crate::wire::json::{self, Cursor, Kind, integer_of, slice};
 use crate::wire::splice::Edits;
@@ -25,6 +25,13 @@ pub(super) struct Choice {
     pub(super) last: Vec<u8>,
     /// The last piece of reasoning, for servers that send pieces twice.
     last_reasoning: Vec<u8>,
+}
+
+/// What is the same for all choices of a stream.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) ids: Ids,
+    pub(super) show_reasoning: bool,
 }
 
 /// How it ended.
@@ -77,6 +84,22 @@ impl Choice {
         }
     }
 
+    /// How many bytes of thinking an entry holds, if it has nothing beside it and neither begins nor ends the choice.
+    pub(super) fn only_thinks(&mut self, text: &[u8], entry: &shape::Choice) -> Result<Option<usize>, StreamFault> {
+        // Choices must appear in their order, whatever is hidden of them.
+        if !self.has_role || entry.finish.as_ref().is_some_and(|finish| finish.speaks(text)) {
+            return Ok(None);
+        }
+        Ok(match self.body(text, entry)? {
+            Some(Part::Delta(body)) => {
+                self.has_delta |= body.speaks;
+                reasoning::only(text, body)
+            }
+            Some(Part::Message(body)) => reasoning::only(text, body),
+            None => None,
+        })
+    }
+
     /// Whether an entry only says again the piece of reasoning that came before it. A short one may well be meant twice.
     pub(super) fn repeats_reasoning(&mut self, text: &[u8], entry: &shape::Choice) -> bool {
         let Some(span) = entry.in_delta.as_ref().and_then(|body| body.only_reasoning(text)) else { return false };
@@ -98,7 +121,7 @@ impl Choice {
         entry: &shape::Choice,
         calls: &[Call],
         at: usize,
-        ids: &Ids,
+        common: &Common,
         edits: &mut Edits<'_>,
     ) -> Result<Said, StreamFault> {
         match &entry.index {
@@ -142,12 +165,13 @@ impl Choice {
         }
         self.has_ended_audio |= body.ends_audio;
         self.edit_role(text, body, edits);
-        let mut bytes = body.said + content::edit(text, body, edits).map_err(StreamFault::Broken)?;
+        let mut bytes = body.said + content::edit(text, body, common.show_reasoning, edits).map_err(StreamFault::Broken)?;
+        reasoning::edit(text, body, common.show_reasoning, edits);
         if let Some(member) = &body.calls
             && !body.call_range.is_empty()
         {
             let calls = calls.get(body.call_range.clone()).unwrap_or_default();
-            let edited = self.calls.edit(text, member, calls, ids, at, edits);
+            let edited = self.calls.edit(text, member, calls, &common.ids, at, edits);
             bytes += edited.map_err(StreamFault::Broken)?;
         }
         if body.has_lists {

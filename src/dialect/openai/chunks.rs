@@ -5,7 +5,7 @@
 //! nothing that follows it is lost.
 
 use super::calls::Ids;
-use super::choice::{Choice, Ended, Finishes, place_of};
+use super::choice::{Choice, Common, Ended, Finishes, place_of};
 use super::error;
 use super::finish::{self, Finish};
 use super::head::Head;
@@ -29,7 +29,7 @@ const MAX_HELD: usize = 16 * 1024;
 pub(super) struct Chunks {
     quirks: &'static Quirks,
     head: Head,
-    ids: Ids,
+    common: Common,
     show_usage: bool,
     prompt_bytes: u64,
     shape: Shape,
@@ -56,11 +56,11 @@ pub(super) struct Reported {
 }
 
 impl Chunks {
-    pub(super) fn new(face: &Face, quirks: &'static Quirks) -> Self {
+    pub(super) fn new(face: &Face, quirks: &'static Quirks, show_reasoning: bool) -> Self {
         Self {
             quirks,
             head: Head::new(face),
-            ids: Ids::new(face),
+            common: Common { ids: Ids::new(face), show_reasoning },
             show_usage: face.show_usage,
             prompt_bytes: face.prompt_bytes,
             shape: Shape::default(),
@@ -143,6 +143,9 @@ impl Chunks {
             self.opened = true;
             return Ok(());
         }
+        if !self.common.show_reasoning && self.hides(text)? {
+            return Ok(());
+        }
         self.write(text, Finishes::Held, out)?;
         // A call that still waits for its name is not yet what it will be.
         if self.choices.iter().any(|choice| choice.calls.any_unnamed()) {
@@ -151,6 +154,10 @@ impl Chunks {
         // Pieces that may be repeated must all be looked at.
         let is_reasoning = |entry: &shape::Choice| entry.in_delta.as_ref().is_some_and(|body| body.only_reasoning(text).is_some());
         if self.quirks.repeats_reasoning && self.shape.list.iter().any(is_reasoning) {
+            return Ok(());
+        }
+        // Of thinking that is hidden, it depends on the text beside it whether the chunk goes out at all.
+        if !self.common.show_reasoning && self.shape.list.iter().any(shape::Choice::thinks) {
             return Ok(());
         }
         match self.pattern.probe(text, &self.shape) {
@@ -181,6 +188,23 @@ impl Chunks {
             self.citations.clear();
             self.citations.extend_from_slice(citations);
         }
+    }
+
+    /// Whether a chunk holds nothing but thinking, of which nothing would be left; it still counts.
+    fn hides(&mut self, text: &[u8]) -> Result<bool, StreamFault> {
+        if self.shape.citations.as_ref().is_some_and(|citations| citations.speaks(text)) {
+            return Ok(false);
+        }
+        let mut said = 0_usize;
+        for (place, entry) in self.shape.list.iter().enumerate() {
+            let at = place_of(&mut self.choices, text, entry, place)?;
+            let Some(choice) = self.choices.get_mut(at) else { return Ok(false) };
+            let Some(thought) = choice.only_thinks(text, entry)? else { return Ok(false) };
+            said = said.saturating_add(thought);
+        }
+        self.said = self.said.saturating_add(said as u64);
+        self.opened = true;
+        Ok(true)
     }
 
     fn repeats_reasoning(&mut self, text: &[u8]) -> Result<bool, StreamFault> {
@@ -223,7 +247,7 @@ impl Chunks {
         for (place, entry) in self.shape.list.iter().enumerate() {
             let at = place_of(&mut self.choices, text, entry, place)?;
             let Some(choice) = self.choices.get_mut(at) else { continue };
-            let said = choice.edit(text, entry, &self.shape.calls, at, &self.ids, &mut edits)?;
+            let said = choice.edit(text, entry, &self.shape.calls, at, &self.common, &mut edits)?;
             choice.edit_finish(text, entry, finishes, &mut edits);
             self.said = self.said.saturating_add(said.bytes as u64);
             self.opened |= said.speaks;

@@ -5,8 +5,8 @@ use crate::wire::json::{self, Broken, Cursor, Kind, slice, text_of};
 use crate::wire::splice::Edits;
 
 /// Makes the content of a delta or message a string; returns how long it is. Thinking that came among its
-/// parts goes beside it. Parts that are no text (references, images) are left out: a string cannot hold them.
-pub(super) fn edit(text: &[u8], body: &Body, edits: &mut Edits<'_>) -> Result<usize, &'static str> {
+/// parts goes beside it, where it is shown. Parts that are no text (references, images) are left out: a string cannot hold them.
+pub(super) fn edit(text: &[u8], body: &Body, show_reasoning: bool, edits: &mut Edits<'_>) -> Result<usize, &'static str> {
     let Some(member) = &body.content else { return Ok(0) };
     match member.kind(text) {
         Kind::String => Ok(json::text_len(text, &member.value)),
@@ -14,7 +14,8 @@ pub(super) fn edit(text: &[u8], body: &Body, edits: &mut Edits<'_>) -> Result<us
         Kind::Array | Kind::Object => {
             let parts = parts(slice(text, &member.value));
             edits.replace(member.value.clone(), json::quote(&parts.text).into_bytes());
-            if !parts.thinking.is_empty() && !body.has_reasoning_content {
+            let has_place = !body.has_reasoning_content && !body.has_reasoning;
+            if show_reasoning && has_place && !parts.thinking.is_empty() {
                 let thinking = format!(r#""reasoning_content":{}"#, json::quote(&parts.thinking));
                 edits.insert_member(body.open, thinking.into_bytes());
             }
@@ -26,13 +27,13 @@ pub(super) fn edit(text: &[u8], body: &Body, edits: &mut Edits<'_>) -> Result<us
 
 /// What the parts say.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Parts {
-    text: String,
-    thinking: String,
+pub(super) struct Parts {
+    pub(super) text: String,
+    pub(super) thinking: String,
 }
 
 /// Reads an array of parts, or a single one.
-fn parts(json: &[u8]) -> Parts {
+pub(super) fn parts(json: &[u8]) -> Parts {
     let mut parts = Parts::default();
     let mut cursor = Cursor::new(json);
     // The text was scanned before, so this cannot fail.

@@ -18,6 +18,7 @@ mod head;
 mod meter;
 mod pattern;
 pub mod quirks;
+mod reasoning;
 mod request;
 mod rewrite;
 mod shape;

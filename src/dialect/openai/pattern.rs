@@ -157,7 +157,9 @@ fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
         || entry.usage.is_some()
         || entry.message.is_some()
         || entry.finish.as_ref().is_some_and(|finish| !is_null(&finish.value))
-        || body.has_lists;
+        || body.has_lists
+        // Which of two names thinking keeps depends on what both say.
+        || (body.has_reasoning && body.has_reasoning_content);
     if adds {
         return None;
     }

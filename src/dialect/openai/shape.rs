@@ -3,7 +3,7 @@
 //! Nothing is judged here but JSON's grammar and that choices are objects. Keys are compared as they
 //! are written: nobody escapes the letters of a field name.
 
-use super::{error, filled};
+use super::{error, filled, reasoning};
 use crate::dialect::UpstreamError;
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, integer_of, slice};
 
@@ -116,7 +116,14 @@ pub(super) struct Body {
     pub(super) speaks: bool,
     /// Whether it holds a refusal, audio or a call of the old kind.
     pub(super) is_special: bool,
+    /// Whether it holds thinking under any name of its own, be it `null`.
+    pub(super) has_thinking: bool,
+    /// Whether such a member says anything.
+    pub(super) thinks: bool,
+    /// Whether there is `reasoning_content`, be it `null`.
     pub(super) has_reasoning_content: bool,
+    /// Whether there is `reasoning`, and it is a string.
+    pub(super) has_reasoning: bool,
     /// Whether one of [`LISTS`] is an array with something in it.
     pub(super) has_lists: bool,
     /// The audio says when it expires, which is how a spoken answer ends.
@@ -131,7 +138,7 @@ pub(super) struct Body {
 
 /// Arrays of objects that may stand in a delta. The official Python client merges the entries by their
 /// `index`, and crashes on one that has none.
-pub(super) const LISTS: [&[u8]; 3] = [br#""annotations""#, br#""reasoning_details""#, br#""images""#];
+pub(super) const LISTS: [&[u8]; 3] = [br#""annotations""#, reasoning::DETAILS, br#""images""#];
 
 /// An entry of `tool_calls`.
 #[derive(Debug, Clone, Default)]
@@ -254,6 +261,13 @@ impl Shape {
     }
 }
 
+impl Choice {
+    /// Whether there is thinking in it.
+    pub(super) fn thinks(&self) -> bool {
+        [&self.in_delta, &self.in_message].into_iter().flatten().any(|body| body.thinks)
+    }
+}
+
 impl Body {
     /// Whether `tool_calls` is there, but is nothing that a client could read.
     pub(super) fn has_odd_calls(&self, text: &[u8]) -> bool {
@@ -282,7 +296,7 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, O
     let text = cursor.text();
     let mut body = Body::default();
     let first_call = calls.len();
-    let mut reasoning = 0;
+    let mut reasoned = 0;
     let span = cursor.object(|cursor, key| {
         let name = slice(text, &key);
         match name {
@@ -309,12 +323,19 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, O
                 body.calls = Some(Member { key, value });
             }
             // The same text under two names at servers in transition: it counts once.
-            br#""reasoning_content""# | br#""reasoning""# => {
+            reasoning::STANDARD | reasoning::SHORT => {
                 let value = cursor.value()?;
-                body.has_reasoning_content |= name == br#""reasoning_content""#;
-                body.speaks |= !is_hollow(slice(text, &value));
+                let thinks = !is_hollow(slice(text, &value));
+                body.has_thinking = true;
+                body.thinks |= thinks;
+                body.speaks |= thinks;
+                if name == reasoning::STANDARD {
+                    body.has_reasoning_content = true;
+                } else {
+                    body.has_reasoning = slice(text, &value).starts_with(b"\"");
+                }
                 body.note_text(text, &value);
-                reasoning = reasoning.max(json::text_len(text, &value));
+                reasoned = reasoned.max(json::text_len(text, &value));
             }
             br#""refusal""# => {
                 let value = cursor.value()?;
@@ -345,6 +366,10 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, O
                 // A citation alone is no answer yet; reasoning and images are.
                 body.speaks |= full && name != br#""annotations""#;
                 body.has_lists |= full && slice(text, &value).starts_with(b"[");
+                if name == reasoning::DETAILS {
+                    body.has_thinking = true;
+                    body.thinks |= full;
+                }
             }
             _ => return cursor.value().map(drop),
         }
@@ -353,7 +378,7 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, O
     body.open = span.start;
     body.call_range = first_call..calls.len();
     body.speaks |= !body.call_range.is_empty();
-    body.said += reasoning;
+    body.said += reasoned;
     Ok((span, Some(body)))
 }
 

@@ -24,8 +24,8 @@ pub struct Stream {
 
 impl Stream {
     /// A stream at its start; no event may be longer than `event_limit` bytes.
-    pub fn new(face: &Face, quirks: &'static Quirks, event_limit: usize) -> Self {
-        Self { decoder: Decoder::new(event_limit), strays: Strays::default(), chunks: Chunks::new(face, quirks) }
+    pub fn new(face: &Face, quirks: &'static Quirks, show_reasoning: bool, event_limit: usize) -> Self {
+        Self { decoder: Decoder::new(event_limit), strays: Strays::default(), chunks: Chunks::new(face, quirks, show_reasoning) }
     }
 
     /// Takes bytes as they came and appends whole events to `out`. After a fault, what was appended

@@ -11,7 +11,11 @@ fn face(show_usage: bool) -> Face {
 
 /// Feeds a stream as it is on the wire.
 fn run(quirks: &'static Quirks, show_usage: bool, wire: &str) -> (Vec<String>, Result<Usage, StreamFault>) {
-    let mut stream = Stream::new(&face(show_usage), quirks, 1 << 20);
+    run_with(quirks, show_usage, true, wire)
+}
+
+fn run_with(quirks: &'static Quirks, show_usage: bool, show_reasoning: bool, wire: &str) -> (Vec<String>, Result<Usage, StreamFault>) {
+    let mut stream = Stream::new(&face(show_usage), quirks, show_reasoning, 1 << 20);
     let mut out = Vec::new();
     let result = stream.feed(wire.as_bytes(), &mut out).and_then(|()| stream.finish(&mut out));
     let out = String::from_utf8(out).unwrap();
@@ -40,6 +44,14 @@ fn check(quirks: &'static Quirks, wire: &str, expected: &[&str], usage: (u64, u6
     assert!(shown.iter().rev().skip(1).all(|chunk| chunk["usage"].is_null() && chunk.get("usage").is_some()));
 }
 
+/// What a caller gets from whom thinking is hidden.
+#[track_caller]
+fn check_hiding(quirks: &'static Quirks, wire: &str, expected: &[&str]) {
+    let (out, result) = run_with(quirks, false, false, wire);
+    assert_eq!(out.iter().map(String::as_str).collect::<Vec<_>>(), [expected, &["[DONE]"]].concat());
+    assert_eq!(result, run(quirks, false, wire).1);
+}
+
 /// A stream that ends with an error of this message.
 #[track_caller]
 fn check_fails(quirks: &'static Quirks, wire: &str, expected: &str) -> UpstreamError {
@@ -52,7 +64,7 @@ fn check_fails(quirks: &'static Quirks, wire: &str, expected: &str) -> UpstreamE
 /// A buffered answer.
 #[track_caller]
 fn check_answer(quirks: &'static Quirks, body: &str, expected: &str, usage: (u64, u64, u64)) {
-    let Answer { body: out, usage: found } = answer(&face(false), quirks, body.as_bytes()).unwrap();
+    let Answer { body: out, usage: found } = answer(&face(false), quirks, true, body.as_bytes()).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), expected);
     assert_eq!((found.prompt, found.completion, found.cached), usage);
 }
@@ -130,7 +142,7 @@ fn xai() {
     check_answer(&XAI, body, &expected, (110, 302, 100));
 
     // An error where an answer was announced.
-    let found = answer(&face(false), &XAI, br#"{"code":"The service is currently unavailable","error":"Model is overloaded"}"#);
+    let found = answer(&face(false), &XAI, true, br#"{"code":"The service is currently unavailable","error":"Model is overloaded"}"#);
     let Err(AnswerFault::Upstream(error)) = found else { panic!("{found:?}") };
     assert_eq!((error.code.as_deref(), error.message.as_str()), (Some("The service is currently unavailable"), "Model is overloaded"));
 }
@@ -161,7 +173,7 @@ fn groq() {
                 r#"{{{ours},"choices":[{{"index":0,"delta":{{"role":"assistant","content":""}},"logprobs":null,"finish_reason":null}}],"x_groq":{{"id":"req_01"}}}}"#
             ),
             &format!(
-                r#"{{{ours},"choices":[{{"index":0,"delta":{{"reasoning":"hm","tool_calls":[]}},"logprobs":null,"finish_reason":null}}]}}"#
+                r#"{{{ours},"choices":[{{"index":0,"delta":{{"reasoning_content":"hm","tool_calls":[]}},"logprobs":null,"finish_reason":null}}]}}"#
             ),
             &format!(
                 r#"{{{ours},"choices":[{{"index":0,"delta":{{}},"logprobs":null,"finish_reason":"stop"}}],"x_groq":{{"id":"req_01"}}}}"#
@@ -197,6 +209,8 @@ fn deepseek() {
         sse(&[&role, &thought, &chunk(r#"{"content":"","reasoning_content":null}"#, r#""stop""#, &format!(",{usage}")), "[DONE]"])
     );
     check(&DEEPSEEK, &wire, &[&role, &thought, &end], (20, 5, 16));
+    let silent = chunk(r#"{"role":"assistant","content":null}"#, "null", "");
+    check_hiding(&DEEPSEEK, &wire, &[&silent, &chunk(r#"{"content":""}"#, r#""stop""#, "")]);
     let failed = sse(&[&role, &chunk("{}", r#""insufficient_system_resource""#, "")]);
     check_fails(&DEEPSEEK, &failed, "the upstream gave the answer up (`insufficient_system_resource`)");
 }
@@ -212,7 +226,7 @@ fn openrouter() {
     let text = chunk(r#"{"role":"assistant","content":"Hi"}"#, "null", "");
     let bare = chunk(r#"{"content":"Hi"}"#, "null", "");
     let thought = chunk(r#"{"content":"","reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm"}]}"#, "null", "");
-    let numbered = thought.replace(r#"{"type":"reas"#, r#"{"index":0,"type":"reas"#);
+    let numbered = thought.replace(r#"{"type":"reas"#, r#"{"index":0,"type":"reas"#).replace(r#""reasoning":"#, r#""reasoning_content":"#);
     let end = chunk(r#"{"content":""}"#, r#""stop""#, "");
     let counted = chunk(
         r#"{"role":"assistant","content":""}"#,
@@ -225,12 +239,13 @@ fn openrouter() {
     );
     let after = chunk(r#"{"content":""}"#, "null", "");
     check(&OPENROUTER, &wire, &[&text, &bare, &numbered, &after, &end], (9, 4, 0));
+    check_hiding(&OPENROUTER, &wire, &[&text, &bare, &after, &end]);
 
     let failed = format!(
         r#"{{{head},"error":{{"code":502,"message":"Provider disconnected","metadata":{{"provider_name":"Novita"}}}},"choices":[{{"index":0,"delta":{{"content":""}},"finish_reason":"error"}}]}}"#
     );
     assert_eq!(check_fails(&OPENROUTER, &sse(&[&text, &failed]), "Provider disconnected").status, Some(502));
-    let inside = answer(&face(false), &OPENROUTER, br#"{"error":{"message":"No endpoints","code":404},"user_id":"u"}"#);
+    let inside = answer(&face(false), &OPENROUTER, true, br#"{"error":{"message":"No endpoints","code":404},"user_id":"u"}"#);
     let Err(AnswerFault::Upstream(error)) = inside else { panic!("{inside:?}") };
     assert_eq!(error.status, Some(404));
 }
@@ -387,7 +402,9 @@ fn vllm() {
         "[DONE]",
     ]);
     let finish = format!(r#"{{{head},"choices":[{{"index":0,"delta":{{}},"logprobs":null,"finish_reason":"tool_calls"}}]}}"#);
-    check(&VLLM, &wire, &[&role, &thought, &call, &last("null", ""), &finish], (4, 3, 0));
+    let standard = thought.replace("reasoning", "reasoning_content");
+    check(&VLLM, &wire, &[&role, &standard, &call, &last("null", ""), &finish], (4, 3, 0));
+    check_hiding(&VLLM, &wire, &[&role, &call, &last("null", ""), &finish]);
 
     let failed = r#"{"error":{"object":"error","message":"EngineDeadError","type":"InternalServerError","param":null,"code":500}}"#;
     assert_eq!(check_fails(&VLLM, &sse(&[&role, failed, "[DONE]"]), "EngineDeadError").status, Some(500));
@@ -471,7 +488,10 @@ fn ollama() {
         .map(|delta| chunk(delta, "null"));
     let end = chunk("{}", r#""stop""#);
     let usage = format!(r#"{{{head},"choices":[],"usage":{{"prompt_tokens":4,"completion_tokens":3,"total_tokens":7}}}}"#);
-    check(&OLLAMA, &sse(&[&first, &second, &end, &usage, "[DONE]"]), &[&first, &chunk(r#"{"content":"a"}"#, "null"), &end], (4, 3, 0));
+    let wire = sse(&[&first, &second, &end, &usage, "[DONE]"]);
+    let standard = first.replace("reasoning", "reasoning_content");
+    check(&OLLAMA, &wire, &[&standard, &chunk(r#"{"content":"a"}"#, "null"), &end], (4, 3, 0));
+    check_hiding(&OLLAMA, &wire, &[&first.replace(r#","reasoning":"hm""#, ""), &chunk(r#"{"content":"a"}"#, "null"), &end]);
     // A failure in the middle is an odd empty chunk without a finish.
     let (_, result) = run(&OLLAMA, false, &sse(&[&first, &chunk(r#"{"role":"assistant","content":""}"#, "null")]));
     assert_eq!(result, Err(StreamFault::Cut));

@@ -40,7 +40,7 @@ impl Producer<'_> {
         let upstream = &self.shared.upstream;
         let headers = credential::headers(upstream, &candidate.place, &said, total, &mut self.alarm).await?;
         let manner =
-            Manner { undo: said.undo, show_reasoning: candidate.model.show_reasoning, keep_thoughts: account.dialect.family().is_some() };
+            Manner { undo: said.undo, hide_reasoning: !candidate.model.show_reasoning, keep_thoughts: account.dialect.family().is_some() };
         let outgoing =
             Outgoing { request_id: &self.request.request_id, path: &said.path, headers: &headers, body: &said.body, stream, total };
 

@@ -16,7 +16,7 @@ use crate::usage::Usage;
 #[derive(Debug)]
 pub(super) struct Course {
     undo: Undo,
-    show_reasoning: bool,
+    hide_reasoning: bool,
     /// Where thoughts are kept, if they are.
     thoughts: Option<Box<Thoughts>>,
     ids: Ids,
@@ -77,7 +77,7 @@ impl Course {
     pub(super) fn new(face: &Face, manner: Manner) -> Self {
         Self {
             undo: manner.undo,
-            show_reasoning: manner.show_reasoning,
+            hide_reasoning: manner.hide_reasoning,
             thoughts: manner.keep_thoughts.then(Box::default),
             ids: Ids::new(face),
             tally: Tally::new(face),
@@ -223,7 +223,7 @@ impl Course {
         if let Some(thoughts) = self.thoughts.as_mut().filter(|_| at == 0) {
             thoughts.thought(text);
         }
-        if self.show_reasoning {
+        if !self.hide_reasoning {
             self.show(at, words);
             words.say(at, Said::Reasoning, text);
         }

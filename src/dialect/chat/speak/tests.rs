@@ -20,7 +20,7 @@ pub(crate) fn face(show_usage: bool) -> Face {
 
 /// Everything is shown and kept.
 pub(crate) fn manner() -> Manner {
-    Manner { show_reasoning: true, keep_thoughts: true, ..Manner::default() }
+    Manner { keep_thoughts: true, ..Manner::default() }
 }
 
 fn formatted() -> Manner {
@@ -221,7 +221,7 @@ fn texts_go_out_as_they_come() {
 
 #[test]
 fn hidden_thinking_is_not_shown() {
-    let manner = Manner { show_reasoning: false, ..manner() };
+    let manner = Manner { hide_reasoning: true, ..manner() };
     check_with(&manner, &[Event::Reasoning(0, "hm"), Event::Text(0, "a"), STOP], &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"]);
     check_with(&manner, &[Event::Reasoning(0, "hm"), STOP], &[ROLE, "0 =stop"]);
 }
@@ -600,7 +600,7 @@ fn messages_say_what_they_have() {
     check_whole(&manner, &with_text, &whole(&format!(r#""content":"t","refusal":null,"tool_calls":[{f},{g}]"#), "tool_calls"));
     check_whole(&manner, &[Event::Refusal(0, "no"), STOP], &whole(r#""content":"","refusal":"no""#, "stop"));
     check_whole(&manner, &[Event::Finish(0, Finish::Filtered)], &whole(r#""content":"","refusal":null"#, "content_filter"));
-    check_whole(&Manner::default(), &[Event::Reasoning(0, "hm")], &whole(r#""content":"","refusal":null"#, "stop"));
+    check_whole(&Manner { hide_reasoning: true, ..Manner::default() }, &[Event::Reasoning(0, "hm")], &whole(r#""content":"","refusal":null"#, "stop"));
     check_whole(
         &formatted(),
         &[Event::Text(0, "t"), call(0, None, "fmt"), Event::Arguments(0, "{}")],
@@ -729,8 +729,8 @@ fn of_call(signature: &str) -> Thought<'static> {
 #[track_caller]
 fn check_kept(events: &[Event<'_>], expected: &[(&str, &[Thought<'static>])]) {
     let expected: Vec<Kept> = expected.iter().map(|(call, thoughts)| Kept { call: (*call).into(), thoughts: thoughts.to_vec() }).collect();
-    for show_reasoning in [true, false] {
-        let mut chunks = Chunks::new(&face(false), Manner { show_reasoning, ..manner() });
+    for hide_reasoning in [false, true] {
+        let mut chunks = Chunks::new(&face(false), Manner { hide_reasoning, ..manner() });
         events.iter().for_each(|event| chunks.take(event.clone(), &mut Vec::new()));
         assert_eq!(chunks.kept(), expected);
         assert_eq!(chunks.kept(), [], "each once");
@@ -862,9 +862,9 @@ pub(crate) fn plausible(told: &mut Vec<Told>) {
 }
 
 pub(crate) fn any_manner() -> impl Strategy<Value = Manner> {
-    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(show_reasoning, keep_thoughts, has_format)| Manner {
+    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(hide_reasoning, keep_thoughts, has_format)| Manner {
         undo: Undo { names: vec![("f_1".into(), "f.1".into())], format_tool: has_format.then(|| "fmt".into()) },
-        show_reasoning,
+        hide_reasoning,
         keep_thoughts,
     })
 }

@@ -20,7 +20,7 @@ fn spelled(text: &str, model: &str) -> String {
 
 #[track_caller]
 fn check_usage(input: &str, expected: &str, usage: Usage) {
-    let answer = answer(&face(false), &Quirks::NONE, spelled(input, "up").as_bytes()).expect("an answer");
+    let answer = answer(&face(false), &Quirks::NONE, true, spelled(input, "up").as_bytes()).expect("an answer");
     let body = String::from_utf8(answer.body).unwrap();
     assert_eq!(body, spelled(expected, "fast"));
     assert_eq!(answer.usage, usage);
@@ -47,8 +47,8 @@ fn check_message(input: &str, finish: &str, expected: &str, shown: &str) {
 #[track_caller]
 fn check_fault(input: &str, fault: AnswerFault) {
     let input = spelled(input, "up");
-    assert_eq!(answer(&face(false), &Quirks::NONE, input.as_bytes()), Err(fault.clone()), "{input}");
-    assert_eq!(converted(&face(false), &Quirks::NONE, input.as_bytes()), Err(fault), "{input}");
+    assert_eq!(answer(&face(false), &Quirks::NONE, true, input.as_bytes()), Err(fault.clone()), "{input}");
+    assert_eq!(converted(&face(false), &Quirks::NONE, true, input.as_bytes()), Err(fault), "{input}");
 }
 
 /// Everything that an answer must have.
@@ -112,7 +112,7 @@ fn wrong_heads_are_replaced() {
 fn blank_lines_and_a_mark_in_front_are_cut() {
     let body = spelled(&format!(r#"{{@,"choices":[{PLAIN}],$}}"#), "up");
     for before in ["\n\n \r\n", "\u{FEFF}"] {
-        let answer = answer(&face(false), &Quirks::NONE, format!("{before}{body}\n").as_bytes()).unwrap();
+        let answer = answer(&face(false), &Quirks::NONE, true, format!("{before}{body}\n").as_bytes()).unwrap();
         assert_eq!(String::from_utf8(answer.body).unwrap(), body.replace("up", "fast"));
     }
 }
@@ -288,7 +288,7 @@ fn an_answer_becomes_a_stream() {
         (false, vec![chunk.replace('%', ""), finish.into()]),
         (true, vec![chunk.replace('%', r#","usage":null"#), finish.replace("}]}", r#"}],"usage":null}"#), usage.into()]),
     ] {
-        let answer = converted(&face(show_usage), &Quirks::NONE, body.as_bytes()).unwrap();
+        let answer = converted(&face(show_usage), &Quirks::NONE, true, body.as_bytes()).unwrap();
         let expected: String = chunks.iter().map(|chunk| format!("data: {}\n\n", chunk.replace('@', head))).collect();
         assert_eq!(String::from_utf8(answer.body).unwrap(), expected + "data: [DONE]\n\n");
         assert_eq!(answer.usage, REPORTED);
@@ -298,7 +298,7 @@ fn an_answer_becomes_a_stream() {
 #[test]
 fn an_answer_without_usage_becomes_a_stream_with_a_marked_estimate() {
     let body = r#"{"choices":[{"message":{"content":"hi"}},{"message":{"content":"ho"}}]}"#;
-    let answer = converted(&face(true), &Quirks::NONE, body.as_bytes()).unwrap();
+    let answer = converted(&face(true), &Quirks::NONE, true, body.as_bytes()).unwrap();
     assert_eq!(answer.usage, Usage { prompt: 100, completion: 1, source: Source::Estimated, ..Usage::default() });
     let events = String::from_utf8(answer.body).unwrap();
     assert!(events.ends_with(
@@ -314,11 +314,11 @@ data: [DONE]
 #[test]
 fn the_demo_answers_both_ways() {
     let request = br#"{"model":"demo","messages":[{"role":"user","content":"hi"}]}"#;
-    let whole = answer(&face(false), &Quirks::NONE, &crate::dialect::demo::answer(request)).unwrap();
+    let whole = answer(&face(false), &Quirks::NONE, true, &crate::dialect::demo::answer(request)).unwrap();
     conforms(std::str::from_utf8(&whole.body).unwrap());
     assert_eq!(whole.usage.source, Source::Estimated);
 
-    let mut stream = super::super::Stream::new(&face(true), &Quirks::NONE, 1 << 20);
+    let mut stream = super::super::Stream::new(&face(true), &Quirks::NONE, true, 1 << 20);
     let mut out = Vec::new();
     for piece in crate::dialect::demo::pieces(request) {
         stream.feed(&piece.bytes, &mut out).unwrap();
@@ -346,9 +346,9 @@ proptest! {
         let choices = format!(r#""choices":[{}]"#, choices.join(","));
         members.push(&choices);
         let body = format!("{{{}}}", members.join(","));
-        if let Ok(answer) = answer(&face(false), &Quirks::NONE, body.as_bytes()) {
+        if let Ok(answer) = answer(&face(false), &Quirks::NONE, true, body.as_bytes()) {
             conforms(std::str::from_utf8(&answer.body).unwrap());
-            prop_assert!(converted(&face(true), &Quirks::NONE, body.as_bytes()).is_ok(), "{body}");
+            prop_assert!(converted(&face(true), &Quirks::NONE, true, body.as_bytes()).is_ok(), "{body}");
         }
     }
 }
@@ -385,3 +385,125 @@ const FIELDS: [&str; 11] = [
     r#""reasoning":"r""#,
     r#""annotations":[{}]"#,
 ];
+
+/// A message where thinking is shown, where it is hidden, and how many bytes are counted of it either way.
+#[track_caller]
+fn check_thinking(message: &str, shown: &str, hidden: &str, bytes: u64) {
+    let body = |message: &str| format!(r#"{{@,"choices":[{{"index":0,"message":{message},"finish_reason":"stop"}}]}}"#);
+    for (show, expected) in [(true, shown), (false, hidden)] {
+        let input = spelled(&body(message), "up");
+        let answer = answer(&face(false), &Quirks::NONE, show, input.as_bytes()).unwrap();
+        let out = String::from_utf8(answer.body).unwrap();
+        conforms(&out);
+        let usage = Usage::estimated(400, bytes);
+        let counted =
+            format!(r#""usage":{{"prompt_tokens":100,"completion_tokens":{},"total_tokens":{}}},"#, usage.completion, usage.total());
+        assert_eq!(out.replace(&counted, ""), spelled(&body(expected), "fast"), "{message}");
+        assert_eq!(answer.usage, usage, "{message}");
+        // The same as a stream.
+        let events = converted(&face(false), &Quirks::NONE, show, input.as_bytes()).unwrap();
+        assert_eq!(events.usage, usage);
+        let events = String::from_utf8(events.body).unwrap();
+        assert!(events.ends_with("data: [DONE]\n\n"));
+        assert!(show || !events.contains("reasoning"), "{events}");
+        assert_eq!(events.contains(r#""reasoning_content":"hm""#), expected.contains(r#""reasoning_content":"hm""#), "{events}");
+    }
+}
+
+#[test]
+fn thinking_has_one_name_or_none() {
+    for (message, shown, hidden, bytes) in [
+        (
+            r#"{"role":"assistant","content":"a","reasoning_content":"hm"}"#,
+            r#"{"role":"assistant","content":"a","reasoning_content":"hm"}"#,
+            r#"{"role":"assistant","content":"a"}"#,
+            3,
+        ),
+        (
+            r#"{"role":"assistant","content":"a","reasoning":"hm"}"#,
+            r#"{"role":"assistant","content":"a","reasoning_content":"hm"}"#,
+            r#"{"role":"assistant","content":"a"}"#,
+            3,
+        ),
+        (
+            r#"{"reasoning":"hm","reasoning_content":null,"role":"assistant","content":"a"}"#,
+            r#"{"reasoning_content":"hm","role":"assistant","content":"a"}"#,
+            r#"{"role":"assistant","content":"a"}"#,
+            3,
+        ),
+        (
+            r#"{"role":"assistant","content":"a","reasoning":"hm","reasoning_content":"hm"}"#,
+            r#"{"role":"assistant","content":"a","reasoning_content":"hm"}"#,
+            r#"{"role":"assistant","content":"a"}"#,
+            3,
+        ),
+        (
+            r#"{"role":"assistant","content":"a","reasoning":"ah!","reasoning_content":"hm"}"#,
+            r#"{"role":"assistant","content":"a","reasoning":"ah!","reasoning_content":"hm"}"#,
+            r#"{"role":"assistant","content":"a"}"#,
+            4,
+        ),
+        (
+            r#"{"role":"assistant","content":"a","reasoning":null,"reasoning_content":null}"#,
+            r#"{"role":"assistant","content":"a","reasoning":null,"reasoning_content":null}"#,
+            r#"{"role":"assistant","content":"a"}"#,
+            1,
+        ),
+        (
+            r#"{"role":"assistant","content":"a","reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm"}]}"#,
+            r#"{"role":"assistant","content":"a","reasoning_content":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm"}]}"#,
+            r#"{"role":"assistant","content":"a"}"#,
+            3,
+        ),
+        (
+            r#"{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"a"}]}"#,
+            r#"{"reasoning_content":"hm","role":"assistant","content":"a"}"#,
+            r#"{"role":"assistant","content":"a"}"#,
+            3,
+        ),
+        (
+            r#"{"role":"assistant","content":"","reasoning":"hm"}"#,
+            r#"{"role":"assistant","content":"","reasoning_content":"hm"}"#,
+            r#"{"role":"assistant","content":""}"#,
+            2,
+        ),
+        (
+            r#"{"role":"assistant","reasoning":"hm"}"#,
+            r#"{"content":"","role":"assistant","reasoning_content":"hm"}"#,
+            r#"{"content":"","role":"assistant"}"#,
+            2,
+        ),
+        (
+            r#"{"reasoning":"hm"}"#,
+            r#"{"role":"assistant","content":"","reasoning_content":"hm"}"#,
+            r#"{"role":"assistant","content":""}"#,
+            2,
+        ),
+    ] {
+        check_thinking(message, shown, hidden, bytes);
+    }
+}
+
+#[test]
+fn a_delta_beside_the_message_hides_its_thinking_too() {
+    let beside = r#"{@,"choices":[{"index":0,"message":{"role":"assistant","content":"a","reasoning":"hm"},"delta":{"reasoning_content":"hm","content":""},"finish_reason":"stop"}],$}"#;
+    let answer = answer(&face(false), &Quirks::NONE, false, spelled(beside, "up").as_bytes()).unwrap();
+    let expected = beside.replace(r#","reasoning":"hm""#, "").replace(r#""reasoning_content":"hm","#, "");
+    assert_eq!(String::from_utf8(answer.body).unwrap(), spelled(&expected, "fast"));
+}
+
+#[test]
+fn what_thinking_cost_is_told_though_it_is_hidden() {
+    let usage = r#""usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"completion_tokens_details":{"reasoning_tokens":2}}"#;
+    let body = |thinking: &str| {
+        spelled(
+            &format!(
+                r#"{{@,"choices":[{{"index":0,"message":{{"role":"assistant","content":"a"{thinking}}},"finish_reason":"stop"}}],{usage}}}"#
+            ),
+            "fast",
+        )
+    };
+    let answer = answer(&face(false), &Quirks::NONE, false, body(r#","reasoning":"hm""#).as_bytes()).unwrap();
+    assert_eq!(String::from_utf8(answer.body).unwrap(), body(""));
+    assert_eq!(answer.usage, Usage { reasoning: 2, ..REPORTED });
+}

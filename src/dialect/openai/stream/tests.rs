@@ -35,7 +35,15 @@ fn run_with<'a>(pattern: Pattern, show_usage: bool, reads: impl IntoIterator<Ite
 }
 
 fn run_at<'a>(quirks: &'static Quirks, pattern: Pattern, show_usage: bool, reads: impl IntoIterator<Item = &'a [u8]>) -> Run {
-    let mut stream = Stream::new(&face(show_usage), quirks, 1 << 20);
+    feed(Stream::new(&face(show_usage), quirks, true, 1 << 20), pattern, reads)
+}
+
+/// Where thinking is hidden.
+fn run_hiding<'a>(quirks: &'static Quirks, pattern: Pattern, show_usage: bool, reads: impl IntoIterator<Item = &'a [u8]>) -> Run {
+    feed(Stream::new(&face(show_usage), quirks, false, 1 << 20), pattern, reads)
+}
+
+fn feed<'a>(mut stream: Stream, pattern: Pattern, reads: impl IntoIterator<Item = &'a [u8]>) -> Run {
     stream.chunks.pattern = pattern;
     let mut out = Vec::new();
     let mut fault = None;
@@ -220,7 +228,7 @@ fn a_clean_stream_changes_only_its_model() {
 
 #[test]
 fn unknown_fields_stay() {
-    let chunk = r#"{@,"provider":"x","choices":[{"index":0,"native_finish_reason":null,"content_filter_results":{"hate":{"filtered":false}},"delta":{"role":"assistant","reasoning":"hm","reasoning_content":"hm","content":"a"},"finish_reason":null}],"timings":{"a":1e99}}"#;
+    let chunk = r#"{@,"provider":"x","choices":[{"index":0,"native_finish_reason":null,"content_filter_results":{"hate":{"filtered":false}},"delta":{"role":"assistant","thoughts":"hm","reasoning_content":"hm","content":"a"},"finish_reason":null}],"timings":{"a":1e99}}"#;
     check(&[chunk, STOP], &[chunk, STOP]);
 }
 
@@ -381,6 +389,186 @@ fn a_message_may_stand_for_the_delta() {
             r#"{@,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}]}"#,
         ],
     );
+}
+
+// Thinking.
+
+const OPENING: &str = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#;
+
+/// What becomes of these chunks where thinking is shown, and where it is hidden. The role comes before them, text and end after them, on both sides.
+#[track_caller]
+fn check_thinking(chunks: &[&str], shown: &[&str], hidden: &[&str]) {
+    let text = TEXT.replace(r#""role":"assistant","#, "");
+    let wire = sse(&[&[OPENING], chunks, &[&text, STOP, "[DONE]"]].concat());
+    let bytes = wire.as_bytes();
+    let all = run_all(false, bytes);
+    let hiding = run_hiding(&Quirks::NONE, Pattern::default(), false, [bytes]);
+    assert_eq!(run_hiding(&Quirks::NONE, Pattern::off(), false, [bytes]), hiding, "the long way");
+    for cut in 1..bytes.len() {
+        let (head, tail) = bytes.split_at(cut);
+        assert_eq!(run_hiding(&Quirks::NONE, Pattern::default(), false, [head, tail]), hiding, "cut at {cut}");
+    }
+    assert_eq!(run_hiding(&Quirks::NONE, Pattern::default(), false, bytes.chunks(1)), hiding, "byte by byte");
+    for (run, expected) in [(&all, shown), (&hiding, hidden)] {
+        let expected = [&[OPENING], expected, &[&text, STOP, "[DONE]"]].concat();
+        assert_eq!(run.out, sse(&expected).replace("up", "fast"), "{chunks:?}");
+        conforms(&run.out, false);
+    }
+    assert_eq!((&hiding.result, hiding.said, hiding.opened), (&all.result, all.said, all.opened), "what is hidden counts");
+}
+
+/// The same of one delta; an empty expectation: nothing goes out.
+#[track_caller]
+fn check_delta(delta: &str, shown: &str, hidden: &str) {
+    let chunk = |delta: &str| match delta {
+        "" => Vec::new(),
+        delta => vec![format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#)],
+    };
+    let [chunks, shown, hidden] = [delta, shown, hidden].map(chunk);
+    let [chunks, shown, hidden] = [&chunks, &shown, &hidden].map(|chunks| chunks.iter().map(String::as_str).collect::<Vec<_>>());
+    check_thinking(&chunks, &shown, &hidden);
+}
+
+#[test]
+fn thinking_has_one_name_or_none() {
+    for (delta, shown, hidden) in [
+        // DeepSeek, SGLang, llama.cpp
+        (r#"{"reasoning_content":"hm"}"#, r#"{"reasoning_content":"hm"}"#, ""),
+        (r#"{"content":null,"reasoning_content":"hm"}"#, r#"{"content":null,"reasoning_content":"hm"}"#, ""),
+        // vLLM, Groq, Ollama
+        (r#"{"reasoning":"h\u00e9\n"}"#, r#"{"reasoning_content":"h\u00e9\n"}"#, ""),
+        (r#"{"reasoning" : "hm" }"#, r#"{"reasoning_content" : "hm" }"#, ""),
+        (r#"{"content":"","reasoning":"hm","tool_calls":[]}"#, r#"{"content":"","reasoning_content":"hm","tool_calls":[]}"#, ""),
+        (r#"{"content":"b","reasoning":"hm"}"#, r#"{"content":"b","reasoning_content":"hm"}"#, r#"{"content":"b"}"#),
+        // both
+        (r#"{"reasoning":"hm","reasoning_content":"hm"}"#, r#"{"reasoning_content":"hm"}"#, ""),
+        (r#"{"reasoning_content":"hm","reasoning":"hm"}"#, r#"{"reasoning_content":"hm"}"#, ""),
+        (r#"{"reasoning_content":"hm","reasoning":""}"#, r#"{"reasoning_content":"hm"}"#, ""),
+        (r#"{"reasoning_content":"hm","reasoning":"ah"}"#, r#"{"reasoning_content":"hm","reasoning":"ah"}"#, ""),
+        (r#"{"reasoning_content":null,"reasoning":"hm"}"#, r#"{"reasoning_content":"hm"}"#, ""),
+        (r#"{"reasoning":"hm","reasoning_content":""}"#, r#"{"reasoning_content":"hm"}"#, ""),
+        (r#"{"reasoning_content":"hm","reasoning":null}"#, r#"{"reasoning_content":"hm","reasoning":null}"#, ""),
+        // OpenRouter
+        (
+            r#"{"content":"","reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm","index":0}]}"#,
+            r#"{"content":"","reasoning_content":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm","index":0}]}"#,
+            "",
+        ),
+        (
+            r#"{"content":"","reasoning_details":[{"type":"reasoning.encrypted","data":"x"}]}"#,
+            r#"{"content":"","reasoning_details":[{"index":0,"type":"reasoning.encrypted","data":"x"}]}"#,
+            "",
+        ),
+        // Mistral
+        (r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#, r#"{"reasoning_content":"hm","content":""}"#, ""),
+        (
+            r#"{"content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"b"}]}"#,
+            r#"{"reasoning_content":"hm","content":"b"}"#,
+            r#"{"content":"b"}"#,
+        ),
+        (r#"{"content":[{"type":"thinking","thinking":"hm"}],"reasoning":"hm"}"#, r#"{"content":"","reasoning_content":"hm"}"#, ""),
+        // Nothing is said yet, or all the time.
+        (r#"{"content":"","reasoning":null}"#, r#"{"content":"","reasoning":null}"#, r#"{"content":""}"#),
+        (
+            r#"{"content":"b","reasoning":null,"reasoning_content":null}"#,
+            r#"{"content":"b","reasoning":null,"reasoning_content":null}"#,
+            r#"{"content":"b"}"#,
+        ),
+        (
+            r#"{"reasoning_content":"","content":"b","reasoning_details":[]}"#,
+            r#"{"reasoning_content":"","content":"b","reasoning_details":[]}"#,
+            r#"{"content":"b"}"#,
+        ),
+        (r#"{"reasoning":{"effort":"low"}}"#, r#"{"reasoning":{"effort":"low"}}"#, ""),
+        // What is unknown may tell something.
+        (r#"{"reasoning":"hm","x":"y"}"#, r#"{"reasoning_content":"hm","x":"y"}"#, r#"{"x":"y"}"#),
+        (r#"{"reasoning":"hm","refusal":"no"}"#, r#"{"reasoning_content":"hm","refusal":"no"}"#, r#"{"refusal":"no"}"#),
+    ] {
+        check_delta(delta, shown, hidden);
+    }
+}
+
+#[test]
+fn a_stream_of_thinking_is_shown_or_hidden() {
+    let chunk = |delta: &str| format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#);
+    for (name, beside) in
+        [("reasoning", ""), ("reasoning_content", ""), ("reasoning", r#","content":"""#), ("reasoning", r#","reasoning_content":"""#)]
+    {
+        let texts = ["h", "", "\\u00e9", " \\n", "", "m"];
+        let chunks = texts.map(|text| chunk(&format!(r#"{{"{name}":"{text}"{beside}}}"#)));
+        let beside = if beside.contains("reas") { "" } else { beside };
+        let shown = texts.map(|text| chunk(&format!(r#"{{"reasoning_content":"{text}"{beside}}}"#)));
+        // An empty one tells as little as an empty content, which is passed on.
+        let empty = chunk(&format!("{{{}}}", beside.trim_start_matches(',')));
+        let hidden = vec![empty; 2];
+        let [chunks, shown, hidden] =
+            [&chunks[..], &shown[..], &hidden[..]].map(|chunks| chunks.iter().map(String::as_str).collect::<Vec<_>>());
+        check_thinking(&chunks, &shown, &hidden);
+    }
+}
+
+/// The last piece may come with the finish: it goes out, since what else it says would be lost.
+#[test]
+fn hidden_thinking_that_ends_the_answer_keeps_its_end() {
+    let chunk =
+        |delta: &str, finish: &str| format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish},"stop_reason":7}}]}}"#);
+    let role = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#;
+    let finish = r#"{@,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}]}"#;
+    let wire = sse(&[role, &chunk(r#"{"reasoning":"hm"}"#, "null"), &chunk(r#"{"reasoning":"hm"}"#, r#""length""#), "[DONE]"]);
+    let run = run_hiding(&Quirks::NONE, Pattern::default(), false, [wire.as_bytes()]);
+    assert_eq!(run.out, sse(&[role, &chunk("{}", "null"), finish, "[DONE]"]).replace("up", "fast"));
+    assert_eq!((run.result, run.said), (Ok(Usage::estimated(400, 4)), 4));
+
+    let only = sse(&[&chunk(r#"{"reasoning":"hm"}"#, r#""length""#), "[DONE]"]);
+    let run = run_hiding(&Quirks::NONE, Pattern::default(), true, [only.as_bytes()]);
+    conforms(&run.out, true);
+}
+
+/// Usage and citations in a chunk of hidden thinking are not lost with it.
+#[test]
+fn what_comes_with_hidden_thinking_is_not_lost() {
+    let thought = |more: &str| format!(r#"{{@,"choices":[{{"index":0,"delta":{{"reasoning":"hm"}},"finish_reason":null}}]{more}}}"#);
+    let wire = sse(&[OPENING, &thought(&format!(r#","usage":{USAGE}"#)), &thought(r#","citations":["u"]"#), STOP, "[DONE]"]);
+    let run = run_hiding(&Quirks::NONE, Pattern::default(), false, [wire.as_bytes()]);
+    let cited = r#"{@,"choices":[{"index":0,"delta":{},"finish_reason":null}],"citations":["u"]}"#;
+    assert_eq!(run.out, sse(&[OPENING, cited, STOP, "[DONE]"]).replace("up", "fast"));
+    assert_eq!(run.result, Ok(Usage { prompt: 9, completion: 3, source: Source::Reported, ..Usage::default() }));
+}
+
+/// A choice appears with its first chunk, even if that is nothing but hidden thinking: a helper would crash on the second before the first.
+#[test]
+fn hidden_thinking_opens_the_gate_and_the_choice() {
+    let feed = |chunks: &[&str]| {
+        let mut stream = Stream::new(&face(false), &Quirks::NONE, false, 1 << 20);
+        let mut out = Vec::new();
+        stream.feed(sse(chunks).as_bytes(), &mut out).unwrap();
+        (stream.opened(), stream.usage_so_far(), String::from_utf8(out).unwrap())
+    };
+    let chunk = |choices: &str| format!(r#"{{@,"choices":[{choices}]}}"#);
+    let shown = |chunks: &[&str]| sse(chunks).replace("up", "fast");
+    let thought = chunk(r#"{"index":0,"delta":{"reasoning":"hmhmhm"}}"#);
+    let role = chunk(r#"{"index":0,"delta":{"role":"assistant"}}"#);
+    assert_eq!(feed(&[&thought]), (true, Usage::estimated(400, 6), shown(&[&role])));
+    assert_eq!(feed(&[&thought, &thought]), (true, Usage::estimated(400, 12), shown(&[&role])));
+    for delta in [r#"{"role":"assistant","content":"""#, r#"{"role":"assistant","content":null"#] {
+        let entry = |rest: &str| chunk(&format!(r#"{{"index":0,"delta":{delta}{rest}}}}}"#));
+        assert_eq!(feed(&[&entry(r#","reasoning":"hm""#)]).2, shown(&[&entry("")]));
+    }
+    let parts = chunk(r#"{"index":0,"delta":{"content":[{"type":"thinking","thinking":"hm"}]}}"#);
+    let empty = chunk(r#"{"index":0,"delta":{"role":"assistant","content":""}}"#);
+    assert_eq!(feed(&[&parts, &parts]), (true, Usage::estimated(400, 4), shown(&[&empty])));
+
+    let both = |delta: &str, other: &str| chunk(&format!(r#"{{"index":0,"delta":{delta}}},{{"index":1,"delta":{other}}}"#));
+    let first = both(r#"{"reasoning":"hm"}"#, r#"{"reasoning_content":"ah"}"#);
+    let roles = both(r#"{"role":"assistant"}"#, r#"{"role":"assistant"}"#);
+    let mixed = both(r#"{"reasoning":"hm"}"#, r#"{"content":"a"}"#);
+    let left = both("{}", r#"{"content":"a"}"#);
+    assert_eq!(feed(&[&first, &first, &mixed]), (true, Usage::estimated(400, 11), shown(&[&roles, &left])));
+    // A message that only repeats the hidden delta is no news later.
+    let again = chunk(r#"{"index":0,"delta":{},"message":{"content":"hm"}}"#);
+    let nothing = chunk(r#"{"index":0,"delta":{}}"#);
+    let opening = chunk(r#"{"index":0,"delta":{"role":"assistant"}}"#);
+    assert_eq!(feed(&[&opening, &thought, &again]).2, shown(&[&opening, &nothing]));
 }
 
 /// Perplexity: delta and the message so far in every chunk, usage in every chunk, the finish repeated.
@@ -892,7 +1080,7 @@ fn missing_usage_is_estimated_and_marked() {
     check_usage(
         &[text, STOP],
         &[
-            text,
+            &text.replace(r#""reasoning":"hmhm","#, ""),
             &STOP.replace("stop", "tool_calls"),
             r#"{"x_portcullis":{"usage":"estimated"},@,"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":3,"total_tokens":103}}"#
                 .replace(r#"{"x_portcullis":{"usage":"estimated"},@,"#, &format!(r#"{{{},"x_portcullis":{{"usage":"estimated"}},"#, OUT))
@@ -905,7 +1093,7 @@ fn missing_usage_is_estimated_and_marked() {
 #[test]
 fn streams_that_end_early_count_what_was_passed_on() {
     let so_far = |chunks: &[&str]| {
-        let mut stream = Stream::new(&face(false), &Quirks::NONE, 1 << 20);
+        let mut stream = Stream::new(&face(false), &Quirks::NONE, true, 1 << 20);
         stream.feed(sse(chunks).as_bytes(), &mut Vec::new()).unwrap();
         stream.usage_so_far()
     };
@@ -998,7 +1186,7 @@ fn malformed_events_break_the_stream() {
 
 #[test]
 fn an_event_over_the_limit_breaks_the_stream() {
-    let mut stream = Stream::new(&face(false), &Quirks::NONE, 1000);
+    let mut stream = Stream::new(&face(false), &Quirks::NONE, true, 1000);
     let mut out = Vec::new();
     let long = sse(&[TEXT, &TEXT.replace(r#""a""#, &format!(r#""{}""#, "a".repeat(2000)))]);
     assert_eq!(stream.feed(long.as_bytes(), &mut out), Err(StreamFault::Broken("an event is larger than allowed")));
@@ -1050,7 +1238,7 @@ fn hostile_events_stay_small() {
         (format!(r#"{{"delta":{{"tool_calls":[{}]}}}}"#, many("{}")), "more than 128 tool calls"),
         (format!(r#"{{"delta":{{"annotations":[{}]}}}}"#, many("{}")), ""),
     ] {
-        let mut stream = Stream::new(&face(false), &Quirks::NONE, 8 << 20);
+        let mut stream = Stream::new(&face(false), &Quirks::NONE, true, 8 << 20);
         let mut out = Vec::new();
         let result = stream.feed(sse(&[&format!(r#"{{"choices":[{choices}]}}"#)]).as_bytes(), &mut out);
         assert_eq!(result, if fault.is_empty() { Ok(()) } else { Err(StreamFault::Broken(fault)) });
@@ -1060,7 +1248,7 @@ fn hostile_events_stay_small() {
 
 #[test]
 fn memory_does_not_grow_with_the_stream() {
-    let mut stream = Stream::new(&face(true), &Quirks::NONE, 1 << 20);
+    let mut stream = Stream::new(&face(true), &Quirks::NONE, true, 1 << 20);
     let chunk = sse(&[&TEXT.replace(r#"}]}"#, &format!(r#"}}],"usage":{USAGE}}}"#))]);
     let mut out = Vec::new();
     let size = |stream: &Stream| format!("{stream:?}").len();
@@ -1089,7 +1277,7 @@ fn repeated_chunks_take_the_short_way() {
         (r#"{"tool_calls":[{"index":3,"function":{"arguments":§}}]}"#, ""),
     ] {
         for text in [r#""""#, r#""x""#, r#""a \" \n \u00e9 é""#, r#""portcullis: here goes string 1""#] {
-            let mut stream = Stream::new(&face(true), &Quirks::NONE, 1 << 20);
+            let mut stream = Stream::new(&face(true), &Quirks::NONE, true, 1 << 20);
             let mut out = Vec::new();
             let mut chunks = vec![chunk(call, ""), chunk(&delta.replace('§', r#""first""#), rest)];
             stream.feed(sse(&[&chunks[0], &chunks[1]]).as_bytes(), &mut out).unwrap();
@@ -1164,6 +1352,39 @@ fn what_the_surroundings_mean_may_change() {
     );
 }
 
+/// What becomes of thinking may depend on what stands beside it: such chunks are all read.
+#[test]
+fn the_short_way_passes_no_thinking_that_the_long_way_would_not() {
+    let chunk = |delta: &str| format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#);
+    for delta in [
+        r#"{"reasoning_content":"§","content":"","reasoning":""}"#,
+        r#"{"reasoning_content":"","content":"","reasoning":"§"}"#,
+        r#"{"reasoning_content":null,"content":"","reasoning":"§"}"#,
+        r#"{"reasoning":"§","reasoning":null,"content":""}"#,
+        r#"{"reasoning":null,"content":"","reasoning":"§"}"#,
+        r#"{"reasoning":"","content":"","reasoning":"§"}"#,
+        r#"{"content":"§","reasoning":{"text":"hm"}}"#,
+        r#"{"content":"§","reasoning":["hm"]}"#,
+        r#"{"content":"§","reasoning":7}"#,
+        r#"{"content":"§","reasoning":true}"#,
+        r#"{"content":"§","reasoning_content":7}"#,
+        r#"{"content":"§","reasoning_details":{"text":"hm"}}"#,
+        r#"{"content":"§","reasoning_details":"hm"}"#,
+        r#"{"content":"§","reasoning":"","reasoning_content":null}"#,
+        r#"{"tool_calls":[{"index":0,"function":{"arguments":"§"}}],"reasoning":7}"#,
+        r#"{"tool_calls":[{"index":0,"function":{"arguments":"§"}}],"content":[{"type":"thinking","thinking":"hm"}]}"#,
+    ] {
+        let call = chunk(r#"{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{"}}]}"#);
+        let texts = ["a", "", "b", "c", "", ""].map(|text| chunk(&delta.replace('§', text)));
+        let wire = sse(&[&[call.as_str()][..], &texts.each_ref().map(String::as_str), &[STOP, "[DONE]"]].concat());
+        let shown = run_all(false, wire.as_bytes());
+        let hiding = run_hiding(&Quirks::NONE, Pattern::default(), false, [wire.as_bytes()]);
+        assert_eq!(hiding, run_hiding(&Quirks::NONE, Pattern::off(), false, [wire.as_bytes()]), "{delta}");
+        assert_eq!((hiding.said, hiding.opened), (shown.said, shown.opened), "{delta}");
+        assert!(!hiding.out.contains("reasoning") && !hiding.out.contains("hm"), "{}", hiding.out);
+    }
+}
+
 proptest! {
     /// Whatever comes, in whatever cut: no panic, the same result, and what ends well is right.
     #[test]
@@ -1191,9 +1412,15 @@ proptest! {
         prop_assert_eq!(&run_with(Pattern::off(), show_usage, [bytes.as_bytes()]), &whole);
         let quirky = run_at(&quirks::XAI, Pattern::default(), show_usage, [bytes.as_bytes()]);
         prop_assert_eq!(&run_at(&quirks::XAI, Pattern::off(), show_usage, [bytes.as_bytes()]), &quirky);
-        for run in [whole, quirky] {
-            if run.result.is_ok() {
-                conforms(&run.out, show_usage);
+        for (quirks, shown) in [(&Quirks::NONE, &whole), (&quirks::XAI, &quirky)] {
+            let hiding = run_hiding(quirks, Pattern::default(), show_usage, [bytes.as_bytes()]);
+            prop_assert_eq!(&run_hiding(quirks, Pattern::off(), show_usage, [bytes.as_bytes()]), &hiding);
+            prop_assert_eq!((&hiding.result, hiding.opened, hiding.said), (&shown.result, shown.opened, shown.said));
+            prop_assert!(!hiding.out.contains(r#""reasoning"#) && !hiding.out.contains("SECRET"), "{}", hiding.out);
+            for run in [shown, &hiding] {
+                if run.result.is_ok() {
+                    conforms(&run.out, show_usage);
+                }
             }
         }
     }
@@ -1221,7 +1448,21 @@ proptest! {
     }
 }
 
-const POOL: [&str; 43] = [
+const POOL: [&str; 57] = [
+    r#"{"choices":[{"index":0,"delta":{"reasoning_content":"","content":"","reasoning":""}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"reasoning":"SECRET"},"finish_reason":null}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"reasoning":""},"finish_reason":null}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"reasoning":"SECRET","reasoning_content":""}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"reasoning":"","reasoning_content":""}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"reasoning_content":"SECRET","content":"","reasoning":""}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"reasoning_content":null,"reasoning":"SECRET","role":"assistant"}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":"x","reasoning":{"text":"SECRET"}}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":"","reasoning":{"text":"SECRET"}}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":"","reasoning":null,"reasoning_content":null}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":"x","reasoning":null,"reasoning_content":null}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"reasoning_details":[{"type":"reasoning.text","text":"SECRET"}]}},{"index":1,"delta":{"reasoning":"SECRET"}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":[{"type":"thinking","thinking":"SECRET"}],"tool_calls":[{"index":0,"function":{"arguments":"1"}}]}}]}"#,
+    r#"{"choices":[{"index":1,"message":{"content":[{"type":"thinking","thinking":"SECRET"}]}}]}"#,
     r#"{"choices":[{"index":0,"delta":{"reasoning_content":"a piece that is long enough"}}]}"#,
     r#"{"choices":[{"index":0,"delta":{"reasoning":"a piece that is long enough","content":""},"finish_reason":"stop"}]}"#,
     r#"{"choices":[{"index":0,"delta":{"content":"x"},"logprobs":{"tokens":["x"],"token_logprobs":[-1]}}]}"#,
