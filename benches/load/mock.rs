@@ -1,7 +1,7 @@
 //! The upstream: another process of this program, on one thread. The model's name says what it answers.
 //!
 //! `mock-plain`: some 640 bytes at once. `mock-stream-200-20`: 200 chunks, one each 20 ms; with `-0` as fast as they are
-//! taken, each in a write of its own. `mock-held`: one chunk, then nothing until the caller leaves. Any other model is 404,
+//! taken, each in a write of its own; `mock-claude-200-0` the same, to Anthropic's path in its format. `mock-held`: one chunk, then nothing until the caller leaves. Any other model is 404,
 //! any other key 401, so that what a gateway does to both is seen to be right.
 
 use std::io::{self, BufRead as _};
@@ -60,9 +60,10 @@ pub fn run() -> ExitCode {
 
 async fn serve(stream: TcpStream) -> io::Result<()> {
     let plain = plain();
-    let words: Vec<_> = [" gateway", " a", ",", " requests", "\\n\\n", " é", " several", " \\\"quoted\\\""].map(content).into();
+    const WORDS: [&str; 8] = [" gateway", " a", ",", " requests", "\\n\\n", " é", " several", " \\\"quoted\\\""];
+    let (words, deltas): (Vec<_>, Vec<_>) = (WORDS.map(content).into(), WORDS.map(delta).into());
     let mut wire = Wire::new(stream)?;
-    while let Some(Head { key, length, .. }) = wire.head().await? {
+    while let Some(Head { first, key, length, .. }) = wire.head().await? {
         let body = wire.take(length.unwrap_or(0)).await?;
         let usage = contains(body, br#""include_usage":true"#);
         let model = model(body).unwrap_or_default().to_owned();
@@ -74,6 +75,8 @@ async fn serve(stream: TcpStream) -> io::Result<()> {
             wire.send(&[HEAD, &words[0]].concat()).await?;
             let _ = timeout(HELD, wire.closed()).await;
             return Ok(());
+        } else if let Some((chunks, _)) = stream_of(&model).filter(|_| first.contains("/messages ")) {
+            claude_to(&mut wire, chunks, &deltas).await?;
         } else if let Some((chunks, gap)) = stream_of(&model) {
             stream_to(&mut wire, chunks, gap, usage, &words).await?;
         } else {
@@ -106,6 +109,35 @@ async fn stream_to(wire: &mut Wire, chunks: usize, gap: u64, usage: bool, words:
     end.extend(framed("data: [DONE]\n\n"));
     end.extend(b"0\r\n\r\n");
     wire.send(&end).await
+}
+
+/// The same in Anthropic's words.
+async fn claude_to(wire: &mut Wire, chunks: usize, deltas: &[Vec<u8>]) -> io::Result<()> {
+    let start = named(
+        "message_start",
+        r#"{"type":"message_start","message":{"id":"msg_01XFDUDYJgAACzvnptvVoYEL","type":"message","role":"assistant","model":"claude","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":48,"output_tokens":1}}}"#,
+    );
+    let block = named("content_block_start", r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#);
+    wire.send(&[HEAD, &start, &block].concat()).await?;
+    for delta in deltas.iter().cycle().take(chunks) {
+        wire.send(delta).await?;
+    }
+    let mut end = named("content_block_stop", r#"{"type":"content_block_stop","index":0}"#);
+    let finish = format!(
+        r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn","stop_sequence":null}},"usage":{{"output_tokens":{chunks}}}}}"#
+    );
+    end.extend(named("message_delta", &finish));
+    end.extend(named("message_stop", r#"{"type":"message_stop"}"#));
+    end.extend(b"0\r\n\r\n");
+    wire.send(&end).await
+}
+
+fn delta(word: &str) -> Vec<u8> {
+    named("content_block_delta", &format!(r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{word}"}}}}"#))
+}
+
+fn named(name: &str, data: &str) -> Vec<u8> {
+    framed(&format!("event: {name}\ndata: {data}\n\n"))
 }
 
 fn content(word: &str) -> Vec<u8> {
@@ -144,7 +176,7 @@ fn answer(status: &str, body: &str) -> Vec<u8> {
 
 /// `stream-200-20`.
 fn stream_of(model: &str) -> Option<(usize, u64)> {
-    let (chunks, gap) = model.strip_prefix("stream-")?.split_once('-')?;
+    let (chunks, gap) = model.strip_prefix("stream-").or_else(|| model.strip_prefix("claude-"))?.split_once('-')?;
     Some((chunks.parse().ok()?, gap.parse().ok()?))
 }
 

@@ -43,6 +43,8 @@ pub fn all(plan: &Plan) -> Vec<Scenario> {
         stream("stream-c32", 32, 200, 0),
         stream("stream-c256", 256, 200, 0),
         stream("paced-c32", 32, paced, 20),
+        // The same words from Anthropic's API, which nobody but the gateway makes into chunks.
+        Scenario { model: "claude-200-0".to_owned(), ..stream("anthropic-c32", 32, 200, 0) },
     ];
     all.into_iter().filter(|scenario| plan.wants(scenario.name)).collect()
 }

@@ -160,14 +160,16 @@ fn catalog(folder: &Path, upstream: SocketAddr, scenarios: &[Scenario]) -> Resul
     let mut models: Vec<&str> = scenarios.iter().map(|scenario| scenario.model.as_str()).chain(["plain", "held", "stream-5-2"]).collect();
     models.sort_unstable();
     models.dedup();
-    let models: String =
-        models.iter().map(|model| format!("  bench-{model}: {{ targets: [{{ account: mock, model: mock-{model} }}] }}\n")).collect();
+    let account = |model: &str| if model.starts_with("claude-") { "claude" } else { "mock" };
+    let target = |model: &&str| format!("  bench-{model}: {{ targets: [{{ account: {}, model: mock-{model} }}] }}\n", account(model));
+    let models: String = models.iter().map(target).collect();
     let key = folder.join("key");
     write(&key, CALLER_KEY)?;
     let key = fs::File::open(&key).map_err(|e| e.to_string())?;
     let hash = Command::new(BINARY).args(["key", "hash"]).stdin(key).output().map_err(|e| e.to_string())?;
     Ok(format!(
-        "accounts:\n  mock: {{ dialect: openai, base_url: \"http://{upstream}/v1\", key: {{ env: {KEY_VARIABLE} }} }}\nmodels:\n{models}\
+        "accounts:\n  mock: {{ dialect: openai, base_url: \"http://{upstream}/v1\", key: {{ env: {KEY_VARIABLE} }} }}\n\
+         \x20 claude: {{ dialect: anthropic, base_url: \"http://{upstream}/v1\", key: {{ env: {KEY_VARIABLE} }} }}\nmodels:\n{models}\
          callers:\n  bench: {{ keys: {{ load: {{ hash: \"{}\" }} }} }}\n",
         String::from_utf8_lossy(&hash.stdout).trim()
     ))

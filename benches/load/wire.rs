@@ -62,6 +62,7 @@ impl Wire {
                 _ if name.eq_ignore_ascii_case("transfer-encoding") => head.chunked = value.eq_ignore_ascii_case("chunked"),
                 _ if name.eq_ignore_ascii_case("connection") => head.close = value.eq_ignore_ascii_case("close"),
                 _ if name.eq_ignore_ascii_case("authorization") => head.key = value.strip_prefix("Bearer ").map(str::to_owned),
+                _ if name.eq_ignore_ascii_case("x-api-key") => head.key = Some(value.to_owned()),
                 _ => {}
             }
         }

@@ -16,6 +16,7 @@ use crate::yaml::{self, Fault, Node, Path};
 mod accounts;
 mod base;
 mod callers;
+mod credential;
 mod models;
 
 /// Something that the files name but do not hold.

@@ -600,7 +600,11 @@ fn messages_say_what_they_have() {
     check_whole(&manner, &with_text, &whole(&format!(r#""content":"t","refusal":null,"tool_calls":[{f},{g}]"#), "tool_calls"));
     check_whole(&manner, &[Event::Refusal(0, "no"), STOP], &whole(r#""content":"","refusal":"no""#, "stop"));
     check_whole(&manner, &[Event::Finish(0, Finish::Filtered)], &whole(r#""content":"","refusal":null"#, "content_filter"));
-    check_whole(&Manner { hide_reasoning: true, ..Manner::default() }, &[Event::Reasoning(0, "hm")], &whole(r#""content":"","refusal":null"#, "stop"));
+    check_whole(
+        &Manner { hide_reasoning: true, ..Manner::default() },
+        &[Event::Reasoning(0, "hm")],
+        &whole(r#""content":"","refusal":null"#, "stop"),
+    );
     check_whole(
         &formatted(),
         &[Event::Text(0, "t"), call(0, None, "fmt"), Event::Arguments(0, "{}")],

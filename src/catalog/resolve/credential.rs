@@ -1,0 +1,219 @@
+//! What an account is paid for with: its secret, what signs in its name, the certificates that it trusts.
+
+use sha2::{Digest as _, Sha256};
+
+use super::accounts::One;
+use super::{ASSUMED, LookUp, Reference, Report, base};
+use crate::catalog::{AwsKeys, Base, Signer, raw};
+use crate::dialect::bedrock::sign;
+use crate::dialect::gemini::token::ServiceAccount;
+use crate::secret::Secret;
+use crate::yaml::Path;
+
+impl One<'_> {
+    /// What makes the credential of each request, or of an hour.
+    pub(super) fn signer(&self, enabled: bool, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Option<Signer> {
+        let raw = self.raw;
+        let needs_one = enabled && raw.key.is_none() && !self.has_authorization();
+        match raw.dialect? {
+            raw::Dialect::Vertex => {
+                let at = self.at.key("service_account");
+                let Some(written) = &raw.service_account else {
+                    if needs_one {
+                        report.missing(self.file, &at, "is missing: a service account's JSON key, as `{ file: /path }`; or `key`, a token");
+                    }
+                    return None;
+                };
+                let json = self.text(written, &at, enabled, look_up, report).filter(|json| json.expose() != ASSUMED)?;
+                let account = ServiceAccount::parse(json.expose())
+                    .map_err(|wrong| report.problem(self.file, &at, &format!("cannot be used: {wrong}")))
+                    .ok()?;
+                let issuer = base::read(account.token_uri(), self.raw.insecure.unwrap_or(false))
+                    .map_err(|wrong| report.problem(self.file, &at, &format!("its `token_uri` {wrong}")))
+                    .ok()?;
+                Some(Signer::Google(account, issuer))
+            }
+            raw::Dialect::Bedrock => {
+                let at = self.at.key("aws");
+                let Some(written) = &raw.aws else {
+                    if needs_one {
+                        report.missing(
+                            self.file,
+                            &at,
+                            "is missing: `{ access_key_id: …, secret_access_key: … }`; or `key`, a Bedrock API key",
+                        );
+                    }
+                    return None;
+                };
+                let mut secret = |field: &str, written: Option<&raw::SecretRef>, required: bool| {
+                    let at = at.key(field);
+                    if written.is_none() && required {
+                        report.missing(self.file, &at, "is missing");
+                    }
+                    self.secret(written?, &at, enabled, look_up, report)
+                };
+                let access_key_id = secret("access_key_id", written.access_key_id.as_ref(), true);
+                let secret_access_key = secret("secret_access_key", written.secret_access_key.as_ref(), true);
+                let session_token = secret("session_token", written.session_token.as_ref(), false);
+                let (access_key_id, secret_access_key) = (access_key_id?, secret_access_key?);
+                let region = raw.region.as_deref()?;
+                let signer = sign::Signer::new(region, access_key_id.expose(), &secret_access_key, session_token.as_ref());
+                Some(Signer::Aws(AwsKeys { access_key_id, secret_access_key, session_token, signer }))
+            }
+            raw::Dialect::OpenAi
+            | raw::Dialect::Azure
+            | raw::Dialect::Anthropic
+            | raw::Dialect::Gemini
+            | raw::Dialect::Cohere
+            | raw::Dialect::Ollama
+            | raw::Dialect::Demo => None,
+        }
+    }
+
+    fn has_authorization(&self) -> bool {
+        self.raw.headers.iter().flat_map(|headers| &headers.0).any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+    }
+
+    /// A secret that a header can carry.
+    pub(super) fn secret(
+        &self,
+        written: &raw::SecretRef,
+        at: &Path<'_>,
+        enabled: bool,
+        look_up: &mut LookUp<'_>,
+        report: &mut Report<'_>,
+    ) -> Option<Secret> {
+        self.found(written, at, enabled, credential, look_up, report)
+    }
+
+    /// A secret of several lines.
+    fn text(
+        &self,
+        written: &raw::SecretRef,
+        at: &Path<'_>,
+        enabled: bool,
+        look_up: &mut LookUp<'_>,
+        report: &mut Report<'_>,
+    ) -> Option<Secret> {
+        let read = |text: &str| if text.trim().is_empty() { Err("is empty".to_owned()) } else { Ok(Secret::new(text)) };
+        self.found(written, at, enabled, read, look_up, report)
+    }
+
+    fn found(
+        &self,
+        written: &raw::SecretRef,
+        at: &Path<'_>,
+        enabled: bool,
+        read: impl Fn(&str) -> Result<Secret, String>,
+        look_up: &mut LookUp<'_>,
+        report: &mut Report<'_>,
+    ) -> Option<Secret> {
+        let found = match written {
+            raw::SecretRef::Literal(secret) => {
+                report.literal_secrets = true;
+                report.warn(self.file, at, "is a secret written out: better `{ env: NAME }` or `{ file: /path }`");
+                read(secret.expose())
+            }
+            raw::SecretRef::Env(variable) if !is_variable(variable) => {
+                Err("must be the name of an environment variable: letters, digits and _, such as OPENAI_API_KEY".to_owned())
+            }
+            raw::SecretRef::File(path) if path.is_empty() => Err("must be the path of a file".to_owned()),
+            raw::SecretRef::Env(_) | raw::SecretRef::File(_) if !enabled => return None,
+            raw::SecretRef::Env(variable) => {
+                look_up(Reference::Env(variable)).and_then(|text| read(&text).map_err(|wrong| format!("the environment variable {wrong}")))
+            }
+            raw::SecretRef::File(path) => look_up(Reference::File(path)).and_then(|text| {
+                let line = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
+                read(line).map_err(|wrong| format!("the file {wrong}"))
+            }),
+        };
+        match found {
+            Ok(secret) => enabled.then_some(secret),
+            Err(wrong) => {
+                match written {
+                    raw::SecretRef::Literal(_) => report.problem(self.file, at, &wrong),
+                    raw::SecretRef::Env(_) => report.problem(self.file, &at.key("env"), &wrong),
+                    raw::SecretRef::File(_) => report.problem(self.file, &at.key("file"), &wrong),
+                }
+                None
+            }
+        }
+    }
+
+    pub(super) fn ca(
+        &self,
+        tls: &raw::Tls,
+        enabled: bool,
+        base: Option<&Base>,
+        look_up: &mut LookUp<'_>,
+        report: &mut Report<'_>,
+    ) -> Option<String> {
+        let at = self.at.key("tls");
+        let at = at.key("ca");
+        let Some(path) = &tls.ca else {
+            report.missing(self.file, &at, "is missing: a file of certificates (PEM)");
+            return None;
+        };
+        if base.is_some_and(|base| !base.tls && base.port > 0) {
+            report.problem(self.file, &at, "has no meaning with http:");
+        }
+        if path.is_empty() {
+            report.problem(self.file, &at, "must be the path of a file of certificates (PEM)");
+            return None;
+        }
+        if !enabled {
+            return None;
+        }
+        let pem = look_up(Reference::Ca(path)).map_err(|wrong| report.problem(self.file, &at, &wrong)).ok()?;
+        if !pem.contains("-----BEGIN CERTIFICATE-----") {
+            report.problem(self.file, &at, "the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`");
+        }
+        Some(pem)
+    }
+}
+
+/// A secret that a header can carry. The errors go on a sentence that begins with where it was found.
+fn credential(text: &str) -> Result<Secret, String> {
+    if text.is_empty() {
+        return Err("is empty".to_owned());
+    }
+    if text.chars().any(char::is_control) {
+        return Err("holds a control character or more than one line".to_owned());
+    }
+    if !text.is_ascii() {
+        return Err("holds a character that no header can carry: only ASCII can be sent".to_owned());
+    }
+    if text.starts_with(' ') || text.ends_with(' ') {
+        return Err("begins or ends with a space".to_owned());
+    }
+    Ok(Secret::new(text))
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+pub(super) fn fingerprint(id: &str, base: &Base, key: Option<&Secret>, signer: Option<&Signer>, ca: Option<&str>) -> u64 {
+    let (first, second, third) = match signer {
+        Some(Signer::Aws(keys)) => {
+            (Some(keys.access_key_id.expose()), Some(keys.secret_access_key.expose()), keys.session_token.as_ref().map(Secret::expose))
+        }
+        Some(Signer::Google(account, _)) => (Some(account.key()), Some(account.token_uri()), None),
+        None => (None, None, None),
+    };
+    let mut sha = Sha256::new();
+    sha.update([u8::from(base.tls)]);
+    sha.update(base.port.to_be_bytes());
+    for part in [Some(id), Some(&*base.host), key.map(Secret::expose), first, second, third, ca] {
+        match part {
+            // With its length, so that no two lists of parts are one text.
+            Some(part) => {
+                sha.update((part.len() + 1).to_be_bytes());
+                sha.update(part);
+            }
+            None => sha.update(0_usize.to_be_bytes()),
+        }
+    }
+    let hash: [u8; 32] = sha.finalize().into();
+    hash.first_chunk().copied().map(u64::from_be_bytes).unwrap_or_default()
+}
