@@ -258,6 +258,13 @@ impl Dialect {
         Stream::Translated(Box::new(Translated::new(face, manner, self.framing(), reader, event_limit)))
     }
 
+    /// The status that an error means, which may be another than the one it came with.
+    pub fn meant(&self, seen: u16, error: &UpstreamError) -> u16 {
+        // A server that imitates OpenAI's may say in the body whose fault it is, but not that a fault of its own is the caller's.
+        let is_loose = matches!(self, Self::OpenAi(_) | Self::Demo) && !(400..500).contains(&seen);
+        error.status.filter(|_| !is_loose).unwrap_or(seen)
+    }
+
     /// Reads an answer whose status says that it is an error.
     pub fn error(&self, head: &ErrorHead<'_>, body: &[u8]) -> UpstreamError {
         match self {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the official OpenAI clients, versions pinned, under target/sdk. Does nothing where they already are.
+# Installs the official OpenAI clients, and the providers' own packages, versions pinned, under target/sdk. Does nothing where they already are.
 set -euo pipefail
 [ -z "${CARGO_TARGET_DIR:-}" ] || CARGO_TARGET_DIR=$(realpath -m "$CARGO_TARGET_DIR")
 cd "$(dirname "$0")"
@@ -25,7 +25,7 @@ for pins in python/requirements-*.txt; do
     version=${pins#python/requirements-}
     venv=$target/python-${version%.txt}
     current "$pins" "$venv" && continue
-    echo "installing the OpenAI client for Python ${version%.txt}" >&2
+    echo "installing tests/sdk/$pins" >&2
     rm -rf "$venv"
     venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$pins"

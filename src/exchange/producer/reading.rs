@@ -4,7 +4,7 @@ use super::{Live, Piece, Producer};
 use crate::account::Permit;
 use crate::dialect::chat::speak::Manner;
 use crate::dialect::translated::Framing;
-use crate::dialect::{AnswerFault, Dialect, ErrorHead, Said, StreamFault};
+use crate::dialect::{AnswerFault, ErrorHead, Said, StreamFault};
 use crate::error::scrub;
 use crate::exchange::alarm::Alarm;
 use crate::exchange::attempt::{Attempt, Outgoing};
@@ -258,13 +258,11 @@ impl Producer<'_> {
         let head = ErrorHead { status: seen, content_type: content_type.as_deref(), error_type: error_type.as_deref() };
         let dialect = &attempt.place.account.dialect;
         let error = Box::new(dialect.error(&head, &body));
-        // A server that imitates OpenAI's may say in the body whose fault it is, but not that a fault of its own is the caller's.
-        let is_loose = matches!(dialect, Dialect::OpenAi(_) | Dialect::Demo) && !(400..500).contains(&seen);
-        let meant = error.status.filter(|_| !is_loose);
+        let status = dialect.meant(seen, &error);
         if whole {
             attempt.finish().await;
         }
-        Failure::Status { status: meant.unwrap_or(seen), seen, retry_after: retry_after.or(error.retry_after), error }
+        Failure::Status { status, seen, retry_after: retry_after.or(error.retry_after), error }
     }
 }
 

@@ -1,0 +1,154 @@
+//! From a dialect's name to its functions: what the gateway does with a request and its answer, without the network in between.
+
+use bytes::Bytes;
+use portcullis::dialect::chat::speak::{self, Manner};
+use portcullis::dialect::chat::{Kept, Losses, Refused, Thought, Undo};
+use portcullis::dialect::openai::Quirks;
+use portcullis::dialect::{self, Answer, AnswerFault, Ask, ErrorHead, Face, StreamFault, UpstreamError};
+use portcullis::intake::envelope;
+use portcullis::usage::Usage;
+
+/// Every dialect, as the columns of the table have them.
+pub const DIALECTS: [Dialect; 8] = [
+    Dialect { name: "openai", model: "gpt-4o", base: "/v1" },
+    Dialect { name: "azure", model: "gpt-4o", base: "" },
+    Dialect { name: "anthropic", model: "claude-sonnet-4-5", base: "/v1" },
+    Dialect { name: "gemini", model: "gemini-2.5-flash", base: "/v1beta" },
+    Dialect { name: "vertex", model: "gemini-2.5-flash", base: "" },
+    Dialect { name: "bedrock", model: "anthropic.claude-sonnet-4-5-20250929-v1:0", base: "" },
+    Dialect { name: "cohere", model: "command-a-03-2025", base: "/v2" },
+    Dialect { name: "ollama", model: "qwen3", base: "" },
+];
+
+const EVENT_LIMIT: usize = 1024 * 1024;
+
+/// A dialect, and the model that a case is for unless it says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dialect {
+    pub name: &'static str,
+    pub model: &'static str,
+    /// The path of its base URL.
+    base: &'static str,
+}
+
+/// A request on its way.
+pub struct Sent {
+    /// From the host's root on.
+    pub path: String,
+    pub dropped: Vec<String>,
+    pub body: String,
+    pub undo: Undo,
+}
+
+impl Dialect {
+    fn spoken(self) -> dialect::Dialect {
+        match self.name {
+            "openai" => dialect::Dialect::OpenAi(&Quirks::NONE),
+            "azure" => dialect::Dialect::Azure(Some("2025-04-01-preview".into())),
+            "anthropic" => dialect::Dialect::Anthropic,
+            "gemini" => dialect::Dialect::Gemini,
+            "vertex" => dialect::Dialect::Vertex { project: "acme".into(), location: "europe-west1".into() },
+            "bedrock" => dialect::Dialect::Bedrock("us-east-1".into()),
+            "cohere" => dialect::Dialect::Cohere,
+            "ollama" => dialect::Dialect::Ollama,
+            other => panic!("{other}"),
+        }
+    }
+
+    /// Whether answers pass through but for the spans that must change.
+    pub fn passes(self) -> bool {
+        matches!(self.name, "openai" | "azure")
+    }
+
+    /// Writes a caller's request. `kept` are thoughts of earlier answers, by their calls.
+    pub fn write(self, model: &str, body: &str, kept: &[speak::Kept]) -> Result<Sent, Refused> {
+        let spoken = self.spoken();
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let of = |id: &str| kept.iter().find(|kept| kept.call == id).map(|found| Kept::from(found.thoughts.as_slice()));
+        let said = spoken.write(&Ask {
+            body: &body,
+            envelope: &envelope::read(&body).expect("a request"),
+            model,
+            traits: spoken.traits(model),
+            default_max_tokens: None,
+            stream_usage: true,
+            kept: &of,
+        })?;
+        Ok(Sent {
+            path: format!("{}{}", self.base, said.path),
+            dropped: names(&said.losses),
+            body: String::from_utf8(said.body.concat()).expect("UTF-8"),
+            undo: said.undo,
+        })
+    }
+
+    /// Reads a buffered answer.
+    pub fn answer(self, model: &str, undo: Undo, body: &[u8]) -> Result<(Answer, Vec<speak::Kept>), AnswerFault> {
+        self.spoken().answer(model, &face(), &self.manner(undo), body)
+    }
+
+    /// Reads a buffered answer where a stream was asked for.
+    pub fn converted(self, model: &str, undo: Undo, body: &[u8]) -> Result<Answer, AnswerFault> {
+        self.spoken().converted(model, &face(), &self.manner(undo), body).map(|(answer, _)| answer)
+    }
+
+    /// Reads a stream that comes in these pieces: what the caller gets, and how it ends.
+    pub fn stream<'b>(self, model: &str, undo: Undo, pieces: impl Iterator<Item = &'b [u8]>) -> Streamed {
+        let mut out = Vec::new();
+        let mut stream = self.spoken().stream(model, &face(), self.manner(undo), EVENT_LIMIT);
+        let end = feed(pieces, |piece| stream.feed(piece, &mut out).map(|()| stream.done()));
+        let end = end.and_then(|()| stream.finish(&mut out));
+        Streamed { out, end, kept: stream.kept() }
+    }
+
+    /// Reads an answer whose status says that it is an error: what it says, and the status that it means.
+    pub fn error(self, status: u16, headers: &[(String, String)], body: &[u8]) -> (UpstreamError, u16) {
+        let header = |name: &str| headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let head = ErrorHead { status, content_type: header("content-type"), error_type: header("x-amzn-errortype") };
+        let error = self.spoken().error(&head, body);
+        let meant = self.spoken().meant(status, &error);
+        (error, meant)
+    }
+
+    fn manner(self, undo: Undo) -> Manner {
+        Manner { undo, hide_reasoning: false, keep_thoughts: self.spoken().family().is_some() }
+    }
+}
+
+/// What came of a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Streamed {
+    pub out: Vec<u8>,
+    pub end: Result<Usage, StreamFault>,
+    pub kept: Vec<speak::Kept>,
+}
+
+/// Until there are no more pieces, or none is wanted.
+fn feed<'b>(
+    mut pieces: impl Iterator<Item = &'b [u8]>,
+    mut take: impl FnMut(&'b [u8]) -> Result<bool, StreamFault>,
+) -> Result<(), StreamFault> {
+    loop {
+        let Some(piece) = pieces.next() else { return Ok(()) };
+        if take(piece)? {
+            return Ok(());
+        }
+    }
+}
+
+fn face() -> Face {
+    Face { model: "m".into(), id: "chatcmpl-golden".into(), created: 1_700_000_000, show_usage: true, prompt_bytes: 400 }
+}
+
+fn names(losses: &Losses) -> Vec<String> {
+    losses.names().iter().map(|name| name.clone().into_owned()).collect()
+}
+
+/// Kept thoughts, to be compared and shown.
+pub fn shown(kept: &[speak::Kept]) -> String {
+    let one = |thought: &Thought<'_>| match &thought.redacted {
+        Some(data) => format!("redacted {data}"),
+        None => format!("{:?} signed {}", thought.text, thought.signature.as_deref().unwrap_or("-")),
+    };
+    kept.iter().map(|kept| format!("{}: {}\n", kept.call, kept.thoughts.iter().map(one).collect::<Vec<_>>().join(", "))).collect()
+}
