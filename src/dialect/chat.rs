@@ -6,13 +6,18 @@
 //!
 //! **Invariant:** nothing is left out in silence. What a dialect cannot say is in [`Losses`], or the request is [`Refused`].
 
+pub mod answered;
+mod losses;
 pub mod read;
 pub mod speak;
 pub mod turns;
 
 use std::borrow::Cow;
 
+pub use losses::Losses;
+
 use super::StreamFault;
+use crate::wire::json::{Cursor, Kind};
 
 /// A caller's request, read whole. What is `null` in it counts as absent.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -62,6 +67,27 @@ pub struct Request<'a> {
     /// Every other top-level field that says something, known to OpenAI or not, without `model`, `messages`, `stream`, `stream_options`.
     /// Also fields inside `tools` and `response_format` that nobody knows, by their path without indexes: `tools.function.x`.
     pub others: Vec<(Cow<'a, str>, Raw<'a>)>,
+    /// What the caller calls those of them that have two names.
+    pub words: Words,
+}
+
+/// Which name the caller wrote, where a field has an older one too: a loss or a refusal names that. Of two that say the same, the newer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Words {
+    /// `max_completion_tokens` or `max_tokens`.
+    pub max_tokens: &'static str,
+    /// `safety_identifier` or `user`.
+    pub user: &'static str,
+    /// `tools` or `functions`.
+    pub tools: &'static str,
+    /// `tool_choice` or `function_call`.
+    pub tool_choice: &'static str,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self { max_tokens: "max_tokens", user: "user", tools: "tools", tool_choice: "tool_choice" }
+    }
 }
 
 /// JSON text of one whole value, as it was written.
@@ -150,6 +176,15 @@ pub enum Media<'a> {
     Id(Cow<'a, str>),
 }
 
+impl Media<'_> {
+    /// Whether it is at a URL that a provider may fetch.
+    pub fn is_web(&self) -> bool {
+        let Self::Url(url) = self else { return false };
+        let is = |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+        is("https://") || is("http://")
+    }
+}
+
 /// A hint that the prompt up to here will come again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cache<'a> {
@@ -170,6 +205,27 @@ pub struct Call<'a> {
     pub signature: Option<Cow<'a, str>>,
     /// A `custom` tool's: `arguments` is its `input`.
     pub is_custom: bool,
+}
+
+impl Call<'_> {
+    /// The arguments as the object that they must be; models write nothing, or `null`, where there are none.
+    pub fn object(&self) -> Option<&str> {
+        let text = self.arguments.trim_ascii();
+        if self.is_custom {
+            return None;
+        }
+        if matches!(text, "" | "null") {
+            return Some("{}");
+        }
+        let mut cursor = Cursor::new(text.as_bytes());
+        let is_object = cursor.kind() == Ok(Kind::Object) && cursor.value().is_ok() && cursor.end().is_ok();
+        is_object.then_some(text)
+    }
+
+    /// The field that is weakened where they are none, and are put into one.
+    pub fn weakened(&self) -> &'static str {
+        if self.is_custom { "messages[].tool_calls[].custom" } else { "messages[].tool_calls[].function.arguments" }
+    }
 }
 
 /// A model's thought that it must get back unchanged.
@@ -290,50 +346,6 @@ pub struct Written {
     /// Headers that the body needs, besides those that every request has.
     pub headers: Vec<(&'static str, &'static str)>,
 }
-
-/// The fields of a request that a dialect left out or weakened: names as in the request, without indexes (`messages[].name`), each once.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Losses(Vec<Cow<'static, str>>);
-
-impl Losses {
-    /// This field is lost. Whoever makes up hundreds of them is told of `other` in the end.
-    pub fn add(&mut self, name: impl Into<Cow<'static, str>>) {
-        const MOST: usize = 64;
-        let name = name.into();
-        if self.0.len() < MOST && !self.0.contains(&name) {
-            let name = match OPTIONAL.iter().find(|known| **known == name) {
-                Some(known) => Cow::Borrowed(*known),
-                None => name,
-            };
-            self.0.push(if self.0.len() + 1 < MOST { name } else { "other".into() });
-        }
-    }
-
-    /// The names.
-    pub fn names(&self) -> &[Cow<'static, str>] {
-        &self.0
-    }
-}
-
-/// The fields of OpenAI's own that reading keeps as it finds them: their names are known, and may be a metric's label.
-const OPTIONAL: [&str; 16] = [
-    "audio",
-    "function_call",
-    "logit_bias",
-    "max_tokens",
-    "modalities",
-    "moderation",
-    "prediction",
-    "prompt_cache_key",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "safety_identifier",
-    "store",
-    "top_logprobs",
-    "user",
-    "verbosity",
-    "web_search_options",
-];
 
 /// What writing a request did that reading the answer must undo.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -6,9 +6,9 @@ pub(super) mod shapes;
 
 use std::borrow::Cow;
 
+use super::chat::answered::answered;
 use super::chat::{Call, Losses, Media, Message, Number, Part, PartKind, Refused, Request, Role, Tool, ToolChoice, ToolKind};
 use super::traits::{Sampling, Traits};
-use crate::wire::json::{Cursor, Kind};
 
 /// Refuses what neither dialect can say: several choices, probabilities, sound, and what stands in messages besides text, but for pictures
 /// in the user's that are here, or at a URL where the provider fetches those (`urls`).
@@ -21,6 +21,10 @@ pub(super) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Resu
     }
     if request.wants_audio {
         return Err(Refused::unsupported("modalities", "This model answers in text only."));
+    }
+    answered(request)?;
+    if !request.messages.iter().any(speaks) {
+        return Err(Refused::unsupported("messages", "This model needs a message that says something."));
     }
     for (index, message) in request.messages.iter().enumerate() {
         if matches!(message.role, Role::Tool | Role::Function) && message.tool_call_id.is_none() {
@@ -41,6 +45,12 @@ pub(super) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Resu
     Ok(())
 }
 
+/// Whether a message says anything: providers refuse those that do not, or their models wonder at them.
+pub(super) fn speaks(message: &Message<'_>) -> bool {
+    let has_thought = message.reasoning.as_ref().is_some_and(|text| !text.is_empty());
+    matches!(message.role, Role::Tool | Role::Function) || !message.content.is_empty() || !message.calls.is_empty() || has_thought
+}
+
 /// Whether a part can be carried; else its field, and why not.
 fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(), (&'static str, &'static str)> {
     let media = match &part.kind {
@@ -56,6 +66,9 @@ fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(
             "This provider takes pictures in the user's messages only."
         }
         (Media::Url(_), Role::User) if !urls => "This provider takes pictures as `data:` URLs only.",
+        (Media::Url(_), Role::User) if !media.is_web() => {
+            "This provider takes pictures as `data:` URLs, or from https:// and http:// only."
+        }
         (Media::Url(_) | Media::Inline(..), Role::User) => return Ok(()),
     };
     Err(("image_url", why))
@@ -67,13 +80,13 @@ pub(super) fn lost(request: &Request<'_>, losses: &mut Losses) {
         of_message(message, losses);
     }
     if request.tools.iter().any(|tool| tool.cache.is_some()) {
-        losses.add("tools[].cache_control");
+        losses.add("cache_control");
     }
     if request.parallel_tool_calls == Some(false) && !request.tools.is_empty() {
         losses.add("parallel_tool_calls");
     }
     if request.user.is_some() {
-        losses.add("user");
+        losses.add(request.words.user);
     }
     if request.metadata.is_some() {
         losses.add("metadata");
@@ -82,7 +95,7 @@ pub(super) fn lost(request: &Request<'_>, losses: &mut Losses) {
         losses.add("service_tier");
     }
     for (name, _) in &request.others {
-        losses.add(shown(name));
+        losses.add_written("", name);
     }
 }
 
@@ -91,11 +104,8 @@ fn of_message(message: &Message<'_>, losses: &mut Losses) {
     if message.name.is_some() && !matches!(message.role, Role::Tool | Role::Function) {
         losses.add("messages[].name");
     }
-    if message.cache.is_some() {
-        losses.add("messages[].cache_control");
-    }
-    if message.content.iter().any(|part| part.cache.is_some()) {
-        losses.add("messages[].content[].cache_control");
+    if message.cache.is_some() || message.content.iter().any(|part| part.cache.is_some()) {
+        losses.add("cache_control");
     }
     // Signatures are another provider's, and without it worth nothing.
     if !message.thoughts.is_empty() {
@@ -104,22 +114,12 @@ fn of_message(message: &Message<'_>, losses: &mut Losses) {
     if message.calls.iter().any(|call| call.signature.is_some()) {
         losses.add("messages[].tool_calls[].extra_content");
     }
-    if message.calls.iter().any(|call| call.is_custom) {
-        losses.add("messages[].tool_calls[].custom");
-    }
-    if message.calls.iter().any(|call| !call.is_custom && object(&call.arguments).is_none()) {
-        losses.add("messages[].tool_calls[].function.arguments");
+    for call in message.calls.iter().filter(|call| call.object().is_none()) {
+        losses.add(call.weakened());
     }
     for name in &message.others {
-        losses.add(format!("messages[].{}", shown(name)));
+        losses.add_written("messages[].", name);
     }
-}
-
-/// The name of a field as it is said to be lost: what a caller made up must not swell logs or headers.
-fn shown(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-    let is_shown = !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain);
-    if is_shown { name } else { "other" }.to_owned()
 }
 
 /// The tools that the model is shown, and what it may do with them.
@@ -162,12 +162,16 @@ pub(super) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result
             return Err(Refused::unsupported(format!("tools[{index}]"), "This provider knows tools of type `function` only."));
         }
         if !traits.tools && !request.tools.is_empty() {
-            return Err(Refused::unsupported("tools", "This model knows no tools."));
+            return Err(Refused::unsupported(request.words.tools, "This model knows no tools."));
         }
     }
     match choice {
-        Choice::Must if tools.is_empty() => Err(Refused::invalid("tool_choice", "`tool_choice` asks for a tool that is not in `tools`.")),
-        Choice::Must if !traits.forced_tools => Err(Refused::unsupported("tool_choice", "This model cannot be made to call a tool.")),
+        Choice::Must if tools.is_empty() => {
+            Err(Refused::invalid(request.words.tool_choice, "The choice is a tool that is not in `tools`."))
+        }
+        Choice::Must if !traits.forced_tools => {
+            Err(Refused::unsupported(request.words.tool_choice, "This model cannot be made to call a tool."))
+        }
         Choice::Free | Choice::Must | Choice::Never => Ok(Offer { choice: if tools.is_empty() { Choice::Free } else { choice }, tools }),
     }
 }
@@ -175,20 +179,9 @@ pub(super) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result
 /// The schema of a function that has no parameters.
 pub(super) const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
 
-/// The arguments of a call as an object's text, if that is what they are. None at all are an empty one.
-pub(super) fn object(arguments: &str) -> Option<&str> {
-    let text = arguments.trim_ascii();
-    if matches!(text, "" | "null" | "{}") {
-        return Some("{}");
-    }
-    let mut cursor = Cursor::new(text.as_bytes());
-    let is_object = cursor.kind() == Ok(Kind::Object) && cursor.value().is_ok() && cursor.end().is_ok();
-    is_object.then_some(text)
-}
-
 /// The arguments of a call, as an object: what is none is wrapped in one.
 pub(super) fn arguments<'c>(call: &'c Call<'_>) -> Cow<'c, str> {
-    match object(&call.arguments) {
+    match call.object() {
         Some(object) => Cow::Borrowed(object),
         None => Cow::Owned(format!(r#"{{"_raw":{}}}"#, crate::wire::json::quote(&call.arguments))),
     }
@@ -215,7 +208,7 @@ pub(super) fn max_tokens(request: &Request<'_>, default: Option<u64>, traits: &T
     let asked = request.max_tokens.or(default)?;
     let allowed = traits.max_output.map_or(asked, |most| asked.min(most));
     if allowed < asked && request.max_tokens.is_some() {
-        losses.add("max_tokens");
+        losses.add(request.words.max_tokens);
     }
     Some(allowed)
 }

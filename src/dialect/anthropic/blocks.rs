@@ -9,7 +9,7 @@ use super::names::Names;
 use super::pairs::{Side, is_blank};
 use crate::dialect::chat::turns::{Item, Outcome, Thoughts};
 use crate::dialect::chat::{Cache, Call, Losses, Media, Part, PartKind, Thought};
-use crate::wire::json::{Cursor, Kind, Writer};
+use crate::wire::json::Writer;
 
 /// Writes blocks, in the order of the conversation.
 pub(super) struct Blocks<'r, 'l> {
@@ -147,14 +147,18 @@ impl Blocks<'_, '_> {
     }
 
     fn call(&mut self, w: &mut Writer, call: &Call<'_>) {
+        if call.signature.is_some() {
+            // Google's.
+            self.losses.add("messages[].tool_calls[].extra_content");
+        }
         w.object(|w| {
             w.key("type").text("tool_use");
             w.key("id").text(&self.ids.next().unwrap_or_default());
             w.key("name").text(self.names.written(&call.name));
-            match arguments(call) {
+            match call.object() {
                 Some(object) => w.key("input").raw(object),
                 None => {
-                    self.losses.add("messages[].tool_calls[].function.arguments");
+                    self.losses.add(call.weakened());
                     w.key("input").object(|w| w.key(RAW).text(&call.arguments));
                 }
             }
@@ -196,8 +200,8 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<Source<'p>, &'static 
         PartKind::Image(Media::Id(_), _) | PartKind::File(Media::Id(_), _) => {
             Err("Files that were uploaded elsewhere are not known here. Send the file itself.")
         }
-        PartKind::Image(Media::Url(url), _) if is_web(url) => Ok(Source::ImageUrl(url)),
-        PartKind::File(Media::Url(url), _) if is_web(url) => Ok(Source::DocumentUrl(url)),
+        PartKind::Image(media @ Media::Url(url), _) if media.is_web() => Ok(Source::ImageUrl(url)),
+        PartKind::File(media @ Media::Url(url), _) if media.is_web() => Ok(Source::DocumentUrl(url)),
         PartKind::Image(Media::Url(_), _) | PartKind::File(Media::Url(_), _) => Err("URLs must begin with https:// or http:// here."),
         PartKind::Image(Media::Inline(media_type, data), _) => {
             let image = image_type(media_type, data).ok_or("Pictures must be JPEG, PNG, GIF or WebP here.")?;
@@ -243,31 +247,12 @@ fn thought(w: &mut Writer, thought: &Thought<'_>) {
     });
 }
 
-/// The arguments as the object that they must be; models write nothing, or `null`, where there are none.
-fn arguments<'c>(call: &'c Call<'_>) -> Option<&'c str> {
-    let text = call.arguments.trim_ascii();
-    if call.is_custom {
-        return None;
-    }
-    if matches!(text, "" | "null") {
-        return Some("{}");
-    }
-    let mut cursor = Cursor::new(text.as_bytes());
-    let is_object = cursor.kind() == Ok(Kind::Object) && cursor.value().is_ok() && cursor.end().is_ok();
-    is_object.then_some(text)
-}
-
 /// One of the API's media types: as said, or by how the bytes begin where nothing is said.
 fn image_type(media_type: &str, data: &str) -> Option<&'static str> {
     const TYPES: [(&str, &str); 4] =
         [("image/jpeg", "/9j/"), ("image/png", "iVBORw0KGgo"), ("image/gif", "R0lGOD"), ("image/webp", "UklGR")];
     let is_unsaid = matches!(media_type, "" | "application/octet-stream" | "image/*");
     TYPES.iter().find(|(name, start)| *name == media_type || (is_unsaid && data.starts_with(start))).map(|(name, _)| *name)
-}
-
-fn is_web(url: &str) -> bool {
-    let is = |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
-    is("https://") || is("http://")
 }
 
 fn decoded(data: &str) -> Option<String> {

@@ -65,7 +65,10 @@ impl<'r, 'a> Offers<'r, 'a> {
         losses: &mut Losses,
     ) -> Result<Self, Refused> {
         let traits = &target.traits;
-        let (choice, only) = choice(request, traits, thinking, losses);
+        let (choice, only) = choice(request, traits)?;
+        if matches!(choice, Choice::Any | Choice::Tool(_)) && thinking.is_on() && !traits.forced_while_thinking {
+            thinking.leave_out(losses);
+        }
         let is_offered = |tool: &&Tool<'_>| only.as_ref().is_none_or(|only| only.contains(&*tool.name));
         let tools: Vec<Offer<'_, '_>> = if request.tools.is_empty() {
             // They are there to be understood, not to be called again.
@@ -225,13 +228,8 @@ impl<'r, 'a> Offers<'r, 'a> {
     }
 }
 
-/// What is said of the choice, and among which tools, if not all. What cannot be forced is left to the model, among those that were meant.
-fn choice<'r>(
-    request: &'r Request<'_>,
-    traits: &Traits,
-    thinking: &Thinking<'_>,
-    losses: &mut Losses,
-) -> (Choice<'r>, Option<BTreeSet<&'r str>>) {
+/// What is said of the choice, and among which tools, if not all.
+fn choice<'r>(request: &'r Request<'_>, traits: &Traits) -> Result<(Choice<'r>, Option<BTreeSet<&'r str>>), Refused> {
     let (choice, only) = match &request.tool_choice {
         _ if request.tools.is_empty() => (Choice::None, None),
         None => (Choice::Unsaid, None),
@@ -244,12 +242,10 @@ fn choice<'r>(
         }
     };
     let is_forced = matches!(choice, Choice::Any | Choice::Tool(_));
-    if !is_forced || (traits.forced_tools && (!thinking.is_on() || traits.forced_while_thinking)) {
-        return (choice, only);
+    if is_forced && !traits.forced_tools {
+        return Err(Refused::unsupported(request.words.tool_choice, "This model cannot be made to call a tool."));
     }
-    losses.add("tool_choice");
-    let only = if let Choice::Tool(name) = choice { Some(BTreeSet::from([name])) } else { only };
-    (Choice::Auto, only)
+    Ok((choice, only))
 }
 
 /// The functions that were called, since the API refuses calls where no tools are.

@@ -1,11 +1,12 @@
 //! Calls and their results: what the API refuses a conversation for.
 //!
-//! Every call must have its result in the very next message, and no result may be without a call. OpenAI refuses the same, so that a
-//! conversation without it is at fault whoever is asked. What says nothing is passed over here, and neighbours that it parted are one.
+//! Every call must have its result in the very next message ([`answered`]), and no result may be without a call. OpenAI refuses the same, so
+//! that a conversation without it is at fault whoever is asked. What says nothing is passed over here, and neighbours that it parted are one.
 
 use std::borrow::Cow;
 
 use super::names::Unique;
+use crate::dialect::chat::answered::answered;
 use crate::dialect::chat::turns::{Item, Turn};
 use crate::dialect::chat::{PartKind, Refused, Request, Role};
 
@@ -59,12 +60,12 @@ pub(in crate::dialect) fn sides<'t, 'r, 'a>(spoken: &'t [&'t Turn<'r, 'a>]) -> i
 
 /// The ids of all calls and results, in the order in which they are written, as the API takes them.
 pub(in crate::dialect) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Result<Vec<Cow<'r, str>>, Refused> {
+    answered(request)?;
     let mut unique = Unique::default();
     let mut ids = Vec::new();
     let mut made: Vec<(&str, Cow<'r, str>)> = Vec::new();
     for side in sides(spoken) {
         if side.is_assistant {
-            unanswered(request, made.first().map(|(id, _)| *id))?;
             made = side.calls().map(|id| (id, unique.give(id))).collect();
             ids.extend(made.iter().map(|(_, given)| given.clone()));
             continue;
@@ -75,14 +76,10 @@ pub(in crate::dialect) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, 
             let Item::Result(outcome) = item else { continue };
             match calls.next() {
                 Some((id, given)) if id == outcome.id => ids.push(given),
-                Some((id, _)) if calls.any(|(other, _)| other == outcome.id) => unanswered(request, Some(id))?,
                 Some(_) | None => return orphan(request, &outcome.id),
             }
         }
-        unanswered(request, calls.next().map(|(id, _)| id))?;
-        drop(calls);
     }
-    unanswered(request, made.first().map(|(id, _)| *id))?;
     Ok(ids)
 }
 
@@ -109,13 +106,6 @@ fn orphan<T>(request: &Request<'_>, id: &str) -> Result<T, Refused> {
         format!("messages[{index}]"),
         "A tool message must answer a call of the assistant's message before it. This one answers none.",
     ))
-}
-
-fn unanswered(request: &Request<'_>, id: Option<&str>) -> Result<(), Refused> {
-    let Some(id) = id else { return Ok(()) };
-    let index = request.messages.iter().rposition(|message| message.calls.iter().any(|call| call.id == id)).unwrap_or_default();
-    let param = format!("messages[{index}].tool_calls");
-    Err(Refused::invalid(param, "Each call must be answered by a tool message before anybody else speaks. One of these is not."))
 }
 
 #[cfg(test)]

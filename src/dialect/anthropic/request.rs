@@ -92,7 +92,7 @@ fn refuse(request: &Request<'_>, traits: &Traits) -> Result<(), Refused> {
     for (index, tool) in request.tools.iter().enumerate() {
         match tool.kind {
             ToolKind::Function(..) if traits.tools => {}
-            ToolKind::Function(..) => return Err(Refused::unsupported("tools", "This model knows no tools.")),
+            ToolKind::Function(..) => return Err(Refused::unsupported(request.words.tools, "This model knows no tools.")),
             ToolKind::Custom | ToolKind::Other => {
                 return Err(Refused::unsupported(format!("tools[{index}]"), "Claude takes tools of type `function` only."));
             }
@@ -179,7 +179,7 @@ fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut Losses) {
     }
     match &request.user {
         // The API's own limit.
-        Some(user) if user.chars().count() > 256 => losses.add("user"),
+        Some(user) if user.chars().count() > 256 => losses.add(request.words.user),
         Some(user) if !user.is_empty() => w.key("metadata").object(|w| w.key("user_id").text(user)),
         Some(_) | None => {}
     }
@@ -221,9 +221,7 @@ fn lose_others(request: &Request<'_>, losses: &mut Losses) {
     for (name, _) in &request.others {
         // The fate of `thinking` is decided where it is read.
         if name != "thinking" {
-            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-            let is_shown = !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain);
-            losses.add(if is_shown { name.to_string() } else { "other".to_owned() });
+            losses.add_written("", name);
         }
     }
 }

@@ -50,7 +50,7 @@ impl<'a> Thinking<'a> {
         let cap = traits.max_output.unwrap_or(u64::MAX);
         let plain = request.max_tokens.or(target.default_max_tokens).or(traits.max_output).unwrap_or(MAX_TOKENS).clamp(1, cap.max(1));
         if request.max_tokens.is_some_and(|said| said != plain) {
-            losses.add("max_tokens");
+            losses.add(request.words.max_tokens);
         }
         let mut thinking = Self { mode: Mode::Unsaid, effort: None, plain, max_tokens: plain };
         // What the caller did not bound may grow by what is thought.

@@ -8,7 +8,7 @@ use crate::dialect::anthropic::names::Names;
 use crate::dialect::anthropic::pairs::{Side, is_blank};
 use crate::dialect::chat::turns::{Item, Outcome, Thoughts};
 use crate::dialect::chat::{Cache, Call, Losses, Media, Part, PartKind, Thought};
-use crate::wire::json::{Cursor, Kind, Writer};
+use crate::wire::json::Writer;
 
 /// Writes blocks, in the order of the conversation.
 pub(super) struct Blocks<'r, 'l> {
@@ -176,14 +176,18 @@ impl Blocks<'_, '_> {
     }
 
     fn call(&mut self, w: &mut Writer, call: &Call<'_>) {
+        if call.signature.is_some() {
+            // Google's.
+            self.losses.add("messages[].tool_calls[].extra_content");
+        }
         w.object(|w| {
             w.key("toolUse").object(|w| {
                 w.key("toolUseId").text(&self.ids.next().unwrap_or_default());
                 w.key("name").text(self.names.written(&call.name));
-                match arguments(call) {
+                match call.object() {
                     Some(object) => w.key("input").raw(object),
                     None => {
-                        self.losses.add("messages[].tool_calls[].function.arguments");
+                        self.losses.add(call.weakened());
                         w.key("input").object(|w| w.key(RAW).text(&call.arguments));
                     }
                 }
@@ -248,20 +252,6 @@ fn thought(w: &mut Writer, thought: &Thought<'_>) {
             }),
         });
     });
-}
-
-/// The arguments as the object that they must be; models write nothing, or `null`, where there are none.
-fn arguments<'c>(call: &'c Call<'_>) -> Option<&'c str> {
-    let text = call.arguments.trim_ascii();
-    if call.is_custom {
-        return None;
-    }
-    if matches!(text, "" | "null") {
-        return Some("{}");
-    }
-    let mut cursor = Cursor::new(text.as_bytes());
-    let is_object = cursor.kind() == Ok(Kind::Object) && cursor.value().is_ok() && cursor.end().is_ok();
-    is_object.then_some(text)
 }
 
 /// A part's source, or why it has none here.

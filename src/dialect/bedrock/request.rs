@@ -135,7 +135,7 @@ fn refuse(request: &Request<'_>, traits: &Traits) -> Result<(), Refused> {
         let param = format!("tools[{index}]");
         match tool.kind {
             ToolKind::Function(..) if traits.tools || !may_call => {}
-            ToolKind::Function(..) => return Err(Refused::unsupported("tools", "This model knows no tools.")),
+            ToolKind::Function(..) => return Err(Refused::unsupported(request.words.tools, "This model knows no tools.")),
             ToolKind::Custom => return Err(Refused::unsupported(param, "Only functions can be used here, no custom tools.")),
             ToolKind::Other => return Err(Refused::unsupported(param, "Only tools of type `function` can be used here.")),
         }
@@ -328,7 +328,7 @@ fn lose_others(request: &Request<'_>, family: Family, losses: &mut Losses) {
         ("frequency_penalty", speaks(&request.frequency_penalty)),
         ("presence_penalty", speaks(&request.presence_penalty)),
         ("seed", request.seed.is_some()),
-        ("user", request.user.is_some()),
+        (request.words.user, request.user.is_some()),
     ];
     for (name, _) in lost.into_iter().filter(|(_, is_lost)| *is_lost) {
         losses.add(name);
@@ -338,9 +338,7 @@ fn lose_others(request: &Request<'_>, family: Family, losses: &mut Losses) {
         if name == "thinking" && family == Family::Claude {
             continue;
         }
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-        let is_shown = !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain);
-        losses.add(if is_shown { name.to_string() } else { "other".to_owned() });
+        losses.add_written("", name);
     }
 }
 

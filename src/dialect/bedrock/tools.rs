@@ -91,7 +91,7 @@ impl<'r, 'a> Offers<'r, 'a> {
             if request.tools.is_empty() {
                 offers.tools.push(Offer::Stub);
             } else {
-                losses.add("tool_choice");
+                losses.add(request.words.tool_choice);
                 offers.tools.extend(request.tools.iter().map(Offer::Tool));
             }
         }
@@ -101,13 +101,13 @@ impl<'r, 'a> Offers<'r, 'a> {
         Ok(offers)
     }
 
-    /// What cannot be forced is left to the model, among those tools that were meant.
+    /// Which of the tools are meant, and whether one must be called.
     fn choose(
         &mut self,
         request: &'r Request<'a>,
         target: &Target<'_>,
         situation: &Situation<'_>,
-        thinking: &Thinking<'_>,
+        thinking: &mut Thinking<'_>,
         losses: &mut Losses,
     ) -> Result<(), Refused> {
         let these = |names: &'r [Cow<'a, str>]| Some(names.iter().map(|name| &**name).collect::<BTreeSet<_>>());
@@ -120,20 +120,22 @@ impl<'r, 'a> Offers<'r, 'a> {
         };
         if request.tools.is_empty() {
             if choice != Choice::Auto {
-                losses.add("tool_choice");
+                losses.add(request.words.tool_choice);
             }
             return Ok(());
         }
         let mut one = if let Choice::Tool(name) = choice { Some(name) } else { None };
         if one.is_some_and(|name| !request.tools.iter().any(|tool| tool.name == name)) {
-            return Err(Refused::invalid("tool_choice", "`tool_choice` names a tool that is not among the `tools`."));
+            return Err(Refused::invalid(request.words.tool_choice, "The choice names a tool that is not among the `tools`."));
         }
         let traits = &target.traits;
-        let can_force = traits.forced_tools && (!thinking.is_on() || traits.forced_while_thinking);
-        if choice != Choice::Auto && !can_force {
-            losses.add("tool_choice");
-            choice = Choice::Auto;
-        } else if one.is_some() && situation.family == Family::Mistral {
+        if choice != Choice::Auto && !traits.forced_tools {
+            return Err(Refused::unsupported(request.words.tool_choice, "This model cannot be made to call a tool."));
+        }
+        if choice != Choice::Auto && thinking.is_on() && !traits.forced_while_thinking {
+            thinking.leave_out(losses);
+        }
+        if one.is_some() && situation.family == Family::Mistral {
             // The only tool that there is must be the one.
             choice = Choice::Any;
         } else {
@@ -147,7 +149,7 @@ impl<'r, 'a> Offers<'r, 'a> {
         self.tools = request.tools.iter().filter(is_offered).map(Offer::Tool).collect();
         self.choice = choice;
         if self.tools.is_empty() {
-            return Err(Refused::invalid("tool_choice", "`tool_choice` allows none of the `tools`."));
+            return Err(Refused::invalid(request.words.tool_choice, "The choice allows none of the `tools`."));
         }
         Ok(())
     }

@@ -135,6 +135,9 @@ impl<'a> Reading<'a> {
     fn request(self) -> Result<Request<'a>, Fault> {
         let mut request = self.request;
         let first = self.max_completion_tokens;
+        if first.is_some() {
+            request.words.max_tokens = "max_completion_tokens";
+        }
         request.max_tokens = first.or(self.max_tokens.map(|(number, _)| number));
         if let Some((number, raw)) = self.max_tokens
             && Some(number) != request.max_tokens
@@ -142,6 +145,9 @@ impl<'a> Reading<'a> {
             request.others.push(("max_tokens".into(), raw));
         }
         request.user = self.safety_identifier;
+        if request.user.is_some() {
+            request.words.user = "safety_identifier";
+        }
         if let Some((user, raw)) = self.user {
             match &request.user {
                 None => request.user = Some(user),
@@ -154,13 +160,20 @@ impl<'a> Reading<'a> {
             request.top_logprobs = None;
         }
         request.tool_choice = match (self.tool_choice, self.function_call) {
-            (Some(choice), None) | (None, Some((choice, _))) => choice.of(&self.tools)?,
+            (Some(choice), None) => choice.of(&self.tools)?,
+            (None, Some((choice, _))) => {
+                request.words.tool_choice = "function_call";
+                choice.of(&self.tools)?
+            }
             (Some(choice), Some((_, raw))) => {
                 request.others.push(("function_call".into(), raw));
                 choice.of(&self.tools)?
             }
             (None, None) => None,
         };
+        if self.tools.are_functions {
+            request.words.tools = "functions";
+        }
         request.tools = self.tools.list;
         request.others.extend(self.tools.others);
         Ok(request)

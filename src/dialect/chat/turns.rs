@@ -66,14 +66,14 @@ pub fn turns<'r, 'a>(request: &'r Request<'a>, kept: &dyn Fn(&str) -> Option<Kep
     let mut draft = Draft::default();
     for (index, message) in request.messages.iter().enumerate() {
         for name in &message.others {
-            losses.add(lost(name));
+            losses.add_written("messages[].", name);
         }
         let answers = matches!(message.role, Role::Tool | Role::Function);
         if message.name.is_some() && !answers {
             losses.add("messages[].name");
         }
         if message.cache.is_some() && !answers {
-            losses.add("messages[].cache_control");
+            losses.add("cache_control");
         }
         match message.role {
             Role::System | Role::Developer => draft.system(message, losses),
@@ -258,13 +258,6 @@ fn open<'t, 'r, 'a>(turns: &'t mut Vec<Open<'r, 'a>>, is_assistant: bool) -> Opt
         turns.push(Open { is_assistant, results: Vec::new(), items: Vec::new() });
     }
     Some(turns.len().saturating_sub(1)).zip(turns.last_mut())
-}
-
-/// The name of a message's field as it is said to be lost: what a caller made up must not swell logs or headers.
-fn lost(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-    let shown = if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) { name } else { "other" };
-    format!("messages[].{shown}")
 }
 
 #[cfg(test)]

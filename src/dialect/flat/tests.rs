@@ -13,7 +13,8 @@ fn check_losses(fields: &str, expected: &[&str]) {
 fn what_cannot_be_said_is_named() {
     for (fields, losses) in [
         (r#""user":"u""#, &["user"][..]),
-        (r#""safety_identifier":"u""#, &["user"]),
+        (r#""safety_identifier":"u""#, &["safety_identifier"]),
+        (r#""safety_identifier":"u","user":"v""#, &["safety_identifier", "user"]),
         (r#""metadata":{"a":"b"}"#, &["metadata"]),
         (r#""metadata":{}"#, &[]),
         (r#""service_tier":"flex""#, &["service_tier"]),
@@ -28,14 +29,11 @@ fn what_cannot_be_said_is_named() {
         (r#""parallel_tool_calls":false"#, &[]),
         (r#""parallel_tool_calls":false,"tools":[{"type":"function","function":{"name":"f"}}]"#, &["parallel_tool_calls"]),
         (r#""parallel_tool_calls":true,"tools":[{"type":"function","function":{"name":"f"}}]"#, &[]),
-        (r#""tools":[{"type":"function","function":{"name":"f"},"cache_control":{"type":"ephemeral"}}]"#, &["tools[].cache_control"]),
+        (r#""tools":[{"type":"function","function":{"name":"f"},"cache_control":{"type":"ephemeral"}}]"#, &["cache_control"]),
         (r#""messages":[{"role":"user","content":"a","name":"n"},{"role":"user","content":"b","name":"m"}]"#, &["messages[].name"]),
         (r#""messages":[{"role":"tool","tool_call_id":"a","name":"n","content":"b"}]"#, &[]),
         (r#""messages":[{"role":"assistant","content":"b","audio":{"id":"x"}}]"#, &["messages[].audio"]),
-        (
-            r#""messages":[{"role":"user","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}]}]"#,
-            &["messages[].content[].cache_control"],
-        ),
+        (r#""messages":[{"role":"user","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}]}]"#, &["cache_control"]),
         (
             r#""messages":[{"role":"assistant","content":"b","thinking_blocks":[{"type":"thinking","thinking":"a","signature":"s"}]}]"#,
             &["messages[].thinking_blocks"],
@@ -55,7 +53,8 @@ fn what_cannot_be_said_is_named() {
 
 #[track_caller]
 fn check_refused(fields: &str, traits: Traits, urls: bool, expected: Option<&str>) {
-    let body = format!(r#"{{"model":"m",{fields}}}"#);
+    let hi = if fields.contains("messages") { "" } else { r#","messages":[{"role":"user","content":"hi"}]"# };
+    let body = format!(r#"{{"model":"m",{fields}{hi}}}"#);
     let param = match refuse(&read(body.as_bytes()).unwrap(), &traits, urls) {
         Ok(()) => None,
         Err(Refused::Unsupported(complaint) | Refused::Invalid(complaint)) => Some(complaint.param),
@@ -93,6 +92,11 @@ fn what_would_change_the_meaning_is_refused() {
 
     let last = r#""messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]"#;
     check_refused(last, all, true, None);
+    check_refused(&part("user", &inline.replace("data:image/png;base64,AAAA", "gs://b/c.png")), all, true, image);
+    let call = r#"{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f"}}]}"#;
+    check_refused(&format!(r#""messages":[{call}]"#), all, true, Some("messages[0].tool_calls"));
+    check_refused(&format!(r#""messages":[{call},{{"role":"tool","tool_call_id":"1","content":""}}]"#), all, true, None);
+    check_refused(r#""messages":[{"role":"user","content":""},{"role":"assistant","content":null}]"#, all, true, Some("messages"));
     check_refused(last, Traits { prefill: false, ..all }, true, Some("messages"));
 }
 

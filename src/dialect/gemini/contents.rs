@@ -82,7 +82,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
 
     fn part(&mut self, part: &Part<'a>, w: &mut Writer) {
         if part.cache.is_some() {
-            self.losses.add("messages[].content[].cache_control");
+            self.losses.add("cache_control");
         }
         if let PartKind::Text(text) = &part.kind {
             w.object(|w| w.key("text").text(text));
@@ -109,7 +109,9 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
                 }
                 w.key("name").text(&self.names.theirs(&call.name));
                 w.key("args");
-                write_arguments(call, w);
+                if write_arguments(call, w) {
+                    self.losses.add(call.weakened());
+                }
             });
             if let Some(signature) = signature {
                 w.key("thoughtSignature").text(signature);
@@ -122,7 +124,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
             self.refused.get_or_insert_with(|| orphaned(self.request, &outcome.id));
         }
         if outcome.cache {
-            self.losses.add("messages[].content[].cache_control");
+            self.losses.add("cache_control");
         }
         let mut media = Vec::new();
         for part in outcome.parts.iter().filter(|part| !matches!(part.kind, PartKind::Text(_))) {
@@ -183,19 +185,18 @@ fn is_theirs(id: &str) -> bool {
     !id.is_empty() && id.len() <= 64 && id.bytes().all(is_plain) && !is_nine && !OTHERS.iter().any(|start| id.starts_with(start))
 }
 
-/// An object as it stands; everything else wrapped into one.
-fn write_arguments(call: &Call<'_>, w: &mut Writer) {
-    let arguments = call.arguments.trim_ascii();
-    if call.is_custom {
-        w.object(|w| w.key("input").text(&call.arguments));
-        return;
+/// An object as it stands; everything else wrapped into one, which weakens it.
+fn write_arguments(call: &Call<'_>, w: &mut Writer) -> bool {
+    if let Some(object) = call.object() {
+        w.raw(object);
+        return false;
     }
-    match kind_of(arguments) {
-        _ if arguments.is_empty() => w.raw("{}"),
-        Some(Kind::Object) => w.raw(arguments),
-        Some(Kind::Array | Kind::String | Kind::Number | Kind::Bool | Kind::Null) => w.object(|w| w.key("value").raw(arguments)),
-        None => w.object(|w| w.key("value").text(arguments)),
-    }
+    w.object(|w| match kind_of(call.arguments.trim_ascii()) {
+        _ if call.is_custom => w.key("input").text(&call.arguments),
+        Some(_) => w.key("value").raw(call.arguments.trim_ascii()),
+        None => w.key("value").text(&call.arguments),
+    });
+    true
 }
 
 /// What a call gave: an object as it stands, every other text as its `output`.

@@ -28,7 +28,12 @@ pub(super) fn carried<'p>(
             if detail.as_deref().is_some_and(|detail| detail != "auto") {
                 losses.add("messages[].content[].image_url.detail");
             }
-            of_media(media, "image/jpeg", target, service)
+            match of_media(media, "image/jpeg", target, service)? {
+                Carried::Inline(kind, _) if !is_image(&kind) => {
+                    Err("images must be PNG, JPEG, WebP, GIF, BMP, HEIC or HEIF for this model")
+                }
+                carried @ (Carried::Inline(..) | Carried::At(..)) => Ok(carried),
+            }
         }
         PartKind::Audio(data, format) => {
             let kind = match &**format {
@@ -65,6 +70,9 @@ fn of_media<'p>(media: &'p Media<'_>, default: &'static str, target: &Target<'_>
 fn of_url<'p>(url: &'p str, model: &str, service: Service) -> Result<Carried<'p>, &'static str> {
     let lower = url.to_ascii_lowercase();
     if lower.starts_with("gs://") {
+        if service == Service::Gemini {
+            return Err("gs:// URLs can be read from Vertex AI only: send the data itself");
+        }
         let kind = type_of(url).ok_or("the type of this file cannot be told from its URL: it needs an extension such as .png")?;
         return Ok(Carried::At(Some(kind), url));
     }
@@ -87,6 +95,10 @@ fn of_url<'p>(url: &'p str, model: &str, service: Service) -> Result<Carried<'p>
             None => Err("the type of this file cannot be told from its URL: it needs an extension such as .png, or send the data itself"),
         },
     }
+}
+
+fn is_image(kind: &str) -> bool {
+    matches!(kind, "image/png" | "image/jpeg" | "image/webp" | "image/gif" | "image/bmp" | "image/heic" | "image/heif")
 }
 
 /// What Google fetches from public addresses.

@@ -3,6 +3,7 @@
 use super::contents::{self, Contents};
 use super::tools::{self, Plan};
 use super::{Service, models};
+use crate::dialect::chat::answered::answered;
 use crate::dialect::chat::turns::turns;
 use crate::dialect::chat::{Effort, Losses, Number, PartKind, Raw, Refused, Request, Target, Undo, Written};
 use crate::dialect::traits::{Sampling, Thinking};
@@ -17,11 +18,12 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
 pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service) -> Result<Written, Refused> {
     refuse(request)?;
     let mut losses = Losses::default();
+    answered(request)?;
     let plan = Plan::of(request, target, &mut losses)?;
     let mut turns = turns(request, target.kept, &mut losses);
     contents::prune(&mut turns, &mut losses);
     if turns.turns.is_empty() && turns.system.is_empty() {
-        return Err(Refused::invalid("messages", "the messages say nothing"));
+        return Err(Refused::unsupported("messages", "this model needs a message that says something"));
     }
     if !target.traits.prefill && turns.turns.last().is_some_and(|turn| turn.is_assistant) {
         return Err(Refused::unsupported("messages", "with this model, the last message must not be the assistant's"));
@@ -172,7 +174,7 @@ fn limit(request: &Request<'_>, target: &Target<'_>, losses: &mut Losses) -> Opt
     let limit = request.max_tokens.or(target.default_max_tokens)?;
     let most = target.traits.max_output.unwrap_or(u64::MAX);
     if request.max_tokens.is_some_and(|limit| limit > most) {
-        losses.add("max_tokens");
+        losses.add(request.words.max_tokens);
     }
     Some(limit.min(most))
 }
@@ -245,7 +247,7 @@ fn labels(metadata: Raw<'_>) -> Option<&str> {
 /// What has no place in a request to Google.
 fn say_losses(request: &Request<'_>, service: Service, losses: &mut Losses) {
     if request.user.is_some() {
-        losses.add("user");
+        losses.add(request.words.user);
     }
     if let Some(metadata) = request.metadata
         && !is_empty(metadata)
@@ -257,19 +259,12 @@ fn say_losses(request: &Request<'_>, service: Service, losses: &mut Losses) {
         losses.add("service_tier");
     }
     for (name, _) in &request.others {
-        losses.add(shown(name));
+        losses.add_written("", name);
     }
 }
 
 fn is_empty(object: Raw<'_>) -> bool {
     object.0.bytes().all(|byte| matches!(byte, b'{' | b'}') || byte.is_ascii_whitespace())
-}
-
-/// A field's name as it is said to be lost: what a caller made up must not swell logs or headers.
-fn shown(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-    let fits = !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain);
-    if fits { name.to_owned() } else { "other".to_owned() }
 }
 
 #[cfg(test)]

@@ -47,9 +47,9 @@ impl<'r, 'a> Plan<'r, 'a> {
     fn check(&mut self, request: &'r Request<'a>, traits: &Traits, losses: &mut Losses) -> Result<(), Refused> {
         if !traits.tools && !request.tools.is_empty() {
             if request.tool_choice != Some(ToolChoice::None) {
-                return Err(Refused::unsupported("tools", "this model does not know tools"));
+                return Err(Refused::unsupported(request.words.tools, "this model does not know tools"));
             }
-            losses.add("tools");
+            losses.add(request.words.tools);
             self.declared = &[];
         }
         for (index, tool) in self.declared.iter().enumerate() {
@@ -57,19 +57,19 @@ impl<'r, 'a> Plan<'r, 'a> {
                 ToolKind::Function(..) => {}
                 ToolKind::Custom => {
                     let why = "custom tools are not known to this model: declare a function";
-                    return Err(Refused::unsupported(format!("tools[{index}].type"), why));
+                    return Err(Refused::unsupported(format!("tools[{index}]"), why));
                 }
                 ToolKind::Other => {
                     let why = "tools of this type cannot be used with this model: only functions can";
-                    return Err(Refused::unsupported(format!("tools[{index}].type"), why));
+                    return Err(Refused::unsupported(format!("tools[{index}]"), why));
                 }
             }
             if tool.cache.is_some() {
-                losses.add("tools[].cache_control");
+                losses.add("cache_control");
             }
         }
         if must_call(request) && !traits.forced_tools {
-            return Err(Refused::unsupported("tool_choice", "this model cannot be made to call a tool"));
+            return Err(Refused::unsupported(request.words.tool_choice, "this model cannot be made to call a tool"));
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ impl<'r, 'a> Plan<'r, 'a> {
         let Some(format) = &request.format else { return Ok(()) };
         let goes_with_tools = traits.structured && traits.structured_with_tools;
         if !self.declared.is_empty() && !goes_with_tools && request.tool_choice == Some(ToolChoice::None) {
-            losses.add("tools");
+            losses.add(request.words.tools);
             self.declared = &[];
         }
         let beside_tools = !self.declared.is_empty();

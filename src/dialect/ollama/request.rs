@@ -32,7 +32,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
         w.key("stream").bool(target.stream);
         w.key("messages").array(|w| {
             let mut names = HashMap::new();
-            for message in &request.messages {
+            for message in request.messages.iter().filter(|message| flat::speaks(message)) {
                 write_message(w, message, &mut names, &mut losses);
             }
         });

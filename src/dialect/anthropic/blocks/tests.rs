@@ -139,6 +139,15 @@ fn arguments_are_the_object_that_the_model_wrote() {
     check_arguments(r#""{} x""#, r#"{"_raw":"{} x"}"#, lost);
 }
 
+#[test]
+fn anothers_signature_of_a_call_is_lost() {
+    let google = r#""extra_content":{"google":{"thought_signature":"eA=="}}"#;
+    let messages = format!(
+        r#"[{{"role":"user","content":"hi"}},{{"role":"assistant","tool_calls":[{{"id":"c","function":{{"name":"f"}},{google}}}]}},{{"role":"tool","tool_call_id":"c","content":"r"}}]"#
+    );
+    assert_eq!(conversation(OPUS_4_1, &messages, "").1, "messages[].tool_calls[].extra_content");
+}
+
 /// What a tool's result becomes.
 #[track_caller]
 fn check_result(message: &str, expected: &str, losses: &str) {

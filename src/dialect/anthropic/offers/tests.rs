@@ -121,20 +121,17 @@ fn the_choice_in_all_its_forms() {
 }
 
 #[test]
-fn what_cannot_be_forced_is_left_to_the_model() {
-    let two = format!(r#""tools":[{F},{G}]"#);
-    check(
-        OPUS_5_5,
-        &format!(r#"{two},"tool_choice":"required""#),
-        &format!(r#""tools":[{F_THERE},{G_THERE}],"tool_choice":{{"type":"auto"}}"#),
-        "tool_choice",
-    );
-    check(
-        OPUS_5_5,
-        &format!(r#"{two},"tool_choice":{{"type":"function","function":{{"name":"g"}}}}"#),
-        &format!(r#""tools":[{G_THERE}],"tool_choice":{{"type":"auto"}}"#),
-        "tool_choice",
-    );
+fn a_call_that_cannot_be_forced_is_refused() {
+    let refused = |choice: &str| {
+        let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],"tools":[{F},{G}],"tool_choice":{choice}}}"#);
+        assert!(
+            matches!(write(OPUS_5_5, &body), Err(crate::dialect::chat::Refused::Unsupported(complaint)) if complaint.param == "tool_choice"),
+            "{choice}"
+        );
+    };
+    refused(r#""required""#);
+    refused(r#"{"type":"function","function":{"name":"g"}}"#);
+    refused(r#"{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"g"}}]}}"#);
 }
 
 #[test]

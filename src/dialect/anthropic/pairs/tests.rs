@@ -85,7 +85,7 @@ fn calls_and_results_belong_together() {
         (&["u:hi", "t(c):1"][..], "! messages[1]"),
         (&["t(c):1", "u:hi"], "! messages[0]"),
         (&["u:hi", "a(c):", "t(c):1", "t(d):2"], "! messages[3]"),
-        (&["u:hi", "a(c):", "t(d):1"], "! messages[2]"),
+        (&["u:hi", "a(c):", "t(d):1"], "! messages[1].tool_calls"),
         (&["u:hi", "a(c):", "u:x", "a:y", "t(c):1"], "! messages[1].tool_calls"),
         (&["u:hi", "a(c):x"], "! messages[1].tool_calls"),
         (&["u:hi", "a(c):", "u:x"], "! messages[1].tool_calls"),

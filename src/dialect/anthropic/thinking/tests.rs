@@ -102,8 +102,14 @@ fn what_does_not_go_with_thinking_is_left_out() {
     check(
         SONNET_4_5,
         &format!(r#""reasoning_effort":"low","temperature":0.5,"top_k":3,"top_p":0.9,{tools}"#),
-        r#"64000,"thinking":{"type":"enabled","budget_tokens":1024},"tools":[{"name":"f","input_schema":{"type":"object","properties":{}}}],"tool_choice":{"type":"auto"}"#,
-        "tool_choice temperature top_k top_p",
+        r#"64000,"temperature":0.5,"top_k":3,"tools":[{"name":"f","input_schema":{"type":"object","properties":{}}}],"tool_choice":{"type":"any"}"#,
+        "reasoning_effort top_p",
+    );
+    check(
+        SONNET_4_5,
+        &format!(r#""thinking":{{"type":"enabled","budget_tokens":2000}},{tools}"#),
+        r#"64000,"tools":[{"name":"f","input_schema":{"type":"object","properties":{}}}],"tool_choice":{"type":"any"}"#,
+        "thinking",
     );
     check(
         SONNET_4_5,

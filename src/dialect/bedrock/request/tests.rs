@@ -280,8 +280,8 @@ fn tool_choice() {
     check_tools(MISTRAL, &fields(named), &format!(r#""tools":[{SPEC_G}],"toolChoice":{{"any":{{}}}}"#), &[]);
     // Or cannot be made to at all.
     check_tools(LLAMA, &fields(r#""auto""#), &both, &[]);
-    check_tools(LLAMA, &fields(r#""required""#), &both, &["tool_choice"]);
-    check_tools(LLAMA, &fields(named), &format!(r#""tools":[{SPEC_G}]"#), &["tool_choice"]);
+    check_refused(LLAMA, &format!("{{{HI},{}}}", fields(r#""required""#)), "tool_choice");
+    check_refused(LLAMA, &format!("{{{HI},{}}}", fields(named)), "tool_choice");
     check_tools(CLAUDE, r#""parallel_tool_calls":false"#, "", &[]);
     check_tools(CLAUDE, &format!(r#""tools":[{F}],"parallel_tool_calls":true"#), &format!(r#""tools":[{SPEC_F}]"#), &[]);
     check_tools(
@@ -303,6 +303,13 @@ fn conversations_with_calls_have_tools() {
         &format!(r#"{{"toolConfig":{{"tools":[{SPEC_F}]}},{SAID_CALLED}}}"#),
         &["tool_choice"],
     );
+}
+
+#[test]
+fn anothers_signature_of_a_call_is_lost() {
+    let signed = CALLED.replace(r#"}}]}"#, r#"},"extra_content":{"google":{"thought_signature":"eA=="}}}]}"#);
+    let written = written(CLAUDE, &format!(r#"{{"messages":[{signed}],"tools":[{F}]}}"#)).unwrap();
+    assert_eq!(written.losses.names(), ["messages[].tool_calls[].extra_content"]);
 }
 
 #[test]
@@ -399,7 +406,7 @@ fn files() {
 #[test]
 fn inference() {
     check_fields(CLAUDE_3, r#""max_tokens":100"#, "", r#","inferenceConfig":{"maxTokens":100}"#, &[]);
-    check_fields(CLAUDE_3, r#""max_completion_tokens":5000"#, "", r#","inferenceConfig":{"maxTokens":4096}"#, &["max_tokens"]);
+    check_fields(CLAUDE_3, r#""max_completion_tokens":5000"#, "", r#","inferenceConfig":{"maxTokens":4096}"#, &["max_completion_tokens"]);
     check_fields(CLAUDE_3, r#""temperature":0.70,"top_p":1e-1"#, "", r#","inferenceConfig":{"temperature":0.70,"topP":1e-1}"#, &[]);
     check_fields(CLAUDE_3, r#""temperature":1.5"#, "", r#","inferenceConfig":{"temperature":1}"#, &["temperature"]);
     check_fields(CLAUDE, r#""temperature":0.5,"top_p":0.9"#, "", r#","inferenceConfig":{"temperature":0.5}"#, &["top_p"]);

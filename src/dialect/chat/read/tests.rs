@@ -157,15 +157,23 @@ fn efforts() {
 #[test]
 fn newer_names_win() {
     check(r#""max_tokens":5"#, |it| it.max_tokens = Some(5));
-    check(r#""max_tokens":5,"max_completion_tokens":5.0"#, |it| it.max_tokens = Some(5));
+    check(r#""max_tokens":5,"max_completion_tokens":5.0"#, |it| {
+        it.max_tokens = Some(5);
+        it.words.max_tokens = "max_completion_tokens";
+    });
     check(r#""max_tokens":5,"max_completion_tokens":6"#, |it| {
         it.max_tokens = Some(6);
+        it.words.max_tokens = "max_completion_tokens";
         it.others = vec![("max_tokens".into(), Raw("5"))];
     });
     check(r#""user":"a""#, |it| it.user = Some("a".into()));
-    check(r#""safety_identifier":"a","user":"a""#, |it| it.user = Some("a".into()));
+    check(r#""safety_identifier":"a","user":"a""#, |it| {
+        it.user = Some("a".into());
+        it.words.user = "safety_identifier";
+    });
     check(r#""user":"a","safety_identifier":"b""#, |it| {
         it.user = Some("b".into());
+        it.words.user = "safety_identifier";
         it.others = vec![("user".into(), Raw(r#""a""#))];
     });
 }
@@ -651,6 +659,11 @@ fn choices_of_tools() {
     let functions = r#""functions":[{"name":"f"}]"#;
     chosen(&format!(r#"{functions},"function_call":"none""#), Some(ToolChoice::None));
     chosen(&format!(r#"{functions},"function_call":{{"name":"f"}}"#), Some(ToolChoice::Named("f".into())));
+    let words = |fields: &str| request(fields).words;
+    let older = words(&format!(r#"{functions},"function_call":"none""#));
+    assert_eq!((older.tools, older.tool_choice), ("functions", "function_call"));
+    let mixed = words(&format!(r#"{functions},"tools":[{{"type":"function","function":{{"name":"g"}}}}],"tool_choice":"auto""#));
+    assert_eq!((mixed.tools, mixed.tool_choice), ("tools", "tool_choice"));
     let both = request(&format!(r#"{functions},"function_call":"none","tool_choice":"auto""#));
     assert_eq!((both.tool_choice, both.others), (Some(ToolChoice::Auto), vec![("function_call".into(), Raw(r#""none""#))]));
 

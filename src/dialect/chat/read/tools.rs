@@ -12,6 +12,8 @@ use crate::wire::json::Kind;
 #[derive(Default)]
 pub(super) struct Tools<'a> {
     pub(super) list: Vec<Tool<'a>>,
+    /// None of them is from `tools`.
+    pub(super) are_functions: bool,
     names: HashSet<Cow<'a, str>>,
     /// Fields that nobody understands, by their path without indexes.
     pub(super) others: Vec<(Name<'a>, Raw<'a>)>,
@@ -29,6 +31,7 @@ impl<'a> Tools<'a> {
     /// Reads `tools`.
     pub(super) fn tools(&mut self, value: Value<'_, 'a>) -> Result<(), Fault> {
         value.array(|_, value| {
+            self.are_functions = false;
             let place = value.place;
             let (mut kind, mut cache, mut function, mut custom) = (None, None, None, None);
             value.element(&["type", "function", "custom", "cache_control", "prompt_cache_breakpoint"], |name, mut value| {
@@ -63,6 +66,7 @@ impl<'a> Tools<'a> {
     /// Reads the deprecated `functions`.
     pub(super) fn functions(&mut self, value: Value<'_, 'a>) -> Result<(), Fault> {
         value.array(|_, value| {
+            self.are_functions |= self.list.is_empty();
             let place = value.place;
             let function = self.function("functions.", value)?;
             self.add(function.ok_or_else(|| place.wrong("an object", Kind::Null))?, place)

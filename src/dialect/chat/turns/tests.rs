@@ -221,7 +221,7 @@ fn a_hint_for_the_cache_on_a_result_is_kept() {
     check([marked], "| U result(1 :x!)");
     let marked = Message { content: vec![text("x"), Part { cache: cache(), ..text("y") }], ..tool("1", "") };
     check([marked], "| U result(1 :x+y!)");
-    check([Message { cache: cache(), ..user("x") }], "| U x ; messages[].cache_control");
+    check([Message { cache: cache(), ..user("x") }], "| U x ; cache_control");
 }
 
 #[test]

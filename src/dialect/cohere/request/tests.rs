@@ -103,10 +103,11 @@ fn the_deprecated_function_call_is_a_call() {
 #[test]
 fn thinking_goes_back_as_what_the_model_calls_it() {
     let call = r#""tool_calls":[{"id":"c1","type":"function","function":{"name":"get","arguments":"{}"}}]"#;
-    let with_call = format!(r#"{{"role":"assistant","content":"b","reasoning_content":"hm",{call}}}"#);
-    check_messages(MODEL, &with_call, &format!(r#"{{"role":"assistant","content":"b","tool_plan":"hm",{call}}}"#), &[]);
+    let result = r#"{"role":"tool","tool_call_id":"c1","content":"r"}"#;
+    let with_call = format!(r#"{{"role":"assistant","content":"b","reasoning_content":"hm",{call}}},{result}"#);
+    check_messages(MODEL, &with_call, &format!(r#"{{"role":"assistant","content":"b","tool_plan":"hm",{call}}},{result}"#), &[]);
     let thinking = r#""content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"b"}]"#;
-    check_messages(THINKER, &with_call, &format!(r#"{{"role":"assistant",{thinking},{call}}}"#), &[]);
+    check_messages(THINKER, &with_call, &format!(r#"{{"role":"assistant",{thinking},{call}}},{result}"#), &[]);
     let without = r#"{"role":"assistant","content":"b","reasoning_content":"hm"}"#;
     check_messages(MODEL, without, r#"{"role":"assistant","content":"b"}"#, &["messages[].reasoning_content"]);
     check_messages(THINKER, without, &format!(r#"{{"role":"assistant",{thinking}}}"#), &[]);
@@ -299,7 +300,7 @@ fn a_format_beside_tools_is_a_tool() {
 fn the_catalog_may_know_better() {
     let written = |traits, fields: &str| {
         let target = Target { model: "m", traits, default_max_tokens: None, stream: false, kept: &|_| None };
-        let body = format!(r#"{{"model":"x","messages":[],{fields}}}"#);
+        let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
         let written = super::request(&read(body.as_bytes()).unwrap(), &target).map_err(|refused| format!("{refused:?}"))?;
         Ok::<_, String>(String::from_utf8(written.body).unwrap())
     };

@@ -84,7 +84,7 @@ fn what_is_lost_of_messages() {
         r#"{"role":"user","name":"n","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}],"odd":1},
            {"role":"assistant","content":"b","reasoning_content":"r","thinking_blocks":[{"type":"thinking","thinking":"t","signature":"s"}]}"#,
         r#""contents":[{"role":"user","parts":[{"text":"a"}]},{"role":"model","parts":[{"text":"b"}]}]"#,
-        "messages[].odd messages[].name messages[].thinking_blocks messages[].content[].cache_control",
+        "messages[].odd messages[].name messages[].thinking_blocks cache_control",
     );
 }
 
@@ -99,7 +99,7 @@ fn another_providers_thoughts_alone_are_no_turn() {
     check_refused(
         PLAIN,
         r#"{"role":"assistant","content":null,"thinking_blocks":[{"type":"thinking","thinking":"t","signature":"s"}]}"#,
-        "invalid messages",
+        "unsupported messages",
     );
 }
 
@@ -110,6 +110,8 @@ fn bytes_go_with_the_request() {
     check_part(PLAIN, &image("data:image/png;base64,AAAA"), &inline("image/png"), "");
     check_part(PLAIN, &image("data:image/JPG;charset=x;base64,AAAA"), &inline("image/jpeg"), "");
     check_part(PLAIN, &image("data:;base64,AAAA"), &inline("image/jpeg"), "");
+    check_part_refused(PLAIN, &image("data:image/svg+xml;base64,AAAA"), "image_url");
+    check_part_refused(PLAIN, &image("data:text/plain;base64,AAAA"), "image_url");
     let detail = |word| format!(r#"{{"type":"image_url","image_url":{{"url":"data:image/png;base64,AAAA","detail":"{word}"}}}}"#);
     check_part(PLAIN, &detail("auto"), &inline("image/png"), "");
     check_part(PLAIN, &detail("high"), &inline("image/png"), "messages[].content[].image_url.detail");
@@ -151,7 +153,7 @@ fn addresses_go_where_google_fetches_them_itself() {
         check_part_refused("tuned", &image(url), "image_url");
     }
     for model in [PLAIN, NEW, "tuned"] {
-        check(model, &image("gs://b/a.gif"), &at("image/gif", "gs://b/a.gif"));
+        check_part_refused(model, &image("gs://b/a.gif"), "image_url");
         check(model, &image("https://www.youtube.com/watch?v=x"), &at("video/mp4", "https://www.youtube.com/watch?v=x"));
         check(model, &image("https://youtu.be/x"), &at("video/mp4", "https://youtu.be/x"));
         let uploaded = "https://generativelanguage.googleapis.com/v1beta/files/x";
@@ -170,6 +172,14 @@ fn addresses_go_where_google_fetches_them_itself() {
     ] {
         check_part_refused(NEW, &image(url), "image_url");
     }
+}
+
+#[test]
+fn files_of_googles_storage_are_on_vertex_only() {
+    let body = r#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"gs://b/a.gif"}}]}]}"#;
+    let read = read::read(body.as_bytes()).unwrap();
+    let (body, _) = shown(vertex_request(&read, &target(PLAIN, &nothing_kept))).unwrap();
+    assert!(body.contains(r#"{"fileData":{"mimeType":"image/gif","fileUri":"gs://b/a.gif"}}"#), "{body}");
 }
 
 #[test]
@@ -229,25 +239,30 @@ fn calls_and_results_meet_by_name_and_order() {
 
 #[test]
 fn arguments_are_objects() {
+    let result = r#"{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"output":"r"}}}]}"#;
+    let contents = |args: &str| {
+        format!(r#""contents":[{QUESTION},{{"role":"model","parts":[{{"functionCall":{{"name":"f","args":{args}}}}}]}},{result}]"#)
+    };
     let args = |arguments, expected: &str| {
-        check(
-            &conversation(&[("call_1", "f", arguments, "")], &[]),
-            &format!(r#"{QUESTION},{{"role":"model","parts":[{{"functionCall":{{"name":"f","args":{expected}}}}}]}}"#),
-        );
+        let lost = if expected.starts_with(r#"{"value""#) { "messages[].tool_calls[].function.arguments" } else { "" };
+        check_on(PLAIN, &conversation(&[("call_1", "f", arguments, "")], &[("call_1", "r")]), &contents(expected), lost);
     };
     args("", "{}");
     args("  ", "{}");
     args(r#"{"a":{"b":[]}}"#, r#"{"a":{"b":[]}}"#);
     args("[1, 2]", r#"{"value":[1, 2]}"#);
     args("\"x\"", r#"{"value":"x"}"#);
-    args("null", r#"{"value":null}"#);
+    args(" null", "{}");
     args("7", r#"{"value":7}"#);
     args("{\"a\":", r#"{"value":"{\"a\":"}"#);
     args("{} {}", r#"{"value":"{} {}"}"#);
     args("plain words", r#"{"value":"plain words"}"#);
-    check(
-        r#"{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"id":"call_1","type":"custom","custom":{"name":"f","input":"{}"}}]}"#,
-        &format!(r#"{QUESTION},{{"role":"model","parts":[{{"functionCall":{{"name":"f","args":{{"input":"{{}}"}}}}}}]}}"#),
+    check_on(
+        PLAIN,
+        r#"{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"id":"call_1","type":"custom","custom":{"name":"f","input":"{}"}}]},
+        {"role":"tool","tool_call_id":"call_1","content":"r"}"#,
+        &contents(r#"{"input":"{}"}"#),
+        "messages[].tool_calls[].custom",
     );
 }
 
@@ -337,24 +352,38 @@ fn call(name: &str, more: &str) -> String {
     format!(r#"{{"functionCall":{{"name":"{name}","args":{{}}}}{more}}}"#)
 }
 
+fn outcome(name: &str, output: &str) -> String {
+    format!(r#"{{"functionResponse":{{"name":"{name}","response":{{"output":"{output}"}}}}}}"#)
+}
+
 #[test]
 fn signatures_come_back() {
     let signature = r#","thoughtSignature":"eA==""#;
     for model in [NEW, PLAIN] {
         check_on(
             model,
-            &conversation(&[("call_1", "f", "", SIGNED), ("call_2", "g", "", "")], &[]),
-            &format!(r#""contents":[{QUESTION},{{"role":"model","parts":[{},{}]}}]"#, call("f", signature), call("g", "")),
+            &conversation(&[("call_1", "f", "", SIGNED), ("call_2", "g", "", "")], &[("call_1", "x"), ("call_2", "y")]),
+            &format!(
+                r#""contents":[{QUESTION},{{"role":"model","parts":[{},{}]}},{{"role":"user","parts":[{},{}]}}]"#,
+                call("f", signature),
+                call("g", ""),
+                outcome("f", "x"),
+                outcome("g", "y")
+            ),
             "",
         );
     }
     let kept = |id: &str| -> Option<Kept> {
         (id == "call_1").then(|| Arc::from([Thought { signature: Some("eQ==".into()), of_call: true, ..Thought::default() }]))
     };
-    let body = format!(r#"{{"messages":[{}]}}"#, conversation(&[("call_1", "f", "", "")], &[]));
+    let body = format!(r#"{{"messages":[{}]}}"#, conversation(&[("call_1", "f", "", "")], &[("call_1", "x")]));
     let read = read::read(body.as_bytes()).unwrap();
     let (body, losses) = shown(request(&read, &target(NEW, &kept))).unwrap();
-    let expected = format!(r#"{{"contents":[{QUESTION},{{"role":"model","parts":[{}]}}]}}"#, call("f", r#","thoughtSignature":"eQ==""#));
+    let expected = format!(
+        r#"{{"contents":[{QUESTION},{{"role":"model","parts":[{}]}},{{"role":"user","parts":[{}]}}]}}"#,
+        call("f", r#","thoughtSignature":"eQ==""#),
+        outcome("f", "x")
+    );
     assert_eq!((without_thinking(body), losses), (expected, String::new()));
 }
 
@@ -375,9 +404,13 @@ fn the_first_call_of_each_step_of_the_current_turn_is_signed_somehow() {
     check_on(NEW, &format!("{unsigned},{later}"), &format!(r#""contents":[{QUESTION},{},{results},{said}]"#, step("")), "");
     // The second step is signed, the first is not.
     let second = format!(
-        r#"{{"role":"assistant","tool_calls":[{{"id":"call_3","type":"function","function":{{"name":"h","arguments":""}}{SIGNED}}}]}}"#
+        r#"{{"role":"assistant","tool_calls":[{{"id":"call_3","type":"function","function":{{"name":"h","arguments":""}}{SIGNED}}}]}},{{"role":"tool","tool_call_id":"call_3","content":"z"}}"#
     );
-    let signed = format!(r#"{{"role":"model","parts":[{}]}}"#, call("h", r#","thoughtSignature":"eA==""#));
+    let signed = format!(
+        r#"{{"role":"model","parts":[{}]}},{{"role":"user","parts":[{}]}}"#,
+        call("h", r#","thoughtSignature":"eA==""#),
+        outcome("h", "z")
+    );
     check_on(NEW, &format!("{unsigned},{second}"), &format!(r#""contents":[{QUESTION},{},{results},{signed}]"#, step(SENTINEL)), "");
     // Words beside results do not end the turn.
     let beside = r#"{"role":"user","content":"c"}"#;

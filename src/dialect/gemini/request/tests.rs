@@ -143,7 +143,7 @@ fn what_has_no_place_is_told() {
         "",
         "",
     );
-    check(PLAIN, r#""safety_identifier":"s""#, "", "user");
+    check(PLAIN, r#""safety_identifier":"s""#, "", "safety_identifier");
     let long = format!(r#""{}":1"#, "x".repeat(65));
     check(PLAIN, &long, "", "other");
 }
@@ -229,7 +229,7 @@ fn formats() {
 #[test]
 fn an_empty_conversation_is_no_request() {
     let found = written(PLAIN, r#"{"messages":[{"role":"user","content":""}]}"#);
-    assert_eq!(found, Err(("invalid messages".into(), "the messages say nothing".into())));
+    assert_eq!(found, Err(("unsupported messages".into(), "this model needs a message that says something".into())));
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn messages_are_the_callers_one_to_one() {
     check_messages(
         r#"{"role":"developer","content":"be short"},{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
            {"role":"assistant","content":null},{"role":"assistant","content":"c","reasoning_content":"hm"},{"role":"user","content":""}"#,
-        r#"{"role":"system","content":"be short"},{"role":"user","content":"a\nb"},{"role":"assistant","content":""},{"role":"assistant","content":"c","thinking":"hm"},{"role":"user","content":""}"#,
+        r#"{"role":"system","content":"be short"},{"role":"user","content":"a\nb"},{"role":"assistant","content":"c","thinking":"hm"}"#,
         &[],
     );
 }
@@ -70,8 +70,12 @@ fn arguments_are_objects_and_results_name_their_function() {
         &[],
     );
     check_messages(
-        &format!(r#"{{"role":"assistant","tool_calls":[{},{}]}}"#, call("c1", "get", "q=\"1\""), call("c2", "get", "null")),
-        r#"{"role":"assistant","content":"","tool_calls":[{"id":"c1","function":{"name":"get","arguments":{"_raw":"q=\"1\""}}},{"id":"c2","function":{"name":"get","arguments":{}}}]}"#,
+        &format!(
+            r#"{{"role":"assistant","tool_calls":[{},{}]}},{{"role":"tool","tool_call_id":"c1","content":"r"}},{{"role":"tool","tool_call_id":"c2","content":""}}"#,
+            call("c1", "get", "q=\"1\""),
+            call("c2", "get", "null")
+        ),
+        r#"{"role":"assistant","content":"","tool_calls":[{"id":"c1","function":{"name":"get","arguments":{"_raw":"q=\"1\""}}},{"id":"c2","function":{"name":"get","arguments":{}}}]},{"role":"tool","content":"r","tool_name":"get","tool_call_id":"c1"},{"role":"tool","content":"","tool_name":"get","tool_call_id":"c2"}"#,
         &["messages[].tool_calls[].function.arguments"],
     );
     // Some servers begin to count anew with every answer.
@@ -169,7 +173,7 @@ fn tools_and_choices() {
 
 #[test]
 fn nothing_makes_a_model_call_a_tool() {
-    let body = r#"{"model":"x","messages":[],"tools":[{"type":"function","function":{"name":"b"}}],"tool_choice":"required"}"#;
+    let body = r#"{"model":"x","messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{"name":"b"}}],"tool_choice":"required"}"#;
     let target = Target { model: "m", traits: Traits::UNKNOWN, default_max_tokens: None, stream: false, kept: &|_| None };
     let refused = request(&read(body.as_bytes()).unwrap(), &target).unwrap_err();
     assert!(matches!(refused, Refused::Unsupported(complaint) if complaint.param == "tool_choice"));

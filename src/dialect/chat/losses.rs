@@ -1,0 +1,68 @@
+//! What of a request is not said to whom it goes.
+
+use std::borrow::Cow;
+
+/// The fields of a request that a dialect left out or weakened: names as in the request, without indexes (`messages[].name`), each once.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Losses(Vec<Cow<'static, str>>);
+
+impl Losses {
+    /// This field is lost. Whoever makes up hundreds of them is told of `other` in the end.
+    pub fn add(&mut self, name: impl Into<Cow<'static, str>>) {
+        const MOST: usize = 64;
+        let name = name.into();
+        if self.0.len() < MOST && !self.0.contains(&name) {
+            let name = match OPTIONAL.iter().find(|known| **known == name) {
+                Some(known) => Cow::Borrowed(*known),
+                None => name,
+            };
+            self.0.push(if self.0.len() + 1 < MOST { name } else { "other".into() });
+        }
+    }
+
+    /// This field is lost, by the name that the caller wrote: what a caller made up must not swell logs or headers.
+    pub fn add_written(&mut self, prefix: &str, name: &str) {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+        let is_shown = !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain);
+        self.add(format!("{prefix}{}", if is_shown { name } else { "other" }));
+    }
+
+    /// The names.
+    pub fn names(&self) -> &[Cow<'static, str>] {
+        &self.0
+    }
+}
+
+/// The fields of OpenAI's own that reading keeps as it finds them: their names are known, and may be a metric's label.
+const OPTIONAL: [&str; 16] = [
+    "audio",
+    "function_call",
+    "logit_bias",
+    "max_tokens",
+    "modalities",
+    "moderation",
+    "prediction",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "store",
+    "top_logprobs",
+    "user",
+    "verbosity",
+    "web_search_options",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_caller_made_up_is_named_only_if_it_is_plain() {
+        let mut losses = Losses::default();
+        for name in ["odd", "a.b-c_1", "", "a b", "odd", &"x".repeat(65)] {
+            losses.add_written("messages[].", name);
+        }
+        assert_eq!(losses.names(), ["messages[].odd", "messages[].a.b-c_1", "messages[].other"]);
+    }
+}
