@@ -181,15 +181,9 @@ impl Blocks<'_, '_> {
                 }),
                 (_, None) => {}
             }
-            self.breakpoints.write(w, cache_of(outcome).as_ref(), self.losses);
+            self.breakpoints.write(w, outcome.cache, self.losses);
         });
     }
-}
-
-/// The hint of a result, which its parts may have given.
-fn cache_of<'a>(outcome: &Outcome<'_, 'a>) -> Option<Cache<'a>> {
-    let ttl = outcome.parts.iter().rev().find_map(|part| part.cache.as_ref()?.ttl.clone());
-    outcome.cache.then_some(Cache { ttl })
 }
 
 /// A part's source, or why it has none here.

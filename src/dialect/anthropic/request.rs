@@ -230,7 +230,7 @@ fn lose_others(request: &Request<'_>, losses: &mut Losses) {
 fn cached(spoken: &[&Turn<'_, '_>]) -> usize {
     let has_one = |item: &&Item<'_, '_>| match item {
         Item::Part(part) => part.cache.is_some(),
-        Item::Result(outcome) => outcome.cache,
+        Item::Result(outcome) => outcome.cache.is_some(),
         Item::Thoughts(_) | Item::Call(..) => false,
     };
     pairs::sides(spoken).flat_map(pairs::Side::items).filter(has_one).count()

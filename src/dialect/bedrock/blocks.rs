@@ -212,10 +212,7 @@ impl Blocks<'_, '_> {
                 });
             });
         });
-        if outcome.cache {
-            let ttl = outcome.parts.iter().rev().find_map(|part| part.cache.as_ref()?.ttl.clone());
-            self.points.write(w, Some(&Cache { ttl }), self.losses);
-        }
+        self.points.write(w, outcome.cache, self.losses);
     }
 }
 

@@ -346,7 +346,7 @@ fn lose_others(request: &Request<'_>, family: Family, losses: &mut Losses) {
 fn cached(spoken: &[&Turn<'_, '_>]) -> usize {
     let has_one = |item: &&Item<'_, '_>| match item {
         Item::Part(part) => part.cache.is_some() && !matches!(&part.kind, PartKind::Text(text) if is_blank(text)),
-        Item::Result(outcome) => outcome.cache,
+        Item::Result(outcome) => outcome.cache.is_some(),
         Item::Thoughts(_) | Item::Call(..) => false,
     };
     spoken.iter().flat_map(|turn| &turn.items).filter(has_one).count()

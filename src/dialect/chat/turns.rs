@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use super::{Call, Kept, Losses, Message, Part, PartKind, Request, Role, Thought};
+use super::{Cache, Call, Kept, Losses, Message, Part, PartKind, Request, Role, Thought};
 
 /// A conversation of alternating turns.
 #[derive(Debug, Default)]
@@ -57,8 +57,8 @@ pub struct Outcome<'r, 'a> {
     pub name: Cow<'r, str>,
     /// What it gave; may be empty.
     pub parts: &'r [Part<'a>],
-    /// A prompt cache may end here: the message says so, or a part of it.
-    pub cache: bool,
+    /// A prompt cache may end here: the message says so, or the last part that does.
+    pub cache: Option<&'r Cache<'a>>,
 }
 
 /// Puts a conversation in turns. Participants' names, and messages' unknown fields, are lost.
@@ -176,7 +176,7 @@ impl<'r, 'a> Draft<'r, 'a> {
 
     fn result(&mut self, message: &'r Message<'a>, losses: &mut Losses) {
         let id = message.tool_call_id.as_deref().unwrap_or_default();
-        let cache = message.cache.is_some() || message.content.iter().any(|part| part.cache.is_some());
+        let cache = message.cache.as_ref().or_else(|| message.content.iter().rev().find_map(|part| part.cache.as_ref()));
         let made = self.calls.get_mut(id);
         let call = match &made {
             Some(made) => made.calls.get(made.answered).copied(),

@@ -123,7 +123,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
         if outcome.name.is_empty() {
             self.refused.get_or_insert_with(|| orphaned(self.request, &outcome.id));
         }
-        if outcome.cache {
+        if outcome.cache.is_some() {
             self.losses.add("cache_control");
         }
         let mut media = Vec::new();

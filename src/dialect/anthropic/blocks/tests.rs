@@ -177,6 +177,11 @@ fn results() {
         "",
     );
     check_result(r#""content":"r","cache_control":{"type":"ephemeral"}"#, r#","content":"r","cache_control":{"type":"ephemeral"}"#, "");
+    check_result(
+        r#""content":"r","cache_control":{"type":"ephemeral","ttl":"1h"}"#,
+        r#","content":"r","cache_control":{"type":"ephemeral","ttl":"1h"}"#,
+        "",
+    );
 }
 
 #[test]

@@ -313,6 +313,14 @@ fn anothers_signature_of_a_call_is_lost() {
 }
 
 #[test]
+fn a_results_own_hint_says_how_long() {
+    let hinted = CALLED.replace(r#""content":"1"}"#, r#""content":"1","cache_control":{"type":"ephemeral","ttl":"1h"}}"#);
+    let written = written(CLAUDE, &format!(r#"{{"messages":[{hinted}],"tools":[{F}]}}"#)).unwrap();
+    let body = String::from_utf8(written.body).unwrap();
+    assert!(body.contains(r#""content":[{"text":"1"}]}},{"cachePoint":{"type":"default","ttl":"1h"}}]"#), "{body}");
+}
+
+#[test]
 fn names_that_may_not_be_are_changed_and_undone() {
     let body = format!(
         r#"{{{HI},"tools":[{{"type":"function","function":{{"name":"a.b"}}}},{{"type":"function","function":{{"name":"a_b"}}}}],"tool_choice":{{"type":"function","function":{{"name":"a.b"}}}}}}"#

@@ -90,7 +90,7 @@ fn item(item: &Item<'_, '_>) -> String {
         Item::Call(call, Some(signature)) => format!("call({}~{signature})", call.id),
         Item::Result(outcome) => {
             let said: Vec<String> = outcome.parts.iter().map(part).collect();
-            let cache = if outcome.cache { "!" } else { "" };
+            let cache = outcome.cache.map_or_else(String::new, |cache| format!("!{}", cache.ttl.as_deref().unwrap_or_default()));
             format!("result({} {}:{}{cache})", outcome.id, outcome.name, said.join("+"))
         }
     }
@@ -221,6 +221,10 @@ fn a_hint_for_the_cache_on_a_result_is_kept() {
     check([marked], "| U result(1 :x!)");
     let marked = Message { content: vec![text("x"), Part { cache: cache(), ..text("y") }], ..tool("1", "") };
     check([marked], "| U result(1 :x+y!)");
+    let long = || Some(Cache { ttl: Some("1h".into()) });
+    check([Message { cache: long(), ..tool("1", "x") }], "| U result(1 :x!1h)");
+    let marked = Message { content: vec![Part { cache: cache(), ..text("x") }, Part { cache: long(), ..text("y") }], ..tool("1", "") };
+    check([marked], "| U result(1 :x+y!1h)");
     check([Message { cache: cache(), ..user("x") }], "| U x ; cache_control");
 }
 
