@@ -7,15 +7,16 @@ use super::UpstreamError;
 use super::openai::quirks::Formats;
 use super::openai::quirks::Rule::{self, Cannot, Format, Omit, Rename};
 use super::openai::{self, Quirks};
+use crate::wire::percent::segment;
 
 /// What follows `https://{resource}.openai.azure.com`. Without a version it is the newer API, which takes the deployment's name as model.
 pub fn path(api_version: Option<&str>, model: &str) -> String {
     match api_version {
         None => "/openai/v1/chat/completions".to_owned(),
         // `preview`: a version of the newer API.
-        Some(version) if date(version).is_none() => format!("/openai/v1/chat/completions?api-version={}", escaped(version)),
+        Some(version) if date(version).is_none() => format!("/openai/v1/chat/completions?api-version={}", segment(version)),
         Some(version) => {
-            format!("/openai/deployments/{}/chat/completions?api-version={}", escaped(model), escaped(version))
+            format!("/openai/deployments/{}/chat/completions?api-version={}", segment(model), segment(version))
         }
     }
 }
@@ -89,22 +90,6 @@ fn date(version: &str) -> Option<&str> {
     let date = version.get(..10)?;
     let is_date = date.bytes().enumerate().all(|(at, byte)| if at == 4 || at == 7 { byte == b'-' } else { byte.is_ascii_digit() });
     is_date.then_some(date)
-}
-
-/// Text as a segment of a path, or as a value in a query. A segment of dots only would be a step in the tree: it becomes a name that
-/// nothing has.
-fn escaped(text: &str) -> String {
-    if text.bytes().all(|byte| byte == b'.') {
-        return "_".repeat(text.len());
-    }
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

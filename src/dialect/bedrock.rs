@@ -19,6 +19,8 @@ pub use error::error;
 pub use models::traits;
 pub use request::request;
 
+use crate::wire::percent::segment;
+
 /// Where a region's models are.
 pub fn base_url(region: &str) -> String {
     format!("https://bedrock-runtime.{region}.amazonaws.com")
@@ -26,19 +28,8 @@ pub fn base_url(region: &str) -> String {
 
 /// What follows the base URL. A model's id may be an ARN, with `:` and `/` in it: all of it is one segment.
 pub fn path(model: &str, stream: bool) -> String {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let hex = |nibble: u8| HEX.get(usize::from(nibble)).copied().map_or('0', char::from);
-    let mut path = String::with_capacity(model.len() + 32);
-    path.push_str("/model/");
-    for byte in model.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
-            path.push(char::from(byte));
-        } else {
-            path.extend(['%', hex(byte >> 4), hex(byte & 15)]);
-        }
-    }
-    path.push_str(if stream { "/converse-stream" } else { "/converse" });
-    path
+    let action = if stream { "converse-stream" } else { "converse" };
+    format!("/model/{}/{action}", segment(model))
 }
 
 #[cfg(test)]

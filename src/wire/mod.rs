@@ -6,5 +6,6 @@
 pub mod frames;
 pub mod json;
 pub mod lines;
+pub mod percent;
 pub mod splice;
 pub mod sse;

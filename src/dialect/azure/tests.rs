@@ -19,7 +19,7 @@ fn addresses() {
             "/openai/deployments/a%2Fb%20c%3Fd%25%C3%A9/chat/completions?api-version=2024-10-21%26x%3D%C3%A9",
         ),
         (Some("2024-10-21"), "..", "/openai/deployments/__/chat/completions?api-version=2024-10-21"),
-        (Some(""), "m", "/openai/v1/chat/completions?api-version="),
+        (Some(""), "m", "/openai/v1/chat/completions?api-version=_"),
     ] {
         assert_eq!(path(version, model), expected);
     }

@@ -1,7 +1,8 @@
 //! What is Vertex AI's own: its hosts by region, and paths that name the project.
 
-use super::{Service, action, encoded, request};
+use super::{Service, action, request};
 use crate::dialect::chat::{Refused, Request, Target, Written};
+use crate::wire::percent::segment;
 
 /// Where Vertex AI is in a location: a region, `global`, or one of the multi-regions `us` and `eu`.
 pub fn vertex_base(location: &str) -> String {
@@ -17,14 +18,14 @@ pub fn vertex_base(location: &str) -> String {
 /// What follows the base address for a model. It may be named with its publisher in front (`publishers/x/models/y`), and a tuned one by its
 /// endpoint (`endpoints/123`).
 pub fn vertex_path(project: &str, location: &str, model: &str, stream: bool) -> String {
-    let place = format!("/v1/projects/{}/locations/{}", encoded(project), encoded(location));
+    let place = format!("/v1/projects/{}/locations/{}", segment(project), segment(location));
     let action = action(stream);
     if let Some(endpoint) = model.strip_prefix("endpoints/") {
-        return format!("{place}/endpoints/{}{action}", encoded(endpoint));
+        return format!("{place}/endpoints/{}{action}", segment(endpoint));
     }
     let published = model.strip_prefix("publishers/").and_then(|rest| rest.split_once("/models/"));
     let (publisher, model) = published.unwrap_or(("google", model.strip_prefix("models/").unwrap_or(model)));
-    format!("{place}/publishers/{}/models/{}{action}", encoded(publisher), encoded(model))
+    format!("{place}/publishers/{}/models/{}{action}", segment(publisher), segment(model))
 }
 
 /// Writes a request for Vertex AI.
