@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::wire::json::{Cursor, Kind, Writer, text_of};
+use crate::wire::json::{Broken, Cursor, Kind, Writer, text_of};
 
 /// A schema made to fit.
 #[derive(Debug)]
@@ -37,13 +37,12 @@ pub(in crate::dialect) enum Fit {
 pub(in crate::dialect) fn fit(schema: &str, about: Option<&str>) -> Fitted {
     let mut fitter = Fitter { fit: Fit::Whole, depth: 0, optional: 0, unions: 0, inside: None, refers: BTreeMap::new() };
     let mut w = Writer::with_capacity(schema.len() + schema.len() / 4);
-    if schema.len() > MAX_LEN {
+    match Node::read(schema) {
+        Some(schema) => fitter.schema(&mut w, &schema, about),
+        None => fitter.fit = Fit::No,
+    }
+    if fitter.recurs() {
         fitter.fit = Fit::No;
-    } else {
-        fitter.schema(&mut w, schema, about);
-        if fitter.recurs() {
-            fitter.fit = Fit::No;
-        }
     }
     let text = String::from_utf8(w.into_bytes()).unwrap_or_default();
     Fitted { text, fit: fitter.fit, optional: fitter.optional, unions: fitter.unions }
@@ -87,10 +86,10 @@ pub(in crate::dialect) fn parameters(schema: Option<&str>) -> Parameters<'_> {
     w.object(|w| {
         w.key("type").text("object");
         for (name, value) in members.iter().filter(|(name, _)| name != "type" && !is_choice(name)) {
-            w.key(name).raw(value);
+            w.name(name).raw(value);
         }
     });
-    moved.object(|w| members.iter().filter(|(name, _)| is_choice(name)).for_each(|(name, value)| w.key(name).raw(value)));
+    moved.object(|w| members.iter().filter(|(name, _)| is_choice(name)).for_each(|(name, value)| w.name(name).raw(value)));
     let text = |w: Writer| String::from_utf8(w.into_bytes()).unwrap_or_default();
     Parameters { schema: Cow::Owned(text(w)), moved: has_choice.then(|| text(moved)) }
 }
@@ -102,7 +101,7 @@ pub(in crate::dialect) fn is_of_objects(schema: &str) -> bool {
 
 /// A tool without parameters.
 const NOTHING: &str = r#"{"type":"object","properties":{}}"#;
-/// What is longer, or deeper, would be refused as too complex. It also bounds the work: each level of a schema reads the text below it anew.
+/// What is longer, or deeper, would be refused as too complex.
 const MAX_LEN: usize = 128 * 1024;
 const MAX_DEPTH: usize = 16;
 const FORMATS: [&str; 10] = ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
@@ -120,20 +119,102 @@ struct Fitter<'a> {
 
 pub(in crate::dialect) type Members<'a> = Vec<(Cow<'a, str>, &'a str)>;
 
+/// A value, read: its text, and what is in it, by its names where it is an object.
+struct Node<'a> {
+    text: &'a str,
+    parts: Vec<(Cow<'a, str>, Node<'a>)>,
+}
+
+impl<'a> Node<'a> {
+    fn read(text: &'a str) -> Option<Self> {
+        if text.len() > MAX_LEN { None } else { Self::next(&mut Cursor::new(text.as_bytes()), text).ok() }
+    }
+
+    /// Goes no deeper than the scanner does.
+    fn next(cursor: &mut Cursor<'a>, all: &'a str) -> Result<Self, Broken> {
+        let mut parts = Vec::new();
+        let span = match cursor.kind()? {
+            Kind::Object => cursor.object(|cursor, key| {
+                parts.push((text_of(all.as_bytes(), &key).unwrap_or_default(), Self::next(cursor, all)?));
+                Ok(())
+            }),
+            Kind::Array => cursor.array(|cursor, _| {
+                parts.push((Cow::Borrowed(""), Self::next(cursor, all)?));
+                Ok(())
+            }),
+            Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value(),
+        }?;
+        Ok(Self { text: all.get(span).unwrap_or_default(), parts })
+    }
+
+    fn is_object(&self) -> bool {
+        self.text.starts_with('{')
+    }
+
+    fn is_array(&self) -> bool {
+        self.text.starts_with('[')
+    }
+
+    fn is_nested(&self) -> bool {
+        self.is_object() || self.is_array()
+    }
+}
+
+/// What must be known of a schema before any of it is written.
+#[derive(Default)]
+struct Known<'n, 'a> {
+    reference: Option<&'a str>,
+    kind: &'a str,
+    properties: bool,
+    required: Option<&'n Node<'a>>,
+    items: bool,
+    any_of: bool,
+    one_of: bool,
+    /// Other constraints, each of which is one.
+    says_something: bool,
+    is_closed: bool,
+    has_patterns: bool,
+}
+
+impl<'n, 'a> Known<'n, 'a> {
+    fn of(schema: &'n Node<'a>) -> Self {
+        let mut known = Self::default();
+        for (name, value) in &schema.parts {
+            match &**name {
+                "$ref" => known.reference = known.reference.or(Some(value.text)),
+                "type" => known.kind = value.text,
+                "properties" => known.properties = true,
+                "required" => known.required = known.required.or(Some(value)),
+                "items" => known.items = true,
+                "anyOf" => known.any_of = true,
+                "oneOf" => known.one_of = true,
+                "allOf" | "enum" | "const" => known.says_something = true,
+                "additionalProperties" => known.is_closed = value.text == "false",
+                "patternProperties" => known.has_patterns = true,
+                _ => {}
+            }
+        }
+        known
+    }
+}
+
 impl<'a> Fitter<'a> {
-    fn schema(&mut self, w: &mut Writer, text: &'a str, about: Option<&str>) {
+    fn schema(&mut self, w: &mut Writer, schema: &Node<'a>, about: Option<&str>) {
         // `true`: anything. No grammar is made of that.
-        let Some(members) = members(text).filter(|_| self.depth < MAX_DEPTH) else { return self.misfit(w, text) };
+        if !schema.is_object() || self.depth >= MAX_DEPTH {
+            return self.misfit(w, schema);
+        }
         self.depth += 1;
-        w.object(|w| match find(&members, "$ref") {
-            Some(target) => self.reference(w, target, &members),
-            None => self.members(w, &members, about),
+        let known = Known::of(schema);
+        w.object(|w| match known.reference {
+            Some(target) => self.reference(w, target, schema),
+            None => self.members(w, schema, &known, about),
         });
         self.depth -= 1;
     }
 
     /// Nothing may stand beside a reference but definitions.
-    fn reference(&mut self, w: &mut Writer, target: &'a str, members: &Members<'a>) {
+    fn reference(&mut self, w: &mut Writer, target: &'a str, schema: &Node<'a>) {
         w.key("$ref").raw(target);
         let target = string(target).unwrap_or_default();
         let name = target.strip_prefix("#/$defs/").or_else(|| target.strip_prefix("#/definitions/")).filter(|name| !name.contains('/'));
@@ -142,7 +223,7 @@ impl<'a> Fitter<'a> {
             (Some(name), Some(inside)) => self.refers.entry(inside.clone()).or_default().push(Cow::Owned(name.to_owned())),
             (Some(_), None) => {}
         }
-        for (name, value) in members {
+        for (name, value) in &schema.parts {
             match &**name {
                 "$defs" | "definitions" => self.definitions(w, name, value),
                 "$ref" => {}
@@ -152,90 +233,100 @@ impl<'a> Fitter<'a> {
         }
     }
 
-    fn members(&mut self, w: &mut Writer, members: &Members<'a>, about: Option<&str>) {
-        let has = |name| find(members, name).is_some();
-        let is = |kind| find(members, "type").is_some_and(|kinds| kinds.contains(kind));
-        let is_object = is("\"object\"") || has("properties");
-        let is_open = is_object && !has("properties") && find(members, "additionalProperties") != Some("false");
-        let says_nothing = !["type", "properties", "enum", "const", "anyOf", "oneOf", "allOf"].into_iter().any(has);
-        if is_open || says_nothing || (is("\"array\"") && !has("items")) || has("patternProperties") {
+    fn members(&mut self, w: &mut Writer, schema: &Node<'a>, known: &Known<'_, 'a>, about: Option<&str>) {
+        let is_object = known.properties || known.kind.contains("\"object\"");
+        let is_open = is_object && !known.properties && !known.is_closed;
+        let says_nothing = known.kind.is_empty() && !(known.properties || known.any_of || known.one_of || known.says_something);
+        let is_of_anything = known.kind.contains("\"array\"") && !known.items;
+        if is_open || says_nothing || is_of_anything || known.has_patterns {
             self.fit = Fit::No;
         }
-        self.unions += usize::from(has("anyOf") || has("oneOf") || find(members, "type").is_some_and(|kinds| kinds.starts_with('[')));
-        let (mut description, mut bounds) = (Cow::Borrowed(""), Vec::new());
-        for (name, value) in members {
-            let value = *value;
+        self.unions += usize::from(known.any_of || known.one_of || known.kind.starts_with('['));
+        let (mut description, mut bounds) = (Cow::Borrowed(""), String::new());
+        for (name, value) in &schema.parts {
             match &**name {
-                "type" | "required" | "title" | "default" => w.key(name).raw(value),
+                "type" | "required" | "title" | "default" => w.name(name).raw(value.text),
                 "enum" | "const" => {
+                    let is_list = name == "enum";
                     let is_deep =
-                        if *name == "const" { is_nested(value) } else { elements(value).is_none_or(|all| all.into_iter().any(is_nested)) };
+                        if is_list { !value.is_array() || value.parts.iter().any(|(_, one)| one.is_nested()) } else { value.is_nested() };
                     if is_deep {
                         self.fit = Fit::No;
                     }
-                    w.key(name).raw(value);
+                    w.name(name).raw(value.text);
                 }
-                "description" => description = string(value).unwrap_or_default(),
-                "properties" => self.properties(w, value, find(members, "required")),
+                "description" => description = string(value.text).unwrap_or_default(),
+                "properties" => self.properties(w, value, known.required),
                 "$defs" | "definitions" => self.definitions(w, name, value),
-                "items" => self.schema(w.key(name), value, None),
-                "anyOf" | "allOf" => self.each(w.key(name), value),
-                "oneOf" if !has("anyOf") => self.each(w.key("anyOf"), value),
+                "items" => self.schema(w.key("items"), value, None),
+                "anyOf" | "allOf" => self.each(w.name(name), value),
+                "oneOf" if !known.any_of => self.each(w.key("anyOf"), value),
                 "additionalProperties" => {
-                    if !matches!(value, "true" | "false") {
+                    if !matches!(value.text, "true" | "false") {
                         self.fit = Fit::No;
                     }
                 }
-                "format" if string(value).is_some_and(|format| FORMATS.contains(&&*format)) => w.key(name).raw(value),
-                "minItems" if matches!(value, "0" | "1") => w.key(name).raw(value),
+                "format" if string(value.text).is_some_and(|format| FORMATS.contains(&&*format)) => w.key("format").raw(value.text),
+                "minItems" if matches!(value.text, "0" | "1") => w.key("minItems").raw(value.text),
                 "$schema" | "$id" | "$comment" | "$anchor" => {}
                 _ => {
                     if !is_remark(name) {
                         self.fit = self.fit.max(Fit::Weaker);
                     }
-                    bounds.push(format!("{name}: {value}"));
+                    bounds.push_str(if bounds.is_empty() { "{" } else { ", " });
+                    bounds.extend([name, ": ", value.text]);
                 }
             }
         }
         if is_object {
-            if !has("type") {
+            if known.kind.is_empty() {
                 w.key("type").text("object");
             }
             w.key("additionalProperties").bool(false);
         }
-        let bounds = if bounds.is_empty() { String::new() } else { format!("{{{}}}", bounds.join(", ")) };
-        let said: Vec<&str> = [about.unwrap_or_default(), &description, &bounds].into_iter().filter(|text| !text.is_empty()).collect();
-        if !said.is_empty() {
-            w.key("description").text(&said.join("\n\n"));
+        if !bounds.is_empty() {
+            bounds.push('}');
+        }
+        let said = || [about.unwrap_or_default(), &description, &bounds].into_iter().filter(|text| !text.is_empty());
+        match (said().next(), said().nth(1)) {
+            (Some(one), None) => w.key("description").text(one),
+            (Some(_), Some(_)) => w.key("description").text(&said().collect::<Vec<_>>().join("\n\n")),
+            (None, _) => {}
         }
     }
 
-    fn properties(&mut self, w: &mut Writer, value: &'a str, required: Option<&str>) {
-        let Some(properties) = members(value) else { return self.misfit(w.key("properties"), value) };
-        let required = required.and_then(elements).map_or(0, |names| names.len());
-        self.optional += properties.len().saturating_sub(required);
-        w.key("properties").object(|w| properties.iter().for_each(|(name, value)| self.schema(w.key(name), value, None)));
+    fn properties(&mut self, w: &mut Writer, properties: &Node<'a>, required: Option<&Node<'a>>) {
+        if !properties.is_object() {
+            return self.misfit(w.key("properties"), properties);
+        }
+        let required = required.filter(|names| names.is_array()).map_or(0, |names| names.parts.len());
+        self.optional += properties.parts.len().saturating_sub(required);
+        w.key("properties").object(|w| properties.parts.iter().for_each(|(name, value)| self.schema(w.name(name), value, None)));
     }
 
-    fn definitions(&mut self, w: &mut Writer, key: &str, value: &'a str) {
-        let Some(definitions) = members(value) else { return self.misfit(w.key(key), value) };
-        w.key(key).object(|w| {
-            for (name, value) in definitions {
+    fn definitions(&mut self, w: &mut Writer, key: &str, definitions: &Node<'a>) {
+        if !definitions.is_object() {
+            return self.misfit(w.name(key), definitions);
+        }
+        w.name(key).object(|w| {
+            for (name, value) in &definitions.parts {
                 let outside = self.inside.replace(name.clone());
-                self.schema(w.key(&name), value, None);
+                self.schema(w.name(name), value, None);
                 self.inside = outside;
             }
         });
     }
 
-    fn each(&mut self, w: &mut Writer, value: &'a str) {
-        let Some(schemas) = elements(value) else { return self.misfit(w, value) };
-        w.array(|w| schemas.into_iter().for_each(|schema| self.schema(w, schema, None)));
+    fn each(&mut self, w: &mut Writer, schemas: &Node<'a>) {
+        if !schemas.is_array() {
+            return self.misfit(w, schemas);
+        }
+        w.array(|w| schemas.parts.iter().for_each(|(_, schema)| self.schema(w, schema, None)));
     }
 
-    fn misfit(&mut self, w: &mut Writer, text: &str) {
+    fn misfit(&mut self, w: &mut Writer, node: &Node<'_>) {
         self.fit = Fit::No;
-        w.raw(text);
+        w.raw(node.text);
     }
 
     /// Whether a definition refers to itself, be it through others. What refers to nothing is taken away until nothing is left.
@@ -283,16 +374,6 @@ pub(in crate::dialect) fn members(object: &str) -> Option<Members<'_>> {
     Some(members)
 }
 
-fn elements(array: &str) -> Option<Vec<&str>> {
-    let mut elements = Vec::new();
-    let each = |cursor: &mut Cursor<'_>, _| {
-        elements.push(array.get(cursor.value()?).unwrap_or_default());
-        Ok(())
-    };
-    Cursor::new(array.as_bytes()).array(each).ok()?;
-    Some(elements)
-}
-
 fn find<'a>(members: &Members<'a>, name: &str) -> Option<&'a str> {
     members.iter().find_map(|(member, value)| (member == name).then_some(*value))
 }
@@ -300,10 +381,6 @@ fn find<'a>(members: &Members<'a>, name: &str) -> Option<&'a str> {
 /// What a literal says, if it is a string's.
 pub(in crate::dialect) fn string(value: &str) -> Option<Cow<'_, str>> {
     text_of(value.as_bytes(), &(0..value.len()))
-}
-
-fn is_nested(value: &str) -> bool {
-    matches!(Cursor::new(value.as_bytes()).kind(), Ok(Kind::Object | Kind::Array))
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
 }
 
 /// An object that is only there if there is something in it.
-fn member(w: &mut Writer, key: &str, inside: impl FnOnce(&mut Writer)) {
+fn member(w: &mut Writer, key: &'static str, inside: impl FnOnce(&mut Writer)) {
     let mut object = Writer::default();
     object.object(inside);
     let object = String::from_utf8(object.into_bytes()).unwrap_or_default();
@@ -308,7 +308,7 @@ fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut Losses) {
     if let Some(Raw(metadata)) = request.metadata {
         match labels(metadata) {
             Some(labels) if labels.is_empty() => {}
-            Some(labels) => w.key("requestMetadata").object(|w| labels.iter().for_each(|(name, value)| w.key(name).text(value))),
+            Some(labels) => w.key("requestMetadata").object(|w| labels.iter().for_each(|(name, value)| w.name(name).text(value))),
             None => losses.add("metadata"),
         }
     }

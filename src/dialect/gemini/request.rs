@@ -157,7 +157,7 @@ fn sampling(request: &Request<'_>, target: &Target<'_>, losses: &mut Losses, w: 
 }
 
 /// Writes a number, or the bound that it is beyond.
-fn bounded(ours: &'static str, theirs: &str, number: Number<'_>, (least, most): (&str, &str), losses: &mut Losses, w: &mut Writer) {
+fn bounded(ours: &'static str, theirs: &'static str, number: Number<'_>, (least, most): (&str, &str), losses: &mut Losses, w: &mut Writer) {
     let value = |bound: &str| bound.parse().unwrap_or(number.value);
     let text = match () {
         () if number.value < value(least) => least,

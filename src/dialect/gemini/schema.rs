@@ -306,7 +306,7 @@ fn raw<'a>(json: &'a str, span: &Span) -> &'a str {
     json.get(span.clone()).unwrap_or_default()
 }
 
-fn write_value(name: &str, value: &Value<'_>, w: &mut Writer) -> bool {
+fn write_value(name: &'static str, value: &Value<'_>, w: &mut Writer) -> bool {
     match value {
         Value::Raw(json) => {
             w.key(name).raw(json);
@@ -322,15 +322,15 @@ fn write_value(name: &str, value: &Value<'_>, w: &mut Writer) -> bool {
     }
 }
 
-fn write_list(name: &str, list: &[Schema<'_>], w: &mut Writer) -> bool {
+fn write_list(name: &'static str, list: &[Schema<'_>], w: &mut Writer) -> bool {
     let mut lost = false;
     w.key(name).array(|w| list.iter().for_each(|schema| lost |= schema.write(w)));
     lost
 }
 
-fn write_named<'l, 'a: 'l>(name: &str, list: impl Iterator<Item = &'l (Cow<'a, str>, Schema<'a>)>, w: &mut Writer) -> bool {
+fn write_named<'l, 'a: 'l>(name: &'static str, list: impl Iterator<Item = &'l (Cow<'a, str>, Schema<'a>)>, w: &mut Writer) -> bool {
     let mut lost = false;
-    w.key(name).object(|w| list.for_each(|(name, schema)| lost |= schema.write(w.key(name))));
+    w.key(name).object(|w| list.for_each(|(name, schema)| lost |= schema.write(w.name(name))));
     lost
 }
 

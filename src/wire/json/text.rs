@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use memchr::memchr;
 
-use super::{Span, slice};
+use super::{Span, plain, slice};
 
 /// The decoded value of a string, borrowed if it has no escapes; `None` if the span holds no string.
 /// A lone surrogate becomes U+FFFD.
@@ -95,15 +95,27 @@ fn inside<'a>(text: &'a [u8], string: &Span) -> Option<&'a [u8]> {
 /// Decodes a string that has escapes; `None` if one is malformed.
 fn unescape(mut rest: &[u8]) -> Option<String> {
     let mut decoded = Vec::with_capacity(rest.len());
-    while let Some(plain) = memchr(b'\\', rest) {
-        let (before, escape) = rest.split_at_checked(plain)?;
+    loop {
+        // Escapes stand close to each other as a rule: what is made for long runs is slower.
+        let (before, stop) = rest.split_at_checked(plain(rest, &mut 0))?;
         decoded.extend_from_slice(before);
-        let (character, after) = escaped(escape.get(1..)?)?;
-        decoded.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-        rest = after;
+        rest = match stop {
+            [] => return String::from_utf8(decoded).ok(),
+            [b'\\', escape @ ..] => {
+                let (character, after) = escaped(escape)?;
+                match u8::try_from(character) {
+                    Ok(byte) if byte.is_ascii() => decoded.push(byte),
+                    Ok(_) | Err(_) => decoded.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+                }
+                after
+            }
+            // No scanner gives a string with these.
+            [byte, after @ ..] => {
+                decoded.push(*byte);
+                after
+            }
+        };
     }
-    decoded.extend_from_slice(rest);
-    String::from_utf8(decoded).ok()
 }
 
 /// The character that an escape stands for, from just after its backslash, and what follows it.

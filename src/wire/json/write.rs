@@ -40,8 +40,19 @@ impl Writer {
         self.out.push(b']');
     }
 
-    /// A member's key; its value comes next.
-    pub fn key(&mut self, name: &str) -> &mut Self {
+    /// A member's key, of those that we know: there is nothing in it to escape. Its value comes next.
+    #[inline]
+    pub fn key(&mut self, name: &'static str) -> &mut Self {
+        debug_assert!(plain(name.as_bytes(), &mut 0) == name.len(), "{name:?} is to be escaped");
+        self.comma();
+        self.out.push(b'"');
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
+        self
+    }
+
+    /// A member's key, of somebody else's making; its value comes next.
+    pub fn name(&mut self, name: &str) -> &mut Self {
         self.text(name);
         self.out.push(b':');
         self
@@ -142,12 +153,12 @@ mod tests {
                 w.null();
             });
             w.key("c").object(|w| w.key("d{").bool(true));
-            w.key("e").object(|_| {});
+            w.name("e\n").object(|_| {});
             w.key("f").raw("1.0");
         });
         assert_eq!(
             String::from_utf8(w.into_bytes()).unwrap(),
-            r#"{"a":0,"b":[18446744073709551615,":",{},[],"",null],"c":{"d{":true},"e":{},"f":1.0}"#
+            r#"{"a":0,"b":[18446744073709551615,":",{},[],"",null],"c":{"d{":true},"e\n":{},"f":1.0}"#
         );
     }
 
