@@ -118,7 +118,7 @@ fn what_ships_as_a_comment_is_right_too() {
     let examples: String =
         text.lines().map(|line| format!("{}\n", line.strip_prefix("  # ").map_or(line.to_owned(), |line| format!("  {line}")))).collect();
     let catalog = catalog(&examples);
-    assert_eq!((catalog.accounts().len(), catalog.models().len(), catalog.callers().len()), (3, 3, 2));
+    assert_eq!((catalog.accounts().len(), catalog.models().len(), catalog.callers().len()), (5, 3, 2));
     assert_eq!(catalog.warnings, []);
     assert_eq!(published_key_problem(&catalog, &["0.0.0.0:80".parse().unwrap()]), None);
 }
