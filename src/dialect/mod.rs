@@ -177,6 +177,12 @@ impl Dialect {
             Self::Cohere => return translate(ask, path, cohere::request),
             Self::Ollama => return translate(ask, path, ollama::request),
         };
+        // What cannot be read here is for the account's server to judge, as is everything else that passes through.
+        if ask.traits.deny()
+            && let Ok(request) = chat::read::read(ask.body)
+        {
+            ask.traits.check(&request)?;
+        }
         let to = openai::To { model: ask.model, ask_usage: stream && ask.stream_usage, fill_max_tokens: ask.default_max_tokens, quirks };
         let (body, losses) = openai::request(ask.body, ask.envelope, &to)?;
         Ok(Said { path, body, headers: Vec::new(), copied: 0, losses, undo: Undo::default() })
@@ -449,3 +455,6 @@ pub struct UpstreamError {
     /// When to come back, where the body says it.
     pub retry_after: Option<Duration>,
 }
+
+#[cfg(test)]
+mod tests;

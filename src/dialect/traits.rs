@@ -1,7 +1,10 @@
 //! What a model can do: facts that decide how a request is written for it. Each dialect has a table of them by name; the catalog overrides
 //! them, target by target, where a provider has changed its mind or a name says nothing.
+//!
+//! Where the callers' own format passes through, a request is not written anew: `tools`, `images` and `structured` decide whether it can be
+//! sent at all, and nothing else here applies.
 
-use super::chat::Effort;
+use super::chat::{Effort, Format, Media, PartKind, Refused, Request};
 
 /// The facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +54,39 @@ impl Traits {
         images: true,
         prefill: true,
     };
+
+    /// Whether there is anything that [`Traits::check`] could refuse.
+    pub fn deny(&self) -> bool {
+        !(self.tools && self.images && self.structured)
+    }
+
+    /// Refuses a request for what such a model cannot do, where nothing of it can be left out or said in another way.
+    pub fn check(&self, request: &Request<'_>) -> Result<(), Refused> {
+        if !self.tools && !request.tools.is_empty() {
+            return Err(Refused::unsupported(request.words.tools, "This model knows no tools."));
+        }
+        if !self.structured && matches!(request.format, Some(Format::JsonSchema { .. })) {
+            return Err(Refused::unsupported("response_format", "This model cannot answer in a schema."));
+        }
+        for (index, message) in request.messages.iter().enumerate() {
+            if !self.tools && !message.calls.is_empty() {
+                return Err(Refused::unsupported(format!("messages[{index}].tool_calls"), "This model knows no tools."));
+            }
+            if self.images {
+                continue;
+            }
+            for (place, part) in message.content.iter().enumerate() {
+                let field = match &part.kind {
+                    PartKind::Image(..) => "image_url",
+                    PartKind::File(Media::Inline(kind, _), _) if kind.starts_with("image/") => "file",
+                    PartKind::Text(_) | PartKind::Audio(..) | PartKind::File(..) => continue,
+                };
+                let param = format!("messages[{index}].content[{place}].{field}");
+                return Err(Refused::unsupported(param, "This model does not see pictures."));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What of `temperature` and `top_p` may be said.
@@ -108,6 +144,49 @@ impl Efforts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::chat::read::read;
+
+    #[track_caller]
+    fn check(traits: Traits, fields: &str, refused: Option<&str>) {
+        let body = format!("{{{fields}}}");
+        let found = match traits.check(&read(body.as_bytes()).unwrap()) {
+            Ok(()) => None,
+            Err(Refused::Unsupported(complaint)) => Some(complaint.param),
+            Err(Refused::Invalid(complaint)) => panic!("{complaint:?}"),
+        };
+        assert_eq!(found.as_deref(), refused, "{fields}");
+        assert!(traits.deny() || refused.is_none());
+    }
+
+    #[test]
+    fn what_a_model_cannot_do_is_refused() {
+        let deaf = Traits { tools: false, ..Traits::UNKNOWN };
+        let blind = Traits { images: false, ..Traits::UNKNOWN };
+        let loose = Traits { structured: false, ..Traits::UNKNOWN };
+        let tools = r#""tools":[{"type":"function","function":{"name":"f"}}]"#;
+        let functions = r#""functions":[{"name":"f"}]"#;
+        let called = r#""messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f"}}]}]"#;
+        let seen =
+            r#""messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"https://x/y"}}]}]"#;
+        let file = r#""messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"data:image/png;base64,AA"}}]}]"#;
+        let paper = r#""messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"data:application/pdf;base64,AA"}}]}]"#;
+        let schema = r#""response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{}}}"#;
+        let object = r#""response_format":{"type":"json_object"}"#;
+        check(deaf, tools, Some("tools"));
+        check(deaf, functions, Some("functions"));
+        check(deaf, called, Some("messages[1].tool_calls"));
+        check(blind, seen, Some("messages[0].content[1].image_url"));
+        check(blind, file, Some("messages[0].content[0].file"));
+        check(blind, paper, None);
+        check(loose, schema, Some("response_format"));
+        check(loose, object, None);
+        for fields in [tools, functions, called, seen, file, paper, schema, object] {
+            check(Traits::UNKNOWN, fields, None);
+            check(Traits { max_output: Some(1), prefill: false, ..Traits::UNKNOWN }, fields, None);
+        }
+        check(deaf, seen, None);
+        check(blind, tools, None);
+    }
 
     #[test]
     fn the_nearest_word_is_no_stronger_unless_it_must_be() {
