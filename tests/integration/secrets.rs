@@ -238,7 +238,7 @@ fn s06_a_bad_reload_shows_no_key() {
         gateway.write_catalog(good.replace("dialect: openai", &format!("dialect: openai, keey: \"{ACCOUNT_KEY}\"")));
         let logged = gateway.logged("keey").await;
         assert!(logged.contains("catalog.yaml:2") && logged.contains("accounts.a"), "{logged}");
-        assert!(gateway.status().to_string().contains("keey"));
+        eventually("the status says it too", || gateway.status().to_string().contains("keey").then_some(())).await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
     });
 }
