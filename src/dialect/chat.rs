@@ -82,11 +82,14 @@ pub struct Words {
     pub tools: &'static str,
     /// `tool_choice` or `function_call`.
     pub tool_choice: &'static str,
+    /// `messages[].thinking_blocks`, or OpenRouter's `messages[].reasoning_details`.
+    pub thoughts: &'static str,
 }
 
 impl Default for Words {
     fn default() -> Self {
-        Self { max_tokens: "max_tokens", user: "user", tools: "tools", tool_choice: "tool_choice" }
+        let thoughts = "messages[].thinking_blocks";
+        Self { max_tokens: "max_tokens", user: "user", tools: "tools", tool_choice: "tool_choice", thoughts }
     }
 }
 
@@ -135,7 +138,7 @@ pub struct Message<'a> {
     pub tool_call_id: Option<Cow<'a, str>>,
     /// Assistant: `reasoning_content` (or `reasoning`), as answers show it.
     pub reasoning: Option<Cow<'a, str>>,
-    /// Assistant: signed thoughts, from callers that send them back (`thinking_blocks`).
+    /// Assistant: signed thoughts, from callers that send them back (`thinking_blocks`, `reasoning_details`).
     pub thoughts: Vec<Thought<'a>>,
     /// `cache_control` on the message itself, where no part can carry it: of a tool's result, or of calls without a word.
     pub cache: Option<Cache<'a>>,

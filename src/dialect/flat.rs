@@ -7,7 +7,7 @@ pub(super) mod shapes;
 use std::borrow::Cow;
 
 use super::chat::answered::answered;
-use super::chat::{Call, Losses, Media, Message, Number, Part, PartKind, Refused, Request, Role, Tool, ToolChoice, ToolKind};
+use super::chat::{Call, Losses, Media, Message, Number, Part, PartKind, Refused, Request, Role, Tool, ToolChoice, ToolKind, Words};
 use super::traits::{Sampling, Traits};
 
 /// Refuses what neither dialect can say: several choices, probabilities, sound, and what stands in messages besides text, but for pictures
@@ -77,7 +77,7 @@ fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(
 /// Names what neither dialect can say and what it can do without.
 pub(super) fn lost(request: &Request<'_>, losses: &mut Losses) {
     for message in &request.messages {
-        of_message(message, losses);
+        of_message(message, request.words, losses);
     }
     if request.tools.iter().any(|tool| tool.cache.is_some()) {
         losses.add("cache_control");
@@ -99,7 +99,7 @@ pub(super) fn lost(request: &Request<'_>, losses: &mut Losses) {
     }
 }
 
-fn of_message(message: &Message<'_>, losses: &mut Losses) {
+fn of_message(message: &Message<'_>, words: Words, losses: &mut Losses) {
     // The name of a function is said by its result.
     if message.name.is_some() && !matches!(message.role, Role::Tool | Role::Function) {
         losses.add("messages[].name");
@@ -109,7 +109,7 @@ fn of_message(message: &Message<'_>, losses: &mut Losses) {
     }
     // Signatures are another provider's, and without it worth nothing.
     if !message.thoughts.is_empty() {
-        losses.add("messages[].thinking_blocks");
+        losses.add(words.thoughts);
     }
     if message.calls.iter().any(|call| call.signature.is_some()) {
         losses.add("messages[].tool_calls[].extra_content");

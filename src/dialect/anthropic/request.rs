@@ -42,7 +42,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     let may_think = thinking.is_on() || (!thinking.is_off() && matches!(target.traits.thinking, Kind::Effort | Kind::Unknown));
     let sends_thoughts = may_think && thoughts().next().is_some();
     if !may_think && thoughts().any(|item| matches!(item, Item::Thoughts(Thoughts::Said(_)))) {
-        losses.add("messages[].thinking_blocks");
+        losses.add(request.words.thoughts);
     }
 
     let system: Vec<_> = system.into_iter().filter(|part| !matches!(&part.kind, PartKind::Text(text) if is_blank(text))).collect();

@@ -56,7 +56,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     let takes_thoughts = may_think && family.signs() && !traits.bound_thoughts;
     let says_thoughts = || turns.iter().flat_map(|turn| &turn.items).any(|item| matches!(item, Item::Thoughts(Thoughts::Said(_))));
     if !takes_thoughts && says_thoughts() {
-        losses.add("messages[].thinking_blocks");
+        losses.add(request.words.thoughts);
     }
 
     let system: Vec<_> = system.into_iter().filter(|part| !matches!(&part.kind, PartKind::Text(text) if is_blank(text))).collect();

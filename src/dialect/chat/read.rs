@@ -144,6 +144,9 @@ impl<'a> Reading<'a> {
         {
             request.others.push(("max_tokens".into(), raw));
         }
+        if self.pending.has_details {
+            request.words.thoughts = "messages[].reasoning_details";
+        }
         request.user = self.safety_identifier;
         if request.user.is_some() {
             request.words.user = "safety_identifier";

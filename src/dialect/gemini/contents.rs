@@ -6,7 +6,7 @@ use super::media::{self, Carried};
 use super::names::Names;
 use super::{Service, models};
 use crate::dialect::chat::turns::{Item, Outcome, Thoughts, Turn, Turns};
-use crate::dialect::chat::{Call, Losses, Part, PartKind, Refused, Request, Target};
+use crate::dialect::chat::{Call, Losses, Part, PartKind, Refused, Request, Target, Words};
 use crate::wire::json::{Cursor, Kind, Writer};
 
 /// Taken by Google instead of a signature that nobody has, for calls that another model made or whose thoughts were not kept.
@@ -161,11 +161,11 @@ fn current_turn(turns: &[Turn<'_, '_>]) -> usize {
 }
 
 /// Takes out the thoughts, and the turns that were nothing else. Google signs calls: what else is signed is another provider's.
-pub(super) fn prune(turns: &mut Turns<'_, '_>, losses: &mut Losses) {
+pub(super) fn prune(turns: &mut Turns<'_, '_>, words: Words, losses: &mut Losses) {
     for turn in &mut turns.turns {
         turn.items.retain(|item| match item {
             Item::Thoughts(Thoughts::Said(_)) => {
-                losses.add("messages[].thinking_blocks");
+                losses.add(words.thoughts);
                 false
             }
             Item::Thoughts(Thoughts::Kept(_)) => false,

@@ -21,7 +21,7 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
     answered(request)?;
     let plan = Plan::of(request, target, &mut losses)?;
     let mut turns = turns(request, target.kept, &mut losses);
-    contents::prune(&mut turns, &mut losses);
+    contents::prune(&mut turns, request.words, &mut losses);
     if turns.turns.is_empty() && turns.system.is_empty() {
         return Err(Refused::unsupported("messages", "this model needs a message that says something"));
     }

@@ -9,11 +9,16 @@ use super::parts::{self, filled};
 use super::value::{Fault, Name, Place, Value};
 use crate::wire::json::Kind;
 
-/// Ids that were made for calls without one, and their functions, until their results come: in order, of the last message with calls.
+/// What is known from the messages before.
 #[derive(Default)]
-pub(super) struct Pending<'a>(VecDeque<(Cow<'a, str>, Cow<'a, str>)>);
+pub(super) struct Pending<'a> {
+    /// Ids that were made for calls without one, and their functions, until their results come: in order, of the last message with calls.
+    calls: VecDeque<(Cow<'a, str>, Cow<'a, str>)>,
+    /// Thoughts came as `reasoning_details`.
+    pub(super) has_details: bool,
+}
 
-const MESSAGE: [&str; 14] = [
+const MESSAGE: [&str; 15] = [
     "role",
     "content",
     "tool_calls",
@@ -24,6 +29,7 @@ const MESSAGE: [&str; 14] = [
     "reasoning",
     "refusal",
     "thinking_blocks",
+    "reasoning_details",
     "function_call",
     "prompt_cache_breakpoint",
     "annotations",
@@ -44,7 +50,7 @@ pub(super) fn message<'a>(value: Value<'_, 'a>, list: &mut Vec<Message<'a>>, pen
         cache: None,
         others: Vec::new(),
     };
-    let (mut role, mut refusal, mut reasoning, mut function_call) = (None, None, None, None);
+    let (mut role, mut refusal, mut reasoning, mut function_call, mut details) = (None, None, None, None, Vec::new());
     value.element(&MESSAGE, |key, value| {
         match &**key {
             "role" => role = self::role(value)?,
@@ -64,6 +70,7 @@ pub(super) fn message<'a>(value: Value<'_, 'a>, list: &mut Vec<Message<'a>>, pen
                     others::note(&mut message.others, "", key);
                 }
             }
+            "reasoning_details" => details = parts::reasoning_details(value, &mut message)?,
             "cache_control" | "prompt_cache_breakpoint" => message.cache = parts::cache(value)?.or(message.cache.take()),
             _ => others::field(&mut message.others, "", key, value)?,
         }
@@ -71,6 +78,11 @@ pub(super) fn message<'a>(value: Value<'_, 'a>, list: &mut Vec<Message<'a>>, pen
     })?;
     message.role = role.ok_or_else(|| place.field("role").missing())?;
     message.reasoning = message.reasoning.or(reasoning);
+    // Who sends both says the same twice.
+    if message.thoughts.is_empty() && !details.is_empty() {
+        pending.has_details = true;
+        message.thoughts = details;
+    }
     if let Some((name, arguments)) = function_call {
         message.calls.push(Call { id: "".into(), name, arguments, signature: None, is_custom: false });
     }
@@ -218,10 +230,10 @@ impl<'a> Pending<'a> {
         if calls.is_empty() {
             return;
         }
-        self.0.clear();
+        self.calls.clear();
         for (number, call) in calls.iter_mut().enumerate().filter(|(_, call)| call.id.is_empty()) {
             call.id = format!("call_{message}_{number}").into();
-            self.0.push_back((call.name.clone(), call.id.clone()));
+            self.calls.push_back((call.name.clone(), call.id.clone()));
         }
     }
 
@@ -229,16 +241,16 @@ impl<'a> Pending<'a> {
     fn tool(&mut self, message: &mut Message<'a>, place: Place<'_>) -> Result<(), Fault> {
         let place = place.field("tool_call_id");
         let id = message.tool_call_id.take().ok_or_else(|| place.missing())?;
-        message.tool_call_id = if id.is_empty() { self.0.pop_front().map(|(_, id)| id) } else { Some(id) };
+        message.tool_call_id = if id.is_empty() { self.calls.pop_front().map(|(_, id)| id) } else { Some(id) };
         if message.tool_call_id.is_some() { Ok(()) } else { Err(place.refuse("must not be empty")) }
     }
 
     /// A function's result has no id, but the function's name.
     fn function(&mut self, message: &mut Message<'a>, place: Place<'_>) -> Result<(), Fault> {
         let Some(name) = &message.name else { return Err(place.field("name").missing()) };
-        let is_next = self.0.front().is_some_and(|(function, _)| function == name);
+        let is_next = self.calls.front().is_some_and(|(function, _)| function == name);
         message.tool_call_id = match filled(message.tool_call_id.take()) {
-            None if is_next => self.0.pop_front().map(|(_, id)| id),
+            None if is_next => self.calls.pop_front().map(|(_, id)| id),
             said => said,
         };
         Ok(())

@@ -63,6 +63,42 @@ pub(super) fn thinking_block<'a>(value: Value<'_, 'a>, message: &mut Message<'a>
     Ok(())
 }
 
+/// OpenRouter's `reasoning_details`: of those that can come back, Claude's. Whatever else they look like is lost, and no reason to refuse.
+pub(super) fn reasoning_details<'a>(mut value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<Vec<Thought<'a>>, Fault> {
+    let (mut details, mut is_lost) = (Vec::new(), false);
+    if value.kind()? != Kind::Array {
+        is_lost = value.says_something()?;
+    } else {
+        value.array(|_, mut value| {
+            if value.kind()? != Kind::Object {
+                return value.skip().map(|()| is_lost = true);
+            }
+            let (mut thought, mut is_claudes) = (Thought::default(), true);
+            value.object(&[], |name, value| {
+                let text = value.text_or_not()?.0;
+                match &**name {
+                    "text" => thought.text = text.unwrap_or_default(),
+                    "signature" => thought.signature = filled(text),
+                    "data" => thought.redacted = filled(text),
+                    "format" => is_claudes = text.is_none_or(|format| format.starts_with("anthropic")),
+                    _ => {}
+                }
+                Ok(())
+            })?;
+            if is_claudes && (thought.signature.is_some() || thought.redacted.is_some()) {
+                details.push(thought);
+            } else {
+                is_lost = true;
+            }
+            Ok(())
+        })?;
+    }
+    if is_lost {
+        others::note(&mut message.others, "", &Cow::Borrowed("reasoning_details"));
+    }
+    Ok(details)
+}
+
 /// A string that is not empty.
 pub(super) fn filled(text: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {
     text.filter(|text| !text.is_empty())

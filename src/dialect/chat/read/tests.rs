@@ -545,6 +545,31 @@ fn thoughts() {
         r#"{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"h"}]},{"type":"text","text":"a"}]}"#,
         &[r#"Assistant Text("a") ;content.thinking"#],
     );
+    // OpenRouter's.
+    said(
+        r#"{"role":"assistant","content":"a","reasoning":"h","reasoning_details":[
+           {"type":"reasoning.text","text":"h","signature":"s","id":null,"format":"anthropic-claude-v1","index":0},
+           {"type":"reasoning.encrypted","data":"d"}]}"#,
+        &[r#"Assistant Text("a") reasoning=h h@s #d"#],
+    );
+    said(
+        r#"{"role":"assistant","reasoning_details":[{"type":"reasoning.encrypted","data":"x"}],"thinking_blocks":[{"thinking":"h","signature":"s"}]}"#,
+        &["Assistant h@s"],
+    );
+    for odd in [
+        r#"[{"type":"reasoning.encrypted","data":"d","format":"google-gemini-v1"}]"#,
+        r#"[{"type":"reasoning.text","text":"h"}]"#,
+        r#"[{"type":"reasoning.summary","summary":"h"}]"#,
+        r#"[{"text":7,"text":8}]"#,
+        "[1]",
+        "true",
+    ] {
+        said(&format!(r#"{{"role":"assistant","reasoning_details":{odd}}}"#), &["Assistant ;reasoning_details"]);
+    }
+    said(r#"{"role":"assistant","reasoning_details":[]}"#, &["Assistant"]);
+    let words = |field: &str| read(body(&format!(r#"{{"role":"assistant",{field}}}"#))).unwrap().words.thoughts;
+    assert_eq!(words(r#""thinking_blocks":[{"thinking":"h","signature":"s"}]"#), "messages[].thinking_blocks");
+    assert_eq!(words(r#""reasoning_details":[{"text":"h","signature":"s"}]"#), "messages[].reasoning_details");
 }
 
 #[test]
