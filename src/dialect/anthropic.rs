@@ -6,11 +6,13 @@
 
 mod answer;
 mod blocks;
+pub(super) mod describe;
 mod error;
 mod models;
 pub(super) mod names;
 pub(super) mod offers;
 pub(super) mod pairs;
+pub(super) mod refuse;
 mod request;
 pub(super) mod schema;
 mod stream;

@@ -9,6 +9,7 @@
 pub mod answered;
 mod losses;
 pub mod read;
+mod room;
 pub mod speak;
 pub mod turns;
 

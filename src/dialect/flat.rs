@@ -229,26 +229,6 @@ pub(super) fn sampling<'a>(request: &Request<'a>, traits: &Traits, losses: &mut 
     (temperature, top_p)
 }
 
-/// Room for a request, about: so that the body grows once.
-pub(super) fn room(request: &Request<'_>) -> usize {
-    let part = |part: &Part<'_>| match &part.kind {
-        PartKind::Text(text) => text.len() + 32,
-        PartKind::Image(Media::Inline(_, bytes), _) => bytes.len() + 64,
-        PartKind::Image(Media::Url(url), _) => url.len() + 64,
-        PartKind::Image(Media::Id(_), _) | PartKind::Audio(..) | PartKind::File(..) => 0,
-    };
-    let message = |message: &Message<'_>| {
-        let calls: usize = message.calls.iter().map(|call| call.arguments.len() + call.name.len() + 128).sum();
-        let thoughts = message.reasoning.as_ref().map_or(0, |text| text.len() + 32);
-        64 + message.content.iter().map(part).sum::<usize>() + calls + thoughts
-    };
-    let tool = |tool: &Tool<'_>| match tool.kind {
-        ToolKind::Function(Some(schema), _) => 128 + tool.description.as_ref().map_or(0, |text| text.len()) + schema.0.len(),
-        ToolKind::Function(None, _) | ToolKind::Custom | ToolKind::Other => 256,
-    };
-    512 + request.messages.iter().map(message).sum::<usize>() + request.tools.iter().map(tool).sum::<usize>()
-}
-
 /// Whether an upstream's words say that the prompt is longer than the model can read.
 pub(super) fn is_overflow(words: &str) -> bool {
     let words = words.to_ascii_lowercase();

@@ -7,10 +7,11 @@
 use std::collections::BTreeSet;
 
 use super::blocks::Breakpoints;
+use super::describe::{Described, Limits};
 use super::names::Names;
-use super::schema::{self, Fit, Fitted};
+use super::schema::{self, Fit};
 use super::thinking::Thinking;
-use crate::dialect::chat::{Format, Losses, Raw, Refused, Request, Target, Tool, ToolChoice, ToolKind};
+use crate::dialect::chat::{Format, Losses, Raw, Refused, Request, Target, Tool, ToolChoice};
 use crate::dialect::traits::Traits;
 use crate::wire::json::Writer;
 
@@ -49,10 +50,13 @@ enum Choice<'r> {
     Format,
 }
 
-const HINT: &str = "Answer with one JSON object and with nothing else: no text before or after it, and no code fence around it.";
-const FORMAT_TOOL: &str = "json_answer";
+pub(in crate::dialect) const HINT: &str =
+    "Answer with one JSON object and with nothing else: no text before or after it, and no code fence around it.";
+pub(in crate::dialect) const FORMAT_TOOL: &str = "json_answer";
+/// The field that a schema of the answer stands in.
+pub(in crate::dialect) const FORMAT_SCHEMA: &str = "response_format.json_schema.schema";
 const ABOUT_FORMAT_TOOL: &str = "Gives the answer. Its input is all of the answer: nothing that is said besides is read.";
-const ANY_OBJECT: &str = r#"{"type":"object","additionalProperties":true}"#;
+pub(in crate::dialect) const ANY_OBJECT: &str = r#"{"type":"object","additionalProperties":true}"#;
 
 impl<'r, 'a> Offers<'r, 'a> {
     /// Of what the request says and what the model takes.
@@ -114,7 +118,7 @@ impl<'r, 'a> Offers<'r, 'a> {
             let fitted = schema::fit(schema, about);
             if fitted.fit != Fit::No && self.limits.take(&fitted) {
                 if fitted.fit == Fit::Weaker {
-                    losses.add("response_format.json_schema.schema");
+                    losses.add(FORMAT_SCHEMA);
                 }
                 self.native = Some(fitted.text);
                 return Ok(());
@@ -135,7 +139,7 @@ impl<'r, 'a> Offers<'r, 'a> {
 
     /// Makes the answer the input of a tool.
     fn force(&mut self, request: &Request<'_>, names: &Names<'r>, about: Option<&str>, schema: &'r str, losses: &mut Losses) {
-        let about = about.map_or_else(|| ABOUT_FORMAT_TOOL.to_owned(), |about| format!("{ABOUT_FORMAT_TOOL}\n\n{about}"));
+        let about = about_format_tool(about);
         let may_call = !self.tools.is_empty() && self.choice != Choice::None;
         self.tools.push(Offer::Format(about, schema));
         self.choice = if may_call { Choice::Any } else { Choice::Format };
@@ -194,7 +198,7 @@ impl<'r, 'a> Offers<'r, 'a> {
                 w.object(|w| match offer {
                     Offer::Tool(tool) => {
                         w.key("name").text(names.written(&tool.name));
-                        describe(w, tool, traits.structured.then_some(&mut limits), losses);
+                        write_description(w, &Described::of(tool, traits.structured.then_some(&mut limits), losses));
                         breakpoints.write(w, tool.cache.as_ref(), losses);
                     }
                     Offer::Stub(name) => {
@@ -203,7 +207,7 @@ impl<'r, 'a> Offers<'r, 'a> {
                     }
                     Offer::Format(about, schema) => {
                         w.key("name").text(self.format_tool.as_deref().unwrap_or(FORMAT_TOOL));
-                        write_parameters(w, Some(about), Some(schema));
+                        write_description(w, &Described::loosely(Some(about), Some(schema), FORMAT_SCHEMA, losses));
                     }
                 });
             }
@@ -253,78 +257,19 @@ fn called<'r>(request: &'r Request<'_>) -> BTreeSet<&'r str> {
     request.messages.iter().flat_map(|message| &message.calls).map(|call| &*call.name).collect()
 }
 
-/// What the API takes of schemas that answers are held to, all of a request's together.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::dialect) struct Limits {
-    tools: usize,
-    optional: usize,
-    unions: usize,
-    /// How many tools' schemas are looked at. It bounds our work, not the API's.
-    tries: usize,
+/// What is said of the tool that the answer is the input of.
+pub(in crate::dialect) fn about_format_tool(about: Option<&str>) -> String {
+    about.map_or_else(|| ABOUT_FORMAT_TOOL.to_owned(), |about| format!("{ABOUT_FORMAT_TOOL}\n\n{about}"))
 }
 
-impl Limits {
-    pub(in crate::dialect) const MOST: Self = Self { tools: 20, optional: 24, unions: 16, tries: 40 };
-
-    /// Whether this one may be among them; then it counts.
-    pub(in crate::dialect) fn take(&mut self, fitted: &Fitted) -> bool {
-        let (Some(optional), Some(unions)) = (self.optional.checked_sub(fitted.optional), self.unions.checked_sub(fitted.unions)) else {
-            return false;
-        };
-        (self.optional, self.unions) = (optional, unions);
-        true
+fn write_description(w: &mut Writer, described: &Described<'_>) {
+    if let Some(about) = &described.about {
+        w.key("description").text(about);
     }
-
-    /// The schema that a tool's input is held to, if it can be.
-    pub(in crate::dialect) fn strict(&mut self, schema: Option<&str>) -> Option<Fitted> {
-        if self.tools == 0 {
-            return None;
-        }
-        self.tries = self.tries.checked_sub(1)?;
-        let parameters = schema::parameters(schema);
-        let fitted = schema::fit(&parameters.schema, None);
-        let taken = parameters.moved.is_none() && fitted.fit != Fit::No && self.take(&fitted);
-        self.tools -= usize::from(taken);
-        taken.then_some(fitted)
+    w.key("input_schema").raw(&described.schema);
+    if described.strict {
+        w.key("strict").bool(true);
     }
-}
-
-/// Writes what a tool does and takes. `limits`: where models can be held to a schema.
-fn describe(w: &mut Writer, tool: &Tool<'_>, limits: Option<&mut Limits>, losses: &mut Losses) {
-    let (schema, strict) = match &tool.kind {
-        ToolKind::Function(schema, strict) => (schema.as_ref().map(|raw| raw.0), strict.unwrap_or(false)),
-        ToolKind::Custom | ToolKind::Other => (None, false),
-    };
-    let about = tool.description.as_deref();
-    if strict {
-        if let Some(fitted) = limits.and_then(|limits| limits.strict(schema)) {
-            if fitted.fit == Fit::Weaker {
-                losses.add("tools[].function.parameters");
-            }
-            if let Some(about) = about.filter(|about| !about.is_empty()) {
-                w.key("description").text(about);
-            }
-            w.key("input_schema").raw(&fitted.text);
-            w.key("strict").bool(true);
-            return;
-        }
-        losses.add("tools[].function.strict");
-    }
-    if write_parameters(w, about, schema) {
-        losses.add("tools[].function.parameters");
-    }
-}
-
-/// Writes description and schema; whether a part of the schema is only words now.
-fn write_parameters(w: &mut Writer, about: Option<&str>, schema: Option<&str>) -> bool {
-    let parameters = schema::parameters(schema);
-    let also = parameters.moved.as_ref().map(|moved| format!("The input must also match this JSON Schema: {moved}"));
-    let said: Vec<&str> = [about, also.as_deref()].into_iter().flatten().filter(|text| !text.is_empty()).collect();
-    if !said.is_empty() {
-        w.key("description").text(&said.join("\n\n"));
-    }
-    w.key("input_schema").raw(&parameters.schema);
-    parameters.moved.is_some()
 }
 
 #[cfg(test)]

@@ -4,15 +4,16 @@ use super::blocks::{Blocks, Breakpoints, source};
 use super::names::Names;
 use super::offers::Offers;
 use super::pairs::{self, is_blank};
+use super::refuse::refuse;
 use super::thinking::Thinking;
 use crate::dialect::chat::turns::{self, Item, Thoughts, Turn, Turns};
-use crate::dialect::chat::{Losses, Media, Message, Number, Part, PartKind, Raw, Refused, Request, Role, Target, ToolKind, Written};
+use crate::dialect::chat::{Losses, Number, Part, PartKind, Refused, Request, Role, Target, Written};
 use crate::dialect::traits::{Sampling, Thinking as Kind, Traits};
 use crate::wire::json::Writer;
 
 /// Writes a request.
 pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Refused> {
-    refuse(request, &target.traits)?;
+    refuse(request, &target.traits, true, |kind| source(kind).map(|source| source.is_image()))?;
     let mut losses = Losses::default();
     let Turns { system, turns } = turns::turns(request, target.kept, &mut losses);
     let spoken = pairs::spoken(&turns);
@@ -48,7 +49,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     let system: Vec<_> = system.into_iter().filter(|part| !matches!(&part.kind, PartKind::Text(text) if is_blank(text))).collect();
     let breakpoints = offers.breakpoints() + system.iter().filter(|part| part.cache.is_some()).count() + cached(&spoken);
     let mut written = Written::default();
-    let mut w = Writer::with_capacity(room(request));
+    let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
         w.key("model").text(target.model);
         w.key("max_tokens").number(thinking.max_tokens());
@@ -76,55 +77,6 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     written.undo.names = names.into_changed();
     lose_others(request, &mut losses);
     Ok(Written { body: w.into_bytes(), losses, ..written })
-}
-
-/// What changes the meaning if it is left out.
-fn refuse(request: &Request<'_>, traits: &Traits) -> Result<(), Refused> {
-    if request.n.is_some_and(|n| n > 1) {
-        return Err(Refused::unsupported("n", "Claude gives one choice. Ask several times."));
-    }
-    if request.logprobs {
-        return Err(Refused::unsupported("logprobs", "Claude does not tell log probabilities."));
-    }
-    if request.wants_audio {
-        return Err(Refused::unsupported("modalities", "Claude does not speak."));
-    }
-    for (index, tool) in request.tools.iter().enumerate() {
-        match tool.kind {
-            ToolKind::Function(..) if traits.tools => {}
-            ToolKind::Function(..) => return Err(Refused::unsupported(request.words.tools, "This model knows no tools.")),
-            ToolKind::Custom | ToolKind::Other => {
-                return Err(Refused::unsupported(format!("tools[{index}]"), "Claude takes tools of type `function` only."));
-            }
-        }
-    }
-    request.messages.iter().enumerate().try_for_each(|(index, message)| refuse_parts(index, message, traits))
-}
-
-fn refuse_parts(index: usize, message: &Message<'_>, traits: &Traits) -> Result<(), Refused> {
-    if !message.calls.is_empty() && !traits.tools {
-        return Err(Refused::unsupported(format!("messages[{index}].tool_calls"), "This model knows no tools."));
-    }
-    // Of what the system says only texts are taken; the rest is a loss that is already said.
-    if matches!(message.role, Role::System | Role::Developer) {
-        return Ok(());
-    }
-    for (place, part) in message.content.iter().enumerate() {
-        let field = match &part.kind {
-            PartKind::Text(_) => continue,
-            PartKind::Image(..) => "image_url",
-            PartKind::Audio(..) => "input_audio",
-            PartKind::File(..) => "file",
-        };
-        let why = match source(&part.kind) {
-            Err(why) => why,
-            Ok(_) if message.role == Role::Assistant => "Claude takes pictures and files from the user only.",
-            Ok(source) if source.is_image() && !traits.images => "This model does not see pictures.",
-            Ok(_) => continue,
-        };
-        return Err(Refused::unsupported(format!("messages[{index}].content[{place}].{field}"), why));
-    }
-    Ok(())
 }
 
 /// Temperature and the like, as far as the model lets them be said. A default needs not be.
@@ -234,28 +186,6 @@ fn cached(spoken: &[&Turn<'_, '_>]) -> usize {
         Item::Thoughts(_) | Item::Call(..) => false,
     };
     pairs::sides(spoken).flat_map(pairs::Side::items).filter(has_one).count()
-}
-
-/// About how long the body will be.
-fn room(request: &Request<'_>) -> usize {
-    let part = |part: &Part<'_>| {
-        let said = match &part.kind {
-            PartKind::Text(text) => text.len(),
-            PartKind::Image(Media::Inline(_, data) | Media::Url(data) | Media::Id(data), _) => data.len(),
-            PartKind::File(Media::Inline(_, data) | Media::Url(data) | Media::Id(data), _) => data.len(),
-            PartKind::Audio(data, _) => data.len(),
-        };
-        said + said / 16 + 64
-    };
-    let message = |message: &Message<'_>| {
-        let calls = message.calls.iter().map(|call| call.arguments.len() + 160);
-        message.content.iter().map(part).chain(calls).sum::<usize>() + 160
-    };
-    let tool = |tool: &crate::dialect::chat::Tool<'_>| {
-        let schema = if let ToolKind::Function(Some(Raw(schema)), _) = &tool.kind { schema.len() } else { 0 };
-        schema + tool.description.as_ref().map_or(0, |text| text.len()) + 160
-    };
-    request.messages.iter().map(message).chain(request.tools.iter().map(tool)).sum::<usize>() + 512
 }
 
 #[cfg(test)]

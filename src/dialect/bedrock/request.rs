@@ -8,19 +8,19 @@ use super::models::Family;
 use super::tools::{Offers, Situation};
 use crate::dialect::anthropic::names::Names;
 use crate::dialect::anthropic::pairs::{self, is_blank};
+use crate::dialect::anthropic::refuse::refuse;
 use crate::dialect::anthropic::schema;
 use crate::dialect::anthropic::thinking::Thinking;
 use crate::dialect::chat::turns::{self, Item, Thoughts, Turn, Turns};
-use crate::dialect::chat::{
-    Losses, Media, Message, Number, Part, PartKind, Raw, Refused, Request, Role, Target, ToolChoice, ToolKind, Written,
-};
-use crate::dialect::traits::{Sampling, Thinking as Kind, Traits};
+use crate::dialect::chat::{Losses, Number, PartKind, Raw, Refused, Request, Role, Target, ToolChoice, Written};
+use crate::dialect::traits::{Sampling, Thinking as Kind};
 use crate::wire::json::Writer;
 
 /// Writes a request. Which model it is for, and whether it streams, is in the path.
 pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Refused> {
     let traits = &target.traits;
-    refuse(request, traits)?;
+    let may_call = request.tool_choice != Some(ToolChoice::None);
+    refuse(request, traits, may_call, |kind| source(kind).map(|source| matches!(source, Source::Image(..))))?;
     let family = Family::of(target.model, traits);
     let mut losses = Losses::default();
     let Turns { system, turns } = turns::turns(request, target.kept, &mut losses);
@@ -63,7 +63,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     let of_tools = if family == Family::Claude { offers.cache_points() } else { 0 };
     let points = of_tools + system.iter().filter(|part| part.cache.is_some()).count() + cached(&spoken);
     let mut points = CachePoints::of(points, family, &mut losses);
-    let mut w = Writer::with_capacity(room(request));
+    let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
         let is_strict = traits.structured && family == Family::Claude;
         if offers.any() {
@@ -117,56 +117,6 @@ fn member(w: &mut Writer, key: &'static str, inside: impl FnOnce(&mut Writer)) {
     if object != "{}" {
         w.key(key).raw(&object);
     }
-}
-
-/// What changes the meaning if it is left out.
-fn refuse(request: &Request<'_>, traits: &Traits) -> Result<(), Refused> {
-    if request.n.is_some_and(|n| n > 1) {
-        return Err(Refused::unsupported("n", "This model's provider gives one choice. Ask several times."));
-    }
-    if request.logprobs {
-        return Err(Refused::unsupported("logprobs", "This model's provider does not tell log probabilities."));
-    }
-    if request.wants_audio {
-        return Err(Refused::unsupported("modalities", "This model does not speak."));
-    }
-    let may_call = !matches!(request.tool_choice, Some(ToolChoice::None));
-    for (index, tool) in request.tools.iter().enumerate() {
-        let param = format!("tools[{index}]");
-        match tool.kind {
-            ToolKind::Function(..) if traits.tools || !may_call => {}
-            ToolKind::Function(..) => return Err(Refused::unsupported(request.words.tools, "This model knows no tools.")),
-            ToolKind::Custom => return Err(Refused::unsupported(param, "Only functions can be used here, no custom tools.")),
-            ToolKind::Other => return Err(Refused::unsupported(param, "Only tools of type `function` can be used here.")),
-        }
-    }
-    request.messages.iter().enumerate().try_for_each(|(index, message)| refuse_parts(index, message, traits))
-}
-
-fn refuse_parts(index: usize, message: &Message<'_>, traits: &Traits) -> Result<(), Refused> {
-    if !message.calls.is_empty() && !traits.tools {
-        return Err(Refused::unsupported(format!("messages[{index}].tool_calls"), "This model knows no tools."));
-    }
-    // Of what the system says only texts are taken; the rest is a loss that is already said.
-    if matches!(message.role, Role::System | Role::Developer) {
-        return Ok(());
-    }
-    for (place, part) in message.content.iter().enumerate() {
-        let field = match &part.kind {
-            PartKind::Text(_) => continue,
-            PartKind::Image(..) => "image_url",
-            PartKind::Audio(..) => "input_audio",
-            PartKind::File(..) => "file",
-        };
-        let why = match source(&part.kind) {
-            Err(why) => why,
-            Ok(_) if message.role == Role::Assistant => "Pictures and files are taken from the user only.",
-            Ok(Source::Image(..)) if !traits.images => "This model does not see pictures.",
-            Ok(Source::Image(..) | Source::Document(..)) => continue,
-        };
-        return Err(Refused::unsupported(format!("messages[{index}].content[{place}].{field}"), why));
-    }
-    Ok(())
 }
 
 /// What is said of the manner of the answer, as far as the model lets it be said.
@@ -350,23 +300,6 @@ fn cached(spoken: &[&Turn<'_, '_>]) -> usize {
         Item::Thoughts(_) | Item::Call(..) => false,
     };
     spoken.iter().flat_map(|turn| &turn.items).filter(has_one).count()
-}
-
-/// About how long the body will be.
-fn room(request: &Request<'_>) -> usize {
-    let part = |part: &Part<'_>| {
-        let said = match &part.kind {
-            PartKind::Text(text) => text.len(),
-            PartKind::Image(Media::Inline(_, data), _) | PartKind::File(Media::Inline(_, data), _) | PartKind::Audio(data, _) => data.len(),
-            PartKind::Image(..) | PartKind::File(..) => 0,
-        };
-        said + said / 16 + 64
-    };
-    let message = |message: &Message<'_>| {
-        let calls = message.calls.iter().map(|call| call.arguments.len() + 160);
-        message.content.iter().map(part).chain(calls).sum::<usize>() + 160
-    };
-    request.messages.iter().map(message).sum::<usize>() + 512
 }
 
 #[cfg(test)]

@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 
 use super::blocks::CachePoints;
 use super::models::Family;
+use crate::dialect::anthropic::describe::{Described, Limits};
 use crate::dialect::anthropic::names::Names;
-use crate::dialect::anthropic::offers::Limits;
+use crate::dialect::anthropic::offers::{ANY_OBJECT, FORMAT_SCHEMA, FORMAT_TOOL, HINT, about_format_tool};
 use crate::dialect::anthropic::schema::{self, Fit};
 use crate::dialect::anthropic::thinking::Thinking;
-use crate::dialect::chat::{Format, Losses, Raw, Refused, Request, Target, Tool, ToolChoice, ToolKind};
+use crate::dialect::chat::{Format, Losses, Raw, Refused, Request, Target, Tool, ToolChoice};
 use crate::wire::json::Writer;
 
 /// What the model may call, must call, and must answer in.
@@ -65,10 +66,6 @@ pub(super) struct Situation<'s> {
     pub(super) names: &'s Names<'s>,
 }
 
-const HINT: &str = "Answer with one JSON object and with nothing else: no text before or after it, and no code fence around it.";
-const FORMAT_TOOL: &str = "json_answer";
-const ABOUT_FORMAT_TOOL: &str = "Gives the answer. Its input is all of the answer: nothing that is said besides is read.";
-const ANY_OBJECT: &str = r#"{"type":"object","additionalProperties":true}"#;
 const STUB: &str = r#"{"toolSpec":{"name":"no_tool","description":"Does nothing. There are no tools any more: do not call any.","inputSchema":{"json":{"type":"object","properties":{}}}}}"#;
 
 impl<'r, 'a> Offers<'r, 'a> {
@@ -191,7 +188,7 @@ impl<'r, 'a> Offers<'r, 'a> {
             let fitted = schema::fit(schema, None);
             if fitted.fit != Fit::No && self.limits.take(&fitted) {
                 if fitted.fit == Fit::Weaker {
-                    losses.add("response_format.json_schema.schema");
+                    losses.add(FORMAT_SCHEMA);
                 }
                 self.native = Some(Native { schema: Cow::Owned(fitted.text), name, about });
                 return Ok(());
@@ -212,7 +209,7 @@ impl<'r, 'a> Offers<'r, 'a> {
 
     /// Makes the answer the input of a tool.
     fn force(&mut self, request: &Request<'_>, situation: &Situation<'_>, about: Option<&str>, schema: &'r str, losses: &mut Losses) {
-        let about = about.map_or_else(|| ABOUT_FORMAT_TOOL.to_owned(), |about| format!("{ABOUT_FORMAT_TOOL}\n\n{about}"));
+        let about = about_format_tool(about);
         let may_call = !self.tools.is_empty();
         self.tools.push(Offer::Format(about, schema));
         self.choice = if may_call || situation.family == Family::Mistral { Choice::Any } else { Choice::Format };
@@ -265,17 +262,13 @@ impl<'r, 'a> Offers<'r, 'a> {
             for offer in &self.tools {
                 match offer {
                     Offer::Tool(tool) => {
-                        spec(w, names.written(&tool.name), |w| describe(w, tool, is_strict.then_some(&mut limits), losses));
+                        spec(w, names.written(&tool.name), &Described::of(tool, is_strict.then_some(&mut limits), losses));
                         points.tool(w, tool.cache.as_ref(), losses);
                     }
                     Offer::Stub => w.raw(STUB),
                     Offer::Format(about, schema) => {
                         let name = self.format_tool.as_deref().unwrap_or(FORMAT_TOOL);
-                        spec(w, name, |w| {
-                            if write_parameters(w, Some(about), Some(schema)) {
-                                losses.add("response_format.json_schema.schema");
-                            }
-                        });
+                        spec(w, name, &Described::loosely(Some(about), Some(schema), FORMAT_SCHEMA, losses));
                     }
                 }
             }
@@ -290,51 +283,17 @@ impl<'r, 'a> Offers<'r, 'a> {
     }
 }
 
-fn spec(w: &mut Writer, name: &str, rest: impl FnOnce(&mut Writer)) {
+fn spec(w: &mut Writer, name: &str, described: &Described<'_>) {
     w.object(|w| {
         w.key("toolSpec").object(|w| {
             w.key("name").text(name);
-            rest(w);
-        });
-    });
-}
-
-/// Writes what a tool does and takes. `limits`: where models can be held to a schema.
-fn describe(w: &mut Writer, tool: &Tool<'_>, limits: Option<&mut Limits>, losses: &mut Losses) {
-    let (schema, strict) = match &tool.kind {
-        ToolKind::Function(schema, strict) => (schema.as_ref().map(|raw| raw.0), strict.unwrap_or(false)),
-        ToolKind::Custom | ToolKind::Other => (None, false),
-    };
-    let about = tool.description.as_deref().filter(|about| !about.is_empty());
-    if strict {
-        if let Some(fitted) = limits.and_then(|limits| limits.strict(schema)) {
-            if fitted.fit == Fit::Weaker {
-                losses.add("tools[].function.parameters");
-            }
-            if let Some(about) = about {
+            if let Some(about) = &described.about {
                 w.key("description").text(about);
             }
-            w.key("inputSchema").object(|w| w.key("json").raw(&fitted.text));
-            w.key("strict").bool(true);
-            return;
-        }
-        losses.add("tools[].function.strict");
-    }
-    if write_parameters(w, about, schema) {
-        losses.add("tools[].function.parameters");
-    }
-}
-
-/// Writes description and schema; whether a part of the schema is only words now.
-fn write_parameters(w: &mut Writer, about: Option<&str>, schema: Option<&str>) -> bool {
-    let parameters = schema::parameters(schema);
-    let also = parameters.moved.as_ref().map(|moved| format!("The input must also match this JSON Schema: {moved}"));
-    match (about, also) {
-        (Some(about), Some(also)) => w.key("description").text(&format!("{about}\n\n{also}")),
-        (None, Some(also)) => w.key("description").text(&also),
-        (Some(about), None) => w.key("description").text(about),
-        (None, None) => {}
-    }
-    w.key("inputSchema").object(|w| w.key("json").raw(&parameters.schema));
-    parameters.moved.is_some()
+            w.key("inputSchema").object(|w| w.key("json").raw(&described.schema));
+            if described.strict {
+                w.key("strict").bool(true);
+            }
+        });
+    });
 }

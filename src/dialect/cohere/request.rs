@@ -19,7 +19,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     let tools = Tools::of(request, traits, &mut losses)?;
     flat::lost(request, &mut losses);
 
-    let mut w = Writer::with_capacity(flat::room(request));
+    let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
         w.key("model").text(target.model);
         w.key("stream").bool(target.stream);

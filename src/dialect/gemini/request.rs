@@ -5,7 +5,7 @@ use super::tools::{self, Plan};
 use super::{Service, models};
 use crate::dialect::chat::answered::answered;
 use crate::dialect::chat::turns::turns;
-use crate::dialect::chat::{Effort, Losses, Number, PartKind, Raw, Refused, Request, Target, Undo, Written};
+use crate::dialect::chat::{Effort, Losses, Number, Raw, Refused, Request, Target, Undo, Written};
 use crate::dialect::traits::{Sampling, Thinking};
 use crate::wire::json::{Cursor, Kind, Writer, slice, text_of};
 
@@ -28,7 +28,7 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
     if !target.traits.prefill && turns.turns.last().is_some_and(|turn| turn.is_assistant) {
         return Err(Refused::unsupported("messages", "with this model, the last message must not be the assistant's"));
     }
-    let mut w = Writer::with_capacity(room(request));
+    let mut w = Writer::with_capacity(request.room());
     let mut refused = None;
     w.object(|w| {
         let mut contents = Contents { request, target, service, names: &plan.names, losses: &mut losses, refused: None };
@@ -74,21 +74,6 @@ fn refuse(request: &Request<'_>) -> Result<(), Refused> {
         return Err(Refused::unsupported("stop", "this model takes at most five stop sequences"));
     }
     Ok(())
-}
-
-/// About how long the body becomes; only large texts matter.
-fn room(request: &Request<'_>) -> usize {
-    let part = |kind: &PartKind<'_>| match kind {
-        PartKind::Text(text) => text.len(),
-        PartKind::Audio(data, _) => data.len(),
-        PartKind::Image(media, _) | PartKind::File(media, _) => match media {
-            crate::dialect::chat::Media::Inline(_, data) => data.len(),
-            crate::dialect::chat::Media::Url(url) => url.len(),
-            crate::dialect::chat::Media::Id(_) => 0,
-        },
-    };
-    let content: usize = request.messages.iter().flat_map(|message| &message.content).map(|one| part(&one.kind)).sum();
-    1024 + content + content / 8 + 64 * request.messages.len() + 512 * request.tools.len()
 }
 
 /// How the answer is to be made.

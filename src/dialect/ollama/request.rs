@@ -25,7 +25,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     let mut losses = Losses::default();
     flat::lost(request, &mut losses);
 
-    let mut w = Writer::with_capacity(flat::room(request));
+    let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
         w.key("model").text(target.model);
         // It would stream if nothing were said.

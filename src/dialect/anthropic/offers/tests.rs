@@ -202,6 +202,11 @@ fn else_a_schema_is_a_tools() {
     let undo =
         write(SONNET_4, &format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{}}}"#, json_schema(SCHEMA))).unwrap().undo;
     assert_eq!(undo.format_tool.as_deref(), Some("json_answer"));
+    // What may not stand at its top is only words then.
+    let either = r#"{"type":"object","anyOf":[{"required":["a"]}]}"#;
+    let words = r#"\n\nAbout.\n\nThe input must also match this JSON Schema: {\"anyOf\":[{\"required\":[\"a\"]}]}"#;
+    let weaker = tool_there(words, r#"{"type":"object"}"#);
+    check(SONNET_4, &json_schema(either), &format!(r#""tools":[{weaker}],{forced}"#), "response_format.json_schema.schema");
     // The caller's tools may be called as well.
     check(
         SONNET_4,
