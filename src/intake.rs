@@ -54,6 +54,13 @@ impl Held {
         }
         taken
     }
+
+    /// Gives so much back, or all if it is less.
+    pub fn shrink(&mut self, less: usize) {
+        let less = less.min(self.bytes);
+        self.bytes -= less;
+        self.budget.left.fetch_add(less, Ordering::AcqRel);
+    }
 }
 
 impl Drop for Held {

@@ -253,6 +253,7 @@ impl Background {
             tokio::time::sleep(SWEEP).await;
             let snapshot = self.shared.live.load_full();
             let now = Instant::now();
+            self.shared.vault.sweep(now);
             for place in &snapshot.places {
                 place.state.pool.sweep(place.account.fingerprint, now);
             }

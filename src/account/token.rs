@@ -12,11 +12,22 @@ const EARLY: Duration = Duration::from_secs(300);
 /// With less than this left a token is not used: the request must arrive with it.
 const LATE: Duration = Duration::from_secs(30);
 
+/// After a failure nobody asks again for so long.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Nor, while the old one is still good, for so long.
+const EARLY_PAUSE: Duration = Duration::from_secs(15);
+
 /// A place for one token.
 #[derive(Default)]
 pub struct Tokens {
     present: ArcSwapOption<Present>,
+    failed: ArcSwapOption<Failed>,
     fetching: Mutex<()>,
+}
+
+struct Failed {
+    at: Instant,
+    fingerprint: u64,
 }
 
 struct Present {
@@ -30,6 +41,8 @@ struct Present {
 pub enum Turn<'t> {
     /// Nothing: here it is.
     Take(Secret),
+    /// Nothing: there was none a moment ago.
+    Pause,
     /// Fetch one, and [`put`](Tokens::put) it. If that fails, the old one may still be good.
     Fetch(MutexGuard<'t, ()>, Option<Secret>),
 }
@@ -38,7 +51,7 @@ impl Tokens {
     /// A good token, or the turn to fetch one; waits while another exchange fetches the first.
     pub async fn turn(&self, fingerprint: u64) -> Turn<'_> {
         if let Some((token, left)) = self.good(fingerprint) {
-            if left > EARLY {
+            if left > EARLY || self.failed_within(fingerprint, EARLY_PAUSE) {
                 return Turn::Take(token);
             }
             return match self.fetching.try_lock() {
@@ -49,6 +62,8 @@ impl Tokens {
         let turn = self.fetching.lock().await;
         match self.good(fingerprint) {
             Some((token, _)) => Turn::Take(token),
+            // Whoever waited shares the failure of the one that was waited for.
+            None if self.failed_within(fingerprint, PAUSE) => Turn::Pause,
             None => Turn::Fetch(turn, None),
         }
     }
@@ -56,6 +71,20 @@ impl Tokens {
     /// A new token.
     pub fn put(&self, token: Secret, good_for: Duration, fingerprint: u64) {
         self.present.store(Some(Arc::new(Present { token, until: Instant::now() + good_for, fingerprint })));
+    }
+
+    /// Nobody issued one.
+    pub fn failed(&self, fingerprint: u64) {
+        self.failed.store(Some(Arc::new(Failed { at: Instant::now(), fingerprint })));
+    }
+
+    /// The token that goes out, for whoever must keep it out of a text.
+    pub fn present(&self) -> Option<Secret> {
+        self.present.load().as_ref().map(|present| present.token.clone())
+    }
+
+    fn failed_within(&self, fingerprint: u64, time: Duration) -> bool {
+        self.failed.load().as_ref().is_some_and(|failed| failed.fingerprint == fingerprint && failed.at.elapsed() < time)
     }
 
     /// The upstream does not take it any more.
@@ -88,6 +117,21 @@ mod tests {
         assert!(matches!(tokens.turn(2).await, Turn::Fetch(_, None)), "another credential");
         tokens.forget();
         assert!(matches!(tokens.turn(1).await, Turn::Fetch(_, None)));
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_shared_by_those_who_waited_for_it() {
+        let tokens = Tokens::default();
+        let Turn::Fetch(turn, None) = tokens.turn(1).await else { panic!("nothing is there yet") };
+        let mut second = std::pin::pin!(tokens.turn(1));
+        let waits = std::future::poll_fn(|cx| std::task::Poll::Ready(second.as_mut().poll(cx).is_pending())).await;
+        assert!(waits);
+        tokens.failed(1);
+        drop(turn);
+        assert!(matches!(second.await, Turn::Pause));
+        assert!(matches!(tokens.turn(2).await, Turn::Fetch(_, None)), "another credential may fare better");
+        tokens.put(Secret::new("old"), Duration::from_secs(200), 1);
+        assert!(matches!(tokens.turn(1).await, Turn::Take(_)), "the old one is good, and nobody asks again at once");
     }
 
     #[tokio::test]

@@ -153,9 +153,6 @@ impl Dialect {
     /// Writes a request.
     pub fn write(&self, ask: &Ask<'_>) -> Result<Said, Refused> {
         let stream = ask.envelope.stream;
-        if self.names_models_in_paths() && leaves_its_place(ask.model) {
-            return Err(Refused::invalid("model", "The model's name cannot stand in the path of a request."));
-        }
         let path: Cow<'static, str> = match self {
             Self::OpenAi(_) | Self::Demo => "/chat/completions".into(),
             Self::Azure(version) => azure::path(version.as_deref(), ask.model).into(),
@@ -188,12 +185,20 @@ impl Dialect {
         Ok(Said { path, body, headers: Vec::new(), copied: 0, losses, undo: Undo::default() })
     }
 
-    fn names_models_in_paths(&self) -> bool {
-        match self {
+    /// Whether a model of this name has no business in a path, where this dialect would write it: even percent-encoded, since what
+    /// stands behind us may decode it.
+    pub fn cannot_address(&self, model: &str) -> bool {
+        let in_path = match self {
             Self::Azure(version) => version.is_some(),
             Self::Gemini | Self::Vertex { .. } | Self::Bedrock(_) => true,
             Self::OpenAi(_) | Self::Anthropic | Self::Cohere | Self::Ollama | Self::Demo => false,
-        }
+        };
+        let leaves = || {
+            model.contains(['?', '#', '\\'])
+                || model.chars().any(char::is_control)
+                || model.split('/').any(|part| matches!(part, "" | "." | ".."))
+        };
+        in_path && leaves()
     }
 
     /// Reads a buffered answer.
@@ -284,11 +289,6 @@ impl Dialect {
             Self::Ollama => ollama::error(head.status, head.content_type, body),
         }
     }
-}
-
-/// Whether a name has no business in a path, even percent-encoded: what stands behind us may decode it.
-fn leaves_its_place(model: &str) -> bool {
-    model.contains(['?', '#', '\\']) || model.chars().any(char::is_control) || model.split('/').any(|part| matches!(part, "" | "." | ".."))
 }
 
 /// What an error's head says.

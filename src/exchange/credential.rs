@@ -13,6 +13,7 @@ use crate::dialect::gemini::token::{self, ServiceAccount};
 use crate::secret::Secret;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
+use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -34,8 +35,10 @@ pub async fn headers(
     match &place.account.signer {
         None => {}
         Some(Signer::Aws(keys)) => {
-            let (path, body) = (format!("{}{}", place.account.base.path, said.path), said.body.concat());
-            let signed = keys.signer.headers(&place.account.base.authority, &path, &body, SystemTime::now());
+            let path = format!("{}{}", place.account.base.path, said.path);
+            // What was translated is in one part.
+            let whole: Cow<'_, [u8]> = if let [part] = said.body.as_slice() { part[..].into() } else { said.body.concat().into() };
+            let signed = keys.signer.headers(&place.account.base.authority, &path, &whole, SystemTime::now());
             for (name, value) in signed.map_err(|_| Failure::Unsigned("the path or the session token cannot be signed".to_owned()))? {
                 let mut value = HeaderValue::try_from(value.expose())
                     .map_err(|_| Failure::Unsigned("the signature does not fit in a header".to_owned()))?;
@@ -44,7 +47,10 @@ pub async fn headers(
             }
         }
         Some(Signer::Google(account, _)) => {
-            let token = alarm.until(total, pin!(token(upstream, place, account, total))).await.ok_or(Failure::TotalTimeout)??;
+            // Who waits for another's look-up waits no longer than for its own.
+            let due = total.min(Instant::now() + place.account.timeouts.connect * 2);
+            let late = if due == total { Failure::TotalTimeout } else { Failure::ConnectTimeout };
+            let token = alarm.until(due, pin!(token(upstream, place, account, due))).await.ok_or(late)??;
             headers.extend(bearer(&token));
         }
     }
@@ -56,18 +62,18 @@ async fn token(upstream: &Arc<Upstream>, place: &Arc<Place>, account: &ServiceAc
     let fingerprint = place.account.fingerprint;
     match place.state.tokens.turn(fingerprint).await {
         Turn::Take(token) => Ok(token),
+        Turn::Pause => Err(Failure::ConnectTimeout),
         Turn::Fetch(_turn, old) => match fetch(upstream, place, account, total).await {
             Ok((token, good_for)) => {
                 place.state.tokens.put(token.clone(), good_for, fingerprint);
                 Ok(token)
             }
-            Err(failure) => match old {
-                Some(old) => {
-                    log::warn!("account {}: no new token ({}); the old one stays in use", place.account.id, failure.name());
-                    Ok(old)
-                }
-                None => Err(failure),
-            },
+            Err(failure) => {
+                place.state.tokens.failed(fingerprint);
+                let old = old.ok_or(&failure).map_err(Clone::clone)?;
+                log::warn!("account {}: no new token ({}); the old one stays in use", place.account.id, failure.name());
+                Ok(old)
+            }
         },
     }
 }

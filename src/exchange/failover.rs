@@ -128,6 +128,27 @@ impl Failure {
         }
     }
 
+    /// When to come back, as the upstream said.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Failure::Status { retry_after, .. } => *retry_after,
+            Failure::InAnswer(error) => error.retry_after,
+            Failure::Unreachable(_)
+            | Failure::ConnectTimeout
+            | Failure::Tls(_)
+            | Failure::Reset
+            | Failure::Stale
+            | Failure::SendTimeout
+            | Failure::FirstByteTimeout
+            | Failure::IdleTimeout
+            | Failure::TotalTimeout
+            | Failure::Unsigned(_)
+            | Failure::NoRoom
+            | Failure::Nonsense(_)
+            | Failure::Cut => None,
+        }
+    }
+
     /// The upstream's status, where there was one.
     pub fn status(&self) -> Option<u16> {
         match self {

@@ -11,16 +11,18 @@ use super::attempt::Attempt;
 use super::failover::{Class, Failure};
 use super::record::millis;
 use crate::access_log::Tried;
+use crate::account::Permit;
 use crate::account::health::Why;
 use crate::catalog::Account;
 use crate::catalog::reload::Snapshot;
 use crate::dialect::chat::speak::Kept;
-use crate::dialect::chat::{Complaint, Losses, Refused};
+use crate::dialect::chat::{Losses, Refused};
 use crate::dialect::{Answer, Ask, Face, Said, Stream};
 use crate::error::{Refusal, What, scrub};
 use crate::intake::Held;
 use crate::intake::envelope::Envelope;
 use crate::plan::Candidate;
+use crate::secret::Secret;
 use crate::shared::Shared;
 use crate::usage::Usage;
 use bytes::Bytes;
@@ -85,7 +87,7 @@ pub struct Producer<'x> {
     last: Option<Failure>,
     resting: Resting,
     /// Why a candidate that could not do what is asked was passed over: the first one's word.
-    unable: Option<Complaint>,
+    unable: Option<Refused>,
     began: Instant,
     attempt_began: Instant,
     alarm: Alarm,
@@ -159,19 +161,17 @@ impl<'x> Producer<'x> {
                 (Some(pending), _) => Err(pending),
                 (None, Some(live)) => self.advance(live).await,
                 (None, None) => {
-                    let Some((place, mut said)) = self.pick()? else { return Err(self.nobody_left()) };
-                    let Some(candidate) = self.request.candidates.get(place) else { return Err(self.nobody_left()) };
-                    let Some(permit) = candidate.place.state.admit(candidate.place.account.concurrency) else {
-                        self.pass(None);
-                        continue;
-                    };
+                    let Some((place, permit, mut said)) = self.pick()? else { return Err(self.nobody_left()) };
                     self.served = Some(place);
                     self.losses = std::mem::take(&mut said.losses);
                     self.tries += 1;
                     let began = Instant::now();
                     self.attempt_began = began;
                     // Boxed: once a stream runs, what it took to open it need not be held.
-                    Box::pin(self.open(place, said, Arc::new(permit), began)).await.map_err(|failure| (failure, began))
+                    let copied = said.copied;
+                    let opened = Box::pin(self.open(place, said, Arc::new(permit), began)).await;
+                    self.request.held.shrink(copied);
+                    opened.map_err(|failure| (failure, began))
                 }
             };
             match step {
@@ -211,8 +211,8 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// The next candidate that does not rest and can do what is asked, and the request in its words.
-    fn pick(&mut self) -> Result<Option<(usize, Said)>, Refusal> {
+    /// The next candidate that neither rests nor is full and can do what is asked, its place, and the request in its words.
+    fn pick(&mut self) -> Result<Option<(usize, Permit, Said)>, Refusal> {
         while self.tries < self.shared.server.attempts {
             let place = self.next;
             let Some(candidate) = self.request.candidates.get(place) else { return Ok(None) };
@@ -225,14 +225,16 @@ impl<'x> Producer<'x> {
                 self.pass(Some((rest.why, rest.until.saturating_duration_since(now))));
                 continue;
             }
+            let Some(permit) = candidate.place.state.admit(candidate.place.account.concurrency) else {
+                self.pass(None);
+                continue;
+            };
             match self.write(candidate) {
-                Ok(said) if self.request.held.grow(said.copied) => return Ok(Some((place, said))),
+                Ok(said) if self.request.held.grow(said.copied) => return Ok(Some((place, permit, said))),
                 Ok(_) => return Err(Refusal::no_room()),
-                Err(Refused::Invalid(complaint)) => {
-                    return Err(Refusal::new(What::BadRequest { code: Some("invalid_value") }, complaint.message).param(complaint.param));
-                }
-                Err(Refused::Unsupported(complaint)) => {
-                    self.unable.get_or_insert(complaint);
+                // Somebody else may be less strict: one who speaks the caller's own language judges for itself.
+                Err(refused) => {
+                    self.unable.get_or_insert(refused);
                 }
             }
         }
@@ -294,9 +296,15 @@ impl<'x> Producer<'x> {
         if let Some(failure) = self.last.take() {
             return self.refusal(&failure);
         }
-        if let Some(complaint) = self.unable.take().filter(|_| self.resting.passed == 0) {
-            let message = format!("No upstream account of the model `{}` can do this: {}", self.request.face.model, complaint.message);
-            return Refusal::new(What::Unsupported, message).param(complaint.param);
+        match self.unable.take().filter(|_| self.resting.passed == 0) {
+            Some(Refused::Invalid(complaint)) => {
+                return Refusal::new(What::BadRequest { code: Some("invalid_value") }, complaint.message).param(complaint.param);
+            }
+            Some(Refused::Unsupported(complaint)) => {
+                let message = format!("No upstream account of the model `{}` can do this: {}", self.request.face.model, complaint.message);
+                return Refusal::new(What::Unsupported, message).param(complaint.param);
+            }
+            None => {}
         }
         let seconds = self.resting.soonest.map_or(1, |wait| wait.as_secs() + 1);
         if self.resting.passed > 0 && self.resting.for_rate == self.resting.passed {
@@ -314,7 +322,10 @@ impl<'x> Producer<'x> {
             let refusal = Refusal::new(What::BadUpstreamResponse, "The upstream ended its answer before it was complete. Try again.");
             return Refusal { retry_helps: self.tries < 2, ..refusal };
         }
-        let secrets = self.candidate().map(|c| c.place.account.secrets()).unwrap_or_default();
+        let place = self.candidate().map(|c| &c.place);
+        let token = place.and_then(|place| place.state.tokens.present());
+        let secrets: Vec<&str> =
+            place.map(|p| p.account.secrets()).unwrap_or_default().into_iter().chain(token.as_ref().map(Secret::expose)).collect();
         let refusal = failure.refusal(self.tries, &secrets);
         // Some other account may be back sooner than the last one that was asked.
         if let Some(wait) = self.resting.soonest.filter(|_| failure.class() == Class::Rate) {
@@ -326,9 +337,10 @@ impl<'x> Producer<'x> {
     /// What follows from a failure for the account, and the trail.
     fn failed(&mut self, failure: &Failure, began: Instant) {
         let Some(candidate) = self.served.and_then(|place| self.request.candidates.get(place)) else { return };
-        let retry_after = if let Failure::Status { retry_after, .. } = failure { *retry_after } else { None };
+        let retry_after = failure.retry_after();
         let account = &candidate.place.account;
         let rest = candidate.place.state.health.failed(failure.class(), &candidate.upstream_model, retry_after, std::time::Instant::now());
+        let token = candidate.place.state.tokens.present();
         if failure.class() == Class::Credential {
             candidate.place.state.tokens.forget();
         }
@@ -346,7 +358,8 @@ impl<'x> Producer<'x> {
                 candidate.upstream_model,
             );
         }
-        let detail = failure.detail().map(|d| scrub(&d, &account.secrets()).chars().take(200).collect());
+        let secrets: Vec<&str> = account.secrets().into_iter().chain(token.as_ref().map(Secret::expose)).collect();
+        let detail = failure.detail().map(|d| scrub(&d, &secrets).chars().take(200).collect());
         self.maybe_billed |= failure.maybe_billed();
         self.note(failure.name(), began, failure.status(), detail);
     }

@@ -202,8 +202,12 @@ impl Upstream {
         header.insert_header(header::HOST, account.base.authority.as_str())?;
         header.insert_header("x-request-id", outgoing.request_id)?;
         header.insert_header(header::CONTENT_LENGTH, length)?;
-        for (name, value) in headers(account).chain(outgoing.headers.iter().cloned()) {
+        for (name, value) in headers(account) {
             header.insert_header(name, value)?;
+        }
+        // One of the catalog's may have the same name: both go out, as with HTTP/1.
+        for (name, value) in outgoing.headers {
+            header.append_header(name.clone(), value.clone())?;
         }
         Ok(header)
     }

@@ -630,19 +630,33 @@ fn b07_numbers_are_exact_or_refused() {
     });
 }
 
-/// B17: whatever a model is called, it is one segment of the path.
+/// B17: whatever a model is called, it is one segment of the path, or the catalog is refused.
 #[test]
 fn b17_a_models_name_cannot_leave_its_place_in_the_path() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::json(200, &json!({"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}]})));
         let base = format!("http://{}", mock.address());
-        let gateway = Gateway::start(Catalog::new().account_at("a", &base, "dialect: gemini").model("g", &["a=a/../b?x#y"])).await;
+        let gemini = Catalog::new().account_at("a", &base, "dialect: gemini");
+        let gateway = Gateway::start(gemini.clone().model("g", &["a=tuned/a b%2e"])).await;
         gateway.post(&chat("a/../b?x#y")).await.is_error(404, "model_not_found");
         assert_eq!(mock.count(), 0, "a name that the catalog does not know goes nowhere");
-        let answer = gateway.post(&chat("g")).await;
-        answer.is_error(400, "invalid_value");
-        assert_eq!(mock.count(), 0);
+        assert_eq!(gateway.post(&chat("g")).await.status, 200);
+        assert_eq!(mock.request(0).await.target, "/models/tuned%2Fa%20b%252e:generateContent");
+        let (_, said) = Gateway::with(gemini.model("g", &["a=a/../b?x#y"])).refuse();
+        assert!(said.contains("models.g.targets[0].model: cannot stand in the path"), "{said}");
+    });
+}
+
+/// What the strict reading of one dialect refuses, another may take: the order of targets does not decide.
+#[test]
+fn a_request_that_only_one_target_refuses_goes_to_the_next() {
+    run(async {
+        let (mock, plain) = (Mock::start().await, Mock::start().await);
+        let catalog = Catalog::new().account_with("a", &mock, "dialect: anthropic").account("b", &plain);
+        let gateway = Gateway::start(catalog.model("m", &["a=claude-sonnet-4-5", "b"])).await;
+        let answer = gateway.post(&with(chat("m"), json!({"max_tokens": 0}))).await;
+        assert_eq!((answer.status, mock.count(), plain.count()), (200, 0, 1));
     });
 }
 

@@ -139,6 +139,10 @@ impl One<'_> {
                 };
                 // `None` if the account has errors of its own.
                 let account = Arc::clone(found.as_ref()?);
+                if account.dialect.cannot_address(model) {
+                    let wrong = "cannot stand in the path of a request, where this account's dialect has it: no `?`, `#`, `\\\\`, and no empty, `.` or `..` part between slashes";
+                    report.problem(self.file, &at.key("model"), wrong);
+                }
                 let traits = traits(account.dialect.traits(model), target.traits.as_ref());
                 if traits.max_output == Some(0) {
                     report.problem(self.file, &at.key("traits").key("max_output"), "must be at least 1");

@@ -170,6 +170,7 @@ impl Producer<'_> {
             Ok(false) if live.stream.opened() && !live.out.is_empty() => {
                 self.opened = true;
                 // Nobody will be asked again: a long stream need not hold what it was asked.
+                self.request.held.shrink(self.request.body.len());
                 self.request.body = Bytes::new();
                 Ok(Some(Piece::Events(std::mem::take(&mut live.out).into())))
             }
