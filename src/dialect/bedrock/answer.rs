@@ -40,14 +40,26 @@ pub struct Reader {
     is_claude: bool,
     has_stopped: bool,
     has_usage: bool,
-    /// The block of a call that the provider itself makes.
-    hidden: Option<u64>,
+    open: Open,
+}
+
+/// The block that a call's fragments belong to. A block of text may come without a beginning, and so changes nothing.
+#[derive(Debug, Default, Clone, Copy)]
+enum Open {
+    #[default]
+    Nothing,
+    /// A call.
+    Call(Option<u64>),
+    /// A call that the provider itself makes: nothing of it is told.
+    Hidden(Option<u64>),
+    /// No call.
+    Other(Option<u64>),
 }
 
 impl Reader {
     /// A reader of what this model answers.
     pub fn new(model: &str) -> Self {
-        Self { is_claude: models::is_claude(model), has_stopped: false, has_usage: false, hidden: None }
+        Self { is_claude: models::is_claude(model), has_stopped: false, has_usage: false, open: Open::Nothing }
     }
 
     fn end(&self, emit: Emit<'_>) {
@@ -62,15 +74,40 @@ impl chat::Reader for Reader {
         match name {
             b"contentBlockDelta" => {
                 let event: Delta<'_> = read(data)?;
-                if event.index.is_none() || event.index != self.hidden {
-                    event.tell(emit);
+                let is_of = |open: Option<u64>| event.index.is_none() || open.is_none() || event.index == open;
+                let is_fragment = event.fragment().is_some();
+                match self.open {
+                    Open::Hidden(index) if event.index.is_some() && event.index == index => {}
+                    Open::Hidden(index) | Open::Other(index) if is_fragment && is_of(index) => {}
+                    Open::Call(index) if is_of(index) => event.tell(emit),
+                    // Blocks never interleave. To guess would make garbage of two calls.
+                    Open::Nothing | Open::Call(_) | Open::Hidden(_) | Open::Other(_) if is_fragment => {
+                        return Err(StreamFault::Broken("a part of a call that is not open"));
+                    }
+                    Open::Nothing | Open::Call(_) | Open::Hidden(_) | Open::Other(_) => event.tell(emit),
                 }
             }
             b"contentBlockStart" => {
                 let event: Start<'_> = read(data)?;
-                if let Some(call) = event.start.and_then(|start| start.call) {
-                    self.hidden = event.index.filter(|_| call.is_providers());
+                let call = event.start.and_then(|start| start.call);
+                self.open = match &call {
+                    Some(call) if call.is_providers() => Open::Hidden(event.index),
+                    Some(_) => Open::Call(event.index),
+                    None => Open::Other(event.index),
+                };
+                if let Some(call) = call {
                     call.tell(emit);
+                }
+            }
+            b"contentBlockStop" => {
+                let event: Stopped = read(data)?;
+                match self.open {
+                    Open::Call(index) | Open::Hidden(index) | Open::Other(index)
+                        if event.index.is_none() || index.is_none() || event.index == index =>
+                    {
+                        self.open = Open::Nothing;
+                    }
+                    Open::Nothing | Open::Call(_) | Open::Hidden(_) | Open::Other(_) => {}
                 }
             }
             b"messageStop" => {
@@ -321,18 +358,30 @@ struct Fragment<'a> {
 }
 
 impl Delta<'_> {
+    /// The piece of a call's arguments that it is.
+    fn fragment(&self) -> Option<&str> {
+        self.delta.as_ref()?.call.as_ref().and_then(|call| Text::of(&call.input))
+    }
+
     fn tell(&self, emit: Emit<'_>) {
         let Some(piece) = &self.delta else { return };
         if let Some(text) = Text::of(&piece.text) {
             emit(Event::Text(0, text));
         }
-        if let Some(fragment) = piece.call.as_ref().and_then(|call| Text::of(&call.input)) {
+        if let Some(fragment) = self.fragment() {
             emit(Event::Arguments(0, fragment));
         }
         if let Some(thought) = &piece.thought {
             thought.tell(emit);
         }
     }
+}
+
+/// The end of a block.
+#[derive(Deserialize)]
+struct Stopped {
+    #[serde(rename = "contentBlockIndex")]
+    index: Option<u64>,
 }
 
 #[derive(Deserialize)]

@@ -184,7 +184,6 @@ fn events_of_a_stream() {
     for (piece, expected) in [
         (r#"{"text":"a\n"}"#, &[r#"Text(0, "a\n")"#][..]),
         (r#"{"text":""}"#, &[]),
-        (r#"{"toolUse":{"input":"{\"q\":"}}"#, &[r#"Arguments(0, "{\"q\":")"#]),
         (r#"{"toolUse":{"input":""}}"#, &[]),
         (r#"{"reasoningContent":{"text":"hm"}}"#, &[r#"Reasoning(0, "hm")"#]),
         (r#"{"reasoningContent":{"signature":"s"}}"#, &[r#"Signed("s")"#]),
@@ -218,6 +217,34 @@ fn several_calls() {
         ],
         &[&call("a"), r#"Arguments(0, "{}")"#, &call("b")],
     );
+}
+
+#[test]
+fn fragments_belong_to_the_call_that_is_open() {
+    let start = |index: u8| format!(r#"{{"contentBlockIndex":{index},"start":{{"toolUse":{{"toolUseId":"t","name":"f"}}}}}}"#);
+    let piece = |index: u8| format!(r#"{{"contentBlockIndex":{index},"delta":{{"toolUse":{{"input":"x"}}}}}}"#);
+    let (first, second, of_first, of_second) = (start(1), start(2), piece(1), piece(2));
+    let first = ("contentBlockStart", &*first);
+    let second = ("contentBlockStart", &*second);
+    let of_first = ("contentBlockDelta", &*of_first);
+    let of_second = ("contentBlockDelta", &*of_second);
+    let unplaced = ("contentBlockDelta", r#"{"delta":{"toolUse":{"input":"x"}}}"#);
+    let text = ("contentBlockDelta", r#"{"contentBlockIndex":0,"delta":{"text":"a"}}"#);
+    let stop = ("contentBlockStop", r#"{"contentBlockIndex":1}"#);
+    let stop_another = ("contentBlockStop", r#"{"contentBlockIndex":0}"#);
+    let call = r#"Call { choice: 0, id: Some("t"), name: "f", signature: None }"#;
+    let (told, broken) = (r#"Arguments(0, "x")"#, "a part of a call that is not open");
+    check_stream(&[first, of_first, text, stop_another, of_first], &[call, told, r#"Text(0, "a")"#, told]);
+    check_stream(&[first, unplaced], &[call, told]);
+    check_stream(&[first, of_second], &[call, broken]);
+    check_stream(&[first, second, of_first], &[call, call, broken]);
+    check_stream(&[first, stop, of_first], &[call, broken]);
+    check_stream(&[first, stop, unplaced], &[call, broken]);
+    check_stream(&[of_first], &[broken]);
+    // A text may have a beginning, be it an empty one.
+    check_stream(&[("contentBlockStart", r#"{"contentBlockIndex":0,"start":{}}"#), text, of_first], &[r#"Text(0, "a")"#, broken]);
+    // What is no call has no arguments that anybody waits for.
+    check_stream(&[("contentBlockStart", r#"{"contentBlockIndex":1,"start":{}}"#), of_first, stop, of_first], &[broken]);
 }
 
 #[test]
