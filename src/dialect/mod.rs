@@ -14,6 +14,7 @@ pub mod cohere;
 pub mod demo;
 mod flat;
 pub mod gemini;
+mod lenient;
 pub mod ollama;
 pub mod openai;
 pub mod presets;

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::error;
 use crate::dialect::AnswerFault;
 use crate::dialect::chat::{Emit, Event, Finish, Tokens};
+use crate::dialect::lenient::{Count, counts};
 
 /// Reads a buffered answer.
 pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
@@ -55,7 +56,7 @@ struct Message<'a> {
     stop_reason: Text<'a>,
     #[serde(borrow, default)]
     stop_details: Option<Details<'a>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "counts")]
     usage: Option<Usage>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
@@ -155,7 +156,7 @@ pub(super) struct Usage {
     cache_read_input_tokens: Count,
     #[serde(default)]
     output_tokens: Count,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "counts")]
     output_tokens_details: Option<OutputDetails>,
 }
 
@@ -248,47 +249,6 @@ impl<'de> Visitor<'de> for TextVisitor {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
         Ok(Text(Cow::Owned(text.to_owned())))
-    }
-}
-
-/// A number that counts; anything else is none.
-#[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub(super) struct Count(pub(super) Option<u64>);
-
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(CountVisitor)
-    }
-}
-
-struct CountVisitor;
-
-impl Visitor<'_> for CountVisitor {
-    type Value = Count;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(Count(None))
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
-        Ok(Count(Some(number)))
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(Count(None))
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Self::Value, E> {
-        // Who counts in JavaScript may write 12.0.
-        Ok(Count(format!("{number:.0}").parse().ok()))
-    }
-
-    fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {
-        Ok(Count(None))
     }
 }
 

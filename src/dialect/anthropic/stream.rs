@@ -5,10 +5,11 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answer::{Block, Count, Counts, Details, Text, Usage, finish};
+use super::answer::{Block, Counts, Details, Text, Usage, finish};
 use super::error;
 use crate::dialect::StreamFault;
 use crate::dialect::chat::{self, Emit, Event, Finish};
+use crate::dialect::lenient::{Count, counts};
 
 /// Where in a stream we are.
 #[derive(Debug, Default)]
@@ -46,7 +47,7 @@ struct Data<'a> {
     content_block: Option<Block<'a>>,
     #[serde(borrow, default)]
     message: Option<Start<'a>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "counts")]
     usage: Option<Usage>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
@@ -56,7 +57,7 @@ struct Data<'a> {
 struct Start<'a> {
     #[serde(borrow, default)]
     id: Text<'a>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "counts")]
     usage: Option<Usage>,
 }
 

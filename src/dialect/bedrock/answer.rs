@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::{error, models};
 use crate::dialect::chat::{self, Emit, Event, Finish, Tokens};
+use crate::dialect::lenient::{Count, counts};
 use crate::dialect::{AnswerFault, StreamFault, UpstreamError};
 
 /// Reads a buffered answer of this model.
@@ -74,10 +75,10 @@ impl chat::Reader for Reader {
         match name {
             b"contentBlockDelta" => {
                 let event: Delta<'_> = read(data)?;
-                let is_of = |open: Option<u64>| event.index.is_none() || open.is_none() || event.index == open;
+                let is_of = |open: Option<u64>| event.index.0.is_none() || open.is_none() || event.index.0 == open;
                 let is_fragment = event.fragment().is_some();
                 match self.open {
-                    Open::Hidden(index) if event.index.is_some() && event.index == index => {}
+                    Open::Hidden(index) if event.index.0.is_some() && event.index.0 == index => {}
                     Open::Hidden(index) | Open::Other(index) if is_fragment && is_of(index) => {}
                     Open::Call(index) if is_of(index) => event.tell(emit),
                     // Blocks never interleave. To guess would make garbage of two calls.
@@ -91,9 +92,9 @@ impl chat::Reader for Reader {
                 let event: Start<'_> = read(data)?;
                 let call = event.start.and_then(|start| start.call);
                 self.open = match &call {
-                    Some(call) if call.is_providers() => Open::Hidden(event.index),
-                    Some(_) => Open::Call(event.index),
-                    None => Open::Other(event.index),
+                    Some(call) if call.is_providers() => Open::Hidden(event.index.0),
+                    Some(_) => Open::Call(event.index.0),
+                    None => Open::Other(event.index.0),
                 };
                 if let Some(call) = call {
                     call.tell(emit);
@@ -103,7 +104,7 @@ impl chat::Reader for Reader {
                 let event: Stopped = read(data)?;
                 match self.open {
                     Open::Call(index) | Open::Hidden(index) | Open::Other(index)
-                        if event.index.is_none() || index.is_none() || event.index == index =>
+                        if event.index.0.is_none() || index.is_none() || event.index.0 == index =>
                     {
                         self.open = Open::Nothing;
                     }
@@ -170,6 +171,7 @@ struct Answer<'a> {
     output: Option<Output<'a>>,
     #[serde(borrow, rename = "stopReason")]
     stop_reason: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "counts")]
     usage: Option<Usage>,
 }
 
@@ -322,7 +324,8 @@ impl Thought<'_> {
 #[derive(Deserialize)]
 struct Start<'a> {
     #[serde(rename = "contentBlockIndex")]
-    index: Option<u64>,
+    #[serde(default)]
+    index: Count,
     #[serde(borrow)]
     start: Option<StartOf<'a>>,
 }
@@ -336,7 +339,8 @@ struct StartOf<'a> {
 #[derive(Deserialize)]
 struct Delta<'a> {
     #[serde(rename = "contentBlockIndex")]
-    index: Option<u64>,
+    #[serde(default)]
+    index: Count,
     #[serde(borrow)]
     delta: Option<Piece<'a>>,
 }
@@ -381,7 +385,8 @@ impl Delta<'_> {
 #[derive(Deserialize)]
 struct Stopped {
     #[serde(rename = "contentBlockIndex")]
-    index: Option<u64>,
+    #[serde(default)]
+    index: Count,
 }
 
 #[derive(Deserialize)]
@@ -392,32 +397,33 @@ struct Stop<'a> {
 
 #[derive(Deserialize)]
 struct Metadata {
+    #[serde(default, deserialize_with = "counts")]
     usage: Option<Usage>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct Usage {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    total_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    cache_write_input_tokens: Option<u64>,
+    input_tokens: Count,
+    output_tokens: Count,
+    total_tokens: Count,
+    cache_read_input_tokens: Count,
+    cache_write_input_tokens: Count,
 }
 
 impl Usage {
     /// A Claude's input is without what went through the cache. With the others' that differs, so the total decides; unless the cache's
     /// numbers are larger than the input that they would be part of.
     fn tokens(&self, is_claude: bool) -> Tokens {
-        let cache = self.cache_read_input_tokens.unwrap_or(0).saturating_add(self.cache_write_input_tokens.unwrap_or(0));
-        let sum = self.input_tokens.map(|input| input.saturating_add(cache));
-        let rest = self.total_tokens.zip(self.output_tokens).map(|(total, output)| total.saturating_sub(output));
-        let prompt = if is_claude || cache > self.input_tokens.unwrap_or(0) { sum } else { rest.filter(|rest| *rest > 0).or(sum) };
+        let cache = self.cache_read_input_tokens.0.unwrap_or(0).saturating_add(self.cache_write_input_tokens.0.unwrap_or(0));
+        let sum = self.input_tokens.0.map(|input| input.saturating_add(cache));
+        let rest = self.total_tokens.0.zip(self.output_tokens.0).map(|(total, output)| total.saturating_sub(output));
+        let prompt = if is_claude || cache > self.input_tokens.0.unwrap_or(0) { sum } else { rest.filter(|rest| *rest > 0).or(sum) };
         Tokens {
             prompt,
-            completion: self.output_tokens,
-            cached: self.cache_read_input_tokens,
-            cache_write: self.cache_write_input_tokens,
+            completion: self.output_tokens.0,
+            cached: self.cache_read_input_tokens.0,
+            cache_write: self.cache_write_input_tokens.0,
             reasoning: None,
         }
     }

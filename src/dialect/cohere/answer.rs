@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 
 use super::error::gave_up;
 use crate::dialect::chat::{self, Emit, Event, Finish, Tokens};
-use crate::dialect::flat::shapes::{Count, Several, Text};
+use crate::dialect::flat::shapes::{Several, Text};
+use crate::dialect::lenient::{Count, counts};
 use crate::dialect::{AnswerFault, StreamFault, UpstreamError, openai};
 
 /// Reads a whole answer.
@@ -39,7 +40,7 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
         arguments.push(call.arguments(), emit);
         arguments.end(emit);
     }
-    Usage::of(told.usage).tell(emit);
+    told.usage.unwrap_or_default().tell(emit);
     emit(Event::Finish(0, finish));
     Ok(())
 }
@@ -134,7 +135,7 @@ impl chat::Reader for Reader {
                     return Err(StreamFault::Upstream(gave_up(reason, error)));
                 };
                 self.end_call(emit);
-                Usage::of(delta.usage).tell(emit);
+                delta.usage.unwrap_or_default().tell(emit);
                 emit(Event::Finish(0, finish));
                 emit(Event::End);
             }
@@ -160,8 +161,8 @@ struct Told<'a> {
     message: Option<&'a RawValue>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
-    #[serde(borrow)]
-    usage: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "counts")]
+    usage: Option<Usage>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
@@ -181,8 +182,8 @@ struct Delta<'a> {
     message: Option<Message<'a>>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
-    #[serde(borrow)]
-    usage: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "counts")]
+    usage: Option<Usage>,
     #[serde(borrow, default)]
     error: Text<'a>,
 }
@@ -223,7 +224,9 @@ struct Function<'a> {
 
 #[derive(Deserialize, Default)]
 struct Usage {
+    #[serde(default, deserialize_with = "counts")]
     tokens: Option<Units>,
+    #[serde(default, deserialize_with = "counts")]
     billed_units: Option<Units>,
     #[serde(default)]
     cached_tokens: Count,
@@ -269,11 +272,6 @@ impl Call<'_> {
 }
 
 impl Usage {
-    /// What cannot be read is not counted: that is no reason to lose the answer.
-    fn of(json: Option<&RawValue>) -> Self {
-        json.and_then(|json| serde_json::from_str(json.get()).ok()).unwrap_or_default()
-    }
-
     /// What the model read and wrote; failing that, what is charged, which leaves out what Cohere itself says to the model.
     fn tell(self, emit: Emit<'_>) {
         let of = |units: Option<Units>| units.map_or((None, None), |units| (units.input_tokens.0, units.output_tokens.0));

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 /// A string; `null` is none.
 #[derive(Debug, Default)]
@@ -47,10 +47,6 @@ impl<T> Default for Several<T> {
         Self::Many(Vec::new())
     }
 }
-
-/// A count, be it written as an integer or not; what is none is not there.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(in crate::dialect) struct Count(pub(in crate::dialect) Option<u64>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -97,48 +93,5 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
             }
         }
         from.deserialize_any(Read(PhantomData))
-    }
-}
-
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
-            type Value = Count;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number")
-            }
-            fn visit_u64<E>(self, count: u64) -> Result<Count, E> {
-                Ok(Count(Some(count)))
-            }
-            fn visit_i64<E>(self, count: i64) -> Result<Count, E> {
-                Ok(Count(count.try_into().ok()))
-            }
-            fn visit_f64<E>(self, count: f64) -> Result<Count, E> {
-                // Beyond 2^53 an f64 counts nothing.
-                let is_count = (0.0..9e15).contains(&count);
-                #[expect(clippy::cast_possible_truncation, reason = "rounded, and in range")]
-                let count = count.round() as u64;
-                Ok(Count(is_count.then_some(count)))
-            }
-            fn visit_unit<E>(self) -> Result<Count, E> {
-                Ok(Count(None))
-            }
-            fn visit_bool<E>(self, _: bool) -> Result<Count, E> {
-                Ok(Count(None))
-            }
-            fn visit_str<E>(self, _: &str) -> Result<Count, E> {
-                Ok(Count(None))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Count, A::Error> {
-                while list.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Count(None))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Count, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Count(None))
-            }
-        }
-        from.deserialize_any(Read)
     }
 }

@@ -9,8 +9,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error;
-use super::lenient::{Count, Text, compact, required};
+use super::lenient::{Text, compact, required};
 use crate::dialect::chat::{self, Emit, Event, Finish, Tokens};
+use crate::dialect::lenient::{Count, counts};
 use crate::dialect::{AnswerFault, StreamFault, UpstreamError};
 
 /// Reads a buffered answer; also the array of a stream's objects, which is what comes where `alt=sse` got lost on the way.
@@ -216,6 +217,7 @@ struct Piece<'a> {
     candidates: Option<Vec<Candidate<'a>>>,
     #[serde(borrow)]
     prompt_feedback: Option<Feedback<'a>>,
+    #[serde(default, deserialize_with = "counts")]
     usage_metadata: Option<Counts>,
     #[serde(borrow, default)]
     response_id: Text<'a>,

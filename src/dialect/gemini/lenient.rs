@@ -1,4 +1,4 @@
-//! Values as Google's servers may write them: texts that are `null`, numbers in quotes, JSON with line ends in it.
+//! Values as Google's servers may write them: texts that are `null`, JSON with line ends in it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,10 +15,6 @@ impl Text<'_> {
         self.0.as_deref().filter(|text| !text.is_empty())
     }
 }
-
-/// A count that may be absent, `null`, or in quotes, as 64-bit numbers are.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Count(pub Option<u64>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -51,44 +47,6 @@ impl<'de> Visitor<'de> for AsText {
 
     fn visit_unit<E: Error>(self) -> Result<Text<'de>, E> {
         Ok(Text(None))
-    }
-}
-
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AsCount)
-    }
-}
-
-struct AsCount;
-
-impl Visitor<'_> for AsCount {
-    type Value = Count;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a count or null")
-    }
-
-    fn visit_u64<E: Error>(self, count: u64) -> Result<Count, E> {
-        Ok(Count(Some(count)))
-    }
-
-    fn visit_i64<E: Error>(self, count: i64) -> Result<Count, E> {
-        Ok(Count(u64::try_from(count).ok()))
-    }
-
-    fn visit_f64<E: Error>(self, count: f64) -> Result<Count, E> {
-        // Numbers of this size are whole in an f64; others are no counts.
-        let is_count = count.fract() == 0.0 && (0.0..9e15).contains(&count);
-        Ok(Count(is_count.then(|| format!("{count}").parse().ok()).flatten()))
-    }
-
-    fn visit_str<E: Error>(self, digits: &str) -> Result<Count, E> {
-        Ok(Count(digits.parse().ok()))
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Count, E> {
-        Ok(Count(None))
     }
 }
 
@@ -129,18 +87,5 @@ mod tests {
         check("{ }", "{}");
         check(r#"{"é ü": "ß"}"#, r#"{"é ü":"ß"}"#);
         assert!(matches!(compact(r#"{"a b":1}"#), Cow::Borrowed(_)));
-    }
-
-    #[test]
-    fn counts_are_read_in_every_form() {
-        let check = |json: &str, expected| assert_eq!(serde_json::from_str::<Count>(json).unwrap().0, expected, "{json}");
-        check("7", Some(7));
-        check("\"7\"", Some(7));
-        check("7.0", Some(7));
-        check("null", None);
-        check("-7", None);
-        check("7.5", None);
-        check("1e300", None);
-        check("\"seven\"", None);
     }
 }

@@ -13,7 +13,8 @@ use rustls_pki_types::PrivatePkcs8KeyDer;
 use rustls_pki_types::pem::PemObject;
 use serde::Deserialize;
 
-use super::lenient::{Count, Text};
+use super::lenient::Text;
+use crate::dialect::lenient::Count;
 use crate::dialect::{UpstreamError, openai};
 use crate::secret::Secret;
 use crate::wire::json::Writer;

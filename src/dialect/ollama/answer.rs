@@ -7,7 +7,8 @@ use serde_json::value::RawValue;
 
 use super::error::{hidden, unanswered};
 use crate::dialect::chat::{self, Emit, Event, Finish, Tokens};
-use crate::dialect::flat::shapes::{Count, Several, Text};
+use crate::dialect::flat::shapes::{Several, Text};
+use crate::dialect::lenient::Count;
 use crate::dialect::{AnswerFault, StreamFault, UpstreamError};
 
 /// Reads a whole answer.

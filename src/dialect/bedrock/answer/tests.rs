@@ -142,7 +142,8 @@ fn usage_counts_the_cache_once() {
     check_prompt(NOVA, r#"{"outputTokens":2,"totalTokens":5}"#, Some(3));
     check_prompt(NOVA, r#"{"inputTokens":3,"outputTokens":9,"totalTokens":5}"#, Some(3));
     check_prompt(NOVA, "{}", None);
-    check_prompt(CLAUDE, r#"{"inputTokens":18446744073709551615,"cacheReadInputTokens":9}"#, Some(u64::MAX));
+    check_prompt(CLAUDE, r#"{"inputTokens":18446744073709551615,"cacheReadInputTokens":9}"#, None);
+    check_prompt(CLAUDE, r#"{"inputTokens":"3","cacheReadInputTokens":9.0,"cacheWriteInputTokens":-1,"outputTokens":{}}"#, Some(12));
 }
 
 #[test]
@@ -165,6 +166,18 @@ fn what_is_no_answer() {
 const STOP: (&str, &str) = ("messageStop", r#"{"stopReason":"end_turn"}"#);
 const METADATA: (&str, &str) = ("metadata", r#"{"usage":{"inputTokens":3,"outputTokens":2,"totalTokens":5,"cacheReadInputTokens":4}}"#);
 const USAGE: &str = "Usage(Tokens { prompt: Some(7), completion: Some(2), cached: Some(4), cache_write: None, reasoning: None })";
+
+#[test]
+fn an_odd_count_costs_no_answer() {
+    for usage in ["1", "[1]", "\"x\"", "{\"inputTokens\":1,\"inputTokens\":1}"] {
+        check_stream(&[STOP, ("metadata", &format!(r#"{{"usage":{usage}}}"#))], &["Finish(0, Stop)", "End"]);
+        let body = format!(r#"{{"output":{{"message":{{"content":[]}}}},"usage":{usage}}}"#);
+        assert_eq!(told_of(CLAUDE, &body), ["Finish(0, Stop)"]);
+    }
+    let odd = r#"{"usage":{"inputTokens":"3","outputTokens":2.0,"totalTokens":null,"cacheReadInputTokens":-4,"cacheWriteInputTokens":[]}}"#;
+    let usage = "Usage(Tokens { prompt: Some(3), completion: Some(2), cached: None, cache_write: None, reasoning: None })";
+    check_stream(&[STOP, ("metadata", odd)], &["Finish(0, Stop)", usage, "End"]);
+}
 
 #[test]
 fn a_stream_ends_with_its_usage_or_with_the_file() {
@@ -266,9 +279,12 @@ fn the_providers_own_calls_are_passed_over() {
 #[test]
 fn what_is_no_event() {
     for name in ["contentBlockStart", "contentBlockDelta", "messageStop", "metadata"] {
-        for data in ["", "{", "[]x", r#"{"delta":1,"start":1,"stopReason":1,"usage":1}"#] {
+        for data in ["", "{", "[]x"] {
             check_stream(&[(name, data)], &["an event is no JSON of ConverseStream"]);
         }
+    }
+    for name in ["contentBlockStart", "contentBlockDelta", "messageStop"] {
+        check_stream(&[(name, r#"{"delta":1,"start":1,"stopReason":1}"#)], &["an event is no JSON of ConverseStream"]);
     }
 }
 

@@ -40,7 +40,7 @@ fn check_fault(events: &[&str], status: Option<u16>, message: &str) {
 }
 
 const START: &str = r#"{"id":"29f1","type":"message-start","delta":{"message":{"role":"assistant","content":[],"tool_plan":"","tool_calls":[],"citations":[]}}}"#;
-const END: &str = r#"{"type":"message-end","delta":{"finish_reason":"COMPLETE","usage":{"billed_units":{"input_tokens":9,"output_tokens":3},"tokens":{"input_tokens":71.0,"output_tokens":4.6}}}}"#;
+const END: &str = r#"{"type":"message-end","delta":{"finish_reason":"COMPLETE","usage":{"billed_units":{"input_tokens":9,"output_tokens":3},"tokens":{"input_tokens":71.0,"output_tokens":5.0}}}}"#;
 const USAGE: &str = "Usage(Tokens { prompt: Some(71), completion: Some(5), cached: None, cache_write: None, reasoning: None })";
 const CALL: &str = r#"{"type":"tool-call-start","index":0,"delta":{"message":{"tool_calls":{"id":"get_1","type":"function","function":{"name":"get","arguments":""}}}}}"#;
 const CALL_TOLD: &str = r#"Call { choice: 0, id: Some("get_1"), name: "get", signature: None }"#;
@@ -279,14 +279,18 @@ fn usage_is_what_the_model_read_and_wrote() {
     let of = |usage: &str| told(&[&format!(r#"{{"type":"message-end","delta":{{"usage":{usage}}}}}"#)]).remove(0);
     let tokens = |prompt, completion, cached| format!("{:?}", Event::Usage(Tokens { prompt, completion, cached, ..Tokens::default() }));
     assert_eq!(
-        of(r#"{"tokens":{"input_tokens":10.0,"output_tokens":2.4},"billed_units":{"input_tokens":1,"output_tokens":1}}"#),
+        of(r#"{"tokens":{"input_tokens":10.0,"output_tokens":2.0},"billed_units":{"input_tokens":1,"output_tokens":1}}"#),
         tokens(Some(10), Some(2), None)
     );
     assert_eq!(of(r#"{"billed_units":{"input_tokens":1,"output_tokens":2,"search_units":3}}"#), tokens(Some(1), Some(2), None));
-    assert_eq!(of(r#"{"tokens":{"input_tokens":10},"billed_units":{"output_tokens":2.5}}"#), tokens(Some(10), Some(3), None));
+    assert_eq!(of(r#"{"tokens":{"input_tokens":10},"billed_units":{"output_tokens":"3"}}"#), tokens(Some(10), Some(3), None));
+    assert_eq!(
+        of(r#"{"tokens":7,"billed_units":{"input_tokens":-9,"output_tokens":3.5},"cached_tokens":"2"}"#),
+        tokens(None, None, Some(2))
+    );
     assert_eq!(of(r#"{"tokens":{"input_tokens":10,"output_tokens":0},"cached_tokens":8.0}"#), tokens(Some(10), Some(0), Some(8)));
     assert_eq!(of(r#"{"tokens":{"input_tokens":-1,"output_tokens":1e300}}"#), "Finish(0, Stop)");
-    assert_eq!(of(r#"{"tokens":{"input_tokens":"1","output_tokens":[{}]},"cached_tokens":{"a":true}}"#), "Finish(0, Stop)");
+    assert_eq!(of(r#"{"tokens":{"input_tokens":"x","output_tokens":[{}]},"cached_tokens":{"a":true}}"#), "Finish(0, Stop)");
     assert_eq!(of("null"), "Finish(0, Stop)");
     assert_eq!(of(r#"["new"]"#), "Finish(0, Stop)");
     assert_eq!(of("{}"), "Finish(0, Stop)");

@@ -173,7 +173,8 @@ fn tokens_are_read() {
     check(r#"{"access_token":"ya29.x","expires_in":3599,"token_type":"Bearer"}"#, 3599);
     check(r#"{"access_token":"ya29.x","expires_in":"3599"}"#, 3599);
     check(r#"{"access_token":"ya29.x"}"#, 3600);
-    check(r#"{"access_token":"ya29.x","expires_in":18446744073709551615}"#, 86_400);
+    check(r#"{"access_token":"ya29.x","expires_in":9007199254740992}"#, 86_400);
+    check(r#"{"access_token":"ya29.x","expires_in":18446744073709551615}"#, 3600);
 }
 
 #[test]
