@@ -166,6 +166,13 @@ struct OutputDetails {
     thinking_tokens: Count,
 }
 
+impl Usage {
+    /// Without what is counted of the answer: at a stream's start that is a placeholder.
+    pub(super) fn of_the_prompt(self) -> Self {
+        Self { output_tokens: Count::default(), output_tokens_details: None, ..self }
+    }
+}
+
 /// The last of every number so far: each is the sum of the whole answer.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Counts {

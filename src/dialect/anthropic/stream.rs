@@ -99,7 +99,7 @@ impl chat::Reader for Reader {
                 if let Some(id) = message.id.some() {
                     emit(Event::Id(id));
                 }
-                self.count(message.usage, emit);
+                self.count(message.usage.map(Usage::of_the_prompt), emit);
                 Ok(())
             }
             "message_delta" => {

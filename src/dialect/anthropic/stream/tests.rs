@@ -27,7 +27,7 @@ fn check(events: &[&str], expected: &[&str]) {
 
 const START: &str = r#"{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"c","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":10,"cache_creation_input_tokens":2,"cache_read_input_tokens":3,"output_tokens":1}}}"#;
 const STARTED: [&str; 2] =
-    [r#"Id("m")"#, "Usage(Tokens { prompt: Some(15), completion: Some(1), cached: Some(3), cache_write: Some(2), reasoning: None })"];
+    [r#"Id("m")"#, "Usage(Tokens { prompt: Some(15), completion: None, cached: Some(3), cache_write: Some(2), reasoning: None })"];
 const STOP: &str = r#"{"type":"message_stop"}"#;
 
 #[test]
@@ -83,6 +83,17 @@ fn numbers_are_overwritten_and_never_added() {
     let delta = r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"input_tokens":20,"cache_read_input_tokens":0,"output_tokens":5}}"#;
     let expected = "Usage(Tokens { prompt: Some(22), completion: Some(5), cached: Some(0), cache_write: Some(2), reasoning: None })";
     check(&[START, delta, STOP], &[STARTED[0], STARTED[1], expected, "Finish(0, Length)", "End"]);
+}
+
+#[test]
+fn what_the_start_says_of_the_end_is_no_count() {
+    let delta = |usage: &str| format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}}{usage}}}"#);
+    for usage in ["", r#","usage":null"#, r#","usage":7"#] {
+        check(&[START, &delta(usage), STOP], &[STARTED[0], STARTED[1], "Finish(0, Stop)", "End"]);
+    }
+    check(&[START, &delta(r#","usage":{"output_tokens":-1}"#), STOP], &[STARTED[0], STARTED[1], STARTED[1], "Finish(0, Stop)", "End"]);
+    let counted = STARTED[1].replace("completion: None", "completion: Some(7)");
+    check(&[START, &delta(r#","usage":{"output_tokens":"7"}"#), STOP], &[STARTED[0], STARTED[1], &counted, "Finish(0, Stop)", "End"]);
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl Tally {
         }
     }
 
-    /// What an answer cost that was cut: Anthropic, say, counts at the start and at the end, and here the end is missing.
+    /// What an answer cost that was cut: some count as they go, and here the last count is missing.
     pub(super) fn so_far(&self) -> Usage {
         let usage = self.usage();
         match self.tokens.completion {
