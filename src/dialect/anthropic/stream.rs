@@ -2,7 +2,7 @@
 //!
 //! They come in order: the message, its blocks one after the other, why it ended, its end. What is held between two of them is a few numbers.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::answer::{Block, Counts, Details, Text, Usage, finish};
@@ -17,6 +17,8 @@ pub struct Reader {
     counts: Counts,
     open: Open,
     started: bool,
+    /// It was said why it ended, or that nothing is to be said of that.
+    ending: bool,
     finished: bool,
     ended: bool,
 }
@@ -73,8 +75,9 @@ struct Delta<'a> {
     signature: Text<'a>,
     #[serde(borrow, default)]
     partial_json: Text<'a>,
-    #[serde(borrow, default)]
-    stop_reason: Text<'a>,
+    /// `null` is not absent here.
+    #[serde(borrow, default, deserialize_with = "present")]
+    stop_reason: Option<Text<'a>>,
     #[serde(borrow, default)]
     stop_details: Option<Details<'a>>,
 }
@@ -105,9 +108,10 @@ impl chat::Reader for Reader {
             "message_delta" => {
                 self.count(event.usage, emit);
                 let delta = event.delta.unwrap_or_default();
-                if delta.stop_reason.some().is_some() {
+                self.ending |= delta.stop_reason.is_some();
+                if let Some(reason) = delta.stop_reason.filter(|reason| reason.some().is_some()) {
                     self.finished = true;
-                    finish(&delta.stop_reason, delta.stop_details.as_ref(), emit);
+                    finish(&reason, delta.stop_details.as_ref(), emit);
                 }
                 Ok(())
             }
@@ -160,6 +164,9 @@ impl Reader {
         if !self.started {
             return Err(StreamFault::Broken("the stream ends without an answer"));
         }
+        if !self.ending {
+            return Err(StreamFault::Cut);
+        }
         if !self.finished {
             emit(Event::Finish(0, Finish::Stop));
         }
@@ -201,6 +208,10 @@ impl Reader {
         }
         Err(StreamFault::Broken("an event is not what the Messages API sends"))
     }
+}
+
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Text<'a>>, D::Error> {
+    Text::deserialize(from).map(Some)
 }
 
 /// What can be known of an event whatever shape the rest of it has.

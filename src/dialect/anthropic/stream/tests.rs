@@ -147,6 +147,7 @@ fn the_name_serves_where_the_type_is_missing() {
     let events = [
         ("message_start", r#"{"message":{"id":"m"}}"#),
         ("content_block_delta", r#"{"delta":{"type":"text_delta","text":"a"}}"#),
+        ("message_delta", r#"{"delta":{"stop_reason":"end_turn"}}"#),
         ("message_stop", "{}"),
     ];
     assert_eq!(told(&events), [r#"Id("m")"#, r#"Text(0, "a")"#, "Finish(0, Stop)", "End"]);
@@ -172,6 +173,15 @@ fn errors_in_a_stream_have_the_status_of_their_type() {
         check(&[START, &data], &[STARTED[0], STARTED[1], &format!("upstream Some({status}) m")]);
     }
     check(&[r#"{"error":{"message":"m"}}"#], &["upstream None m"]);
+}
+
+#[test]
+fn an_end_without_a_reason_is_a_cut() {
+    let text = r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}}"#;
+    let told = r#"Text(0, "a")"#;
+    check(&[text, STOP], &[told, "cut"]);
+    check(&[text, r#"{"type":"message_delta","delta":{"stop_sequence":null}}"#, STOP], &[told, "cut"]);
+    check(&[text, r#"{"type":"message_delta","delta":{"stop_reason":null}}"#, STOP], &[told, "Finish(0, Stop)", "End"]);
 }
 
 #[test]
