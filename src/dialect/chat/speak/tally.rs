@@ -2,6 +2,7 @@
 
 use crate::dialect::Face;
 use crate::dialect::chat::Tokens;
+use crate::dialect::lenient::MOST;
 use crate::usage::{Source, Usage, estimate};
 
 /// The counts so far.
@@ -28,6 +29,7 @@ impl Tally {
 
     /// Takes the upstream's counts; the last ones count. Where both are zero nothing was counted.
     pub(super) fn count(&mut self, tokens: Tokens) {
+        let tokens = possible(tokens);
         if tokens.prompt.unwrap_or(0) == 0 && tokens.completion.unwrap_or(0) == 0 {
             return;
         }
@@ -48,15 +50,18 @@ impl Tally {
         self.tokens.prompt.or(self.tokens.completion).is_some()
     }
 
-    /// What a whole answer cost.
+    /// What a whole answer cost. No part is more than the whole that it is of.
     pub(super) fn usage(&self) -> Usage {
         let tokens = &self.tokens;
+        let prompt = tokens.prompt.unwrap_or_else(|| estimate(self.prompt_bytes));
+        let completion = tokens.completion.unwrap_or_else(|| estimate(self.said));
+        let cached = tokens.cached.unwrap_or(0).min(prompt);
         Usage {
-            prompt: tokens.prompt.unwrap_or_else(|| estimate(self.prompt_bytes)),
-            completion: tokens.completion.unwrap_or_else(|| estimate(self.said)),
-            cached: tokens.cached.unwrap_or(0),
-            cache_write: tokens.cache_write.unwrap_or(0),
-            reasoning: tokens.reasoning.unwrap_or(0),
+            prompt,
+            completion,
+            cached,
+            cache_write: tokens.cache_write.unwrap_or(0).min(prompt - cached),
+            reasoning: tokens.reasoning.unwrap_or(0).min(completion),
             source: if tokens.prompt.and(tokens.completion).is_some() { Source::Reported } else { Source::Estimated },
         }
     }
@@ -83,7 +88,7 @@ impl Tally {
         number(out, r#"{"prompt_tokens":"#, usage.prompt);
         number(out, r#","completion_tokens":"#, usage.completion);
         number(out, r#","total_tokens":"#, usage.total());
-        match (self.tokens.cached, self.tokens.cache_write) {
+        match (self.tokens.cached.map(|_| usage.cached), self.tokens.cache_write.map(|_| usage.cache_write)) {
             (None, None) => {}
             (cached, cache_write) => {
                 let mut before = r#","prompt_tokens_details":{"#;
@@ -97,10 +102,22 @@ impl Tally {
                 out.push(b'}');
             }
         }
-        if let Some(reasoning) = self.tokens.reasoning {
-            number(out, r#","completion_tokens_details":{"reasoning_tokens":"#, reasoning);
+        if self.tokens.reasoning.is_some() {
+            number(out, r#","completion_tokens_details":{"reasoning_tokens":"#, usage.reasoning);
             out.push(b'}');
         }
         out.push(b'}');
+    }
+}
+
+/// Without what is no number of tokens, be it a sum of some that were.
+fn possible(tokens: Tokens) -> Tokens {
+    let of = |count: Option<u64>| count.filter(|count| *count <= MOST);
+    Tokens {
+        prompt: of(tokens.prompt),
+        completion: of(tokens.completion),
+        cached: of(tokens.cached),
+        cache_write: of(tokens.cache_write),
+        reasoning: of(tokens.reasoning),
     }
 }

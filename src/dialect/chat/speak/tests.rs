@@ -687,6 +687,31 @@ fn usage_is_the_upstreams_and_what_it_lacks_is_estimated() {
 }
 
 #[test]
+fn no_part_is_more_than_its_whole() {
+    let check = |[prompt, completion, cached, cache_write, reasoning]: [u64; 5], expected: &str, source| {
+        let [prompt, completion, cached, cache_write, reasoning] = [prompt, completion, cached, cache_write, reasoning].map(Some);
+        let tokens = Tokens { prompt, completion, cached, cache_write, reasoning };
+        check_usage(&[Event::Usage(tokens), Event::Text(0, "abcde")], expected, source);
+    };
+    check(
+        [9, 3, 10, 4, 5],
+        r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":9,"cache_write_tokens":0},"completion_tokens_details":{"reasoning_tokens":3}}"#,
+        Source::Reported,
+    );
+    check(
+        [9, 3, 4, 8, 3],
+        r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":4,"cache_write_tokens":5},"completion_tokens_details":{"reasoning_tokens":3}}"#,
+        Source::Reported,
+    );
+    // More than 2^53 of anything is no count.
+    check(
+        [(1 << 53) + 1, 3, u64::MAX, 1, 1 << 53],
+        r#"{"prompt_tokens":100,"completion_tokens":3,"total_tokens":103,"prompt_tokens_details":{"cache_write_tokens":1},"completion_tokens_details":{"reasoning_tokens":3}}"#,
+        Source::Estimated,
+    );
+}
+
+#[test]
 fn an_estimate_counts_all_that_was_told() {
     let events = [
         Event::Text(0, "1234"),
