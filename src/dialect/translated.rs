@@ -122,10 +122,15 @@ impl Stream {
             let pending = match &mut self.decoder {
                 Decoder::Events(decoder, _) => decoder.finish(|event| each(event.name, event.data)),
                 Decoder::Lines(decoder) => decoder.finish(|event| each(event.name, event.data)),
-                // Its last checksum is its end.
+                // Its last checksum is its end: half a frame is a cut.
                 Decoder::Frames(_) => None,
             };
             pending.transpose()?;
+            if let Decoder::Frames(decoder) = &self.decoder
+                && !decoder.is_empty()
+            {
+                return Err(StreamFault::Cut);
+            }
         }
         if !telling.chunks.done() {
             if let Decoder::Events(_, strays) = &mut self.decoder

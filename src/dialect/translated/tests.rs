@@ -120,6 +120,19 @@ fn framed(framing: Framing, events: &[impl AsRef<[u8]>]) -> Vec<u8> {
     events.iter().flat_map(|event| one(event.as_ref())).collect()
 }
 
+struct EndsWithTheFile(Script);
+
+impl Reader for EndsWithTheFile {
+    fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
+        self.0.event(name, data, emit)
+    }
+
+    fn end_of_file(&mut self, emit: Emit<'_>) -> Result<(), StreamFault> {
+        emit(Event::End);
+        Ok(())
+    }
+}
+
 #[derive(Debug, PartialEq)]
 struct Run {
     out: String,
@@ -255,6 +268,18 @@ fn the_last_line_end_may_be_missing() {
     assert_eq!(run_all(false, &manner(), Framing::Events, bytes).result, Err(upstream("too much")));
     let bytes = framed(Framing::Frames, &[r#"["text",0,"a"]"#, STOP, END]);
     assert_eq!(run_all(false, &manner(), Framing::Frames, &bytes[..bytes.len() - 1]).result, Err(StreamFault::Cut));
+    // What ends well with the file does not if that ends inside a frame.
+    let bytes = framed(Framing::Frames, &[r#"["text",0,"a"]"#, STOP, r#"["ping"]"#]);
+    let whole = |bytes: &[u8]| {
+        let reader = Box::new(EndsWithTheFile(Script::default()));
+        let mut stream = Stream::new(&face(false), manner(), Framing::Frames, reader, 1 << 20);
+        let mut out = Vec::new();
+        stream.feed(bytes, &mut out).and_then(|()| stream.finish(&mut out)).map(drop)
+    };
+    assert_eq!(whole(&bytes), Ok(()));
+    for missing in [1, 4, 20] {
+        assert_eq!(whole(&bytes[..bytes.len() - missing]), Err(StreamFault::Cut));
+    }
 }
 
 #[test]
