@@ -53,6 +53,15 @@ pub(super) fn budget(model: &str, effort: Effort, can_stop: bool) -> (u64, bool)
     }
 }
 
+/// The least that it can be told to think, but for not at all.
+pub(super) fn least_budget(model: &str) -> u64 {
+    match Model::of(model).family {
+        Family::Pro => 128,
+        Family::Lite => 512,
+        Family::Flash | Family::Other => 1,
+    }
+}
+
 /// The level to think at, and whether it is another than was asked for. Above `HIGH` nothing is known to be taken by any model.
 pub(super) fn level(model: &str, effort: Effort, can_stop: bool) -> (&'static str, bool) {
     let model = Model::of(model);

@@ -182,8 +182,14 @@ fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut Losses, w: 
             return;
         }
         Thinking::Budget => {
-            let (tokens, is_other) = models::budget(target.model, effort, can_stop);
-            (Said::Tokens(tokens), is_other)
+            let (wanted, is_other) = models::budget(target.model, effort, can_stop);
+            // An answer needs tokens too: a quarter of those that the caller allows.
+            let most = request.max_tokens.map(|limit| limit.min(target.traits.max_output.unwrap_or(u64::MAX)) / 4 * 3);
+            let tokens = wanted.min(most.unwrap_or(u64::MAX));
+            match wanted > 0 && tokens < models::least_budget(target.model) {
+                true => (Said::Nothing, true),
+                false => (Said::Tokens(tokens), is_other),
+            }
         }
         Thinking::Effort => {
             let (word, is_other) = models::level(target.model, effort, can_stop);
@@ -193,8 +199,12 @@ fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut Losses, w: 
     if is_other {
         losses.add("reasoning_effort");
     }
+    if matches!(said, Said::Nothing) && effort == Effort::None {
+        return;
+    }
     w.key("thinkingConfig").object(|w| {
         match said {
+            Said::Nothing => {}
             Said::Tokens(tokens) => w.key("thinkingBudget").number(tokens),
             Said::Word(word) => w.key("thinkingLevel").text(word),
         }
@@ -206,6 +216,8 @@ fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut Losses, w: 
 
 /// How a model is told to think.
 enum Said {
+    /// As it likes.
+    Nothing,
     Tokens(u64),
     Word(&'static str),
 }

@@ -196,6 +196,19 @@ fn efforts_are_budgets_or_levels() {
     think("gemini-3.8-flash", "none", r#""thinkingLevel":"MINIMAL""#, "reasoning_effort");
     think("gemini-3.8-flash", "xhigh", &format!(r#""thinkingLevel":"HIGH",{shown}"#), "reasoning_effort");
     think(PLAIN, "none", "", "");
+    let bounded = |model, effort: &str, limit: u64, config: &str, losses: &str| {
+        let field = format!(r#""reasoning_effort":"{effort}","max_tokens":{limit}"#);
+        let config = if config.is_empty() { String::new() } else { format!(r#","thinkingConfig":{{{config}}}"#) };
+        check_config(model, &field, &format!(r#""maxOutputTokens":{limit}{config}"#), losses);
+    };
+    bounded("gemini-2.5-flash", "high", 1000, &format!(r#""thinkingBudget":750,{shown}"#), "");
+    bounded("gemini-2.5-flash", "low", 2000, &format!(r#""thinkingBudget":1024,{shown}"#), "");
+    bounded("gemini-2.5-flash", "low", 3, shown, "reasoning_effort");
+    bounded("gemini-2.5-flash", "none", 3, r#""thinkingBudget":0"#, "");
+    bounded("gemini-2.5-flash-lite", "low", 680, shown, "reasoning_effort");
+    bounded("gemini-2.5-pro", "max", 172, &format!(r#""thinkingBudget":129,{shown}"#), "");
+    bounded("gemini-2.5-pro", "max", 168, shown, "reasoning_effort");
+    bounded("gemini-2.5-pro", "none", 100, "", "reasoning_effort");
     think(PLAIN, "low", "", "reasoning_effort");
     think("tuned", "none", "", "reasoning_effort");
     // Nothing is asked: what is thought is shown where there is any.
