@@ -1,5 +1,6 @@
-//! What no provider's answer may fail for: counts, in whatever form.
+//! What no provider's answer may fail for: counts, in whatever form, and inputs of calls in quotes.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -29,6 +30,13 @@ impl Count {
 pub(super) fn counts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     let json = <&RawValue>::deserialize(from)?.get();
     Ok(json.starts_with('{').then(|| serde_json::from_str(json).ok()).flatten())
+}
+
+/// A call's input. Some servers that imitate another's API write it as a string, as OpenAI does.
+pub(super) fn unquoted(input: &RawValue) -> Cow<'_, str> {
+    let input = input.get();
+    let quoted: Option<String> = input.starts_with('"').then(|| serde_json::from_str(input).ok()).flatten();
+    quoted.map_or(Cow::Borrowed(input), Cow::Owned)
 }
 
 impl<'de> Deserialize<'de> for Count {
@@ -139,5 +147,14 @@ mod tests {
         {
             check(json, None);
         }
+    }
+
+    #[test]
+    fn inputs_are_taken_out_of_their_quotes() {
+        let check = |json: &str, expected| assert_eq!(unquoted(serde_json::from_str(json).unwrap()), expected);
+        check(r#"{"a": 1.0}"#, r#"{"a": 1.0}"#);
+        check(r#""{\"a\": 1.0}""#, r#"{"a": 1.0}"#);
+        check(r#""""#, "");
+        check("[7]", "[7]");
     }
 }

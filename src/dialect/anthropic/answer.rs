@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::error;
 use crate::dialect::AnswerFault;
 use crate::dialect::chat::{Emit, Event, Finish, Tokens};
-use crate::dialect::lenient::{Count, counts};
+use crate::dialect::lenient::{Count, counts, unquoted};
 
 /// Reads a buffered answer.
 pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
@@ -115,7 +115,7 @@ impl Block<'_> {
             "tool_use" => {
                 emit(Event::Call { choice: 0, id: self.id.some(), name: self.name.as_str(), signature: None });
                 if let Some(input) = self.input() {
-                    emit(Event::Arguments(0, input));
+                    emit(Event::Arguments(0, &input));
                 }
             }
             // What the provider's own tools did is in the text that follows.
@@ -124,10 +124,10 @@ impl Block<'_> {
     }
 
     /// A call's input, if there is anything in it.
-    pub(super) fn input(&self) -> Option<&str> {
-        let input = self.input?.get();
-        let inside = input.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-        (!inside.is_some_and(|inside| inside.trim_ascii().is_empty())).then_some(input)
+    pub(super) fn input(&self) -> Option<Cow<'_, str>> {
+        let input = unquoted(self.input?);
+        let inside = input.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(&input);
+        (!inside.trim_ascii().is_empty()).then_some(input)
     }
 }
 

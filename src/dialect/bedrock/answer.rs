@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::{error, models};
 use crate::dialect::chat::{self, Emit, Event, Finish, Tokens};
-use crate::dialect::lenient::{Count, counts};
+use crate::dialect::lenient::{Count, counts, unquoted};
 use crate::dialect::{AnswerFault, StreamFault, UpstreamError};
 
 /// Reads a buffered answer of this model.
@@ -297,8 +297,8 @@ impl Call<'_> {
             return;
         }
         emit(Event::Call { choice: 0, id: Text::of(&self.id), name: Text::of(&self.name).unwrap_or_default(), signature: None });
-        if let Some(input) = self.input {
-            emit(Event::Arguments(0, input.get()));
+        if let Some(input) = self.input.map(unquoted).filter(|input| !input.is_empty()) {
+            emit(Event::Arguments(0, &input));
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::error;
 use super::lenient::{Text, compact, required};
 use crate::dialect::chat::{self, Emit, Event, Finish, Tokens};
-use crate::dialect::lenient::{Count, counts};
+use crate::dialect::lenient::{Count, counts, unquoted};
 use crate::dialect::{AnswerFault, StreamFault, UpstreamError};
 
 /// Reads a buffered answer; also the array of a stream's objects, which is what comes where `alt=sse` got lost on the way.
@@ -290,8 +290,8 @@ impl Part<'_> {
         }
         if let Some(call) = &self.function_call {
             emit(Event::Call { choice, id: call.id.filled(), name: &call.name, signature: self.thought_signature.filled() });
-            if let Some(args) = call.args {
-                emit(Event::Arguments(choice, &compact(args.get())));
+            if let Some(args) = call.args.map(unquoted).filter(|args| !args.is_empty()) {
+                emit(Event::Arguments(choice, &compact(&args)));
             }
             spoke = true;
         }

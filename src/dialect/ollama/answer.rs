@@ -1,14 +1,12 @@
 //! Ollama's answers: one object, or a line of it at a time. Both say the same; the last line says that it is.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error::{hidden, unanswered};
 use crate::dialect::chat::{self, Emit, Event, Finish, Tokens};
 use crate::dialect::flat::shapes::{Several, Text};
-use crate::dialect::lenient::Count;
+use crate::dialect::lenient::{Count, unquoted};
 use crate::dialect::{AnswerFault, StreamFault, UpstreamError};
 
 /// Reads a whole answer.
@@ -142,12 +140,9 @@ impl Message<'_> {
         for call in self.tool_calls.list() {
             let Some(function) = &call.function else { continue };
             emit(Event::Call { choice: 0, id: call.id.said(), name: function.name.as_str(), signature: None });
-            let arguments = function.arguments.map_or("", RawValue::get);
-            // Some servers that imitate this one write them as a string, as OpenAI does.
-            let quoted: Option<Cow<'_, str>> = arguments.starts_with('"').then(|| serde_json::from_str(arguments).ok()).flatten();
-            let arguments = quoted.as_deref().unwrap_or(arguments);
-            if !matches!(arguments, "" | "{}" | "null") {
-                emit(Event::Arguments(0, arguments));
+            let arguments = function.arguments.map(unquoted).unwrap_or_default();
+            if !matches!(&*arguments, "" | "{}" | "null") {
+                emit(Event::Arguments(0, &arguments));
             }
         }
     }

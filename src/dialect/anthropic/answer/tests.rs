@@ -40,6 +40,16 @@ fn blocks_are_told_in_order() {
 }
 
 #[test]
+fn a_calls_input_may_be_in_quotes() {
+    let call = r#"Call { choice: 0, id: Some("t"), name: "f", signature: None }"#;
+    let with_input = |input: &str| with(&format!(r#"{{"type":"tool_use","id":"t","name":"f","input":{input}}}"#), "null");
+    check(&with_input(r#""{\"q\": 1.0}""#), &[ID, call, r#"Arguments(0, "{\"q\": 1.0}")"#, NO_USAGE, STOP]);
+    for nothing in [r#""""#, r#""{}""#, "null"] {
+        check(&with_input(nothing), &[ID, call, NO_USAGE, STOP]);
+    }
+}
+
+#[test]
 fn every_reason_to_stop() {
     for (reason, finish) in [
         ("end_turn", "Stop"),

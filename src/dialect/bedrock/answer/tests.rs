@@ -81,6 +81,8 @@ fn blocks() {
     let call = r#"Call { choice: 0, id: Some("t"), name: "f", signature: None }"#;
     check_blocks(r#"{"toolUse":{"toolUseId":"t","name":"f"}}"#, &[call]);
     check_blocks(r#"{"toolUse":{"toolUseId":"t","name":"f","input":null}}"#, &[call]);
+    check_blocks(r#"{"toolUse":{"toolUseId":"t","name":"f","input":""}}"#, &[call]);
+    check_blocks(r#"{"toolUse":{"toolUseId":"t","name":"f","input":"{\"a\":1}"}}"#, &[call, r#"Arguments(0, "{\"a\":1}")"#]);
     check_blocks(r#"{"toolUse":{"name":"f","toolUseId":""}}"#, &[r#"Call { choice: 0, id: None, name: "f", signature: None }"#]);
     // What the provider called by itself, and what it got.
     check_blocks(

@@ -42,6 +42,18 @@ fn check_answer(body: &str, expected: &[&str]) {
 const USAGE: &str = "Usage(Tokens { prompt: Some(9), completion: Some(32), cached: Some(4), cache_write: None, reasoning: Some(30) })";
 
 #[test]
+fn a_calls_input_may_be_in_quotes() {
+    let call = r#"Call { choice: 0, id: None, name: "f", signature: None }"#;
+    let with = |args: &str| {
+        format!(
+            r#"{{"candidates":[{{"content":{{"parts":[{{"functionCall":{{"name":"f","args":{args}}}}}]}},"finishReason":"STOP"}}],"usageMetadata":7}}"#
+        )
+    };
+    check_answer(&with(r#""{\"a\": \"b c\"}""#), &[call, r#"Arguments(0, "{\"a\":\"b c\"}")"#, "Finish(0, Stop)"]);
+    check_answer(&with(r#""""#), &[call, "Finish(0, Stop)"]);
+}
+
+#[test]
 fn an_answer_is_told() {
     check_answer(
         r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"hm","thought":true},{"text":"hi"},{"text":" you"}]},"finishReason":"STOP","index":0}],
