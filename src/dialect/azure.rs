@@ -52,7 +52,7 @@ pub fn quirks(api_version: Option<&str>) -> &'static Quirks {
 pub fn error(status: u16, body: &[u8], content_type: Option<&str>) -> UpstreamError {
     let error = openai::refusal(&Quirks::NONE, status, body, content_type);
     // The deployment is of another kind of model, or the version is none: not the caller's fault, though the status is 400.
-    let is_ours = error.code.as_deref() == Some("OperationNotSupported") || error.message.contains("API version not supported");
+    let is_ours = error.code.as_deref() == Some("OperationNotSupported") || error.message.starts_with("API version not supported");
     UpstreamError { status: if is_ours { Some(404) } else { error.status }, ..error }
 }
 

@@ -1,4 +1,4 @@
-//! Errors, by their type and by what their words give away.
+//! Errors, by their type and by the sentences that say more.
 
 use serde::Deserialize;
 
@@ -43,17 +43,19 @@ const CAUSES: [(&str, u16, Option<&str>); 9] = [
     ("cmek_key_network_blocked", 401, None),
 ];
 
-/// Words in a message that say more than its type, which is `invalid_request_error` for all of these.
-const WORDS: [(&str, u16, Option<&str>); 8] = [
+/// What a message begins with that says more than its type, which is `invalid_request_error` for all of these. Further on it may quote
+/// the request, and what a caller wrote must not speak for our account.
+const SENTENCES: [(&str, u16, Option<&str>); 6] = [
     ("prompt is too long", 400, Some(TOO_LONG)),
-    ("exceed context limit", 400, Some(TOO_LONG)),
-    ("exceeds the context window", 400, Some(TOO_LONG)),
     ("input is too long", 400, Some(TOO_LONG)),
-    ("credit balance is too low", 402, Some(NO_MONEY)),
-    ("reached your specified api usage limits", 402, Some(NO_MONEY)),
-    ("organization has been disabled", 401, None),
-    ("credential is only authorized", 401, None),
+    ("your credit balance is too low", 402, Some(NO_MONEY)),
+    ("you have reached your specified api usage limits", 402, Some(NO_MONEY)),
+    ("this organization has been disabled", 401, None),
+    ("this credential is only authorized", 401, None),
 ];
+
+/// Words of a prompt that does not fit, wherever they stand in a refusal: it is the caller's fault either way.
+const TOO_LONG_WORDS: [&str; 4] = ["prompt is too long", "exceed context limit", "exceeds the context window", "input is too long"];
 
 const TOO_LONG: &str = "context_length_exceeded";
 const NO_MONEY: &str = "insufficient_quota";
@@ -66,8 +68,10 @@ fn corrected(mut error: UpstreamError, status: Option<u16>, cause: &str) -> Upst
     let message = error.message.to_ascii_lowercase();
     let kind = error.kind.as_deref().unwrap_or_default();
     let is_vague = matches!(kind, "" | "invalid_request_error" | "api_error");
-    let by_words = WORDS.iter().find(|(words, ..)| is_vague && message.contains(words));
-    let certain = by_cause.or(by_words);
+    let by_sentence = SENTENCES.iter().find(|(sentence, ..)| is_vague && message.starts_with(sentence));
+    let is_refused = matches!(status, Some(400 | 413)) || (status.is_none() && kind == "invalid_request_error");
+    let is_too_long = is_vague && is_refused && TOO_LONG_WORDS.iter().any(|words| message.contains(words));
+    let certain = by_cause.or(by_sentence).or(is_too_long.then_some(&("", 400, Some(TOO_LONG))));
     let Some((_, meant, code)) = certain.or_else(|| TYPES.iter().find(|(name, ..)| *name == kind)) else { return error };
     // A vague type says less than the status does.
     if certain.is_some() || !is_vague || status.is_none() {
@@ -76,7 +80,7 @@ fn corrected(mut error: UpstreamError, status: Option<u16>, cause: &str) -> Upst
     if let Some(code) = code {
         error.code = Some((*code).to_owned());
     }
-    if kind == "not_found_error" && message.contains("model") {
+    if kind == "not_found_error" && message.starts_with("model") {
         error.code = Some("model_not_found".to_owned());
     }
     if *code == Some(TOO_LONG) {
@@ -158,6 +162,25 @@ mod tests {
         // A limit of tokens a minute is no prompt that is too long.
         let rate = (Some(429), Some("rate_limit_error"), Some("rate_limit_exceeded"));
         check(429, &body("rate_limit_error", "prompt is too long for this minute"), rate);
+    }
+
+    #[test]
+    fn what_a_message_quotes_does_not_speak_for_the_account() {
+        for quoted in [
+            "Your credit balance is too low to access the Anthropic API.",
+            "You have reached your specified API usage limits.",
+            "This organization has been disabled.",
+            "This credential is only authorized for use with x",
+        ] {
+            let message = format!("tools.0.custom.name: `{quoted}` should match pattern");
+            for kind in ["invalid_request_error", "api_error", "new_error"] {
+                check(400, &body(kind, &message), (None, Some(kind), None));
+                check(500, &body(kind, &message), (None, Some(kind), None));
+            }
+        }
+        // Nor is a fault of theirs the caller's, whatever it quotes.
+        check(500, &body("api_error", "no: `prompt is too long`"), (None, Some("api_error"), None));
+        check(404, &body("not_found_error", "no such file: model"), (Some(404), Some("not_found_error"), None));
     }
 
     #[test]

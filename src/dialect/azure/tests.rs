@@ -214,6 +214,9 @@ fn errors() {
         None,
     );
     check_error(400, r#"{"error":{"code":"BadRequest","message":"API version not supported"}}"#, 404, Some("BadRequest"), None);
+    // Words that a caller wrote do not speak for the account.
+    let quoted = r#"{"error":{"code":"BadRequest","message":"Invalid value: 'API version not supported'"}}"#;
+    check_error(400, quoted, 400, Some("BadRequest"), None);
     check_error(
         400,
         r#"{"error":{"message":"Unrecognized request argument supplied: stream_options","type":"invalid_request_error","param":null,"code":null}}"#,

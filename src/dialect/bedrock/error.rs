@@ -11,7 +11,7 @@ use crate::dialect::{StreamFault, UpstreamError};
 /// Reads an answer with the status of an error; `errortype` is the header `x-amzn-errortype`.
 pub fn error(status: u16, errortype: Option<&str>, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
     let said: Said = serde_json::from_slice(body).unwrap_or_default();
-    let name = errortype.map(bare).filter(|name| !name.is_empty()).or_else(|| said.name());
+    let name = errortype.and_then(bare).or_else(|| said.name());
     let mut error = openai::error(body, content_type);
     said.fill(&mut error);
     classify(name.unwrap_or_default(), Some(status), &mut error);
@@ -29,7 +29,7 @@ pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
     let mut error = openai::error(data, None);
     error.excerpt = None;
     said.fill(&mut error);
-    classify(name, None, &mut error);
+    classify(bare(name).unwrap_or_default(), None, &mut error);
     error.status = error.status.or(Some(502));
     Some(StreamFault::Upstream(error))
 }
@@ -77,7 +77,7 @@ struct Output {
 impl Said {
     fn name(&self) -> Option<&str> {
         let output = self.output.as_ref().and_then(|output| output.kind.as_deref());
-        self.kind.as_deref().or(output).map(bare).filter(|name| !name.is_empty())
+        self.kind.as_deref().or(output).and_then(bare)
     }
 
     /// Puts the message in that is not where OpenAI's is.
@@ -94,26 +94,31 @@ impl Said {
 /// The upstream's words are kept to this length.
 const MAX_MESSAGE: usize = 1024;
 
-/// The name alone: `ValidationException:http://…`, `com.amazon.coral.validate#ValidationException`.
-fn bare(name: &str) -> &str {
+/// The name alone: `ValidationException:http://…`, `com.amazon.coral.validate#ValidationException`. It is shown: what is not known, and
+/// does not look like the name of an error, may be anything.
+fn bare(name: &str) -> Option<&str> {
     let name = name.rsplit_once('#').map_or(name, |(_, name)| name);
     let end = name.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(name.len());
-    name.get(..end.min(64)).unwrap_or_default()
+    let name = name.get(..end).filter(|name| name.len() <= 64)?;
+    let is_known = || OUR_CREDENTIAL.iter().chain(&["InternalFailure"]).any(|known| name.eq_ignore_ascii_case(known));
+    let is_error = ["Exception", "Error", "Fault", "Denied"].iter().any(|end| name.ends_with(end));
+    (is_error || is_known()).then_some(name)
 }
 
-/// Gives the error its class. In streams the names begin with a small letter.
+/// Gives the error its class. In streams the names begin with a small letter. A message may quote the request, and what a caller wrote
+/// must not speak for our account: only a sentence that Amazon begins with counts.
 fn classify(name: &str, status: Option<u16>, error: &mut UpstreamError) {
     let is = |words: &[&str]| words.iter().any(|word| name.eq_ignore_ascii_case(word));
-    let says = |words: &[&str]| words.iter().any(|word| error.message.contains(word));
+    let begins = |sentences: &[&str]| sentences.iter().any(|sentence| error.message.starts_with(sentence));
     if !name.is_empty() {
-        error.kind = Some(bare(name).to_owned());
+        error.kind = Some(name.to_owned());
     }
-    let class = if says(&TOO_LONG) && (is(&["ValidationException", "ModelErrorException"]) || status == Some(400)) {
+    let class = if is_too_long(&error.message, is(&["ValidationException"]) || matches!(status, Some(400 | 413))) {
         error.code = Some("context_length_exceeded".to_owned());
         Some(400)
-    } else if is(&OUR_CREDENTIAL) || (status == Some(403) && says(&OUR_FAULT)) {
+    } else if is(&OUR_CREDENTIAL) || (status == Some(403) && begins(&OUR_FAULT)) {
         Some(401)
-    } else if says(&["INVALID_PAYMENT_INSTRUMENT"]) {
+    } else if is(&["AccessDeniedException"]) && begins(&["Model access is denied due to INVALID_PAYMENT_INSTRUMENT"]) {
         Some(402)
     } else if is(&["AccessDeniedException"]) {
         Some(403)
@@ -121,9 +126,9 @@ fn classify(name: &str, status: Option<u16>, error: &mut UpstreamError) {
         Some(404)
     } else if is(&["ValidationException"]) {
         // These are about the account and how its model is called, not about what was asked of it.
-        Some(if says(&["not authorized", "Operation not allowed"]) {
+        Some(if begins(&["Your account is not authorized", "Operation not allowed"]) {
             403
-        } else if says(&["model identifier is invalid", "on-demand throughput"]) {
+        } else if begins(&["The provided model identifier is invalid"]) || needs_profile(&error.message) {
             404
         } else {
             400
@@ -142,6 +147,18 @@ fn classify(name: &str, status: Option<u16>, error: &mut UpstreamError) {
         error.status
     };
     error.status = class;
+}
+
+/// Whether a prompt does not fit: of a refusal any words say so, since it is the caller's fault either way.
+fn is_too_long(message: &str, is_refused: bool) -> bool {
+    let own = message.strip_prefix("The model returned the following errors: ").unwrap_or(message);
+    TOO_LONG.iter().any(|words| if is_refused { message.contains(words) } else { own.starts_with(words) })
+}
+
+/// "Invocation of model ID x with on-demand throughput isn’t supported."
+fn needs_profile(message: &str) -> bool {
+    let rest = message.strip_prefix("Invocation of model ID ").and_then(|rest| rest.split_once(' '));
+    rest.is_some_and(|(_, rest)| rest.starts_with("with on-demand throughput"))
 }
 
 /// What a prompt gets that does not fit, from the front end and from the models of several makers.
@@ -168,8 +185,18 @@ const OUR_CREDENTIAL: [&str; 10] = [
     "MissingAuthenticationTokenException",
     "RequestExpired",
 ];
-/// Words of a 403 that is about it, whatever its name.
-const OUR_FAULT: [&str; 5] = ["API Key", "API key", "Bearer Token", "security token", "signature"];
+/// What a 403 begins with that is about it, whatever its name.
+const OUR_FAULT: [&str; 9] = [
+    "Authentication failed",
+    "API Key",
+    "API key",
+    "Invalid API Key",
+    "Bearer Token",
+    "The security token included in the request",
+    "The request signature we calculated does not match",
+    "Signature expired",
+    "Signature not yet current",
+];
 
 #[cfg(test)]
 mod tests;

@@ -14,15 +14,23 @@ pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamEr
         498 => error.status = Some(401),
         // "The request was cancelled", which was not by us.
         499 => error.status = Some(502),
-        // A trial key's calls of a month, or a budget, are used up: waiting a minute does not help.
-        429 if words.contains("month") || words.contains("billing") => {
+        // A trial key's calls of a month are used up: waiting a minute does not help.
+        429 if is_monthly(&words) => {
             error.status = Some(402);
             error.code = Some("insufficient_quota".to_owned());
         }
-        404 if words.contains("model") => error.code = Some("model_not_found".to_owned()),
+        404 if words.starts_with("model ") => error.code = Some("model_not_found".to_owned()),
         _ => {}
     }
-    corrected(error)
+    corrected(error, status)
+}
+
+/// Only Cohere's own sentence counts, from its beginning: a message may quote the request, and what a caller wrote must not speak for our
+/// account.
+fn is_monthly(words: &str) -> bool {
+    let limit =
+        words.strip_prefix("you are using a trial key, which is limited to ").and_then(|rest| rest.split_once('.').or(Some((rest, ""))));
+    limit.is_some_and(|(limit, _)| limit.ends_with("month"))
 }
 
 /// The error that ended an answer which had begun: the finish reason that stands for it, and what else was said.
@@ -34,18 +42,20 @@ pub(super) fn gave_up(reason: &str, words: Option<&str>) -> UpstreamError {
     let mut json = Writer::default();
     json.object(|json| json.key("error").text(&message));
     let mut error = openai::error(&json.into_bytes(), None);
-    error.status = Some(if reason == "TIMEOUT" { 504 } else { 502 });
+    let status = if reason == "TIMEOUT" { 504 } else { 502 };
+    error.status = Some(status);
     error.code = Some(reason.to_ascii_lowercase()).filter(|code| !code.is_empty());
-    corrected(error)
+    corrected(error, status)
 }
 
 /// What the words say more exactly than the status.
-fn corrected(mut error: UpstreamError) -> UpstreamError {
+fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
     let words = error.message.to_ascii_lowercase();
-    if words.contains("max tokens must") {
+    let is_refused = matches!(status, 400 | 413);
+    if words.starts_with("too many tokens: max tokens must") {
         // "too many tokens: max tokens must be less than or equal to 4096, the maximum output for this model"
         error.param = Some("max_tokens".to_owned());
-    } else if words.contains("too many tokens") || is_overflow(&words) {
+    } else if words.starts_with("too many tokens") || (is_refused && (words.contains("too many tokens") || is_overflow(&words))) {
         // "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4082."
         error.code = Some("context_length_exceeded".to_owned());
         error.status = Some(400);
@@ -83,6 +93,10 @@ mod tests {
         check(429, &format!(r#"{{"message":"{minute}"}}"#), (None, None, None), minute);
         let month = "You are using a Trial key, which is limited to 1000 API calls / month.";
         check(429, &format!(r#"{{"message":"{month}"}}"#), (Some(402), Some("insufficient_quota"), None), month);
+        // Words that a caller wrote do not speak for the account.
+        let quoted = "too fast: 'You are using a Trial key, which is limited to 1 API calls / month. billing'";
+        check(429, &format!(r#"{{"message":"{quoted}"}}"#), (None, None, None), quoted);
+        check(500, r#"{"message":"no: too many tokens"}"#, (None, None, None), "no: too many tokens");
         check(402, r#"{"message":"add a payment method"}"#, (None, None, None), "add a payment method");
     }
 

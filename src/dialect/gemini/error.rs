@@ -67,21 +67,34 @@ fn class_of(word: &str) -> Option<u16> {
     })
 }
 
-/// What the message alone says.
+/// What the message alone says. It may quote the request, and what a caller wrote must not speak for our account: only a sentence that
+/// Google begins with counts.
 fn by_words(error: &mut UpstreamError) {
     let message = error.message.to_ascii_lowercase();
-    let says = |words: &str| message.contains(words);
+    let begins = |sentences: &[&str]| sentences.iter().any(|sentence| message.starts_with(sentence));
     let is = |status| error.status == Some(status);
-    if says("token count") && says("exceeds") {
+    let is_refused = is(400) || is(403);
+    if message.contains("token count") && message.contains("exceeds") && (is(400) || is(413) || begins(&[TOO_LONG])) {
         error.status = Some(400);
         error.code = Some("context_length_exceeded".to_owned());
-    } else if (is(400) && says("api key") && (says("not valid") || says("expired") || says("not found"))) || says("reported as leaked") {
+    } else if is_refused && begins(&BAD_KEY) {
         error.status = Some(401);
-    } else if is(400) && (says("location is not supported") || says("is not allowed to use")) {
+    } else if is(400) && (begins(&["user location is not supported"]) || is_foreign_project(&message)) {
         error.status = Some(403);
-    } else if (is(400) || is(403)) && says("billing") {
+    } else if is_refused && begins(&NO_BILLING) {
         error.status = Some(402);
     }
+}
+
+const TOO_LONG: &str = "the input token count";
+const BAD_KEY: [&str; 4] = ["api key not valid", "api key expired", "api key not found", "your api key was reported as leaked"];
+const NO_BILLING: [&str; 3] =
+    ["please enable billing", "this api method requires billing to be enabled", "gemini api free tier is not available in your country"];
+
+/// "Project `1` is not allowed to use Publisher Model `m`"
+fn is_foreign_project(message: &str) -> bool {
+    let rest = message.strip_prefix("project `").and_then(|rest| rest.split_once('`'));
+    rest.is_some_and(|(_, rest)| rest.starts_with(" is not allowed to use "))
 }
 
 /// What `details` say.

@@ -4,13 +4,13 @@ use crate::dialect::flat::is_overflow;
 use crate::dialect::{UpstreamError, openai};
 
 /// Reads the body of an answer of another status than 200.
-pub fn error(_status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
-    corrected(openai::error(body, content_type))
+pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
+    corrected(openai::error(body, content_type), status)
 }
 
 /// Reads an error that came with status 200: nothing but its words says what kind it is.
 pub(super) fn hidden(json: &[u8]) -> UpstreamError {
-    corrected(openai::error(json, None))
+    corrected(openai::error(json, None), 200)
 }
 
 /// What a model says that was loaded, or unloaded, but not asked. It may answer next time.
@@ -23,19 +23,25 @@ pub(super) fn unanswered(reason: &str) -> UpstreamError {
     }
 }
 
-/// What the words say more exactly than the status, if there is one.
-fn corrected(mut error: UpstreamError) -> UpstreamError {
+/// What the words say more exactly than the status, if there is one. They may quote the request, and what a caller wrote must not speak
+/// for the account: only how a sentence begins counts, but for a prompt that was refused.
+fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
     let words = error.message.to_ascii_lowercase();
-    let (status, code) = if is_overflow(&words) {
+    let begins = |sentences: &[&str]| sentences.iter().any(|sentence| words.starts_with(sentence));
+    // A model's name, in quotes or not.
+    let after_first = words.split_once(' ').map(|(_, rest)| rest).unwrap_or_default();
+    let after_model = words.strip_prefix("model ").and_then(|rest| rest.split_once(' ')).map(|(_, rest)| rest).unwrap_or_default();
+    let is_refused = matches!(status, 400 | 413);
+    let (status, code) = if begins(&TOO_LONG) || (is_refused && is_overflow(&words)) {
         // "the input length exceeds the context length"
         (400, "context_length_exceeded")
-    } else if words.contains("does not support") || words.contains("missing data required for image input") {
+    } else if after_first.starts_with("does not support ") || begins(&["this model is missing data required for image input"]) {
         // "registry.ollama.ai/library/gemma:2b does not support tools"; the other is said with status 500.
         (400, "unsupported_parameter")
-    } else if words.starts_with("model ") && words.contains("not found") {
+    } else if after_model.starts_with("not found") {
         // "model 'x' not found, try pulling it first"
         (404, "model_not_found")
-    } else if words.contains("server busy") || words.contains("requires more system memory") {
+    } else if begins(&["server busy", "model requires more system memory"]) {
         (503, "overloaded")
     } else {
         return error;
@@ -44,6 +50,9 @@ fn corrected(mut error: UpstreamError) -> UpstreamError {
     error.code = Some(code.to_owned());
     error
 }
+
+const TOO_LONG: [&str; 4] =
+    ["the input length exceeds the context length", "input length exceeds", "prompt too long", "prompt is too long"];
 
 #[cfg(test)]
 mod tests {
@@ -73,6 +82,19 @@ mod tests {
         check("json: cannot unmarshal string into Go struct field ChatRequest.messages", None);
         check("an error was encountered while running the model: CUDA error", None);
         check("unauthorized", None);
+    }
+
+    #[test]
+    fn what_a_message_quotes_decides_nothing() {
+        for quoted in
+            ["model 'x' not found", "server busy", "x does not support tools", "this model is missing data required for image input"]
+        {
+            check(&format!("invalid value: \"{quoted}\""), None);
+        }
+        check("model returned 'it was not found'", None);
+        check("no: prompt is too long", None);
+        let refused = error(400, None, br#"{"error":"no: prompt is too long"}"#);
+        assert_eq!(refused.code.as_deref(), Some("context_length_exceeded"));
     }
 
     #[test]

@@ -40,6 +40,52 @@ fn every_exception_has_a_class() {
 }
 
 #[test]
+fn what_a_message_quotes_does_not_speak_for_the_account() {
+    for quoted in [
+        "Authentication failed: Please make sure your API Key is valid.",
+        "Bearer Token has expired",
+        "The security token included in the request is expired",
+        "The request signature we calculated does not match",
+        "Model access is denied due to INVALID_PAYMENT_INSTRUMENT",
+        "Your account is not authorized",
+        "Operation not allowed",
+        "The provided model identifier is invalid.",
+        "Invocation of model ID x with on-demand throughput",
+    ] {
+        let message = format!("The value `{quoted}` at 'messages' is not valid");
+        let body = serde_json::json!({ "message": message }).to_string();
+        for (status, name, class) in [(400, "ValidationException", 400), (403, "AccessDeniedException", 403), (500, "InternalFailure", 500)]
+        {
+            check(status, Some(name), &body, (Some(class), Some(name), None, &message));
+        }
+        check(403, None, &body, (None, None, None, &message));
+    }
+    // Nor is a fault of theirs the caller's, whatever it quotes.
+    let body = r#"{"message":"no: prompt is too long"}"#;
+    check(424, Some("ModelErrorException"), body, (Some(502), Some("ModelErrorException"), None, "no: prompt is too long"));
+}
+
+#[test]
+fn only_the_name_of_an_error_is_shown() {
+    for name in ["sk-secret", "AKIASECRET", "Bearer", "ExceptionSecret", "x", &"E".repeat(65)] {
+        check(403, Some(name), NO, (None, None, None, "no"));
+        check(
+            400,
+            Some(name),
+            r#"{"__type":"x#ValidationException","message":"no"}"#,
+            (Some(400), Some("ValidationException"), None, "no"),
+        );
+        check(403, None, &format!(r#"{{"__type":"{name}","message":"no"}}"#), (None, None, None, "no"));
+        let Some(StreamFault::Upstream(error)) = of_event(format!("exception/{name}").as_bytes(), NO.as_bytes()) else { panic!() };
+        assert_eq!((error.status, error.kind), (Some(502), None));
+    }
+    for name in ["NewError", "SomeFault", "AccessDenied"] {
+        check(418, Some(name), NO, (None, Some(name), None, "no"));
+    }
+    check(403, Some("ExpiredToken"), NO, (Some(401), Some("ExpiredToken"), None, "no"));
+}
+
+#[test]
 fn without_a_name_the_status_counts() {
     check(418, None, NO, (None, None, None, "no"));
     check(418, Some("NewException"), NO, (None, Some("NewException"), None, "no"));

@@ -68,6 +68,26 @@ fn what_is_refused_here_may_be_served_elsewhere() {
 }
 
 #[test]
+fn what_a_message_quotes_does_not_speak_for_the_account() {
+    for quoted in [
+        "API key not valid",
+        "API key expired",
+        "Your API key was reported as leaked.",
+        "User location is not supported",
+        "Project `1` is not allowed to use x",
+        "Please enable billing",
+    ] {
+        let message = format!("Invalid value at 'contents[0].parts[0]': {quoted}");
+        for (http, status) in [(400, "INVALID_ARGUMENT"), (403, "PERMISSION_DENIED"), (500, "INTERNAL")] {
+            check(&body(http, status, &message, ""), (Some(http), None, None, &message));
+        }
+    }
+    // Nor is a fault of theirs the caller's, whatever it quotes.
+    let message = "Internal: 'the token count exceeds'";
+    check(&body(500, "INTERNAL", message, ""), (Some(500), None, None, message));
+}
+
+#[test]
 fn a_prompt_too_long_is_said_so() {
     let long = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).";
     check(&body(400, "INVALID_ARGUMENT", long, ""), (Some(400), Some("context_length_exceeded"), None, long));
