@@ -12,6 +12,7 @@ mod url;
 mod value;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use super::{Effort, Format, Raw, Refused, Request};
 use crate::wire::json::{Cursor, Kind};
@@ -27,9 +28,10 @@ pub fn read(body: &[u8]) -> Result<Request<'_>, Refused> {
 fn whole(body: &[u8]) -> Result<Request<'_>, Fault> {
     let mut cursor = Cursor::new(body);
     let mut reading = Reading::default();
+    let elements = Cell::new(0);
     // Room for ordinary messages, so that the list does not grow step by step; a body of pictures has few.
     reading.request.messages.reserve((body.len() / 256).clamp(4, 128));
-    Value::body(&mut cursor).element(&FIELDS, |name, value| reading.field(name, value))?;
+    Value::body(&mut cursor, &elements).element(&FIELDS, |name, value| reading.field(name, value))?;
     cursor.end().map_err(value::syntax)?;
     reading.request()
 }

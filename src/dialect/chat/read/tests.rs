@@ -810,3 +810,36 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn more_elements_than_anybody_needs_are_refused() {
+    let list = |element: &str, count: usize| vec![element; count].join(",");
+    let least = r#"{"role":"user","content":[]}"#;
+    let read_of = |messages: &str, stops: usize| {
+        let body = format!(r#"{{"model":"m","messages":[{messages}],"stop":[{}]}}"#, list(r#""a""#, stops));
+        read(body.as_bytes()).map(drop).map_err(|why| match why {
+            Refused::Invalid(why) => why.param,
+            Refused::Unsupported(_) => String::new(),
+        })
+    };
+    let too_many = Err("messages".to_owned());
+    let call = r#"{"id":"a","function":{"name":"f"}}"#;
+    let parts = |count| format!(r#"{{"role":"user","content":[{}]}}"#, list(r#"{"type":"text","text":"a"}"#, count));
+    let calls = |count| format!(r#"{{"role":"assistant","tool_calls":[{}]}}"#, list(call, count));
+    assert_eq!(read_of(&list(least, 100_000), 0), Ok(()));
+    assert_eq!(read_of(&list(least, 100_001), 0), too_many);
+    assert_eq!(read_of(&parts(99_999), 0), Ok(()));
+    assert_eq!(read_of(&parts(100_000), 0), too_many);
+    assert_eq!(read_of(&calls(100_000), 0), too_many);
+    assert_eq!(read_of(least, 100_000), too_many);
+    assert_eq!(read_of(&[parts(30_000), calls(30_000)].join(","), 39_998), Ok(()));
+    assert_eq!(read_of(&[parts(30_000), calls(30_000)].join(","), 39_999), too_many);
+    let tools = format!(r#"{{"messages":[],"tools":[{}]}}"#, list(r#"{"type":"odd"}"#, 100_001));
+    assert_eq!(
+        read(tools.as_bytes()).map(drop).map_err(|why| match why {
+            Refused::Invalid(why) => why.param,
+            Refused::Unsupported(_) => String::new(),
+        }),
+        too_many
+    );
+}

@@ -3,6 +3,7 @@
 //! Every method that takes the value consumes exactly it. `null` is the same as nothing.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt::Write;
 
 use super::super::{Number, Raw, Refused};
@@ -11,6 +12,8 @@ use crate::wire::json::{self, Broken, Cursor, Kind, Span};
 /// A value not yet read.
 pub(super) struct Value<'c, 'a> {
     cursor: &'c mut Cursor<'a>,
+    /// How many elements of arrays were read so far, in the whole body.
+    elements: &'c Cell<usize>,
     /// Where it stands.
     pub(super) place: Place<'c>,
 }
@@ -29,6 +32,9 @@ enum Step<'p> {
     Index(usize),
 }
 
+/// A request may have so many messages, parts, calls, tools and the like together: what is kept of a small one is many times its text.
+pub(super) const MOST: usize = 100_000;
+
 /// A refusal, boxed: it is rare, and results are everywhere.
 pub(super) type Fault = Box<Refused>;
 
@@ -37,8 +43,8 @@ pub(super) type Name<'a> = Cow<'a, str>;
 
 impl<'c, 'a> Value<'c, 'a> {
     /// The whole body.
-    pub(super) fn body(cursor: &'c mut Cursor<'a>) -> Self {
-        Self { cursor, place: Place { up: None, step: Step::Body } }
+    pub(super) fn body(cursor: &'c mut Cursor<'a>, elements: &'c Cell<usize>) -> Self {
+        Self { cursor, elements, place: Place { up: None, step: Step::Body } }
     }
 
     /// What it is.
@@ -48,7 +54,7 @@ impl<'c, 'a> Value<'c, 'a> {
 
     /// Its text, without consuming it.
     pub(super) fn ahead(&mut self) -> Result<Raw<'a>, Fault> {
-        Value { cursor: &mut self.cursor.clone(), place: self.place }.raw()
+        Value { cursor: &mut self.cursor.clone(), elements: self.elements, place: self.place }.raw()
     }
 
     /// Passes over it.
@@ -148,7 +154,7 @@ impl<'c, 'a> Value<'c, 'a> {
             Kind::Null => return self.skip().map(|()| false),
             kind @ (Kind::Array | Kind::String | Kind::Number | Kind::Bool) => return Err(self.place.wrong("an object", kind)),
         }
-        let Self { cursor, place } = self;
+        let Self { cursor, elements, place } = self;
         let mut seen: u64 = 0;
         let mut member = |cursor: &mut Cursor<'a>, key: Span| {
             let mut bit = 0;
@@ -169,7 +175,7 @@ impl<'c, 'a> Value<'c, 'a> {
             if is_second {
                 return Err(place.refuse("is given more than once"));
             }
-            each(&name, Value { cursor, place })
+            each(&name, Value { cursor, elements, place })
         };
         let mut refused = None;
         let scanned = cursor.object(|cursor, key| member(cursor, key).map_err(|why| stop(&mut refused, why)));
@@ -193,11 +199,15 @@ impl<'c, 'a> Value<'c, 'a> {
             Kind::Null => return self.skip(),
             kind @ (Kind::Object | Kind::String | Kind::Number | Kind::Bool) => return Err(self.place.wrong("an array", kind)),
         }
-        let Self { cursor, place } = self;
+        let Self { cursor, elements, place } = self;
         let mut refused = None;
         let scanned = cursor.array(|cursor, index| {
             let place = Place { up: Some(&place), step: Step::Index(index) };
-            each(index, Value { cursor, place }).map_err(|why| stop(&mut refused, why))
+            elements.set(elements.get() + 1);
+            if elements.get() > MOST {
+                return Err(stop(&mut refused, too_many()));
+            }
+            each(index, Value { cursor, elements, place }).map_err(|why| stop(&mut refused, why))
         });
         scanned.map(drop).map_err(|broken| refused.unwrap_or_else(|| syntax(broken)))
     }
@@ -302,6 +312,12 @@ fn whole(text: &str) -> Result<i64, &'static str> {
         Ok(20..) => Err(RANGE),
         Ok(zeros) => [significant, &"0".repeat(zeros)].concat().parse().map_err(|_| RANGE),
     }
+}
+
+#[cold]
+fn too_many() -> Fault {
+    let message = format!("the request has more than {MOST} messages, parts, calls, tools and other elements");
+    Box::new(Refused::invalid("messages", message))
 }
 
 /// Ends the scan for another reason than its text.
