@@ -114,10 +114,11 @@ impl Stream {
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<Usage, StreamFault> {
         let telling = &mut self.telling;
         if !telling.chunks.done() {
-            // The last event may lack its line end. One that is itself cut is no event.
-            let mut each = |name: &[u8], data: &[u8]| match name == b"error" || is_json(data) {
-                true => told(telling.event(name, data, out)),
-                false => Ok(()),
+            // The last event may lack its line end. One that is itself cut may have held more of the answer.
+            let mut each = |name: &[u8], data: &[u8]| match data.trim_ascii() {
+                b"[DONE]" => Ok(()),
+                data if name == b"error" || is_json(data) => told(telling.event(name, data, out)),
+                _ => Err(StreamFault::Cut),
             };
             let pending = match &mut self.decoder {
                 Decoder::Events(decoder, _) => decoder.finish(|event| each(event.name, event.data)),

@@ -54,7 +54,8 @@ impl Tally {
     pub(super) fn usage(&self) -> Usage {
         let tokens = &self.tokens;
         let prompt = tokens.prompt.unwrap_or_else(|| estimate(self.prompt_bytes));
-        let completion = tokens.completion.unwrap_or_else(|| estimate(self.said));
+        let counted = self.completion();
+        let completion = counted.unwrap_or_else(|| estimate(self.said));
         let cached = tokens.cached.unwrap_or(0).min(prompt);
         Usage {
             prompt,
@@ -62,14 +63,19 @@ impl Tally {
             cached,
             cache_write: tokens.cache_write.unwrap_or(0).min(prompt - cached),
             reasoning: tokens.reasoning.unwrap_or(0).min(completion),
-            source: if tokens.prompt.and(tokens.completion).is_some() { Source::Reported } else { Source::Estimated },
+            source: if tokens.prompt.and(counted).is_some() { Source::Reported } else { Source::Estimated },
         }
+    }
+
+    /// The upstream's count of what it wrote. None, where it says that it wrote nothing and did.
+    fn completion(&self) -> Option<u64> {
+        self.tokens.completion.filter(|count| *count > 0 || self.said == 0)
     }
 
     /// What an answer cost that was cut: some count as they go, and here the last count is missing.
     pub(super) fn so_far(&self) -> Usage {
         let usage = self.usage();
-        match self.tokens.completion {
+        match self.completion() {
             Some(counted) if self.said > self.covered => {
                 let completion = counted.saturating_add(estimate(self.said - self.covered));
                 Usage { completion, source: Source::Estimated, ..usage }
