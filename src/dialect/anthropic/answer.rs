@@ -5,7 +5,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::error;
@@ -34,8 +35,9 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     if let Some(id) = message.id.some() {
         emit(Event::Id(id));
     }
-    for block in &blocks {
-        block.tell(emit);
+    match &blocks {
+        Content::Blocks(blocks) => blocks.iter().for_each(|block| block.tell(emit)),
+        Content::Text(text) => text.some().into_iter().for_each(|text| emit(Event::Text(0, text))),
     }
     let mut counts = Counts::default();
     counts.learn(&message.usage.unwrap_or_default());
@@ -50,8 +52,9 @@ struct Message<'a> {
     kind: Text<'a>,
     #[serde(borrow, default)]
     id: Text<'a>,
-    #[serde(borrow, default)]
-    content: Option<Vec<Block<'a>>>,
+    /// `null` is nothing said; absent, this is no answer.
+    #[serde(borrow, default, deserialize_with = "present")]
+    content: Option<Content<'a>>,
     #[serde(borrow, default)]
     stop_reason: Text<'a>,
     #[serde(borrow, default)]
@@ -60,6 +63,42 @@ struct Message<'a> {
     usage: Option<Usage>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+}
+
+/// What was said: blocks, or a text, as some write it who imitate the API.
+enum Content<'a> {
+    Blocks(Vec<Block<'a>>),
+    Text(Text<'a>),
+}
+
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Content<'a>>, D::Error> {
+    from.deserialize_any(ContentVisitor).map(Some)
+}
+
+struct ContentVisitor;
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = Content<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("blocks, or a text")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(list)).map(Content::Blocks)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(Content::Text(Text::default()))
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        TextVisitor.visit_borrowed_str(text).map(Content::Text)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        TextVisitor.visit_str(text).map(Content::Text)
+    }
 }
 
 /// A content block. Which fields it has is its type's business.

@@ -40,6 +40,14 @@ fn blocks_are_told_in_order() {
 }
 
 #[test]
+fn content_may_be_a_text_or_null() {
+    check(r#"{"content":"a\nb"}"#, &[r#"Text(0, "a\nb")"#, NO_USAGE, STOP]);
+    check(r#"{"content":"ab","stop_reason":"max_tokens"}"#, &[r#"Text(0, "ab")"#, NO_USAGE, "Finish(0, Length)"]);
+    check(r#"{"content":""}"#, &[NO_USAGE, STOP]);
+    check(r#"{"id":"m","content":null}"#, &[ID, NO_USAGE, STOP]);
+}
+
+#[test]
 fn a_calls_input_may_be_in_quotes() {
     let call = r#"Call { choice: 0, id: Some("t"), name: "f", signature: None }"#;
     let with_input = |input: &str| with(&format!(r#"{{"type":"tool_use","id":"t","name":"f","input":{input}}}"#), "null");
@@ -122,8 +130,7 @@ fn half_a_character_costs_that_character() {
 #[test]
 fn what_is_no_answer_is_a_fault() {
     let fault = |body: &str| answer(body.as_bytes(), &mut |event| panic!("{event:?}")).unwrap_err();
-    for body in ["", "[]", "null", "{}", "<html>", r#"{"content":null}"#, r#"{"content":"text"}"#, r#"{"id":"m","stop_reason":"end_turn"}"#]
-    {
+    for body in ["", "[]", "null", "{}", "<html>", r#"{"content":7}"#, r#"{"content":{}}"#, r#"{"id":"m","stop_reason":"end_turn"}"#] {
         assert!(matches!(fault(body), AnswerFault::Nonsense(_)), "{body}");
     }
     for body in [
