@@ -6,6 +6,8 @@
 use serde::Serialize;
 use std::borrow::Cow;
 
+use crate::secret::looks_secret;
+
 /// How an exchange ended, as the access line and the metrics name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
@@ -268,16 +270,6 @@ pub fn scrub(text: &str, secrets: &[&str]) -> String {
         rest = after;
     }
     out
-}
-
-fn looks_secret(word: &str) -> bool {
-    let prefixed = ["sk-", "sk_", "gsk_", "xai-", "AIza", "key-", "pk-"].iter().any(|p| word.starts_with(p)) && word.len() >= 12;
-    let random = word.len() >= 28
-        && word.bytes().any(|b| b.is_ascii_digit())
-        && word.bytes().any(|b| b.is_ascii_uppercase())
-        && word.bytes().any(|b| b.is_ascii_lowercase());
-    let hex = word.len() >= 32 && word.bytes().all(|b| b.is_ascii_hexdigit());
-    prefixed || random || hex
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::secret::looks_secret;
+
 /// The fields of a request that a dialect left out or weakened: names as in the request, without indexes (`messages[].name`), each once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Losses(Vec<Cow<'static, str>>);
@@ -23,7 +25,9 @@ impl Losses {
     /// This field is lost, by the name that the caller wrote: what a caller made up must not swell logs or headers.
     pub fn add_written(&mut self, prefix: &str, name: &str) {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-        let is_shown = !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain);
+        // What is this long may be a key that slipped in among the names.
+        let is_word = |word: &str| word.bytes().all(is_plain) && !word.split('.').any(looks_secret);
+        let is_shown = !name.is_empty() && name.len() <= 48 && !looks_secret(name) && name.split("[]").all(is_word);
         self.add(format!("{prefix}{}", if is_shown { name } else { "other" }));
     }
 
@@ -58,11 +62,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_may_be_a_secret_is_not_named() {
+        for name in ["sk-0123456789ab", "content[].sk-0123456789ab", "x.AIza0123456789", &"0a".repeat(16), "Abcdefghijklmnopqrstuvwxyz012"]
+        {
+            let mut losses = Losses::default();
+            losses.add_written("messages[].", name);
+            assert_eq!(losses.names(), ["messages[].other"], "{name}");
+        }
+    }
+
+    #[test]
     fn what_a_caller_made_up_is_named_only_if_it_is_plain() {
         let mut losses = Losses::default();
-        for name in ["odd", "a.b-c_1", "", "a b", "odd", &"x".repeat(65)] {
+        for name in ["odd", "a.b-c_1", "", "a b", "odd", &"x".repeat(49), "a[0]", "content[].x"] {
             losses.add_written("messages[].", name);
         }
-        assert_eq!(losses.names(), ["messages[].odd", "messages[].a.b-c_1", "messages[].other"]);
+        assert_eq!(losses.names(), ["messages[].odd", "messages[].a.b-c_1", "messages[].other", "messages[].content[].x"]);
     }
 }

@@ -267,9 +267,8 @@ impl Messages<'_> {
         }
         edits.remove_member(key, value);
         if says_something {
-            let is_plain = |field: &&str| field.len() <= 64 && field.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
-            let field = std::str::from_utf8(field).ok().filter(is_plain).filter(|_| self.losses.names().len() < MAX_NAMES);
-            self.losses.add(format!("messages[].{}", field.unwrap_or("other")));
+            let field = std::str::from_utf8(field).ok().filter(|_| self.losses.names().len() < MAX_NAMES);
+            self.losses.add_written("messages[].", field.unwrap_or("other"));
         }
     }
 

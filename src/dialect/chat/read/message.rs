@@ -142,12 +142,12 @@ fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
     value.element(&["id", "type", "function", "custom", "extra_content", "index"], |name, value| {
         match &**name {
             "id" => id = value.text()?,
-            "function" => function = self::function(value, "tool_calls.function.", &mut message.others)?,
+            "function" => function = self::function(value, "tool_calls[].function.", &mut message.others)?,
             "custom" => custom = self::custom(value, &mut message.others)?,
             "extra_content" => signature = google(value)?,
             // What is there under its name says the type; answers' fragments have an index.
             "type" | "index" => value.skip()?,
-            _ => others::field(&mut message.others, "tool_calls.", name, value)?,
+            _ => others::field(&mut message.others, "tool_calls[].", name, value)?,
         }
         Ok(())
     })?;
@@ -183,7 +183,7 @@ fn custom<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Named<
         match &**key {
             "name" => name = value.text()?,
             "input" => input = value.text()?,
-            _ => others::field(others, "tool_calls.custom.", key, value)?,
+            _ => others::field(others, "tool_calls[].custom.", key, value)?,
         }
         Ok(())
     })?;

@@ -52,7 +52,7 @@ pub(super) fn thinking_block<'a>(value: Value<'_, 'a>, message: &mut Message<'a>
             "signature" => thought.signature = filled(value.text()?),
             "data" => thought.redacted = filled(value.text()?),
             "type" | "cache_control" => value.skip()?,
-            _ => others::field(&mut message.others, "thinking_blocks.", name, value)?,
+            _ => others::field(&mut message.others, "thinking_blocks[].", name, value)?,
         }
         Ok(())
     })?;
@@ -152,7 +152,7 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), Fault
             }
             "signature" => part.thought.signature = filled(value.text_or_not()?.0),
             "data" => part.thought.redacted = filled(value.text_or_not()?.0),
-            _ => others::field(&mut message.others, "content.", name, value)?,
+            _ => others::field(&mut message.others, "content[].", name, value)?,
         }
         Ok(())
     })?;
@@ -169,7 +169,7 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), Fault
             if thought.signature.is_some() || thought.redacted.is_some() {
                 message.thoughts.push(thought);
             } else if part.has_thinking {
-                others::note(&mut message.others, "content.", &Cow::Borrowed("thinking"));
+                others::note(&mut message.others, "content[].", &Cow::Borrowed("thinking"));
             }
             return Ok(());
         }
@@ -187,7 +187,7 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), Fault
         ("thinking", part.has_thinking),
     ];
     for (name, _) in is_left.into_iter().filter(|(_, is_left)| *is_left) {
-        others::note(&mut message.others, "content.", &Cow::Borrowed(name));
+        others::note(&mut message.others, "content[].", &Cow::Borrowed(name));
     }
     match what {
         PartKind::Text(text) => say(message, text, part.cache),
@@ -208,7 +208,7 @@ fn image<'a>(mut value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Opt
         match &**name {
             "url" => url = value.text()?,
             "detail" => detail = value.text()?,
-            _ => others::field(others, "content.image_url.", name, value)?,
+            _ => others::field(others, "content[].image_url.", name, value)?,
         }
         Ok(())
     })?;
@@ -227,7 +227,7 @@ fn audio<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<
         match &**name {
             "data" => data = value.text()?,
             "format" => format = value.text()?,
-            _ => others::field(others, "content.input_audio.", name, value)?,
+            _ => others::field(others, "content[].input_audio.", name, value)?,
         }
         Ok(())
     })?;
@@ -250,7 +250,7 @@ fn file<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<P
             "file_data" => data = value.text()?,
             "file_id" => id = value.text()?,
             "filename" => filename = value.text()?,
-            _ => others::field(others, "content.file.", name, value)?,
+            _ => others::field(others, "content[].file.", name, value)?,
         }
         Ok(())
     })?;

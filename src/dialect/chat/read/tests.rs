@@ -473,7 +473,7 @@ fn calls_of_an_assistant() {
         (r#"{"id":"c1","function":{"name":"f"},"extra_content":{"google":{"thought_signature":7}}}"#, "c1=f()"),
         (r#"{"id":"c1","function":{"name":"f"},"extra_content":{"google":[]}}"#, "c1=f()"),
         (r#"{"id":"c1","function":{"name":"f"},"extra_content":"x"}"#, "c1=f()"),
-        (r#"{"id":"c1","function":{"name":"f","x":1},"y":2}"#, "c1=f() ;tool_calls.function.x ;tool_calls.y"),
+        (r#"{"id":"c1","function":{"name":"f","x":1},"y":2}"#, "c1=f() ;tool_calls[].function.x ;tool_calls[].y"),
     ] {
         said(&calls(json), &[&format!("Assistant {expected}")]);
     }
@@ -543,7 +543,7 @@ fn thoughts() {
     );
     said(
         r#"{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"h"}]},{"type":"text","text":"a"}]}"#,
-        &[r#"Assistant Text("a") ;content.thinking"#],
+        &[r#"Assistant Text("a") ;content[].thinking"#],
     );
     // OpenRouter's.
     said(
@@ -587,7 +587,7 @@ fn other_fields_of_messages_are_named() {
         r#"{"role":"user","content":[{"type":"text","text":"a","x":1,"image_url":"https://y"},{"type":"text","text":"b","x":1},
            {"type":"image_url","image_url":{"url":"https://y","format":"png"},"text":"t"}]}"#,
         &[
-            r#"User Text("a") Text("b") Image(Url("https://y"), None) ;content.x ;content.image_url ;content.image_url.format ;content.text"#,
+            r#"User Text("a") Text("b") Image(Url("https://y"), None) ;content[].x ;content[].image_url ;content[].image_url.format ;content[].text"#,
         ],
     );
     let many: Vec<String> = (0..100).map(|number| format!(r#","x{number}":1"#)).collect();
@@ -626,13 +626,13 @@ fn tools() {
                 Tool { cache: Some(super::super::Cache { ttl: Some("1h".into()) }), ..function("i") },
                 tool("j", ToolKind::Function(Some(Raw("{}")), None)),
             ];
-            it.others = vec![("tools.x".into(), Raw("1"))];
+            it.others = vec![("tools[].x".into(), Raw("1"))];
         },
     );
     check(r#""tools":[],"functions":[]"#, |_| {});
     check(r#""tools":[{"type":"x","custom":7}]"#, |it| {
         it.tools = vec![tool("", ToolKind::Other)];
-        it.others = vec![("tools.custom".into(), Raw("7"))];
+        it.others = vec![("tools[].custom".into(), Raw("7"))];
     });
     for (tools, param, why) in [
         (r#"{}"#, "tools[0].type", "is missing"),

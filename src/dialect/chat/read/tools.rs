@@ -37,11 +37,11 @@ impl<'a> Tools<'a> {
             value.element(&["type", "function", "custom", "cache_control", "prompt_cache_breakpoint"], |name, mut value| {
                 match &**name {
                     "type" => kind = value.text()?,
-                    "function" => function = self.function("tools.function.", value)?,
+                    "function" => function = self.function("tools[].function.", value)?,
                     // Of a provider's own tool these may be anything: it is refused for its type.
                     "custom" if value.kind()? == Kind::Object => custom = self.custom(value)?,
                     "cache_control" | "prompt_cache_breakpoint" => cache = parts::cache(value)?.or(cache.take()),
-                    _ => others::inner(&mut self.others, "tools.", name, value)?,
+                    _ => others::inner(&mut self.others, "tools[].", name, value)?,
                 }
                 Ok(())
             })?;
@@ -68,7 +68,7 @@ impl<'a> Tools<'a> {
         value.array(|_, value| {
             self.are_functions |= self.list.is_empty();
             let place = value.place;
-            let function = self.function("functions.", value)?;
+            let function = self.function("functions[].", value)?;
             self.add(function.ok_or_else(|| place.wrong("an object", Kind::Null))?, place)
         })
     }
@@ -102,7 +102,7 @@ impl<'a> Tools<'a> {
             match &**key {
                 "name" => name = value.text()?,
                 "description" => description = value.text()?,
-                _ => others::inner(&mut self.others, "tools.custom.", key, value)?,
+                _ => others::inner(&mut self.others, "tools[].custom.", key, value)?,
             }
             Ok(())
         })?;
