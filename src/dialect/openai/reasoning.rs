@@ -15,7 +15,13 @@ pub(super) const STANDARD: &[u8] = br#""reasoning_content""#;
 pub(super) const SHORT: &[u8] = br#""reasoning""#;
 /// OpenRouter's list, with signatures and summaries in it.
 pub(super) const DETAILS: &[u8] = br#""reasoning_details""#;
-const NAMES: [&[u8]; 3] = [STANDARD, SHORT, DETAILS];
+/// LiteLLM's list, signatures and all.
+pub(super) const BLOCKS: &[u8] = br#""thinking_blocks""#;
+/// Its object of whatever the provider said besides, the same list included.
+pub(super) const BESIDES: &[u8] = br#""provider_specific_fields""#;
+/// GitHub Copilot.
+pub(super) const TEXT: &[u8] = br#""reasoning_text""#;
+const NAMES: [&[u8]; 6] = [STANDARD, SHORT, DETAILS, BLOCKS, BESIDES, TEXT];
 
 /// Puts right the thinking of a delta or message, all but the parts of its content.
 pub(super) fn edit(text: &[u8], body: &Body, show: bool, edits: &mut Edits<'_>) {

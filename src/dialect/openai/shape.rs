@@ -337,6 +337,21 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, O
                 body.note_text(text, &value);
                 reasoned = reasoned.max(json::text_len(text, &value));
             }
+            reasoning::BLOCKS | reasoning::TEXT => {
+                let value = cursor.value()?;
+                let thinks = !is_hollow(slice(text, &value));
+                body.has_thinking = true;
+                body.thinks |= thinks;
+                body.speaks |= thinks;
+                if name == reasoning::TEXT {
+                    reasoned = reasoned.max(json::text_len(text, &value));
+                }
+            }
+            // There may be thinking in it, or not.
+            reasoning::BESIDES => {
+                cursor.value()?;
+                body.has_thinking = true;
+            }
             br#""refusal""# => {
                 let value = cursor.value()?;
                 let speaks = !is_hollow(slice(text, &value));

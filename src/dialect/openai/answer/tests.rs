@@ -456,6 +456,12 @@ fn thinking_has_one_name_or_none() {
             3,
         ),
         (
+            r#"{"role":"assistant","content":"a","reasoning_text":"hm","thinking_blocks":[{"thinking":"hm"}],"provider_specific_fields":{"thinking_blocks":[{"thinking":"hm"}]}}"#,
+            r#"{"role":"assistant","content":"a","reasoning_text":"hm","thinking_blocks":[{"thinking":"hm"}],"provider_specific_fields":{"thinking_blocks":[{"thinking":"hm"}]}}"#,
+            r#"{"role":"assistant","content":"a"}"#,
+            3,
+        ),
+        (
             r#"{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"a"}]}"#,
             r#"{"reasoning_content":"hm","role":"assistant","content":"a"}"#,
             r#"{"role":"assistant","content":"a"}"#,

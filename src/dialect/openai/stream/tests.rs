@@ -459,6 +459,25 @@ fn thinking_has_one_name_or_none() {
             r#"{"content":"","reasoning_details":[{"index":0,"type":"reasoning.encrypted","data":"x"}]}"#,
             "",
         ),
+        // LiteLLM
+        (
+            r#"{"content":"","reasoning_content":"hm","thinking_blocks":[{"type":"thinking","thinking":"hm"}],"provider_specific_fields":{"thinking_blocks":[{"type":"thinking","thinking":"hm"}]}}"#,
+            r#"{"content":"","reasoning_content":"hm","thinking_blocks":[{"type":"thinking","thinking":"hm"}],"provider_specific_fields":{"thinking_blocks":[{"type":"thinking","thinking":"hm"}]}}"#,
+            "",
+        ),
+        (
+            r#"{"content":"","thinking_blocks":[{"type":"thinking","thinking":"","signature":"s"}]}"#,
+            r#"{"content":"","thinking_blocks":[{"type":"thinking","thinking":"","signature":"s"}]}"#,
+            "",
+        ),
+        (
+            r#"{"content":"b","provider_specific_fields":{"thinking_blocks":[]}}"#,
+            r#"{"content":"b","provider_specific_fields":{"thinking_blocks":[]}}"#,
+            r#"{"content":"b"}"#,
+        ),
+        // GitHub Copilot
+        (r#"{"reasoning_text":"hm"}"#, r#"{"reasoning_text":"hm"}"#, ""),
+        (r#"{"content":"b","reasoning_text":"hm"}"#, r#"{"content":"b","reasoning_text":"hm"}"#, r#"{"content":"b"}"#),
         // Mistral
         (r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#, r#"{"reasoning_content":"hm","content":""}"#, ""),
         (
