@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::super::{Cache, Media, Message, Part, PartKind, Thought};
-use super::value::{Fault, Name, Place, Value};
+use super::value::{Fault, Name, Value};
 use super::{others, url};
 use crate::wire::json::Kind;
 
@@ -201,7 +201,7 @@ fn image<'a>(mut value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Opt
     let place = value.place;
     if value.kind()? == Kind::String {
         let url = filled(value.text()?).ok_or_else(|| place.refuse("must not be empty"))?;
-        return Ok(Some(PartKind::Image(media(url, place)?, None)));
+        return Ok(Some(PartKind::Image(url::media(url, place)?, None)));
     }
     let (mut url, mut detail) = (None, None);
     let is_there = value.object(&["url", "detail"], |name, value| {
@@ -217,7 +217,7 @@ fn image<'a>(mut value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Opt
     }
     let place = place.field("url");
     let url = filled(url).ok_or_else(|| place.missing())?;
-    Ok(Some(PartKind::Image(media(url, place)?, detail)))
+    Ok(Some(PartKind::Image(url::media(url, place)?, detail)))
 }
 
 fn audio<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, Fault> {
@@ -236,7 +236,7 @@ fn audio<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<
     }
     let data = filled(data).ok_or_else(|| place.field("data").missing())?;
     let format = filled(format).ok_or_else(|| place.field("format").missing())?;
-    let data = match media(data, place.field("data"))? {
+    let data = match url::media(data, place.field("data"))? {
         Media::Inline(_, data) | Media::Url(data) | Media::Id(data) => data,
     };
     Ok(Some(PartKind::Audio(data, format)))
@@ -259,7 +259,7 @@ fn file<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<P
     }
     let kind_of_name = filename.as_deref().and_then(url::media_type).unwrap_or_default();
     let media = match (filled(data), filled(id)) {
-        (Some(data), _) => match media(data, place.field("file_data"))? {
+        (Some(data), _) => match url::media(data, place.field("file_data"))? {
             // OpenAI takes only data URLs, OpenRouter others too, and many callers send bare base64.
             Media::Url(data) if !url::has_scheme(&data) => Media::Inline(kind_of_name.into(), data),
             Media::Inline(kind, data) if kind.is_empty() => Media::Inline(kind_of_name.into(), data),
@@ -269,8 +269,4 @@ fn file<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<P
         (None, None) => return Err(place.refuse("must have `file_data` or `file_id`")),
     };
     Ok(Some(PartKind::File(media, filename)))
-}
-
-fn media<'a>(url: Cow<'a, str>, place: Place<'_>) -> Result<Media<'a>, Fault> {
-    url::media(url).ok_or_else(|| place.unsupported("a data URL must be in base64 to be sent to this model's provider"))
 }

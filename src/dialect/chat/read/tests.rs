@@ -407,6 +407,28 @@ fn parts_that_cannot_be_read() {
 }
 
 #[test]
+fn a_media_type_is_two_tokens() {
+    let long = format!("a/{}", "b".repeat(126));
+    for kind in ["image", "image/", "/png", "image/png/x", "image/p ng", "a/b?c", "a/../b", "é/b", "a/b\\r\\nX: y", "a/(b)", &long] {
+        let why = "must name its media type as `type/subtype`";
+        let refused_at = |part: String, field: &str| {
+            let message = format!(r#"{{"role":"user","content":[{part}]}}"#);
+            refused(&message, &format!("messages[0].content[0].{field}"), why);
+        };
+        let url = format!("data:{kind};base64,AA");
+        refused_at(format!(r#"{{"type":"image_url","image_url":{{"url":"{url}"}}}}"#), "image_url.url");
+        refused_at(format!(r#"{{"type":"image_url","image_url":"{url}"}}"#), "image_url");
+        refused_at(format!(r#"{{"type":"file","file":{{"file_data":"{url}"}}}}"#), "file.file_data");
+        refused_at(format!(r#"{{"type":"input_audio","input_audio":{{"data":"{url}","format":"wav"}}}}"#), "input_audio.data");
+    }
+    let longest = &long[..127];
+    for kind in ["image/svg+xml", "application/vnd.x-y.z", "a/b!#$%&'*+-.^_`|", longest] {
+        let part = format!(r#"[{{"type":"image_url","image_url":"data:{kind};base64,AA"}}]"#);
+        parts(&part, &[&format!("Image(Inline({kind:?}, \"AA\"), None)")]);
+    }
+}
+
+#[test]
 fn data_urls_are_taken_apart() {
     for (url, kind, data) in [
         ("data:image/png;base64,AA", "image/png", "AA"),

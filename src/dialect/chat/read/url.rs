@@ -3,9 +3,31 @@
 use std::borrow::Cow;
 
 use super::super::Media;
+use super::value::{Fault, Place};
 
-/// Takes a `data:` URL apart; any other is as it is. `None` if its data is not in base64.
-pub(super) fn media(url: Cow<'_, str>) -> Option<Media<'_>> {
+/// Takes a `data:` URL apart; any other is as it is.
+pub(super) fn media<'a>(url: Cow<'a, str>, place: Place<'_>) -> Result<Media<'a>, Fault> {
+    let media = apart(url).ok_or_else(|| place.unsupported("a data URL must be in base64 to be sent to this model's provider"))?;
+    match &media {
+        // It is written into requests, and into addresses.
+        Media::Inline(kind, _) if !kind.is_empty() && !is_media_type(kind) => {
+            Err(place.refuse("must name its media type as `type/subtype`"))
+        }
+        Media::Inline(..) | Media::Url(_) | Media::Id(_) => Ok(media),
+    }
+}
+
+/// Two tokens, as RFC 9110 has them.
+fn is_media_type(kind: &str) -> bool {
+    let is_token = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
+    kind.len() <= MAX_TYPE && kind.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
+}
+
+/// Bytes of a media type.
+const MAX_TYPE: usize = 127;
+
+/// `None` if its data is not in base64.
+fn apart(url: Cow<'_, str>) -> Option<Media<'_>> {
     let is_data = url.as_bytes().get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"data:"));
     if !is_data {
         return Some(Media::Url(url));
