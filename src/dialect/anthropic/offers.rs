@@ -105,7 +105,8 @@ impl<'r, 'a> Offers<'r, 'a> {
         let thinks_too = thinking.is_on() && !traits.forced_while_thinking;
         let Some(Raw(schema)) = schema else {
             if calls_first {
-                // The answer is a call, and has no content to be in a format.
+                // The answer is a call, and what may be said beside it is in no format.
+                losses.add("response_format");
             } else if can_force && !thinks_too {
                 self.force(request, names, about, ANY_OBJECT, losses);
             } else {
@@ -125,6 +126,7 @@ impl<'r, 'a> Offers<'r, 'a> {
             }
         }
         if calls_first {
+            losses.add("response_format");
             return Ok(());
         }
         if !can_force || !schema::is_of_objects(schema) {

@@ -89,7 +89,8 @@ impl<'r, 'a> Plan<'r, 'a> {
             return Ok(());
         }
         if beside_tools && must_call(request) {
-            // The answer will be a call, and has no content to be formatted.
+            // The answer will be a call, and what may be said beside it is in no format.
+            losses.add("response_format");
             return Ok(());
         }
         let schema = match format {

@@ -226,13 +226,15 @@ fn else_a_schema_is_a_tools() {
         &format!(r#""tools":[{F_THERE},{tool}],{forced}"#),
         "",
     );
-    // An answer that must be a call has no content to be in a format.
-    check(
-        SONNET_4,
-        &format!(r#"{},"tools":[{F}],"tool_choice":"required""#, json_schema(SCHEMA)),
-        &format!(r#""tools":[{F_THERE}],"tool_choice":{{"type":"any"}}"#),
-        "",
-    );
+    // An answer that must be a call has no content to be in a format, which is said.
+    for format in [json_schema(SCHEMA), r#""response_format":{"type":"json_object"}"#.to_owned()] {
+        check(
+            SONNET_4,
+            &format!(r#"{format},"tools":[{F}],"tool_choice":"required""#),
+            &format!(r#""tools":[{F_THERE}],"tool_choice":{{"type":"any"}}"#),
+            "response_format",
+        );
+    }
     // Thinking would forbid it.
     check(
         SONNET_4,

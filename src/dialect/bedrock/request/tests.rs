@@ -579,13 +579,15 @@ fn formats_of_models_that_must_call() {
         &[],
     );
     check_tools(NOVA, &format!(r#""tools":[{F}],"tool_choice":"none",{}"#, json_schema()), &format!(r#""tools":[{tool}],{forced}"#), &[]);
-    // A call has no format.
-    check_tools(
-        NOVA,
-        &format!(r#""tools":[{F}],"tool_choice":"required",{}"#, json_schema()),
-        &format!(r#""tools":[{SPEC_F}],"toolChoice":{{"any":{{}}}}"#),
-        &[],
-    );
+    // A call has no format, which is said.
+    for format in [json_schema().to_string(), r#""response_format":{"type":"json_object"}"#.to_owned()] {
+        check_tools(
+            NOVA,
+            &format!(r#""tools":[{F}],"tool_choice":"required",{format}"#),
+            &format!(r#""tools":[{SPEC_F}],"toolChoice":{{"any":{{}}}}"#),
+            &["response_format"],
+        );
+    }
     // It is not made to think then.
     check_fields(
         CLAUDE_4,

@@ -150,9 +150,9 @@ fn older_models_answer_by_a_call() {
 }
 
 #[test]
-fn a_call_that_must_be_made_has_no_format() {
+fn a_call_that_must_be_made_has_no_format_and_that_is_said() {
     let fields = format!(r#""tools":[{TOOL}],{SCHEMA},"tool_choice":"required""#);
-    check(OLD, &fields, &format!(r#"{F},"toolConfig":{{"functionCallingConfig":{{"mode":"ANY"}}}}"#), "", NOTHING);
+    check(OLD, &fields, &format!(r#"{F},"toolConfig":{{"functionCallingConfig":{{"mode":"ANY"}}}}"#), "response_format", NOTHING);
 }
 
 #[test]
