@@ -33,7 +33,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     }
 
     let names = Names::of(request);
-    let mut thinking = Thinking::of(request, target, &mut losses);
+    let mut thinking = Thinking::of(request, target, &mut losses)?;
     let calling = sides.clone().rfind(|side| side.has_calls());
     if thinking.needs_thoughts() && (prefilled || calling.is_some_and(|side| !side.begins_with_thoughts())) {
         thinking.leave_out(&mut losses);

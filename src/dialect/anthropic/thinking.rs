@@ -1,9 +1,9 @@
 //! How long the answer may be, and how much of it may be thinking.
 
 use super::schema::{members, string};
-use crate::dialect::chat::{Effort, Losses, Raw, Request, Target};
+use crate::dialect::chat::{Effort, Losses, Raw, Refused, Request, Target};
 use crate::dialect::traits::{Efforts, Thinking as Kind};
-use crate::wire::json::{Writer, integer_of};
+use crate::wire::json::Writer;
 
 /// What is said of thinking, and the most tokens of the answer, which thinking is part of.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ const MIN_BUDGET: u64 = 1024;
 
 impl<'a> Thinking<'a> {
     /// Of what the request says and what the model takes.
-    pub(in crate::dialect) fn of(request: &Request<'a>, target: &Target<'_>, losses: &mut Losses) -> Self {
+    pub(in crate::dialect) fn of(request: &Request<'a>, target: &Target<'_>, losses: &mut Losses) -> Result<Self, Refused> {
         let traits = &target.traits;
         let cap = traits.max_output.unwrap_or(u64::MAX);
         let plain = request.max_tokens.or(target.default_max_tokens).or(traits.max_output).unwrap_or(MAX_TOKENS).clamp(1, cap.max(1));
@@ -55,20 +55,28 @@ impl<'a> Thinking<'a> {
         let mut thinking = Self { mode: Mode::Unsaid, effort: None, plain, max_tokens: plain };
         // What the caller did not bound may grow by what is thought.
         let room = |budget: u64| if request.max_tokens.is_some() { plain } else { plain.saturating_add(budget).min(cap) };
-        if let Some(raw) = own(request) {
-            let Some((own, budget)) = read(raw) else {
-                losses.add("thinking");
-                return thinking;
-            };
+        let said = own(request);
+        let own = if traits.thinking == Kind::None { None } else { said.map(read).transpose()?.flatten() };
+        if said.is_some() && own.is_none() {
+            losses.add("thinking");
+        }
+        if let Some((raw, (own, budget))) = said.zip(own) {
             thinking.mode = Mode::Own(raw, own);
-            thinking.max_tokens = room(budget);
+            thinking.max_tokens = room(whole(budget));
+            if budget > 0.0 && whole(budget) >= thinking.max_tokens {
+                let message = "`thinking.budget_tokens` must be less than the most tokens of the answer";
+                return Err(Refused::invalid("thinking.budget_tokens", message));
+            }
             match request.effort {
                 // A model may think as it likes, and at this effort.
                 Some(effort) if own == Own::Adaptive && effort != Effort::None => thinking.say(effort, traits.efforts, losses),
                 Some(_) => losses.add("reasoning_effort"),
                 None => {}
             }
-            return thinking;
+            return Ok(thinking);
+        }
+        if said.is_some() && traits.thinking != Kind::None {
+            return Ok(thinking);
         }
         match (request.effort, traits.thinking) {
             (None, _) | (Some(Effort::None), Kind::Unknown | Kind::None | Kind::Budget) => {}
@@ -92,7 +100,7 @@ impl<'a> Thinking<'a> {
                 }
             }
         }
-        thinking
+        Ok(thinking)
     }
 
     /// The most tokens of the answer.
@@ -187,18 +195,29 @@ fn own<'a>(request: &Request<'a>) -> Option<&'a str> {
     request.others.iter().find_map(|(name, Raw(raw))| (name == "thinking").then_some(*raw))
 }
 
-/// What Anthropic's own object says, and its budget.
-fn read(raw: &str) -> Option<(Own, u64)> {
-    let members = members(raw)?;
-    let find = |wanted: &str| members.iter().find_map(|(name, value)| (name == wanted).then_some(*value));
-    let own = match &*find("type").and_then(string)? {
-        "disabled" => Own::Off,
-        "enabled" => Own::Budget,
-        // And what will come: all of it thinks.
-        _ => Own::Adaptive,
+/// What Anthropic's own object says, and its budget, or 0; `None` if it is no object. What is not known is not let through: it could cost
+/// more than what was reckoned with.
+fn read(raw: &str) -> Result<Option<(Own, f64)>, Refused> {
+    let Some(members) = members(raw) else { return Ok(None) };
+    // Of a name that comes twice the last one counts, as elsewhere.
+    let find = |wanted: &str| members.iter().rev().find_map(|(name, value)| (name == wanted).then_some(*value));
+    let own = match find("type").and_then(string).as_deref() {
+        Some("disabled") => Own::Off,
+        Some("enabled") => Own::Budget,
+        Some("adaptive" | "between_tools") => Own::Adaptive,
+        Some(_) | None => {
+            let message = "`thinking.type` must be one of `enabled`, `adaptive`, `disabled` and `between_tools`";
+            return Err(Refused::invalid("thinking.type", message));
+        }
     };
-    let budget = find("budget_tokens").and_then(|number| integer_of(number.as_bytes(), &(0..number.len())));
-    Some((own, budget.unwrap_or(0)))
+    let budget = find("budget_tokens").filter(|_| own == Own::Budget).and_then(|number| number.parse().ok());
+    Ok(Some((own, budget.unwrap_or(0.0))))
+}
+
+/// A budget as a number of tokens; what is no such number is for the API to refuse.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+fn whole(budget: f64) -> u64 {
+    budget as u64
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     }
 
     let names = Names::of(request);
-    let mut thinking = Thinking::of(request, target, &mut losses);
+    let mut thinking = Thinking::of(request, target, &mut losses)?;
     // Anthropic's own words are understood by Claudes only.
     let is_own = family != Family::Claude && request.others.iter().any(|(name, _)| name == "thinking");
     if is_own && (thinking.is_on() || thinking.is_off()) {

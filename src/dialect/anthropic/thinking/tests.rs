@@ -91,8 +91,41 @@ fn anthropics_own_words_pass_as_they_are() {
         r#"10192,"thinking":{"type":"enabled","budget_tokens":2000}"#,
         "",
     );
-    for odd in ["7", "{}", "true", r#"{"type":7}"#] {
+    check(OPUS_5, r#""thinking":{"type":"between_tools"}"#, r#"128000,"thinking":{"type":"between_tools"}"#, "");
+    for odd in ["7", "true"] {
         check(SONNET_4_5, &format!(r#""thinking":{odd}"#), "64000", "thinking");
+    }
+    // Who does not think is not told to, in whatever words.
+    for own in ["7", "{}", r#"{"type":"enabled","budget_tokens":2000}"#, r#"{"type":"disabled"}"#] {
+        check(HAIKU_3_5, &format!(r#""thinking":{own}"#), "8192", "thinking");
+    }
+    check(HAIKU_3_5, r#""thinking":{"type":"adaptive"},"reasoning_effort":"low""#, "8192", "thinking reasoning_effort");
+}
+
+#[test]
+fn anthropics_own_words_are_known_or_refused() {
+    let refused = |model: &str, fields: &str| {
+        let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
+        match write(model, &body) {
+            Err(crate::dialect::chat::Refused::Invalid(complaint)) => complaint.param,
+            other => panic!("{fields}: {other:?}"),
+        }
+    };
+    for odd in ["{}", r#"{"type":7}"#, r#"{"type":"new"}"#, r#"{"type":"adaptive","type":"new"}"#, r#"{"budget_tokens":2000}"#] {
+        for model in [SONNET_4_5, OPUS_5, "some-imitation"] {
+            assert_eq!(refused(model, &format!(r#""thinking":{odd}"#)), "thinking.type");
+        }
+    }
+    for (budget, more) in [
+        ("2000", r#","max_tokens":2000"#),
+        ("2000.0", r#","max_tokens":1999"#),
+        ("2e3", r#","max_tokens":5"#),
+        ("64000", ""),
+        ("1e300", ""),
+        ("99999999999999999999999", ""),
+    ] {
+        let fields = format!(r#""thinking":{{"type":"enabled","budget_tokens":{budget}}}{more}"#);
+        assert_eq!(refused(SONNET_4_5, &fields), "thinking.budget_tokens");
     }
 }
 

@@ -473,6 +473,9 @@ fn thinking() {
         &[],
     );
     check_fields(CLAUDE, r#""thinking":{"type":"enabled","budget_tokens":2000},"max_tokens":4096"#, "", &budget(2000, 4096), &[]);
+    check_invalid(CLAUDE, &format!(r#"{{{HI},"thinking":{{"type":"new"}}}}"#), "thinking.type");
+    let all = r#""thinking":{"type":"enabled","budget_tokens":2000},"max_tokens":2000"#;
+    check_invalid(CLAUDE, &format!("{{{HI},{all}}}"), "thinking.budget_tokens");
     check_fields(NOVA, r#""thinking":{"type":"enabled","budget_tokens":2000}"#, "", "", &["thinking"]);
     check_fields(GPT, r#""thinking":{"type":"disabled"},"max_tokens":9"#, "", r#","inferenceConfig":{"maxTokens":9}"#, &["thinking"]);
     check_fields(GPT, r#""thinking":7"#, "", "", &["thinking"]);
