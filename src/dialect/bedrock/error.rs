@@ -29,7 +29,8 @@ pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
     let mut error = openai::error(data, None);
     error.excerpt = None;
     said.fill(&mut error);
-    classify(bare(name).unwrap_or_default(), None, &mut error);
+    let is_status = name.len() == 3 && name.bytes().all(|byte| byte.is_ascii_digit());
+    classify(bare(name).or(is_status.then_some(name)).unwrap_or_default(), None, &mut error);
     error.status = error.status.or(Some(502));
     Some(StreamFault::Upstream(error))
 }
