@@ -18,14 +18,16 @@
 //! # The way of a request
 //!
 //! [`connection`] counts it in → [`gateway`], one short method for each of Pingora's phases → [`door`]: what is asked for → [`auth`]: by whom →
-//! [`models`] answers lists → [`intake`] reads the body → [`plan`]: what may be tried → [`exchange`]: attempts until one commits, and
-//! the relay of its answer, in the caller's format by the [`dialect`] → [`reply`] writes it → [`exchange::record`] settles it, once.
+//! [`models`] answers lists → [`intake`] reads the body → [`plan`]: what may be tried → [`exchange`]: attempts until one commits, each
+//! in the words of its account's [`dialect`], and the relay of its answer, in the caller's format → [`reply`] writes it →
+//! [`exchange::record`] settles it, once. What a model wants back with the next turn waits in the [`vault`].
 //!
 //! # What always holds
 //!
 //! * A stream that ends is complete, or says that it is not.
 //! * An exchange keeps the catalog that it began with, and is settled exactly once, however it ends.
-//! * Nothing that a caller sends decides where a request goes, but for the model's id.
+//! * Nothing that a caller sends decides where a request goes, but for the model's id. No URL in a request is ever fetched.
+//! * What a dialect cannot say is named to the caller, or the request is refused; nothing is left out in silence.
 //! * A secret is a [`secret::Secret`]: it cannot be printed.
 //! * [`wire`], [`dialect`], [`usage`], [`account::strategy`], [`exchange::failover`] and the catalog's `mod`, `raw` and `resolve` are pure: no Pingora,
 //!   no clock, no file, no socket.

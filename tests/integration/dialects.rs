@@ -630,6 +630,124 @@ fn b07_numbers_are_exact_or_refused() {
     });
 }
 
+/// B08: vendor extensions reach a server of the caller's own language byte for byte, in their order; no other dialect gets them.
+#[test]
+fn b08_unknown_fields_pass_where_they_may_be_known_and_are_named_elsewhere() {
+    run(async {
+        let (claude, plain) = (Mock::start().await, Mock::start().await);
+        claude.always(self::claude(json!([{"type": "text", "text": "Bonjour"}]), "end_turn"));
+        let catalog = Catalog::new().account_with("a", &claude, "dialect: anthropic").account("b", &plain);
+        let gateway = Gateway::start(catalog.model("m", &["a=claude-sonnet-4-5"]).model("p", &["b"])).await;
+        let body = |model: &str| {
+            format!(
+                r#"{{"zeta":1.50,"model":"{model}","x_vendor":{{"b":[1, 2],"a":null}},"messages":[{{"role":"user","content":"x","x_mark":true}}],"alpha":"\u00e9"}}"#
+            )
+        };
+        let bearer = format!("Bearer {}", crate::support::canary::KEY);
+        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+        let ask = |model: &str| crate::support::client::request("POST", "/v1/chat/completions", &fields, body(model).as_bytes());
+        let passed = gateway.raw(ask("p")).await;
+        assert_eq!((passed.status, passed.field("x-portcullis-dropped")), (200, None));
+        assert_eq!(plain.request(0).await.text(), body("p"));
+        let translated = gateway.raw(ask("m")).await;
+        assert_eq!(translated.status, 200);
+        let mut dropped: Vec<&str> = translated.field("x-portcullis-dropped").expect("losses").split(", ").collect();
+        dropped.sort_unstable();
+        assert_eq!(dropped, ["alpha", "messages[].x_mark", "x_vendor", "zeta"]);
+        let seen = claude.request(0).await.text();
+        assert!(!seen.contains("vendor") && !seen.contains("zeta") && !seen.contains("x_mark"), "{seen}");
+    });
+}
+
+/// B12: thirty-two tools, a thousand messages and twenty pictures of nine megabytes arrive whole.
+#[test]
+fn b12_a_very_large_request_is_translated_whole() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(claude(json!([{"type": "text", "text": "Bonjour"}]), "end_turn"));
+        let gateway = Gateway::start(over(&mock, "dialect: anthropic", CLAUDE)).await;
+        let picture = |n: usize| format!("{n:04}").repeat(9 * 1024 * 1024 / 20 / 4);
+        let tools: Vec<Value> = (0..32)
+            .map(|n| json!({"type": "function", "function": {"name": format!("tool_{n}"), "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}}))
+            .collect();
+        let mut messages: Vec<Value> =
+            (0..999).map(|n| json!({"role": if n % 2 == 0 { "user" } else { "assistant" }, "content": format!("message {n}")})).collect();
+        let parts: Vec<Value> =
+            (0..20).map(|n| json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{}", picture(n))}})).collect();
+        messages[998] = json!({"role": "user", "content": parts});
+        let answer = gateway.post(&with(chat("m"), json!({"tools": tools, "messages": messages}))).await;
+        assert_eq!((answer.status, answer.field("x-portcullis-dropped")), (200, None), "{}", answer.text());
+        let sent = mock.request(0).await.json();
+        let list = |value: &Value| value.as_array().map(Vec::len);
+        assert_eq!((list(&sent["tools"]), list(&sent["messages"])), (Some(32), Some(999)));
+        for n in 0..998 {
+            let expected = json!({"role": if n % 2 == 0 { "user" } else { "assistant" }, "content": [{"type": "text", "text": format!("message {n}")}]});
+            assert_eq!(sent["messages"][n], expected);
+        }
+        for n in 0..20 {
+            let expected = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": picture(n)}});
+            assert!(sent["messages"][998]["content"][n] == expected, "picture {n}");
+        }
+        gateway.idle().await;
+        assert!(gateway.rss() < 300 << 20, "{} bytes", gateway.rss());
+    });
+}
+
+/// B14: the system anywhere, nothing said, results only. More of these are in the golden files.
+#[test]
+fn b14_odd_conversations_are_put_right() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(claude(json!([{"type": "text", "text": "Bonjour"}]), "end_turn"));
+        let gateway = Gateway::start(over(&mock, "dialect: anthropic", CLAUDE)).await;
+        let messages = json!([{"role": "user", "content": "a"}, {"role": "system", "content": "S1"}, {"role": "user", "content": ""},
+            {"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": ""}}]},
+            {"role": "tool", "tool_call_id": "c1", "content": ""}, {"role": "developer", "content": "S2"}]);
+        let answer = gateway.post(&with(chat("m"), json!({"tools": tools(), "messages": messages}))).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let sent = mock.request(0).await.json();
+        assert_eq!(sent["system"], json!([{"type": "text", "text": "S1"}, {"type": "text", "text": "S2"}]));
+        assert_eq!(
+            sent["messages"],
+            json!([{"role": "user", "content": [{"type": "text", "text": "a"}]},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "weather", "input": {}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1"}]}])
+        );
+        // Nothing said at all is nothing to be asked.
+        let nothing = json!({"messages": [{"role": "user", "content": ""}]});
+        gateway.post(&with(chat("m"), nothing)).await.is_error(400, "unsupported_parameter");
+        assert_eq!(mock.count(), 1);
+    });
+}
+
+/// B15: where a dialect wants `max_tokens`: the request's, else the model's default, else the most that it can, else 8192.
+#[test]
+fn b15_max_tokens_is_filled_in_where_it_must_be() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(claude(json!([{"type": "text", "text": "Bonjour"}]), "end_turn"));
+        let catalog = Catalog::new()
+            .account_with("a", &mock, "dialect: anthropic")
+            .model("known", &["a=claude-sonnet-4-5"])
+            .model_with("set", &["a=claude-sonnet-4-5"], "defaults: { max_tokens: 77 }")
+            .model("unknown", &["a=house-model"]);
+        let gateway = Gateway::start(catalog).await;
+        for (nth, (model, more, expected)) in [
+            ("known", json!({}), 64000),
+            ("known", json!({"max_tokens": 5}), 5),
+            ("known", json!({"max_completion_tokens": 6}), 6),
+            ("set", json!({}), 77),
+            ("unknown", json!({}), 8192),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert_eq!(gateway.post(&with(chat(model), more)).await.status, 200);
+            assert_eq!(mock.request(nth).await.json()["max_tokens"], expected, "{model}");
+        }
+    });
+}
+
 /// B17: whatever a model is called, it is one segment of the path, or the catalog is refused.
 #[test]
 fn b17_a_models_name_cannot_leave_its_place_in_the_path() {
