@@ -669,7 +669,7 @@ fn b12_a_very_large_request_is_translated_whole() {
         let gateway = Gateway::start(over(&mock, "dialect: anthropic", CLAUDE)).await;
         let pictures: Vec<String> = (0..20).map(|n| format!("{n:04}").repeat(9 * 1024 * 1024 / 20 / 4)).collect();
         let list = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join(",");
-        let role = |n: usize| if n % 2 == 0 { "user" } else { "assistant" };
+        let role = |n: usize| if n.is_multiple_of(2) { "user" } else { "assistant" };
         let schema = r#"{"type":"object","properties":{"q":{"type":"string"}}}"#;
         let asked = format!(
             r#"{{"model":"m","tools":[{}],"messages":[{},{{"role":"user","content":[{}]}}]}}"#,
