@@ -312,6 +312,9 @@ pub struct Traits {
     pub sampling: Option<Sampling>,
     /// How it is told to think: by a number of tokens, by a word, or not at all.
     pub thinking: Option<Thinking>,
+    /// The words for the effort that it knows, where it is told by a word.
+    #[schemars(length(min = 1))]
+    pub efforts: Option<List<Effort>>,
     /// Whether thinking can be switched off.
     pub thinking_off: Option<bool>,
     /// Whether it knows tools.
@@ -354,6 +357,19 @@ pub enum Thinking {
     Budget,
     /// By a word for the effort.
     Effort,
+}
+
+/// A word for how hard to think.
+#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "they are the words themselves")]
+pub enum Effort {
+    Minimal,
+    Low,
+    Medium,
+    High,
+    Xhigh,
+    Max,
 }
 
 /// What is filled in where a request is silent.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::{Accounts, Merged, Models, Report, accounts};
 use crate::catalog::{Model, Strategy, Target, name, raw};
-use crate::dialect::traits::{Sampling, Thinking, Traits};
+use crate::dialect::chat::Effort;
+use crate::dialect::traits::{Efforts, Sampling, Thinking, Traits};
 use crate::problem::{nearest, shown};
 use crate::units::{Text, Time};
 use crate::yaml::Path;
@@ -197,13 +198,27 @@ fn traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
         thinking_off: written.thinking_off.unwrap_or(known.thinking_off),
         tools: written.tools.unwrap_or(known.tools),
         forced_tools: written.forced_tools.unwrap_or(known.forced_tools),
-        efforts: known.efforts,
+        efforts: match &written.efforts {
+            None => known.efforts,
+            Some(_) => Efforts::of(&items(written.efforts.as_ref()).map(|(_, word)| effort(*word)).collect::<Vec<_>>()),
+        },
         bound_thoughts: written.bound_thoughts.unwrap_or(known.bound_thoughts),
         forced_while_thinking: written.forced_while_thinking.unwrap_or(known.forced_while_thinking),
         structured: written.structured.unwrap_or(known.structured),
         structured_with_tools: written.structured_with_tools.unwrap_or(known.structured_with_tools),
         images: written.images.unwrap_or(known.images),
         prefill: written.prefill.unwrap_or(known.prefill),
+    }
+}
+
+fn effort(word: raw::Effort) -> Effort {
+    match word {
+        raw::Effort::Minimal => Effort::Minimal,
+        raw::Effort::Low => Effort::Low,
+        raw::Effort::Medium => Effort::Medium,
+        raw::Effort::High => Effort::High,
+        raw::Effort::Xhigh => Effort::Xhigh,
+        raw::Effort::Max => Effort::Max,
     }
 }
 

@@ -196,7 +196,7 @@ fn dialects_know_where_they_are_and_how_they_are_paid_for() {
   ollama: {dialect: ollama}
   vertex: {dialect: vertex, project: p, location: eu, key: k}
 models:
-  m: {targets: [{account: claude, model: claude-sonnet-4-5, traits: {max_output: 5, tools: false}}, {account: groq}], on_loss: refuse, reasoning: hide}
+  m: {targets: [{account: claude, model: claude-sonnet-4-5, traits: {max_output: 5, tools: false, efforts: [low, high]}}, {account: groq}], on_loss: refuse, reasoning: hide}
 callers: {}
 "])
     .unwrap();
@@ -216,6 +216,7 @@ callers: {}
     let model = catalog.model("m").unwrap();
     let traits = model.targets[0].traits;
     assert_eq!((traits.max_output, traits.tools, traits.images), (Some(5), false, true));
+    assert_eq!(traits.efforts.nearest(crate::dialect::chat::Effort::Medium), Some(crate::dialect::chat::Effort::Low));
     assert!(model.refuse_loss && !model.show_reasoning);
     // A new secret is a new credential: no connection of the old one is used for it.
     let print = |secret: &str| {

@@ -166,12 +166,8 @@ impl Blocks<'_, '_> {
     }
 
     fn thoughts(&mut self, w: &mut Writer, thoughts: &Thoughts<'_, '_>) {
-        if !self.thoughts {
-            return;
-        }
-        match thoughts {
-            Thoughts::Said(thoughts) => thoughts.iter().for_each(|one| thought(w, one)),
-            Thoughts::Kept(thoughts) => thoughts.iter().for_each(|one| thought(w, one)),
+        if self.thoughts {
+            thoughts.all().iter().for_each(|one| thought(w, one));
         }
     }
 

@@ -48,6 +48,16 @@ pub enum Thoughts<'r, 'a> {
     Kept(Kept),
 }
 
+impl Thoughts<'_, '_> {
+    /// Each of them, in order.
+    pub fn all(&self) -> &[Thought<'_>] {
+        match self {
+            Self::Said(thoughts) => thoughts,
+            Self::Kept(thoughts) => thoughts,
+        }
+    }
+}
+
 /// What a call gave.
 #[derive(Debug)]
 pub struct Outcome<'r, 'a> {
