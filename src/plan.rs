@@ -3,9 +3,9 @@
 //! A fallback that the key may not use is skipped, and a fallback's own fallbacks are not followed. Whether an account rests or is full is
 //! asked only when its turn comes, since that changes.
 
-use crate::account::strategy;
+use crate::account::strategy::{self, Smooth, View};
 use crate::catalog::reload::Snapshot;
-use crate::catalog::{Catalog, Key, Model};
+use crate::catalog::{Catalog, Key, Model, Target};
 use crate::dialect::traits::Traits;
 use crate::exchange::upstream::Place;
 use std::sync::Arc;
@@ -33,7 +33,8 @@ pub fn candidates(snapshot: &Snapshot, key: &Key, model: &Arc<Model>) -> Vec<Can
     std::iter::once(model)
         .chain(fallbacks)
         .flat_map(|model| {
-            strategy::order(model.strategy, &model.targets, fastrand::f64)
+            let views: Vec<View> = model.targets.iter().map(view).collect();
+            strategy::order(model.strategy, &views, None, &mut Smooth::default(), fastrand::f64)
                 .into_iter()
                 .filter_map(|place| model.targets.get(place))
                 .filter(|target| target.account.enabled)
@@ -47,4 +48,18 @@ pub fn candidates(snapshot: &Snapshot, key: &Key, model: &Arc<Model>) -> Vec<Can
                 })
         })
         .collect()
+}
+
+fn view(target: &Target) -> View {
+    View {
+        identity: strategy::identity(&target.account.id, &target.model),
+        weight: target.weight,
+        tier: target.tier,
+        in_flight: 0,
+        cap: target.account.concurrency,
+        latency: None,
+        awaited: 0,
+        headroom: None,
+        fit: true,
+    }
 }

@@ -3,11 +3,15 @@
 //! Keyed by the account's id, so that a reload finds it again; what a catalog no longer names goes with its last exchange.
 //! **Invariant:** a [`Permit`] is one request in flight, and gives its place back when it is dropped, however the exchange ends.
 
+pub mod breaker;
 pub mod health;
+pub mod latency;
 pub mod pool;
+pub mod quota;
 pub mod resolver;
 pub mod strategy;
 pub mod token;
+pub mod window;
 
 use crate::catalog::Catalog;
 use std::collections::HashMap;

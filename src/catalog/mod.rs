@@ -267,6 +267,16 @@ pub struct Model {
     pub created: u64,
     /// As `/v1/models` shows it.
     pub owned_by: Arc<str>,
+    /// Requests of one conversation go to the same target, as long as it is fit.
+    pub sticky: bool,
+    /// Ids of other models, to be tried when a request is too long for this one.
+    pub on_context: Vec<Arc<str>>,
+    /// Ids of other models, to be tried when this one would not answer.
+    pub on_refusal: Vec<Arc<str>>,
+    /// When a second attempt is made beside a slow first one.
+    pub hedge: Option<Hedge>,
+    /// How many requests wait, and for how long, when no account can take them; `None` = none waits.
+    pub queue: Option<Queue>,
     /// A target that cannot express a field of a request is passed over.
     pub refuse_loss: bool,
     /// Callers see its thinking.
@@ -283,11 +293,33 @@ impl Model {
 /// In what order targets are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strategy {
-    /// As written.
+    /// By tier, as written where none is.
     #[default]
     Priority,
-    /// At random, by weight.
+    /// In turn, by weight.
     Weighted,
+    /// The one with the fewest requests in flight for what it can take.
+    LeastBusy,
+    /// The one that is expected to give its first token soonest.
+    Fastest,
+}
+
+/// When a second attempt is made beside a slow first one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hedge {
+    /// When the first is slower than this share of the model's own attempts of late, above 0 and below 1.
+    pub after: f64,
+    /// For so large a share of the requests at most, above 0 and up to 1.
+    pub at_most: f64,
+}
+
+/// Who waits for a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queue {
+    /// So many at most, at least 1.
+    pub length: usize,
+    /// For so long at most.
+    pub wait: Duration,
 }
 
 /// One way to serve a model.
@@ -297,8 +329,12 @@ pub struct Target {
     pub account: Arc<Account>,
     /// The name the account knows the model by.
     pub model: Arc<str>,
-    /// Its share, for [`Strategy::Weighted`]; at least 1.
+    /// Its share; at least 1.
     pub weight: u32,
+    /// For [`Strategy::Priority`]: the lowest is tried first. Its place in the list, where none is written.
+    pub tier: u32,
+    /// How long to wait for it: the account's, but for what the model says.
+    pub timeouts: Timeouts,
     /// What this model can do.
     pub traits: Traits,
 }
@@ -325,6 +361,8 @@ pub struct Account {
     pub insecure: bool,
     /// How many requests it may have in flight; `None` = no cap.
     pub concurrency: Option<usize>,
+    /// When it is out, it is asked by ourselves whether it is back, and callers' requests are kept away until it is.
+    pub probe: bool,
     /// How long to wait for what.
     pub timeouts: Timeouts,
     /// Sent with every request. The values are marked sensitive.
@@ -417,6 +455,8 @@ pub struct Timeouts {
     pub connect: Duration,
     /// Streams: from the request's last byte to the answer's head.
     pub first_byte: Duration,
+    /// Streams: from the request's last byte to the first event that counts.
+    pub first_token: Option<Duration>,
     /// Streams: between bytes.
     pub idle: Duration,
     /// Buffered answers: the whole exchange.

@@ -277,12 +277,16 @@ pub enum Reasoning {
 
 /// In what order targets are tried.
 #[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Strategy {
-    /// As written.
+    /// By tier, as written where none is.
     Priority,
-    /// At random, by weight.
+    /// In turn, by weight.
     Weighted,
+    /// The account with the fewest requests in flight for its weight, or for its cap.
+    LeastBusy,
+    /// The account that is expected to give its first token soonest.
+    Fastest,
 }
 
 /// One way to serve a model.

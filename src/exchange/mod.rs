@@ -6,6 +6,7 @@
 
 pub mod alarm;
 pub mod attempt;
+pub mod budget;
 pub mod credential;
 pub mod failover;
 pub mod producer;

@@ -81,6 +81,7 @@ fn issuer(account: &Account) -> Option<Account> {
         signer: None,
         enabled: true,
         concurrency: None,
+        probe: false,
         timeouts: account.timeouts,
         headers: vec![(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"))],
         stream_usage: false,

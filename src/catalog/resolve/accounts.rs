@@ -120,6 +120,7 @@ impl One<'_> {
             signer,
             enabled,
             concurrency: raw.concurrency.and_then(|most| usize::try_from(most).ok()),
+            probe: false,
             timeouts,
             headers,
             stream_usage: raw.stream_usage.unwrap_or(true),
@@ -299,6 +300,7 @@ impl One<'_> {
         let total = written.and_then(|written| written.total);
         Timeouts {
             connect: or("connect", written.and_then(|written| written.connect), 5),
+            first_token: None,
             first_byte: or("first_byte", written.and_then(|written| written.first_byte), 120),
             idle: or("idle", written.and_then(|written| written.idle), 60),
             total: or("total", total, 600),

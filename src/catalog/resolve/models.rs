@@ -88,9 +88,16 @@ impl One<'_> {
             strategy: match raw.strategy {
                 None | Some(raw::Strategy::Priority) => Strategy::Priority,
                 Some(raw::Strategy::Weighted) => Strategy::Weighted,
+                Some(raw::Strategy::LeastBusy) => Strategy::LeastBusy,
+                Some(raw::Strategy::Fastest) => Strategy::Fastest,
             },
             targets: targets?,
             fallbacks,
+            sticky: false,
+            on_context: Vec::new(),
+            on_refusal: Vec::new(),
+            hedge: None,
+            queue: None,
             max_tokens: raw.defaults.as_ref().and_then(|defaults| defaults.max_tokens),
             created: raw.created.map_or(CREATED, |Text(Time(seconds))| seconds),
             owned_by: raw.owned_by.as_deref().unwrap_or(OWNED_BY).into(),
@@ -148,7 +155,9 @@ impl One<'_> {
                 if traits.max_output == Some(0) {
                     report.problem(self.file, &at.key("traits").key("max_output"), "must be at least 1");
                 }
-                Some(Target { account, model: model.into(), weight: target.weight.unwrap_or(1), traits })
+                let tier = u32::try_from(index).unwrap_or(u32::MAX);
+                let timeouts = account.timeouts;
+                Some(Target { account, model: model.into(), weight: target.weight.unwrap_or(1), tier, timeouts, traits })
             })
             .collect();
         targets.into_iter().collect()

@@ -129,7 +129,7 @@ fn all_errors_of_all_files_at_once() {
     check_all(
         &[
             "accounts:\n  a: {dialect: opneai, enabled: yes}\n  b: {dialect: demo, concurrency: 0, price: 1}\nmodels:\n  m:\n    targets: [{account: a}, {account: c}]\n    strategy: \
-             least_busy\n    fallbacks: [x]\n  n: {}\ncallers: {}\n",
+             random\n    fallbacks: [x]\n  n: {}\ncallers: {}\n",
             "callers:\n  acme:\n    limits: {}\n    expires: soon\n    keys:\n      k:\n        hash: sk-canary-0123456789\n      l: {}\n",
             "models:\n  m: {targets: [{account: b}]}\n  o: {targets: [{account: b, weight: 0}]}\n",
         ],
@@ -139,7 +139,7 @@ fn all_errors_of_all_files_at_once() {
             "catalog.yaml:3 accounts.b.price: unknown field; allowed: dialect, preset, quirks, base_url",
             "catalog.yaml:3 accounts.b.concurrency: must be at least 1",
             "catalog.yaml:6 models.m.targets[1].account: no account \"c\"; allowed: a, b",
-            "catalog.yaml:7 models.m.strategy: \"least_busy\" is not known; allowed: priority, weighted",
+            "catalog.yaml:7 models.m.strategy: \"random\" is not known; allowed: priority, weighted, least_busy, fastest",
             "catalog.yaml:8 models.m.fallbacks[0]: no model \"x\"; allowed: m, n, o",
             "catalog.yaml:9 models.n.targets: must list at least one target",
             "catalog.d/1.yaml:3 callers.acme.limits: unknown field; allowed: enabled, expires, models, keys",

@@ -1,0 +1,367 @@
+//! The loop that a gateway would run, over the gateway's own decisions.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use fastrand::Rng;
+use portcullis::account::breaker::{Admission, Breaker, Outcome, Pass};
+use portcullis::account::health::Health;
+use portcullis::account::latency::{Peak, Rolling};
+use portcullis::account::quota::{self, Headroom};
+use portcullis::account::strategy::{self, Smooth, View};
+use portcullis::catalog::Strategy;
+use portcullis::exchange::budget::Budget;
+use portcullis::exchange::failover::Class;
+
+use crate::world::{ACCOUNTS, End, Episode, LENGTH, PER_SECOND, Time, World, exponential};
+
+const ATTEMPTS: usize = 3;
+/// What a caller calls in time.
+pub const IN_TIME: Time = 5.0;
+
+/// How targets are chosen.
+#[derive(Clone, Copy)]
+pub enum Manner {
+    /// At random by weight, the next one after a failure, and nothing is learnt.
+    Plain,
+    By(Strategy),
+    /// With a second attempt beside a slow first one.
+    Hedged(Strategy),
+}
+
+impl Manner {
+    fn strategy(self) -> Option<Strategy> {
+        match self {
+            Manner::Plain => None,
+            Manner::By(strategy) | Manner::Hedged(strategy) => Some(strategy),
+        }
+    }
+}
+
+/// What the gateway keeps of a target and its account.
+#[derive(Default)]
+struct Target {
+    breaker: Breaker,
+    peak: Peak,
+    awaited: usize,
+    in_flight: usize,
+    health: Health,
+    headroom: Option<Headroom>,
+}
+
+struct Attempt {
+    request: usize,
+    target: usize,
+    pass: Option<Pass>,
+    began: Time,
+    end: End,
+    /// Another one was faster.
+    cancelled: bool,
+}
+
+struct Request {
+    arrived: Time,
+    /// The targets that it has not tried, in their order.
+    order: Vec<Option<usize>>,
+    tries: usize,
+    /// Attempts that wait for their first token.
+    running: Vec<usize>,
+    answered: bool,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Arrival,
+    /// An attempt's first token, or its failure.
+    Turn(usize),
+    /// The last token of an answer by this target.
+    Over(usize),
+    /// Time for a second attempt.
+    Hedge(usize),
+}
+
+/// What came of the requests that arrived in one second.
+#[derive(Clone, Copy, Default)]
+pub struct Second {
+    pub requests: f64,
+    pub attempts: f64,
+    pub answered: f64,
+    pub in_time: f64,
+    /// Nobody could be asked.
+    pub shed: f64,
+    /// Not tried again, since the budget was spent.
+    pub spared: f64,
+    pub hedged: f64,
+}
+
+/// What came of one row.
+pub struct Figures {
+    pub seconds: Vec<Second>,
+    /// To the first token, of those that were answered.
+    pub firsts: Vec<Time>,
+}
+
+/// The loop that a gateway would run, over the gateway's own decisions.
+struct Gateway<'w> {
+    manner: Manner,
+    world: World<'w>,
+    targets: [Target; ACCOUNTS.len()],
+    model: Arc<str>,
+    smooth: Smooth,
+    retries: Budget,
+    hedges: Budget,
+    rolling: Rolling,
+    random: Rng,
+    arrivals: Rng,
+    requests: Vec<Request>,
+    attempts: Vec<Attempt>,
+    /// By the time in nanoseconds, then by their number.
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    numbers: u64,
+    zero: Instant,
+    figures: &'w mut Figures,
+}
+
+pub fn run(manner: Manner, episodes: &[Episode], seed: u64, figures: &mut Figures) {
+    let mut gateway = Gateway {
+        manner,
+        world: World { episodes, quotas: [(0.0, 0.0); ACCOUNTS.len()], random: Rng::with_seed(seed ^ 1 << 32) },
+        targets: Default::default(),
+        model: "m".into(),
+        smooth: Smooth::default(),
+        retries: Budget::retries(),
+        hedges: Budget::hedges(0.05),
+        rolling: Rolling::default(),
+        random: Rng::with_seed(seed ^ 2 << 32),
+        arrivals: Rng::with_seed(seed ^ 3 << 32),
+        requests: Vec::new(),
+        attempts: Vec::new(),
+        events: BinaryHeap::new(),
+        numbers: 0,
+        zero: Instant::now(),
+        figures,
+    };
+    gateway.at(0.0, Event::Arrival);
+    while let Some(Reverse((nanos, _, event))) = gateway.events.pop() {
+        let now = nanos as f64 / 1e9;
+        match event {
+            Event::Arrival => gateway.arrive(now),
+            Event::Turn(attempt) => gateway.turn(attempt, now),
+            Event::Over(target) => gateway.targets[target].in_flight -= 1,
+            Event::Hedge(request) => gateway.hedge(request, now),
+        }
+    }
+    assert!(gateway.targets.iter().all(|target| target.in_flight == 0 && target.awaited == 0), "places were lost");
+}
+
+impl Gateway<'_> {
+    fn at(&mut self, time: Time, event: Event) {
+        self.numbers += 1;
+        self.events.push(Reverse(((time * 1e9) as u64, self.numbers, event)));
+    }
+
+    fn instant(&self, now: Time) -> Instant {
+        self.zero + Duration::from_secs_f64(now)
+    }
+
+    fn learns(&self) -> bool {
+        self.manner.strategy().is_some()
+    }
+
+    fn second(&mut self, request: usize) -> &mut Second {
+        &mut self.figures.seconds[self.requests[request].arrived as usize]
+    }
+
+    fn arrive(&mut self, now: Time) {
+        let next = now + exponential(&mut self.arrivals, 1.0 / PER_SECOND);
+        if next < LENGTH {
+            self.at(next, Event::Arrival);
+        }
+        let instant = self.instant(now);
+        self.retries.request(instant);
+        self.hedges.request(instant);
+        let views: Vec<View> = (0..ACCOUNTS.len()).map(|place| self.view(place, now)).collect();
+        // Where nobody is known to be busy, the least busy are drawn at random by weight.
+        let strategy = self.manner.strategy().unwrap_or(Strategy::LeastBusy);
+        let random = &mut self.random;
+        let order = strategy::order(strategy, &views, None, &mut self.smooth, || random.f64()).into_iter().map(Some).collect();
+        let request = self.requests.len();
+        self.requests.push(Request { arrived: now, order, tries: 0, running: Vec::new(), answered: false });
+        self.second(request).requests += 1.0;
+        if !self.attempt(request, now) {
+            self.second(request).shed += 1.0;
+        } else if matches!(self.manner, Manner::Hedged(_))
+            && let Some(after) = self.rolling.quantile(0.95, instant)
+        {
+            self.at(now + after.as_secs_f64(), Event::Hedge(request));
+        }
+    }
+
+    fn view(&self, place: usize, now: Time) -> View {
+        let (account, target) = (&ACCOUNTS[place], &self.targets[place]);
+        let view = View {
+            identity: strategy::identity(account.name, &self.model),
+            weight: account.weight,
+            tier: place as u32,
+            in_flight: 0,
+            cap: Some(account.capacity),
+            latency: None,
+            awaited: 0,
+            headroom: None,
+            fit: true,
+        };
+        if !self.learns() {
+            return view;
+        }
+        View {
+            in_flight: target.in_flight,
+            latency: target.peak.at(self.instant(now), target.awaited > 0),
+            awaited: target.awaited,
+            headroom: target.headroom.and_then(|headroom| headroom.at(clock(now))),
+            fit: self.has_room(place) && self.is_fit(place, now),
+            ..view
+        }
+    }
+
+    fn has_room(&self, place: usize) -> bool {
+        self.targets[place].in_flight < ACCOUNTS[place].capacity
+    }
+
+    fn is_fit(&self, place: usize, now: Time) -> bool {
+        self.targets[place].breaker.state(self.instant(now)).admits() && self.is_awake(place, now)
+    }
+
+    fn is_awake(&self, place: usize, now: Time) -> bool {
+        self.targets[place].health.rest(&self.model, self.instant(now)).is_none()
+    }
+
+    /// Begins the next attempt that may be made. Where nobody is left who is fit, one that its breaker keeps away may be asked whether it is back.
+    fn attempt(&mut self, request: usize, now: Time) -> bool {
+        self.requests[request].tries < ATTEMPTS && (self.next(request, now, false) || self.learns() && self.next(request, now, true))
+    }
+
+    fn next(&mut self, request: usize, now: Time, alone: bool) -> bool {
+        let instant = self.instant(now);
+        for turn in 0..ACCOUNTS.len() {
+            let Some(place) = self.requests[request].order[turn].filter(|place| self.has_room(*place)) else { continue };
+            if !self.learns() {
+                self.begin(request, turn, place, None, now);
+                return true;
+            }
+            if !self.is_awake(place, now) {
+                continue;
+            }
+            let breaker = &mut self.targets[place].breaker;
+            let free = breaker.is_sound(instant);
+            let pass = match if alone { breaker.admit_alone(instant) } else { breaker.admit(instant) } {
+                Admission::Yes(pass) | Admission::Probe(pass) => pass,
+                Admission::No(_) => continue,
+            };
+            // A hedge has a budget of its own.
+            let again = self.requests[request].tries > 0 && self.requests[request].running.is_empty();
+            if again && !free && !self.retries.retry(instant) {
+                breaker.settle(pass, Outcome::Neutral, instant, 0.0);
+                self.second(request).spared += 1.0;
+                return false;
+            }
+            self.begin(request, turn, place, Some(pass), now);
+            return true;
+        }
+        false
+    }
+
+    fn begin(&mut self, request: usize, turn: usize, place: usize, pass: Option<Pass>, now: Time) {
+        let end = self.world.ask(place, self.targets[place].in_flight, now);
+        self.targets[place].in_flight += 1;
+        self.targets[place].awaited += 1;
+        let attempt = self.attempts.len();
+        self.attempts.push(Attempt { request, target: place, pass, began: now, end, cancelled: false });
+        let (End::Token(after, _) | End::Failed(after, ..)) = end;
+        self.at(now + after, Event::Turn(attempt));
+        self.requests[request].order[turn] = None;
+        self.requests[request].tries += 1;
+        self.requests[request].running.push(attempt);
+        self.second(request).attempts += 1.0;
+    }
+
+    fn hedge(&mut self, request: usize, now: Time) {
+        let Request { order, tries: 1, running, answered: false, .. } = &self.requests[request] else { return };
+        let other = order.iter().flatten().any(|place| self.has_room(*place) && self.is_fit(*place, now));
+        let instant = self.instant(now);
+        if running.len() == 1 && other && self.hedges.retry(instant) && self.next(request, now, false) {
+            self.second(request).hedged += 1.0;
+        }
+    }
+
+    /// An attempt's first token has come, or its failure.
+    fn turn(&mut self, index: usize, now: Time) {
+        let &Attempt { request, target: place, began, end, cancelled, .. } = &self.attempts[index];
+        if cancelled {
+            return;
+        }
+        self.requests[request].running.retain(|running| *running != index);
+        let took = Duration::from_secs_f64(now - began);
+        let instant = self.instant(now);
+        let target = &mut self.targets[place];
+        match end {
+            End::Token(_, rest) => {
+                let told = self.world.told(place, now);
+                let lookup = |name: &str| told.iter().flatten().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+                target.headroom = quota::headroom(lookup, clock(now)).or(target.headroom);
+                target.peak.observe(took, instant);
+                target.health.answered(&self.model, instant);
+                self.rolling.record(took, instant);
+                self.settle(index, Outcome::Ok, now);
+                // Its place is taken until the answer's end.
+                self.targets[place].in_flight += 1;
+                self.at(now + rest, Event::Over(place));
+                self.answer(request, now);
+            }
+            End::Failed(_, class, retry_after) => {
+                if class == Class::Transient {
+                    target.peak.waited(took, instant);
+                }
+                let text = retry_after.map(|seconds| seconds.to_string());
+                let lookup = |name: &str| text.as_deref().filter(|_| name == "retry-after");
+                target.health.failed(class, &self.model, quota::retry_after(lookup, clock(now)), instant);
+                self.settle(index, Outcome::Failed(class), now);
+                if self.requests[request].running.is_empty() {
+                    self.attempt(request, now);
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, request: usize, now: Time) {
+        let first = now - self.requests[request].arrived;
+        self.figures.firsts.push(first);
+        self.second(request).answered += 1.0;
+        self.second(request).in_time += f64::from(first <= IN_TIME);
+        self.requests[request].answered = true;
+        for slower in std::mem::take(&mut self.requests[request].running) {
+            let &Attempt { target: place, began, .. } = &self.attempts[slower];
+            let (waited, instant) = (Duration::from_secs_f64(now - began), self.instant(now));
+            self.targets[place].peak.waited(waited, instant);
+            self.rolling.record(waited, instant);
+            self.attempts[slower].cancelled = true;
+            self.settle(slower, Outcome::Neutral, now);
+        }
+    }
+
+    fn settle(&mut self, index: usize, outcome: Outcome, now: Time) {
+        let (instant, random) = (self.instant(now), self.random.f64());
+        let &Attempt { target: place, pass, .. } = &self.attempts[index];
+        let target = &mut self.targets[place];
+        target.awaited -= 1;
+        target.in_flight -= 1;
+        if let Some(pass) = pass {
+            target.breaker.settle(pass, outcome, instant, random);
+        }
+    }
+}
+
+fn clock(now: Time) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs_f64(1.8e9 + now)
+}

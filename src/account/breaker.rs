@@ -1,0 +1,303 @@
+//! The breaker of one target: (account, model). It keeps requests away from where they fail, and finds out with one of them when that is over.
+//!
+//! ```text
+//! closed ── failures in a row, or a share of the last calls ──▶ open ── cool-down ──▶ half-open ── the probe succeeds ──▶ closed
+//!                                                                ▲                        │
+//!                                                                └── twice the cool-down ─┘ the probe fails
+//! ```
+//!
+//! Only failures that may pass count. The caller's faults say nothing about the account; its credential, its rate and what it does not serve are
+//! looked after in [`health`](super::health). Pure: `now` and chance come in.
+//!
+//! **Invariant:** a half-open breaker lends one probe at a time. One that is never settled lapses after [`Settings::patience`]; what it finds later still
+//! counts. What was admitted before the breaker opened says nothing about what came after.
+
+use super::window::Window;
+use crate::exchange::failover::Class;
+use std::time::{Duration, Instant};
+
+/// When it opens, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// So many failures in a row open it; where there are many calls, a fiftieth of those in `window` if that is more. Of a thousand calls of which
+    /// a third fails, five in a row are soon found, and so are the streams that one lost connection takes with it.
+    pub in_a_row: u32,
+    /// So large a share of the calls in `window` does, too.
+    pub share: f64,
+    /// But of fewer calls than this no share is taken.
+    pub calls: u32,
+    /// The calls of this long are looked at.
+    pub window: Duration,
+    /// The first cool-down; each probe that fails doubles it.
+    pub cool: Duration,
+    /// No cool-down is longer, its jitter aside.
+    pub longest: Duration,
+    /// A probe that is out for longer is taken for lost.
+    pub patience: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            in_a_row: 5,
+            share: 0.5,
+            calls: 20,
+            window: Duration::from_secs(30),
+            cool: Duration::from_secs(5),
+            longest: Duration::from_secs(60),
+            patience: Duration::from_secs(60),
+        }
+    }
+}
+
+/// As many of the calls in the window must fail in a row: of 30 s, about half a second's.
+const IN_A_ROW: u64 = 50;
+/// One of so many calls may fail of a target that is sound.
+const SOUND: u64 = 20;
+/// A cool-down is up to so much of itself longer, so that a fleet's probes do not come together.
+const JITTER: f64 = 0.2;
+/// The cool-down where there is nobody else: a probe a second is no load, and each second of waiting is one in which all are refused.
+const ALONE: Duration = Duration::from_secs(1);
+/// Who is refused because a probe is out may ask again after this: its end may come any moment.
+const SOON: Duration = Duration::from_secs(1);
+
+/// A breaker.
+#[derive(Debug, Clone)]
+pub struct Breaker {
+    settings: Settings,
+    /// Counts the phases, so that what was admitted in one is not settled in another.
+    generation: u32,
+    phase: Phase,
+}
+
+#[derive(Debug, Clone)]
+enum Phase {
+    Closed { in_a_row: u32, calls: Window },
+    Open { since: Instant, until: Instant, cool: Duration },
+    HalfOpen { cool: Duration, lent: u32, probe: Option<Instant> },
+}
+
+/// Whether a request may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Admission {
+    /// It may.
+    Yes(Pass),
+    /// It may, and how it ends decides. It must be settled, as [`Outcome::Neutral`] if it ends otherwise.
+    Probe(Pass),
+    /// It may not, until then at the earliest.
+    No(Instant),
+}
+
+/// What an admitted request is settled with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pass {
+    generation: u32,
+    /// Which of its phase's probes it is; 0 = none.
+    probe: u32,
+}
+
+impl Pass {
+    /// Whether it is a probe.
+    pub fn is_probe(self) -> bool {
+        self.probe > 0
+    }
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// With an answer.
+    Ok,
+    /// With a failure of this class.
+    Failed(Class),
+    /// With nothing to learn from: the caller left, or another attempt was faster.
+    Neutral,
+}
+
+/// What it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Requests go.
+    Closed,
+    /// None goes until then.
+    Open(Instant),
+    /// One goes at a time.
+    HalfOpen {
+        /// It is on its way.
+        probing: bool,
+    },
+}
+
+impl State {
+    /// The word in metrics and in `/status`.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Closed => "closed",
+            State::Open(_) => "open",
+            State::HalfOpen { .. } => "half_open",
+        }
+    }
+
+    /// Whether a request that came now would be admitted.
+    pub fn admits(self) -> bool {
+        match self {
+            State::Closed | State::HalfOpen { probing: false } => true,
+            State::Open(_) | State::HalfOpen { probing: true } => false,
+        }
+    }
+}
+
+impl Default for Breaker {
+    fn default() -> Breaker {
+        Breaker::new(Settings::default())
+    }
+}
+
+impl Breaker {
+    /// Closed, and nothing has happened yet.
+    pub fn new(settings: Settings) -> Breaker {
+        Breaker { settings, generation: 0, phase: Phase::closed(settings) }
+    }
+
+    /// Asks for a request that would go now.
+    pub fn admit(&mut self, now: Instant) -> Admission {
+        self.ask(now, false)
+    }
+
+    /// The same for one that nobody else can take: then a second's cool-down is enough, so that where all are out the first to be back is found at once.
+    /// Still there is one probe at a time.
+    pub fn admit_alone(&mut self, now: Instant) -> Admission {
+        self.ask(now, true)
+    }
+
+    fn ask(&mut self, now: Instant, alone: bool) -> Admission {
+        if let Phase::Open { since, until, cool } = self.phase {
+            let until = if alone { until.min(since + ALONE) } else { until };
+            if until > now {
+                return Admission::No(until);
+            }
+            self.phase = Phase::HalfOpen { cool, lent: 0, probe: None };
+        }
+        match &mut self.phase {
+            Phase::HalfOpen { lent, probe, .. } => {
+                if let Some(lapses) = probe.map(|since| since + self.settings.patience).filter(|lapses| *lapses > now) {
+                    return Admission::No(lapses.min(now + SOON));
+                }
+                *lent += 1;
+                *probe = Some(now);
+                Admission::Probe(Pass { generation: self.generation, probe: *lent })
+            }
+            Phase::Closed { .. } | Phase::Open { .. } => Admission::Yes(Pass { generation: self.generation, probe: 0 }),
+        }
+    }
+
+    /// Learns how an admitted request ended. Yields the state if that changed it, for the log. `random` is in [0, 1).
+    pub fn settle(&mut self, pass: Pass, outcome: Outcome, now: Instant, random: f64) -> Option<State> {
+        if pass.generation != self.generation {
+            return None;
+        }
+        let verdict = Verdict::of(outcome);
+        match &mut self.phase {
+            Phase::Closed { in_a_row, calls } => {
+                match verdict {
+                    Verdict::None => return None,
+                    Verdict::Good => {
+                        *in_a_row = 0;
+                        calls.add((1, 0), now);
+                        return None;
+                    }
+                    Verdict::Bad => {
+                        *in_a_row += 1;
+                        calls.add((1, 1), now);
+                    }
+                }
+                let (all, failed) = calls.sums(now);
+                let too_many = all >= u64::from(self.settings.calls) && failed as f64 >= self.settings.share * all as f64;
+                let enough_in_a_row = u64::from(*in_a_row) >= u64::from(self.settings.in_a_row).max(all / IN_A_ROW);
+                (enough_in_a_row || too_many).then(|| self.open(self.settings.cool, now, random))
+            }
+            Phase::HalfOpen { cool, lent, probe } => match verdict {
+                Verdict::None => {
+                    // Only the last one's place is free again: those before it have lapsed.
+                    if pass.probe == *lent {
+                        *probe = None;
+                    }
+                    None
+                }
+                Verdict::Good => {
+                    self.reset();
+                    Some(State::Closed)
+                }
+                Verdict::Bad => {
+                    let cool = (*cool * 2).min(self.settings.longest);
+                    Some(self.open(cool, now, random))
+                }
+            },
+            Phase::Open { .. } => None,
+        }
+    }
+
+    /// What it is now.
+    pub fn state(&self, now: Instant) -> State {
+        match self.phase {
+            Phase::Closed { .. } => State::Closed,
+            Phase::Open { until, .. } if until > now => State::Open(until),
+            Phase::Open { .. } => State::HalfOpen { probing: false },
+            Phase::HalfOpen { probe, .. } => State::HalfOpen { probing: probe.is_some_and(|since| since + self.settings.patience > now) },
+        }
+    }
+
+    /// Whether nothing at all is wrong with it: its last call was answered, and hardly any of those before failed. To ask it after another one has
+    /// failed moves a request, and multiplies nothing.
+    pub fn is_sound(&self, now: Instant) -> bool {
+        match &self.phase {
+            Phase::Closed { in_a_row: 0, calls } => {
+                let (all, failed) = calls.sums(now);
+                all > 0 && failed * SOUND <= all
+            }
+            Phase::Closed { .. } | Phase::Open { .. } | Phase::HalfOpen { .. } => false,
+        }
+    }
+
+    /// Closes it and forgets everything.
+    pub fn reset(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        self.phase = Phase::closed(self.settings);
+    }
+
+    fn open(&mut self, cool: Duration, now: Instant, random: f64) -> State {
+        let until = now + cool.mul_f64(1.0 + JITTER * if random.is_finite() { random.clamp(0.0, 1.0) } else { 0.0 });
+        self.generation = self.generation.wrapping_add(1);
+        self.phase = Phase::Open { since: now, until, cool };
+        State::Open(until)
+    }
+}
+
+impl Phase {
+    fn closed(settings: Settings) -> Phase {
+        Phase::Closed { in_a_row: 0, calls: Window::new(settings.window) }
+    }
+}
+
+/// What an outcome says about the target.
+enum Verdict {
+    Good,
+    Bad,
+    None,
+}
+
+impl Verdict {
+    fn of(outcome: Outcome) -> Verdict {
+        match outcome {
+            Outcome::Ok => Verdict::Good,
+            Outcome::Failed(Class::Transient) => Verdict::Bad,
+            Outcome::Failed(Class::Caller | Class::Credential | Class::Refused | Class::Rate | Class::Ours) | Outcome::Neutral => {
+                Verdict::None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

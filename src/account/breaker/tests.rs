@@ -1,0 +1,338 @@
+use super::*;
+use proptest::prelude::*;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const BAD: Outcome = Outcome::Failed(Class::Transient);
+
+/// A script: `+` a good call, `-` a bad one, `c` the caller's fault, `n` a neutral one, each at once; a number waits so many seconds.
+/// What it says at the end is the breaker's state, and what the last call was told.
+#[track_caller]
+fn check(script: &str, state: &str, told: &str) {
+    let mut now = Instant::now();
+    let mut breaker = Breaker::default();
+    let mut last = "";
+    for word in script.split_whitespace() {
+        if let Ok(seconds) = word.parse::<f64>() {
+            now += Duration::from_secs_f64(seconds);
+            continue;
+        }
+        for letter in word.chars() {
+            let pass = match breaker.admit(now) {
+                Admission::Yes(pass) => {
+                    last = "yes";
+                    pass
+                }
+                Admission::Probe(pass) => {
+                    last = "probe";
+                    pass
+                }
+                Admission::No(until) => {
+                    assert!(until > now);
+                    last = "no";
+                    continue;
+                }
+            };
+            let outcome = match letter {
+                '+' => Outcome::Ok,
+                '-' => BAD,
+                'c' => Outcome::Failed(Class::Caller),
+                'r' => Outcome::Failed(Class::Rate),
+                'n' => Outcome::Neutral,
+                'd' => continue,
+                other => panic!("no letter {other}"),
+            };
+            breaker.settle(pass, outcome, now, 0.0);
+        }
+    }
+    assert_eq!((breaker.state(now).name(), last), (state, told), "{script}");
+}
+
+#[test]
+fn scripts() {
+    // In a row.
+    check("----", "closed", "yes");
+    check("-----", "open", "yes");
+    check("----+----", "closed", "yes");
+    check("----c-", "open", "yes");
+    check("---- 3600 -", "open", "yes");
+    check("cccccccccccccccccccccccccccccccccccccccc", "closed", "yes");
+    check("rrrrrrrrrr", "closed", "yes");
+    check("nnnnnnnnnn", "closed", "yes");
+    // By share: 20 calls at least, half of them bad.
+    check("+-+-+-+-+-+-+-+-+-+", "closed", "yes");
+    check("+-+-+-+-+-+-+-+-+-+-", "open", "yes");
+    check("++-+-+-+-+-+-+-+-+-+", "closed", "yes");
+    check("++-++-++-++-++-++-++-++-++-++-++-++-", "closed", "yes");
+    check("+-+-+-+-+- 31 +-+-+-+-+-", "closed", "yes");
+    check("+-+-+-+-+- 20 +-+-+-+-+-", "open", "yes");
+    // The cool-down and its probe.
+    check("----- +", "open", "no");
+    check("----- 4.9 +", "open", "no");
+    check("----- 5", "half_open", "yes");
+    check("----- 5 +", "closed", "probe");
+    check("----- 5 + ----", "closed", "yes");
+    check("----- 5 -", "open", "probe");
+    check("----- 5 - 9.9 +", "open", "no");
+    check("----- 5 - 10 +", "closed", "probe");
+    check("----- 5 - 10 - 19.9 +", "open", "no");
+    check("----- 5 - 10 - 20 - 40 - 59.9 +", "open", "no");
+    check("----- 5 - 10 - 20 - 40 - 60 - 60 - 60 +", "closed", "probe");
+    check("----- 5 - 10 + ----- 5 +", "closed", "probe");
+    // What says nothing gives the probe's place back.
+    check("----- 5 n", "half_open", "probe");
+    check("----- 5 n c r n +", "closed", "probe");
+    // One that is dropped and never settled lapses.
+    check("----- 5 d +", "half_open", "no");
+    check("----- 5 d 59.9 +", "half_open", "no");
+    check("----- 5 d 60 +", "closed", "probe");
+    check("----- 5 d 60 -", "open", "probe");
+}
+
+fn pass(admission: Admission) -> Pass {
+    match admission {
+        Admission::Yes(pass) | Admission::Probe(pass) => pass,
+        Admission::No(_) => panic!("not admitted"),
+    }
+}
+
+fn tripped(now: Instant) -> Breaker {
+    let mut breaker = Breaker::default();
+    for _ in 0..5 {
+        let pass = pass(breaker.admit(now));
+        breaker.settle(pass, BAD, now, 0.0);
+    }
+    breaker
+}
+
+#[test]
+fn what_was_admitted_before_it_opened_says_nothing_after() {
+    let start = Instant::now();
+    let mut breaker = Breaker::default();
+    let old: Vec<Pass> = (0..100).map(|_| pass(breaker.admit(start))).collect();
+    for pass in &old[..10] {
+        breaker.settle(*pass, BAD, start, 0.0);
+    }
+    let later = start + Duration::from_secs(6);
+    let probe = pass(breaker.admit(later));
+    for pass in &old[10..20] {
+        assert_eq!(breaker.settle(*pass, Outcome::Ok, later, 0.0), None, "nor does its success close it");
+    }
+    assert_eq!(breaker.settle(probe, Outcome::Ok, later, 0.0), Some(State::Closed));
+    for pass in &old[20..] {
+        assert_eq!(breaker.settle(*pass, BAD, later, 0.0), None);
+    }
+    assert_eq!(breaker.state(later), State::Closed);
+}
+
+#[test]
+fn a_slow_probe_still_counts() {
+    let start = Instant::now();
+    let mut breaker = tripped(start);
+    let slow = pass(breaker.admit(start + Duration::from_secs(5)));
+    let late = start + Duration::from_secs(70);
+    let second = pass(breaker.admit(late));
+    assert!(slow.is_probe() && second.is_probe());
+    breaker.settle(slow, Outcome::Neutral, late, 0.0);
+    assert!(matches!(breaker.admit(late), Admission::No(_)), "the lapsed one's place is not the second one's");
+    assert_eq!(breaker.settle(slow, Outcome::Ok, late, 0.0), Some(State::Closed));
+    assert_eq!(breaker.settle(second, BAD, late, 0.0), None);
+}
+
+#[test]
+fn who_waits_for_a_probe_waits_for_a_second() {
+    let start = Instant::now();
+    let mut breaker = tripped(start);
+    let now = start + Duration::from_secs(5);
+    assert!(pass(breaker.admit(now)).is_probe());
+    assert_eq!(breaker.admit(now), Admission::No(now + SOON));
+}
+
+#[test]
+fn chance_only_lengthens_a_cool_down() {
+    let now = Instant::now();
+    let check = |random: f64, milliseconds: u64| {
+        let mut breaker = Breaker::new(Settings { in_a_row: 1, ..Settings::default() });
+        let pass = pass(breaker.admit(now));
+        let opened = breaker.settle(pass, BAD, now, random);
+        assert_eq!(opened, Some(State::Open(now + Duration::from_millis(milliseconds))));
+    };
+    check(0.0, 5000);
+    check(0.5, 5500);
+    check(1.0, 6000);
+    check(-3.0, 5000);
+    check(f64::NAN, 5000);
+    check(f64::INFINITY, 5000);
+}
+
+#[test]
+fn among_many_calls_a_few_in_a_row_are_chance() {
+    let start = Instant::now();
+    let mut breaker = Breaker::default();
+    let mut settle = |outcome: Outcome, now: Instant| {
+        let pass = pass(breaker.admit(now));
+        breaker.settle(pass, outcome, now, 0.0)
+    };
+    for n in 0..9000 {
+        // After a while two of five fail, eight in a row.
+        let bad = n >= 1000 && n % 20 < 8;
+        assert_eq!(settle(if bad { BAD } else { Outcome::Ok }, start + Duration::from_millis(n * 3)), None, "call {n}");
+    }
+    let end = start + Duration::from_secs(27);
+    let failed = (1..).find(|_| settle(BAD, end).is_some());
+    assert!(failed.is_some_and(|failed| (160..200).contains(&failed)), "half a second of failures and no answer: {failed:?}");
+}
+
+#[test]
+fn who_is_alone_waits_for_a_second_only() {
+    let start = Instant::now();
+    let mut breaker = tripped(start);
+    let mut now = start;
+    for _ in 0..10 {
+        assert_eq!(breaker.admit_alone(now), Admission::No(now + ALONE));
+        now += ALONE;
+        let probe = pass(breaker.admit_alone(now));
+        assert!(probe.is_probe() && matches!(breaker.admit_alone(now), Admission::No(_)), "one probe at a time");
+        breaker.settle(probe, BAD, now, 0.9);
+    }
+    assert_eq!(breaker.admit(now), Admission::No(now + Duration::from_secs(60).mul_f64(1.18)), "for those who are not alone it grew");
+    now += ALONE;
+    let probe = pass(breaker.admit_alone(now));
+    assert_eq!(breaker.settle(probe, Outcome::Ok, now, 0.0), Some(State::Closed));
+}
+
+#[test]
+fn reset_closes_it() {
+    let now = Instant::now();
+    let mut breaker = tripped(now);
+    breaker.reset();
+    assert_eq!(breaker.state(now), State::Closed);
+    let pass = pass(breaker.admit(now));
+    assert!(!pass.is_probe());
+    assert_eq!(breaker.settle(pass, BAD, now, 0.0), None, "the failures before are forgotten");
+}
+
+#[test]
+fn a_crowd_gets_one_probe() {
+    let start = Instant::now();
+    let breaker = Mutex::new(tripped(start));
+    let probes = AtomicUsize::new(0);
+    let now = start + Duration::from_secs(5);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..1000 {
+                    match breaker.lock().unwrap().admit(now) {
+                        Admission::Yes(_) => panic!("a half-open breaker admits probes only"),
+                        Admission::Probe(_) => drop(probes.fetch_add(1, Ordering::AcqRel)),
+                        Admission::No(_) => {}
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(probes.load(Ordering::Acquire), 1);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Wait(u64),
+    /// Whether nobody else could be asked.
+    Ask(bool),
+    /// Settles one of those that are out.
+    End(usize, Outcome),
+    /// One of those that are out is never settled.
+    Lose(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let outcome = prop_oneof![
+        4 => Just(BAD),
+        2 => Just(Outcome::Ok),
+        1 => Just(Outcome::Neutral),
+        1 => prop::sample::select(vec![Class::Caller, Class::Credential, Class::Refused, Class::Rate, Class::Ours]).prop_map(Outcome::Failed),
+    ];
+    let step = prop_oneof![
+        1 => prop_oneof![0u64..2_000, 0u64..30_000].prop_map(Step::Wait),
+        3 => prop::bool::weighted(0.2).prop_map(Step::Ask),
+        3 => (any::<usize>(), outcome).prop_map(|(which, outcome)| Step::End(which, outcome)),
+        1 => any::<usize>().prop_map(Step::Lose),
+    ];
+    prop::collection::vec(step, 0..400)
+}
+
+proptest! {
+    /// Any interleaving of requests that begin, end and get lost, against what must hold.
+    #[test]
+    fn one_probe_whatever_the_schedule(steps in steps(), random in 0.0..1.0) {
+        let settings = Settings::default();
+        let mut now = Instant::now();
+        let mut breaker = Breaker::default();
+        let mut out: Vec<(Pass, Instant)> = Vec::new();
+        // The probe that holds the place, if one does; what failed in a row, and at all, since it last closed.
+        let (mut probe, mut in_a_row, mut failed): (Option<(Pass, Instant)>, u32, u32) = (None, 0, 0);
+        for step in steps {
+            let before = breaker.state(now);
+            match step {
+                Step::Wait(milliseconds) => now += Duration::from_millis(milliseconds),
+                Step::Ask(alone) => match if alone { breaker.admit_alone(now) } else { breaker.admit(now) } {
+                    Admission::Yes(pass) => {
+                        prop_assert_eq!(before, State::Closed);
+                        out.push((pass, now));
+                    }
+                    Admission::Probe(pass) => {
+                        let early = alone && matches!(before, State::Open(_));
+                        let free = before == State::HalfOpen { probing: false };
+                        prop_assert!(early || free);
+                        prop_assert!(probe.is_none_or(|(_, lent)| now - lent >= settings.patience), "two probes at once");
+                        probe = Some((pass, now));
+                        out.push((pass, now));
+                    }
+                    Admission::No(until) => {
+                        prop_assert!(!before.admits() && until > now);
+                        prop_assert!(until - now <= settings.longest.mul_f64(1.0 + JITTER));
+                    }
+                },
+                Step::Lose(which) if !out.is_empty() => drop(out.swap_remove(which % out.len())),
+                Step::End(which, outcome) if !out.is_empty() => {
+                    let (pass, _) = out.swap_remove(which % out.len());
+                    let current = pass.generation == breaker.generation;
+                    let changed = breaker.settle(pass, outcome, now, random);
+                    if !current {
+                        prop_assert_eq!(changed, None, "of another phase");
+                        prop_assert_eq!(breaker.state(now), before);
+                        continue;
+                    }
+                    match outcome {
+                        Outcome::Ok => {
+                            in_a_row = 0;
+                            prop_assert_eq!(breaker.state(now), State::Closed, "an answer never opens it, and a probe's closes it");
+                        }
+                        Outcome::Failed(Class::Transient) if pass.is_probe() => {
+                            prop_assert!(matches!(changed, Some(State::Open(_))), "one failed probe is enough");
+                        }
+                        Outcome::Failed(Class::Transient) => {
+                            (in_a_row, failed) = (in_a_row + 1, failed + 1);
+                            match changed {
+                                Some(state) => prop_assert!(
+                                    matches!(state, State::Open(_)) && (in_a_row >= settings.in_a_row || failed * 2 >= settings.calls)
+                                ),
+                                None => prop_assert!(in_a_row < settings.in_a_row, "of less than 250 calls"),
+                            }
+                        }
+                        Outcome::Failed(_) | Outcome::Neutral => prop_assert_eq!(changed, None, "it says nothing"),
+                    }
+                    if changed.is_some() {
+                        (probe, in_a_row, failed) = (None, 0, 0);
+                    } else if probe.is_some_and(|(held, _)| held == pass) {
+                        probe = None;
+                    }
+                }
+                Step::Lose(_) | Step::End(..) => {}
+            }
+        }
+        // Whatever was lost on the way: it does not stay shut.
+        now += settings.longest.mul_f64(1.0 + JITTER).max(settings.patience);
+        prop_assert!(!matches!(breaker.admit(now), Admission::No(_)));
+    }
+}

@@ -1,0 +1,254 @@
+//! How fast a target is, by the time to its first token: now ([`Peak`]), and as a rule ([`Rolling`]).
+//!
+//! Pure and of fixed size. An attempt that ended before its first token is told, too, as [`Peak::waited`] and, where a hedge cut it off, as
+//! [`Rolling::record`]: it was slower than what it waited, and who leaves out the slow ones thinks all are fast.
+
+use std::time::{Duration, Instant};
+
+/// In this long a rise is forgotten to a third. Finagle's and Linkerd's 10 s: at a request a second and more it is soon enough to give a target
+/// that has recovered its share back, and long enough not to swing with each answer.
+const DECAY: Duration = Duration::from_secs(10);
+
+/// The peak-EWMA of one target's times: a rise counts at once, a fall only as time passes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Peak {
+    /// Seconds, and when that was so.
+    known: Option<(f64, Instant)>,
+}
+
+impl Peak {
+    /// A first token came after this long.
+    pub fn observe(&mut self, time: Duration, now: Instant) {
+        let time = time.as_secs_f64();
+        self.known = match self.known {
+            Some((peak, at)) if time < peak => {
+                let kept = kept(at, now);
+                Some((peak * kept + time * (1.0 - kept), at.max(now)))
+            }
+            Some((_, at)) => Some((time, at.max(now))),
+            None => Some((time, now)),
+        };
+    }
+
+    /// None came in this long, and none will: a failure that was waited for. A quick one says nothing about speed.
+    pub fn waited(&mut self, time: Duration, now: Instant) {
+        if self.known.is_none_or(|(peak, _)| time.as_secs_f64() >= peak) {
+            self.observe(time, now);
+        }
+    }
+
+    /// What to expect of it; `None` while nothing is known. What is not heard of for a while is expected to have become faster, so that it gets
+    /// another try; but while somebody is on the way to find out (`awaited`) the others do not follow.
+    pub fn at(&self, now: Instant, awaited: bool) -> Option<Duration> {
+        let (peak, at) = self.known?;
+        let expected = if awaited { peak } else { peak * kept(at, now) };
+        Duration::try_from_secs_f64(expected).ok()
+    }
+}
+
+/// How much of a peak is left.
+fn kept(at: Instant, now: Instant) -> f64 {
+    (-now.saturating_duration_since(at).as_secs_f64() / DECAY.as_secs_f64()).exp()
+}
+
+/// Half of what [`Rolling`] looks back on at the most.
+const HALF: Duration = Duration::from_secs(150);
+/// Of fewer times no quantile is taken: their p95 would be the slowest of them.
+const ENOUGH: u64 = 20;
+/// Buckets from 1 ms (2¹⁰ µs) to 18 min (2³⁰ µs), eight to each doubling, so that a quantile is off by an eighth at most.
+const LOWEST: u32 = 10;
+const DOUBLINGS: u32 = 20;
+const STEPS: u32 = 8;
+const BUCKETS: usize = (DOUBLINGS * STEPS) as usize;
+
+/// The quantiles of a model's times over the last minutes, in 1.3 KB.
+#[derive(Debug, Clone)]
+pub struct Rolling {
+    /// When the half that is being filled began.
+    began: Option<Instant>,
+    filling: Half,
+    full: Half,
+}
+
+#[derive(Debug, Clone)]
+struct Half {
+    counts: [u32; BUCKETS],
+    total: u64,
+}
+
+impl Default for Rolling {
+    fn default() -> Rolling {
+        Rolling { began: None, filling: Half::EMPTY, full: Half::EMPTY }
+    }
+}
+
+impl Rolling {
+    /// A first token came after this long, or had not come when it was no longer waited for.
+    pub fn record(&mut self, time: Duration, now: Instant) {
+        self.turn(now);
+        if let Some(count) = self.filling.counts.get_mut(bucket(time)) {
+            *count = count.saturating_add(1);
+            self.filling.total += 1;
+        }
+    }
+
+    /// The time that a share `q` of them stayed under; `None` while there are too few.
+    pub fn quantile(&mut self, q: f64, now: Instant) -> Option<Duration> {
+        self.turn(now);
+        let total = self.filling.total + self.full.total;
+        if total < ENOUGH {
+            return None;
+        }
+        let wanted = q.clamp(0.0, 1.0) * total as f64;
+        let mut below = 0.0;
+        for (index, (a, b)) in self.filling.counts.iter().zip(&self.full.counts).enumerate() {
+            let here = f64::from(*a) + f64::from(*b);
+            if here > 0.0 && below + here >= wanted {
+                let (from, to) = edges(index);
+                return Some(from + (to - from).mul_f64(((wanted - below) / here).clamp(0.0, 1.0)));
+            }
+            below += here;
+        }
+        None
+    }
+
+    /// Lets what is too old go.
+    fn turn(&mut self, now: Instant) {
+        let began = *self.began.get_or_insert(now);
+        let age = now.saturating_duration_since(began);
+        if age < HALF {
+            return;
+        }
+        let filled = std::mem::replace(&mut self.filling, Half::EMPTY);
+        self.full = if age < HALF * 2 { filled } else { Half::EMPTY };
+        self.began = Some(if age < HALF * 2 { began + HALF } else { now });
+    }
+}
+
+impl Half {
+    const EMPTY: Half = Half { counts: [0; BUCKETS], total: 0 };
+}
+
+fn bucket(time: Duration) -> usize {
+    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).clamp(1 << LOWEST, (1 << (LOWEST + DOUBLINGS)) - 1);
+    let doubling = micros.ilog2();
+    let step = (micros >> (doubling - STEPS.ilog2())) % u64::from(STEPS);
+    ((doubling - LOWEST) * STEPS) as usize + usize::try_from(step).unwrap_or(0)
+}
+
+fn edges(bucket: usize) -> (Duration, Duration) {
+    let bucket = u32::try_from(bucket).unwrap_or(0);
+    let micros = |step: u32| Duration::from_micros(u64::from(STEPS + step) << (bucket / STEPS + LOWEST - STEPS.ilog2()));
+    (micros(bucket % STEPS), micros(bucket % STEPS + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn a_rise_counts_at_once_and_a_fall_with_time() {
+        let start = Instant::now();
+        let mut peak = Peak::default();
+        assert_eq!(peak.at(start, false), None);
+        peak.observe(ms(200), start);
+        assert_eq!(peak.at(start, false), Some(ms(200)));
+        peak.observe(ms(900), start);
+        assert_eq!(peak.at(start, false), Some(ms(900)));
+        for time in (1..900).rev() {
+            peak.observe(ms(time), start);
+        }
+        assert_eq!(peak.at(start, false), Some(ms(900)), "not by many answers at once");
+        let mut now = start;
+        for _ in 0..100 {
+            now += ms(100);
+            peak.observe(ms(200), now);
+        }
+        let after = peak.at(now, false).unwrap();
+        assert!(after > ms(430) && after < ms(480), "a third of the rise after 10 s: {after:?}");
+    }
+
+    #[test]
+    fn what_is_not_heard_of_gets_one_more_try() {
+        let start = Instant::now();
+        let mut peak = Peak::default();
+        peak.observe(ms(3000), start);
+        let later = start + ms(23_100);
+        assert!(peak.at(later, false).unwrap() < ms(300));
+        assert_eq!(peak.at(later, true), Some(ms(3000)), "but no flock follows the first");
+    }
+
+    #[test]
+    fn failures_count_only_as_far_as_they_were_waited_for() {
+        let now = Instant::now();
+        let mut peak = Peak::default();
+        peak.observe(ms(300), now);
+        peak.waited(ms(5), now);
+        assert_eq!(peak.at(now, false), Some(ms(300)));
+        peak.waited(ms(10_000), now);
+        assert_eq!(peak.at(now, false), Some(ms(10_000)));
+    }
+
+    #[test]
+    fn buckets_meet() {
+        for index in 0..BUCKETS {
+            let (from, to) = edges(index);
+            assert_eq!((bucket(from), bucket(to - Duration::from_micros(1))), (index, index));
+            assert!(to.as_secs_f64() / from.as_secs_f64() <= 1.125);
+        }
+        assert_eq!((bucket(Duration::ZERO), bucket(Duration::MAX)), (0, BUCKETS - 1));
+    }
+
+    #[test]
+    fn old_times_leave() {
+        let start = Instant::now();
+        let mut rolling = Rolling::default();
+        for _ in 0..ENOUGH - 1 {
+            rolling.record(ms(100), start);
+        }
+        assert_eq!(rolling.quantile(0.95, start), None, "too few");
+        rolling.record(ms(100), start);
+        assert!(rolling.quantile(0.95, start + HALF).is_some());
+        assert_eq!(rolling.quantile(0.95, start + HALF * 2), None);
+        for _ in 0..ENOUGH {
+            rolling.record(ms(100), start + HALF * 2);
+        }
+        assert_eq!(rolling.quantile(0.95, start + HALF * 9), None);
+    }
+
+    proptest! {
+        #[test]
+        fn it_lies_between_the_last_and_the_highest(times in prop::collection::vec((0u64..100_000, 0u64..20_000), 1..200)) {
+            let mut now = Instant::now();
+            let (mut peak, mut highest) = (Peak::default(), Duration::ZERO);
+            for (time, wait) in times {
+                now += ms(wait);
+                peak.observe(ms(time), now);
+                highest = highest.max(ms(time));
+                let shown = peak.at(now, false).unwrap();
+                let slack = Duration::from_micros(1);
+                prop_assert!(shown + slack >= ms(time) && shown <= highest + slack);
+                prop_assert!(peak.at(now + ms(500), false).unwrap() <= peak.at(now + ms(500), true).unwrap());
+            }
+        }
+
+        #[test]
+        fn a_quantile_is_off_by_an_eighth_at_most(mut times in prop::collection::vec(2u64..1_000_000, 20..500), q in 0.01..1.0f64) {
+            let now = Instant::now();
+            let mut rolling = Rolling::default();
+            for time in &times {
+                rolling.record(ms(*time), now);
+            }
+            times.sort_unstable();
+            let rank = (1..times.len()).find(|rank| *rank as f64 >= q * times.len() as f64).unwrap_or(times.len());
+            let exact = times[rank - 1] as f64;
+            let told = rolling.quantile(q, now).unwrap().as_secs_f64() * 1e3;
+            prop_assert!(told >= exact / 1.13 && told <= exact * 1.13, "{} for {}", told, exact);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What an answer's head tells of the provider's quota: how much is left ([`headroom`]), so that requests can go elsewhere before the 429, and
+//! when to come back after it ([`retry_after`]).
+//!
+//! Nobody's numbers are trusted further than they make sense: what cannot be read says nothing, what is absurd is clamped, and all of it is
+//! forgotten after a while. Pure: headers come by a look-up, and `now` with them.
+
+use crate::units::Time;
+use std::time::{Duration, SystemTime};
+
+/// How much of the tightest quota is left.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Headroom {
+    /// From 0 to 1, at `seen`.
+    pub share: f64,
+    /// From then on nothing is known.
+    pub until: SystemTime,
+    /// When it was told.
+    pub seen: SystemTime,
+    /// How long from then until all of it is there again, as it was told.
+    pub full_in: Duration,
+}
+
+impl Headroom {
+    /// How much of it should be left now; `None` once nothing is known any more. Quotas fill up little by little, and their reset is when they are
+    /// full (so OpenAI and Anthropic): what was used up a while ago is partly there again.
+    pub fn at(&self, now: SystemTime) -> Option<f64> {
+        let passed = now.duration_since(self.seen).ok().filter(|_| now < self.until)?;
+        let filled = (passed.as_secs_f64() / self.full_in.as_secs_f64().max(1e-9)).min(1.0);
+        Some(self.share + (1.0 - self.share) * filled)
+    }
+}
+
+/// The names under which one quota is told.
+struct Names {
+    remaining: &'static str,
+    limit: &'static str,
+    reset: &'static str,
+    /// What the limit is taken for where none is told, as at some of Azure's: so little that only who has next to nothing left seems to.
+    usual: f64,
+}
+
+const fn names(remaining: &'static str, limit: &'static str, reset: &'static str, usual: f64) -> Names {
+    Names { remaining, limit, reset, usual }
+}
+
+const REQUESTS: f64 = 100.0;
+const TOKENS: f64 = 100_000.0;
+
+/// Who tells what: OpenAI and all that copy it (Azure, Groq, xAI, Together, Fireworks, vLLM's proxies); Cerebras by the day and the minute; Anthropic;
+/// OpenRouter and other gateways without a kind; the IETF's older draft.
+#[rustfmt::skip]
+const QUOTAS: &[Names] = &[
+    names("x-ratelimit-remaining-requests", "x-ratelimit-limit-requests", "x-ratelimit-reset-requests", REQUESTS),
+    names("x-ratelimit-remaining-tokens", "x-ratelimit-limit-tokens", "x-ratelimit-reset-tokens", TOKENS),
+    names("x-ratelimit-remaining-project-tokens", "x-ratelimit-limit-project-tokens", "x-ratelimit-reset-project-tokens", TOKENS),
+    names("x-ratelimit-remaining-requests-day", "x-ratelimit-limit-requests-day", "x-ratelimit-reset-requests-day", REQUESTS),
+    names("x-ratelimit-remaining-tokens-minute", "x-ratelimit-limit-tokens-minute", "x-ratelimit-reset-tokens-minute", TOKENS),
+    names("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-limit", "anthropic-ratelimit-requests-reset", REQUESTS),
+    names("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-limit", "anthropic-ratelimit-tokens-reset", TOKENS),
+    names("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-limit", "anthropic-ratelimit-input-tokens-reset", TOKENS),
+    names("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-limit", "anthropic-ratelimit-output-tokens-reset", TOKENS),
+    names("x-ratelimit-remaining", "x-ratelimit-limit", "x-ratelimit-reset", REQUESTS),
+    names("ratelimit-remaining", "ratelimit-limit", "ratelimit-reset", REQUESTS),
+];
+
+/// Where no reset is told, it is by the minute that most quotas are counted.
+const MINUTE: Duration = Duration::from_secs(60);
+/// And it is forgotten after this: a sixth of it is back by then.
+const UNTOLD: Duration = Duration::from_secs(10);
+/// For no longer is anything believed: a day's quota that is used up is asked for again now and then, which costs one 429.
+const BELIEVED: Duration = Duration::from_secs(300);
+/// And not for less, so that it says anything at all to the requests that follow.
+const AT_LEAST: Duration = Duration::from_secs(1);
+
+/// What a head tells of the tightest quota, if it tells of any. `lookup` yields a header's value by its name in lower case.
+pub fn headroom<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -> Option<Headroom> {
+    let told = |share: f64, reset: Option<Duration>| Headroom {
+        share: share.clamp(0.0, 1.0),
+        until: now + reset.unwrap_or(UNTOLD).clamp(AT_LEAST, BELIEVED),
+        seen: now,
+        full_in: reset.unwrap_or(MINUTE).max(AT_LEAST),
+    };
+    let quotas = QUOTAS.iter().filter_map(|names| {
+        let share = share(lookup(names.remaining)?, lookup(names.limit), names.usual)?;
+        Some(told(share, lookup(names.reset).and_then(|reset| wait(reset, now))))
+    });
+    let structured = lookup("ratelimit").and_then(|value| structured(value, lookup("ratelimit-policy")));
+    quotas.chain(structured.map(|(share, reset)| told(share, reset))).min_by(|a, b| a.share.total_cmp(&b.share))
+}
+
+/// How long to stay away, as a head tells; an hour at most. `retry-after-ms`, `retry-after`, else the reset of what is used up.
+pub fn retry_after<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -> Option<Duration> {
+    const LONGEST: Duration = Duration::from_secs(3600);
+    let milliseconds = || lookup("retry-after-ms").and_then(number).map(|ms| seconds(ms / 1000.0));
+    let plainly = || lookup("retry-after").and_then(|value| wait(value, now));
+    // Of what is used up the last to be back is waited for. Where nothing seems to be, what was asked for was too much for what is left, and
+    // the first change may help.
+    let of_quota = || {
+        let resets = QUOTAS.iter().filter_map(|names| {
+            let used_up = lookup(names.remaining).and_then(number).is_some_and(|remaining| remaining <= 0.0);
+            Some((used_up, wait(lookup(names.reset)?, now)?))
+        });
+        resets.reduce(|one, other| match (one, other) {
+            ((true, a), (true, b)) => (true, a.max(b)),
+            ((false, a), (false, b)) => (false, a.min(b)),
+            ((true, a), (false, _)) | ((false, _), (true, a)) => (true, a),
+        })
+    };
+    milliseconds().or_else(plainly).or_else(|| of_quota().map(|(_, wait)| wait)).map(|wait| wait.min(LONGEST))
+}
+
+/// What remains of a limit. A limit of 0 or -1 means that there is none, and -1 remaining that it is not known.
+fn share(remaining: &str, limit: Option<&str>, usual: f64) -> Option<f64> {
+    let remaining = number(remaining)?;
+    match limit.and_then(number) {
+        Some(limit) if limit > 0.0 => Some(remaining / limit),
+        Some(_) => None,
+        None => (remaining >= 0.0).then_some(remaining / usual),
+    }
+}
+
+/// The IETF's newer drafts: `limit=100, remaining=50, reset=5`, and `"default";r=50;t=30` with the quota in `ratelimit-policy: "default";q=100;w=60`.
+fn structured(value: &str, policies: Option<&str>) -> Option<(f64, Option<Duration>)> {
+    let parameter = |item: &str, names: [&str; 2]| {
+        let mut parameters = item.split([';', ',']).filter_map(|part| part.split_once('='));
+        parameters.find(|(name, _)| names.iter().any(|wanted| name.trim().eq_ignore_ascii_case(wanted))).and_then(|(_, n)| number(n))
+    };
+    let one = |item: &str, limit: Option<f64>| {
+        let remaining = parameter(item, ["r", "remaining"])?;
+        let limit = limit.filter(|limit| *limit > 0.0)?;
+        Some((remaining / limit, parameter(item, ["t", "reset"]).map(seconds)))
+    };
+    if let Some(limit) = parameter(value, ["limit", "limit"]) {
+        return one(value, Some(limit));
+    }
+    let name = |item: &str| item.split(';').next().unwrap_or_default().trim().trim_matches('"').to_owned();
+    let quota =
+        |item: &str| policies?.split(',').find(|policy| name(policy) == name(item)).and_then(|policy| parameter(policy, ["q", "q"]));
+    value.split(',').filter_map(|item| one(item, quota(item))).min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// How long from now: a number of seconds, a duration as Go writes it, a time since 1970 in seconds or milliseconds, RFC 3339, or an HTTP date. What
+/// is past is now.
+fn wait(text: &str, now: SystemTime) -> Option<Duration> {
+    /// A larger number is a point in time and no wait: 30 years.
+    const SINCE_1970: f64 = 1e9;
+    /// A larger one is in milliseconds.
+    const MILLISECONDS: f64 = 1e11;
+    let text = text.trim();
+    let from_now = |at: Option<SystemTime>| Some(at?.duration_since(now).unwrap_or_default());
+    if let Some(number) = number(text) {
+        // 1e9 exactly is somebody's "very long", as `retry-after: 1000000000`.
+        return match number {
+            n if n <= SINCE_1970 => Some(seconds(n)),
+            n if n < MILLISECONDS => from_now(SystemTime::UNIX_EPOCH.checked_add(seconds(n))),
+            n => from_now(SystemTime::UNIX_EPOCH.checked_add(seconds(n / 1000.0))),
+        };
+    }
+    if let Some(span) = span(text) {
+        return Some(span);
+    }
+    if let Ok(time) = text.parse::<Time>() {
+        return from_now(SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(time.0)));
+    }
+    httpdate::parse_http_date(text).ok().and_then(|at| from_now(Some(at)))
+}
+
+/// A duration as Go writes it: `6m0s`, `120ms`, `1h2m3.5s`; with days, too.
+fn span(text: &str) -> Option<Duration> {
+    const UNITS: [(&str, f64); 8] =
+        [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
+    let (mut rest, mut sum) = (text, 0.0);
+    while !rest.is_empty() {
+        let unit = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (count, after) = rest.split_at_checked(unit)?;
+        let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at_checked(end)?;
+        let (_, each) = UNITS.iter().find(|(name, _)| *name == unit)?;
+        sum += count.parse::<f64>().ok()? * each;
+        rest = after;
+    }
+    (!text.is_empty()).then(|| seconds(sum))
+}
+
+/// The first of what may be a list with parameters (`100, 100;w=60`); neither infinite nor no number.
+fn number(text: &str) -> Option<f64> {
+    let first = text.split([',', ';']).next()?.trim();
+    first.parse::<f64>().ok().filter(|number| number.is_finite())
+}
+
+/// So many; none if negative, and 300 years at most.
+fn seconds(number: f64) -> Duration {
+    Duration::try_from_secs_f64(number.clamp(0.0, 1e10)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
