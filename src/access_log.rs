@@ -31,6 +31,18 @@ pub struct Tried {
     /// The upstream's status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
+    /// How long it took to have a connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_ms: Option<u64>,
+    /// How long it took to begin to answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_ms: Option<u64>,
+    /// Tokens that may be charged for an answer that nobody got.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_tokens: Option<u64>,
+    /// The same for what was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_tokens: Option<u64>,
     /// What the upstream or the network said, scrubbed and cut short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -58,6 +70,12 @@ pub struct Line<'a> {
     pub first_byte_ms: Option<u64>,
     pub total_ms: u64,
     pub own_us: u64,
+    pub auth_us: Option<u64>,
+    pub plan_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queued_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_retried: Option<&'static str>,
     pub prompt_tokens: u64,
     pub completion_tokens: u64,
     pub cached_tokens: u64,

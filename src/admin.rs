@@ -2,8 +2,11 @@
 //! is drained, up to the process's last moment. It knows no keys: bind it to an address that only operators reach.
 
 use crate::access_log::rfc3339;
-use crate::catalog::reload::Told;
+use crate::account::breaker;
+use crate::account::track::Told;
+use crate::catalog::reload::{self, Route};
 use crate::drain::Phase;
+use crate::exchange::upstream::Place;
 use crate::metrics::account_state;
 use crate::shared::Shared;
 use async_trait::async_trait;
@@ -14,7 +17,7 @@ use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
 use serde_json::json;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
@@ -84,16 +87,22 @@ async fn serve(shared: &Shared, stream: TcpStream) -> pingora::Result<()> {
     }
     session.set_keepalive(None);
     let head_only = session.req_header().method == http::Method::HEAD;
-    let (status, kind, body) = if head_only || session.req_header().method == http::Method::GET {
-        answer(shared, session.req_header().uri.path())
-    } else {
-        (405, "text/plain", "use GET\n".to_owned())
+    let header = session.req_header();
+    let (status, kind, body) = match header.uri.path().strip_prefix("/accounts/").and_then(|path| path.strip_suffix("/reset")) {
+        // A page that somebody looks at must not be able to do this.
+        Some(account) if header.method == http::Method::POST && header.headers.get(http::header::ORIGIN).is_none() => {
+            reset(shared, account)
+        }
+        Some(_) => (405, "text/plain", "use POST, and not from a browser\n".to_owned()),
+        None if head_only || header.method == http::Method::GET => answer(shared, header.uri.path()),
+        None => (405, "text/plain", "use GET\n".to_owned()),
     };
+    let allow = if header.uri.path().starts_with("/accounts/") { "POST" } else { "GET, HEAD" };
     let mut head = ResponseHeader::build(status, Some(4))?;
     head.insert_header("content-type", kind)?;
     head.insert_header("content-length", body.len())?;
     if status == 405 {
-        head.insert_header("allow", "GET, HEAD")?;
+        head.insert_header("allow", allow)?;
     }
     session.write_response_header(Box::new(head)).await?;
     if !head_only {
@@ -108,17 +117,33 @@ fn answer(shared: &Shared, path: &str) -> (u16, &'static str, String) {
         "/readyz" => (if shared.drain.ready() { 200 } else { 503 }, "text/plain", String::new()),
         "/metrics" => (200, "application/openmetrics-text; version=1.0.0; charset=utf-8", shared.metrics.render(shared)),
         "/status" => (200, "application/json", format!("{:#}\n", status(shared))),
-        _ => (404, "text/plain", "there are /status, /metrics, /livez and /readyz\n".to_owned()),
+        _ => (404, "text/plain", "there are /status, /metrics, /livez and /readyz, and POST /accounts/NAME/reset\n".to_owned()),
+    }
+}
+
+/// Ends an account's rests and closes its breakers.
+fn reset(shared: &Shared, account: &str) -> (u16, &'static str, String) {
+    let snapshot = shared.live.load();
+    match snapshot.states.iter().find(|state| *state.id == *account) {
+        Some(state) => {
+            state.reset();
+            log::info!("account {account}: its rests are ended and its breakers closed, as was asked for");
+            (204, "text/plain", String::new())
+        }
+        None => (404, "text/plain", "no account of this name is in the catalog\n".to_owned()),
     }
 }
 
 fn status(shared: &Shared) -> serde_json::Value {
     let snapshot = shared.live.load();
-    let now = Instant::now();
+    let (now, clock) = (Instant::now(), SystemTime::now());
     let accounts: Vec<_> = snapshot
         .places
         .iter()
         .map(|place| {
+            let targets: Vec<_> = place.state.tracks().into_iter().map(|(model, track)| (model, track.told(now, clock))).collect();
+            let least = targets.iter().filter_map(|(_, told)| told.headroom).min_by(f64::total_cmp);
+            let targets: Vec<_> = targets.iter().map(|(model, told)| target(place, model, told, now)).collect();
             json!({
                 "id": place.account.id,
                 "dialect": place.account.dialect.name(),
@@ -126,10 +151,21 @@ fn status(shared: &Shared) -> serde_json::Value {
                 "in_flight": place.state.in_flight(),
                 "concurrency": place.account.concurrency,
                 "idle_connections": place.state.pool.len(),
+                "headroom": least.map(rounded),
+                "targets": targets,
             })
         })
         .collect();
-    let Told { refused, held } = shared.reloads.told();
+    let models: Vec<_> = snapshot
+        .catalog
+        .models()
+        .iter()
+        .zip(&snapshot.routes)
+        .map(|(model, Route { demand, .. })| {
+            json!({ "id": model.id, "waiting": demand.queue.waiting(), "retry_budget_spent": rounded(demand.spent(now)) })
+        })
+        .collect();
+    let reload::Told { refused, held } = shared.reloads.told();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "phase": phase_name(shared.drain.phase()),
@@ -149,7 +185,33 @@ fn status(shared: &Shared) -> serde_json::Value {
             "held": held,
         },
         "accounts": accounts,
+        "models": models,
     })
+}
+
+/// How a target does.
+fn target(place: &Place, model: &str, told: &Told, now: Instant) -> serde_json::Value {
+    let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    let until = |at: Instant| millis(at.saturating_duration_since(now));
+    let [whole, first] = told.expected;
+    let rest = place.state.health.rest(now).or(told.rest);
+    json!({
+        "model": model,
+        "breaker": told.breaker.name(),
+        "opens_in_ms": if let breaker::State::Open(at) = told.breaker { Some(until(at)) } else { None },
+        "calls": told.calls.0,
+        "failed": told.calls.1,
+        "rest": rest.map(|rest| json!({ "why": rest.why.name(), "for_ms": until(rest.until) })),
+        "first_token_ms": first.map(millis),
+        "whole_ms": whole.map(millis),
+        "awaited": told.awaited,
+        "headroom": told.headroom.map(rounded),
+    })
+}
+
+/// To the thousandth.
+fn rounded(share: f64) -> f64 {
+    (share * 1000.0).round() / 1000.0
 }
 
 fn phase_name(phase: Phase) -> &'static str {

@@ -12,12 +12,13 @@ use crate::error::{Outcome, Refusal, What};
 use crate::exchange::producer::{Producer, Request};
 use crate::exchange::record::Record;
 use crate::exchange::relay::{End, relay};
-use crate::exchange::{self, Panicked};
-use crate::intake::{self, envelope};
+use crate::exchange::{self, Own, Panicked};
+use crate::intake::{self, Held, envelope};
 use crate::models;
 use crate::plan;
 use crate::reply;
 use crate::shared::Shared;
+use crate::units::Span;
 use crate::{catalog::reload::Snapshot, dialect::Face};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -27,7 +28,7 @@ use pingora::{Error, ErrorType};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The proxy. Mount it in any Pingora server with `pingora_proxy::http_proxy_service`, or run [`crate::server`].
 pub struct Gateway {
@@ -49,7 +50,14 @@ impl Gateway {
 /// What an exchange carries from one phase to the next.
 pub struct Context {
     record: Record,
-    planned: Option<Request>,
+    planned: Option<Planned>,
+}
+
+/// A request that was read and planned.
+struct Planned {
+    request: Request,
+    body: Bytes,
+    held: Held,
 }
 
 #[async_trait]
@@ -72,9 +80,9 @@ impl ProxyHttp for Gateway {
     }
 
     async fn request_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<bool> {
-        let mut own = std::time::Duration::ZERO;
-        let handled = exchange::guarded(&mut own, pin!(handle(&self.shared, session, context))).await;
-        context.record.own += own;
+        let own = Own::default();
+        let handled = exchange::guarded(&own, pin!(handle(&self.shared, session, context))).await;
+        context.record.own += own.so_far();
         match handled.unwrap_or_else(|Panicked| Err(self.panicked())) {
             Ok(Handled::Planned) => Ok(false),
             Ok(Handled::Answered) => Ok(true),
@@ -86,12 +94,12 @@ impl ProxyHttp for Gateway {
     }
 
     async fn proxy_upstream_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<bool> {
-        let Some(mut request) = context.planned.take() else { return Err(broken(&mut context.record)) };
+        let Some(Planned { request, body, held }) = context.planned.take() else { return Err(broken(&mut context.record)) };
         exchange::panic_here(session, "exchange");
-        let mut own = std::time::Duration::ZERO;
-        let mut producer = Producer::new(&self.shared, &mut request);
-        let end = exchange::guarded(&mut own, pin!(relay(session, &self.shared, &mut context.record, &mut producer))).await;
-        context.record.own += own;
+        let own = Own::default();
+        let mut producer = Producer::new(&self.shared, &request, body, held);
+        let end = exchange::guarded(&own, pin!(relay(session, &self.shared, &mut context.record, &mut producer, &own))).await;
+        context.record.own += own.so_far();
         let end = end.unwrap_or_else(|Panicked| {
             let refusal = self.panicked();
             context.record.refused(&refusal);
@@ -211,6 +219,7 @@ async fn handle(shared: &Arc<Shared>, session: &mut Session, context: &mut Conte
             record.caller = Some(key.caller.id.clone());
             record.key = Some(key.id.clone());
             record.debug = key.debug;
+            record.auth = Some(record.began.elapsed());
             exchange::panic_here(session, "auth");
             match door {
                 Door::Models => {
@@ -257,8 +266,10 @@ async fn chat(
     record: &mut Record,
     snapshot: Arc<Snapshot>,
     key: &crate::catalog::Key,
-) -> Result<Request, Refusal> {
+) -> Result<Planned, Refusal> {
+    let timeout = timeout(session)?;
     let (body, held) = intake::body(session, shared).await?;
+    let read = Instant::now();
     record.bytes_in = body.len() as u64;
     exchange::panic_here(session, "intake");
     let envelope = envelope::read(&body).map_err(|fault| {
@@ -271,7 +282,9 @@ async fn chat(
     record.stream = envelope.stream;
     let model = plan::visible(&snapshot.catalog, key, &envelope.model).ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
     record.model = Some(model.id.clone());
-    let candidates = plan::candidates(&snapshot, key, model);
+    let session_id = session.req_header().headers.get("x-portcullis-session").map(|value| value.as_bytes());
+    let conversation = if plan::is_sticky(&snapshot.catalog, model) { plan::conversation(session_id, &body, &envelope) } else { None };
+    let plan = plan::plan(&snapshot, key, model, envelope.stream, conversation).ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
     let face = Face {
         model: envelope.model.clone(),
         id: format!("chatcmpl-{}", uuid::Uuid::now_v7().simple()),
@@ -280,14 +293,30 @@ async fn chat(
         prompt_bytes: envelope.prompt_bytes as u64,
     };
     exchange::panic_here(session, "plan");
-    Ok(Request {
-        body,
+    let request = Request {
         envelope,
         face: Arc::new(face),
-        candidates,
+        model: model.clone(),
+        demand: plan.demand,
+        candidates: plan.candidates,
+        timeout,
         request_id: record.request_id.clone(),
         key: key.id.clone(),
-        held,
         snapshot,
+    };
+    record.plan = Some(read.elapsed());
+    Ok(Planned { request, body, held })
+}
+
+/// How long the caller says that all attempts together may take.
+fn timeout(session: &Session) -> Result<Option<Duration>, Refusal> {
+    const NAME: &str = "x-portcullis-timeout";
+    let Some(value) = session.req_header().headers.get(NAME) else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default().trim();
+    let seconds = || text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let span = seconds().or_else(|| text.parse::<Span>().ok().map(|Span(span)| span)).filter(|span| !span.is_zero());
+    span.map(Some).ok_or_else(|| {
+        let message = format!("The header `{NAME}` must be a number of seconds, or a time such as 1500ms or 30s, and more than 0.");
+        Refusal::new(What::BadRequest { code: Some("invalid_value") }, message).param(NAME)
     })
 }

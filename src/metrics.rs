@@ -5,6 +5,7 @@
 
 use crate::account::State;
 use crate::account::health::Why;
+use crate::account::track::Track;
 use crate::exchange::record::Record;
 use crate::shared::Shared;
 use crate::usage::Source;
@@ -72,6 +73,31 @@ struct Account {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Model {
+    model: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Hedge {
+    model: Name,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Unused {
+    model: Name,
+    account: Name,
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BreakerState {
+    account: Name,
+    model: Name,
+    state: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AccountState {
     account: Name,
     state: &'static str,
@@ -90,6 +116,13 @@ pub struct Metrics {
     losses: Family<Dropped, Counter>,
     in_flight: Family<Account, Gauge>,
     states: Family<AccountState, Gauge>,
+    breakers: Family<BreakerState, Gauge>,
+    headroom: Family<Account, Gauge<f64, AtomicU64>>,
+    hedges: Family<Hedge, Counter>,
+    waiting: Family<Model, Gauge>,
+    shed: Family<Model, Counter>,
+    spared: Family<Model, Counter>,
+    unused: Family<Unused, Counter>,
     generation: Gauge,
     last_success: Gauge<f64, AtomicU64>,
     refusals: Counter,
@@ -125,6 +158,13 @@ impl Default for Metrics {
             losses: Family::default(),
             in_flight: Family::default(),
             states: Family::default(),
+            breakers: Family::default(),
+            headroom: Family::default(),
+            hedges: Family::default(),
+            waiting: Family::default(),
+            shed: Family::default(),
+            spared: Family::default(),
+            unused: Family::default(),
             generation: Gauge::default(),
             last_success: Gauge::default(),
             refusals: Counter::default(),
@@ -146,6 +186,13 @@ impl Default for Metrics {
         r.register("dropped_params", "Fields of requests that could not be expressed in the upstream's language", metrics.losses.clone());
         r.register("in_flight", "Requests in flight at an account", metrics.in_flight.clone());
         r.register("account_state", "1 for the state that an account is in", metrics.states.clone());
+        r.register("breaker_state", "1 for the state that a target's breaker is in", metrics.breakers.clone());
+        r.register("headroom_ratio", "What is left of an account's tightest quota, as its provider told of late", metrics.headroom.clone());
+        r.register("hedges", "Second attempts beside a slow first one, by whether they were faster", metrics.hedges.clone());
+        r.register("waiting", "Requests that wait for a place at a model", metrics.waiting.clone());
+        r.register("shed", "Requests that found no place and a full queue", metrics.shed.clone());
+        r.register("retries_spared", "Requests that failed and were not tried again because of the retry budget", metrics.spared.clone());
+        r.register("unused_tokens", "Tokens that may be charged for attempts whose answer nobody got", metrics.unused.clone());
         r.register("catalog_generation", "How many catalogs were taken since the start", metrics.generation.clone());
         r.register("catalog_last_success_seconds", "Unix time at which the present catalog was taken", metrics.last_success.clone());
         r.register("catalog_refusals", "Changes of the catalog that were refused", metrics.refusals.clone());
@@ -194,7 +241,22 @@ impl Metrics {
             self.losses.get_or_create(&Dropped { model: model.clone(), account: account.clone(), param }).inc();
         }
         for tried in &record.attempts {
-            self.attempts.get_or_create(&Attempt { account: Name(Some(tried.account.clone())), outcome: tried.outcome }).inc();
+            let account = Name(Some(tried.account.clone()));
+            self.attempts.get_or_create(&Attempt { account: account.clone(), outcome: tried.outcome }).inc();
+            for (kind, count) in [("prompt", tried.prompt_tokens), ("completion", tried.completion_tokens)] {
+                if let Some(count) = count.filter(|count| *count > 0) {
+                    self.unused.get_or_create(&Unused { model: model.clone(), account: account.clone(), kind }).inc_by(count);
+                }
+            }
+        }
+        if let Some(won) = record.hedged {
+            self.hedges.get_or_create(&Hedge { model: model.clone(), outcome: if won { "won" } else { "lost" } }).inc();
+        }
+        if record.shed {
+            self.shed.get_or_create(&Model { model: model.clone() }).inc();
+        }
+        if record.not_retried == Some("budget") {
+            self.spared.get_or_create(&Model { model: model.clone() }).inc();
         }
         let labels = Exchange { door: record.door, model, account, caller, outcome: record.outcome().name() };
         self.requests.get_or_create(&labels).inc();
@@ -221,6 +283,10 @@ impl Metrics {
             self.attempts.clear();
             self.estimated.clear();
             self.losses.clear();
+            self.hedges.clear();
+            self.shed.clear();
+            self.spared.clear();
+            self.unused.clear();
         }
         self.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
         self.last_success.set(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64());
@@ -247,7 +313,10 @@ impl Metrics {
     pub fn render(&self, shared: &Shared) -> String {
         self.in_flight.clear();
         self.states.clear();
-        let now = Instant::now();
+        self.breakers.clear();
+        self.headroom.clear();
+        self.waiting.clear();
+        let (now, clock) = (Instant::now(), SystemTime::now());
         let snapshot = shared.live.load();
         for (account, state) in snapshot.catalog.accounts().iter().zip(&snapshot.states) {
             let name = Name(Some(account.id.clone()));
@@ -258,6 +327,22 @@ impl Metrics {
                 let labels = AccountState { account: name.clone(), state: word };
                 self.states.get_or_create(&labels).set(i64::from(word == present));
             }
+            let mut least: Option<f64> = None;
+            for (model, track) in state.tracks() {
+                let told = track.told(now, clock);
+                for word in ["closed", "open", "half_open"] {
+                    let labels = BreakerState { account: name.clone(), model: Name(Some(model.clone())), state: word };
+                    self.breakers.get_or_create(&labels).set(i64::from(word == told.breaker.name()));
+                }
+                least = [least, told.headroom].into_iter().flatten().min_by(f64::total_cmp);
+            }
+            if let Some(least) = least {
+                self.headroom.get_or_create(&Account { account: name }).set(least);
+            }
+        }
+        for (model, route) in snapshot.catalog.models().iter().zip(&snapshot.routes) {
+            let waiting = i64::try_from(route.demand.queue.waiting()).unwrap_or(i64::MAX);
+            self.waiting.get_or_create(&Model { model: Name(Some(model.id.clone())) }).set(waiting);
         }
         self.dropped.set(i64::try_from(shared.access_log.dropped()).unwrap_or(i64::MAX));
         let mut text = String::new();
@@ -268,14 +353,14 @@ impl Metrics {
     }
 }
 
-/// The word for an account's state, in metrics and `/status`.
+/// The word for an account's state, in metrics and `/status`: at rest for its rate is one of whose targets any is.
 pub fn account_state(enabled: bool, state: &State, now: Instant) -> &'static str {
     if !enabled {
         return "disabled";
     }
-    match state.health.account_rest(now).map(|rest| rest.why) {
-        Some(Why::Rate) => "cooling_rate",
-        Some(Why::Credential) => "cooling_credential",
-        Some(Why::Refused) | None => "ok",
+    if state.health.rest(now).is_some() {
+        return "cooling_credential";
     }
+    let for_rate = |(_, track): &(Arc<str>, Arc<Track>)| track.rest(now).is_some_and(|rest| rest.why == Why::Rate);
+    if state.tracks().iter().any(for_rate) { "cooling_rate" } else { "ok" }
 }

@@ -1,25 +1,55 @@
 //! Request + catalog → what may be tried, in what order: the model's targets by its strategy, then those of its fallbacks.
 //!
-//! A fallback that the key may not use is skipped, and a fallback's own fallbacks are not followed. Whether an account rests or is full is
-//! asked only when its turn comes, since that changes.
+//! A fallback that the key may not use is skipped, and a fallback's own fallbacks are not followed. The order looks at who is fit now; whether
+//! an account rests or is full is asked again when its turn comes, since that changes.
 
-use crate::account::strategy::{self, Smooth, View};
-use crate::catalog::reload::Snapshot;
-use crate::catalog::{Catalog, Key, Model, Target};
+use crate::account::demand::Demand;
+use crate::account::strategy::{self, View};
+use crate::account::track::Track;
+use crate::catalog::reload::{Route, Snapshot};
+use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
 use crate::dialect::traits::Traits;
 use crate::exchange::upstream::Place;
+use crate::intake::envelope::Envelope;
+use crate::wire::json;
 use std::sync::Arc;
+use std::time::{Instant, SystemTime};
 
 /// One target that may be tried.
 pub struct Candidate {
     /// The account.
     pub place: Arc<Place>,
+    /// How the target has done.
+    pub track: Arc<Track>,
     /// Its name for the model.
     pub upstream_model: Arc<str>,
     /// What it can do.
     pub traits: Traits,
+    /// How long to wait for it.
+    pub timeouts: Timeouts,
     /// The public model that it serves; another than the one asked for if it is a fallback's.
     pub model: Arc<Model>,
+    /// For which requests it is there.
+    pub reach: Reach,
+}
+
+/// For which requests a candidate is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// For any.
+    Any,
+    /// For those that are too long for the model.
+    TooLong,
+    /// For those that the model would not answer.
+    Declined,
+}
+
+/// Everything that may be tried.
+pub struct Plan {
+    /// Best first.
+    pub candidates: Vec<Candidate>,
+    /// What the model's requests have in common.
+    pub demand: Arc<Demand>,
 }
 
 /// The model that `id` means for this key: canonical id or alias, visible, served. Else the caller is told nothing more.
@@ -27,39 +57,125 @@ pub fn visible<'a>(catalog: &'a Catalog, key: &Key, id: &str) -> Option<&'a Arc<
     catalog.model(id).filter(|model| key.permissions.allow(&model.id) && model.served())
 }
 
-/// Everything that may be tried, best first.
-pub fn candidates(snapshot: &Snapshot, key: &Key, model: &Arc<Model>) -> Vec<Candidate> {
-    let fallbacks = model.fallbacks.iter().filter_map(|id| visible(&snapshot.catalog, key, id));
-    std::iter::once(model)
-        .chain(fallbacks)
-        .flat_map(|model| {
-            let views: Vec<View> = model.targets.iter().map(view).collect();
-            strategy::order(model.strategy, &views, None, &mut Smooth::default(), fastrand::f64)
-                .into_iter()
-                .filter_map(|place| model.targets.get(place))
-                .filter(|target| target.account.enabled)
-                .filter_map(|target| {
-                    Some(Candidate {
-                        place: snapshot.places.get(target.account.index)?.clone(),
-                        upstream_model: target.model.clone(),
-                        traits: target.traits,
-                        model: model.clone(),
-                    })
-                })
-        })
-        .collect()
+/// Everything that may be tried, best first. `conversation` is what [`conversation`] makes of the request.
+pub fn plan(snapshot: &Snapshot, key: &Key, model: &Arc<Model>, stream: bool, conversation: Option<u64>) -> Option<Plan> {
+    let Route { demand, .. } = snapshot.routes.get(model.index)?;
+    let mut candidates = Vec::with_capacity(model.targets.len());
+    add(&mut candidates, snapshot, model, Reach::Any, stream, conversation);
+    let others = [(&model.fallbacks, Reach::Any), (&model.on_context, Reach::TooLong), (&model.on_refusal, Reach::Declined)];
+    for (ids, reach) in others {
+        for model in ids.iter().filter_map(|id| visible(&snapshot.catalog, key, id)) {
+            add(&mut candidates, snapshot, model, reach, stream, conversation);
+        }
+    }
+    Some(Plan { candidates, demand: demand.clone() })
 }
 
-fn view(target: &Target) -> View {
+fn add(candidates: &mut Vec<Candidate>, snapshot: &Snapshot, model: &Arc<Model>, reach: Reach, stream: bool, conversation: Option<u64>) {
+    let Some(route) = snapshot.routes.get(model.index) else { return };
+    let candidate = |(target, track): (&Target, &Arc<Track>)| {
+        Some(Candidate {
+            place: snapshot.places.get(target.account.index)?.clone(),
+            track: track.clone(),
+            upstream_model: target.model.clone(),
+            traits: target.traits,
+            timeouts: target.timeouts,
+            model: model.clone(),
+            reach,
+        })
+    };
+    let usable = || model.targets.iter().zip(&route.tracks).filter(|(target, _)| target.account.enabled);
+    // With one target there is nothing to order.
+    if let [_] = model.targets.as_slice() {
+        candidates.extend(usable().filter_map(candidate));
+        return;
+    }
+    let usable: Vec<_> = usable().collect();
+    let (now, clock) = (Instant::now(), SystemTime::now());
+    let views: Vec<View> = usable.iter().map(|(target, track)| view(snapshot, target, track, stream, now, clock)).collect();
+    let order = route.demand.order(model.strategy, &views, conversation.filter(|_| model.sticky));
+    candidates.extend(order.into_iter().filter_map(|place| candidate(*usable.get(place)?)));
+}
+
+fn view(snapshot: &Snapshot, target: &Target, track: &Track, stream: bool, now: Instant, clock: SystemTime) -> View {
+    let account = &target.account;
+    let standing = track.standing(stream, account.probe, now, clock);
+    let state = snapshot.states.get(account.index);
+    let in_flight = state.map_or(0, |state| state.in_flight());
+    let awake = state.is_some_and(|state| state.health.rest(now).is_none());
     View {
-        identity: strategy::identity(&target.account.id, &target.model),
+        identity: strategy::identity(&account.id, &target.model),
         weight: target.weight,
         tier: target.tier,
-        in_flight: 0,
-        cap: target.account.concurrency,
-        latency: None,
-        awaited: 0,
-        headroom: None,
-        fit: true,
+        in_flight,
+        cap: account.concurrency,
+        latency: standing.latency,
+        awaited: standing.awaited,
+        headroom: standing.headroom,
+        fit: standing.fit && awake && account.concurrency.is_none_or(|most| in_flight < most),
+    }
+}
+
+/// Whether it matters for this model, or one that may stand in for it, which conversation a request belongs to.
+pub fn is_sticky(catalog: &Catalog, model: &Model) -> bool {
+    let others = [&model.fallbacks, &model.on_context, &model.on_refusal].into_iter().flatten();
+    model.sticky || others.filter_map(|id| catalog.model(id)).any(|other| other.sticky)
+}
+
+/// What the turns of one conversation have in common: what the caller says of it, or its beginning.
+pub fn conversation(session: Option<&[u8]>, body: &[u8], envelope: &Envelope) -> Option<u64> {
+    /// More of a text than this at either end tells no more.
+    const ENOUGH: usize = 16 * 1024;
+    if let Some(session) = session {
+        return Some(strategy::hash(session.iter().take(512).copied()));
+    }
+    let span = envelope.cache_key.as_ref().or(envelope.user.as_ref()).or(envelope.beginning.as_ref())?;
+    let text = json::slice(body, span);
+    let ends = [text.get(..ENOUGH).unwrap_or(text), text.get(ENOUGH.max(text.len().saturating_sub(ENOUGH))..).unwrap_or_default()];
+    Some(strategy::hash(ends.into_iter().flatten().copied()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intake::envelope;
+
+    fn of(session: Option<&[u8]>, body: &str) -> Option<u64> {
+        conversation(session, body.as_bytes(), &envelope::read(body.as_bytes()).expect("a request"))
+    }
+
+    #[test]
+    fn the_turns_of_a_conversation_have_their_beginning_in_common() {
+        let turn = |more: &str| {
+            of(None, &format!(r#"{{"model":"m","messages":[{{"role":"system","content":"S"}}, {{"role":"user","content":"one"}}{more}]}}"#))
+        };
+        let later = turn(r#", {"role":"assistant","content":"a"},{"role":"user","content":"two"}"#);
+        assert!(turn("").is_some());
+        assert_eq!(turn(""), later);
+        let other = of(None, r#"{"model":"m","messages":[{"role":"system","content":"S"}, {"role":"user","content":"two"}]}"#);
+        assert_ne!(other, later);
+        assert_eq!(of(None, r#"{"model":"m","messages":[{"role":"system","content":"S"}]}"#), None);
+    }
+
+    #[test]
+    fn what_the_caller_says_of_it_goes_first() {
+        let body = |more: &str, text: &str| format!(r#"{{"model":"m",{more}"messages":[{{"role":"user","content":"{text}"}}]}}"#);
+        assert_eq!(of(None, &body(r#""user":"bob","#, "x")), of(None, &body(r#""user":"bob","#, "y")));
+        assert_ne!(of(None, &body(r#""user":"bob","#, "x")), of(None, &body(r#""user":"ann","#, "x")));
+        let keyed = |user: &str| of(None, &body(&format!(r#""user":"{user}","prompt_cache_key":"k","#), "x"));
+        assert_eq!(keyed("bob"), keyed("ann"));
+        assert_eq!(of(Some(b"s"), &body(r#""user":"bob","#, "x")), of(Some(b"s"), &body("", "y")));
+        assert_ne!(of(Some(b"s"), &body("", "x")), of(Some(b"t"), &body("", "x")));
+        assert_eq!(of(None, &body(r#""user":7,"#, "x")), of(None, &body("", "x")), "no text says nothing");
+    }
+
+    #[test]
+    fn a_long_beginning_counts_at_both_ends() {
+        let body = |first: &str, last: &str| {
+            format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{first}{}{last}"}}]}}"#, "x".repeat(100_000))
+        };
+        assert_ne!(of(None, &body("a", "a")), of(None, &body("b", "a")));
+        assert_ne!(of(None, &body("a", "a")), of(None, &body("a", "b")));
+        assert_eq!(of(None, &body("a", "a")), of(None, &body("a", "a")));
     }
 }

@@ -27,6 +27,8 @@ pub struct Notes {
     pub model: Option<String>,
     /// The trail of attempts, for keys that may see it.
     pub attempts: Option<String>,
+    /// Where the time went, for the same keys.
+    pub timing: Option<String>,
     /// What the upstream was not told of the request.
     pub dropped: Option<String>,
     /// Nobody counted the tokens.
@@ -39,6 +41,9 @@ fn noted(head: &mut ResponseHeader, notes: &Notes) -> Result<(), ()> {
     }
     if let Some(attempts) = &notes.attempts {
         insert(head, "x-portcullis-attempts", attempts)?;
+    }
+    if let Some(timing) = &notes.timing {
+        insert(head, "server-timing", timing)?;
     }
     if let Some(dropped) = &notes.dropped {
         insert(head, "x-portcullis-dropped", dropped)?;
@@ -202,7 +207,7 @@ fn cors(session: &Session, shared: &Shared, head: &mut ResponseHeader) -> Result
         insert(
             head,
             "access-control-expose-headers",
-            "x-request-id, x-portcullis-model, x-portcullis-dropped, x-portcullis-usage, x-portcullis-attempts, retry-after, x-should-retry",
+            "x-request-id, x-portcullis-model, x-portcullis-dropped, x-portcullis-usage, x-portcullis-attempts, server-timing, retry-after, x-should-retry",
         )?;
     }
     Ok(())

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fastrand::Rng;
 use portcullis::account::breaker::{Admission, Breaker, Outcome, Pass};
-use portcullis::account::health::Health;
 use portcullis::account::latency::{Peak, Rolling};
 use portcullis::account::quota::{self, Headroom};
 use portcullis::account::strategy::{self, Smooth, View};
 use portcullis::catalog::Strategy;
 use portcullis::exchange::budget::Budget;
-use portcullis::exchange::failover::Class;
+use portcullis::exchange::failover::{Class, rate_cool};
 
 use crate::world::{ACCOUNTS, End, Episode, LENGTH, PER_SECOND, Time, World, exponential};
 
@@ -47,7 +46,8 @@ struct Target {
     peak: Peak,
     awaited: usize,
     in_flight: usize,
-    health: Health,
+    /// At rest until then.
+    rest: Option<Instant>,
     headroom: Option<Headroom>,
 }
 
@@ -132,7 +132,7 @@ pub fn run(manner: Manner, episodes: &[Episode], seed: u64, figures: &mut Figure
         model: "m".into(),
         smooth: Smooth::default(),
         retries: Budget::retries(),
-        hedges: Budget::hedges(0.05),
+        hedges: Budget::hedges(),
         rolling: Rolling::default(),
         random: Rng::with_seed(seed ^ 2 << 32),
         arrivals: Rng::with_seed(seed ^ 3 << 32),
@@ -234,7 +234,7 @@ impl Gateway<'_> {
     }
 
     fn is_awake(&self, place: usize, now: Time) -> bool {
-        self.targets[place].health.rest(&self.model, self.instant(now)).is_none()
+        self.targets[place].rest.is_none_or(|until| until <= self.instant(now))
     }
 
     /// Begins the next attempt that may be made. Where nobody is left who is fit, one that its breaker keeps away may be asked whether it is back.
@@ -290,7 +290,7 @@ impl Gateway<'_> {
         let Request { order, tries: 1, running, answered: false, .. } = &self.requests[request] else { return };
         let other = order.iter().flatten().any(|place| self.has_room(*place) && self.is_fit(*place, now));
         let instant = self.instant(now);
-        if running.len() == 1 && other && self.hedges.retry(instant) && self.next(request, now, false) {
+        if running.len() == 1 && other && self.hedges.retry_within(0.05, instant) && self.next(request, now, false) {
             self.second(request).hedged += 1.0;
         }
     }
@@ -311,7 +311,6 @@ impl Gateway<'_> {
                 let lookup = |name: &str| told.iter().flatten().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
                 target.headroom = quota::headroom(lookup, clock(now)).or(target.headroom);
                 target.peak.observe(took, instant);
-                target.health.answered(&self.model, instant);
                 self.rolling.record(took, instant);
                 self.settle(index, Outcome::Ok, now);
                 // Its place is taken until the answer's end.
@@ -325,7 +324,9 @@ impl Gateway<'_> {
                 }
                 let text = retry_after.map(|seconds| seconds.to_string());
                 let lookup = |name: &str| text.as_deref().filter(|_| name == "retry-after");
-                target.health.failed(class, &self.model, quota::retry_after(lookup, clock(now)), instant);
+                if class == Class::Rate {
+                    target.rest = Some(instant + rate_cool(quota::retry_after(lookup, clock(now)))).max(target.rest);
+                }
                 self.settle(index, Outcome::Failed(class), now);
                 if self.requests[request].running.is_empty() {
                     self.attempt(request, now);

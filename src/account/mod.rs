@@ -1,9 +1,11 @@
-//! What lives longer than a catalog: each account's places, its rest after failures, and its idle connections.
+//! What lives longer than a catalog: each account's places, its rest after failures, its idle connections, and how its targets have done;
+//! and what the requests for each model have in common.
 //!
 //! Keyed by the account's id, so that a reload finds it again; what a catalog no longer names goes with its last exchange.
 //! **Invariant:** a [`Permit`] is one request in flight, and gives its place back when it is dropped, however the exchange ends.
 
 pub mod breaker;
+pub mod demand;
 pub mod health;
 pub mod latency;
 pub mod pool;
@@ -11,20 +13,28 @@ pub mod quota;
 pub mod resolver;
 pub mod strategy;
 pub mod token;
+pub mod track;
 pub mod window;
 
 use crate::catalog::Catalog;
+use demand::Demand;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tokio::sync::Notify;
+use track::Track;
 
 /// The running state of one account.
 pub struct State {
     /// The account's id.
     pub id: Arc<str>,
     in_flight: AtomicUsize,
-    /// Whether it rests, and since when.
+    /// Whoever waits for a place is told when one is free.
+    pub freed: Notify,
+    /// Whether it rests.
     pub health: health::Health,
+    /// Its targets, by its names for the models.
+    tracks: Mutex<HashMap<Arc<str>, Weak<Track>>>,
     /// Idle HTTP/1 connections.
     pub pool: pool::Pool,
     /// What its host name resolves to.
@@ -39,7 +49,9 @@ impl State {
         State {
             id,
             in_flight: AtomicUsize::new(0),
+            freed: Notify::new(),
             health: health::Health::default(),
+            tracks: Mutex::default(),
             pool: pool::Pool::default(),
             addresses: resolver::Addresses::default(),
             tokens: token::Tokens::default(),
@@ -50,6 +62,40 @@ impl State {
     pub fn admit(self: &Arc<State>, cap: Option<usize>) -> Option<Permit> {
         let cap = cap.unwrap_or(usize::MAX);
         self.in_flight.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < cap).then_some(n + 1)).ok().map(|_| Permit(self.clone()))
+    }
+
+    /// The memory of the target that it knows by this name, kept by whoever holds it.
+    pub fn track(&self, model: &Arc<str>) -> Arc<Track> {
+        let mut tracks = self.tracks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(track) = tracks.get(model).and_then(Weak::upgrade) {
+            return track;
+        }
+        tracks.retain(|_, track| track.strong_count() > 0);
+        let track = Arc::new(Track::default());
+        tracks.insert(model.clone(), Arc::downgrade(&track));
+        track
+    }
+
+    /// Its targets that somebody holds, by its names for the models, sorted.
+    pub fn tracks(&self) -> Vec<(Arc<str>, Arc<Track>)> {
+        let tracks = self.tracks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held: Vec<_> = tracks.iter().filter_map(|(model, track)| Some((model.clone(), track.upgrade()?))).collect();
+        held.sort_by(|a, b| a.0.cmp(&b.0));
+        held
+    }
+
+    /// A catalog names the account, with settings of this fingerprint. Where they changed, what was wrong with the old ones is forgotten.
+    pub fn settings(&self, fingerprint: u64) {
+        if self.health.settings(fingerprint) {
+            self.tracks().iter().for_each(|(_, track)| track.settings_changed());
+        }
+    }
+
+    /// Ends its rests and closes its breakers.
+    pub fn reset(&self) {
+        self.health.reset();
+        self.tracks().iter().for_each(|(_, track)| track.reset());
+        self.freed.notify_waiters();
     }
 
     /// Requests in flight now.
@@ -64,6 +110,7 @@ pub struct Permit(Arc<State>);
 impl Drop for Permit {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.0.freed.notify_waiters();
     }
 }
 
@@ -72,6 +119,7 @@ impl Drop for Permit {
 #[derive(Default)]
 pub struct Registry {
     states: Mutex<HashMap<Arc<str>, Weak<State>>>,
+    demands: Mutex<HashMap<Arc<str>, Weak<Demand>>>,
 }
 
 impl Registry {
@@ -85,6 +133,16 @@ impl Registry {
             .collect();
         states.retain(|_, state| state.strong_count() > 0);
         states.extend(kept.iter().map(|state| (state.id.clone(), Arc::downgrade(state))));
+        kept
+    }
+
+    /// The demand for a catalog's models, in its order. What nobody holds is forgotten.
+    pub fn demands(&self, catalog: &Catalog) -> Vec<Arc<Demand>> {
+        let mut demands = self.demands.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept: Vec<Arc<Demand>> =
+            catalog.models().iter().map(|model| demands.get(&model.id).and_then(Weak::upgrade).unwrap_or_default()).collect();
+        demands.retain(|_, demand| demand.strong_count() > 0);
+        demands.extend(catalog.models().iter().zip(&kept).map(|(model, demand)| (model.id.clone(), Arc::downgrade(demand))));
         kept
     }
 

@@ -6,7 +6,9 @@
 //! catalog goes on; a running exchange keeps the one that it began with.
 
 use super::load::{self, Loaded};
-use super::{Catalog, published_key_problem, shrinks};
+use super::{Catalog, Target, published_key_problem, shrinks};
+use crate::account::demand::Demand;
+use crate::account::track::Track;
 use crate::account::{Registry, State};
 use crate::exchange::upstream::Place;
 use crate::models::Lists;
@@ -37,6 +39,8 @@ pub struct Snapshot {
     pub states: Vec<Arc<State>>,
     /// Its accounts ready for use, in its order.
     pub places: Vec<Arc<Place>>,
+    /// How its models are served, in its order.
+    pub routes: Vec<Route>,
     /// The rendered lists of models.
     pub lists: Lists,
     /// The how-manieth it is since the start.
@@ -51,8 +55,19 @@ impl Snapshot {
         let states = accounts.adopt(&catalog);
         let places =
             catalog.accounts().iter().zip(&states).map(|(account, state)| Arc::new(Place::new(account.clone(), state.clone()))).collect();
-        Snapshot { catalog, states, places, lists: Lists::default(), generation, loaded: SystemTime::now() }
+        let track = |target: &Target| states.get(target.account.index).map(|state| state.track(&target.model)).unwrap_or_default();
+        let routes = accounts.demands(&catalog).into_iter().zip(catalog.models());
+        let routes = routes.map(|(demand, model)| Route { demand, tracks: model.targets.iter().map(track).collect() }).collect();
+        Snapshot { catalog, states, places, routes, lists: Lists::default(), generation, loaded: SystemTime::now() }
     }
+}
+
+/// How a model is served: what must outlive the catalog, at hand.
+pub struct Route {
+    /// What its requests have in common.
+    pub demand: Arc<Demand>,
+    /// Its targets' memories, in the order in which they are written.
+    pub tracks: Vec<Arc<Track>>,
 }
 
 /// What `/status` tells of reloads that were not taken.

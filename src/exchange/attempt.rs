@@ -8,6 +8,7 @@ use super::alarm::Alarm;
 use super::failover::Failure;
 use super::upstream::{Connection, Place, Upstream};
 use crate::account::Permit;
+use crate::catalog::Timeouts;
 use crate::dialect::demo;
 use bytes::Bytes;
 use http::StatusCode;
@@ -48,6 +49,8 @@ pub struct Outgoing<'a> {
     pub body: &'a [Bytes],
     /// Whether a stream is asked for.
     pub stream: bool,
+    /// How long to wait for what.
+    pub timeouts: Timeouts,
     /// When the time of all attempts together is over.
     pub total: Instant,
 }
@@ -67,6 +70,7 @@ pub struct Attempt {
     permit: Option<Arc<Permit>>,
     reused: bool,
     whole_request: bool,
+    connected: Duration,
     sent: Instant,
 }
 
@@ -105,7 +109,9 @@ impl Attempt {
         fresh: bool,
         alarm: &mut Alarm,
     ) -> Result<Attempt, Failure> {
-        let (connection, reused) = upstream.connect(place, fresh, outgoing.total, alarm).await?;
+        let began = Instant::now();
+        let due = outgoing.total.min(began + outgoing.timeouts.connect);
+        let (connection, reused) = upstream.connect(place, fresh, due, alarm).await?;
         let mut attempt = Attempt {
             wire: Wire::Spent,
             place: place.clone(),
@@ -113,6 +119,7 @@ impl Attempt {
             permit: Some(permit),
             reused,
             whole_request: false,
+            connected: began.elapsed(),
             sent: Instant::now(),
         };
         match connection {
@@ -134,6 +141,11 @@ impl Attempt {
         Ok(attempt)
     }
 
+    /// How long it took to have a connection.
+    pub fn connected(&self) -> Duration {
+        self.connected
+    }
+
     /// When the request's last byte was sent.
     pub fn sent(&self) -> Instant {
         self.sent
@@ -149,7 +161,7 @@ impl Attempt {
             body.iter().for_each(|part| head.extend_from_slice(part));
             body = &[];
         }
-        let patience = self.place.account.timeouts.idle;
+        let patience = outgoing.timeouts.idle;
         let mut written = Ok(());
         for slice in std::iter::once(head.as_slice()).chain(body.iter().flat_map(|part| part.chunks(SLICE))) {
             let write = async {
@@ -183,7 +195,7 @@ impl Attempt {
             return Err(self.stale_or(Failure::Reset));
         }
         let mut written = Ok(());
-        let patience = self.place.account.timeouts.idle;
+        let patience = outgoing.timeouts.idle;
         let slices =
             outgoing.body.iter().flat_map(|part| (0..part.len()).step_by(SLICE).map(|at| part.slice(at..part.len().min(at + SLICE))));
         // The empty one ends the stream.

@@ -27,6 +27,7 @@ pub async fn headers(
     upstream: &Arc<Upstream>,
     place: &Arc<Place>,
     said: &Said,
+    connect: Duration,
     total: Instant,
     alarm: &mut Alarm,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
@@ -48,7 +49,7 @@ pub async fn headers(
         }
         Some(Signer::Google(account, _)) => {
             // Who waits for another's look-up waits no longer than for its own.
-            let due = total.min(Instant::now() + place.account.timeouts.connect * 2);
+            let due = total.min(Instant::now() + connect * 2);
             let late = if due == total { Failure::TotalTimeout } else { Failure::ConnectTimeout };
             let token = alarm.until(due, pin!(token(upstream, place, account, due))).await.ok_or(late)??;
             headers.extend(bearer(&token));
@@ -89,7 +90,8 @@ async fn fetch(
     let form = account.form(now).map_err(|why| Failure::Unsigned(why.to_owned()))?;
     let body = [Bytes::copy_from_slice(form.expose().as_bytes())];
     let due = total.min(Instant::now() + issuer.account.timeouts.connect * 2);
-    let outgoing = Outgoing { request_id: "token", path: "", headers: &[], body: &body, stream: false, total: due };
+    let outgoing =
+        Outgoing { request_id: "token", path: "", headers: &[], body: &body, stream: false, timeouts: issuer.account.timeouts, total: due };
     let mut alarm = Alarm::default();
     let permit = issuer.state.admit(None).map(Arc::new).ok_or(Failure::Reset)?;
     // A fresh connection: once an hour no other would be open.

@@ -25,6 +25,8 @@ pub enum Failure {
     SendTimeout,
     /// No head in `first_byte`.
     FirstByteTimeout,
+    /// Nothing that counts in `first_token`.
+    FirstTokenTimeout,
     /// Silence for `idle`, within a stream.
     IdleTimeout,
     /// `total` is over.
@@ -50,6 +52,21 @@ pub enum Failure {
     },
     /// An error object inside an answer of status 200.
     InAnswer(Box<UpstreamError>),
+    /// An answer, but one that says no, where another model may be asked.
+    Declined,
+}
+
+/// What is done after a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// Another candidate is asked.
+    Another,
+    /// One of a larger model, if the catalog names one.
+    Larger,
+    /// One of a model that may answer, if the catalog names one.
+    Milder,
+    /// Nobody: the caller is told.
+    Nobody,
 }
 
 /// The classes that decide what happens next.
@@ -69,21 +86,29 @@ pub enum Class {
     Ours,
 }
 
-impl Class {
-    /// Whether another candidate may be tried.
-    pub fn next_candidate(self) -> bool {
-        match self {
-            Class::Caller | Class::Ours => false,
-            Class::Credential | Class::Refused | Class::Rate | Class::Transient => true,
+impl Failure {
+    /// The table: what is done next. A stale connection is the attempt's own business, which tries once more on a fresh one.
+    pub fn then(&self) -> Then {
+        match (self, self.class()) {
+            // Nobody has time left, or room.
+            (Failure::TotalTimeout, _) | (_, Class::Ours) => Then::Nobody,
+            (Failure::Declined, _) => Then::Milder,
+            (_, Class::Caller) if self.says("context_length_exceeded") => Then::Larger,
+            (_, Class::Caller) if self.says("content_filter") || self.says("content_policy_violation") => Then::Milder,
+            (_, Class::Caller) => Then::Nobody,
+            (_, Class::Credential | Class::Refused | Class::Rate | Class::Transient) => Then::Another,
         }
     }
-}
 
-impl Failure {
+    fn says(&self, word: &str) -> bool {
+        if let Failure::Status { error, .. } | Failure::InAnswer(error) = self { says(error, word) } else { false }
+    }
+
     /// The class.
     pub fn class(&self) -> Class {
         match self {
             Failure::Status { status, error, .. } => class_of(*status, error),
+            Failure::Declined => Class::Caller,
             Failure::Unsigned(_) => Class::Credential,
             Failure::NoRoom => Class::Ours,
             Failure::InAnswer(error) => class_of(error.status.unwrap_or(502), error),
@@ -94,6 +119,7 @@ impl Failure {
             | Failure::Stale
             | Failure::SendTimeout
             | Failure::FirstByteTimeout
+            | Failure::FirstTokenTimeout
             | Failure::IdleTimeout
             | Failure::TotalTimeout
             | Failure::Nonsense(_)
@@ -111,6 +137,7 @@ impl Failure {
             Failure::Stale => "stale",
             Failure::SendTimeout => "send_timeout",
             Failure::FirstByteTimeout => "first_byte_timeout",
+            Failure::FirstTokenTimeout => "first_token_timeout",
             Failure::IdleTimeout => "idle_timeout",
             Failure::TotalTimeout => "total_timeout",
             Failure::Unsigned(_) => "credential",
@@ -125,6 +152,7 @@ impl Failure {
                 Class::Transient | Class::Ours => "status",
             },
             Failure::InAnswer(_) => "error_in_answer",
+            Failure::Declined => "declined",
         }
     }
 
@@ -140,11 +168,13 @@ impl Failure {
             | Failure::Stale
             | Failure::SendTimeout
             | Failure::FirstByteTimeout
+            | Failure::FirstTokenTimeout
             | Failure::IdleTimeout
             | Failure::TotalTimeout
             | Failure::Unsigned(_)
             | Failure::NoRoom
             | Failure::Nonsense(_)
+            | Failure::Declined
             | Failure::Cut => None,
         }
     }
@@ -153,7 +183,7 @@ impl Failure {
     pub fn status(&self) -> Option<u16> {
         match self {
             Failure::Status { seen, .. } => Some(*seen),
-            Failure::InAnswer(_) | Failure::Nonsense(_) | Failure::Cut | Failure::NoRoom => Some(200),
+            Failure::InAnswer(_) | Failure::Nonsense(_) | Failure::Cut | Failure::NoRoom | Failure::Declined => Some(200),
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
             | Failure::Tls(_)
@@ -161,6 +191,7 @@ impl Failure {
             | Failure::Stale
             | Failure::SendTimeout
             | Failure::FirstByteTimeout
+            | Failure::FirstTokenTimeout
             | Failure::IdleTimeout
             | Failure::TotalTimeout
             | Failure::Unsigned(_) => None,
@@ -186,9 +217,11 @@ impl Failure {
             | Failure::Stale
             | Failure::SendTimeout
             | Failure::FirstByteTimeout
+            | Failure::FirstTokenTimeout
             | Failure::IdleTimeout
             | Failure::TotalTimeout
             | Failure::NoRoom
+            | Failure::Declined
             | Failure::Cut => None,
         }
     }
@@ -198,10 +231,12 @@ impl Failure {
         match self {
             Failure::Reset
             | Failure::FirstByteTimeout
+            | Failure::FirstTokenTimeout
             | Failure::IdleTimeout
             | Failure::TotalTimeout
             | Failure::Nonsense(_)
             | Failure::NoRoom
+            | Failure::Declined
             | Failure::Cut => true,
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
@@ -224,7 +259,7 @@ impl Failure {
                 Refusal::new(What::UpstreamUnavailable, "The upstream could not be reached. Try again later.").retry_after(5)
             }
             Failure::SendTimeout => Refusal::new(What::UpstreamTimeout, "The upstream stopped reading the request. Try again later."),
-            Failure::FirstByteTimeout => {
+            Failure::FirstByteTimeout | Failure::FirstTokenTimeout => {
                 Refusal::new(What::UpstreamTimeout, "The upstream did not begin to answer in time. Try again, or ask for less.")
             }
             Failure::IdleTimeout => {
@@ -245,6 +280,8 @@ impl Failure {
                 "The upstream's answer could not be understood. Try again, or ask the gateway's operator, with the request id.",
             ),
             Failure::NoRoom => Refusal::no_room(),
+            // Shown only where the answer itself could not be kept.
+            Failure::Declined => Refusal::new(What::BadUpstreamResponse, "The model would not answer. Ask for something else."),
             Failure::Cut => Refusal::new(
                 What::UpstreamTruncated,
                 "The upstream ended the answer before it was complete. What was received is not the whole answer.",
@@ -254,12 +291,15 @@ impl Failure {
     }
 }
 
+fn says(error: &UpstreamError, word: &str) -> bool {
+    error.code.as_deref() == Some(word) || error.kind.as_deref() == Some(word)
+}
+
 fn class_of(status: u16, error: &UpstreamError) -> Class {
-    let says = |word: &str| error.code.as_deref() == Some(word) || error.kind.as_deref() == Some(word);
-    if says("insufficient_quota") {
+    if says(error, "insufficient_quota") {
         return Class::Credential;
     }
-    if says("context_length_exceeded") {
+    if says(error, "context_length_exceeded") {
         return Class::Caller;
     }
     match status {
@@ -357,6 +397,42 @@ mod tests {
         check(Failure::Tls(String::new()), Class::Transient, 502, Some("bad_upstream_response"));
         check(Failure::Reset, Class::Transient, 502, Some("bad_upstream_response"));
         check(Failure::Nonsense(String::new()), Class::Transient, 502, Some("bad_upstream_response"));
+        check(Failure::FirstTokenTimeout, Class::Transient, 504, Some("upstream_timeout"));
+    }
+
+    #[test]
+    fn who_is_asked_next() {
+        let check = |failure: Failure, then: Then| assert_eq!(failure.then(), then, "{failure:?}");
+        for kind in [401, 402, 403, 404, 302, 408, 409, 429, 500, 502, 503, 529] {
+            check(status(kind, ""), Then::Another);
+        }
+        for kind in [400, 413, 422] {
+            check(status(kind, ""), Then::Nobody);
+        }
+        check(status(429, "insufficient_quota"), Then::Another);
+        check(status(400, "context_length_exceeded"), Then::Larger);
+        check(status(413, "context_length_exceeded"), Then::Larger);
+        check(status(400, "content_filter"), Then::Milder);
+        check(status(400, "content_policy_violation"), Then::Milder);
+        check(Failure::Declined, Then::Milder);
+        check(Failure::TotalTimeout, Then::Nobody);
+        check(Failure::NoRoom, Then::Nobody);
+        for failure in [
+            Failure::Unreachable(String::new()),
+            Failure::ConnectTimeout,
+            Failure::Tls(String::new()),
+            Failure::Reset,
+            Failure::Stale,
+            Failure::SendTimeout,
+            Failure::FirstByteTimeout,
+            Failure::FirstTokenTimeout,
+            Failure::IdleTimeout,
+            Failure::Unsigned(String::new()),
+            Failure::Nonsense(String::new()),
+            Failure::Cut,
+        ] {
+            check(failure, Then::Another);
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod budget;
 pub mod credential;
 pub mod failover;
 pub mod producer;
+pub mod queue;
 pub mod record;
 pub mod relay;
 pub mod upstream;
@@ -17,19 +18,36 @@ pub mod upstream;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// Ours is the fault.
 pub struct Panicked;
 
+/// Time spent running, as opposed to waiting.
+#[derive(Default)]
+pub struct Own(AtomicU64);
+
+impl Own {
+    /// A poll took so long.
+    fn add(&self, time: Duration) {
+        self.0.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// So far, the present poll aside.
+    pub fn so_far(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
 /// Runs a future, adds up how long it ran, as opposed to waited, and keeps a panic from taking more than the exchange with it.
-pub fn guarded<F: Future>(own: &mut Duration, mut future: Pin<&mut F>) -> impl Future<Output = Result<F::Output, Panicked>> {
+pub fn guarded<F: Future>(own: &Own, mut future: Pin<&mut F>) -> impl Future<Output = Result<F::Output, Panicked>> {
     std::future::poll_fn(move |context| {
         let began = Instant::now();
         // Nothing that a panic may leave half-done is used again: the exchange ends with it, and guards give back what it held.
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
-        *own += began.elapsed();
+        own.add(began.elapsed());
         match polled {
             Ok(poll) => poll.map(Ok),
             Err(_) => Poll::Ready(Err(Panicked)),

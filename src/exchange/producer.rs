@@ -1,51 +1,61 @@
-//! The half of an exchange that faces the upstreams: attempts, failover, and the commit gate. It yields pieces of a standard answer, or what the
-//! caller is to be told instead; it never sees the caller.
+//! The half of an exchange that faces the upstreams: attempts, failover, hedges, and the commit gate. It yields pieces of a standard answer, or
+//! what the caller is to be told instead; it never sees the caller.
 //!
 //! **Invariant:** no byte of a stream is yielded before the gate is open, that is before an event with content, thinking, audio, a tool
-//! call, a refusal or a finish has come. Until then any failure may go to the next candidate; from then on none can.
+//! call, a refusal or a finish has come. Until then any failure may go to the next candidate, and two attempts may race; from then on there is
+//! one, and none after it.
 
+mod opening;
+mod pick;
 mod reading;
 
 use super::alarm::Alarm;
 use super::attempt::Attempt;
-use super::failover::{Class, Failure};
+use super::failover::{Class, Failure, Then};
 use super::record::millis;
 use crate::access_log::Tried;
-use crate::account::Permit;
-use crate::account::health::Why;
-use crate::catalog::Account;
+use crate::account::demand::Demand;
+use crate::account::track::{Failed, Trial};
 use crate::catalog::reload::Snapshot;
+use crate::catalog::{Hedge, Model};
 use crate::dialect::chat::speak::Kept;
 use crate::dialect::chat::{Losses, Refused};
-use crate::dialect::{Answer, Ask, Face, Said, Stream};
+use crate::dialect::{Answer, Face};
 use crate::error::{Refusal, What, scrub};
 use crate::intake::Held;
 use crate::intake::envelope::Envelope;
-use crate::plan::Candidate;
+use crate::plan::{Candidate, Reach};
 use crate::secret::Secret;
 use crate::shared::Shared;
 use crate::usage::Usage;
 use bytes::Bytes;
+use opening::{Gained, Lost, Opened, Progress};
+use reading::Reading;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// What is to be answered, and by whom it may be.
 pub struct Request {
-    /// The caller's body.
-    pub body: Bytes,
-    /// What was read of it.
+    /// What was read of the caller's body.
     pub envelope: Envelope,
     /// What every answer shows.
     pub face: Arc<Face>,
+    /// The model that was asked for.
+    pub model: Arc<Model>,
+    /// What its requests have in common.
+    pub demand: Arc<Demand>,
     /// Best first.
     pub candidates: Vec<Candidate>,
+    /// All attempts together may take no longer, as the caller says.
+    pub timeout: Option<Duration>,
     /// Our id.
     pub request_id: String,
     /// The caller's key: what is kept for the next turn is kept for it.
     pub key: Arc<str>,
-    /// What the request holds of the budget; answers that are gathered whole add to it.
-    pub held: Held,
     /// The catalog that the exchange began with, kept to its end.
     pub snapshot: Arc<Snapshot>,
 }
@@ -63,7 +73,13 @@ pub enum Piece {
 /// The producer.
 pub struct Producer<'x> {
     shared: &'x Shared,
-    request: &'x mut Request,
+    request: &'x Request,
+    /// The caller's body, until nobody will be asked again.
+    body: Bytes,
+    /// What the request holds of the budget.
+    held: Held,
+    /// What the answer holds of it.
+    answer_held: Option<Held>,
     /// The attempts so far.
     pub trail: Vec<Tried>,
     /// What it cost so far.
@@ -76,29 +92,71 @@ pub struct Producer<'x> {
     pub maybe_billed: bool,
     /// What the request as it went up last does not say of what the caller said.
     pub losses: Losses,
+    /// How long it waited for a place.
+    pub queued: Duration,
+    /// How long the attempt that answers took to have a connection, and to begin to answer.
+    pub timing: (Option<Duration>, Option<Duration>),
+    /// Why no further attempt was made, although there was somebody.
+    pub not_retried: Option<&'static str>,
+    /// Whether a second attempt beside a slow first one was made, and was faster.
+    pub hedged: Option<bool>,
+    /// It was not even let into the queue.
+    pub shed: bool,
+    /// Before the gate is open.
+    running: Vec<Running<'x>>,
+    /// From then on.
     live: Option<Live>,
     /// A whole stream's attempt, until its connection's fate is known.
     lingering: Option<Attempt>,
     /// A failure that came together with the last good events: those are yielded first.
-    pending: Option<(Failure, Instant)>,
+    pending: Option<Failure>,
+    /// An answer that says no, for when nobody else says anything.
+    declined: Option<Declined<'x>>,
     opened: bool,
-    next: usize,
+    /// No second attempt was begun, or looked for, beside the first.
+    may_hedge: bool,
+    asked: Vec<bool>,
+    reach: Reach,
     tries: usize,
     last: Option<Failure>,
     resting: Resting,
+    /// When the first of those that were asked and limit their rate will be back.
+    limited: Option<Duration>,
     /// Why a candidate that could not do what is asked was passed over: the first one's word.
     unable: Option<Refused>,
     began: Instant,
-    attempt_began: Instant,
     alarm: Alarm,
+}
+
+/// An attempt whose gate is not open yet.
+struct Running<'x> {
+    place: usize,
+    began: Instant,
+    /// It began beside a slow one.
+    is_hedge: bool,
+    trial: Trial,
+    losses: Losses,
+    progress: Arc<Progress>,
+    end: Pin<Box<dyn Future<Output = Result<Opened, Lost>> + Send + 'x>>,
 }
 
 /// A stream that runs.
 struct Live {
-    attempt: Attempt,
-    stream: Stream,
-    out: Vec<u8>,
+    place: usize,
     began: Instant,
+    trial: Trial,
+    progress: Arc<Progress>,
+    reading: Reading,
+    /// It is not in the trail yet.
+    news: bool,
+}
+
+/// An answer that says no.
+struct Declined<'x> {
+    running: Running<'x>,
+    opened: Opened,
+    /// Its place in the trail.
+    noted: usize,
 }
 
 /// Why candidates were passed over, for when none is left.
@@ -106,162 +164,302 @@ struct Live {
 struct Resting {
     passed: usize,
     for_rate: usize,
-    /// When the first of them will be back, or of those that were asked and limit their rate.
+    /// When the first of them will be back.
     soonest: Option<Duration>,
-}
-
-impl Resting {
-    /// Some account will be back after this wait.
-    fn soon(&mut self, wait: Duration) {
-        self.soonest = Some(self.soonest.map_or(wait, |soonest| soonest.min(wait)));
-    }
 }
 
 impl<'x> Producer<'x> {
     /// Nothing is done yet.
-    pub fn new(shared: &'x Shared, request: &'x mut Request) -> Producer<'x> {
+    pub fn new(shared: &'x Shared, request: &'x Request, body: Bytes, held: Held) -> Producer<'x> {
         Producer {
             shared,
             request,
+            body,
+            held,
+            answer_held: None,
             trail: Vec::new(),
             usage: Usage::default(),
             served: None,
             upstream_request_id: None,
             maybe_billed: false,
             losses: Losses::default(),
+            queued: Duration::ZERO,
+            timing: (None, None),
+            not_retried: None,
+            hedged: None,
+            shed: false,
+            running: Vec::new(),
             live: None,
             lingering: None,
             pending: None,
+            declined: None,
             opened: false,
-            next: 0,
+            may_hedge: request.model.hedge.is_some(),
+            asked: vec![false; request.candidates.len()],
+            reach: Reach::Any,
             tries: 0,
             last: None,
             resting: Resting::default(),
+            limited: None,
             unable: None,
             began: Instant::now(),
-            attempt_began: Instant::now(),
             alarm: Alarm::default(),
         }
     }
 
     /// The candidate that answers.
-    pub fn candidate(&self) -> Option<&Candidate> {
+    pub fn candidate(&self) -> Option<&'x Candidate> {
         self.request.candidates.get(self.served?)
     }
 
-    /// The candidate whose stream is being relayed.
-    pub fn running(&self) -> Option<&Candidate> {
-        self.live.as_ref().and_then(|_| self.candidate())
+    /// The trail of attempts in short, with the one that is being relayed.
+    pub fn attempts(&self) -> Option<String> {
+        let trail = |tried: &Tried| {
+            let status = tried.status.filter(|status| *status != 200).map_or_else(String::new, |status| format!("({status})"));
+            format!("{};{}{status};{}ms", tried.account, tried.outcome, tried.ms)
+        };
+        let mut attempts: Vec<String> = self.trail.iter().map(trail).collect();
+        if let Some(live) = self.live.as_ref().filter(|live| live.news)
+            && let Some(candidate) = self.request.candidates.get(live.place)
+        {
+            attempts.push(format!("{};running", candidate.place.account.id));
+        }
+        (!attempts.is_empty()).then(|| attempts.join(", "))
     }
 
     /// The next piece; or why there is none, and will be none.
     pub async fn next(&mut self) -> Result<Piece, Refusal> {
+        if let Some(failure) = self.pending.take() {
+            return Err(self.refusal(&failure));
+        }
         loop {
-            let step = match (self.pending.take(), self.live.take()) {
-                (Some(pending), _) => Err(pending),
-                (None, Some(live)) => self.advance(live).await,
-                (None, None) => {
-                    let Some((place, permit, mut said)) = self.pick()? else { return Err(self.nobody_left()) };
-                    self.served = Some(place);
-                    self.losses = std::mem::take(&mut said.losses);
-                    self.tries += 1;
-                    let began = Instant::now();
-                    self.attempt_began = began;
-                    // Boxed: once a stream runs, what it took to open it need not be held.
-                    let copied = said.copied;
-                    let opened = Box::pin(self.open(place, said, Arc::new(permit), began)).await;
-                    self.request.held.shrink(copied);
-                    opened.map_err(|failure| (failure, began))
+            if self.live.is_some() {
+                match self.advance().await? {
+                    Some(piece) => return Ok(piece),
+                    None => continue,
+                }
+            }
+            let step = if self.running.is_empty() && !self.begin().await? {
+                let refusal = self.nobody_left();
+                self.over(refusal)
+            } else {
+                match self.race().await {
+                    (running, Ok(opened)) => self.adopt(running, opened),
+                    (running, Err(lost)) => self.lose(running, lost),
                 }
             };
-            match step {
-                Ok(Some(piece)) => return Ok(piece),
-                Ok(None) => {}
-                Err((failure, began)) => {
-                    self.failed(&failure, began);
-                    // After `total` nobody has time left; and who had all of the request may be at work on it still.
-                    let final_one = self.opened || !failure.class().next_candidate() || failure == Failure::TotalTimeout;
-                    let refusal = final_one.then(|| self.refusal(&failure));
-                    self.last = Some(failure);
-                    if let Some(refusal) = refusal {
-                        return Err(refusal);
-                    }
-                }
+            if let Some(piece) = step? {
+                return Ok(piece);
             }
         }
     }
 
     /// What was reported or passed on so far, for an exchange that ends early.
     pub fn usage_so_far(&self) -> Usage {
-        match &self.live {
-            Some(live) if self.opened => live.stream.usage_so_far(),
-            Some(_) | None => self.usage,
-        }
+        self.live.as_ref().map_or(self.usage, |live| live.reading.stream.usage_so_far())
     }
 
-    /// Notes an attempt that the caller's leaving, or our going down, put an end to.
+    /// Notes the attempts that the caller's leaving, or our going down, put an end to.
     pub fn abandon(&mut self, why: &'static str) {
         self.usage = self.usage_so_far();
+        for running in std::mem::take(&mut self.running) {
+            self.give_up(running, why);
+        }
         if let Some(live) = self.live.take() {
             self.maybe_billed = true;
-            self.note(why, live.began, Some(200), None);
-        } else if self.served.is_some() && self.trail.len() < self.tries {
-            self.maybe_billed = true;
-            self.note(why, self.attempt_began, None, None);
+            self.note(live.place, why, live.began, Some(200), &live.progress, None);
         }
     }
 
-    /// The next candidate that neither rests nor is full and can do what is asked, its place, and the request in its words.
-    fn pick(&mut self) -> Result<Option<(usize, Permit, Said)>, Refusal> {
-        while self.tries < self.shared.server.attempts {
-            let place = self.next;
-            let Some(candidate) = self.request.candidates.get(place) else { return Ok(None) };
-            self.next += 1;
-            if self.tries > 0 && Instant::now() >= self.total(&candidate.place.account) {
-                continue;
-            }
-            let now = std::time::Instant::now();
-            if let Some(rest) = candidate.place.state.health.rest(&candidate.upstream_model, now) {
-                self.pass(Some((rest.why, rest.until.saturating_duration_since(now))));
-                continue;
-            }
-            let Some(permit) = candidate.place.state.admit(candidate.place.account.concurrency) else {
-                self.pass(None);
-                continue;
-            };
-            match self.write(candidate) {
-                Ok(said) if self.request.held.grow(said.copied) => return Ok(Some((place, permit, said))),
-                Ok(_) => return Err(Refusal::no_room()),
-                // Somebody else may be less strict: one who speaks the caller's own language judges for itself.
-                Err(refused) => {
-                    self.unable.get_or_insert(refused);
+    /// Waits for the attempts that run, and begins one more beside a slow one where the catalog says so.
+    async fn race(&mut self) -> (Running<'x>, Result<Opened, Lost>) {
+        loop {
+            let hedge = self.hedge_due();
+            let (running, alarm) = (&mut self.running, &mut self.alarm);
+            let first = std::future::poll_fn(|context| {
+                for (place, one) in running.iter_mut().enumerate() {
+                    if let Poll::Ready(end) = one.end.as_mut().poll(context) {
+                        return Poll::Ready(Some((running.swap_remove(place), end)));
+                    }
                 }
+                match hedge {
+                    Some(due) => alarm.poll(context, due).map(|()| None),
+                    None => Poll::Pending,
+                }
+            });
+            match first.await {
+                Some(end) => return end,
+                None => self.hedge(),
             }
         }
+    }
+
+    /// When a second attempt is due beside the first.
+    fn hedge_due(&self) -> Option<Instant> {
+        let Hedge { after, .. } = self.request.model.hedge?;
+        let [first] = self.running.as_slice() else { return None };
+        if !self.may_hedge {
+            return None;
+        }
+        Some(first.began + self.request.demand.pace(self.request.envelope.stream, after, std::time::Instant::now())?)
+    }
+
+    fn hedge(&mut self) {
+        // Whatever comes of it, it is not tried twice.
+        self.may_hedge = false;
+        let (Some(Hedge { at_most, .. }), Some(first)) = (self.request.model.hedge, self.running.first()) else { return };
+        let besides = Some(first.place);
+        if self.is_anybody_left(besides)
+            && self.request.demand.hedge(at_most, std::time::Instant::now())
+            && let Ok(Some(chosen)) = self.pick(besides)
+        {
+            self.hedged = Some(false);
+            self.start(chosen, true);
+        }
+    }
+
+    /// An attempt has opened its gate: the others end.
+    fn adopt(&mut self, mut running: Running<'x>, opened: Opened) -> Result<Option<Piece>, Refusal> {
+        let stream = self.request.envelope.stream;
+        let (now, took) = (std::time::Instant::now(), running.began.elapsed());
+        let change = running.trial.answered(stream, took, now);
+        self.request.demand.took(stream, took, now);
+        self.told(running.place, change.map(|state| Failed { breaker: Some(state), rest: None }), "an answer", None);
+        running.progress.begun(took);
+        if opened.declined && self.asks(Reach::Declined) {
+            self.maybe_billed = true;
+            let noted = self.trail.len();
+            self.note(running.place, Failure::Declined.name(), running.began, Some(200), &running.progress, Some(opened.gained.usage()));
+            self.reach = Reach::Declined;
+            self.declined.get_or_insert(Declined { running, opened, noted });
+            return Ok(None);
+        }
+        if running.is_hedge {
+            self.hedged = Some(true);
+        }
+        for mut slower in std::mem::take(&mut self.running) {
+            let waited = slower.began.elapsed();
+            slower.trial.outrun(stream, waited, now);
+            self.request.demand.took(stream, waited, now);
+            self.give_up(slower, "slower");
+        }
+        self.answer(running, opened, true)
+    }
+
+    /// Passes an answer on.
+    fn answer(&mut self, running: Running<'x>, opened: Opened, news: bool) -> Result<Option<Piece>, Refusal> {
+        let Running { place, began, trial, losses, progress, .. } = running;
+        self.served = Some(place);
+        self.losses = losses;
+        self.upstream_request_id = progress.id();
+        self.timing = progress.timing();
+        self.answer_held = Some(opened.held);
+        match opened.gained {
+            Gained::Whole { piece, usage, kept } => {
+                self.opened = true;
+                self.usage = usage;
+                self.keep(kept);
+                if news {
+                    self.note(place, "ok", began, Some(200), &progress, None);
+                }
+                Ok(Some(piece))
+            }
+            Gained::Stream { mut reading, whole } => {
+                let events = if whole { Vec::new() } else { std::mem::take(&mut reading.out) };
+                let live = Live { place, began, trial, progress, reading, news };
+                if whole {
+                    return self.close(live);
+                }
+                self.commit();
+                self.live = Some(live);
+                Ok(Some(Piece::Events(events.into())))
+            }
+        }
+    }
+
+    /// From now on nobody will be asked again: a long stream need not hold what it was asked.
+    fn commit(&mut self) {
+        self.opened = true;
+        self.held.shrink(self.body.len());
+        self.body = Bytes::new();
+    }
+
+    /// An attempt failed before its gate was open, or with its first events.
+    fn lose(&mut self, running: Running<'x>, lost: Lost) -> Result<Option<Piece>, Refusal> {
+        let Running { place, began, mut trial, losses, progress, .. } = running;
+        self.losses = losses;
+        self.lost(place, began, &mut trial, &progress, lost)
+    }
+
+    fn lost(
+        &mut self,
+        place: usize,
+        began: Instant,
+        trial: &mut Trial,
+        progress: &Progress,
+        Lost { failure, salvage }: Lost,
+    ) -> Result<Option<Piece>, Refusal> {
+        self.served = Some(place);
+        self.upstream_request_id = progress.id();
+        let then = failure.then();
+        // As long as nothing has left for the caller, somebody else may still give a whole answer.
+        let goes_on = !self.opened
+            && match then {
+                Then::Another => !self.running.is_empty() || self.is_anybody_left(None),
+                Then::Larger => self.asks(Reach::TooLong),
+                Then::Milder => self.asks(Reach::Declined),
+                Then::Nobody => false,
+            };
+        if let Some(mut reading) = salvage.filter(|_| !goes_on) {
+            // What came whole belongs to the caller, and is what was used.
+            self.usage = reading.stream.usage_so_far();
+            self.failed(&failure, place, began, trial, progress, false);
+            std::mem::take(&mut self.running).into_iter().for_each(|other| self.give_up(other, "slower"));
+            self.commit();
+            let events = std::mem::take(&mut reading.out);
+            if events.is_empty() {
+                return Err(self.refusal(&failure));
+            }
+            self.pending = Some(failure);
+            return Ok(Some(Piece::Events(events.into())));
+        }
+        self.failed(&failure, place, began, trial, progress, true);
+        match then {
+            Then::Another => {}
+            Then::Larger if goes_on => self.reach = Reach::TooLong,
+            Then::Milder if goes_on => self.reach = Reach::Declined,
+            Then::Larger | Then::Milder | Then::Nobody => {
+                std::mem::take(&mut self.running).into_iter().for_each(|other| self.give_up(other, "slower"));
+                let refusal = self.refusal(&failure);
+                return self.over(refusal);
+            }
+        }
+        self.last = Some(failure);
         Ok(None)
     }
 
-    /// The request in a candidate's words.
-    fn write(&self, candidate: &Candidate) -> Result<Said, Refused> {
-        let (shared, request) = (self.shared, &*self.request);
-        let account = &candidate.place.account;
-        let family = account.dialect.family();
-        let kept = |call: &str| shared.vault.find(&request.key, family?, call, std::time::Instant::now());
-        let said = account.dialect.write(&Ask {
-            body: &request.body,
-            envelope: &request.envelope,
-            model: &candidate.upstream_model,
-            traits: candidate.traits,
-            default_max_tokens: candidate.model.max_tokens,
-            stream_usage: account.stream_usage,
-            kept: &kept,
-        })?;
-        match said.losses.names().first() {
-            Some(lost) if candidate.model.refuse_loss => {
-                Err(Refused::unsupported(lost.as_ref(), format!("`{lost}` cannot be expressed in the language of this model's upstream.")))
-            }
-            Some(_) | None => Ok(said),
+    /// There will be no other answer: one that says no is better than none.
+    fn over(&mut self, refusal: Refusal) -> Result<Option<Piece>, Refusal> {
+        let Some(Declined { running, opened, noted }) = self.declined.take() else { return Err(refusal) };
+        if let Some(tried) = self.trail.get_mut(noted) {
+            (tried.prompt_tokens, tried.completion_tokens) = (None, None);
         }
+        self.answer(running, opened, false)
+    }
+
+    /// Ends an attempt that is no longer needed.
+    fn give_up(&mut self, running: Running<'x>, why: &'static str) {
+        let Running { place, began, progress, end, trial, .. } = running;
+        drop((end, trial));
+        let unused = progress.spent(self.request.face.prompt_bytes);
+        self.maybe_billed |= unused.is_some();
+        self.note(place, why, began, None, &progress, unused);
+    }
+
+    /// Whether there is a candidate for such requests.
+    fn asks(&self, reach: Reach) -> bool {
+        let mut places = self.request.candidates.iter().zip(&self.asked);
+        places.any(|(candidate, asked)| !asked && candidate.reach == reach) && self.tries < self.shared.server.attempts
     }
 
     /// Keeps what an answer wants back with the next turn.
@@ -272,24 +470,11 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// When an account's time is over, that of the attempts before it included.
-    fn total(&self, account: &Account) -> Instant {
-        let timeouts = &account.timeouts;
-        self.began + if self.request.envelope.stream { timeouts.total_stream } else { timeouts.total }
-    }
-
-    fn is_anybody_left(&self) -> bool {
-        let now = std::time::Instant::now();
-        let fit = |candidate: &Candidate| candidate.place.state.health.rest(&candidate.upstream_model, now).is_none();
-        self.tries < self.shared.server.attempts && self.request.candidates.iter().skip(self.next).any(fit)
-    }
-
-    fn pass(&mut self, rest: Option<(Why, Duration)>) {
-        self.resting.passed += 1;
-        if let Some((why, wait)) = rest {
-            self.resting.for_rate += usize::from(why == Why::Rate);
-            self.resting.soon(wait);
-        }
+    /// When the time for a candidate is over, that of the attempts before it included.
+    fn total(&self, candidate: &Candidate) -> Instant {
+        let timeouts = &candidate.timeouts;
+        let total = if self.request.envelope.stream { timeouts.total_stream } else { timeouts.total };
+        self.began + self.request.timeout.map_or(total, |most| most.min(total))
     }
 
     fn nobody_left(&mut self) -> Refusal {
@@ -307,6 +492,15 @@ impl<'x> Producer<'x> {
             None => {}
         }
         let seconds = self.resting.soonest.map_or(1, |wait| wait.as_secs() + 1);
+        if self.shed || !self.queued.is_zero() {
+            let wait = self.request.demand.queue.retry_after(std::time::Instant::now());
+            let message = if self.shed {
+                "All upstream accounts of this model are busy, and as many requests wait as may. Try again later."
+            } else {
+                "No upstream account of this model could take the request as long as it may wait. Try again later."
+            };
+            return Refusal::new(What::NoCapacity, message).retry_after(wait.max(seconds));
+        }
         if self.resting.passed > 0 && self.resting.for_rate == self.resting.passed {
             Refusal::new(What::AllRateLimited, "Every upstream account of this model is waiting out its rate limit. Try again later.")
                 .retry_after(seconds)
@@ -328,59 +522,78 @@ impl<'x> Producer<'x> {
             place.map(|p| p.account.secrets()).unwrap_or_default().into_iter().chain(token.as_ref().map(Secret::expose)).collect();
         let refusal = failure.refusal(self.tries, &secrets);
         // Some other account may be back sooner than the last one that was asked.
-        if let Some(wait) = self.resting.soonest.filter(|_| failure.class() == Class::Rate) {
+        let soonest = [self.resting.soonest, self.limited].into_iter().flatten().min();
+        if let Some(wait) = soonest.filter(|_| failure.class() == Class::Rate) {
             return refusal.retry_after(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
         }
         refusal
     }
 
-    /// What follows from a failure for the account, and the trail.
-    fn failed(&mut self, failure: &Failure, began: Instant) {
-        let Some(candidate) = self.served.and_then(|place| self.request.candidates.get(place)) else { return };
+    /// What follows from a failure for the account and the target, and the trail. `unused`: nothing of it is for the caller.
+    fn failed(&mut self, failure: &Failure, place: usize, began: Instant, trial: &mut Trial, progress: &Progress, unused: bool) {
+        let Some(candidate) = self.request.candidates.get(place) else { return };
         let retry_after = failure.retry_after();
-        let account = &candidate.place.account;
-        let rest = candidate.place.state.health.failed(failure.class(), &candidate.upstream_model, retry_after, std::time::Instant::now());
-        let token = candidate.place.state.tokens.present();
+        let state = &candidate.place.state;
+        let now = std::time::Instant::now();
+        let mut news = trial.failed(failure.class(), self.request.envelope.stream, began.elapsed(), retry_after, now);
+        let token = state.tokens.present();
         if failure.class() == Class::Credential {
-            candidate.place.state.tokens.forget();
+            state.tokens.forget();
+            news.rest = state.health.failed(now);
         }
         if failure.class() == Class::Rate {
-            self.resting.soon(super::failover::rate_cool(retry_after));
+            let wait = super::failover::rate_cool(retry_after);
+            self.limited = Some(self.limited.map_or(wait, |sooner| sooner.min(wait)));
         }
-        if let Some(rest) = rest {
-            log::warn!(
-                "account {} rests for {} s ({}) after {} (HTTP {}) for {}",
-                account.id,
-                rest.until.saturating_duration_since(std::time::Instant::now()).as_secs() + 1,
-                rest.why.name(),
-                failure.name(),
-                failure.status().map_or_else(|| "-".to_owned(), |s| s.to_string()),
-                candidate.upstream_model,
-            );
-        }
+        self.told(place, Some(news), failure.name(), failure.status());
+        let account = &candidate.place.account;
         let secrets: Vec<&str> = account.secrets().into_iter().chain(token.as_ref().map(Secret::expose)).collect();
         let detail = failure.detail().map(|d| scrub(&d, &secrets).chars().take(200).collect());
         self.maybe_billed |= failure.maybe_billed();
-        self.note(failure.name(), began, failure.status(), detail);
+        let unused = progress.spent(self.request.face.prompt_bytes).filter(|_| unused && failure.maybe_billed());
+        self.note(place, failure.name(), began, failure.status(), progress, unused);
+        if let Some(tried) = self.trail.last_mut() {
+            tried.detail = detail;
+        }
     }
 
-    fn note(&mut self, outcome: &'static str, began: Instant, status: Option<u16>, detail: Option<String>) {
-        let Some(candidate) = self.candidate() else { return };
-        let tried = Tried {
+    /// Says in the log what begins or ends for a target.
+    fn told(&self, place: usize, news: Option<Failed>, after: &str, status: Option<u16>) {
+        let (Some(Failed { breaker, rest }), Some(candidate)) = (news, self.request.candidates.get(place)) else { return };
+        let (account, model) = (&candidate.place.account.id, &candidate.upstream_model);
+        let status = status.map_or_else(|| "-".to_owned(), |s| s.to_string());
+        if let Some(rest) = rest {
+            let seconds = rest.until.saturating_duration_since(std::time::Instant::now()).as_secs() + 1;
+            log::warn!("account {account} rests for {seconds} s ({}) after {after} (HTTP {status}) for {model}", rest.why.name());
+        }
+        if let Some(state) = breaker {
+            log::warn!("the breaker of account {account} for {model} is {} after {after} (HTTP {status})", state.name());
+        }
+    }
+
+    /// Adds to the trail. `unused` is what may be charged for an answer that nobody got.
+    fn note(
+        &mut self,
+        place: usize,
+        outcome: &'static str,
+        began: Instant,
+        status: Option<u16>,
+        progress: &Progress,
+        unused: Option<Usage>,
+    ) {
+        let Some(candidate) = self.request.candidates.get(place) else { return };
+        let (connect, first) = progress.timing();
+        self.trail.push(Tried {
             account: candidate.place.account.id.clone(),
             model: candidate.upstream_model.clone(),
             outcome,
             ms: millis(began.elapsed()),
             status,
-            detail,
-        };
-        self.trail.push(tried);
-    }
-
-    fn answered(&mut self, began: Instant) {
-        if let Some(candidate) = self.candidate() {
-            candidate.place.state.health.answered(&candidate.upstream_model, std::time::Instant::now());
-        }
-        self.note("ok", began, Some(200), None);
+            connect_ms: connect.map(millis),
+            first_ms: first.map(millis),
+            prompt_tokens: unused.map(|used| used.prompt),
+            completion_tokens: unused.map(|used| used.completion),
+            detail: None,
+        });
     }
 }

@@ -52,6 +52,20 @@ pub struct Record {
     pub first_byte: Option<Duration>,
     /// Time spent running, not waiting.
     pub own: Duration,
+    /// From the head's arrival until it was known who asks.
+    pub auth: Option<Duration>,
+    /// From the body's last byte until it was known who may be asked.
+    pub plan: Option<Duration>,
+    /// How long it waited for a place.
+    pub queued: Duration,
+    /// How long the attempt that answered took to have a connection, and to begin to answer.
+    pub timing: (Option<Duration>, Option<Duration>),
+    /// Why no further attempt was made, although there was somebody.
+    pub not_retried: Option<&'static str>,
+    /// Whether a second attempt beside a slow first one was made, and was faster.
+    pub hedged: Option<bool>,
+    /// Nobody could take it, and no more may wait.
+    pub shed: bool,
     /// The key may see the trail of attempts.
     pub debug: bool,
     /// What the head of a refusal says besides.
@@ -96,6 +110,13 @@ impl Record {
             attempts: Vec::new(),
             first_byte: None,
             own: Duration::ZERO,
+            auth: None,
+            plan: None,
+            queued: Duration::ZERO,
+            timing: (None, None),
+            not_retried: None,
+            hedged: None,
+            shed: false,
             debug: false,
             notes: Notes::default(),
             usage: Usage::default(),
@@ -162,7 +183,11 @@ impl Drop for Record {
                 attempts: &self.attempts,
                 first_byte_ms: self.first_byte.map(millis),
                 total_ms: millis(total),
-                own_us: u64::try_from(self.own.as_micros()).unwrap_or(u64::MAX),
+                own_us: micros(self.own),
+                auth_us: self.auth.map(micros),
+                plan_us: self.plan.map(micros),
+                queued_ms: Some(self.queued).filter(|queued| !queued.is_zero()).map(millis),
+                not_retried: self.not_retried,
                 prompt_tokens: self.usage.prompt,
                 completion_tokens: self.usage.completion,
                 cached_tokens: self.usage.cached,
@@ -177,6 +202,10 @@ impl Drop for Record {
         }
         self.shared.drain.end();
     }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Whole milliseconds.

@@ -4,10 +4,10 @@
 //! writes, and after a failed write nothing more is written. While the producer is waited for, the caller is watched: one who leaves
 //! ends the exchange at once, and with it the upstream's work.
 
+use super::Own;
 use super::alarm::Alarm;
 use super::producer::{Piece, Producer};
 use super::record::Record;
-use crate::access_log::Tried;
 use crate::error::{Outcome, Refusal, What};
 use crate::reply::{self, Notes};
 use crate::shared::Shared;
@@ -17,6 +17,7 @@ use pingora_proxy::Session;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::Poll;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// How the relay ended.
@@ -30,13 +31,18 @@ pub enum End {
 }
 
 /// Relays what the producer yields.
-pub async fn relay(session: &mut Session, shared: &Shared, record: &mut Record, producer: &mut Producer<'_>) -> End {
-    let mut relay = Relay { session, shared, record, alarm: Alarm::default(), head: false, last_write: Instant::now() };
+pub async fn relay(session: &mut Session, shared: &Shared, record: &mut Record, producer: &mut Producer<'_>, own: &Own) -> End {
+    let mut relay = Relay { session, shared, record, own, alarm: Alarm::default(), head: false, last_write: Instant::now() };
     let end = relay.run(producer).await;
     let Relay { record, .. } = relay;
     record.attempts = std::mem::take(&mut producer.trail);
     record.usage = producer.usage_so_far();
     record.maybe_billed = producer.maybe_billed;
+    record.queued = producer.queued;
+    record.timing = producer.timing;
+    record.not_retried = producer.not_retried;
+    record.hedged = producer.hedged;
+    record.shed = producer.shed;
     record.dropped = producer.losses.names().to_vec();
     record.upstream_request_id = producer.upstream_request_id.take();
     if let Some(candidate) = producer.candidate() {
@@ -50,6 +56,7 @@ struct Relay<'x> {
     session: &'x mut Session,
     shared: &'x Shared,
     record: &'x mut Record,
+    own: &'x Own,
     alarm: Alarm,
     /// Whether the head of a stream is out.
     head: bool,
@@ -92,27 +99,21 @@ impl Relay<'_> {
                 Event::Piece(Ok(Piece::Whole(answer))) => {
                     super::panic_here(self.session, "relay");
                     let estimated = answer.usage.source == Source::Estimated;
-                    return match reply::answer(
-                        self.session,
-                        self.shared,
-                        self.record,
-                        answer.body.into(),
-                        &notes(self.record, producer, estimated),
-                    )
-                    .await
+                    return match reply::answer(self.session, self.shared, self.record, answer.body.into(), &self.notes(producer, estimated))
+                        .await
                     {
                         Ok(()) => End::Answered,
                         Err(()) => self.broken(producer),
                     };
                 }
                 Event::Piece(Ok(Piece::Events(bytes))) => {
-                    let notes = notes(self.record, producer, false);
+                    let notes = self.notes(producer, false);
                     if self.events(bytes, false, &notes).await.is_err() {
                         return self.broken(producer);
                     }
                 }
                 Event::Piece(Ok(Piece::End(bytes))) => {
-                    let notes = notes(self.record, producer, false);
+                    let notes = self.notes(producer, false);
                     if self.events(bytes, true, &notes).await.is_err() {
                         return self.broken(producer);
                     }
@@ -121,7 +122,7 @@ impl Relay<'_> {
                     return End::Answered;
                 }
                 Event::Piece(Err(refusal)) => {
-                    self.record.notes = notes(self.record, producer, false);
+                    self.record.notes = self.notes(producer, false);
                     return self.refuse(refusal).await;
                 }
                 Event::CallerLeft => {
@@ -207,6 +208,16 @@ impl Relay<'_> {
         }
     }
 
+    /// What the head says beside the answer.
+    fn notes(&self, producer: &Producer<'_>, estimated: bool) -> Notes {
+        let record = &*self.record;
+        let served = producer.candidate().map(|candidate| &candidate.model.id).filter(|id| Some(*id) != record.model.as_ref());
+        let dropped = (!producer.losses.names().is_empty()).then(|| producer.losses.names().join(", "));
+        let attempts = if record.debug { producer.attempts() } else { None };
+        let timing = record.debug.then(|| timing(record, producer.queued, producer.timing, self.own));
+        Notes { model: served.map(ToString::to_string), attempts, timing, dropped, estimated }
+    }
+
     fn broken(&mut self, producer: &mut Producer<'_>) -> End {
         producer.abandon("client_left");
         self.record.end(Outcome::ClientLeft);
@@ -214,19 +225,17 @@ impl Relay<'_> {
     }
 }
 
-/// What the head says beside the answer.
-fn notes(record: &Record, producer: &Producer<'_>, estimated: bool) -> Notes {
-    let served = producer.candidate().map(|candidate| &candidate.model.id).filter(|id| Some(*id) != record.model.as_ref());
-    let trail = |tried: &Tried| format!("{};{};{}ms", tried.account, tried.outcome, tried.ms);
-    let attempts = record.debug.then(|| {
-        // The one that is being relayed is not in the trail yet.
-        let mut attempts: Vec<String> = producer.trail.iter().map(trail).collect();
-        if let Some(candidate) = producer.running() {
-            attempts.push(format!("{};running", candidate.place.account.id));
-        }
-        attempts.join(", ")
-    });
-    let attempts = attempts.filter(|attempts| !attempts.is_empty());
-    let dropped = (!producer.losses.names().is_empty()).then(|| producer.losses.names().join(", "));
-    Notes { model: served.map(ToString::to_string), attempts, dropped, estimated }
+/// Where the time went, in the words of `server-timing`.
+fn timing(record: &Record, queued: Duration, (connect, first_byte): (Option<Duration>, Option<Duration>), own: &Own) -> String {
+    let queued = Some(queued).filter(|queued| !queued.is_zero());
+    let parts = [
+        ("auth", record.auth),
+        ("plan", record.plan),
+        ("queue", queued),
+        ("connect", connect),
+        ("first_byte", first_byte),
+        ("own", Some(record.own + own.so_far())),
+    ];
+    let parts = parts.into_iter().filter_map(|(name, time)| Some(format!("{name};dur={:.3}", time?.as_secs_f64() * 1e3)));
+    parts.collect::<Vec<_>>().join(", ")
 }

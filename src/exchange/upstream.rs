@@ -54,7 +54,7 @@ pub struct Place {
 impl Place {
     /// Puts it together.
     pub fn new(account: Arc<Account>, state: Arc<State>) -> Place {
-        state.health.settings(account.fingerprint);
+        state.settings(account.fingerprint);
         let mut head = Vec::with_capacity(256);
         head.extend_from_slice(b" HTTP/1.1\r\nhost: ");
         head.extend_from_slice(account.base.authority.as_bytes());
@@ -114,8 +114,8 @@ impl Default for Upstream {
 }
 
 impl Upstream {
-    /// A connection, and whether it was used before. It must be there in the account's `connect`, and before `total`.
-    pub async fn connect(&self, place: &Place, fresh: bool, total: Instant, alarm: &mut Alarm) -> Result<(Connection, bool), Failure> {
+    /// A connection, and whether it was used before. It must be there by `due`.
+    pub async fn connect(&self, place: &Place, fresh: bool, due: Instant, alarm: &mut Alarm) -> Result<(Connection, bool), Failure> {
         let Place { account, state, .. } = place;
         if account.dialect.is_demo() {
             return Ok((Connection::Demo, false));
@@ -124,13 +124,12 @@ impl Upstream {
             return Ok((Connection::Http1(stream), true));
         }
         // Boxed: a new connection is rare, and what it takes would make every exchange twenty kilobytes larger.
-        Box::pin(self.dial(place, fresh, total, alarm)).await
+        Box::pin(self.dial(place, fresh, due, alarm)).await
     }
 
     /// A new connection: all addresses in turn, within one deadline.
-    async fn dial(&self, place: &Place, fresh: bool, total: Instant, alarm: &mut Alarm) -> Result<(Connection, bool), Failure> {
+    async fn dial(&self, place: &Place, fresh: bool, due: Instant, alarm: &mut Alarm) -> Result<(Connection, bool), Failure> {
         let Place { account, state, .. } = place;
-        let due = total.min(Instant::now() + account.timeouts.connect);
         let addresses = match alarm.until(due, pin!(state.addresses.of(account))).await {
             Some(Ok(addresses)) => addresses,
             Some(Err(why)) => return Err(Failure::Unreachable(why)),

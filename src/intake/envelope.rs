@@ -30,6 +30,12 @@ pub struct Envelope {
     pub max_tokens_null: Option<Span>,
     /// Offset of the `{` that opens the body.
     pub open: usize,
+    /// The value of `prompt_cache_key`, if it is a text.
+    pub cache_key: Option<Span>,
+    /// The value of `user`, if it is a text.
+    pub user: Option<Span>,
+    /// From the first message up to and with the user's first, by which the turns of one conversation are known.
+    pub beginning: Option<Span>,
     /// UTF-8 bytes of text in the messages: contents, text parts and the arguments of tool calls.
     pub prompt_bytes: usize,
 }
@@ -85,6 +91,9 @@ struct Seen<'a> {
     include_usage_span: Option<Span>,
     max_tokens_said: bool,
     max_tokens_null: Option<Span>,
+    cache_key: Option<Span>,
+    user: Option<Span>,
+    beginning: Option<Span>,
     prompt_bytes: usize,
 }
 
@@ -106,6 +115,11 @@ impl<'a> Seen<'a> {
             b"max_completion_tokens" => {
                 self.max_tokens_said |= cursor.kind()? != Kind::Null;
                 cursor.value()?;
+            }
+            b"prompt_cache_key" | b"user" => {
+                let kind = cursor.kind()?;
+                let span = Some(cursor.value()?).filter(|_| kind == Kind::String);
+                if *name == *b"user" { self.user = span } else { self.cache_key = span }
             }
             _ => {
                 cursor.value()?;
@@ -143,13 +157,19 @@ impl<'a> Seen<'a> {
             return cursor.value().map(drop);
         }
         let mut count = 0;
+        let mut begins = None;
         cursor.array(|cursor, index| {
             count += 1;
             let kind = cursor.kind()?;
             if kind != Kind::Object {
                 self.note(|| Fault::of_type(format!("messages[{index}]"), "an object", kind));
             }
-            self.prompt_bytes += message(cursor)?;
+            let start = *begins.get_or_insert(cursor.at());
+            let mut is_users = false;
+            self.prompt_bytes += message(cursor, &mut is_users)?;
+            if is_users && self.beginning.is_none() {
+                self.beginning = Some(start..cursor.at());
+            }
             Ok(())
         })?;
         if count == 0 {
@@ -223,6 +243,9 @@ impl<'a> Seen<'a> {
             include_usage_span: self.include_usage_span,
             max_tokens_said: self.max_tokens_said,
             max_tokens_null: self.max_tokens_null,
+            cache_key: self.cache_key,
+            user: self.user,
+            beginning: self.beginning,
             open,
             prompt_bytes: self.prompt_bytes,
         })
@@ -294,9 +317,14 @@ fn duplicate<'n>(names: &'n mut [Cow<'_, [u8]>]) -> Option<&'n [u8]> {
     None
 }
 
-/// Consumes a message, and counts its text.
-fn message(cursor: &mut Cursor<'_>) -> Result<usize, Broken> {
+/// Consumes a message, counts its text, and finds out whether it is a user's.
+fn message(cursor: &mut Cursor<'_>, is_users: &mut bool) -> Result<usize, Broken> {
     members(cursor, |cursor, name| match name {
+        b"role" => {
+            let role = cursor.value()?;
+            *is_users = json::slice(cursor.text(), &role) == br#""user""#;
+            Ok(0)
+        }
         b"content" if cursor.kind()? == Kind::Array => {
             elements(cursor, |cursor| members(cursor, |cursor, name| text(cursor, name == b"text")))
         }

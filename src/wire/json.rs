@@ -78,6 +78,11 @@ impl<'a> Cursor<'a> {
         self.text
     }
 
+    /// How far it has come.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
     /// The kind of the value that comes next; only white space is consumed.
     pub fn kind(&mut self) -> Result<Kind, Broken> {
         self.skip_blank();

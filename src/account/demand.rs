@@ -1,0 +1,77 @@
+//! What the requests for one model have in common: whose turn it is, what may be spent on asking again, how fast first tokens come as a rule,
+//! and who waits for a place. It outlives catalogs, by the model's id.
+
+use super::latency::Rolling;
+use super::strategy::{self, Smooth, View};
+use crate::catalog::Strategy;
+use crate::exchange::budget::Budget;
+use crate::exchange::queue::Queue;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The demand for one model.
+pub struct Demand {
+    memory: Mutex<Memory>,
+    /// Who waits for a place.
+    pub queue: Queue,
+}
+
+struct Memory {
+    smooth: Smooth,
+    retries: Budget,
+    hedges: Budget,
+    /// To the whole answer, and to a stream's first token.
+    paces: [Rolling; 2],
+}
+
+impl Default for Demand {
+    fn default() -> Demand {
+        let memory = Memory { smooth: Smooth::default(), retries: Budget::retries(), hedges: Budget::hedges(), paces: Default::default() };
+        Demand { memory: Mutex::new(memory), queue: Queue::default() }
+    }
+}
+
+impl Demand {
+    /// A request came: the order in which its targets are to be tried.
+    pub fn order(&self, strategy: Strategy, views: &[View], sticky: Option<u64>) -> Vec<usize> {
+        strategy::order(strategy, views, sticky, &mut self.lock().smooth, fastrand::f64)
+    }
+
+    /// A request begins its first attempt.
+    pub fn request(&self, now: Instant) {
+        let mut memory = self.lock();
+        memory.retries.request(now);
+        memory.hedges.request(now);
+    }
+
+    /// Whether one more attempt may be made after a failure; if so, it is counted.
+    pub fn retry(&self, now: Instant) -> bool {
+        self.lock().retries.retry(now)
+    }
+
+    /// Whether one more may be made beside a slow one, for such a share of the requests.
+    pub fn hedge(&self, share: f64, now: Instant) -> bool {
+        self.lock().hedges.retry_within(share, now)
+    }
+
+    /// How much of what may be spent on asking again is spent, from 0 to 1.
+    pub fn spent(&self, now: Instant) -> f64 {
+        self.lock().retries.spent(now)
+    }
+
+    /// A first token, or a whole answer, took so long, or was not waited for any longer.
+    pub fn took(&self, stream: bool, time: Duration, now: Instant) {
+        let [whole, first] = &mut self.lock().paces;
+        if stream { first } else { whole }.record(time, now);
+    }
+
+    /// The time under which such a share of them stays.
+    pub fn pace(&self, stream: bool, share: f64, now: Instant) -> Option<Duration> {
+        let [whole, first] = &mut self.lock().paces;
+        if stream { first } else { whole }.quantile(share, now)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

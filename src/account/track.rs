@@ -1,0 +1,344 @@
+//! How one target has done lately, that is one account with one name for a model: its breaker, its rests, its speed, its provider's quota.
+//!
+//! It outlives catalogs, as the account's [`State`](super::State) does. **Invariant:** what was admitted is settled exactly once by its
+//! [`Trial`], as a matter of nothing learnt if nobody says how it ended.
+
+use super::breaker::{Admission, Breaker, Outcome, Pass, State};
+use super::health::{Rest, Why};
+use super::latency::Peak;
+use super::quota::Headroom;
+use crate::exchange::failover::{Class, REFUSALS_IN_A_ROW, REFUSED_COOL, rate_cool};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// The memory of a target.
+#[derive(Default)]
+pub struct Track {
+    memory: Mutex<Memory>,
+    /// Attempts that wait for their first token.
+    awaited: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Memory {
+    breaker: Breaker,
+    rest: Option<Rest>,
+    refusals: u32,
+    /// To the whole answer, and to a stream's first token.
+    peaks: [Peak; 2],
+    headroom: Option<Headroom>,
+}
+
+/// What is known of a target, for its place in the order.
+#[derive(Debug, Clone, Copy)]
+pub struct Standing {
+    /// Neither at rest nor kept away from.
+    pub fit: bool,
+    /// What to expect of it.
+    pub latency: Option<Duration>,
+    /// How many wait for its first token.
+    pub awaited: usize,
+    /// What is left of its quota.
+    pub headroom: Option<f64>,
+}
+
+/// What `/status` tells of a target.
+#[derive(Debug, Clone, Copy)]
+pub struct Told {
+    /// Its breaker.
+    pub breaker: State,
+    /// Calls and failures that the breaker looks at.
+    pub calls: (u64, u64),
+    /// Its own rest.
+    pub rest: Option<Rest>,
+    /// What to expect of it: to the whole answer, and to a stream's first token.
+    pub expected: [Option<Duration>; 2],
+    /// How many wait for its first token.
+    pub awaited: usize,
+    /// What is left of its quota.
+    pub headroom: Option<f64>,
+}
+
+/// Why it is not asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// It rests.
+    Resting(Rest),
+    /// Its breaker keeps requests away, until then at the earliest.
+    Broken(Instant),
+}
+
+impl Track {
+    /// For its place in the order. A target that is `probed` is fit only while its breaker is closed.
+    pub fn standing(&self, stream: bool, probed: bool, now: Instant, clock: SystemTime) -> Standing {
+        let awaited = self.awaited.load(Ordering::Relaxed);
+        let memory = self.lock();
+        let state = memory.breaker.state(now);
+        let sound = if probed { state == State::Closed } else { state.admits() };
+        Standing {
+            fit: sound && memory.rest(now).is_none(),
+            latency: memory.peak(stream).at(now, awaited > 0),
+            awaited,
+            headroom: memory.headroom.and_then(|headroom| headroom.at(clock)),
+        }
+    }
+
+    /// Asks for an attempt that would begin now. `alone`: nobody else can take it.
+    pub fn admit(self: &Arc<Track>, alone: bool, probed: bool, now: Instant) -> Result<Trial, Kept> {
+        let mut memory = self.lock();
+        if let Some(rest) = memory.rest(now) {
+            return Err(Kept::Resting(rest));
+        }
+        if probed && !alone && memory.breaker.state(now) != State::Closed {
+            // Its probe is made for nobody's request.
+            return Err(Kept::Broken(now + Duration::from_secs(1)));
+        }
+        let admission = if alone { memory.breaker.admit_alone(now) } else { memory.breaker.admit(now) };
+        match admission {
+            Admission::Yes(pass) | Admission::Probe(pass) => Ok(self.trial(pass)),
+            Admission::No(until) => Err(Kept::Broken(until)),
+        }
+    }
+
+    /// The probe of a half-open breaker, if one is due.
+    pub fn probe(self: &Arc<Track>, now: Instant) -> Option<Trial> {
+        let mut memory = self.lock();
+        if memory.rest(now).is_some() || memory.breaker.state(now) != (State::HalfOpen { probing: false }) {
+            return None;
+        }
+        match memory.breaker.admit(now) {
+            Admission::Probe(pass) => Some(self.trial(pass)),
+            Admission::Yes(_) | Admission::No(_) => None,
+        }
+    }
+
+    fn trial(self: &Arc<Track>, pass: Pass) -> Trial {
+        self.awaited.fetch_add(1, Ordering::Relaxed);
+        Trial { track: self.clone(), pass, awaits: true, settled: false }
+    }
+
+    /// Whether to ask it after another one has failed multiplies nothing.
+    pub fn is_sound(&self, now: Instant) -> bool {
+        self.lock().breaker.is_sound(now)
+    }
+
+    /// What to expect of it.
+    pub fn expected(&self, stream: bool, now: Instant) -> Option<Duration> {
+        self.lock().peak(stream).at(now, false)
+    }
+
+    /// Its own rest, the account's aside.
+    pub fn rest(&self, now: Instant) -> Option<Rest> {
+        self.lock().rest(now)
+    }
+
+    /// Learns what an answer's head told of the quota.
+    pub fn learn(&self, headroom: Headroom) {
+        self.lock().headroom = Some(headroom);
+    }
+
+    /// For `/status`.
+    pub fn told(&self, now: Instant, clock: SystemTime) -> Told {
+        let awaited = self.awaited.load(Ordering::Relaxed);
+        let memory = self.lock();
+        let [whole, first] = memory.peaks;
+        Told {
+            breaker: memory.breaker.state(now),
+            calls: memory.breaker.calls(now),
+            rest: memory.rest(now),
+            expected: [whole.at(now, awaited > 0), first.at(now, awaited > 0)],
+            awaited,
+            headroom: memory.headroom.and_then(|headroom| headroom.at(clock)),
+        }
+    }
+
+    /// Closes its breaker and ends its rest.
+    pub fn reset(&self) {
+        let mut memory = self.lock();
+        memory.breaker.reset();
+        memory.rest = None;
+        memory.refusals = 0;
+    }
+
+    /// The account's settings changed: what was wrong with the old ones is forgotten. Its provider's limits stay.
+    pub fn settings_changed(&self) {
+        let mut memory = self.lock();
+        memory.breaker.reset();
+        memory.refusals = 0;
+        memory.rest = memory.rest.filter(|rest| rest.why == Why::Rate);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory {
+    fn rest(&self, now: Instant) -> Option<Rest> {
+        self.rest.filter(|rest| rest.until > now)
+    }
+
+    fn peak(&self, stream: bool) -> &Peak {
+        let [whole, first] = &self.peaks;
+        if stream { first } else { whole }
+    }
+
+    fn peak_mut(&mut self, stream: bool) -> &mut Peak {
+        let [whole, first] = &mut self.peaks;
+        if stream { first } else { whole }
+    }
+}
+
+/// One attempt at a target, until it is known what it says about it.
+#[must_use]
+pub struct Trial {
+    track: Arc<Track>,
+    pass: Pass,
+    awaits: bool,
+    settled: bool,
+}
+
+impl Trial {
+    /// It has begun to answer, or has answered, after this time. Yields the breaker's state if that changed it.
+    pub fn answered(&mut self, stream: bool, took: Duration, now: Instant) -> Option<State> {
+        self.came();
+        let mut memory = self.track.lock();
+        memory.peak_mut(stream).observe(took, now);
+        memory.refusals = 0;
+        self.settled = true;
+        memory.breaker.settle(self.pass, Outcome::Ok, now, fastrand::f64())
+    }
+
+    /// It failed, after this time. Yields the rest or the breaker's state that begins with it.
+    pub fn failed(&mut self, class: Class, stream: bool, took: Duration, retry_after: Option<Duration>, now: Instant) -> Failed {
+        let first = self.came();
+        let mut memory = self.track.lock();
+        // A stream that is cut later was not slow to begin.
+        if class == Class::Transient && first {
+            memory.peak_mut(stream).waited(took, now);
+        }
+        self.settled = true;
+        let breaker = memory.breaker.settle(self.pass, Outcome::Failed(class), now, fastrand::f64());
+        let rest = match class {
+            Class::Rate => Some(Rest { until: now + rate_cool(retry_after), why: Why::Rate }),
+            Class::Refused => {
+                memory.refusals += 1;
+                (memory.refusals >= REFUSALS_IN_A_ROW).then(|| Rest { until: now + REFUSED_COOL, why: Why::Refused })
+            }
+            Class::Caller | Class::Credential | Class::Transient | Class::Ours => None,
+        };
+        let news = rest.filter(|_| memory.rest(now).is_none());
+        // A longer rest is never cut short by a later, milder failure.
+        if let Some(rest) = rest.filter(|rest| memory.rest.is_none_or(|old| old.until < rest.until)) {
+            memory.rest = Some(rest);
+        }
+        Failed { breaker, rest: news }
+    }
+
+    /// Another attempt was faster: what this one has waited, it takes at least.
+    pub fn outrun(&mut self, stream: bool, waited: Duration, now: Instant) {
+        self.track.lock().peak_mut(stream).waited(waited, now);
+    }
+
+    /// It is no longer waited for its first token. Whether it was until now.
+    fn came(&mut self) -> bool {
+        let awaited = std::mem::replace(&mut self.awaits, false);
+        if awaited {
+            self.track.awaited.fetch_sub(1, Ordering::Relaxed);
+        }
+        awaited
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        self.came();
+        if !self.settled {
+            self.track.lock().breaker.settle(self.pass, Outcome::Neutral, Instant::now(), 0.0);
+        }
+    }
+}
+
+/// What begins with a failure, for the log.
+#[derive(Debug, Clone, Copy)]
+pub struct Failed {
+    /// The breaker's new state.
+    pub breaker: Option<State>,
+    /// A rest.
+    pub rest: Option<Rest>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admitted(track: &Arc<Track>, now: Instant) -> Trial {
+        track.admit(true, false, now).unwrap_or_else(|kept| panic!("kept away: {kept:?}"))
+    }
+
+    fn fail(track: &Arc<Track>, class: Class, retry_after: Option<u64>, now: Instant) -> Failed {
+        admitted(track, now).failed(class, true, Duration::from_millis(5), retry_after.map(Duration::from_secs), now)
+    }
+
+    fn succeed(track: &Arc<Track>, now: Instant) {
+        admitted(track, now).answered(true, Duration::from_millis(5), now);
+    }
+
+    #[test]
+    fn a_rate_limit_rests_the_target_and_a_milder_one_does_not_shorten_it() {
+        let (track, now) = (Arc::new(Track::default()), Instant::now());
+        let mut late = admitted(&track, now);
+        assert_eq!(fail(&track, Class::Rate, Some(7), now).rest.map(|rest| rest.why), Some(Why::Rate));
+        late.failed(Class::Rate, true, Duration::ZERO, Some(Duration::from_secs(1)), now);
+        assert!(matches!(track.admit(true, false, now + Duration::from_secs(6)), Err(Kept::Resting(_))));
+        assert!(track.admit(false, false, now + Duration::from_secs(7)).is_ok());
+        assert_eq!(track.told(now, SystemTime::now()).calls, (0, 0), "a limit is no failure");
+    }
+
+    #[test]
+    fn three_refusals_in_a_row_rest_it() {
+        let (track, now) = (Arc::new(Track::default()), Instant::now());
+        fail(&track, Class::Refused, None, now);
+        fail(&track, Class::Refused, None, now);
+        succeed(&track, now);
+        fail(&track, Class::Refused, None, now);
+        fail(&track, Class::Refused, None, now);
+        assert_eq!(track.rest(now), None);
+        assert_eq!(fail(&track, Class::Refused, None, now).rest.map(|rest| rest.why), Some(Why::Refused));
+        assert_eq!(track.rest(now + REFUSED_COOL), None);
+        track.reset();
+        assert_eq!(track.rest(now), None);
+    }
+
+    #[test]
+    fn nothing_is_awaited_twice_and_nothing_for_ever() {
+        let (track, now) = (Arc::new(Track::default()), Instant::now());
+        let awaited = || track.told(now, SystemTime::now()).awaited;
+        let mut trial = admitted(&track, now);
+        let other = admitted(&track, now);
+        assert_eq!(awaited(), 2);
+        trial.answered(true, Duration::from_millis(9), now);
+        assert_eq!(awaited(), 1);
+        trial.failed(Class::Transient, true, Duration::from_secs(9), None, now);
+        assert_eq!(track.told(now, SystemTime::now()).expected, [None, Some(Duration::from_millis(9))], "a cut is not slowness");
+        drop((trial, other));
+        assert_eq!((awaited(), track.told(now, SystemTime::now()).calls), (0, (2, 1)));
+    }
+
+    #[test]
+    fn a_probed_target_is_for_its_probe_alone() {
+        let (track, now) = (Arc::new(Track::default()), Instant::now());
+        for _ in 0..5 {
+            fail(&track, Class::Transient, None, now);
+        }
+        let later = now + Duration::from_secs(7);
+        assert!(track.probe(now).is_none() && !track.standing(true, true, later, SystemTime::now()).fit);
+        assert!(track.standing(true, false, later, SystemTime::now()).fit);
+        assert!(matches!(track.admit(false, true, later), Err(Kept::Broken(_))));
+        let mut probe = track.probe(later).expect("due");
+        assert!(track.probe(later).is_none() && track.admit(false, false, later).is_err());
+        assert_eq!(probe.answered(false, Duration::from_millis(9), later), Some(State::Closed));
+        assert!(track.admit(false, true, later).is_ok());
+    }
+}

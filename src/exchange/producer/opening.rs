@@ -1,0 +1,339 @@
+//! One attempt from its connection to its gate: the head, and a buffered answer to its end or a stream to its first event that counts.
+//!
+//! It belongs to nobody but itself, so that two of them can race.
+
+use super::reading::{Reading, failure_of};
+use super::{Piece, Request};
+use crate::account::{Permit, quota};
+use crate::dialect::chat::speak::{Kept, Manner};
+use crate::dialect::translated::Framing;
+use crate::dialect::{AnswerFault, ErrorHead, Said};
+use crate::error::scrub;
+use crate::exchange::alarm::Alarm;
+use crate::exchange::attempt::{Attempt, Outgoing};
+use crate::exchange::credential;
+use crate::exchange::failover::Failure;
+use crate::intake::Held;
+use crate::plan::Candidate;
+use crate::shared::Shared;
+use crate::usage::{Source, Usage};
+use http::{HeaderMap, StatusCode, header};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
+
+/// An error body longer than this is not read to its end, and its connection not kept.
+const ERROR_BODY: usize = 64 * 1024;
+/// Nor for longer than this.
+const ERROR_PATIENCE: Duration = Duration::from_secs(5);
+
+/// An attempt that is about to begin.
+pub(super) struct Opening<'x> {
+    pub(super) shared: &'x Shared,
+    pub(super) request: &'x Request,
+    pub(super) candidate: &'x Candidate,
+    pub(super) said: Said,
+    pub(super) permit: Arc<Permit>,
+    /// What its copy of the request holds of the budget; a buffered answer adds to it.
+    pub(super) held: Held,
+    pub(super) total: Instant,
+    pub(super) progress: Arc<Progress>,
+}
+
+/// Its gate is open.
+pub(super) struct Opened {
+    pub(super) gained: Gained,
+    /// It says no.
+    pub(super) declined: bool,
+    /// What the answer holds of the budget.
+    pub(super) held: Held,
+}
+
+/// What it gained.
+pub(super) enum Gained {
+    /// All of the answer.
+    Whole { piece: Piece, usage: Usage, kept: Vec<Kept> },
+    /// A stream that has begun, and may have ended.
+    Stream { reading: Reading, whole: bool },
+}
+
+impl Gained {
+    pub(super) fn usage(&self) -> Usage {
+        match self {
+            Gained::Whole { usage, .. } => *usage,
+            Gained::Stream { reading, .. } => reading.stream.usage_so_far(),
+        }
+    }
+}
+
+/// It failed.
+pub(super) struct Lost {
+    pub(super) failure: Failure,
+    /// A stream that had begun to answer: what came whole before is still good.
+    pub(super) salvage: Option<Reading>,
+}
+
+impl From<Failure> for Lost {
+    fn from(failure: Failure) -> Lost {
+        Lost { failure, salvage: None }
+    }
+}
+
+/// What others may know of an attempt that runs.
+#[derive(Default)]
+pub(super) struct Progress(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// The upstream's own id.
+    id: Option<String>,
+    connected: Option<Duration>,
+    begun: Option<Duration>,
+    /// The whole request went up.
+    sent: bool,
+    usage: Usage,
+}
+
+impl Progress {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The upstream's own id.
+    pub(super) fn id(&self) -> Option<String> {
+        self.lock().id.clone()
+    }
+
+    /// It has begun to answer.
+    pub(super) fn begun(&self, after: Duration) {
+        self.lock().begun = Some(after);
+    }
+
+    /// How long it took to have a connection, and to begin to answer.
+    pub(super) fn timing(&self) -> (Option<Duration>, Option<Duration>) {
+        let known = self.lock();
+        (known.connected, known.begun)
+    }
+
+    /// What may be charged for it, if the request went up.
+    pub(super) fn spent(&self, prompt_bytes: u64) -> Option<Usage> {
+        let known = self.lock();
+        known.sent.then(|| if known.usage.source == Source::None { Usage::estimated(prompt_bytes, 0) } else { known.usage })
+    }
+}
+
+impl Opening<'_> {
+    pub(super) async fn open(mut self) -> Result<Opened, Lost> {
+        let mut alarm = Alarm::default();
+        let (account, total, stream) = (&self.candidate.place.account, self.total, self.request.envelope.stream);
+        let timeouts = self.candidate.timeouts;
+        let mut attempt = self.ask(&mut alarm).await?;
+        let copied = self.said.copied;
+        self.said.body = Vec::new();
+        let (status, headers) = attempt.head().await?;
+        let kind = Kind::of(headers);
+        let compressed = headers.get(header::CONTENT_ENCODING).is_some_and(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity"));
+        let upstream_id = ["x-request-id", "request-id", "x-amzn-requestid", "apim-request-id"]
+            .iter()
+            .find_map(|n| headers.get(*n))
+            .and_then(|v| v.to_str().ok());
+        self.progress.lock().id = upstream_id.filter(|id| id.len() <= 128).map(|id| scrub(id, &account.secrets()));
+        if headers.keys().any(|name| name.as_str().contains("ratelimit"))
+            && let Some(headroom) = quota::headroom(|name| headers.get(name)?.to_str().ok(), SystemTime::now())
+        {
+            self.candidate.track.learn(headroom);
+        }
+        if status != StatusCode::OK {
+            return Err(read_error(attempt, status, total, &mut alarm).await.into());
+        }
+        if compressed {
+            return Err(Failure::Nonsense("a compressed answer, although none was accepted".to_owned()).into());
+        }
+        let undo = std::mem::take(&mut self.said.undo);
+        let manner =
+            Manner { undo, hide_reasoning: !self.candidate.model.show_reasoning, keep_thoughts: account.dialect.family().is_some() };
+        match kind {
+            Kind::Stream(framing) if stream && framing == account.dialect.framing() => {
+                let limit = self.shared.server.limits.event;
+                let stream = account.dialect.stream(&self.candidate.upstream_model, &self.request.face, manner, limit);
+                let first = timeouts.first_token.map(|wait| attempt.sent() + wait);
+                self.held.shrink(copied);
+                self.begin(Reading { attempt, stream, out: Vec::new(), idle: timeouts.idle, total }, first, &mut alarm).await
+            }
+            Kind::Json => Ok(self.gather(attempt, manner, &mut alarm).await?),
+            Kind::Stream(_) => Err(Failure::Nonsense("an event stream of a kind that was not asked for".to_owned()).into()),
+            Kind::Other(kind) => Err(Failure::Nonsense(format!("content-type {kind}")).into()),
+        }
+    }
+
+    /// From the connection to the head. A stale connection is tried again on a fresh one, which costs no attempt: the request was never looked at.
+    async fn ask(&self, alarm: &mut Alarm) -> Result<Attempt, Failure> {
+        let (place, stream, total) = (&self.candidate.place, self.request.envelope.stream, self.total);
+        let upstream = &self.shared.upstream;
+        let timeouts = self.candidate.timeouts;
+        let headers = credential::headers(upstream, place, &self.said, timeouts.connect, total, alarm).await?;
+        let outgoing = Outgoing {
+            request_id: &self.request.request_id,
+            path: &self.said.path,
+            headers: &headers,
+            body: &self.said.body,
+            stream,
+            timeouts,
+            total,
+        };
+        for fresh in [false, true] {
+            let begun = Attempt::begin(upstream, place, self.permit.clone(), &outgoing, fresh, alarm).await;
+            let mut attempt = match begun {
+                Err(Failure::Stale) if !fresh => continue,
+                Err(Failure::Stale) => return Err(Failure::Reset),
+                other => other?,
+            };
+            {
+                let mut known = self.progress.lock();
+                known.connected = Some(attempt.connected());
+                known.sent = true;
+            }
+            let sent = attempt.sent();
+            let (due, late) = if stream {
+                let first = timeouts.first_token.map(|wait| (sent + wait, Failure::FirstTokenTimeout));
+                soonest([Some((total, Failure::TotalTimeout)), Some((sent + timeouts.first_byte, Failure::FirstByteTimeout)), first])
+            } else {
+                (total, Failure::TotalTimeout)
+            };
+            let head = alarm.until(due, pin!(attempt.head())).await.map(|head| head.map(drop));
+            match head {
+                None => return Err(late),
+                Some(Ok(())) => return Ok(attempt),
+                Some(Err(Failure::Stale)) if !fresh => self.progress.lock().sent = false,
+                Some(Err(failure)) => return Err(failure),
+            }
+        }
+        Err(Failure::Reset)
+    }
+
+    /// The first events of a stream, until one counts.
+    async fn begin(self, mut reading: Reading, first: Option<Instant>, alarm: &mut Alarm) -> Result<Opened, Lost> {
+        let most = self.shared.server.limits.event;
+        loop {
+            let idle = (Instant::now() + reading.idle, Failure::IdleTimeout);
+            let (due, late) =
+                soonest([Some((reading.total, Failure::TotalTimeout)), Some(idle), first.map(|due| (due, Failure::FirstTokenTimeout))]);
+            let fed = reading.feed(due, late, alarm).await;
+            self.progress.lock().usage = reading.stream.usage_so_far();
+            let whole = match fed {
+                Ok(whole) => whole,
+                // Only its connection's end was missing.
+                Err(_) if reading.stream.whole() => true,
+                Err(failure) => {
+                    let salvage = reading.stream.opened().then_some(reading);
+                    return Err(Lost { failure, salvage });
+                }
+            };
+            if reading.stream.opened() && (whole || !reading.out.is_empty()) {
+                let declined = false;
+                return Ok(Opened { gained: Gained::Stream { reading, whole }, declined, held: self.held });
+            }
+            if whole {
+                // Nothing in it counted: what its end makes of it is all.
+                let usage = reading.stream.finish(&mut reading.out).map_err(failure_of)?;
+                let kept = reading.stream.kept();
+                let piece = Piece::End(std::mem::take(&mut reading.out).into());
+                reading.attempt.finish().await;
+                return Ok(Opened { gained: Gained::Whole { piece, usage, kept }, declined: false, held: self.held });
+            }
+            if reading.out.len() > most {
+                return Err(Failure::Nonsense("a stream that does not begin".to_owned()).into());
+            }
+        }
+    }
+
+    /// A whole JSON answer; for a caller who asked for a stream it is made into one.
+    async fn gather(mut self, mut attempt: Attempt, manner: Manner, alarm: &mut Alarm) -> Result<Opened, Failure> {
+        let mut body = Vec::new();
+        loop {
+            match alarm.until(self.total, pin!(attempt.read())).await {
+                None => return Err(Failure::TotalTimeout),
+                Some(Err(failure)) => return Err(failure),
+                Some(Ok(None)) => break,
+                Some(Ok(Some(chunk))) => {
+                    if body.len() + chunk.len() > self.shared.server.limits.response_body {
+                        return Err(Failure::Nonsense("an answer larger than limits.response_body allows".to_owned()));
+                    }
+                    if !self.held.grow(chunk.len()) {
+                        return Err(Failure::NoRoom);
+                    }
+                    body.extend_from_slice(&chunk);
+                }
+            }
+        }
+        let fault = |fault| match fault {
+            AnswerFault::Upstream(error) => Failure::InAnswer(error.into()),
+            AnswerFault::Nonsense(why) => Failure::Nonsense(why.to_owned()),
+        };
+        let stream = self.request.envelope.stream;
+        let (face, model, dialect) = (&self.request.face, &self.candidate.upstream_model, &attempt.place.account.dialect);
+        let read = if stream { dialect.converted(model, face, &manner, &body) } else { dialect.answer(model, face, &manner, &body) };
+        let (answer, kept) = read.map_err(fault)?;
+        let (usage, declined) = (answer.usage, false);
+        let piece = if stream { Piece::End(answer.body.into()) } else { Piece::Whole(answer) };
+        attempt.finish().await;
+        Ok(Opened { gained: Gained::Whole { piece, usage, kept }, declined, held: self.held })
+    }
+}
+
+/// The first of some deadlines, and what it means.
+fn soonest<const N: usize>(deadlines: [Option<(Instant, Failure)>; N]) -> (Instant, Failure) {
+    let first = deadlines.into_iter().flatten().min_by_key(|(due, _)| *due);
+    first.unwrap_or_else(|| (Instant::now(), Failure::TotalTimeout))
+}
+
+async fn read_error(mut attempt: Attempt, status: StatusCode, total: Instant, alarm: &mut Alarm) -> Failure {
+    let mut retry_after = None;
+    let (mut content_type, mut error_type) = (None, None);
+    if let Ok((_, headers)) = attempt.head().await {
+        let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
+        retry_after = quota::retry_after(text, SystemTime::now());
+        (content_type, error_type) = (text("content-type").map(str::to_owned), text("x-amzn-errortype").map(str::to_owned));
+    }
+    let mut body = Vec::new();
+    let due = total.min(Instant::now() + ERROR_PATIENCE);
+    let whole = loop {
+        match alarm.until(due, pin!(attempt.read())).await {
+            Some(Ok(None)) => break true,
+            Some(Ok(Some(chunk))) if body.len() + chunk.len() <= ERROR_BODY => body.extend_from_slice(&chunk),
+            Some(_) | None => break false,
+        }
+    };
+    let seen = status.as_u16();
+    let head = ErrorHead { status: seen, content_type: content_type.as_deref(), error_type: error_type.as_deref() };
+    let dialect = &attempt.place.account.dialect;
+    let error = Box::new(dialect.error(&head, &body));
+    let status = dialect.meant(seen, &error);
+    if whole {
+        attempt.finish().await;
+    }
+    Failure::Status { status, seen, retry_after: retry_after.or(error.retry_after), error }
+}
+
+/// What a content type announces.
+enum Kind {
+    Json,
+    Stream(Framing),
+    Other(String),
+}
+
+impl Kind {
+    fn of(headers: &HeaderMap) -> Kind {
+        let Some(value) = headers.get(header::CONTENT_TYPE) else { return Kind::Json };
+        let name = value.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+        match name.as_slice() {
+            b"text/event-stream" => Kind::Stream(Framing::Events),
+            b"application/x-ndjson" | b"application/ndjson" => Kind::Stream(Framing::Lines),
+            b"application/vnd.amazon.eventstream" => Kind::Stream(Framing::Frames),
+            b"application/json" => Kind::Json,
+            other if other.ends_with(b"+json") => Kind::Json,
+            other => Kind::Other(String::from_utf8_lossy(other).chars().take(60).collect()),
+        }
+    }
+}

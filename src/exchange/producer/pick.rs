@@ -1,0 +1,256 @@
+//! Who is asked next: the first candidate that neither rests nor is full, and can do what is asked; or, where the catalog says so, whoever
+//! is back or free first.
+
+use super::opening::{Opening, Progress};
+use super::{Producer, Request, Resting, Running};
+use crate::account::Permit;
+use crate::account::health::Why;
+use crate::account::track::{Kept, Trial};
+use crate::catalog::Queue;
+use crate::dialect::chat::Refused;
+use crate::dialect::{Ask, Said};
+use crate::error::Refusal;
+use crate::intake::Held;
+use crate::plan::Candidate;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::futures::Notified;
+use tokio::time::Instant;
+
+/// Nobody looks again sooner than this.
+const SOON: Duration = Duration::from_millis(10);
+/// Nor later, since not everything that changes says so.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Who is asked, and with what.
+pub(super) struct Chosen {
+    place: usize,
+    permit: Permit,
+    trial: Trial,
+    said: Said,
+    held: Held,
+}
+
+/// A candidate that cannot be asked now.
+struct Away {
+    /// It rests.
+    why: Option<Why>,
+    /// For so long; `None` if it is full.
+    wait: Option<Duration>,
+}
+
+impl<'x> Producer<'x> {
+    /// Begins the next attempt, waiting for a place if it may. False if there is nobody.
+    pub(super) async fn begin(&mut self) -> Result<bool, Refusal> {
+        let demand = &self.request.demand;
+        if self.tries == 0 {
+            demand.request(std::time::Instant::now());
+        }
+        // Nobody goes before those who wait.
+        let after_others = self.tries == 0 && self.request.model.queue.is_some() && demand.queue.waiting() > 0;
+        if !after_others && let Some(chosen) = self.pick(None)? {
+            self.start(chosen, false);
+            return Ok(true);
+        }
+        let Some(queue) = self.request.model.queue else { return Ok(false) };
+        if self.tries >= self.shared.server.attempts || self.not_retried.is_some() || (!after_others && self.resting.passed == 0) {
+            return Ok(false);
+        }
+        let began = Instant::now();
+        let begun = self.wait(queue).await;
+        self.queued += began.elapsed();
+        begun
+    }
+
+    /// Waits in the model's queue until somebody can be asked.
+    async fn wait(&mut self, queue: Queue) -> Result<bool, Refusal> {
+        let request: &'x Request = self.request;
+        let Some(ticket) = request.demand.queue.enter(queue.length) else {
+            self.shed = true;
+            return Ok(false);
+        };
+        let _ticket = ticket;
+        let latest = request.candidates.iter().map(|candidate| self.total(candidate)).max().unwrap_or(self.began);
+        let due = latest.min(Instant::now() + queue.wait.saturating_sub(self.queued));
+        let Some(turn) = self.alarm.until(due, pin!(request.demand.queue.turn.acquire())).await else { return Ok(false) };
+        let _turn = turn;
+        loop {
+            // Listen before looking.
+            let mut freed: Vec<Pin<Box<Notified<'x>>>> =
+                request.candidates.iter().map(|c| Box::pin(c.place.state.freed.notified())).collect();
+            for freed in &mut freed {
+                freed.as_mut().enable();
+            }
+            if let Some(chosen) = self.pick(None)? {
+                self.start(chosen, false);
+                return Ok(true);
+            }
+            if self.resting.passed == 0 {
+                return Ok(false);
+            }
+            let look = Instant::now() + self.resting.soonest.unwrap_or(LATE).clamp(SOON, LATE);
+            let any = std::future::poll_fn(|context| {
+                if freed.iter_mut().any(|freed| freed.as_mut().poll(context).is_ready()) { Poll::Ready(()) } else { Poll::Pending }
+            });
+            self.alarm.until(due.min(look), pin!(any)).await;
+            if Instant::now() >= due {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// The next candidate that can be asked, its place, and the request in its words. `besides`: it stands beside the attempt at that candidate, and
+    /// is of another account.
+    pub(super) fn pick(&mut self, besides: Option<usize>) -> Result<Option<Chosen>, Refusal> {
+        self.resting = Resting::default();
+        if self.tries >= self.shared.server.attempts {
+            return Ok(None);
+        }
+        // Where nobody is fit, one whose breaker keeps requests away may be asked whether it is back.
+        for alone in [false, true] {
+            if alone && besides.is_some() {
+                break;
+            }
+            for (place, candidate) in self.request.candidates.iter().enumerate() {
+                if !self.stands_ready(place, candidate, besides) {
+                    continue;
+                }
+                if self.tries > 0 && !self.can_finish(candidate) {
+                    self.not_retried = Some("deadline");
+                    continue;
+                }
+                let (permit, trial) = match self.admit(candidate, alone) {
+                    Ok(admitted) => admitted,
+                    Err(wait) if !alone => {
+                        self.pass(wait);
+                        continue;
+                    }
+                    Err(_) => continue,
+                };
+                let now = std::time::Instant::now();
+                if self.tries > 0 && besides.is_none() && !candidate.track.is_sound(now) && !self.request.demand.retry(now) {
+                    self.not_retried = Some("budget");
+                    return Ok(None);
+                }
+                if let Some(asked) = self.asked.get_mut(place) {
+                    *asked = true;
+                }
+                match self.write(candidate) {
+                    Ok(said) => {
+                        let held = self.shared.budget.take(said.copied).ok_or_else(Refusal::no_room)?;
+                        self.not_retried = None;
+                        return Ok(Some(Chosen { place, permit, trial, said, held }));
+                    }
+                    // Somebody else may be less strict: one who speaks the caller's own language judges for itself.
+                    Err(refused) => {
+                        self.unable.get_or_insert(refused);
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Begins an attempt.
+    pub(super) fn start(&mut self, Chosen { place, permit, trial, mut said, held }: Chosen, is_hedge: bool) {
+        let Some(candidate) = self.request.candidates.get(place) else { return };
+        if self.tries == 0 {
+            self.request.demand.queue.admitted(std::time::Instant::now());
+        }
+        self.tries += 1;
+        self.served.get_or_insert(place);
+        let losses = std::mem::take(&mut said.losses);
+        let progress = Arc::new(Progress::default());
+        let opening = Opening {
+            shared: self.shared,
+            request: self.request,
+            candidate,
+            said,
+            permit: Arc::new(permit),
+            held,
+            total: self.total(candidate),
+            progress: progress.clone(),
+        };
+        // Boxed: once a stream runs, what it took to open it need not be held.
+        self.running.push(Running { place, began: Instant::now(), is_hedge, trial, losses, progress, end: Box::pin(opening.open()) });
+    }
+
+    /// Whether a candidate could be asked now, as far as that can be seen without asking for a place.
+    pub(super) fn is_anybody_left(&self, besides: Option<usize>) -> bool {
+        let (now, clock) = (std::time::Instant::now(), std::time::SystemTime::now());
+        let stream = self.request.envelope.stream;
+        let fit = |candidate: &Candidate| {
+            let account = &candidate.place.account;
+            candidate.place.state.health.rest(now).is_none()
+                && candidate.track.standing(stream, account.probe, now, clock).fit
+                && account.concurrency.is_none_or(|most| candidate.place.state.in_flight() < most)
+        };
+        self.tries < self.shared.server.attempts
+            && self.request.candidates.iter().enumerate().any(|(place, c)| self.stands_ready(place, c, besides) && fit(c))
+    }
+
+    /// Whether it is there for this request, was not asked yet, and is of another account than the one `besides` which it is to stand.
+    fn stands_ready(&self, place: usize, candidate: &Candidate, besides: Option<usize>) -> bool {
+        let account = |place: usize| self.request.candidates.get(place).map(|candidate| &candidate.place.account.id);
+        candidate.reach == self.reach
+            && self.asked.get(place).is_some_and(|asked| !asked)
+            && besides.is_none_or(|other| account(other) != Some(&candidate.place.account.id))
+    }
+
+    /// Whether there is time left for it.
+    fn can_finish(&self, candidate: &Candidate) -> bool {
+        let left = self.total(candidate).saturating_duration_since(Instant::now());
+        let expected = candidate.track.expected(self.request.envelope.stream, std::time::Instant::now());
+        left > expected.unwrap_or_default()
+    }
+
+    /// A place at the account, and its leave to be tried.
+    fn admit(&self, candidate: &Candidate, alone: bool) -> Result<(Permit, Trial), Away> {
+        let now = std::time::Instant::now();
+        let (account, state) = (&candidate.place.account, &candidate.place.state);
+        let wait = |until: std::time::Instant| Some(until.saturating_duration_since(now));
+        if let Some(rest) = state.health.rest(now) {
+            return Err(Away { why: Some(rest.why), wait: wait(rest.until) });
+        }
+        let permit = state.admit(account.concurrency).ok_or(Away { why: None, wait: None })?;
+        match candidate.track.admit(alone, account.probe, now) {
+            Ok(trial) => Ok((permit, trial)),
+            Err(Kept::Resting(rest)) => Err(Away { why: Some(rest.why), wait: wait(rest.until) }),
+            Err(Kept::Broken(until)) => Err(Away { why: None, wait: wait(until) }),
+        }
+    }
+
+    fn pass(&mut self, Away { why, wait }: Away) {
+        self.resting.passed += 1;
+        self.resting.for_rate += usize::from(why == Some(Why::Rate));
+        if let Some(wait) = wait {
+            self.resting.soonest = Some(self.resting.soonest.map_or(wait, |soonest| soonest.min(wait)));
+        }
+    }
+
+    /// The request in a candidate's words.
+    fn write(&self, candidate: &Candidate) -> Result<Said, Refused> {
+        let (shared, request) = (self.shared, self.request);
+        let account = &candidate.place.account;
+        let family = account.dialect.family();
+        let kept = |call: &str| shared.vault.find(&request.key, family?, call, std::time::Instant::now());
+        let said = account.dialect.write(&Ask {
+            body: &self.body,
+            envelope: &request.envelope,
+            model: &candidate.upstream_model,
+            traits: candidate.traits,
+            default_max_tokens: candidate.model.max_tokens,
+            stream_usage: account.stream_usage,
+            kept: &kept,
+        })?;
+        match said.losses.names().first() {
+            Some(lost) if candidate.model.refuse_loss => {
+                Err(Refused::unsupported(lost.as_ref(), format!("`{lost}` cannot be expressed in the language of this model's upstream.")))
+            }
+            Some(_) | None => Ok(said),
+        }
+    }
+}
