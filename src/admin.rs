@@ -140,14 +140,15 @@ fn status(shared: &Shared) -> serde_json::Value {
     let accounts: Vec<_> = snapshot
         .places
         .iter()
-        .map(|place| {
-            let targets: Vec<_> = place.state.tracks().into_iter().map(|(model, track)| (model, track.told(now, clock))).collect();
+        .zip(&snapshot.tracks)
+        .map(|(place, tracks)| {
+            let targets: Vec<_> = tracks.iter().map(|(model, track)| (model, track.told(now, clock))).collect();
             let least = targets.iter().filter_map(|(_, told)| told.headroom).min_by(f64::total_cmp);
             let targets: Vec<_> = targets.iter().map(|(model, told)| target(place, model, told, now)).collect();
             json!({
                 "id": place.account.id,
                 "dialect": place.account.dialect.name(),
-                "state": account_state(place.account.enabled, &place.state, now),
+                "state": account_state(place.account.enabled, &place.state, tracks, now),
                 "in_flight": place.state.in_flight(),
                 "concurrency": place.account.concurrency,
                 "idle_connections": place.state.pool.len(),

@@ -318,17 +318,17 @@ impl Metrics {
         self.waiting.clear();
         let (now, clock) = (Instant::now(), SystemTime::now());
         let snapshot = shared.live.load();
-        for (account, state) in snapshot.catalog.accounts().iter().zip(&snapshot.states) {
+        for ((account, state), tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.states).zip(&snapshot.tracks) {
             let name = Name(Some(account.id.clone()));
             let in_flight = i64::try_from(state.in_flight()).unwrap_or(i64::MAX);
             self.in_flight.get_or_create(&Account { account: name.clone() }).set(in_flight);
-            let present = account_state(account.enabled, state, now);
+            let present = account_state(account.enabled, state, tracks, now);
             for word in ["ok", "disabled", "cooling_rate", "cooling_credential"] {
                 let labels = AccountState { account: name.clone(), state: word };
                 self.states.get_or_create(&labels).set(i64::from(word == present));
             }
             let mut least: Option<f64> = None;
-            for (model, track) in state.tracks() {
+            for (model, track) in tracks {
                 let told = track.told(now, clock);
                 for word in ["closed", "open", "half_open"] {
                     let labels = BreakerState { account: name.clone(), model: Name(Some(model.clone())), state: word };
@@ -354,7 +354,7 @@ impl Metrics {
 }
 
 /// The word for an account's state, in metrics and `/status`: at rest for its rate is one of whose targets any is.
-pub fn account_state(enabled: bool, state: &State, now: Instant) -> &'static str {
+pub fn account_state(enabled: bool, state: &State, tracks: &[(Arc<str>, Arc<Track>)], now: Instant) -> &'static str {
     if !enabled {
         return "disabled";
     }
@@ -362,5 +362,5 @@ pub fn account_state(enabled: bool, state: &State, now: Instant) -> &'static str
         return "cooling_credential";
     }
     let for_rate = |(_, track): &(Arc<str>, Arc<Track>)| track.rest(now).is_some_and(|rest| rest.why == Why::Rate);
-    if state.tracks().iter().any(for_rate) { "cooling_rate" } else { "ok" }
+    if tracks.iter().any(for_rate) { "cooling_rate" } else { "ok" }
 }

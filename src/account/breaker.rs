@@ -256,13 +256,13 @@ impl Breaker {
         }
     }
 
-    /// Whether nothing at all is wrong with it: its last call was answered, and hardly any of those before failed. To ask it after another one has
+    /// Whether nothing is known to be wrong with it: its last call was answered, if there was one, and hardly any of those before failed. To ask it after another one has
     /// failed moves a request, and multiplies nothing.
     pub fn is_sound(&self, now: Instant) -> bool {
         match &self.phase {
             Phase::Closed { in_a_row: 0, calls } => {
                 let (all, failed) = calls.sums(now);
-                all > 0 && failed * SOUND <= all
+                failed * SOUND <= all
             }
             Phase::Closed { .. } | Phase::Open { .. } | Phase::HalfOpen { .. } => false,
         }

@@ -76,25 +76,22 @@ impl State {
         track
     }
 
-    /// Its targets that somebody holds, by its names for the models, sorted.
-    pub fn tracks(&self) -> Vec<(Arc<str>, Arc<Track>)> {
+    fn each_track(&self, each: impl Fn(&Track)) {
         let tracks = self.tracks.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut held: Vec<_> = tracks.iter().filter_map(|(model, track)| Some((model.clone(), track.upgrade()?))).collect();
-        held.sort_by(|a, b| a.0.cmp(&b.0));
-        held
+        tracks.values().filter_map(Weak::upgrade).for_each(|track| each(&track));
     }
 
     /// A catalog names the account, with settings of this fingerprint. Where they changed, what was wrong with the old ones is forgotten.
     pub fn settings(&self, fingerprint: u64) {
         if self.health.settings(fingerprint) {
-            self.tracks().iter().for_each(|(_, track)| track.settings_changed());
+            self.each_track(Track::settings_changed);
         }
     }
 
     /// Ends its rests and closes its breakers.
     pub fn reset(&self) {
         self.health.reset();
-        self.tracks().iter().for_each(|(_, track)| track.reset());
+        self.each_track(Track::reset);
         self.freed.notify_waiters();
     }
 

@@ -41,6 +41,8 @@ pub struct Snapshot {
     pub places: Vec<Arc<Place>>,
     /// How its models are served, in its order.
     pub routes: Vec<Route>,
+    /// Its accounts' targets, in its order: by their names for the models, sorted.
+    pub tracks: Vec<Vec<(Arc<str>, Arc<Track>)>>,
     /// The rendered lists of models.
     pub lists: Lists,
     /// The how-manieth it is since the start.
@@ -56,9 +58,19 @@ impl Snapshot {
         let places =
             catalog.accounts().iter().zip(&states).map(|(account, state)| Arc::new(Place::new(account.clone(), state.clone()))).collect();
         let track = |target: &Target| states.get(target.account.index).map(|state| state.track(&target.model)).unwrap_or_default();
+        let mut tracks: Vec<Vec<(Arc<str>, Arc<Track>)>> = vec![Vec::new(); states.len()];
+        for target in catalog.models().iter().flat_map(|model| &model.targets) {
+            if let Some(tracks) = tracks.get_mut(target.account.index) {
+                tracks.push((target.model.clone(), track(target)));
+            }
+        }
+        for tracks in &mut tracks {
+            tracks.sort_by(|a, b| a.0.cmp(&b.0));
+            tracks.dedup_by(|a, b| a.0 == b.0);
+        }
         let routes = accounts.demands(&catalog).into_iter().zip(catalog.models());
         let routes = routes.map(|(demand, model)| Route { demand, tracks: model.targets.iter().map(track).collect() }).collect();
-        Snapshot { catalog, states, places, routes, lists: Lists::default(), generation, loaded: SystemTime::now() }
+        Snapshot { catalog, states, places, routes, tracks, lists: Lists::default(), generation, loaded: SystemTime::now() }
     }
 }
 

@@ -315,6 +315,8 @@ fn metrics_have_their_names_and_labels() {
         ("portcullis_attempts_total", "account outcome"),
         ("portcullis_in_flight", "account"),
         ("portcullis_account_state", "account state"),
+        ("portcullis_breaker_state", "account model state"),
+        ("portcullis_waiting", "model"),
         ("portcullis_catalog_generation", ""),
         ("portcullis_catalog_last_success_seconds", ""),
         ("portcullis_catalog_refusals_total", ""),
@@ -406,7 +408,7 @@ fn status_tells_how_things_are() {
         let status = gateway.status();
         let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
-        assert_eq!(keys(&status), set(&["version", "phase", "ready", "uptime_seconds", "exchanges", "catalog", "accounts"]));
+        assert_eq!(keys(&status), set(&["version", "phase", "ready", "uptime_seconds", "exchanges", "catalog", "accounts", "models"]));
         let catalog = &status["catalog"];
         let named = ["generation", "hash", "loaded", "accounts", "models", "callers", "keys", "warnings", "last_refusal", "held"];
         assert_eq!(keys(catalog), set(&named));

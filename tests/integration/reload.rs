@@ -374,10 +374,13 @@ fn f07_fifty_reloads_under_load_lose_no_request_and_mix_no_versions() {
         let mut versions = BTreeSet::new();
         for line in gateway.access_lines(answers).await {
             let tried: Vec<_> = line["attempts"].as_array().unwrap().iter().map(|tried| tried["model"].clone()).collect();
-            assert!(tried.len() == 2 && tried[0] == tried[1], "one exchange, one catalog: {line}");
-            versions.insert(tried[0].to_string());
+            assert!(tried.iter().all(|version| *version == tried[0]), "one exchange, one catalog: {line}");
+            // Once its breaker is open, the first is asked no more.
+            if tried.len() == 2 {
+                versions.insert(tried[0].to_string());
+            }
         }
-        assert!(versions.len() > 45, "the load saw {versions:?}");
+        assert!(versions.len() > 45, "the load saw both of {versions:?}");
     });
 }
 

@@ -70,6 +70,7 @@ fn d06_d07_d13_d18_a_stream_that_breaks_ends_with_one_error_event() {
             assert_eq!((&line["outcome"], &line["status"]), (&json!(named), &json!(200)), "{what}");
             // Nine bytes of content, and the five of the prompt.
             assert_eq!((&line["usage"], &line["completion_tokens"]), (&json!("estimated"), &json!(3)), "{what}");
+            gateway.reset("a");
         }
         assert_eq!(b.count(), 0, "a stream that has begun goes to nobody else");
     });

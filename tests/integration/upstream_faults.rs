@@ -272,6 +272,7 @@ fn d11_d12_a_200_that_is_no_answer_goes_to_the_next_account_or_is_502() {
             lines += 2;
             let line = gateway.access_lines(lines).await.pop().unwrap();
             assert!(trail(&line).ends_with(" good:ok"), "{what}: {line}");
+            gateway.reset("bad");
             assert!(!String::from_utf8_lossy(&gateway.process.stdout()).contains(MARK), "{what}: in the access log");
             assert!(!gateway.log().contains(MARK), "{what}: in the log");
         }

@@ -349,6 +349,16 @@ impl Gateway {
         get(self.admin, target).unwrap_or_else(|e| panic!("{target} of the admin listener: {e}"))
     }
 
+    /// Closes the breakers of an account, for the next case on it.
+    pub fn reset(&self, account: &str) {
+        let request = format!("POST /accounts/{account}/reset HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let mut stream = std::net::TcpStream::connect(self.admin).expect("the admin listener");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        assert!(answer.starts_with("HTTP/1.1 204 "), "{answer}");
+    }
+
     pub fn metrics(&self) -> Metrics {
         Metrics(self.admin("/metrics").1)
     }
