@@ -15,6 +15,10 @@ use crate::secret::Secret;
 use crate::units::{Span, Text, Time, Written};
 use crate::yaml::read::{Entries, List};
 
+mod model;
+
+pub use model::{Defaults, Effort, Model, OnLoss, Reasoning, Sampling, Strategy, Target, Thinking, Traits};
+
 /// What is served, to whom, and from where.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -228,161 +232,6 @@ impl JsonSchema for HeaderText {
     fn inline_schema() -> bool {
         true
     }
-}
-
-/// A public model id.
-#[derive(serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Model {
-    /// Other names for it.
-    pub aliases: Option<List<String>>,
-    /// In what order the targets are tried. Default: priority.
-    pub strategy: Option<Strategy>,
-    /// The ways to serve it, at least one.
-    #[schemars(required, length(min = 1))]
-    pub targets: Option<List<Target>>,
-    /// Other models, to be tried in this order when no target is left.
-    pub fallbacks: Option<List<String>>,
-    /// Filled in where a request is silent.
-    pub defaults: Option<Defaults>,
-    /// What happens to a field of a request that a target's dialect cannot express. Default: drop.
-    pub on_loss: Option<OnLoss>,
-    /// Whether callers see what the model thinks, as `reasoning_content`. Default: show.
-    pub reasoning: Option<Reasoning>,
-    /// Shown by /v1/models. Default: one fixed date.
-    pub created: Option<Text<Time>>,
-    /// Shown by /v1/models. Default: portcullis.
-    pub owned_by: Option<String>,
-}
-
-/// What happens to what cannot be expressed.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-pub enum OnLoss {
-    /// It is left out, and named in the header x-portcullis-dropped.
-    Drop,
-    /// The target is passed over; if none is left, the request is refused.
-    Refuse,
-}
-
-/// Whether thinking is shown.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-pub enum Reasoning {
-    /// As `reasoning_content`.
-    Show,
-    /// Not at all.
-    Hide,
-}
-
-/// In what order targets are tried.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "snake_case")]
-pub enum Strategy {
-    /// By tier, as written where none is.
-    Priority,
-    /// In turn, by weight.
-    Weighted,
-    /// The account with the fewest requests in flight for its weight, or for its cap.
-    LeastBusy,
-    /// The account that is expected to give its first token soonest.
-    Fastest,
-}
-
-/// One way to serve a model.
-#[derive(serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Target {
-    /// The account.
-    #[schemars(required)]
-    pub account: Option<String>,
-    /// The name that the account knows the model by. Default: the public id.
-    pub model: Option<String>,
-    /// Its share, for the strategy `weighted`. Default: 1.
-    #[schemars(range(min = 1))]
-    pub weight: Option<u32>,
-    /// What this model can do, where what Portcullis knows of it is wrong or nothing.
-    pub traits: Option<Traits>,
-}
-
-/// What a model can do. What is not written is as Portcullis knows it.
-#[derive(serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Traits {
-    /// The most tokens that an answer may have.
-    #[schemars(range(min = 1))]
-    pub max_output: Option<u64>,
-    /// What of `temperature` and `top_p` it takes.
-    pub sampling: Option<Sampling>,
-    /// How it is told to think: by a number of tokens, by a word, or not at all.
-    pub thinking: Option<Thinking>,
-    /// The words for the effort that it knows, where it is told by a word.
-    #[schemars(length(min = 1))]
-    pub efforts: Option<List<Effort>>,
-    /// Whether thinking can be switched off.
-    pub thinking_off: Option<bool>,
-    /// Whether it knows tools.
-    pub tools: Option<bool>,
-    /// Whether it can be made to call one.
-    pub forced_tools: Option<bool>,
-    /// Whether it can be made to while it thinks.
-    pub forced_while_thinking: Option<bool>,
-    /// Whether thoughts that come back are refused if anything before them has changed since.
-    pub bound_thoughts: Option<bool>,
-    /// Whether it answers in a JSON Schema by itself.
-    pub structured: Option<bool>,
-    /// Whether it does so with tools at hand, too.
-    pub structured_with_tools: Option<bool>,
-    /// Whether it sees pictures.
-    pub images: Option<bool>,
-    /// Whether a conversation may end with the assistant's words, to be gone on with.
-    pub prefill: Option<bool>,
-}
-
-/// What of `temperature` and `top_p` a model takes.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-pub enum Sampling {
-    /// Both together.
-    Both,
-    /// One of them.
-    One,
-    /// Neither.
-    Neither,
-}
-
-/// How a model is told to think.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-pub enum Thinking {
-    /// It does not think.
-    None,
-    /// By a number of tokens.
-    Budget,
-    /// By a word for the effort.
-    Effort,
-}
-
-/// A word for how hard to think.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "they are the words themselves")]
-pub enum Effort {
-    Minimal,
-    Low,
-    Medium,
-    High,
-    Xhigh,
-    Max,
-}
-
-/// What is filled in where a request is silent.
-#[derive(serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Defaults {
-    /// For requests that say neither `max_tokens` nor `max_completion_tokens`.
-    #[schemars(range(min = 1))]
-    pub max_tokens: Option<u64>,
 }
 
 /// Who may call.

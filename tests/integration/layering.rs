@@ -17,6 +17,7 @@ const PURE: &[&str] = &[
     "src/usage.rs",
     "src/catalog/mod.rs",
     "src/catalog/raw.rs",
+    "src/catalog/raw",
     "src/catalog/resolve.rs",
     "src/catalog/resolve",
     "src/yaml.rs",
