@@ -1,4 +1,4 @@
-//! Values as an operator writes them: durations, sizes, points in time; and [`Text`], which reads any value that is
+//! Values as an operator writes them: durations, sizes, shares, points in time; and [`Text`], which reads any value that is
 //! written as text.
 //!
 //! A unit is always written, so that nobody has to know what a bare number means.
@@ -118,6 +118,51 @@ fn number_and_unit(text: &str, units: &[(&str, u64)]) -> Option<(u64, u64)> {
     (!number.is_empty()).then(|| (number.parse().unwrap_or(u64::MAX), *factor))
 }
 
+/// A share of a whole: `5%`, `0.5%`; here as a number from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share(pub f64);
+
+impl Written for Share {
+    const NAME: &str = "Share";
+    const PATTERN: &str = r"^[0-9]+(\.[0-9]+)?%$";
+    const MEANING: &str = "A share in percent, such as 5%.";
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let percent = text.strip_suffix('%').filter(|number| {
+            // Rust's floats may begin with a sign or a dot, end with a dot, have an exponent, or be `inf`.
+            let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+            [whole, fraction].iter().all(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+        });
+        let percent: f64 = percent.and_then(|number| number.parse().ok()).ok_or("must be a share in percent, such as 5% or 0.5%")?;
+        if percent > 100.0 { Err("must be at most 100%".to_owned()) } else { Ok(Self(percent / 100.0)) }
+    }
+}
+
+/// The value that so large a share of all values stays below: `p50` to `p99`; here as a number from 0.5 to 0.99.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Quantile(pub f64);
+
+impl Written for Quantile {
+    const NAME: &str = "Quantile";
+    const PATTERN: &str = "^p[5-9][0-9]$";
+    const MEANING: &str = "What so many of a hundred stay below, from p50 to p99.";
+}
+
+impl FromStr for Quantile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.as_bytes() {
+            [b'p', tens @ b'5'..=b'9', ones @ b'0'..=b'9'] => Ok(Self(f64::from((tens - b'0') * 10 + (ones - b'0')) / 100.0)),
+            _ => Err("must be a quantile from p50 to p99, such as p95".to_owned()),
+        }
+    }
+}
+
 /// A point in time: `2027-06-01T00:00:00Z`, or `2027-06-01` for the start of that day in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Time(pub u64);
@@ -226,6 +271,23 @@ mod tests {
         }
         for wrong in ["", "5", "5MB", "5mib", "5 MiB", "1025GiB", "99999999999999999999999GiB", "-1B"] {
             assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn shares_and_quantiles() {
+        for (text, share) in [("0%", 0.0), ("0.5%", 0.005), ("5%", 0.05), ("05.0%", 0.05), ("12.5%", 0.125), ("100%", 1.0)] {
+            assert_eq!(text.parse(), Ok(Share(share)), "{text}");
+        }
+        for (text, share) in [("p50", 0.5), ("p59", 0.59), ("p95", 0.95), ("p99", 0.99)] {
+            assert_eq!(text.parse(), Ok(Quantile(share)), "{text}");
+        }
+        for wrong in ["", "%", "5", "5 %", "-5%", "+5%", ".5%", "5.%", "1.2.3%", "1e1%", "inf%", "nan%", "100.1%", "5%%", "５%"] {
+            assert!(wrong.parse::<Share>().is_err(), "{wrong}");
+        }
+        assert_eq!(format!("{}%", "9".repeat(400)).parse::<Share>(), Err("must be at most 100%".to_owned()));
+        for wrong in ["", "p", "95", "P95", "p49", "p100", "p9", "p095", "p99.9", "p95 ", "95%", "p5０"] {
+            assert!(wrong.parse::<Quantile>().is_err(), "{wrong}");
         }
     }
 
