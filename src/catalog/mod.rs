@@ -493,7 +493,7 @@ pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Opt
     if !key.enabled || !key.caller.enabled {
         return None;
     }
-    // What it falls back on is no matter: a fallback that the key may not use is passed over.
+    // What it falls back on, for whatever cause, is no matter: a fallback that the key may not use is passed over.
     let harmless = |model: &Model| &*model.id == "demo" && model.targets.iter().all(|target| target.account.dialect.is_demo());
     let model = catalog.models.iter().find(|model| model.served() && key.permissions.allow(&model.id) && !harmless(model))?;
     Some(format!(

@@ -17,7 +17,7 @@ use crate::yaml::read::{Entries, List};
 
 mod model;
 
-pub use model::{Defaults, Effort, Model, OnLoss, Reasoning, Sampling, Strategy, Target, Thinking, Traits};
+pub use model::{Defaults, Effort, FallbacksOn, Hedge, Model, OnLoss, Queue, Reasoning, Sampling, Strategy, Target, Thinking, Traits};
 
 /// What is served, to whom, and from where.
 #[derive(serde::Deserialize, JsonSchema)]
@@ -66,6 +66,9 @@ pub struct Account {
     /// How many requests it may have in flight at once. Default: no cap.
     #[schemars(range(min = 1))]
     pub concurrency: Option<u32>,
+    /// Whether, when it is out after failures, Portcullis itself asks for one token to see if it is back; callers' requests are kept
+    /// away until it is. Default: false, one caller's request finds out.
+    pub probe: Option<bool>,
     /// How long to wait for it.
     pub timeouts: Option<Timeouts>,
     /// Headers that are sent with every request.
@@ -126,7 +129,7 @@ pub struct Aws {
     pub session_token: Option<SecretRef>,
 }
 
-/// How long to wait for an account.
+/// How long to wait for an account. What a model says goes before what its accounts say, one by one; the defaults are the accounts'.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
@@ -134,6 +137,8 @@ pub struct Timeouts {
     pub connect: Option<Text<Span>>,
     /// Streams: from the request's last byte to the answer's head. Default: 120s.
     pub first_byte: Option<Text<Span>>,
+    /// Streams: from the request's last byte to the first event with something of the answer. Default: none.
+    pub first_token: Option<Text<Span>>,
     /// Streams: between two bytes. Default: 60s.
     pub idle: Option<Text<Span>>,
     /// The whole exchange. Default: 600s, for streams 3600s; if written it holds for both.

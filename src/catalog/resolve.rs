@@ -18,6 +18,7 @@ mod base;
 mod callers;
 mod credential;
 mod models;
+mod timeouts;
 
 /// Something that the files name but do not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -89,6 +89,12 @@ fn the_published_key_on_a_public_listener() {
         ("", format!("{DEMO}, gpt: {{targets: [{{account: off}}]}}"), true),
         ("models: [demo],", "demo: {targets: [{account: real}]}".to_owned(), false),
         ("models: [demo],", format!("demo: {{targets: [{{account: demo}}], fallbacks: [gpt]}}, {REAL}"), true),
+        (
+            "models: [demo],",
+            format!("demo: {{targets: [{{account: demo}}], fallbacks_on: {{context: [gpt], refusal: [gpt]}}}}, {REAL}"),
+            true,
+        ),
+        ("", format!("demo: {{targets: [{{account: demo}}], fallbacks_on: {{refusal: [gpt]}}}}, {REAL}"), false),
         ("", "other: {targets: [{account: demo}]}".to_owned(), false),
     ] {
         let catalog = catalog(caller, &models);

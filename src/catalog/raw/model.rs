@@ -2,7 +2,8 @@
 
 use schemars::JsonSchema;
 
-use crate::units::{Text, Time};
+use super::Timeouts;
+use crate::units::{Quantile, Share, Span, Text, Time};
 use crate::yaml::read::List;
 
 /// A public model id.
@@ -13,11 +14,21 @@ pub struct Model {
     pub aliases: Option<List<String>>,
     /// In what order the targets are tried. Default: priority.
     pub strategy: Option<Strategy>,
+    /// Whether requests of one conversation go to the same target, as long as it is fit, so that its prompt cache hits. Default: false.
+    pub sticky: Option<bool>,
     /// The ways to serve it, at least one.
     #[schemars(required, length(min = 1))]
     pub targets: Option<List<Target>>,
     /// Other models, to be tried in this order when no target is left.
     pub fallbacks: Option<List<String>>,
+    /// Other models, for what no target of this one can help with.
+    pub fallbacks_on: Option<FallbacksOn>,
+    /// A second attempt, at another account, beside a first that is slow to begin. Default: none.
+    pub hedge: Option<Hedge>,
+    /// Lets requests wait when no account can take them. Default: nobody waits.
+    pub queue: Option<Queue>,
+    /// How long to wait for this model, where its accounts say otherwise.
+    pub timeouts: Option<Timeouts>,
     /// Filled in where a request is silent.
     pub defaults: Option<Defaults>,
     /// What happens to a field of a request that a target's dialect cannot express. Default: drop.
@@ -73,11 +84,45 @@ pub struct Target {
     pub account: Option<String>,
     /// The name that the account knows the model by. Default: the public id.
     pub model: Option<String>,
-    /// Its share, for the strategy `weighted`. Default: 1.
+    /// Its share of the requests; for `least_busy` how much it can take, for `priority` its share within the tier. Default: 1.
     #[schemars(range(min = 1))]
     pub weight: Option<u32>,
+    /// For the strategy `priority`: the lowest is tried first, several of one tier share by weight. All targets of a model have one
+    /// or none. Default: its place in the list.
+    pub tier: Option<u32>,
     /// What this model can do, where what Portcullis knows of it is wrong or nothing.
     pub traits: Option<Traits>,
+}
+
+/// Other models, by what was wrong. Theirs are not followed further.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FallbacksOn {
+    /// Larger ones, to be tried in this order when a request is too long for this one.
+    pub context: Option<List<String>>,
+    /// Others, to be tried in this order when this one refuses to answer.
+    pub refusal: Option<List<String>>,
+}
+
+/// When a second attempt is made beside a slow first one.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Hedge {
+    /// When the first waits longer for its first token than this share of the model's own attempts of late. Default: p95.
+    pub after: Option<Text<Quantile>>,
+    /// For so many of the model's requests at most. Default: 5%.
+    pub at_most: Option<Text<Share>>,
+}
+
+/// Who waits for a place.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Queue {
+    /// So many requests at most. Default: 100.
+    #[schemars(range(min = 1))]
+    pub length: Option<u32>,
+    /// For so long at most. Default: 5s.
+    pub wait: Option<Text<Span>>,
 }
 
 /// What a model can do. What is not written is as Portcullis knows it.

@@ -1,16 +1,14 @@
 //! Accounts: what they speak, where they are, how long they are waited for.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use super::credential::fingerprint;
-use super::{Accounts, LookUp, Merged, Report, base};
-use crate::catalog::{Account, Base, KeyHeader, Timeouts, name, raw};
+use super::{Accounts, LookUp, Merged, Report, base, timeouts};
+use crate::catalog::{Account, Base, KeyHeader, name, raw};
 use crate::dialect::openai::quirks::{self, Quirks};
 use crate::dialect::presets::{self, Preset};
 use crate::dialect::{Dialect, anthropic, bedrock, cohere, gemini, ollama};
 use crate::problem::{nearest, shown};
-use crate::units::{Span, Text};
 use crate::yaml::Path;
 use http::{HeaderName, HeaderValue};
 
@@ -89,7 +87,7 @@ impl One<'_> {
         let key = raw.key.as_ref().and_then(|key| self.secret(key, &self.at.key("key"), enabled, look_up, report));
         let signer = self.signer(enabled, look_up, report);
         let headers = self.headers(report);
-        let timeouts = self.timeouts(report);
+        let timeouts = timeouts::of_account(raw.timeouts.as_ref(), self.file, &self.at.key("timeouts"), report);
         if raw.concurrency == Some(0) {
             report.problem(
                 self.file,
@@ -120,7 +118,7 @@ impl One<'_> {
             signer,
             enabled,
             concurrency: raw.concurrency.and_then(|most| usize::try_from(most).ok()),
-            probe: false,
+            probe: raw.probe.unwrap_or(false),
             timeouts,
             headers,
             stream_usage: raw.stream_usage.unwrap_or(true),
@@ -249,6 +247,9 @@ impl One<'_> {
                 report.problem(self.file, &self.at.key(field), "has no meaning for a demo account, which calls nobody: leave it out");
             }
         }
+        if raw.probe == Some(true) {
+            report.warn(self.file, &self.at.key("probe"), "has no effect on a demo account, which is never out: leave it out");
+        }
         Some(Base { tls: false, host: "".into(), port: 0, path: "".into(), authority: String::new() })
     }
 
@@ -283,29 +284,6 @@ impl One<'_> {
             }
         }
         headers
-    }
-
-    fn timeouts(&self, report: &mut Report<'_>) -> Timeouts {
-        let section = self.at.key("timeouts");
-        let written = self.raw.timeouts.as_ref();
-        let mut or = |field: &str, written: Option<Text<Span>>, default: u64| match written {
-            None => Duration::from_secs(default),
-            Some(Text(Span(span))) => {
-                if span.is_zero() {
-                    report.problem(self.file, &section.key(field), "must be more than 0s");
-                }
-                span
-            }
-        };
-        let total = written.and_then(|written| written.total);
-        Timeouts {
-            connect: or("connect", written.and_then(|written| written.connect), 5),
-            first_token: None,
-            first_byte: or("first_byte", written.and_then(|written| written.first_byte), 120),
-            idle: or("idle", written.and_then(|written| written.idle), 60),
-            total: or("total", total, 600),
-            total_stream: total.map_or(Duration::from_secs(3600), |Text(Span(span))| span),
-        }
     }
 }
 

@@ -2,19 +2,26 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{Accounts, Merged, Models, Report, accounts};
-use crate::catalog::{Model, Strategy, Target, name, raw};
+use super::{Accounts, Merged, Models, Report, accounts, timeouts};
+use crate::catalog::{Hedge, Model, Queue, Strategy, Target, name, raw};
 use crate::dialect::chat::Effort;
 use crate::dialect::traits::{Efforts, Sampling, Thinking, Traits};
 use crate::problem::{nearest, shown};
-use crate::units::{Text, Time};
+use crate::units::{Quantile, Share, Span, Text, Time};
 use crate::yaml::Path;
-use crate::yaml::read::items;
+use crate::yaml::read::{List, items};
 
 /// Shown as `created` where nothing is written: 2026-01-01. Never the time of loading, which would change.
 const CREATED: u64 = 1_767_225_600;
 const OWNED_BY: &str = "portcullis";
+
+/// What `hedge` and `queue` leave out.
+const AFTER: Quantile = Quantile(0.95);
+const AT_MOST: Share = Share(0.05);
+const LENGTH: usize = 100;
+const WAIT: Duration = Duration::from_secs(5);
 
 pub(super) fn resolve<'r>(written: &Merged<'r, raw::Model>, accounts: &Accounts<'_>, report: &mut Report<'_>) -> Models<'r> {
     let section = Path::Root.key("models");
@@ -71,8 +78,16 @@ impl One<'_> {
         report: &mut Report<'_>,
     ) -> Option<Model> {
         let raw = self.raw;
-        let targets = self.targets(accounts, report);
-        let fallbacks = self.fallbacks(written, aliases, report);
+        let mut targets = self.targets(accounts, report);
+        self.tiers(report);
+        timeouts::of_model(raw.timeouts.as_ref(), targets.as_deref_mut().unwrap_or_default(), self.file, &self.at.key("timeouts"), report);
+        let hedge = self.hedge(targets.as_deref(), report);
+        let queue = self.queue(report);
+        let mut others = |at: &Path<'_>, list| self.others(at, list, written, aliases, report);
+        let fallbacks = others(&self.at.key("fallbacks"), raw.fallbacks.as_ref());
+        let on = self.at.key("fallbacks_on");
+        let on_context = others(&on.key("context"), raw.fallbacks_on.as_ref().and_then(|on| on.context.as_ref()));
+        let on_refusal = others(&on.key("refusal"), raw.fallbacks_on.as_ref().and_then(|on| on.refusal.as_ref()));
         if let Some(raw::Defaults { max_tokens: Some(0) }) = raw.defaults {
             report.problem(self.file, &self.at.key("defaults").key("max_tokens"), "must be at least 1");
         }
@@ -93,11 +108,11 @@ impl One<'_> {
             },
             targets: targets?,
             fallbacks,
-            sticky: false,
-            on_context: Vec::new(),
-            on_refusal: Vec::new(),
-            hedge: None,
-            queue: None,
+            sticky: raw.sticky.unwrap_or(false),
+            on_context,
+            on_refusal,
+            hedge,
+            queue,
             max_tokens: raw.defaults.as_ref().and_then(|defaults| defaults.max_tokens),
             created: raw.created.map_or(CREATED, |Text(Time(seconds))| seconds),
             owned_by: raw.owned_by.as_deref().unwrap_or(OWNED_BY).into(),
@@ -155,7 +170,7 @@ impl One<'_> {
                 if traits.max_output == Some(0) {
                     report.problem(self.file, &at.key("traits").key("max_output"), "must be at least 1");
                 }
-                let tier = u32::try_from(index).unwrap_or(u32::MAX);
+                let tier = target.tier.unwrap_or_else(|| u32::try_from(index).unwrap_or(u32::MAX));
                 let timeouts = account.timeouts;
                 Some(Target { account, model: model.into(), weight: target.weight.unwrap_or(1), tier, timeouts, traits })
             })
@@ -163,10 +178,62 @@ impl One<'_> {
         targets.into_iter().collect()
     }
 
-    fn fallbacks(&self, written: &Merged<'_, raw::Model>, aliases: &HashMap<&str, &str>, report: &mut Report<'_>) -> Vec<Arc<str>> {
-        let list = self.at.key("fallbacks");
+    /// All targets have a tier or none, and it is looked at.
+    fn tiers(&self, report: &mut Report<'_>) {
+        let list = self.at.key("targets");
+        let tier = |some: bool| items(self.raw.targets.as_ref()).find(|(_, target)| target.tier.is_some() == some);
+        let Some((with, _)) = tier(true) else { return };
+        if let Some((without, _)) = tier(false) {
+            let what = "is missing, while other targets of this model have one: write it on all of them, or on none";
+            report.missing(self.file, &list.index(without).key("tier"), what);
+        }
+        if !matches!(self.raw.strategy, None | Some(raw::Strategy::Priority)) {
+            let what = "is looked at by the strategy `priority` only, and this model has another: leave tiers out";
+            report.warn(self.file, &list.index(with).key("tier"), what);
+        }
+    }
+
+    fn hedge(&self, targets: Option<&[Target]>, report: &mut Report<'_>) -> Option<Hedge> {
+        let written = self.raw.hedge.as_ref()?;
+        let at = self.at.key("hedge");
+        let Share(at_most) = written.at_most.map_or(AT_MOST, |Text(share)| share);
+        if at_most <= 0.0 {
+            report.problem(self.file, &at.key("at_most"), "must be more than 0%; without `hedge` no second attempt is made");
+        }
+        if let Some([first, rest @ ..]) = targets
+            && rest.iter().all(|target| target.account.id == first.account.id)
+        {
+            let what = "has no effect: the second attempt is made at another account, and this model has one only";
+            report.warn(self.file, &at, what);
+        }
+        let Quantile(after) = written.after.map_or(AFTER, |Text(quantile)| quantile);
+        Some(Hedge { after, at_most })
+    }
+
+    fn queue(&self, report: &mut Report<'_>) -> Option<Queue> {
+        let written = self.raw.queue.as_ref()?;
+        let at = self.at.key("queue");
+        if written.length == Some(0) {
+            report.problem(self.file, &at.key("length"), "must be at least 1; without `queue` nobody waits");
+        }
+        let wait = written.wait.map_or(WAIT, |Text(Span(span))| span);
+        if wait.is_zero() {
+            report.problem(self.file, &at.key("wait"), "must be more than 0s; without `queue` nobody waits");
+        }
+        Some(Queue { length: written.length.map_or(LENGTH, |length| usize::try_from(length).unwrap_or(usize::MAX)), wait })
+    }
+
+    /// A list of other models: `fallbacks`, and those of `fallbacks_on`.
+    fn others(
+        &self,
+        at: &Path<'_>,
+        list: Option<&List<String>>,
+        written: &Merged<'_, raw::Model>,
+        aliases: &HashMap<&str, &str>,
+        report: &mut Report<'_>,
+    ) -> Vec<Arc<str>> {
         let mut seen = HashSet::new();
-        for (index, id) in items(self.raw.fallbacks.as_ref()) {
+        for (index, id) in items(list) {
             let wrong = if id == self.id {
                 "is the model itself".to_owned()
             } else if let Some(model) = aliases.get(id.as_str()) {
@@ -181,9 +248,9 @@ impl One<'_> {
             } else {
                 continue;
             };
-            report.problem(self.file, &list.index(index), &wrong);
+            report.problem(self.file, &at.index(index), &wrong);
         }
-        items(self.raw.fallbacks.as_ref()).map(|(_, id)| id.as_str().into()).collect()
+        items(list).map(|(_, id)| id.as_str().into()).collect()
     }
 }
 
@@ -231,7 +298,7 @@ fn effort(word: raw::Effort) -> Effort {
     }
 }
 
-/// Models that fall back on each other in a circle, each circle once. No recursion: a chain may be as long as the catalog.
+/// Models that fall back on each other in a circle, each circle once. Those of `fallbacks_on` are not followed further, so they may. No recursion: a chain may be as long as the catalog.
 fn circles(written: &Merged<'_, raw::Model>, report: &mut Report<'_>) {
     let fallbacks = |id: &str| written.get(id).and_then(|(_, raw)| *raw).and_then(|raw| raw.fallbacks.as_deref()).unwrap_or_default();
     let section = Path::Root.key("models");

@@ -3,6 +3,8 @@ use std::time::{Duration, SystemTime};
 use super::*;
 use crate::catalog::{KeyRefused, Strategy};
 
+mod routing;
+
 const A: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const B: &str = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
 
@@ -128,7 +130,7 @@ fn the_example_of_the_design_in_its_words() {
 fn all_errors_of_all_files_at_once() {
     check_all(
         &[
-            "accounts:\n  a: {dialect: opneai, enabled: yes}\n  b: {dialect: demo, concurrency: 0, price: 1}\nmodels:\n  m:\n    targets: [{account: a}, {account: c}]\n    strategy: \
+            "accounts:\n  a: {dialect: opneai, enabled: yes}\n  b: {dialect: demo, concurrency: 0, weights: 1}\nmodels:\n  m:\n    targets: [{account: a}, {account: c}]\n    strategy: \
              random\n    fallbacks: [x]\n  n: {}\ncallers: {}\n",
             "callers:\n  acme:\n    limits: {}\n    expires: soon\n    keys:\n      k:\n        hash: sk-canary-0123456789\n      l: {}\n",
             "models:\n  m: {targets: [{account: b}]}\n  o: {targets: [{account: b, weight: 0}]}\n",
@@ -136,7 +138,7 @@ fn all_errors_of_all_files_at_once() {
         &[
             "catalog.yaml:2 accounts.a.dialect: \"opneai\" is not known; did you mean `openai`? Allowed: openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo",
             "catalog.yaml:2 accounts.a.enabled: must be true or false, not \"yes\"",
-            "catalog.yaml:3 accounts.b.price: unknown field; allowed: dialect, preset, quirks, base_url",
+            "catalog.yaml:3 accounts.b.weights: unknown field; allowed: dialect, preset, quirks, base_url",
             "catalog.yaml:3 accounts.b.concurrency: must be at least 1",
             "catalog.yaml:6 models.m.targets[1].account: no account \"c\"; allowed: a, b",
             "catalog.yaml:7 models.m.strategy: \"random\" is not known; allowed: priority, weighted, least_busy, fastest",
@@ -232,7 +234,7 @@ callers: {}
 fn a_field_of_later_days_is_unknown() {
     for (text, path) in [
         ("accounts: {a: {dialect: demo, weights: {}}}\nmodels: {}\ncallers: {}", "accounts.a.weights: unknown field"),
-        ("accounts: {}\nmodels: {m: {fallbacks_on: []}}\ncallers: {}", "models.m.fallbacks_on: unknown field; did you mean `fallbacks`?"),
+        ("accounts: {}\nmodels: {m: {prices: {}}}\ncallers: {}", "models.m.prices: unknown field; allowed: aliases, strategy, sticky"),
     ] {
         let problems = read_all(&[text]).expect_err(text).to_string();
         assert!(problems.contains(path), "{problems}");

@@ -1,0 +1,75 @@
+//! Deadlines: an account's, by default where nothing is written, and what a model says instead.
+
+use std::time::Duration;
+
+use super::Report;
+use crate::catalog::{Target, Timeouts, raw};
+use crate::units::{Span, Text};
+use crate::yaml::Path;
+
+const DEFAULT: Timeouts = Timeouts {
+    connect: Duration::from_secs(5),
+    first_byte: Duration::from_secs(120),
+    first_token: None,
+    idle: Duration::from_secs(60),
+    total: Duration::from_secs(600),
+    total_stream: Duration::from_secs(3600),
+};
+
+/// An account's. `at` is where they are written.
+pub(super) fn of_account(written: Option<&raw::Timeouts>, file: usize, at: &Path<'_>, report: &mut Report<'_>) -> Timeouts {
+    let Some(written) = written else { return DEFAULT };
+    let timeouts = over(written, DEFAULT);
+    check(written, timeouts.total_stream, file, at, report);
+    timeouts
+}
+
+/// A model's, over its accounts', one by one.
+pub(super) fn of_model(written: Option<&raw::Timeouts>, targets: &mut [Target], file: usize, at: &Path<'_>, report: &mut Report<'_>) {
+    let Some(written) = written else { return };
+    check(written, span(written.total).unwrap_or(Duration::MAX), file, at, report);
+    for target in &mut *targets {
+        target.timeouts = over(written, target.timeouts);
+    }
+    // An account's `first_token` beyond a model's `total` is no mistake: it is there for other models.
+    let (Some(first_token), None) = (span(written.first_token), written.total) else { return };
+    if let Some(target) = targets.iter().find(|target| first_token > target.timeouts.total_stream) {
+        let (id, total) = (&target.account.id, target.timeouts.total_stream);
+        let what = format!("never ends anything at account \"{id}\", where `total` ends a stream after {total:?}: make it shorter");
+        report.warn(file, &at.key("first_token"), &what);
+    }
+}
+
+fn over(written: &raw::Timeouts, default: Timeouts) -> Timeouts {
+    Timeouts {
+        connect: span(written.connect).unwrap_or(default.connect),
+        first_byte: span(written.first_byte).unwrap_or(default.first_byte),
+        first_token: span(written.first_token).or(default.first_token),
+        idle: span(written.idle).unwrap_or(default.idle),
+        total: span(written.total).unwrap_or(default.total),
+        total_stream: span(written.total).unwrap_or(default.total_stream),
+    }
+}
+
+/// What is wrong with them by themselves; `total` is that of streams.
+fn check(written: &raw::Timeouts, total: Duration, file: usize, at: &Path<'_>, report: &mut Report<'_>) {
+    for (field, written) in [
+        ("connect", written.connect),
+        ("first_byte", written.first_byte),
+        ("first_token", written.first_token),
+        ("idle", written.idle),
+        ("total", written.total),
+    ] {
+        if span(written).is_some_and(|span| span.is_zero()) {
+            report.problem(file, &at.key(field), "must be more than 0s");
+        }
+    }
+    if !total.is_zero() && span(written.first_token).is_some_and(|first_token| first_token > total) {
+        let what = format!("never ends anything, since `total` ends a stream after {total:?}: make it shorter, or leave it out");
+        report.problem(file, &at.key("first_token"), &what);
+    }
+}
+
+fn span(written: Option<Text<Span>>) -> Option<Duration> {
+    written.map(|Text(Span(span))| span)
+}
