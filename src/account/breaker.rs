@@ -6,6 +6,9 @@
 //!                                                                └── twice the cool-down ─┘ the probe fails
 //! ```
 //!
+//! One that opened because of a share of failures is broken *in part*: some of what it is asked it answers. Where nobody else is left it is asked all the
+//! same, since some answers are better than none.
+//!
 //! Only failures that may pass count. The caller's faults say nothing about the account; its credential, its rate and what it does not serve are
 //! looked after in [`health`](super::health). Pure: `now` and chance come in.
 //!
@@ -73,8 +76,17 @@ pub struct Breaker {
 #[derive(Debug, Clone)]
 enum Phase {
     Closed { in_a_row: u32, calls: Window },
-    Open { since: Instant, until: Instant, cool: Duration },
-    HalfOpen { cool: Duration, lent: u32, probe: Option<Instant> },
+    Open { since: Instant, until: Instant, cool: Duration, extent: Extent },
+    HalfOpen { cool: Duration, lent: u32, probe: Option<Instant>, extent: Extent },
+}
+
+/// How much of it is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// Nothing came of the last calls, or of the probe.
+    Whole,
+    /// A share of the calls failed, and others among them did not.
+    Part,
 }
 
 /// Whether a request may go.
@@ -165,30 +177,37 @@ impl Breaker {
         self.ask(now, false)
     }
 
-    /// The same for one that nobody else can take: then a second's cool-down is enough, so that where all are out the first to be back is found at once.
-    /// Still there is one probe at a time.
+    /// The same for one that nobody else can take. Where it is broken in part it may go, beside the probe if there is one, and how it ends says nothing
+    /// new; else a second's cool-down is enough, so that where all are out the first to be back is found at once, and still there is one probe at a time.
     pub fn admit_alone(&mut self, now: Instant) -> Admission {
         self.ask(now, true)
     }
 
     fn ask(&mut self, now: Instant, alone: bool) -> Admission {
-        if let Phase::Open { since, until, cool } = self.phase {
-            let until = if alone { until.min(since + ALONE) } else { until };
-            if until > now {
-                return Admission::No(until);
+        let beside = Pass { generation: self.generation, probe: 0 };
+        if let Phase::Open { since, until, cool, extent } = self.phase {
+            let soon = match extent {
+                Extent::Whole if alone => until.min(since + ALONE),
+                Extent::Part if alone && until > now => return Admission::Yes(beside),
+                Extent::Whole | Extent::Part => until,
+            };
+            if soon > now {
+                return Admission::No(soon);
             }
-            self.phase = Phase::HalfOpen { cool, lent: 0, probe: None };
+            self.phase = Phase::HalfOpen { cool, lent: 0, probe: None, extent };
         }
         match &mut self.phase {
-            Phase::HalfOpen { lent, probe, .. } => {
-                if let Some(lapses) = probe.map(|since| since + self.settings.patience).filter(|lapses| *lapses > now) {
-                    return Admission::No(lapses.min(now + SOON));
+            Phase::HalfOpen { lent, probe, extent, .. } => {
+                match probe.map(|since| since + self.settings.patience).filter(|lapses| *lapses > now) {
+                    Some(_) if alone && *extent == Extent::Part => return Admission::Yes(beside),
+                    Some(lapses) => return Admission::No(lapses.min(now + SOON)),
+                    None => {}
                 }
                 *lent += 1;
                 *probe = Some(now);
                 Admission::Probe(Pass { generation: self.generation, probe: *lent })
             }
-            Phase::Closed { .. } | Phase::Open { .. } => Admission::Yes(Pass { generation: self.generation, probe: 0 }),
+            Phase::Closed { .. } | Phase::Open { .. } => Admission::Yes(beside),
         }
     }
 
@@ -215,9 +234,12 @@ impl Breaker {
                 let (all, failed) = calls.sums(now);
                 let too_many = all >= u64::from(self.settings.calls) && failed as f64 >= self.settings.share * all as f64;
                 let enough_in_a_row = u64::from(*in_a_row) >= u64::from(self.settings.in_a_row).max(all / IN_A_ROW);
-                (enough_in_a_row || too_many).then(|| self.open(self.settings.cool, now, random))
+                let extent = if enough_in_a_row { Extent::Whole } else { Extent::Part };
+                (enough_in_a_row || too_many).then(|| self.open(self.settings.cool, extent, now, random))
             }
-            Phase::HalfOpen { cool, lent, probe } => match verdict {
+            // It went where nobody else was left.
+            Phase::HalfOpen { .. } if !pass.is_probe() => None,
+            Phase::HalfOpen { cool, lent, probe, .. } => match verdict {
                 Verdict::None => {
                     // Only the last one's place is free again: those before it have lapsed.
                     if pass.probe == *lent {
@@ -231,7 +253,7 @@ impl Breaker {
                 }
                 Verdict::Bad => {
                     let cool = (*cool * 2).min(self.settings.longest);
-                    Some(self.open(cool, now, random))
+                    Some(self.open(cool, Extent::Whole, now, random))
                 }
             },
             Phase::Open { .. } => None,
@@ -268,16 +290,24 @@ impl Breaker {
         }
     }
 
+    /// Of the calls that it looks back on, how many there were and how many of them failed; none unless it is closed.
+    pub fn calls(&self, now: Instant) -> (u64, u64) {
+        match &self.phase {
+            Phase::Closed { calls, .. } => calls.sums(now),
+            Phase::Open { .. } | Phase::HalfOpen { .. } => (0, 0),
+        }
+    }
+
     /// Closes it and forgets everything.
     pub fn reset(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.phase = Phase::closed(self.settings);
     }
 
-    fn open(&mut self, cool: Duration, now: Instant, random: f64) -> State {
+    fn open(&mut self, cool: Duration, extent: Extent, now: Instant, random: f64) -> State {
         let until = now + cool.mul_f64(1.0 + JITTER * if random.is_finite() { random.clamp(0.0, 1.0) } else { 0.0 });
         self.generation = self.generation.wrapping_add(1);
-        self.phase = Phase::Open { since: now, until, cool };
+        self.phase = Phase::Open { since: now, until, cool, extent };
         State::Open(until)
     }
 }

@@ -49,6 +49,13 @@ impl Window {
         young.fold((0, 0), |sums, bucket| (sums.0 + u64::from(bucket.counts.0), sums.1 + u64::from(bucket.counts.1)))
     }
 
+    /// How long what is summed now took to come: as long as there are counts, then between nine tenths and all of the span.
+    pub fn looks_back(&self, now: Instant) -> Duration {
+        let Some(began) = self.began else { return Duration::ZERO };
+        let whole = self.width * self.number(began, now).saturating_sub(BUCKETS - 1);
+        now.saturating_duration_since(began + whole)
+    }
+
     fn number(&self, began: Instant, now: Instant) -> u32 {
         let passed = now.saturating_duration_since(began).as_nanos() / self.width.as_nanos();
         u32::try_from(passed).unwrap_or(u32::MAX)
@@ -65,11 +72,13 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut window = Window::new(Duration::from_secs(10));
-        assert_eq!(window.sums(at(0)), (0, 0));
+        assert_eq!((window.sums(at(0)), window.looks_back(at(0))), ((0, 0), Duration::ZERO));
         window.add((1, 0), at(0));
         window.add((1, 1), at(9));
         assert_eq!(window.sums(at(9)), (2, 1));
+        assert_eq!(window.looks_back(at(9)), Duration::from_secs(9));
         assert_eq!(window.sums(at(10)), (1, 1));
+        assert_eq!(window.looks_back(at(10)), Duration::from_secs(9), "the first second is gone whole");
         window.add((5, 5), at(3));
         assert_eq!(window.sums(at(10)), (6, 6), "late, but within the span");
         window.add((1, 0), at(40));
@@ -94,6 +103,8 @@ mod tests {
                 let count = |age: Duration| list.iter().filter(|(at, _)| now - *at < age).count() as u64;
                 let (all, _) = window.sums(now);
                 prop_assert!(count(span * 9 / 10) <= all && all <= count(span));
+                let over = window.looks_back(now);
+                prop_assert!(all == list.iter().filter(|(at, _)| now - *at <= over).count() as u64 && over < span);
             }
         }
     }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const BAD: Outcome = Outcome::Failed(Class::Transient);
 
-/// A script: `+` a good call, `-` a bad one, `c` the caller's fault, `n` a neutral one, each at once; a number waits so many seconds.
+/// A script: `+` a good call, `-` a bad one, `c` the caller's fault, `n` a neutral one, each at once; `a` a good one and `b` a bad one where nobody else
+/// is left; a number waits so many seconds.
 /// What it says at the end is the breaker's state, and what the last call was told.
 #[track_caller]
 fn check(script: &str, state: &str, told: &str) {
@@ -18,7 +19,7 @@ fn check(script: &str, state: &str, told: &str) {
             continue;
         }
         for letter in word.chars() {
-            let pass = match breaker.admit(now) {
+            let pass = match if matches!(letter, 'a' | 'b') { breaker.admit_alone(now) } else { breaker.admit(now) } {
                 Admission::Yes(pass) => {
                     last = "yes";
                     pass
@@ -34,8 +35,8 @@ fn check(script: &str, state: &str, told: &str) {
                 }
             };
             let outcome = match letter {
-                '+' => Outcome::Ok,
-                '-' => BAD,
+                '+' | 'a' => Outcome::Ok,
+                '-' | 'b' => BAD,
                 'c' => Outcome::Failed(Class::Caller),
                 'r' => Outcome::Failed(Class::Rate),
                 'n' => Outcome::Neutral,
@@ -87,6 +88,60 @@ fn scripts() {
     check("----- 5 d 59.9 +", "half_open", "no");
     check("----- 5 d 60 +", "closed", "probe");
     check("----- 5 d 60 -", "open", "probe");
+    // Alone, and all of it is broken: a probe a second.
+    check("----- a", "open", "no");
+    check("----- 0.9 a", "open", "no");
+    check("----- 1 a", "closed", "probe");
+    check("----- 1 b 0.9 a", "open", "no");
+    check("----- 1 b 1 b 1 b 1 a", "closed", "probe");
+    // Alone, and a part of it is: always, and that says nothing; nor does it hold back the probe, or those who are not alone.
+    check("+-+-+-+-+-+-+-+-+-+- a", "open", "yes");
+    check("+-+-+-+-+-+-+-+-+-+- bbbbbbbbbb", "open", "yes");
+    check("+-+-+-+-+-+-+-+-+-+- aaaaaaaaaa +", "open", "no");
+    check("+-+-+-+-+-+-+-+-+-+- 4.9 b", "open", "yes");
+    check("+-+-+-+-+-+-+-+-+-+- bbbb 5 a", "closed", "probe");
+    check("+-+-+-+-+-+-+-+-+-+- bbbb 5 d b", "half_open", "yes");
+    check("+-+-+-+-+-+-+-+-+-+- bbbb 5 d a 60 +", "closed", "probe");
+    // It has failed the probe, too.
+    check("+-+-+-+-+-+-+-+-+-+- 5 - a", "open", "no");
+    check("+-+-+-+-+-+-+-+-+-+- 5 b 0.9 a", "open", "no");
+    check("+-+-+-+-+-+-+-+-+-+- 5 - 1 a", "closed", "probe");
+    // Some failed, and in the end all: that is no part any more.
+    check("+-+-+-+-+-+-+-+----- a", "open", "no");
+}
+
+#[test]
+fn calls_are_those_that_it_looks_back_on() {
+    let start = Instant::now();
+    let mut breaker = Breaker::default();
+    assert_eq!(breaker.calls(start), (0, 0));
+    for outcome in [Outcome::Ok, BAD, Outcome::Neutral, Outcome::Failed(Class::Rate), Outcome::Ok] {
+        let pass = pass(breaker.admit(start));
+        breaker.settle(pass, outcome, start, 0.0);
+    }
+    assert_eq!(breaker.calls(start), (3, 1));
+    assert_eq!(breaker.calls(start + Duration::from_secs(31)), (0, 0));
+    assert_eq!(tripped(start).calls(start), (0, 0));
+}
+
+#[test]
+fn who_went_where_nobody_else_was_left_settles_nothing_later() {
+    let start = Instant::now();
+    let mut breaker = Breaker::default();
+    for n in 0..20 {
+        let pass = pass(breaker.admit(start));
+        breaker.settle(pass, if n % 2 == 0 { Outcome::Ok } else { BAD }, start, 0.0);
+    }
+    let beside: Vec<Pass> = (0..10).map(|_| pass(breaker.admit_alone(start))).collect();
+    let now = start + Duration::from_secs(5);
+    let probe = pass(breaker.admit(now));
+    assert!(probe.is_probe() && !beside.iter().any(|pass| pass.is_probe()));
+    let again = pass(breaker.admit_alone(now));
+    for (pass, outcome) in beside.into_iter().chain([again]).zip([BAD, Outcome::Ok, Outcome::Neutral].into_iter().cycle()) {
+        assert_eq!(breaker.settle(pass, outcome, now, 0.0), None);
+        assert_eq!(breaker.state(now), State::HalfOpen { probing: true });
+    }
+    assert_eq!(breaker.settle(probe, Outcome::Ok, now, 0.0), Some(State::Closed));
 }
 
 fn pass(admission: Admission) -> Pass {
@@ -234,6 +289,10 @@ fn a_crowd_gets_one_probe() {
     assert_eq!(probes.load(Ordering::Acquire), 1);
 }
 
+/// Whether it was let through a breaker that was not closed, and is no probe.
+#[derive(Debug, Clone, Copy)]
+struct Beside(bool);
+
 #[derive(Debug, Clone)]
 enum Step {
     Wait(u64),
@@ -264,45 +323,51 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     /// Any interleaving of requests that begin, end and get lost, against what must hold.
     #[test]
-    fn one_probe_whatever_the_schedule(steps in steps(), random in 0.0..1.0) {
-        let settings = Settings::default();
+    fn one_probe_whatever_the_schedule(steps in steps(), random in 0.0..1.0, calls in prop::sample::select(vec![4u32, 20])) {
+        // Of four calls half have often failed before five in a row have: it is then broken in part.
+        let settings = Settings { calls, ..Settings::default() };
         let mut now = Instant::now();
-        let mut breaker = Breaker::default();
-        let mut out: Vec<(Pass, Instant)> = Vec::new();
-        // The probe that holds the place, if one does; what failed in a row, and at all, since it last closed.
-        let (mut probe, mut in_a_row, mut failed): (Option<(Pass, Instant)>, u32, u32) = (None, 0, 0);
+        let mut breaker = Breaker::new(settings);
+        let mut out: Vec<(Pass, Beside)> = Vec::new();
+        // The probe that holds the place, if one does; what failed in a row, and at all, since it last closed; and whether it opened by a share of those.
+        let (mut probe, mut in_a_row, mut failed, mut part): (Option<(Pass, Instant)>, u32, u32, bool) = (None, 0, 0, false);
         for step in steps {
             let before = breaker.state(now);
             match step {
                 Step::Wait(milliseconds) => now += Duration::from_millis(milliseconds),
                 Step::Ask(alone) => match if alone { breaker.admit_alone(now) } else { breaker.admit(now) } {
                     Admission::Yes(pass) => {
-                        prop_assert_eq!(before, State::Closed);
-                        out.push((pass, now));
+                        let beside = before != State::Closed;
+                        let free = before == State::HalfOpen { probing: false };
+                        prop_assert!(!beside || alone && part && !free);
+                        prop_assert!(!pass.is_probe());
+                        out.push((pass, Beside(beside)));
                     }
                     Admission::Probe(pass) => {
-                        let early = alone && matches!(before, State::Open(_));
+                        let early = alone && !part && matches!(before, State::Open(_));
                         let free = before == State::HalfOpen { probing: false };
                         prop_assert!(early || free);
                         prop_assert!(probe.is_none_or(|(_, lent)| now - lent >= settings.patience), "two probes at once");
                         probe = Some((pass, now));
-                        out.push((pass, now));
+                        out.push((pass, Beside(false)));
                     }
                     Admission::No(until) => {
                         prop_assert!(!before.admits() && until > now);
+                        prop_assert!(!(alone && part), "some answers are better than none");
                         prop_assert!(until - now <= settings.longest.mul_f64(1.0 + JITTER));
                     }
                 },
                 Step::Lose(which) if !out.is_empty() => drop(out.swap_remove(which % out.len())),
                 Step::End(which, outcome) if !out.is_empty() => {
-                    let (pass, _) = out.swap_remove(which % out.len());
-                    let current = pass.generation == breaker.generation;
+                    let (pass, Beside(beside)) = out.swap_remove(which % out.len());
+                    let current = pass.generation == breaker.generation && !beside;
                     let changed = breaker.settle(pass, outcome, now, random);
                     if !current {
-                        prop_assert_eq!(changed, None, "of another phase");
+                        prop_assert_eq!(changed, None, "of another phase, or beside this one");
                         prop_assert_eq!(breaker.state(now), before);
                         continue;
                     }
+                    part = changed.is_some() && !pass.is_probe() && in_a_row + 1 < settings.in_a_row || changed.is_none() && part;
                     match outcome {
                         Outcome::Ok => {
                             in_a_row = 0;
