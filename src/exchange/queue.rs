@@ -1,46 +1,266 @@
-//! Who waits for a place.
+//! Who waits for a place at a model whose accounts are all full or resting: first come, first served, and no more than so many.
+//!
+//! The head of the queue tries; who is behind it waits until it has left, so that nobody is overtaken and a thousand that wait cost one that asks. Who
+//! is shed, or gave up, is told when to come back as it looks from here: so many are in front, and so many were admitted of late.
+//!
+//! **Invariant:** a [`Ticket`] is one that waits, from [`Queue::enter`] until it is dropped, in whatever state its task was.
 
-use std::sync::Arc;
+use crate::account::window::Window;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
-use tokio::sync::Semaphore;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-/// Stand-in.
+/// How fast the queue moves is judged by what was admitted in this long.
+const SPAN: Duration = Duration::from_secs(10);
+/// What was counted for less than this is no rate yet.
+const AT_LEAST: Duration = Duration::from_secs(1);
+/// The longest that anybody is told to stay away, in seconds.
+const LONGEST: u64 = 60;
+
+/// Those who wait for one model.
+#[derive(Debug)]
 pub struct Queue {
-    waiting: Arc<AtomicUsize>,
-    /// Whose turn it is.
-    pub turn: Semaphore,
+    waiting: AtomicUsize,
+    /// Held by the head. Fair: it goes to whoever asked for it first.
+    head: Arc<Semaphore>,
+    admitted: Mutex<Window>,
 }
 
 impl Default for Queue {
     fn default() -> Queue {
-        Queue { waiting: Arc::default(), turn: Semaphore::new(1) }
-    }
-}
-
-/// In the queue.
-pub struct Ticket(Arc<AtomicUsize>);
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        Queue { waiting: AtomicUsize::new(0), head: Arc::new(Semaphore::new(1)), admitted: Mutex::new(Window::new(SPAN)) }
     }
 }
 
 impl Queue {
-    /// Waits.
-    pub fn enter(&self, length: usize) -> Option<Ticket> {
-        let entered = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < length).then_some(n + 1)).is_ok();
-        entered.then(|| Ticket(self.waiting.clone()))
+    /// Takes the last place; `None` if so many wait already. Who would come now asks [`Queue::is_empty`] before it asks an account: where others wait, it
+    /// is not its turn.
+    pub fn enter(self: &Arc<Queue>, length: usize) -> Option<Ticket> {
+        self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < length).then_some(n + 1)).ok()?;
+        let mut turn = Turn::Waits(Box::pin(self.head.clone().acquire_owned()));
+        // Asked for the first time, it is in line; it is asked again by who waits.
+        let _asked = turn.poll(&mut Context::from_waker(Waker::noop()));
+        Some(Ticket { turn, queue: self.clone() })
     }
-    /// So many.
+
+    /// How many wait, the head among them.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
     }
-    /// Counts.
-    pub fn admitted(&self, _: Instant) {}
-    /// Seconds.
-    pub fn retry_after(&self, _: Instant) -> u64 {
-        1
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting() == 0
+    }
+
+    /// A request begins its first attempt, whether it waited or not.
+    pub fn admitted(&self, now: Instant) {
+        self.admitted.lock().unwrap_or_else(PoisonError::into_inner).add((1, 0), now);
+    }
+
+    /// In how many seconds one that came now and waited behind all others would be admitted, if it goes on as it went of late: 1 to 60.
+    pub fn retry_after(&self, now: Instant) -> u64 {
+        let (admitted, over) = {
+            let admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+            (admitted.sums(now).0, admitted.looks_back(now))
+        };
+        seconds(self.waiting(), admitted, over)
+    }
+}
+
+/// How long the last of a queue waits. Where nobody was admitted, it is taken for one: whether the next one is comes to light no sooner.
+fn seconds(in_front: usize, admitted: u64, over: Duration) -> u64 {
+    let over = if admitted == 0 { SPAN } else { over.max(AT_LEAST) };
+    let each = over.as_secs_f64() / admitted.max(1) as f64;
+    let whole = Duration::try_from_secs_f64((each * (in_front as f64 + 1.0)).ceil()).map_or(LONGEST, |wait| wait.as_secs());
+    whole.clamp(1, LONGEST)
+}
+
+/// A place in the queue.
+#[derive(Debug)]
+pub struct Ticket {
+    turn: Turn,
+    queue: Arc<Queue>,
+}
+
+impl Ticket {
+    /// Waits until all those in front have left, one way or another. Cancel-safe: the place is the ticket's, and not this future's. From then on the
+    /// ticket is the head's until it is dropped.
+    pub async fn turn(&mut self) {
+        std::future::poll_fn(|context| self.turn.poll(context)).await;
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        // Before it is no longer counted: who finds nobody here finds the head's place free, too.
+        self.turn = Turn::Left;
+        self.queue.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+enum Turn {
+    Waits(Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync>>),
+    /// Held to be given back.
+    Come(#[expect(dead_code, reason = "a guard")] OwnedSemaphorePermit),
+    Left,
+}
+
+impl Turn {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Turn::Waits(permit) = self else { return Poll::Ready(()) };
+        match permit.as_mut().poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(permit) => {
+                // The semaphore is never closed; if it were, nobody would have to wait for it.
+                *self = permit.map_or(Turn::Left, Turn::Come);
+                Poll::Ready(())
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Turn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Turn::Waits(_) => "Waits",
+            Turn::Come(_) => "Come",
+            Turn::Left => "Left",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    /// Whether its turn has come, asked once.
+    fn is_head(ticket: &mut Ticket) -> bool {
+        std::pin::pin!(ticket.turn()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn first_come_first_served() {
+        let queue = Arc::new(Queue::default());
+        let (mut a, mut b, mut c) = (queue.enter(3).unwrap(), queue.enter(3).unwrap(), queue.enter(3).unwrap());
+        assert!(queue.enter(3).is_none() && queue.waiting() == 3, "who is shed is not counted");
+        assert!(!is_head(&mut c) && !is_head(&mut b) && is_head(&mut a), "in whatever order they ask");
+        drop(b);
+        assert!(!is_head(&mut c), "who leaves from the middle lets nobody pass the head");
+        let mut d = queue.enter(3).unwrap();
+        drop(a);
+        assert!(!is_head(&mut d) && is_head(&mut c));
+        drop(c);
+        assert!(is_head(&mut d) && is_head(&mut d), "it stays the head's");
+        drop(d);
+        assert!(queue.is_empty() && is_head(&mut queue.enter(1).unwrap()));
+        assert!(queue.is_empty() && queue.enter(0).is_none(), "where nobody may wait");
+    }
+
+    #[test]
+    fn how_long_it_will_take() {
+        let check = |in_front, admitted, over: f64, expected| {
+            assert_eq!(seconds(in_front, admitted, Duration::from_secs_f64(over)), expected, "{in_front} {admitted} {over}");
+        };
+        check(0, 1000, 10.0, 1);
+        check(99, 100, 10.0, 10);
+        check(100, 100, 10.0, 11);
+        check(9, 5, 10.0, 20);
+        check(usize::MAX, 1, 10.0, 60);
+        // A queue that is young.
+        check(4, 5, 2.0, 2);
+        check(4, 1, 0.0, 5);
+        // Nobody was admitted.
+        check(0, 0, 0.0, 10);
+        check(3, 0, 10.0, 40);
+        check(50, 0, 10.0, 60);
+    }
+
+    #[test]
+    fn it_goes_as_it_went_of_late() {
+        let (queue, start) = (Arc::new(Queue::default()), Instant::now());
+        let _waits: Vec<Ticket> = (0..19).map(|_| queue.enter(100).unwrap()).collect();
+        for n in 0..60 {
+            queue.admitted(start + Duration::from_millis(100) * n);
+        }
+        assert_eq!(queue.retry_after(start + Duration::from_secs(6)), 2, "ten a second, and 19 in front");
+        assert_eq!(queue.retry_after(start + Duration::from_secs(60)), 60, "what was a minute ago says nothing");
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_woken_once_the_head_has_left() {
+        let queue = Arc::new(Queue::default());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let head = queue.enter(10).unwrap();
+        let mut tasks = tokio::task::JoinSet::new();
+        for n in 0..8 {
+            let (mut ticket, order) = (queue.enter(10).unwrap(), order.clone());
+            tasks.spawn(async move {
+                if n == 3 {
+                    // Its place is the ticket's: what it waits with may be dropped and made anew.
+                    assert!(!is_head(&mut ticket));
+                    tokio::task::yield_now().await;
+                }
+                ticket.turn().await;
+                order.lock().unwrap().push(n);
+                tokio::task::yield_now().await;
+            });
+        }
+        tokio::task::yield_now().await;
+        assert!(order.lock().unwrap().is_empty());
+        drop(head);
+        while let Some(ended) = tasks.join_next().await {
+            ended.unwrap();
+        }
+        assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<_>>());
+        assert!(queue.is_empty());
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Enter,
+        /// One of those that wait asks whether its turn has come.
+        Ask(usize),
+        /// One leaves: its caller, its deadline, or it was admitted.
+        Leave(usize),
+    }
+
+    proptest! {
+        /// Against a plain list, however they come, ask and leave.
+        #[test]
+        fn it_queues_as_a_list_would(
+            steps in prop::collection::vec(
+                prop_oneof![Just(Step::Enter), any::<usize>().prop_map(Step::Ask), any::<usize>().prop_map(Step::Leave)], 0..200),
+            length in 0usize..8,
+        ) {
+            let queue = Arc::new(Queue::default());
+            let mut list: Vec<Ticket> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Enter => {
+                        let ticket = queue.enter(length);
+                        prop_assert_eq!(ticket.is_some(), list.len() < length);
+                        list.extend(ticket);
+                    }
+                    Step::Ask(which) if !list.is_empty() => {
+                        let which = which % list.len();
+                        prop_assert_eq!(is_head(&mut list[which]), which == 0);
+                    }
+                    Step::Leave(which) if !list.is_empty() => drop(list.remove(which % list.len())),
+                    Step::Ask(_) | Step::Leave(_) => {}
+                }
+                prop_assert_eq!(queue.waiting(), list.len());
+                prop_assert_eq!(queue.is_empty(), list.is_empty());
+            }
+            if let Some(first) = list.first_mut() {
+                prop_assert!(is_head(first), "somebody can always go on");
+            }
+        }
     }
 }
