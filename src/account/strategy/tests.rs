@@ -1,3 +1,5 @@
+mod together;
+
 use super::*;
 use crate::account::latency::Peak;
 use crate::catalog::Strategy;
