@@ -270,16 +270,8 @@ impl Breaker {
         }
     }
 
-    /// Calls, and failures among them, in the window. None while it is not closed.
-    pub fn calls(&self, now: Instant) -> (u64, u64) {
-        match &self.phase {
-            Phase::Closed { calls, .. } => calls.sums(now),
-            Phase::Open { .. } | Phase::HalfOpen { .. } => (0, 0),
-        }
-    }
-
-    /// Whether nothing is known to be wrong with it: its last call was answered, if there was one, and hardly any of those before failed. To ask it after another one has
-    /// failed moves a request, and multiplies nothing.
+    /// Whether nothing is known to be wrong with it: its last call was answered, if there was one, and hardly any of those before failed. To ask it
+    /// after another one has failed moves a request, and multiplies nothing.
     pub fn is_sound(&self, now: Instant) -> bool {
         match &self.phase {
             Phase::Closed { in_a_row: 0, calls } => {

@@ -6,14 +6,14 @@ use super::strategy::{self, Smooth, View};
 use crate::catalog::Strategy;
 use crate::exchange::budget::Budget;
 use crate::exchange::queue::Queue;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The demand for one model.
 pub struct Demand {
     memory: Mutex<Memory>,
     /// Who waits for a place.
-    pub queue: Queue,
+    pub queue: Arc<Queue>,
 }
 
 struct Memory {
@@ -27,7 +27,7 @@ struct Memory {
 impl Default for Demand {
     fn default() -> Demand {
         let memory = Memory { smooth: Smooth::default(), retries: Budget::retries(), hedges: Budget::hedges(), paces: Default::default() };
-        Demand { memory: Mutex::new(memory), queue: Queue::default() }
+        Demand { memory: Mutex::new(memory), queue: Arc::default() }
     }
 }
 

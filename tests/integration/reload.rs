@@ -2,7 +2,7 @@
 //!
 //! Which catalog serves is read off `owned_by` of the model `m` in `/v1/models`: changing it takes nothing away.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -472,13 +472,16 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
         eventually("old catalogs go", gone).await;
         assert_eq!(inside.shared.accounts.len(), 2);
         eventually("all exchanges end", || (inside.shared.drain.exchanges() == 0).then_some(())).await;
-        // Each exchange saw one version only: what the first upstream was asked for, the second was, in the same number.
+        // Each exchange saw one version only: what the first upstream was asked for and did not give, the second was. It is asked alone
+        // once the first one's breaker is open.
         let models = |mock: &Mock| {
-            let mut models: Vec<_> = mock.requests().iter().map(|request| request.model()).collect();
-            models.sort();
+            let mut models: BTreeMap<_, usize> = BTreeMap::new();
+            mock.requests().iter().for_each(|request| *models.entry(request.model()).or_default() += 1);
             models
         };
-        assert!(models(&failing) == models(&good));
+        let (failed, given) = (models(&failing), models(&good));
+        assert!(failed.len() > 100, "{} versions are no load", failed.len());
+        assert!(failed.iter().all(|(model, asked)| given.get(model) >= Some(asked)));
     });
 }
 

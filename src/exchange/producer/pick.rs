@@ -50,7 +50,7 @@ impl<'x> Producer<'x> {
             demand.request(std::time::Instant::now());
         }
         // Nobody goes before those who wait.
-        let after_others = self.tries == 0 && self.request.model.queue.is_some() && demand.queue.waiting() > 0;
+        let after_others = self.tries == 0 && self.request.model.queue.is_some() && !demand.queue.is_empty();
         if !after_others && let Some(chosen) = self.pick(None)? {
             self.start(chosen, false);
             return Ok(true);
@@ -68,15 +68,15 @@ impl<'x> Producer<'x> {
     /// Waits in the model's queue until somebody can be asked.
     async fn wait(&mut self, queue: Queue) -> Result<bool, Refusal> {
         let request: &'x Request = self.request;
-        let Some(ticket) = request.demand.queue.enter(queue.length) else {
+        let Some(mut ticket) = request.demand.queue.enter(queue.length) else {
             self.shed = true;
             return Ok(false);
         };
-        let _ticket = ticket;
         let latest = request.candidates.iter().map(|candidate| self.total(candidate)).max().unwrap_or(self.began);
         let due = latest.min(Instant::now() + queue.wait.saturating_sub(self.queued));
-        let Some(turn) = self.alarm.until(due, pin!(request.demand.queue.turn.acquire())).await else { return Ok(false) };
-        let _turn = turn;
+        if self.alarm.until(due, pin!(ticket.turn())).await.is_none() {
+            return Ok(false);
+        }
         loop {
             // Listen before looking.
             let mut freed: Vec<Pin<Box<Notified<'x>>>> =
