@@ -353,6 +353,15 @@ impl Stream {
         }
     }
 
+    /// All that the upstream has said is that it will not answer: a refusal, or a content filter's finish. Thinking before it makes no
+    /// answer of it; text, a call, audio or a picture does. To be asked when the gate opens: what follows may still be an answer.
+    pub fn declined(&self) -> bool {
+        match self {
+            Self::Passed(stream) => stream.declined(),
+            Self::Translated(stream) => stream.declined(),
+        }
+    }
+
     /// The stream has said that it is at its end: [`finish`](Self::finish) is next.
     pub fn done(&self) -> bool {
         match self {
@@ -416,6 +425,8 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// What it cost.
     pub usage: Usage,
+    /// It says nothing to the caller but that it will not answer: a refusal, or a content filter's finish, and no text and no call.
+    pub declined: bool,
 }
 
 /// Why what a healthy status announced is no answer.

@@ -99,6 +99,11 @@ impl Stream {
         self.telling.chunks.opened()
     }
 
+    /// All that was told is that the model will not answer: a refusal, or a content filter's finish, be there thinking before it or not.
+    pub fn declined(&self) -> bool {
+        self.telling.chunks.declined()
+    }
+
     /// The dialect's end was seen, and nothing more need be read: [`finish`](Self::finish) is next.
     pub fn done(&self) -> bool {
         self.telling.chunks.done()
@@ -223,7 +228,7 @@ pub fn converted(
         StreamFault::Broken(why) => AnswerFault::Nonsense(why),
         StreamFault::Cut => AnswerFault::Nonsense("the answer has no end"),
     })?;
-    Ok((Answer { body, usage }, chunks.kept()))
+    Ok((Answer { body, usage, declined: chunks.declined() }, chunks.kept()))
 }
 
 fn too_large(_: sse::TooLarge) -> StreamFault {

@@ -37,13 +37,13 @@ pub fn answer(face: &Face, quirks: &Quirks, show_reasoning: bool, body: &[u8]) -
 
 /// Reads a buffered answer that came where a stream was asked for, and writes it as one.
 pub fn converted(face: &Face, quirks: &Quirks, show_reasoning: bool, body: &[u8]) -> Result<Answer, AnswerFault> {
-    let Answer { body, usage } = answer(face, quirks, show_reasoning, body)?;
+    let Answer { body, usage, declined } = answer(face, quirks, show_reasoning, body)?;
     let mut chunks = Chunks::new(face, &Quirks::NONE, show_reasoning);
     let mut events = Vec::new();
     chunks.event(b"", &body, &mut events).map_err(fault)?;
     chunks.reported.is_estimate = usage.source == Source::Estimated;
     chunks.finish(&mut events).map_err(fault)?;
-    Ok(Answer { body: events, usage })
+    Ok(Answer { body: events, usage, declined })
 }
 
 fn standard(face: &Face, quirks: &Quirks, show_reasoning: bool, text: &[u8], shape: &Shape) -> Result<Answer, AnswerFault> {
@@ -61,15 +61,27 @@ fn standard(face: &Face, quirks: &Quirks, show_reasoning: bool, text: &[u8], sha
     head.learn(text, shape);
     let mut edits = Edits::default();
     head.edit(text, shape, br#""chat.completion""#, &mut edits);
-    let mut said = 0;
+    let (mut said, mut answers, mut declines) = (0, false, false);
     let indices = indices(text, &shape.list);
     for (choice, at) in shape.list.iter().zip(indices) {
-        said += edit_choice(text, choice, &shape.calls, at, &common, &mut edits)?;
+        let told = edit_choice(text, choice, &shape.calls, at, &common, &mut edits)?;
+        said += told.bytes;
+        answers |= told.answers;
+        declines |= told.declines;
     }
     let usage = edit_usage(face, quirks, text, shape, said as u64, &mut edits);
     let mut body = Vec::new();
     edits.apply_into(text, &mut body);
-    Ok(Answer { body, usage })
+    Ok(Answer { body, usage, declined: declines && !answers })
+}
+
+/// What a choice tells.
+struct Told {
+    bytes: usize,
+    /// Something that a caller can use.
+    answers: bool,
+    /// That there will be no answer, or no more of it.
+    declines: bool,
 }
 
 /// The index of each choice: its own if they fit together, else its place.
@@ -83,7 +95,7 @@ fn indices(text: &[u8], choices: &[shape::Choice]) -> Vec<usize> {
     own.collect::<Option<Vec<_>>>().unwrap_or_else(|| (0..choices.len()).collect())
 }
 
-/// Puts right an entry of `choices`; returns the bytes that it says.
+/// Puts right an entry of `choices`.
 fn edit_choice(
     text: &[u8],
     choice: &shape::Choice,
@@ -91,7 +103,7 @@ fn edit_choice(
     at: usize,
     common: &Common,
     edits: &mut Edits<'_>,
-) -> Result<usize, AnswerFault> {
+) -> Result<Told, AnswerFault> {
     let nonsense = AnswerFault::Nonsense;
     match &choice.index {
         Some(index) if slice(text, &index.value) == &*digits(at) => {}
@@ -138,7 +150,7 @@ fn edit_choice(
     let calls = calls.get(body.call_range.clone()).unwrap_or_default();
     let reason = edit_finish(text, choice, !calls.is_empty(), edits)?;
     said += calls::whole(text, calls, finish::is_cut(reason), &common.ids, at, edits).map_err(nonsense)?;
-    Ok(said)
+    Ok(Told { bytes: said, answers: body.answers(text), declines: body.refuses || reason == finish::FILTERED })
 }
 
 /// Puts right why a choice ended; returns the reason.

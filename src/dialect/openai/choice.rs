@@ -18,6 +18,11 @@ pub(super) struct Choice {
     pub(super) calls: Calls,
     /// Entries of each of [`LISTS`].
     listed: [usize; LISTS.len()],
+    /// It said something that a caller can use: text, a call, audio, a picture. Thinking is none.
+    ///
+    /// Chunks that the pattern follows need not be looked at: they say more of what the chunk before them said.
+    pub(super) answers: bool,
+    pub(super) refuses: bool,
     pub(super) ended: Option<Ended>,
     /// A spoken answer ends with the time when its audio expires, and may have no finish.
     pub(super) has_ended_audio: bool,
@@ -82,6 +87,11 @@ impl Choice {
             }
             (None, message) => Ok(message.map(Part::Message)),
         }
+    }
+
+    /// Whether it says that there will be no answer, or no more of it.
+    pub(super) fn declines(&self) -> bool {
+        self.refuses || self.ended.as_ref().is_some_and(|ended| ended.reason == finish::FILTERED)
     }
 
     /// How many bytes of thinking an entry holds, if it has nothing beside it and neither begins nor ends the choice.
@@ -164,6 +174,8 @@ impl Choice {
             return Err(StreamFault::Broken("`tool_calls` is not an array"));
         }
         self.has_ended_audio |= body.ends_audio;
+        self.refuses |= body.refuses;
+        self.answers = self.answers || body.answers(text);
         self.edit_role(text, body, edits);
         let mut bytes = body.said + content::edit(text, body, common.show_reasoning, edits).map_err(StreamFault::Broken)?;
         reasoning::edit(text, body, common.show_reasoning, edits);

@@ -265,6 +265,12 @@ impl Chunks {
         self.opened
     }
 
+    /// Nothing was said that is an answer, but that there will be none. As long as one of several choices is open, it may answer.
+    pub(super) fn declined(&self) -> bool {
+        let is_settled = |choice: &Choice| !choice.answers && (choice.refuses || choice.ended.is_some());
+        self.choices.iter().any(Choice::declines) && self.choices.iter().all(is_settled)
+    }
+
     pub(super) fn done(&self) -> bool {
         self.done
     }

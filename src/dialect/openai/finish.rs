@@ -21,6 +21,9 @@ pub(super) enum Finish {
 /// What an unknown word becomes.
 pub(super) const STOP: &str = "stop";
 
+/// What was not allowed to be said.
+pub(super) const FILTERED: &str = "content_filter";
+
 /// Reads the value of a `finish_reason`.
 pub(super) fn read(text: &[u8], value: &Span) -> Finish {
     text_of(text, value).map_or(Finish::Unsaid, |word| of(&word))
@@ -48,14 +51,14 @@ pub(super) fn shown(reason: &'static str, made_calls: bool) -> &'static str {
 
 /// Whether what was said last may be cut short.
 pub(super) fn is_cut(reason: &str) -> bool {
-    matches!(reason, "length" | "content_filter")
+    matches!(reason, "length" | FILTERED)
 }
 
 const KNOWN: [(&str, &str); 26] = [
     ("stop", STOP),
     ("length", "length"),
     ("tool_calls", "tool_calls"),
-    ("content_filter", "content_filter"),
+    ("content_filter", FILTERED),
     ("function_call", "function_call"),
     // Together, TGI, Cohere, Bedrock and Claude behind proxies
     ("eos", STOP),
@@ -72,15 +75,15 @@ const KNOWN: [(&str, &str); 26] = [
     ("model_context_window_exceeded", "length"),
     ("tool_call", "tool_calls"),
     ("tool_use", "tool_calls"),
-    ("content_filtered", "content_filter"),
-    ("guardrail_intervened", "content_filter"),
-    ("refusal", "content_filter"),
+    ("content_filtered", FILTERED),
+    ("guardrail_intervened", FILTERED),
+    ("refusal", FILTERED),
     // Gemini's words behind proxies, Zhipu
-    ("safety", "content_filter"),
-    ("recitation", "content_filter"),
-    ("prohibited_content", "content_filter"),
-    ("blocklist", "content_filter"),
-    ("sensitive", "content_filter"),
+    ("safety", FILTERED),
+    ("recitation", FILTERED),
+    ("prohibited_content", FILTERED),
+    ("blocklist", FILTERED),
+    ("sensitive", FILTERED),
 ];
 
 const FAILED: [&str; 14] = [

@@ -3,7 +3,7 @@
 //! Nothing is judged here but JSON's grammar and that choices are objects. Keys are compared as they
 //! are written: nobody escapes the letters of a field name.
 
-use super::{error, filled, reasoning};
+use super::{content, error, filled, reasoning};
 use crate::dialect::UpstreamError;
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, integer_of, slice};
 
@@ -116,6 +116,10 @@ pub(super) struct Body {
     pub(super) speaks: bool,
     /// Whether it holds a refusal, audio or a call of the old kind.
     pub(super) is_special: bool,
+    /// Whether it holds a refusal.
+    pub(super) refuses: bool,
+    /// Whether it holds a call, audio or pictures, or content that is a string.
+    has_answer: bool,
     /// Whether it holds thinking under any name of its own, be it `null`.
     pub(super) has_thinking: bool,
     /// Whether such a member says anything.
@@ -274,6 +278,13 @@ impl Body {
         self.calls.as_ref().is_some_and(|calls| calls.kind(text) != Kind::Array && calls.speaks(text))
     }
 
+    /// Whether it holds anything that a caller can use: neither thinking nor a refusal, and more than a citation.
+    pub(super) fn answers(&self, text: &[u8]) -> bool {
+        let in_parts = |content: &Member| !content::parts(slice(text, &content.value)).text.is_empty();
+        let has_parts = |content: &&Member| matches!(content.kind(text), Kind::Array | Kind::Object);
+        self.has_answer || self.content.as_ref().filter(has_parts).is_some_and(in_parts)
+    }
+
     /// Where a piece of reasoning stands, if there is nothing beside it.
     pub(super) fn only_reasoning(&self, text: &[u8]) -> Option<&Span> {
         let has_content = self.content.as_ref().is_some_and(|content| self.only_text.as_ref() == Some(&content.value));
@@ -304,6 +315,7 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, O
                 let value = cursor.value()?;
                 body.speaks |= !matches!(slice(text, &value), b"null" | b"\"\"" | b"[]");
                 body.note_text(text, &value);
+                body.has_answer |= filled(text, &value).is_some();
                 body.content = Some(Member { key, value });
             }
             br#""role""# => body.role = Some(Member { key, value: cursor.value()? }),
@@ -357,6 +369,7 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, O
                 let speaks = !is_hollow(slice(text, &value));
                 body.speaks |= speaks;
                 body.is_special |= speaks;
+                body.refuses |= speaks;
                 body.said += json::text_len(text, &value);
             }
             br#""audio""# => {
@@ -364,6 +377,7 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, O
                 let speaks = !is_hollow(slice(text, &value));
                 body.speaks |= speaks;
                 body.is_special |= speaks;
+                body.has_answer |= speaks;
                 body.ends_audio = speaks && expires(slice(text, &value));
             }
             br#""function_call""# => {
@@ -371,6 +385,7 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, O
                 let speaks = !is_hollow(slice(text, &value));
                 body.speaks |= speaks;
                 body.is_special |= speaks;
+                body.has_answer |= speaks;
                 if speaks {
                     body.said += value.len();
                 }
@@ -380,6 +395,7 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, O
                 let full = !is_hollow(slice(text, &value));
                 // A citation alone is no answer yet; reasoning and images are.
                 body.speaks |= full && name != br#""annotations""#;
+                body.has_answer |= full && name == br#""images""#;
                 body.has_lists |= full && slice(text, &value).starts_with(b"[");
                 if name == reasoning::DETAILS {
                     body.has_thinking = true;
@@ -393,6 +409,7 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, O
     body.open = span.start;
     body.call_range = first_call..calls.len();
     body.speaks |= !body.call_range.is_empty();
+    body.has_answer |= !body.call_range.is_empty();
     body.said += reasoned;
     Ok((span, Some(body)))
 }

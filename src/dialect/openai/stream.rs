@@ -53,6 +53,11 @@ impl Stream {
         self.chunks.opened()
     }
 
+    /// All that was said is that the model will not answer: a refusal, or a content filter's finish, be there thinking before it or not.
+    pub fn declined(&self) -> bool {
+        self.chunks.declined()
+    }
+
     /// The upstream's `[DONE]` was seen, and rightly: [`finish`](Self::finish) is next.
     pub fn done(&self) -> bool {
         self.chunks.done()

@@ -64,7 +64,7 @@ fn check_fails(quirks: &'static Quirks, wire: &str, expected: &str) -> UpstreamE
 /// A buffered answer.
 #[track_caller]
 fn check_answer(quirks: &'static Quirks, body: &str, expected: &str, usage: (u64, u64, u64)) {
-    let Answer { body: out, usage: found } = answer(&face(false), quirks, true, body.as_bytes()).unwrap();
+    let Answer { body: out, usage: found, .. } = answer(&face(false), quirks, true, body.as_bytes()).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), expected);
     assert_eq!((found.prompt, found.completion, found.cached), usage);
 }

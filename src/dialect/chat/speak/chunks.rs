@@ -53,6 +53,11 @@ impl Chunks {
         self.course.opened()
     }
 
+    /// Nothing was told that is an answer, but that there will be none.
+    pub fn declined(&self) -> bool {
+        self.course.declined()
+    }
+
     /// The end was told.
     pub fn done(&self) -> bool {
         self.course.ended()

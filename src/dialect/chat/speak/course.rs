@@ -40,6 +40,9 @@ struct Choice {
     is_bare: bool,
     pictures: usize,
     files: usize,
+    /// It told something that a caller can use: text, a call, media. Thinking is none.
+    answers: bool,
+    refuses: bool,
     finish: Option<Finish>,
 }
 
@@ -142,6 +145,13 @@ impl Course {
         self.opened
     }
 
+    /// The model has told nothing but that it will not answer. As long as one of several choices is open, it may.
+    pub(super) fn declined(&self) -> bool {
+        let declines = |choice: &Choice| choice.refuses || choice.finish == Some(Finish::Filtered);
+        self.choices.iter().any(declines)
+            && self.choices.iter().all(|choice| !choice.answers && (choice.refuses || choice.finish.is_some()))
+    }
+
     /// The answer is told.
     pub(super) fn ended(&self) -> bool {
         self.ended && self.fault.is_none()
@@ -178,10 +188,10 @@ impl Course {
         self.show(last, words);
         for (at, choice) in self.choices.iter_mut().enumerate() {
             choice.release(at, words);
-            let reason = match choice.finish {
-                Some(Finish::Length) => "length",
-                Some(Finish::Filtered) => "content_filter",
-                Some(Finish::Stop) | None => {
+            let reason = match choice.finish.get_or_insert(Finish::Stop) {
+                Finish::Length => "length",
+                Finish::Filtered => "content_filter",
+                Finish::Stop => {
                     choice.close_call(at, words);
                     if choice.calls > 0 { "tool_calls" } else { "stop" }
                 }
@@ -197,6 +207,7 @@ impl Course {
         }
         self.tally.say(text);
         let (at, choice) = self.choice(index)?;
+        choice.answers = true;
         match &mut choice.content {
             Content::Text => {
                 self.show(at, words);
@@ -235,7 +246,8 @@ impl Course {
             return Ok(());
         }
         self.tally.say(text);
-        let (at, _) = self.choice(index)?;
+        let (at, choice) = self.choice(index)?;
+        choice.refuses = true;
         self.show(at, words);
         words.say(at, Said::Refusal, text);
         Ok(())
@@ -254,7 +266,8 @@ impl Course {
         }
         self.tally.say(name);
         let is_format = self.undo.format_tool.as_deref() == Some(name);
-        let (at, _) = self.choice(index)?;
+        let (at, choice) = self.choice(index)?;
+        choice.answers = true;
         self.show(at, words);
         let (_, choice) = self.choice(index)?;
         choice.close_call(at, words);
@@ -300,6 +313,7 @@ impl Course {
             return Ok(());
         }
         let (at, choice) = self.choice(index)?;
+        choice.answers = true;
         let count = if is_picture(mime) { &mut choice.pictures } else { &mut choice.files };
         let number = *count;
         *count += 1;
@@ -325,6 +339,8 @@ impl Course {
                 is_bare: false,
                 pictures: 0,
                 files: 0,
+                answers: false,
+                refuses: false,
                 finish: None,
             });
         }

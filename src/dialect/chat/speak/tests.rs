@@ -644,6 +644,45 @@ fn a_whole_answer_becomes_a_stream_where_one_was_asked_for() {
     assert_eq!(converted(&face(true), manner(), |_| Ok(())), Err(AnswerFault::Nonsense("the answer is empty")));
 }
 
+#[track_caller]
+fn check_declined(events: &[Event<'_>], expected: bool) {
+    for manner in [manner(), Manner { hide_reasoning: true, ..formatted() }] {
+        let mut chunks = Chunks::new(&face(false), manner.clone());
+        events.iter().for_each(|event| chunks.take(event.clone(), &mut Vec::new()));
+        assert_eq!(chunks.declined(), expected, "{events:?}");
+        chunks.finish(&mut Vec::new()).unwrap();
+        let (answer, _) = buffered(&manner, events).unwrap();
+        assert_eq!(chunks.declined(), answer.declined, "{events:?}");
+    }
+}
+
+#[test]
+fn what_tells_nothing_but_a_refusal_is_declined() {
+    const FILTERED: Event<'_> = Event::Finish(0, Finish::Filtered);
+    const REFUSAL: Event<'_> = Event::Refusal(0, "no");
+    check_declined(&[STOP], false);
+    check_declined(&[FILTERED], true);
+    check_declined(&[REFUSAL], true);
+    check_declined(&[REFUSAL, STOP], true);
+    check_declined(&[Event::Reasoning(0, "hm")], false);
+    check_declined(&[Event::Reasoning(0, "hm"), Event::Signed("s"), Event::Redacted("x"), FILTERED], true);
+    check_declined(&[Event::Text(0, ""), Event::Refusal(0, ""), Event::Media(0, "image/png", ""), FILTERED], true);
+    check_declined(&[Event::Finish(0, Finish::Length)], false);
+    for answer in [Event::Text(0, "a"), call(0, None, "f"), call(0, None, "fmt"), Event::Media(0, "image/png", "AA")] {
+        check_declined(&[answer.clone()], false);
+        check_declined(&[answer.clone(), FILTERED], false);
+        check_declined(&[REFUSAL, answer], false);
+    }
+    // As long as another choice is open, it may answer.
+    check_declined(&[FILTERED, Event::Text(1, "a")], false);
+    check_declined(&[FILTERED, Event::Finish(1, Finish::Stop)], true);
+    let mut chunks = Chunks::new(&face(false), manner());
+    chunks.take(Event::Finish(1, Finish::Filtered), &mut Vec::new());
+    assert!(!chunks.declined());
+    chunks.finish(&mut Vec::new()).unwrap();
+    assert!(chunks.declined());
+}
+
 // Usage.
 
 /// The prompt had 400 bytes.
@@ -976,6 +1015,7 @@ proptest! {
             (Ok(usage), Ok((answer, kept))) => {
                 conforms(&out, show_usage);
                 prop_assert_eq!(usage, answer.usage);
+                prop_assert_eq!(chunks.declined(), answer.declined);
                 prop_assert_eq!(chunks.kept(), kept);
                 let mut whole: Value = serde_json::from_slice(&answer.body).unwrap();
                 if !show_usage {

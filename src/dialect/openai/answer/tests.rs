@@ -311,6 +311,43 @@ data: [DONE]
     assert_eq!(events.matches(r#""finish_reason":"stop""#).count(), 2);
 }
 
+/// Entries of `choices`.
+#[track_caller]
+fn check_declined(choices: &[&str], expected: bool) {
+    let body = format!(r#"{{"choices":[{}]}}"#, choices.join(","));
+    for show_reasoning in [true, false] {
+        let whole = answer(&face(false), &Quirks::NONE, show_reasoning, body.as_bytes()).unwrap();
+        let streamed = converted(&face(false), &Quirks::NONE, show_reasoning, body.as_bytes()).unwrap();
+        assert_eq!((whole.declined, streamed.declined), (expected, expected), "{body}");
+    }
+}
+
+#[test]
+fn an_answer_of_nothing_but_a_refusal_is_declined() {
+    const REFUSAL: &str = r#"{"message":{"content":null,"refusal":"no"},"finish_reason":"stop"}"#;
+    const FILTERED: &str = r#"{"message":{"content":""},"finish_reason":"content_filter"}"#;
+    const EMPTY: &str = r#"{"message":{"content":""},"finish_reason":"stop"}"#;
+    check_declined(&[PLAIN], false);
+    check_declined(&[EMPTY], false);
+    check_declined(&[REFUSAL], true);
+    check_declined(&[FILTERED], true);
+    check_declined(&[FILTERED, REFUSAL, EMPTY], true);
+    check_declined(&[FILTERED, PLAIN], false);
+    check_declined(&[r#"{"message":{"reasoning_content":"hm"},"finish_reason":"guardrail_intervened"}"#], true);
+    check_declined(&[r#"{"message":{"content":[{"type":"thinking","thinking":"hm"}]},"finish_reason":"content_filter"}"#], true);
+    check_declined(&[r#"{"message":{"content":null,"refusal":"","tool_calls":null,"audio":null},"finish_reason":"content_filter"}"#], true);
+    for said in [
+        r#""content":"a""#,
+        r#""content":[{"type":"text","text":"a"}]"#,
+        r#""audio":{"id":"audio_1","data":"AA"}"#,
+        r#""function_call":{"name":"f","arguments":"{}"}"#,
+        r#""tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]"#,
+        r#""images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA"}}]"#,
+    ] {
+        check_declined(&[&format!(r#"{{"message":{{"refusal":"no",{said}}},"finish_reason":"content_filter"}}"#)], false);
+    }
+}
+
 #[test]
 fn the_demo_answers_both_ways() {
     let request = br#"{"model":"demo","messages":[{"role":"user","content":"hi"}]}"#;

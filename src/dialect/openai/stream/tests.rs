@@ -23,6 +23,7 @@ struct Run {
     out: String,
     result: Result<Usage, StreamFault>,
     opened: bool,
+    declined: bool,
     said: u64,
 }
 
@@ -57,7 +58,8 @@ fn feed<'a>(mut stream: Stream, pattern: Pattern, reads: impl IntoIterator<Item 
         Some(fault) => Err(fault),
         None => stream.finish(&mut out),
     };
-    Run { out: String::from_utf8(out).unwrap(), result, opened: stream.opened(), said: stream.chunks.said }
+    let (opened, declined) = (stream.opened(), stream.declined());
+    Run { out: String::from_utf8(out).unwrap(), result, opened, declined, said: stream.chunks.said }
 }
 
 /// Runs it whole, cut in two at every byte, and byte by byte: always the same.
@@ -1107,6 +1109,69 @@ fn missing_usage_is_estimated_and_marked() {
         ],
         (100, 3, 0, Source::Estimated),
     );
+}
+
+/// Whether chunks of these choices (the index, and what follows it) are only a model's refusal.
+#[track_caller]
+fn check_declined(chunks: &[(u32, &str)], expected: bool) {
+    let chunk = |(choice, rest): &(u32, &str)| format!(r#"{{@,"choices":[{{"index":{choice},{rest}}}]}}"#);
+    let chunks: Vec<String> = chunks.iter().map(chunk).collect();
+    let bytes = sse(&chunks.iter().map(String::as_str).collect::<Vec<_>>());
+    for (pattern, show) in [(Pattern::default(), true), (Pattern::off(), true), (Pattern::default(), false)] {
+        let mut stream = Stream::new(&face(false), &Quirks::NONE, show, 1 << 20);
+        stream.chunks.pattern = pattern;
+        bytes.as_bytes().chunks(7).for_each(|read| stream.feed(read, &mut Vec::new()).unwrap());
+        assert_eq!(stream.declined(), expected, "{bytes}");
+    }
+}
+
+#[test]
+fn a_stream_of_nothing_but_a_refusal_is_declined() {
+    const ROLE: (u32, &str) = (0, r#""delta":{"role":"assistant","content":"","refusal":null},"finish_reason":null"#);
+    const REFUSAL: (u32, &str) = (0, r#""delta":{"refusal":"no"},"finish_reason":null"#);
+    const FILTERED: (u32, &str) = (0, r#""delta":{},"finish_reason":"content_filter""#);
+    const SAFETY: (u32, &str) = (0, r#""delta":{"content":""},"finish_reason":"SAFETY""#);
+    const END: (u32, &str) = (0, r#""delta":{},"finish_reason":"stop""#);
+    const THOUGHT: (u32, &str) = (0, r#""delta":{"reasoning_content":"hm"},"finish_reason":null"#);
+    check_declined(&[ROLE], false);
+    check_declined(&[ROLE, END], false);
+    check_declined(&[ROLE, REFUSAL], true);
+    check_declined(&[ROLE, REFUSAL, REFUSAL, END], true);
+    check_declined(&[ROLE, FILTERED], true);
+    check_declined(&[FILTERED], true);
+    check_declined(&[ROLE, SAFETY], true);
+    check_declined(&[ROLE, THOUGHT], false);
+    check_declined(&[ROLE, THOUGHT, THOUGHT, THOUGHT, FILTERED], true);
+    check_declined(&[ROLE, THOUGHT, THOUGHT, THOUGHT, REFUSAL], true);
+    for answer in [
+        r#""delta":{"content":"a"},"finish_reason":null"#,
+        r#""delta":{"content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"a"}]},"finish_reason":null"#,
+        r#""delta":{"audio":{"id":"audio_1","transcript":"a"}},"finish_reason":null"#,
+        r#""delta":{"function_call":{"name":"f","arguments":"{}"}},"finish_reason":null"#,
+        r#""delta":{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}]},"finish_reason":null"#,
+        r#""delta":{"images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA"}}]},"finish_reason":null"#,
+    ] {
+        check_declined(&[ROLE, (0, answer)], false);
+        check_declined(&[ROLE, (0, answer), FILTERED], false);
+        check_declined(&[ROLE, (0, answer), (0, answer), REFUSAL], false);
+        check_declined(&[ROLE, REFUSAL, (0, answer)], false);
+    }
+    for nothing in [
+        r#""delta":{"content":[{"type":"thinking","thinking":"hm"}]},"finish_reason":null"#,
+        r#""delta":{"annotations":[{"type":"url_citation"}]},"finish_reason":null"#,
+        r#""delta":{"content":null,"tool_calls":[],"images":[],"audio":null},"finish_reason":null"#,
+    ] {
+        check_declined(&[ROLE, (0, nothing)], false);
+        check_declined(&[ROLE, (0, nothing), FILTERED], true);
+    }
+    check_declined(&[(0, r#""message":{"content":"a"},"finish_reason":null"#), FILTERED], false);
+    check_declined(&[(0, r#""message":{"refusal":"no"},"finish_reason":null"#)], true);
+    // As long as another choice is open, it may answer.
+    let second = |rest| (1, rest);
+    check_declined(&[ROLE, second(ROLE.1), FILTERED], false);
+    check_declined(&[ROLE, second(ROLE.1), FILTERED, second(REFUSAL.1)], true);
+    check_declined(&[ROLE, second(ROLE.1), FILTERED, second(END.1)], true);
+    check_declined(&[ROLE, FILTERED, second(r#""delta":{"content":"a"},"finish_reason":null"#)], false);
 }
 
 #[test]
