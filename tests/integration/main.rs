@@ -31,6 +31,7 @@ mod failover;
 mod framing;
 mod input;
 mod layering;
+mod matrix;
 mod models;
 mod operation;
 mod process;
