@@ -39,6 +39,7 @@ mod readme;
 mod real;
 mod reload;
 mod sdk;
+mod sdk_outages;
 mod secrets;
 mod streams;
 mod upstream;
