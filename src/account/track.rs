@@ -205,7 +205,9 @@ impl Trial {
         self.came();
         let mut memory = self.track.lock();
         memory.peak_mut(stream).observe(took, now);
+        // It does serve the model.
         memory.refusals = 0;
+        memory.rest = memory.rest.filter(|rest| rest.why != Why::Refused);
         self.settled = true;
         memory.breaker.settle(self.pass, Outcome::Ok, now, fastrand::f64())
     }
@@ -234,6 +236,11 @@ impl Trial {
             memory.rest = Some(rest);
         }
         Failed { breaker, rest: news }
+    }
+
+    /// Whether it is the one that finds out if the target is back.
+    pub fn is_probe(&self) -> bool {
+        self.pass.is_probe()
     }
 
     /// Another attempt was faster: what this one has waited, it takes at least.

@@ -231,7 +231,7 @@ impl Opening<'_> {
                 }
             };
             if reading.stream.opened() && (whole || !reading.out.is_empty()) {
-                let declined = false;
+                let declined = reading.stream.declined();
                 return Ok(Opened { gained: Gained::Stream { reading, whole }, declined, held: self.held });
             }
             if whole {
@@ -275,7 +275,7 @@ impl Opening<'_> {
         let (face, model, dialect) = (&self.request.face, &self.candidate.upstream_model, &attempt.place.account.dialect);
         let read = if stream { dialect.converted(model, face, &manner, &body) } else { dialect.answer(model, face, &manner, &body) };
         let (answer, kept) = read.map_err(fault)?;
-        let (usage, declined) = (answer.usage, false);
+        let (usage, declined) = (answer.usage, answer.declined);
         let piece = if stream { Piece::End(answer.body.into()) } else { Piece::Whole(answer) };
         attempt.finish().await;
         Ok(Opened { gained: Gained::Whole { piece, usage, kept }, declined, held: self.held })

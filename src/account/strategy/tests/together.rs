@@ -1,19 +1,18 @@
 //! Orders, breakers and rests together, as the gateway asks them one after another: against a model of who is fit, and against time.
 
 use super::*;
-use crate::account::breaker::{Admission, Breaker, Outcome, Pass, Settings, State};
-use crate::account::health::Health;
-use crate::exchange::failover::{Class, MAX_COOL, REFUSALS_IN_A_ROW, REFUSED_COOL, rate_cool};
+use crate::account::breaker::{Outcome, Settings, State};
+use crate::account::track::{Track, Trial};
+use crate::exchange::failover::{Class, REFUSALS_IN_A_ROW, REFUSED_COOL, rate_cool};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// A target, and what the model knows of it.
 #[derive(Default)]
 struct Target {
     weight: u32,
     cap: Option<usize>,
-    breaker: Breaker,
-    health: Health,
-    peak: Peak,
+    track: Arc<Track>,
     in_flight: usize,
     rests: Option<Instant>,
     /// How many in a row, and until when it rests for them: an answer ends that.
@@ -42,13 +41,12 @@ impl Target {
 /// One that is on its way.
 struct Asked {
     place: usize,
-    pass: Pass,
+    trial: Trial,
     began: Instant,
 }
 
 struct Crowd {
     strategy: Strategy,
-    model: Arc<str>,
     targets: Vec<Target>,
     smooth: Smooth,
     random: fastrand::Rng,
@@ -59,7 +57,6 @@ impl Crowd {
     fn new(strategy: Strategy, targets: impl IntoIterator<Item = (u32, Option<usize>)>, seed: u64) -> Crowd {
         Crowd {
             strategy,
-            model: "m".into(),
             targets: targets.into_iter().map(|(weight, cap)| Target { weight, cap, ..Target::default() }).collect(),
             smooth: Smooth::default(),
             random: fastrand::Rng::with_seed(seed),
@@ -68,14 +65,17 @@ impl Crowd {
     }
 
     fn views(&self) -> Vec<View> {
-        let one = |(place, target): (usize, &Target)| View {
-            tier: u32::try_from(place / 2).unwrap(),
-            in_flight: target.in_flight,
-            cap: target.cap,
-            latency: target.peak.at(self.now, target.in_flight > 0),
-            awaited: target.in_flight,
-            fit: !target.is_full() && target.breaker.state(self.now).admits() && target.health.rest(&self.model, self.now).is_none(),
-            ..view(&place.to_string(), target.weight)
+        let one = |(place, target): (usize, &Target)| {
+            let standing = target.track.standing(true, false, self.now, SystemTime::UNIX_EPOCH);
+            View {
+                tier: u32::try_from(place / 2).unwrap(),
+                in_flight: target.in_flight,
+                cap: target.cap,
+                latency: standing.latency,
+                awaited: standing.awaited,
+                fit: !target.is_full() && standing.fit,
+                ..view(&place.to_string(), target.weight)
+            }
         };
         self.targets.iter().enumerate().map(one).collect()
     }
@@ -86,35 +86,28 @@ impl Crowd {
         let order = order(self.strategy, &views, sticky, &mut self.smooth, || random.f64());
         for (alone, &place) in [false, true].into_iter().flat_map(|alone| order.iter().map(move |place| (alone, place))) {
             let target = &mut self.targets[place];
-            if target.is_full() || target.health.rest(&self.model, self.now).is_some() {
+            if target.is_full() {
                 continue;
             }
-            let breaker = &mut target.breaker;
-            let pass = match if alone { breaker.admit_alone(self.now) } else { breaker.admit(self.now) } {
-                Admission::Yes(pass) | Admission::Probe(pass) => pass,
-                Admission::No(_) => continue,
-            };
+            let Ok(trial) = target.track.admit(alone, false, self.now) else { continue };
             target.in_flight += 1;
-            return Some((Asked { place, pass, began: self.now }, alone));
+            return Some((Asked { place, trial, began: self.now }, alone));
         }
         None
     }
 
     /// How it ended, told to those who learn and to the model.
-    fn end(&mut self, asked: &Asked, outcome: Outcome, retry_after: Option<Duration>) {
-        let target = &mut self.targets[asked.place];
+    fn end(&mut self, Asked { place, mut trial, began }: Asked, outcome: Outcome, retry_after: Option<Duration>) {
+        let target = &mut self.targets[place];
         target.in_flight -= 1;
         let mut rest = |cool: Duration| target.rests = target.rests.max(Some(self.now + cool));
-        match outcome {
+        let state = match outcome {
             Outcome::Ok => {
-                target.peak.observe(self.now - asked.began, self.now);
-                target.health.answered(&self.model, self.now);
                 target.refused = (0, None);
+                trial.answered(true, self.now - began, self.now)
             }
             Outcome::Failed(class) => {
-                target.health.failed(class, &self.model, retry_after, self.now);
                 match class {
-                    Class::Credential => rest(MAX_COOL),
                     Class::Rate => rest(rate_cool(retry_after)),
                     Class::Refused => {
                         target.refused.0 += 1;
@@ -122,16 +115,17 @@ impl Crowd {
                             target.refused.1 = Some(self.now + REFUSED_COOL);
                         }
                     }
-                    Class::Caller | Class::Transient | Class::Ours => {}
+                    Class::Caller | Class::Credential | Class::Transient | Class::Ours => {}
                 }
+                trial.failed(class, true, self.now - began, retry_after, self.now).breaker
             }
-            Outcome::Neutral => {}
-        }
-        match target.breaker.settle(asked.pass, outcome, self.now, self.random.f64()) {
+            Outcome::Neutral => None,
+        };
+        match state {
             Some(State::Open(until)) => (target.kept_away, target.probe) = (Some(until), None),
             Some(State::Closed) => (target.kept_away, target.probe) = (None, None),
             Some(State::HalfOpen { .. }) => panic!("only time half opens it"),
-            None if asked.pass.is_probe() && target.probe == Some(asked.began) => target.probe = None,
+            None if trial.is_probe() && target.probe == Some(began) => target.probe = None,
             None => {}
         }
     }
@@ -183,7 +177,7 @@ proptest! {
                         prop_assert!(!alone || !fit.contains(&true));
                         let target = &mut crowd.targets[asked.place];
                         prop_assert!(!target.is_resting(now), "even the last one left is not asked while it rests");
-                        if asked.pass.is_probe() {
+                        if asked.trial.is_probe() {
                             let lapsed = |since: Instant| now - since >= Settings::default().patience;
                             prop_assert!(target.kept_away.is_some() && target.probe.is_none_or(lapsed), "one probe at a time");
                             // From now on it is half open, also where an early probe comes to nothing.
@@ -201,10 +195,9 @@ proptest! {
                             how if how < 0.96 => (Outcome::Failed(Class::Caller), None),
                             how if how < 0.97 => (Outcome::Failed(Class::Rate), None),
                             how if how < 0.98 => (Outcome::Failed(Class::Rate), Some(Duration::from_secs(2))),
-                            how if how < 0.99 => (Outcome::Failed(Class::Refused), None),
-                            _ => (Outcome::Failed(Class::Credential), None),
+                            _ => (Outcome::Failed(Class::Refused), None),
                         };
-                        crowd.end(&asked, outcome, after);
+                        crowd.end(asked, outcome, after);
                     }
                     Step::End(..) => {}
                 }
@@ -231,7 +224,7 @@ fn ten_minutes(strategy: Strategy, weights: &[u32], seed: u64) -> Vec<Vec<f64>> 
                 2 if (180..240).contains(&second) && roll < 0.7 => Outcome::Failed(Class::Transient),
                 _ => Outcome::Ok,
             };
-            crowd.end(&asked, outcome, Some(Duration::from_secs(3)));
+            crowd.end(asked, outcome, Some(Duration::from_secs(3)));
         }
         if let Some((asked, _)) = crowd.ask(None) {
             asked_of[(n / 50) as usize][asked.place] += 1.0;

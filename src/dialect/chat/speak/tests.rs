@@ -669,7 +669,7 @@ fn what_tells_nothing_but_a_refusal_is_declined() {
     check_declined(&[Event::Text(0, ""), Event::Refusal(0, ""), Event::Media(0, "image/png", ""), FILTERED], true);
     check_declined(&[Event::Finish(0, Finish::Length)], false);
     for answer in [Event::Text(0, "a"), call(0, None, "f"), call(0, None, "fmt"), Event::Media(0, "image/png", "AA")] {
-        check_declined(&[answer.clone()], false);
+        check_declined(std::slice::from_ref(&answer), false);
         check_declined(&[answer.clone(), FILTERED], false);
         check_declined(&[REFUSAL, answer], false);
     }
