@@ -12,6 +12,7 @@ use crate::catalog::reload::{self, Nudge, Reloads, Snapshot};
 use crate::config::{self, Listen};
 use crate::connection::Connections;
 use crate::drain::{Drain, Phase};
+use crate::exchange::producer::probe::probe;
 use crate::exchange::upstream::Upstream;
 use crate::gateway::Gateway;
 use crate::intake::Budget;
@@ -195,7 +196,7 @@ pub struct Background {
 impl BackgroundService for Background {
     async fn start(&self, shutdown: ShutdownWatch) {
         // It goes on during a drain: what still runs needs it as much as before.
-        tokio::join!(self.become_ready(), self.resolve(), self.sweep(), self.hang_ups(), self.shut_down(shutdown));
+        tokio::join!(self.become_ready(), self.resolve(), self.sweep(), probe(&self.shared), self.hang_ups(), self.shut_down(shutdown));
     }
 }
 

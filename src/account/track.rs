@@ -212,6 +212,13 @@ impl Trial {
         memory.breaker.settle(self.pass, Outcome::Ok, now, fastrand::f64())
     }
 
+    /// It was a probe that found the target back. How fast one token came says nothing about answers.
+    pub fn is_back(&mut self, now: Instant) {
+        self.came();
+        self.settled = true;
+        self.track.lock().breaker.settle(self.pass, Outcome::Ok, now, 0.0);
+    }
+
     /// It failed, after this time. Yields the rest or the breaker's state that begins with it.
     pub fn failed(&mut self, class: Class, stream: bool, took: Duration, retry_after: Option<Duration>, now: Instant) -> Failed {
         let first = self.came();

@@ -7,6 +7,7 @@
 
 mod opening;
 mod pick;
+pub mod probe;
 mod reading;
 
 use super::alarm::Alarm;
