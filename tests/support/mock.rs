@@ -3,13 +3,15 @@
 //! Without a script it answers as a good server does: with a stream when asked for one, with usage when asked for it.
 //! **Invariant:** a request is recorded before its script begins, and whether the peer left is recorded when it happens.
 
+mod nobody;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
@@ -26,8 +28,6 @@ pub struct Mock {
     state: Arc<State>,
     acceptor: AbortHandle,
     shut: Gate,
-    /// Connections that fill the backlog of a deaf one.
-    _held: Vec<TcpStream>,
 }
 
 /// A request as it came.
@@ -132,32 +132,6 @@ impl Mock {
         Self::listen(None, true).await
     }
 
-    /// Refuses connections: nobody listens on its port.
-    pub async fn refusing() -> Self {
-        let mock = Self::start().await;
-        mock.stop().await;
-        mock
-    }
-
-    /// Accepts no connection and refuses none: connecting to it times out, as to a host that is not routed.
-    pub async fn deaf() -> Self {
-        let mut mock = Self::refusing().await;
-        let socket = TcpSocket::new_v4().expect("a socket");
-        socket.set_reuseaddr(true).expect("an address to use again");
-        socket.bind(mock.address).expect("the same port");
-        let listener = socket.listen(1).expect("a listener with next to no backlog");
-        // Whoever connects when the backlog is full gets no answer to its SYN.
-        while let Ok(Ok(connection)) = tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(mock.address)).await {
-            mock._held.push(connection);
-        }
-        mock.acceptor = spawn(async move {
-            std::future::pending::<()>().await;
-            drop(listener);
-        })
-        .abort_handle();
-        mock
-    }
-
     async fn listen(tls: Option<TlsAcceptor>, h2c: bool) -> Self {
         Self::listen_at("127.0.0.1:0", tls, h2c).await
     }
@@ -170,7 +144,7 @@ impl Mock {
         let is_tls = tls.is_some();
         let shut = Gate::new();
         let acceptor = spawn(accept(listener, tls, h2c, shut.clone(), state.clone())).abort_handle();
-        Mock { address, tls: is_tls, state, acceptor, shut, _held: Vec::new() }
+        Mock { address, tls: is_tls, state, acceptor, shut }
     }
 
     pub fn address(&self) -> SocketAddr {
