@@ -34,8 +34,8 @@ const KNOWN: &[(&str, &str)] = &[
 
 /// What is asked.
 const PROMPT: &str = "hello";
-/// More than the kernel takes off our hands while nobody reads.
-const LARGE: usize = 4 << 20;
+/// More than the kernel takes off our hands while nobody reads: 4 MiB and a little, as it usually is.
+const LARGE: usize = 6 << 20;
 /// So many cells are played at once,
 const AT_ONCE: usize = 36;
 /// and so many of those that move megabytes.
@@ -69,6 +69,8 @@ struct Cell {
     dialect: Dialect,
     course: Course,
     stream: bool,
+    /// There is a second target.
+    two: bool,
     /// Opened when the caller has seen what comes before the fault.
     seen: Gate,
     expected: Expected,
@@ -106,10 +108,10 @@ impl Stage {
         }
     }
 
-    /// Where an account of this name is.
-    fn base(&self, cell: &Cell, account: &str) -> String {
-        let at = |scheme: &str, mock: &Mock| format!("{scheme}://{}/{account}", mock.address());
-        if account.ends_with("-b") {
+    /// Where the account of a cell is.
+    fn base(&self, cell: &Cell, place: usize) -> String {
+        let at = |scheme: &str, mock: &Mock| format!("{scheme}://{}/{}", mock.address(), cell.account(place));
+        if place > 0 {
             return at("http", &self.speaking);
         }
         match cell.fault.does {
@@ -152,6 +154,11 @@ impl Cell {
         Scene { dialect, voice, stream: self.stream, seen: self.seen.clone() }
     }
 
+    /// Its targets.
+    fn places(&self) -> std::ops::RangeInclusive<usize> {
+        0..=usize::from(self.two)
+    }
+
     fn is_large(&self) -> bool {
         matches!(self.fault.does, Does::SaysEarly(_))
     }
@@ -185,7 +192,7 @@ async fn cells(dialect: Dialect) -> Vec<Arc<Cell>> {
                 let id = format!("{}-{}-{mode}-{}", dialect.name(), fault.name, if two { "two" } else { "alone" });
                 let expected = expected(&fault, course, dialect, stream, two);
                 let mut cell =
-                    Cell { id, fault: fault.clone(), dialect, course: course.clone(), stream, seen: Gate::new(), expected, own: None };
+                    Cell { id, fault: fault.clone(), dialect, course: course.clone(), stream, two, seen: Gate::new(), expected, own: None };
                 if let Does::SaysEarly(says) = fault.does {
                     let mock = Mock::start().await;
                     mock.early(says(&cell.scene(0)));
@@ -204,15 +211,14 @@ fn catalog(stage: &Stage, cells: &[Arc<Cell>]) -> Catalog {
             "" => String::new(),
             timeouts => format!(", timeouts: {{ {timeouts} }}"),
         };
-        let (first, second) = (cell.account(0), cell.account(1));
-        let catalog = catalog.account_at(&first, &stage.base(cell, &first), &format!("{}{timeouts}", cell.dialect.account())).account_at(
-            &second,
-            &stage.base(cell, &second),
-            cell.dialect.next().account(),
-        );
-        let (first, second) = (format!("{first}={}", cell.dialect.model()), format!("{second}={}", cell.dialect.next().model()));
-        let targets = if cell.id.ends_with("-two") { vec![first.as_str(), &second] } else { vec![first.as_str()] };
-        catalog.model_with(&cell.id, &targets, "")
+        let mut catalog = catalog;
+        let mut targets = Vec::new();
+        for (place, timeouts) in cell.places().zip([timeouts.as_str(), ""]) {
+            let (account, dialect) = (cell.account(place), cell.scene(place).dialect);
+            catalog = catalog.account_at(&account, &stage.base(cell, place), &format!("{}{timeouts}", dialect.account()));
+            targets.push(format!("{account}={}", dialect.model()));
+        }
+        catalog.model_with(&cell.id, &targets.iter().map(String::as_str).collect::<Vec<_>>(), "")
     })
 }
 
@@ -298,12 +304,11 @@ async fn look_back(gateway: &Gateway, stage: &Stage, played: Vec<Played>, all: u
     }
     for Played { cell, answer, began } in played {
         let mut cell_findings = findings.of(&cell.id);
-        let accounts = [cell.account(0), cell.account(1)];
         check::answer(&mut cell_findings, &cell, answer.as_ref());
         check::line(&mut cell_findings, &cell, lines.get(&cell.id).map(Vec::as_slice).unwrap_or_default());
         check::metrics(&mut cell_findings, &cell, &tallies);
-        for (place, account) in accounts.iter().enumerate() {
-            let requests = requests.get(account).map(Vec::as_slice).unwrap_or_default();
+        for place in cell.places() {
+            let requests = requests.get(&cell.account(place)).map(Vec::as_slice).unwrap_or_default();
             check::requests(&mut cell_findings, &cell, place, requests);
             check::health(&mut cell_findings, &cell, place, &status, looked.duration_since(began));
         }
