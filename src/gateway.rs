@@ -9,7 +9,7 @@ use crate::connection;
 use crate::door::{self, Door};
 use crate::drain::Phase;
 use crate::error::{Outcome, Refusal, What};
-use crate::exchange::producer::{Producer, Request};
+use crate::exchange::producer::{Before, Producer, Request};
 use crate::exchange::record::Record;
 use crate::exchange::relay::{End, relay};
 use crate::exchange::{self, Own, Panicked};
@@ -94,11 +94,14 @@ impl ProxyHttp for Gateway {
     }
 
     async fn proxy_upstream_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<bool> {
-        let Some(Planned { request, body, held }) = context.planned.take() else { return Err(broken(&mut context.record)) };
+        let Some(Planned { mut request, body, held }) = context.planned.take() else { return Err(broken(&mut context.record)) };
+        if let Some(before) = &mut request.debug {
+            before.own = context.record.own;
+        }
         exchange::panic_here(session, "exchange");
         let own = Own::default();
-        let mut producer = Producer::new(&self.shared, &request, body, held);
-        let end = exchange::guarded(&own, pin!(relay(session, &self.shared, &mut context.record, &mut producer, &own))).await;
+        let mut producer = Producer::new(&self.shared, &request, body, held, &own);
+        let end = exchange::guarded(&own, pin!(relay(session, &self.shared, &mut context.record, &mut producer))).await;
         context.record.own += own.so_far();
         let end = end.unwrap_or_else(|Panicked| {
             let refusal = self.panicked();
@@ -218,7 +221,6 @@ async fn handle(shared: &Arc<Shared>, session: &mut Session, context: &mut Conte
             let key = key.ok_or_else(Refusal::invalid_key)?;
             record.caller = Some(key.caller.id.clone());
             record.key = Some(key.id.clone());
-            record.debug = key.debug;
             record.auth = Some(record.began.elapsed());
             exchange::panic_here(session, "auth");
             match door {
@@ -300,6 +302,7 @@ async fn chat(
         demand: plan.demand,
         candidates: plan.candidates,
         timeout,
+        debug: key.debug.then(|| Before { auth: record.auth.unwrap_or_default(), plan: read.elapsed(), own: Duration::ZERO }),
         request_id: record.request_id.clone(),
         key: key.id.clone(),
         snapshot,

@@ -10,11 +10,13 @@ mod pick;
 pub mod probe;
 mod reading;
 
+use super::Own;
 use super::alarm::Alarm;
 use super::attempt::Attempt;
 use super::failover::{Class, Failure, Then};
 use super::record::millis;
 use crate::access_log::Tried;
+use crate::account::breaker::State;
 use crate::account::demand::Demand;
 use crate::account::track::{Failed, Trial};
 use crate::catalog::reload::Snapshot;
@@ -53,12 +55,25 @@ pub struct Request {
     pub candidates: Vec<Candidate>,
     /// All attempts together may take no longer, as the caller says.
     pub timeout: Option<Duration>,
+    /// What the time went into before, for keys that may see the trail.
+    pub debug: Option<Before>,
     /// Our id.
     pub request_id: String,
     /// The caller's key: what is kept for the next turn is kept for it.
     pub key: Arc<str>,
     /// The catalog that the exchange began with, kept to its end.
     pub snapshot: Arc<Snapshot>,
+}
+
+/// What the time of an exchange went into before anybody was asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Before {
+    /// From the head's arrival until it was known who asks.
+    pub auth: Duration,
+    /// From the body's last byte until it was known who may be asked.
+    pub plan: Duration,
+    /// Our own part of it all.
+    pub own: Duration,
 }
 
 /// A piece of the answer.
@@ -75,6 +90,7 @@ pub enum Piece {
 pub struct Producer<'x> {
     shared: &'x Shared,
     request: &'x Request,
+    own: &'x Own,
     /// The caller's body, until nobody will be asked again.
     body: Bytes,
     /// What the request holds of the budget.
@@ -93,10 +109,11 @@ pub struct Producer<'x> {
     pub maybe_billed: bool,
     /// What the request as it went up last does not say of what the caller said.
     pub losses: Losses,
-    /// How long it waited for a place.
-    pub queued: Duration,
+    /// How long it waited for a place, and since when it does.
+    queued: Duration,
+    waiting: Option<Instant>,
     /// How long the attempt that answers took to have a connection, and to begin to answer.
-    pub timing: (Option<Duration>, Option<Duration>),
+    timing: (Option<Duration>, Option<Duration>),
     /// Why no further attempt was made, although there was somebody.
     pub not_retried: Option<&'static str>,
     /// Whether a second attempt beside a slow first one was made, and was faster.
@@ -171,10 +188,11 @@ struct Resting {
 
 impl<'x> Producer<'x> {
     /// Nothing is done yet.
-    pub fn new(shared: &'x Shared, request: &'x Request, body: Bytes, held: Held) -> Producer<'x> {
+    pub fn new(shared: &'x Shared, request: &'x Request, body: Bytes, held: Held, own: &'x Own) -> Producer<'x> {
         Producer {
             shared,
             request,
+            own,
             body,
             held,
             answer_held: None,
@@ -185,6 +203,7 @@ impl<'x> Producer<'x> {
             maybe_billed: false,
             losses: Losses::default(),
             queued: Duration::ZERO,
+            waiting: None,
             timing: (None, None),
             not_retried: None,
             hedged: None,
@@ -213,19 +232,35 @@ impl<'x> Producer<'x> {
         self.request.candidates.get(self.served?)
     }
 
-    /// The trail of attempts in short, with the one that is being relayed.
-    pub fn attempts(&self) -> Option<String> {
+    /// How long it waited for a place.
+    pub fn queued(&self) -> Duration {
+        self.queued + self.waiting.map(|since| since.elapsed()).unwrap_or_default()
+    }
+
+    /// The trail of attempts, and where the time went, for keys that may see them: of the attempt that is being relayed, how it does.
+    pub fn debug(&self, running: &str) -> Option<(String, String)> {
+        let before = self.request.debug?;
         let trail = |tried: &Tried| {
             let status = tried.status.filter(|status| *status != 200).map_or_else(String::new, |status| format!("({status})"));
             format!("{};{}{status};{}ms", tried.account, tried.outcome, tried.ms)
         };
-        let mut attempts: Vec<String> = self.trail.iter().map(trail).collect();
-        if let Some(live) = self.live.as_ref().filter(|live| live.news)
-            && let Some(candidate) = self.request.candidates.get(live.place)
-        {
-            attempts.push(format!("{};running", candidate.place.account.id));
-        }
-        (!attempts.is_empty()).then(|| attempts.join(", "))
+        let live = self.live.as_ref().filter(|live| live.news);
+        let live = live.and_then(|live| Some((self.request.candidates.get(live.place)?, live.began)));
+        let live = live.map(|(candidate, began)| format!("{};{running};{}ms", candidate.place.account.id, millis(began.elapsed())));
+        let attempts: Vec<String> = self.trail.iter().map(trail).chain(live).collect();
+        let queued = Some(self.queued()).filter(|queued| !queued.is_zero());
+        let (connect, first_byte) = self.timing;
+        let own = before.own + self.own.so_far();
+        let parts = [
+            ("auth", Some(before.auth)),
+            ("plan", Some(before.plan)),
+            ("queue", queued),
+            ("connect", connect),
+            ("first_byte", first_byte),
+            ("own", Some(own)),
+        ];
+        let parts = parts.into_iter().filter_map(|(name, time)| Some(format!("{name};dur={:.3}", time?.as_secs_f64() * 1e3)));
+        Some((attempts.join(", "), parts.collect::<Vec<_>>().join(", ")))
     }
 
     /// The next piece; or why there is none, and will be none.
@@ -493,7 +528,7 @@ impl<'x> Producer<'x> {
             None => {}
         }
         let seconds = self.resting.soonest.map_or(1, |wait| wait.as_secs() + 1);
-        if self.shed || !self.queued.is_zero() {
+        if self.shed || !self.queued().is_zero() {
             let wait = self.request.demand.queue.retry_after(std::time::Instant::now());
             let message = if self.shed {
                 "All upstream accounts of this model are busy, and as many requests wait as may. Try again later."
@@ -567,8 +602,13 @@ impl<'x> Producer<'x> {
             let seconds = rest.until.saturating_duration_since(std::time::Instant::now()).as_secs() + 1;
             log::warn!("account {account} rests for {seconds} s ({}) after {after} (HTTP {status}) for {model}", rest.why.name());
         }
-        if let Some(state) = breaker {
-            log::warn!("the breaker of account {account} for {model} is {} after {after} (HTTP {status})", state.name());
+        match breaker {
+            Some(State::Open(until)) => {
+                let seconds = until.saturating_duration_since(std::time::Instant::now()).as_secs() + 1;
+                log::warn!("account {account} is left alone for {seconds} s for {model}: its breaker opened after {after} (HTTP {status})");
+            }
+            Some(State::Closed) => log::info!("account {account} is back for {model}: its breaker closed after {after}"),
+            Some(State::HalfOpen { .. }) | None => {}
         }
     }
 

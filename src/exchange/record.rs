@@ -58,16 +58,12 @@ pub struct Record {
     pub plan: Option<Duration>,
     /// How long it waited for a place.
     pub queued: Duration,
-    /// How long the attempt that answered took to have a connection, and to begin to answer.
-    pub timing: (Option<Duration>, Option<Duration>),
     /// Why no further attempt was made, although there was somebody.
     pub not_retried: Option<&'static str>,
     /// Whether a second attempt beside a slow first one was made, and was faster.
     pub hedged: Option<bool>,
     /// Nobody could take it, and no more may wait.
     pub shed: bool,
-    /// The key may see the trail of attempts.
-    pub debug: bool,
     /// What the head of a refusal says besides.
     pub notes: Notes,
     /// What it cost.
@@ -113,11 +109,9 @@ impl Record {
             auth: None,
             plan: None,
             queued: Duration::ZERO,
-            timing: (None, None),
             not_retried: None,
             hedged: None,
             shed: false,
-            debug: false,
             notes: Notes::default(),
             usage: Usage::default(),
             bytes_in: 0,

@@ -4,7 +4,6 @@
 //! writes, and after a failed write nothing more is written. While the producer is waited for, the caller is watched: one who leaves
 //! ends the exchange at once, and with it the upstream's work.
 
-use super::Own;
 use super::alarm::Alarm;
 use super::producer::{Piece, Producer};
 use super::record::Record;
@@ -17,7 +16,6 @@ use pingora_proxy::Session;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::Poll;
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// How the relay ended.
@@ -31,15 +29,14 @@ pub enum End {
 }
 
 /// Relays what the producer yields.
-pub async fn relay(session: &mut Session, shared: &Shared, record: &mut Record, producer: &mut Producer<'_>, own: &Own) -> End {
-    let mut relay = Relay { session, shared, record, own, alarm: Alarm::default(), head: false, last_write: Instant::now() };
+pub async fn relay(session: &mut Session, shared: &Shared, record: &mut Record, producer: &mut Producer<'_>) -> End {
+    let mut relay = Relay { session, shared, record, alarm: Alarm::default(), head: false, last_write: Instant::now() };
     let end = relay.run(producer).await;
     let Relay { record, .. } = relay;
     record.attempts = std::mem::take(&mut producer.trail);
     record.usage = producer.usage_so_far();
     record.maybe_billed = producer.maybe_billed;
-    record.queued = producer.queued;
-    record.timing = producer.timing;
+    record.queued = producer.queued();
     record.not_retried = producer.not_retried;
     record.hedged = producer.hedged;
     record.shed = producer.shed;
@@ -56,7 +53,6 @@ struct Relay<'x> {
     session: &'x mut Session,
     shared: &'x Shared,
     record: &'x mut Record,
-    own: &'x Own,
     alarm: Alarm,
     /// Whether the head of a stream is out.
     head: bool,
@@ -213,8 +209,8 @@ impl Relay<'_> {
         let record = &*self.record;
         let served = producer.candidate().map(|candidate| &candidate.model.id).filter(|id| Some(*id) != record.model.as_ref());
         let dropped = (!producer.losses.names().is_empty()).then(|| producer.losses.names().join(", "));
-        let attempts = if record.debug { producer.attempts() } else { None };
-        let timing = record.debug.then(|| timing(record, producer.queued, producer.timing, self.own));
+        let (attempts, timing) = producer.debug("running").unzip();
+        let attempts = attempts.filter(|attempts| !attempts.is_empty());
         Notes { model: served.map(ToString::to_string), attempts, timing, dropped, estimated }
     }
 
@@ -223,19 +219,4 @@ impl Relay<'_> {
         self.record.end(Outcome::ClientLeft);
         End::Broken
     }
-}
-
-/// Where the time went, in the words of `server-timing`.
-fn timing(record: &Record, queued: Duration, (connect, first_byte): (Option<Duration>, Option<Duration>), own: &Own) -> String {
-    let queued = Some(queued).filter(|queued| !queued.is_zero());
-    let parts = [
-        ("auth", record.auth),
-        ("plan", record.plan),
-        ("queue", queued),
-        ("connect", connect),
-        ("first_byte", first_byte),
-        ("own", Some(record.own + own.so_far())),
-    ];
-    let parts = parts.into_iter().filter_map(|(name, time)| Some(format!("{name};dur={:.3}", time?.as_secs_f64() * 1e3)));
-    parts.collect::<Vec<_>>().join(", ")
 }

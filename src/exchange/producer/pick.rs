@@ -59,9 +59,10 @@ impl<'x> Producer<'x> {
         if self.tries >= self.shared.server.attempts || self.not_retried.is_some() || (!after_others && self.resting.passed == 0) {
             return Ok(false);
         }
-        let began = Instant::now();
+        self.waiting = Some(Instant::now());
         let begun = self.wait(queue).await;
-        self.queued += began.elapsed();
+        self.queued = self.queued();
+        self.waiting = None;
         begun
     }
 
@@ -192,12 +193,13 @@ impl<'x> Producer<'x> {
             && self.request.candidates.iter().enumerate().any(|(place, c)| self.stands_ready(place, c, besides) && fit(c))
     }
 
-    /// Whether it is there for this request, was not asked yet, and is of another account than the one `besides` which it is to stand.
+    /// Whether it is there for this request, was not asked yet, and is of another account than the one `besides` which it is to stand, but of the same
+    /// model.
     fn stands_ready(&self, place: usize, candidate: &Candidate, besides: Option<usize>) -> bool {
-        let account = |place: usize| self.request.candidates.get(place).map(|candidate| &candidate.place.account.id);
+        let beside = |first: &Candidate| first.place.account.id != candidate.place.account.id && first.model.id == candidate.model.id;
         candidate.reach == self.reach
             && self.asked.get(place).is_some_and(|asked| !asked)
-            && besides.is_none_or(|other| account(other) != Some(&candidate.place.account.id))
+            && besides.is_none_or(|first| self.request.candidates.get(first).is_some_and(beside))
     }
 
     /// Whether there is time left for it.

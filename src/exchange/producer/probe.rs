@@ -69,6 +69,7 @@ fn due(snapshot: &Arc<Snapshot>) -> Vec<(Request, Trial)> {
                 demand: demand.clone(),
                 candidates: vec![candidate],
                 timeout: None,
+                debug: None,
                 request_id: format!("probe-{}", uuid::Uuid::now_v7().simple()),
                 key: "probe".into(),
                 snapshot: snapshot.clone(),
