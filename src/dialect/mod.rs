@@ -272,8 +272,9 @@ impl Dialect {
 
     /// The status that an error means, which may be another than the one it came with.
     pub fn meant(&self, seen: u16, error: &UpstreamError) -> u16 {
-        // A server that imitates OpenAI's may say in the body whose fault it is, but not that a fault of its own is the caller's.
-        let is_loose = matches!(self, Self::OpenAi(_) | Self::Demo) && !(400..500).contains(&seen);
+        // A server that imitates OpenAI's may say in the body whose fault it is, but not that a fault of its own is the caller's; a filter
+        // is none.
+        let is_loose = matches!(self, Self::OpenAi(_) | Self::Demo) && !(400..500).contains(&seen) && !error.is_filtered();
         error.status.filter(|_| !is_loose).unwrap_or(seen)
     }
 
@@ -466,6 +467,13 @@ pub struct UpstreamError {
     pub excerpt: Option<Box<str>>,
     /// When to come back, where the body says it.
     pub retry_after: Option<Duration>,
+}
+
+impl UpstreamError {
+    /// A content filter let the prompt not through, or the answer: the code says so, and the status is 400.
+    pub fn is_filtered(&self) -> bool {
+        matches!(self.code.as_deref(), Some("content_filter" | "content_policy_violation"))
+    }
 }
 
 #[cfg(test)]

@@ -155,3 +155,18 @@ fn every_dialect_knows_a_stream_that_is_no_answer() {
     check_stream_declined(&Dialect::Cohere, cohere.as_bytes(), true, true);
     check_stream_declined(&Dialect::Ollama, b"{\"message\":{\"content\":\"a\"},\"done\":true}\n", false, false);
 }
+
+/// A server's own fault stays its own, whatever its body says; but a filter's word is no matter of fault.
+#[test]
+fn a_filter_is_the_callers_matter_whatever_the_status() {
+    for dialect in [Dialect::OpenAi(&Quirks::NONE), Dialect::Azure(None), Dialect::Demo] {
+        let meant = |body: &str| {
+            let error = dialect.error(&ErrorHead { status: 500, ..ErrorHead::default() }, body.as_bytes());
+            dialect.meant(500, &error)
+        };
+        assert_eq!(meant(r#"{"error":{"message":"no","code":"content_filter"}}"#), 400, "{}", dialect.name());
+        assert_eq!(meant(r#"{"error":{"message":"no","code":"content_policy_violation"}}"#), 400, "{}", dialect.name());
+    }
+    let error = UpstreamError { status: Some(400), code: Some("invalid_value".into()), ..UpstreamError::default() };
+    assert_eq!(Dialect::OpenAi(&Quirks::NONE).meant(500, &error), 500);
+}

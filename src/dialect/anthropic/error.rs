@@ -159,6 +159,10 @@ mod tests {
         check(400, &invalid("Your credit balance is too low to access the Anthropic API."), no_money);
         check(400, &invalid("You have reached your specified API usage limits. You will regain access on 2026-12-01."), no_money);
         check(400, &invalid("This organization has been disabled."), (Some(401), Some("invalid_request_error"), None));
+        let filtered = (Some(400), Some("invalid_request_error"), Some("content_filter"));
+        check(400, &invalid("Output blocked by content filtering policy"), filtered);
+        assert!(told(invalid("Output blocked by content filtering policy").as_bytes()).is_filtered());
+        check(400, &invalid("system: `Output blocked by content filtering policy`"), (None, Some("invalid_request_error"), None));
         // A limit of tokens a minute is no prompt that is too long.
         let rate = (Some(429), Some("rate_limit_error"), Some("rate_limit_exceeded"));
         check(429, &body("rate_limit_error", "prompt is too long for this minute"), rate);

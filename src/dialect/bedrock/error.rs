@@ -117,6 +117,9 @@ fn classify(name: &str, status: Option<u16>, error: &mut UpstreamError) {
     let class = if is_too_long(&error.message, is(&["ValidationException"]) || matches!(status, Some(400 | 413))) {
         error.code = Some("context_length_exceeded".to_owned());
         Some(400)
+    } else if error.is_filtered() || is_filtered(&error.message) {
+        error.code = Some("content_filter".to_owned());
+        Some(400)
     } else if is(&OUR_CREDENTIAL) || (status == Some(403) && begins(&OUR_FAULT)) {
         Some(401)
     } else if is(&["AccessDeniedException"]) && begins(&["Model access is denied due to INVALID_PAYMENT_INSTRUMENT"]) {
@@ -152,8 +155,18 @@ fn classify(name: &str, status: Option<u16>, error: &mut UpstreamError) {
 
 /// Whether a prompt does not fit: of a refusal any words say so, since it is the caller's fault either way.
 fn is_too_long(message: &str, is_refused: bool) -> bool {
-    let own = message.strip_prefix("The model returned the following errors: ").unwrap_or(message);
+    let own = models_own(message);
     TOO_LONG.iter().any(|words| if is_refused { message.contains(words) } else { own.starts_with(words) })
+}
+
+/// Whether the maker of the model, or Amazon, blocked what was asked or answered.
+fn is_filtered(message: &str) -> bool {
+    FILTERED.iter().any(|sentence| models_own(message).starts_with(sentence))
+}
+
+/// What the model's maker said, where that is what the message passes on.
+fn models_own(message: &str) -> &str {
+    message.strip_prefix("The model returned the following errors: ").unwrap_or(message)
 }
 
 /// "Invocation of model ID x with on-demand throughput isn’t supported."
@@ -172,6 +185,9 @@ const TOO_LONG: [&str; 7] = [
     "maximum context length",
     "exceeds the maximum number of input tokens",
 ];
+
+/// Claude's words and Nova's.
+const FILTERED: [&str; 2] = ["Output blocked by content filtering policy", "This request has been blocked by our content filters"];
 
 /// What a signature or a key gets that is not, or no longer, good.
 const OUR_CREDENTIAL: [&str; 10] = [

@@ -10,8 +10,11 @@ pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamEr
     let status = error.status.unwrap_or(status);
     let words = error.message.to_ascii_lowercase();
     match status {
-        // The token is none.
-        498 => error.status = Some(401),
+        // The token is none; or, as Cohere's documents have it, the request is against the guidelines for usage. Nobody's key must rest
+        // for what a caller wrote.
+        498 if error.message == openai::NO_REASON || words.starts_with("invalid ") => error.status = Some(401),
+        498 => filtered(&mut error),
+        400 if words.starts_with("blocked input") || words.starts_with("blocked output") => filtered(&mut error),
         // "The request was cancelled", which was not by us.
         499 => error.status = Some(502),
         // A trial key's calls of a month are used up: waiting a minute does not help.
@@ -23,6 +26,10 @@ pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamEr
         _ => {}
     }
     corrected(error, status)
+}
+
+fn filtered(error: &mut UpstreamError) {
+    (error.code, error.status) = (Some("content_filter".to_owned()), Some(400));
 }
 
 /// Only Cohere's own sentence counts, from its beginning: a message may quote the request, and what a caller wrote must not speak for our
@@ -79,6 +86,11 @@ mod tests {
         check(401, r#"{"id":"1","message":"invalid api token"}"#, (None, None, None), "invalid api token");
         check(498, r#"{"message":"invalid token"}"#, (Some(401), None, None), "invalid token");
         check(498, "", (Some(401), None, None), "the upstream gave no reason");
+        let blocked = "blocked input: please adjust your prompt and try again";
+        for status in [400, 498] {
+            check(status, &format!(r#"{{"message":"{blocked}"}}"#), (Some(400), Some("content_filter"), None), blocked);
+        }
+        check(498, r#"{"message":"unsafe request"}"#, (Some(400), Some("content_filter"), None), "unsafe request");
         check(499, r#"{"message":"request cancelled"}"#, (Some(502), None, None), "request cancelled");
         check(422, r#"{"message":"bad enum"}"#, (None, None, None), "bad enum");
         check(501, r#"{"message":"no"}"#, (None, None, None), "no");

@@ -73,7 +73,8 @@ pub(super) fn without_reason() -> UpstreamError {
 
 /// Errors are small. What is larger is not read into memory ten times its size.
 const MAX_HIDDEN: usize = 256 * 1024;
-const NO_REASON: &str = "the upstream gave no reason";
+/// The message where there was none.
+pub(in crate::dialect) const NO_REASON: &str = "the upstream gave no reason";
 /// The upstream's words are kept to this length: some quote the whole request.
 const MAX_MESSAGE: usize = 1024;
 /// A type, a code, a field's name.
@@ -141,11 +142,10 @@ fn of(object: &Map<String, Value>) -> UpstreamError {
     if error.kind.as_deref() == Some("exceed_context_size_error") || is_too_long(&error.message) {
         // 422 and even 403 elsewhere: seen at TGI and Together.
         (error.code, error.status) = (Some("context_length_exceeded".to_owned()), Some(400));
-    } else if inner.get("metadata").is_some_and(|metadata| metadata.get("flagged_input").is_some()) {
-        // OpenRouter's moderation: 403, but it is not the account that is refused.
-        (error.code, error.status) = (Some("content_filter".to_owned()), Some(400));
-    } else if error.code.as_deref() == Some("content_filter") {
+    } else if error.is_filtered() {
         error.status = Some(400);
+    } else if is_filtered(&error, inner, object) {
+        (error.code, error.status) = (Some("content_filter".to_owned()), Some(400));
     } else if error.message.starts_with("Incorrect API key") {
         // 400 at xAI, as if it were the caller's.
         error.status = Some(401);
@@ -168,6 +168,33 @@ fn is_too_long(message: &str) -> bool {
         "`inputs` tokens + `max_new_tokens` must be",
     ];
     WORDS.iter().any(|words| message.contains(words))
+}
+
+/// Whether a server says in its own words that it does not answer because of what was asked, or of what the answer would have been. Some
+/// say so with 403, but it is not the account that is refused.
+fn is_filtered(error: &UpstreamError, inner: &Map<String, Value>, object: &Map<String, Value>) -> bool {
+    // Moonshot and Alibaba, who have another code beside the type or none
+    const WORDS: [&str; 4] = ["content_filter", "content_policy_violation", "data_inspection_failed", "DataInspectionFailed"];
+    // Only what a message begins with: further on it may quote.
+    const SENTENCES: [&str; 5] = [
+        // OpenAI
+        "Invalid prompt: your prompt was flagged",
+        // Azure, where somebody between us lost the code
+        "The response was filtered due to the prompt triggering",
+        // xAI, with 403
+        "Content violates usage guidelines",
+        // DeepSeek
+        "Content Exists Risk",
+        // Anthropic
+        "Output blocked by content filtering policy",
+    ];
+    let is_word = |said: &Option<String>| said.as_deref().is_some_and(|said| WORDS.contains(&said));
+    // OpenRouter's moderation, with 403
+    let is_flagged = || inner.get("metadata").is_some_and(|metadata| metadata.get("flagged_input").is_some());
+    // Zhipu, beside a number for a code
+    let has_levels = || object.get("contentFilter").is_some_and(Value::is_array);
+    let begins = || SENTENCES.iter().any(|sentence| error.message.starts_with(sentence));
+    is_word(&error.kind) || is_word(&error.code) || is_flagged() || has_levels() || begins()
 }
 
 /// How long to wait, where a message says it: "Please retry after 6 seconds.", "Please try again in 1m2.5s."

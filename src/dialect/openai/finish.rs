@@ -35,6 +35,8 @@ pub(super) fn of(word: &str) -> Finish {
     if word.is_empty() {
         return Finish::Unsaid;
     }
+    // Gemini behind Google's server for OpenAI's clients: `content_filter: SAFETY`
+    let word = word.strip_prefix("content_filter:").map_or(word, |_| FILTERED);
     if let Some(&(_, reason)) = KNOWN.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)) {
         return Finish::Ended(reason);
     }
@@ -54,7 +56,7 @@ pub(super) fn is_cut(reason: &str) -> bool {
     matches!(reason, "length" | FILTERED)
 }
 
-const KNOWN: [(&str, &str); 26] = [
+const KNOWN: [(&str, &str); 32] = [
     ("stop", STOP),
     ("length", "length"),
     ("tool_calls", "tool_calls"),
@@ -83,7 +85,14 @@ const KNOWN: [(&str, &str); 26] = [
     ("recitation", FILTERED),
     ("prohibited_content", FILTERED),
     ("blocklist", FILTERED),
+    ("spii", FILTERED),
+    ("image_safety", FILTERED),
+    ("image_prohibited_content", FILTERED),
+    ("image_recitation", FILTERED),
+    ("model_armor", FILTERED),
     ("sensitive", FILTERED),
+    // Cohere
+    ("error_toxic", FILTERED),
 ];
 
 const FAILED: [&str; 14] = [
@@ -130,6 +139,8 @@ mod tests {
             (r#""tool_calls""#, Finish::Ended("tool_calls")),
             (r#""function_call""#, Finish::Ended("function_call")),
             (r#""content_filter""#, Finish::Ended("content_filter")),
+            (r#""SPII""#, Finish::Ended("content_filter")),
+            (r#""content_filter: SAFETY""#, Finish::Ended("content_filter")),
             (r#""error""#, Finish::Failed("error")),
             (r#""abort""#, Finish::Failed("abort")),
             (r#""insufficient_system_resource""#, Finish::Failed("insufficient_system_resource")),

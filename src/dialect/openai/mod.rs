@@ -26,6 +26,7 @@ mod stray;
 mod stream;
 
 pub use answer::{answer, converted};
+pub(super) use error::NO_REASON;
 pub use error::{error, refusal};
 pub use quirks::Quirks;
 pub use request::{To, request};

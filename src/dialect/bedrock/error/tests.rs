@@ -110,6 +110,24 @@ fn messages_are_where_amazon_puts_them() {
 }
 
 #[test]
+fn a_filter_is_the_callers_matter() {
+    for (status, name, message) in [
+        (400, "ValidationException", "The model returned the following errors: Output blocked by content filtering policy"),
+        (424, "ModelErrorException", "Output blocked by content filtering policy"),
+        (400, "ValidationException", "This request has been blocked by our content filters. Please adjust your text prompt."),
+    ] {
+        let body = serde_json::json!({ "message": message }).to_string();
+        check(status, Some(name), &body, (Some(400), Some(name), Some("content_filter"), message));
+        let fault = of_event(format!("exception/{name}").as_bytes(), body.as_bytes());
+        let Some(StreamFault::Upstream(error)) = fault else { panic!() };
+        assert!(error.is_filtered() && error.status == Some(400));
+    }
+    let quoted = "The value `Output blocked by content filtering policy` is not valid";
+    let body = serde_json::json!({ "message": quoted }).to_string();
+    check(400, Some("ValidationException"), &body, (Some(400), Some("ValidationException"), None, quoted));
+}
+
+#[test]
 fn some_words_decide() {
     for message in [
         "Input is too long for requested model.",

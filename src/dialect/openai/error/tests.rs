@@ -167,6 +167,62 @@ fn a_prompt_that_is_too_long_is_said_in_one_word() {
     }
 }
 
+#[test]
+fn a_filter_is_said_in_one_word() {
+    let check = |status: u16, body: &str, code: &str| {
+        let error = refusal(&Quirks::NONE, status, body.as_bytes(), None);
+        assert_eq!((error.status, error.code.as_deref(), error.is_filtered()), (Some(400), Some(code), true), "{body}");
+    };
+    for (status, body) in [
+        // OpenAI, Azure, and who stands between it and us
+        (
+            400,
+            r#"{"error":{"message":"Invalid prompt: your prompt was flagged as potentially violating our usage policy. Please try again with a different prompt: https://x","type":"invalid_request_error","param":null,"code":"invalid_prompt"}}"#,
+        ),
+        (
+            400,
+            r#"{"error":{"message":"The response was filtered due to the prompt triggering Azure OpenAI's content management policy.","type":null,"param":"prompt","code":"content_filter","status":400,"innererror":{"code":"ResponsibleAIPolicyViolation"}}}"#,
+        ),
+        (
+            500,
+            r#"{"error":{"message":"The response was filtered due to the prompt triggering Azure OpenAI's content management policy.","code":"500"}}"#,
+        ),
+        // xAI, DeepSeek, OpenRouter, and Anthropic behind others
+        (
+            403,
+            r#"{"code":"The caller does not have permission to execute the specified operation","error":"Content violates usage guidelines. Team: x, API key ID: y, Model: grok-4-0709, Failed check: SAFETY_CHECK_TYPE_BIO"}"#,
+        ),
+        (400, r#"{"error":{"message":"Content Exists Risk","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}"#),
+        (400, r#"{"detail":"Content Exists Risk"}"#),
+        (403, r#"{"error":{"code":403,"message":"Input was flagged","metadata":{"flagged_input":"…"}}}"#),
+        (400, r#"{"error":{"message":"Output blocked by content filtering policy","type":"invalid_request_error"}}"#),
+        // Moonshot, Alibaba, Zhipu
+        (
+            400,
+            r#"{"error":{"code":400,"message":"The request was rejected because it was considered high risk","param":"prompt","type":"content_filter"}}"#,
+        ),
+        (
+            400,
+            r#"{"error":{"code":"data_inspection_failed","param":null,"message":"Input data may contain inappropriate content.","type":"data_inspection_failed"}}"#,
+        ),
+        (400, r#"{"contentFilter":[{"level":1,"role":"user"}],"error":{"code":"1301","message":"no"}}"#),
+    ] {
+        check(status, body, "content_filter");
+    }
+    check(
+        400,
+        r#"{"error":{"message":"no","type":"invalid_request_error","code":"content_policy_violation"}}"#,
+        "content_policy_violation",
+    );
+    // What a message quotes is no filter's word.
+    for body in [
+        r#"{"error":{"message":"Unknown value: 'Content Exists Risk'","type":"invalid_request_error","code":"invalid_value"}}"#,
+        r#"{"error":{"message":"no","type":"invalid_request_error","code":"invalid_prompt"},"contentFilter":null}"#,
+    ] {
+        assert!(!refusal(&Quirks::NONE, 400, body.as_bytes(), None).is_filtered(), "{body}");
+    }
+}
+
 /// The HTTP status, the body, and as what it is classed.
 #[track_caller]
 fn check_class(quirks: &Quirks, status: u16, body: &str, class: u16) {
