@@ -15,6 +15,7 @@ pub mod demo;
 mod flat;
 pub mod gemini;
 mod lenient;
+mod mark;
 pub mod ollama;
 pub mod openai;
 pub mod presets;
@@ -212,12 +213,21 @@ impl Dialect {
         }
     }
 
-    /// Reads a buffered answer that came where a stream was asked for, and writes it as one.
-    pub fn converted(&self, model: &str, face: &Face, manner: &Manner, body: &[u8]) -> Result<(Answer, Vec<Kept>), AnswerFault> {
+    /// Reads a buffered answer that came where a stream was asked for, and writes it as one; `trail` as in [`Stream::finish`].
+    pub fn converted(
+        &self,
+        model: &str,
+        face: &Face,
+        manner: &Manner,
+        body: &[u8],
+        trail: Option<&str>,
+    ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         match self.telling() {
-            Telling::Itself(quirks) => openai::converted(face, quirks, !manner.hide_reasoning, body).map(|answer| (answer, Vec::new())),
+            Telling::Itself(quirks) => {
+                openai::converted(face, quirks, !manner.hide_reasoning, body, trail).map(|answer| (answer, Vec::new()))
+            }
             Telling::Events(tell) => {
-                translated::repairing(body, |body| translated::converted(face, manner.clone(), |emit| tell(model, body, emit)))
+                translated::repairing(body, |body| translated::converted(face, manner.clone(), trail, |emit| tell(model, body, emit)))
             }
         }
     }
@@ -379,11 +389,12 @@ impl Stream {
         }
     }
 
-    /// At the end: appends what is still to be said, or says why the stream is not whole.
-    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<Usage, StreamFault> {
+    /// At the end: appends what is still to be said, or says why the stream is not whole. Where the caller asked for the usage, `trail`
+    /// stands in the chunk of it, in `x_portcullis`: it is members of an object as JSON text, on one line.
+    pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
         match self {
-            Self::Passed(stream) => stream.finish(out),
-            Self::Translated(stream) => stream.finish(out),
+            Self::Passed(stream) => stream.finish(out, trail),
+            Self::Translated(stream) => stream.finish(out, trail),
         }
     }
 

@@ -115,8 +115,8 @@ impl Stream {
     }
 
     /// At the upstream's end of file, or once [`done`](Self::done): appends the finishes, the usage if it was asked for, and `[DONE]`; or
-    /// says why there can be none.
-    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<Usage, StreamFault> {
+    /// says why there can be none. `trail` goes with the usage.
+    pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
         let telling = &mut self.telling;
         if !telling.chunks.done() {
             // The last event may lack its line end. One that is itself cut may have held more of the answer.
@@ -149,7 +149,7 @@ impl Stream {
         if !telling.chunks.done() {
             return Err(StreamFault::Cut);
         }
-        telling.chunks.finish(out)
+        telling.chunks.finish(out, trail)
     }
 
     /// What was used so far, for streams that end early: as the upstream said, and an estimate of what it did not count; nothing if nothing
@@ -214,16 +214,17 @@ pub fn answer(
     Ok((whole.finish(face)?, kept))
 }
 
-/// A buffered answer, told to a caller who asked for a stream.
+/// A buffered answer, told to a caller who asked for a stream; `trail` goes with the usage.
 pub fn converted(
     face: &Face,
     manner: Manner,
+    trail: Option<&str>,
     tell: impl FnOnce(Emit<'_>) -> Result<(), AnswerFault>,
 ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
     let mut chunks = Chunks::new(face, manner);
     let mut body = Vec::new();
     tell(&mut |event| chunks.take(event, &mut body))?;
-    let usage = chunks.finish(&mut body).map_err(|fault| match fault {
+    let usage = chunks.finish(&mut body, trail).map_err(|fault| match fault {
         StreamFault::Upstream(error) => AnswerFault::Upstream(error),
         StreamFault::Broken(why) => AnswerFault::Nonsense(why),
         StreamFault::Cut => AnswerFault::Nonsense("the answer has no end"),

@@ -237,17 +237,23 @@ impl<'x> Producer<'x> {
         self.queued + self.waiting.map(|since| since.elapsed()).unwrap_or_default()
     }
 
-    /// The trail of attempts, and where the time went, for keys that may see them: of the attempt that is being relayed, how it does.
-    pub fn debug(&self, running: &str) -> Option<(String, String)> {
+    /// The trail of attempts, and where the time went, for keys that may see them.
+    pub fn trail_so_far(&self) -> Option<(String, String)> {
+        self.debug(self.live.as_ref().filter(|live| live.news).map(|live| (live.place, live.began, "running")))
+    }
+
+    /// The same, with one that is not in the trail yet: its place, when it began, and how it does.
+    fn debug(&self, last: Option<(usize, Instant, &str)>) -> Option<(String, String)> {
         let before = self.request.debug?;
         let trail = |tried: &Tried| {
             let status = tried.status.filter(|status| *status != 200).map_or_else(String::new, |status| format!("({status})"));
             format!("{};{}{status};{}ms", tried.account, tried.outcome, tried.ms)
         };
-        let live = self.live.as_ref().filter(|live| live.news);
-        let live = live.and_then(|live| Some((self.request.candidates.get(live.place)?, live.began)));
-        let live = live.map(|(candidate, began)| format!("{};{running};{}ms", candidate.place.account.id, millis(began.elapsed())));
-        let attempts: Vec<String> = self.trail.iter().map(trail).chain(live).collect();
+        let last = last.and_then(|(place, began, outcome)| {
+            let account = &self.request.candidates.get(place)?.place.account.id;
+            Some(format!("{account};{outcome};{}ms", millis(began.elapsed())))
+        });
+        let attempts: Vec<String> = self.trail.iter().map(trail).chain(last).collect();
         let queued = Some(self.queued()).filter(|queued| !queued.is_zero());
         let (connect, first_byte) = self.timing;
         let own = before.own + self.own.so_far();

@@ -209,7 +209,7 @@ impl Relay<'_> {
         let record = &*self.record;
         let served = producer.candidate().map(|candidate| &candidate.model.id).filter(|id| Some(*id) != record.model.as_ref());
         let dropped = (!producer.losses.names().is_empty()).then(|| producer.losses.names().join(", "));
-        let (attempts, timing) = producer.debug("running").unzip();
+        let (attempts, timing) = producer.trail_so_far().unzip();
         let attempts = attempts.filter(|attempts| !attempts.is_empty());
         Notes { model: served.map(ToString::to_string), attempts, timing, dropped, estimated }
     }

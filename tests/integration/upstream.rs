@@ -76,8 +76,10 @@ fn breaks_off_where_it_is_told_to() {
                 assert_eq!(answer.body, script.payload());
             }
         }
-        mock.greet(Script::new().delay(Duration::from_millis(20)).reset());
+        let gate = Gate::new();
+        mock.greet(Script::new().wait(&gate).reset());
         let mut refused = plain(&mock).await;
+        gate.open();
         assert!(refused.try_response("GET").await.is_none());
         assert!(refused.wire.broken);
     });

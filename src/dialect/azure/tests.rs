@@ -79,7 +79,7 @@ fn streamed(show_usage: bool, events: &[&str]) -> (Vec<String>, Result<(), Strea
     for event in events {
         result = result.and_then(|()| stream.feed(format!("data: {event}\n\n").as_bytes(), &mut out));
     }
-    result = result.and_then(|()| stream.finish(&mut out).map(drop));
+    result = result.and_then(|()| stream.finish(&mut out, None).map(drop));
     let out = String::from_utf8(out).unwrap();
     (out.split_terminator("\n\n").map(|event| event.strip_prefix("data: ").unwrap().to_owned()).collect(), result)
 }

@@ -13,7 +13,7 @@ use super::meter::{self, Counts};
 use super::pattern::{Pattern, Probe};
 use super::quirks::Quirks;
 use super::shape::{self, Shape};
-use crate::dialect::{Face, StreamFault};
+use crate::dialect::{Face, StreamFault, mark};
 use crate::usage::{Source, Usage};
 use crate::wire::json::{self, Cursor, Kind, Span, slice};
 use crate::wire::splice::Edits;
@@ -291,7 +291,7 @@ impl Chunks {
         usage
     }
 
-    pub(super) fn finish(&mut self, out: &mut Vec<u8>) -> Result<Usage, StreamFault> {
+    pub(super) fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
         if !self.whole() {
             return Err(StreamFault::Cut);
         }
@@ -312,7 +312,7 @@ impl Chunks {
         }
         let usage = self.usage();
         if self.show_usage {
-            self.write_usage(&usage, out);
+            self.write_usage(&usage, trail, out);
         }
         out.extend_from_slice(b"data: [DONE]\n\n");
         Ok(usage)
@@ -352,30 +352,34 @@ impl Chunks {
         Ok(())
     }
 
-    fn write_usage(&mut self, usage: &Usage, out: &mut Vec<u8>) {
+    fn write_usage(&mut self, usage: &Usage, trail: Option<&str>, out: &mut Vec<u8>) {
         let object = Some(&*self.reported.object).filter(|object| !object.is_empty());
         let object = meter::write(object, usage);
         let chunk = std::mem::take(&mut self.reported.chunk);
         let chunk = if chunk.is_empty() { br#"{"choices":[],"usage":null}"#.to_vec() } else { chunk };
-        self.write_ours(&chunk, Some((object, usage.source)), out);
+        self.write_ours(&chunk, Some((object, mark::write(usage.source, trail))), out);
     }
 
-    /// Writes a chunk that has no choice to look after, with this usage.
-    fn write_ours(&mut self, text: &[u8], usage: Option<(Vec<u8>, Source)>, out: &mut Vec<u8>) {
+    /// Writes a chunk that has no choice to look after, with this usage and our mark.
+    fn write_ours(&mut self, text: &[u8], usage: Option<(Vec<u8>, Option<String>)>, out: &mut Vec<u8>) {
         if self.shape.read(text).is_err() {
             return;
         }
         let mut edits = Edits::default();
         self.head.edit(text, &self.shape, OBJECT, &mut edits);
-        if let Some((object, source)) = usage {
+        if let Some((object, mark)) = usage {
             if let Some((key, value)) = groq_usage(text, &self.shape) {
                 edits.remove_member(&key, &value);
             }
             if let Some(member) = &self.shape.usage {
                 edits.replace(member.value.clone(), object);
             }
-            if source == Source::Estimated && self.shape.x_portcullis.is_none() {
-                edits.insert_member(self.shape.open, &br#""x_portcullis":{"usage":"estimated"}"#[..]);
+            // What an upstream like this one tried is none of the caller's business.
+            match (&self.shape.x_portcullis, mark) {
+                (Some(member), Some(mark)) => edits.replace(member.value.clone(), mark.into_bytes()),
+                (Some(member), None) => edits.remove_member(&member.key, &member.value),
+                (None, Some(mark)) => edits.insert_member(self.shape.open, format!(r#""x_portcullis":{mark}"#).into_bytes()),
+                (None, None) => {}
             }
         }
         match &self.shape.choices {
@@ -398,7 +402,7 @@ impl Reported {
             let Some(counts) = Counts::read(text, &span) else { continue };
             self.counts = Some(counts);
             // The upstream may be a gateway like this one.
-            self.is_estimate = shape.x_portcullis.is_some();
+            self.is_estimate = shape.x_portcullis.as_ref().is_some_and(|mark| mark::is_estimated(slice(text, &mark.value)));
             self.object.clear();
             if span.len() <= MAX_HELD {
                 self.object.extend_from_slice(slice(text, &span));

@@ -69,8 +69,8 @@ impl Stream {
     }
 
     /// At the upstream's end of file, or once [`done`](Self::done): appends the finishes, the usage if it
-    /// was asked for, and `[DONE]`; or says why there can be none.
-    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<Usage, StreamFault> {
+    /// was asked for, with `trail`, and `[DONE]`; or says why there can be none.
+    pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
         let chunks = &mut self.chunks;
         // The last event may lack its empty line. One that is itself cut is no event.
         let pending = self.decoder.finish(|event| {
@@ -83,7 +83,7 @@ impl Stream {
         {
             return Err(StreamFault::Upstream(found));
         }
-        self.chunks.finish(out)
+        self.chunks.finish(out, trail)
     }
 
     /// What was used so far, for streams that end early: as the upstream said, else an estimate of what

@@ -17,7 +17,7 @@ fn run(quirks: &'static Quirks, show_usage: bool, wire: &str) -> (Vec<String>, R
 fn run_with(quirks: &'static Quirks, show_usage: bool, show_reasoning: bool, wire: &str) -> (Vec<String>, Result<Usage, StreamFault>) {
     let mut stream = Stream::new(&face(show_usage), quirks, show_reasoning, 1 << 20);
     let mut out = Vec::new();
-    let result = stream.feed(wire.as_bytes(), &mut out).and_then(|()| stream.finish(&mut out));
+    let result = stream.feed(wire.as_bytes(), &mut out).and_then(|()| stream.finish(&mut out, None));
     let out = String::from_utf8(out).unwrap();
     let events = out.split_terminator("\n\n").map(|event| event.strip_prefix("data: ").unwrap().to_owned());
     (events.collect(), result)

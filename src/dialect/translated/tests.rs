@@ -150,7 +150,7 @@ fn run<'a>(show_usage: bool, manner: &Manner, framing: Framing, reads: impl Into
     let mut out = Vec::new();
     let fed = reads.into_iter().try_for_each(|read| stream.feed(read, &mut out));
     assert!(fed.is_ok() || !stream.done());
-    let result = fed.and_then(|()| stream.finish(&mut out));
+    let result = fed.and_then(|()| stream.finish(&mut out, None));
     Run { out: String::from_utf8(out).unwrap(), result, opened: stream.opened(), kept: stream.kept() }
 }
 
@@ -274,7 +274,7 @@ fn the_last_line_end_may_be_missing() {
         let reader = Box::new(EndsWithTheFile(Script::default()));
         let mut stream = Stream::new(&face(false), manner(), Framing::Frames, reader, 1 << 20);
         let mut out = Vec::new();
-        stream.feed(bytes, &mut out).and_then(|()| stream.finish(&mut out)).map(drop)
+        stream.feed(bytes, &mut out).and_then(|()| stream.finish(&mut out, None)).map(drop)
     };
     assert_eq!(whole(&bytes), Ok(()));
     for missing in [1, 4, 20] {
@@ -299,7 +299,7 @@ fn what_is_larger_than_allowed_is_refused() {
         let mut stream = Stream::new(&face(true), manner(), framing, Box::new(Script::default()), 100);
         let bytes = framed(framing, &[r#"["text",0,"a"]"#, END, &long]);
         assert_eq!((stream.feed(&bytes, &mut out), stream.feed(&bytes, &mut out)), (Ok(()), Ok(())));
-        assert!(stream.done() && stream.whole() && stream.finish(&mut out).is_ok());
+        assert!(stream.done() && stream.whole() && stream.finish(&mut out, None).is_ok());
     }
 }
 
@@ -335,7 +335,7 @@ fn the_state_can_be_asked() {
     assert_eq!(feed(r#"["usage",9,7]"#), (true, true, false, 7));
     assert_eq!(feed(END), (true, true, true, 7));
     let usage = Usage { prompt: 9, completion: 7, source: Source::Reported, ..Usage::default() };
-    assert_eq!(stream.finish(&mut out), Ok(usage));
+    assert_eq!(stream.finish(&mut out, None), Ok(usage));
     assert_eq!((stream.kept().len(), stream.kept().len()), (1, 0));
     conforms(std::str::from_utf8(&out).unwrap(), true);
     assert!(format!("{stream:?}").starts_with("Stream { decoder: Lines("));

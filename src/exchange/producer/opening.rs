@@ -236,7 +236,7 @@ impl Opening<'_> {
             }
             if whole {
                 // Nothing in it counted: what its end makes of it is all.
-                let usage = reading.stream.finish(&mut reading.out).map_err(failure_of)?;
+                let usage = reading.stream.finish(&mut reading.out, None).map_err(failure_of)?;
                 let kept = reading.stream.kept();
                 let piece = Piece::End(std::mem::take(&mut reading.out).into());
                 reading.attempt.finish().await;
@@ -273,7 +273,7 @@ impl Opening<'_> {
         };
         let stream = self.request.envelope.stream;
         let (face, model, dialect) = (&self.request.face, &self.candidate.upstream_model, &attempt.place.account.dialect);
-        let read = if stream { dialect.converted(model, face, &manner, &body) } else { dialect.answer(model, face, &manner, &body) };
+        let read = if stream { dialect.converted(model, face, &manner, &body, None) } else { dialect.answer(model, face, &manner, &body) };
         let (answer, kept) = read.map_err(fault)?;
         let (usage, declined) = (answer.usage, answer.declined);
         let piece = if stream { Piece::End(answer.body.into()) } else { Piece::Whole(answer) };

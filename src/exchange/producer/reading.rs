@@ -82,8 +82,9 @@ impl Producer<'_> {
 
     /// The end of a stream: its last events, and the connection's fate.
     pub(super) fn close(&mut self, mut live: Live) -> Result<Option<Piece>, Refusal> {
+        let trail = self.debug(Some((live.place, live.began, "ok"))).map(|(attempts, timing)| trail(&attempts, &timing));
         let reading = &mut live.reading;
-        match reading.stream.finish(&mut reading.out) {
+        match reading.stream.finish(&mut reading.out, trail.as_deref()) {
             Ok(usage) => {
                 self.usage = usage;
                 self.commit();
@@ -120,6 +121,11 @@ impl Producer<'_> {
         }
         attempt.finish().await;
     }
+}
+
+/// Members of the usage chunk's own object. Names of accounts and the words for times need no escapes.
+fn trail(attempts: &str, timing: &str) -> String {
+    format!(r#""attempts":"{attempts}","server_timing":"{timing}""#)
 }
 
 /// The future's value, if it has one already.

@@ -6,8 +6,8 @@ use super::course::Course;
 use super::words::{self, Said, Words};
 use super::{Kept, Manner};
 use crate::dialect::chat::Event;
-use crate::dialect::{Face, StreamFault};
-use crate::usage::{Source, Usage};
+use crate::dialect::{Face, StreamFault, mark};
+use crate::usage::Usage;
 use crate::wire::json;
 
 /// The state behind a stream.
@@ -68,14 +68,16 @@ impl Chunks {
         self.course.finished()
     }
 
-    /// Appends what was held back, the finishes, the usage if it was asked for, and `[DONE]`. That the answer is whole must be known.
-    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<Usage, StreamFault> {
+    /// Appends what was held back, the finishes, the usage if it was asked for, with `trail`, and `[DONE]`. That the answer is whole must
+    /// be known.
+    pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
         self.course.close(&mut Writing { frame: &mut self.frame, out }).map_err(StreamFault::Broken)?;
         let usage = self.course.tally.usage();
         if self.frame.show_usage {
             self.frame.head(out);
-            if usage.source == Source::Estimated {
-                out.extend_from_slice(br#","x_portcullis":{"usage":"estimated"}"#);
+            if let Some(mark) = mark::write(usage.source, trail) {
+                out.extend_from_slice(br#","x_portcullis":"#);
+                out.extend_from_slice(mark.as_bytes());
             }
             out.extend_from_slice(br#","choices":[],"usage":"#);
             self.course.tally.write(out);

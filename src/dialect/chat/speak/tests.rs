@@ -37,7 +37,7 @@ fn chunks(show_usage: bool, manner: &Manner, events: &[Event<'_>]) -> (Vec<Strin
     let mut chunks = Chunks::new(&face(show_usage), manner.clone());
     let mut out = Vec::new();
     events.iter().for_each(|event| chunks.take(event.clone(), &mut out));
-    let usage = chunks.finish(&mut out).unwrap();
+    let usage = chunks.finish(&mut out, None).unwrap();
     let out = String::from_utf8(out).unwrap();
     conforms(&out, show_usage);
     (out.strip_suffix("data: [DONE]\n\n").unwrap().split_inclusive("\n\n").map(str::to_owned).collect(), usage)
@@ -185,7 +185,7 @@ fn a_stream_byte_by_byte() {
     let mut chunks = Chunks::new(&face(true), manner());
     let mut out = Vec::new();
     events.into_iter().for_each(|event| chunks.take(event, &mut out));
-    chunks.finish(&mut out).unwrap();
+    chunks.finish(&mut out, None).unwrap();
     assert_eq!(
         String::from_utf8(out).unwrap(),
         r#"data: {"id":"chatcmpl-0a","object":"chat.completion.chunk","created":99,"model":"fast","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"usage":null}
@@ -503,7 +503,7 @@ fn check_fault(events: &[Event<'_>], why: &'static str) {
     events.iter().chain([&STOP, &Event::End]).for_each(|event| chunks.take(event.clone(), &mut out));
     assert_eq!(chunks.fault(), Err(StreamFault::Broken(why)));
     assert!(!chunks.done());
-    assert_eq!(chunks.finish(&mut out), Err(StreamFault::Broken(why)));
+    assert_eq!(chunks.finish(&mut out, None), Err(StreamFault::Broken(why)));
     assert!(!String::from_utf8(out).unwrap().contains("[DONE]"));
     assert_eq!(buffered(&manner(), events), Err(AnswerFault::Nonsense(why)));
 }
@@ -525,7 +525,7 @@ fn an_answer_that_says_nothing_is_none() {
         let mut chunks = Chunks::new(&face(true), manner());
         let mut out = Vec::new();
         events.iter().for_each(|event| chunks.take(event.clone(), &mut out));
-        assert_eq!(chunks.finish(&mut out), Err(StreamFault::Broken("the answer is empty")));
+        assert_eq!(chunks.finish(&mut out, None), Err(StreamFault::Broken("the answer is empty")));
         assert!(out.is_empty());
     }
 }
@@ -623,7 +623,7 @@ fn messages_say_what_they_have() {
 
 #[test]
 fn a_whole_answer_becomes_a_stream_where_one_was_asked_for() {
-    let (answer, kept) = converted(&face(true), manner(), |emit| {
+    let (answer, kept) = converted(&face(true), manner(), None, |emit| {
         emit(Event::Text(0, "abcd"));
         emit(Event::Signed("s"));
         emit(call(0, Some("a"), "f"));
@@ -640,8 +640,8 @@ fn a_whole_answer_becomes_a_stream_where_one_was_asked_for() {
     assert_eq!(answer.usage, Usage::estimated(400, 5));
     assert_eq!(kept.len(), 1);
     let nonsense = || AnswerFault::Nonsense("no answer at all");
-    assert_eq!(converted(&face(true), manner(), |_| Err(nonsense())), Err(nonsense()));
-    assert_eq!(converted(&face(true), manner(), |_| Ok(())), Err(AnswerFault::Nonsense("the answer is empty")));
+    assert_eq!(converted(&face(true), manner(), None, |_| Err(nonsense())), Err(nonsense()));
+    assert_eq!(converted(&face(true), manner(), None, |_| Ok(())), Err(AnswerFault::Nonsense("the answer is empty")));
 }
 
 #[track_caller]
@@ -650,7 +650,7 @@ fn check_declined(events: &[Event<'_>], expected: bool) {
         let mut chunks = Chunks::new(&face(false), manner.clone());
         events.iter().for_each(|event| chunks.take(event.clone(), &mut Vec::new()));
         assert_eq!(chunks.declined(), expected, "{events:?}");
-        chunks.finish(&mut Vec::new()).unwrap();
+        chunks.finish(&mut Vec::new(), None).unwrap();
         let (answer, _) = buffered(&manner, events).unwrap();
         assert_eq!(chunks.declined(), answer.declined, "{events:?}");
     }
@@ -679,7 +679,7 @@ fn what_tells_nothing_but_a_refusal_is_declined() {
     let mut chunks = Chunks::new(&face(false), manner());
     chunks.take(Event::Finish(1, Finish::Filtered), &mut Vec::new());
     assert!(!chunks.declined());
-    chunks.finish(&mut Vec::new()).unwrap();
+    chunks.finish(&mut Vec::new(), None).unwrap();
     assert!(chunks.declined());
 }
 
@@ -1009,7 +1009,7 @@ proptest! {
         let events: Vec<Event<'_>> = ids.into_iter().chain(others).map(Told::event).collect();
         let mut out = Vec::new();
         events.iter().for_each(|event| chunks.take(event.clone(), &mut out));
-        let streamed = chunks.finish(&mut out);
+        let streamed = chunks.finish(&mut out, None);
         let out = String::from_utf8(out).unwrap();
         match (streamed, buffered(&manner, &events)) {
             (Ok(usage), Ok((answer, kept))) => {

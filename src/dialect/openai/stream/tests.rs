@@ -56,7 +56,7 @@ fn feed<'a>(mut stream: Stream, pattern: Pattern, reads: impl IntoIterator<Item 
     }
     let result = match fault {
         Some(fault) => Err(fault),
-        None => stream.finish(&mut out),
+        None => stream.finish(&mut out, None),
     };
     let (opened, declined) = (stream.opened(), stream.declined());
     Run { out: String::from_utf8(out).unwrap(), result, opened, declined, said: stream.chunks.said }
@@ -1312,6 +1312,41 @@ fn invalid_utf8_is_replaced() {
 fn an_estimate_of_the_upstream_stays_one() {
     let last = format!(r#"{{@,"choices":[],"x_portcullis":{{"usage":"estimated"}},"usage":{USAGE}}}"#);
     check_usage(&[TEXT, STOP, &last], &[TEXT, STOP, &last], (9, 3, 0, Source::Estimated));
+}
+
+/// What it tried is not: its accounts are nobody's business here.
+#[test]
+fn the_trail_of_an_upstream_is_not_passed_on() {
+    let marked = |mark: &str| format!(r#"{{@,"choices":[],{mark}"usage":{USAGE}}}"#);
+    let theirs = r#""attempts":"their account;ok;9ms""#;
+    let estimate = marked(r#""x_portcullis":{"usage":"estimated"},"#);
+    let both = marked(&format!(r#""x_portcullis":{{"usage":"estimated",{theirs}}},"#));
+    check_usage(&[TEXT, STOP, &both], &[TEXT, STOP, &estimate], (9, 3, 0, Source::Estimated));
+    let alone = marked(&format!(r#""x_portcullis":{{{theirs}}},"#));
+    check_usage(&[TEXT, STOP, &alone], &[TEXT, STOP, &marked("")], (9, 3, 0, Source::Reported));
+}
+
+#[test]
+fn the_trail_stands_in_the_chunk_of_the_usage() {
+    let trail = r#""attempts":"a;status;12ms, b;ok;300ms","server_timing":"auth;dur=0.1""#;
+    let last = |show_usage, chunk: &str| {
+        let mut stream = Stream::new(&face(show_usage), &Quirks::NONE, true, 1 << 20);
+        let mut out = Vec::new();
+        stream.feed(sse(&[TEXT, STOP, chunk, "[DONE]"]).as_bytes(), &mut out).unwrap();
+        let before = out.len();
+        assert!(!String::from_utf8_lossy(&out).contains("x_portcullis"), "it is held back until the end is known");
+        stream.finish(&mut out, Some(trail)).unwrap();
+        let out = String::from_utf8(out.split_off(before)).unwrap();
+        out.split("\n\n").filter(|event| !event.contains("finish_reason")).map(|event| event.replace(OUT, "@")).collect::<Vec<_>>()
+    };
+    let reported = format!(r#"{{@,"choices":[],"usage":{USAGE}}}"#);
+    let head = format!(r#"data: {{"x_portcullis":{{{trail}}},@,"choices":[],"usage":{USAGE}}}"#);
+    assert_eq!(last(true, &reported), [&head, "data: [DONE]", ""]);
+    let estimated = format!(r#"data: {{@,"x_portcullis":{{"usage":"estimated",{trail}}},"choices":[],"#);
+    assert!(last(true, STOP)[0].starts_with(&estimated), "{:?}", last(true, STOP));
+    let theirs = reported.replace(r#""choices""#, r#""x_portcullis":{"usage":"estimated","attempts":"x"},"choices""#);
+    assert_eq!(last(true, &theirs)[0], format!(r#"{estimated}"usage":{USAGE}}}"#));
+    assert_eq!(last(false, &reported), ["data: [DONE]", ""]);
 }
 
 #[test]
