@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-real bench check doc cmake
+.PHONY: help run release test test-real soak bench check doc cmake
 
 # Whole, since scripts run in other folders.
 override CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -21,6 +21,7 @@ help:
 	@echo 'make run        build, and serve conf/ with its demo account on 127.0.0.1:8080'
 	@echo 'make test       every test, with the official OpenAI clients'
 	@echo 'make test-real  against a real llama.cpp server (builds it once, some minutes)'
+	@echo 'make soak       ten minutes of every fault at random; HOURS=1 for an hour'
 	@echo 'make release    the binary as it should be deployed: target/release/portcullis'
 	@echo 'make check      formatting and lints'
 	@echo 'make bench      microbenchmarks, then the load benchmark'
@@ -51,6 +52,11 @@ test: cmake
 test-real: cmake
 	tests/real/setup.sh
 	cargo test --locked $(FEATURES) --test integration -- --ignored --nocapture real_
+
+# The same test as the minute's in `make test`. SOAK_RATE and SOAK_SEED change it further.
+soak: cmake
+	export SOAK_SECONDS=$$(( $(if $(HOURS),$(HOURS) * 3600,600) )) SOAK_RATE=$${SOAK_RATE:-200}; ulimit -n "$$(ulimit -Hn)"; \
+	cargo test --locked $(FEATURES) --test integration -- --exact --nocapture soak::l07_a_soak_of_every_fault_leaves_nothing_behind
 
 bench: cmake
 	cargo bench --locked

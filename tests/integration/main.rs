@@ -41,6 +41,7 @@ mod reload;
 mod sdk;
 mod sdk_outages;
 mod secrets;
+mod soak;
 mod streams;
 mod upstream;
 mod upstream_faults;

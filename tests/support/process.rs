@@ -76,10 +76,7 @@ impl Process {
 
     /// Processor time used so far.
     pub fn cpu(&self) -> Duration {
-        let stat = self.proc("stat");
-        let (_, fields) = stat.rsplit_once(") ").expect("a stat line");
-        let ticks: u64 = fields.split(' ').skip(11).take(2).map(|n| n.parse::<u64>().expect("ticks")).sum();
-        Duration::from_millis(ticks * 10)
+        cpu(self.pid())
     }
 
     pub fn threads(&self) -> usize {
@@ -128,6 +125,14 @@ pub fn rss(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+}
+
+/// Processor time that any process has used so far.
+pub fn cpu(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let (_, fields) = stat.rsplit_once(") ").expect("a stat line");
+    let ticks: u64 = fields.split(' ').skip(11).take(2).map(|n| n.parse::<u64>().expect("ticks")).sum();
+    Duration::from_millis(ticks * 10)
 }
 
 /// What a process holds open.
