@@ -93,15 +93,15 @@ impl Failure {
             // Nobody has time left, or room.
             (Failure::TotalTimeout, _) | (_, Class::Ours) => Then::Nobody,
             (Failure::Declined, _) => Then::Milder,
-            (_, Class::Caller) if self.says("context_length_exceeded") => Then::Larger,
-            (_, Class::Caller) if self.says("content_filter") || self.says("content_policy_violation") => Then::Milder,
+            (_, Class::Caller) if self.error().is_some_and(|error| says(error, TOO_LONG)) => Then::Larger,
+            (_, Class::Caller) if self.error().is_some_and(UpstreamError::is_filtered) => Then::Milder,
             (_, Class::Caller) => Then::Nobody,
             (_, Class::Credential | Class::Refused | Class::Rate | Class::Transient) => Then::Another,
         }
     }
 
-    fn says(&self, word: &str) -> bool {
-        if let Failure::Status { error, .. } | Failure::InAnswer(error) = self { says(error, word) } else { false }
+    fn error(&self) -> Option<&UpstreamError> {
+        if let Failure::Status { error, .. } | Failure::InAnswer(error) = self { Some(error) } else { None }
     }
 
     /// The class.
@@ -291,6 +291,9 @@ impl Failure {
     }
 }
 
+/// The code of a request that is too long for the model.
+const TOO_LONG: &str = "context_length_exceeded";
+
 fn says(error: &UpstreamError, word: &str) -> bool {
     error.code.as_deref() == Some(word) || error.kind.as_deref() == Some(word)
 }
@@ -299,7 +302,7 @@ fn class_of(status: u16, error: &UpstreamError) -> Class {
     if says(error, "insufficient_quota") {
         return Class::Credential;
     }
-    if says(error, "context_length_exceeded") {
+    if says(error, TOO_LONG) {
         return Class::Caller;
     }
     match status {
