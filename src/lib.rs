@@ -14,12 +14,14 @@
 //! | exchange | one request's life, from accepted to settled |
 //! | attempt | one try at one target |
 //! | commit | the moment the answer's first data leaves for the caller; after it nothing can be tried again |
+//! | breaker | what keeps requests away from a target that fails, and lets one find out when it is back |
+//! | hedge | a second attempt beside a slow first one; the first to commit answers |
 //!
 //! # The way of a request
 //!
 //! [`connection`] counts it in → [`gateway`], one short method for each of Pingora's phases → [`door`]: what is asked for → [`auth`]: by whom →
 //! [`models`] answers lists → [`intake`] reads the body → [`plan`]: what may be tried → [`exchange`]: attempts until one commits, each
-//! in the words of its account's [`dialect`], and the relay of its answer, in the caller's format → [`reply`] writes it →
+//! the next one picked by what [`account`] remembers of targets, each in the words of its account's [`dialect`], and the relay of its answer, in the caller's format → [`reply`] writes it →
 //! [`exchange::record`] settles it, once. What a model wants back with the next turn waits in the [`vault`].
 //!
 //! # What always holds
@@ -29,8 +31,9 @@
 //! * Nothing that a caller sends decides where a request goes, but for the model's id. No URL in a request is ever fetched.
 //! * What a dialect cannot say is named to the caller, or the request is refused; nothing is left out in silence.
 //! * A secret is a [`secret::Secret`]: it cannot be printed.
-//! * [`wire`], [`dialect`], [`usage`], [`account::strategy`], [`exchange::failover`] and the catalog's `mod`, `raw` and `resolve` are pure: no Pingora,
-//!   no clock, no file, no socket.
+//! * Before the commit two attempts may race, and any failure may be mended; what was asked in vain is counted as such, and an outage is not multiplied.
+//! * [`wire`], [`dialect`], [`usage`], [`account::strategy`] and what it goes by ([`account::breaker`], [`account::latency`], [`account::quota`]),
+//!   [`exchange::failover`], [`exchange::budget`] and the catalog's `mod`, `raw` and `resolve` are pure: no Pingora, no clock, no file, no socket.
 
 pub mod access_log;
 pub mod account;
