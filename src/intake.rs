@@ -55,6 +55,17 @@ impl Held {
         taken
     }
 
+    /// Holds just so much from now on, if there is so much left.
+    pub fn hold(&mut self, bytes: usize) -> bool {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.grow(more),
+            None => {
+                self.shrink(self.bytes - bytes);
+                true
+            }
+        }
+    }
+
     /// Gives so much back, or all if it is less.
     pub fn shrink(&mut self, less: usize) {
         let less = less.min(self.bytes);

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// When it opens, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// So many failures in a row open it; where there are many calls, a fiftieth of those in `window` if that is more. Of a thousand calls of which
+    /// So many failures in a row open it, or so many answers in a row that begin and do not end; where there are many calls, a fiftieth of those in `window` if that is more. Of a thousand calls of which
     /// a third fails, five in a row are soon found, and so are the streams that one lost connection takes with it.
     pub in_a_row: u32,
     /// So large a share of the calls in `window` does, too.
@@ -75,9 +75,24 @@ pub struct Breaker {
 
 #[derive(Debug, Clone)]
 enum Phase {
-    Closed { in_a_row: u32, calls: Window },
-    Open { since: Instant, until: Instant, cool: Duration, extent: Extent },
-    HalfOpen { cool: Duration, lent: u32, probe: Option<Instant>, extent: Extent },
+    /// `cuts`: of the answers that had begun, how many in a row did not end.
+    Closed {
+        in_a_row: u32,
+        cuts: u32,
+        calls: Window,
+    },
+    Open {
+        since: Instant,
+        until: Instant,
+        cool: Duration,
+        extent: Extent,
+    },
+    HalfOpen {
+        cool: Duration,
+        lent: u32,
+        probe: Option<Instant>,
+        extent: Extent,
+    },
 }
 
 /// How much of it is broken.
@@ -218,7 +233,7 @@ impl Breaker {
         }
         let verdict = Verdict::of(outcome);
         match &mut self.phase {
-            Phase::Closed { in_a_row, calls } => {
+            Phase::Closed { in_a_row, calls, .. } => {
                 match verdict {
                     Verdict::None => return None,
                     Verdict::Good => {
@@ -231,11 +246,7 @@ impl Breaker {
                         calls.add((1, 1), now);
                     }
                 }
-                let (all, failed) = calls.sums(now);
-                let too_many = all >= u64::from(self.settings.calls) && failed as f64 >= self.settings.share * all as f64;
-                let enough_in_a_row = u64::from(*in_a_row) >= u64::from(self.settings.in_a_row).max(all / IN_A_ROW);
-                let extent = if enough_in_a_row { Extent::Whole } else { Extent::Part };
-                (enough_in_a_row || too_many).then(|| self.open(self.settings.cool, extent, now, random))
+                self.judge(now, random)
             }
             // It went where nobody else was left.
             Phase::HalfOpen { .. } if !pass.is_probe() => None,
@@ -260,6 +271,33 @@ impl Breaker {
         }
     }
 
+    /// Learns how an answer ended that had begun, and was settled as good then: whole, or cut.
+    pub fn ended(&mut self, pass: Pass, outcome: Outcome, now: Instant, random: f64) -> Option<State> {
+        let Phase::Closed { cuts, calls, .. } = &mut self.phase else { return None };
+        if pass.generation != self.generation {
+            return None;
+        }
+        match Verdict::of(outcome) {
+            Verdict::Good => *cuts = 0,
+            Verdict::Bad => {
+                *cuts += 1;
+                calls.add((0, 1), now);
+            }
+            Verdict::None => {}
+        }
+        self.judge(now, random)
+    }
+
+    /// Whether a closed one opens.
+    fn judge(&mut self, now: Instant, random: f64) -> Option<State> {
+        let Phase::Closed { in_a_row, cuts, calls } = &self.phase else { return None };
+        let (all, failed) = calls.sums(now);
+        let too_many = all >= u64::from(self.settings.calls) && failed as f64 >= self.settings.share * all as f64;
+        let enough_in_a_row = u64::from(*in_a_row.max(cuts)) >= u64::from(self.settings.in_a_row).max(all / IN_A_ROW);
+        let extent = if enough_in_a_row { Extent::Whole } else { Extent::Part };
+        (enough_in_a_row || too_many).then(|| self.open(self.settings.cool, extent, now, random))
+    }
+
     /// What it is now.
     pub fn state(&self, now: Instant) -> State {
         match self.phase {
@@ -274,7 +312,7 @@ impl Breaker {
     /// after another one has failed moves a request, and multiplies nothing.
     pub fn is_sound(&self, now: Instant) -> bool {
         match &self.phase {
-            Phase::Closed { in_a_row: 0, calls } => {
+            Phase::Closed { in_a_row: 0, cuts: 0, calls } => {
                 let (all, failed) = calls.sums(now);
                 failed * SOUND <= all
             }
@@ -306,7 +344,7 @@ impl Breaker {
 
 impl Phase {
     fn closed(settings: Settings) -> Phase {
-        Phase::Closed { in_a_row: 0, calls: Window::new(settings.window) }
+        Phase::Closed { in_a_row: 0, cuts: 0, calls: Window::new(settings.window) }
     }
 }
 

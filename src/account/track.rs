@@ -115,7 +115,7 @@ impl Track {
 
     fn trial(self: &Arc<Track>, pass: Pass) -> Trial {
         self.awaited.fetch_add(1, Ordering::Relaxed);
-        Trial { track: self.clone(), pass, awaits: true, settled: false }
+        Trial { track: self.clone(), pass, awaits: true, stage: Stage::Open }
     }
 
     /// Whether to ask it after another one has failed multiplies nothing.
@@ -196,7 +196,18 @@ pub struct Trial {
     track: Arc<Track>,
     pass: Pass,
     awaits: bool,
-    settled: bool,
+    stage: Stage,
+}
+
+/// What has been said of an attempt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing.
+    Open,
+    /// It has begun to answer.
+    Begun,
+    /// How it ended.
+    Ended,
 }
 
 impl Trial {
@@ -208,14 +219,20 @@ impl Trial {
         // It does serve the model.
         memory.refusals = 0;
         memory.rest = memory.rest.filter(|rest| rest.why != Why::Refused);
-        self.settled = true;
+        self.stage = Stage::Begun;
         memory.breaker.settle(self.pass, Outcome::Ok, now, fastrand::f64())
+    }
+
+    /// An answer that had begun is whole.
+    pub fn whole(&mut self, now: Instant) {
+        self.stage = Stage::Ended;
+        self.track.lock().breaker.ended(self.pass, Outcome::Ok, now, 0.0);
     }
 
     /// It was a probe that found the target back. How fast one token came says nothing about answers.
     pub fn is_back(&mut self, now: Instant) {
         self.came();
-        self.settled = true;
+        self.stage = Stage::Ended;
         self.track.lock().breaker.settle(self.pass, Outcome::Ok, now, 0.0);
     }
 
@@ -227,8 +244,11 @@ impl Trial {
         if class == Class::Transient && first {
             memory.peak_mut(stream).waited(took, now);
         }
-        self.settled = true;
-        let breaker = memory.breaker.settle(self.pass, Outcome::Failed(class), now, fastrand::f64());
+        let outcome = Outcome::Failed(class);
+        let breaker = match std::mem::replace(&mut self.stage, Stage::Ended) {
+            Stage::Begun => memory.breaker.ended(self.pass, outcome, now, fastrand::f64()),
+            Stage::Open | Stage::Ended => memory.breaker.settle(self.pass, outcome, now, fastrand::f64()),
+        };
         let rest = match class {
             Class::Rate => Some(Rest { until: now + rate_cool(retry_after), why: Why::Rate }),
             Class::Refused => {
@@ -268,7 +288,7 @@ impl Trial {
 impl Drop for Trial {
     fn drop(&mut self) {
         self.came();
-        if !self.settled {
+        if self.stage == Stage::Open {
             self.track.lock().breaker.settle(self.pass, Outcome::Neutral, Instant::now(), 0.0);
         }
     }
@@ -337,7 +357,23 @@ mod tests {
         trial.failed(Class::Transient, true, Duration::from_secs(9), None, now);
         assert_eq!(track.told(now, SystemTime::now()).expected, [None, Some(Duration::from_millis(9))], "a cut is not slowness");
         drop((trial, other));
-        assert_eq!((awaited(), track.told(now, SystemTime::now()).calls), (0, (2, 1)));
+        assert_eq!((awaited(), track.told(now, SystemTime::now()).calls), (0, (1, 1)));
+    }
+
+    #[test]
+    fn answers_that_begin_and_never_end_open_the_breaker() {
+        let (track, now) = (Arc::new(Track::default()), Instant::now());
+        let mut cut = |ends: bool| {
+            let mut trial = admitted(&track, now);
+            trial.answered(true, Duration::from_millis(9), now);
+            if ends {
+                trial.whole(now);
+                return None;
+            }
+            trial.failed(Class::Transient, true, Duration::from_secs(9), None, now).breaker
+        };
+        assert!([false, false, false, false, true, false, false, false, false].map(&mut cut).iter().all(Option::is_none));
+        assert!(matches!(cut(false), Some(State::Open(_))), "five in a row");
     }
 
     #[test]

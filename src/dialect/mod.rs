@@ -347,6 +347,14 @@ pub enum Stream {
 }
 
 impl Stream {
+    /// How many bytes are kept of an event whose end has not come yet.
+    pub fn buffered(&self) -> usize {
+        match self {
+            Self::Passed(stream) => stream.buffered(),
+            Self::Translated(stream) => stream.buffered(),
+        }
+    }
+
     /// Takes bytes as they came and appends whole events to `out`. After a fault, what was appended
     /// before it still counts, and nothing more should be fed.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {

@@ -61,6 +61,15 @@ impl Stream {
         Self { decoder, telling: Telling { reader, chunks: Chunks::new(face, manner), has_failed: false } }
     }
 
+    /// How many bytes are kept of an event whose end has not come yet.
+    pub fn buffered(&self) -> usize {
+        match &self.decoder {
+            Decoder::Events(decoder, _) => decoder.buffered(),
+            Decoder::Lines(decoder) => decoder.buffered(),
+            Decoder::Frames(decoder) => decoder.buffered(),
+        }
+    }
+
     /// Takes bytes as they came and appends whole events to `out`. After a fault, what was appended before it still counts, and nothing
     /// more should be fed.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {

@@ -390,16 +390,17 @@ impl<'x> Producer<'x> {
 
     /// Passes an answer on.
     fn answer(&mut self, running: Running<'x>, opened: Opened, news: bool) -> Result<Option<Piece>, Refusal> {
-        let Running { place, began, trial, losses, progress, .. } = running;
+        let Running { place, began, mut trial, losses, progress, .. } = running;
         self.served = Some(place);
         self.losses = losses;
         self.upstream_request_id = progress.id();
         self.timing = progress.timing();
-        self.answer_held = Some(opened.held);
+        self.answer_held = opened.held;
         match opened.gained {
             Gained::Whole { piece, usage, kept } => {
                 self.opened = true;
                 self.usage = usage;
+                trial.whole(std::time::Instant::now());
                 self.keep(kept);
                 if news {
                     self.note(place, "ok", began, Some(200), &progress, None);

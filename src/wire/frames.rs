@@ -50,6 +50,11 @@ impl Decoder {
         Self { limit: limit.min(MAX_PAYLOAD), pending: Vec::new() }
     }
 
+    /// How many bytes it keeps of a frame whose end has not come yet.
+    pub fn buffered(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Takes one network read and calls `event` for every frame that ends in it. If `event` breaks, the rest of the read is dropped;
     /// nothing should be fed after that.
     pub fn feed<B>(&mut self, bytes: &[u8], mut event: impl FnMut(Event<'_>) -> ControlFlow<B>) -> Result<ControlFlow<B>, Broken> {

@@ -25,6 +25,11 @@ impl Decoder {
         Self { limit, line: Vec::new(), first_line: true }
     }
 
+    /// How many bytes it keeps of a line whose end has not come yet.
+    pub fn buffered(&self) -> usize {
+        self.line.len()
+    }
+
     /// Takes one network read and calls `event` for every line that ends in it; an event's name is empty. If `event` breaks, the rest of
     /// the read is dropped; nothing should be fed after that.
     pub fn feed<B>(&mut self, bytes: &[u8], mut event: impl FnMut(Event<'_>) -> ControlFlow<B>) -> Result<ControlFlow<B>, TooLarge> {

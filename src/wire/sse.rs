@@ -55,6 +55,11 @@ impl Decoder {
         Self { limit, line: Vec::new(), name: Vec::new(), data: Data::default(), first_line: true, after_cr: false }
     }
 
+    /// How many bytes it keeps of an event whose end has not come yet.
+    pub fn buffered(&self) -> usize {
+        self.line.len() + self.data.buffer.len()
+    }
+
     /// Takes one network read and calls `event` for every event that ends in it. If `event` breaks, the
     /// rest of the read is dropped; nothing should be fed after that.
     pub fn feed<B>(&mut self, bytes: &[u8], mut event: impl FnMut(Event<'_>) -> ControlFlow<B>) -> Result<ControlFlow<B>, TooLarge> {

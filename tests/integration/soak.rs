@@ -242,7 +242,7 @@ impl World {
 
     /// Each has new keys, so that accounts come back whose credential was refused, and the harsh one is another account each time.
     fn catalog(&self, generation: u64) -> Catalog {
-        let times = "timeouts: { connect: 400ms, first_byte: 700ms, idle: 500ms, total: 3s }";
+        let times = "timeouts: { connect: 400ms, first_byte: 700ms, first_token: 600ms, idle: 500ms, total: 3s }";
         let key = format!("key: \"sk-CaNaRy-account-{generation}\"");
         let harsh = format!("harsh-{}", generation % 5);
         let mut catalog = Catalog::new()
@@ -254,6 +254,7 @@ impl World {
             let more = match upstream.name {
                 "two" => ", tls: { ca: ca.pem }",
                 "tight" => ", concurrency: 3",
+                "claude" => ", probe: true",
                 _ => "",
             };
             let id = if upstream.name == "harsh" { &harsh } else { upstream.name };
@@ -273,9 +274,9 @@ impl World {
         let catalog = model(catalog, "shared", &["wild", "gem", "calm", "rock"], "strategy: weighted");
         let catalog = model(catalog, "busy", &["tight", "claude", "rock"], "strategy: least_busy");
         let catalog = model(catalog, "fastest", &["wild", "gem", "two"], "strategy: fastest");
-        let catalog = model(catalog, "sticky", &["gem", "claude", "two"], "strategy: weighted");
-        let catalog = model(catalog, "hedged", &["wild", "calm", "two"], "strategy: fastest");
-        let catalog = model(catalog, "queued", &["tight"], "");
+        let catalog = model(catalog, "sticky", &["gem", "claude", "two"], "strategy: weighted, sticky: true");
+        let catalog = model(catalog, "hedged", &["wild", "calm", "two"], "strategy: fastest, hedge: { after: p90, at_most: 10% }");
+        let catalog = model(catalog, "queued", &["tight"], "queue: { length: 10, wait: 1s }");
         let catalog = model(catalog, "unreachable", &["refusing", "deaf"], "fallbacks: [shared]");
         let catalog = model(catalog, "untrusted", &["nowhere", "untrusted", "calm"], "");
         model(catalog, "harsh", &[&harsh, "wild"], "fallbacks: [first]")

@@ -28,6 +28,11 @@ impl Stream {
         Self { decoder: Decoder::new(event_limit), strays: Strays::default(), chunks: Chunks::new(face, quirks, show_reasoning) }
     }
 
+    /// How many bytes are kept of an event whose end has not come yet.
+    pub fn buffered(&self) -> usize {
+        self.decoder.buffered()
+    }
+
     /// Takes bytes as they came and appends whole events to `out`. After a fault, what was appended
     /// before it still counts, and nothing more should be fed.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {

@@ -46,8 +46,8 @@ pub(super) struct Opened {
     pub(super) gained: Gained,
     /// It says no.
     pub(super) declined: bool,
-    /// What the answer holds of the budget.
-    pub(super) held: Held,
+    /// What a buffered answer holds of the budget.
+    pub(super) held: Option<Held>,
 }
 
 /// What it gained.
@@ -158,8 +158,10 @@ impl Opening<'_> {
                 let limit = self.shared.server.limits.event;
                 let stream = account.dialect.stream(&self.candidate.upstream_model, &self.request.face, manner, limit);
                 let first = timeouts.first_token.map(|wait| attempt.sent() + wait);
-                self.held.shrink(copied);
-                self.begin(Reading { attempt, stream, out: Vec::new(), idle: timeouts.idle, total }, first, &mut alarm).await
+                let Opening { shared, mut held, progress, .. } = self;
+                held.shrink(copied);
+                let reading = Reading { attempt, stream, out: Vec::new(), held, idle: timeouts.idle, total };
+                begin(reading, first, shared.server.limits.event, &progress, &mut alarm).await
             }
             Kind::Json => Ok(self.gather(attempt, manner, &mut alarm).await?),
             Kind::Stream(_) => Err(Failure::Nonsense("an event stream of a kind that was not asked for".to_owned()).into()),
@@ -212,42 +214,6 @@ impl Opening<'_> {
         Err(Failure::Reset)
     }
 
-    /// The first events of a stream, until one counts.
-    async fn begin(self, mut reading: Reading, first: Option<Instant>, alarm: &mut Alarm) -> Result<Opened, Lost> {
-        let most = self.shared.server.limits.event;
-        loop {
-            let idle = (Instant::now() + reading.idle, Failure::IdleTimeout);
-            let (due, late) =
-                soonest([Some((reading.total, Failure::TotalTimeout)), Some(idle), first.map(|due| (due, Failure::FirstTokenTimeout))]);
-            let fed = reading.feed(due, late, alarm).await;
-            self.progress.lock().usage = reading.stream.usage_so_far();
-            let whole = match fed {
-                Ok(whole) => whole,
-                // Only its connection's end was missing.
-                Err(_) if reading.stream.whole() => true,
-                Err(failure) => {
-                    let salvage = reading.stream.opened().then_some(reading);
-                    return Err(Lost { failure, salvage });
-                }
-            };
-            if reading.stream.opened() && (whole || !reading.out.is_empty()) {
-                let declined = reading.stream.declined();
-                return Ok(Opened { gained: Gained::Stream { reading, whole }, declined, held: self.held });
-            }
-            if whole {
-                // Nothing in it counted: what its end makes of it is all.
-                let usage = reading.stream.finish(&mut reading.out, None).map_err(failure_of)?;
-                let kept = reading.stream.kept();
-                let piece = Piece::End(std::mem::take(&mut reading.out).into());
-                reading.attempt.finish().await;
-                return Ok(Opened { gained: Gained::Whole { piece, usage, kept }, declined: false, held: self.held });
-            }
-            if reading.out.len() > most {
-                return Err(Failure::Nonsense("a stream that does not begin".to_owned()).into());
-            }
-        }
-    }
-
     /// A whole JSON answer; for a caller who asked for a stream it is made into one.
     async fn gather(mut self, mut attempt: Attempt, manner: Manner, alarm: &mut Alarm) -> Result<Opened, Failure> {
         let mut body = Vec::new();
@@ -278,7 +244,42 @@ impl Opening<'_> {
         let (usage, declined) = (answer.usage, answer.declined);
         let piece = if stream { Piece::End(answer.body.into()) } else { Piece::Whole(answer) };
         attempt.finish().await;
-        Ok(Opened { gained: Gained::Whole { piece, usage, kept }, declined, held: self.held })
+        Ok(Opened { gained: Gained::Whole { piece, usage, kept }, declined, held: Some(self.held) })
+    }
+}
+
+/// The first events of a stream, until one counts.
+async fn begin(mut reading: Reading, first: Option<Instant>, most: usize, progress: &Progress, alarm: &mut Alarm) -> Result<Opened, Lost> {
+    loop {
+        let idle = (Instant::now() + reading.idle, Failure::IdleTimeout);
+        let (due, late) =
+            soonest([Some((reading.total, Failure::TotalTimeout)), Some(idle), first.map(|due| (due, Failure::FirstTokenTimeout))]);
+        let fed = reading.feed(due, late, alarm).await;
+        progress.lock().usage = reading.stream.usage_so_far();
+        let whole = match fed {
+            Ok(whole) => whole,
+            // Only its connection's end was missing.
+            Err(_) if reading.stream.whole() => true,
+            Err(failure) => {
+                let salvage = reading.stream.opened().then_some(reading);
+                return Err(Lost { failure, salvage });
+            }
+        };
+        if reading.stream.opened() && (whole || !reading.out.is_empty()) {
+            let declined = reading.stream.declined();
+            return Ok(Opened { gained: Gained::Stream { reading, whole }, declined, held: None });
+        }
+        if whole {
+            // Nothing in it counted: what its end makes of it is all.
+            let usage = reading.stream.finish(&mut reading.out, None).map_err(failure_of)?;
+            let kept = reading.stream.kept();
+            let piece = Piece::End(std::mem::take(&mut reading.out).into());
+            reading.attempt.finish().await;
+            return Ok(Opened { gained: Gained::Whole { piece, usage, kept }, declined: false, held: None });
+        }
+        if reading.out.len() > most {
+            return Err(Failure::Nonsense("a stream that does not begin".to_owned()).into());
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::error::Refusal;
 use crate::exchange::alarm::Alarm;
 use crate::exchange::attempt::Attempt;
 use crate::exchange::failover::Failure;
+use crate::intake::Held;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -15,6 +16,8 @@ use tokio::time::Instant;
 
 /// Events that came at once leave in one write, up to about this: it fits the buffer of the caller's connection.
 const TOGETHER: usize = 8 * 1024;
+/// Less than this of an event, or of a few, is not counted.
+const SMALL: usize = 64 * 1024;
 /// After a stream's end the connection's own end follows at once, or the connection is not kept.
 const LINGER: Duration = Duration::from_millis(20);
 
@@ -24,6 +27,8 @@ pub(super) struct Reading {
     pub(super) stream: Stream,
     /// Whole events, ready for the caller.
     pub(super) out: Vec<u8>,
+    /// What it holds of the budget while an event is large.
+    pub(super) held: Held,
     pub(super) idle: Duration,
     pub(super) total: Instant,
 }
@@ -50,11 +55,20 @@ impl Reading {
                 Some(Ok(Some(chunk))) => match self.stream.feed(&chunk, &mut self.out) {
                     Err(fault) => return Err(failure_of(fault)),
                     Ok(()) if self.stream.done() => return Ok(true),
+                    Ok(()) if !self.hold() => return Err(Failure::NoRoom),
                     Ok(()) if self.out.len() >= TOGETHER => return Ok(false),
                     Ok(()) => {}
                 },
             }
         }
+    }
+}
+
+impl Reading {
+    /// Counts what is kept of an event whose end has not come yet. What is small is no matter.
+    fn hold(&mut self) -> bool {
+        let buffered = self.stream.buffered() + self.out.len();
+        self.held.hold(if buffered > SMALL { buffered } else { 0 })
     }
 }
 
@@ -92,7 +106,8 @@ impl Producer<'_> {
                     self.note(live.place, "ok", live.began, Some(200), &live.progress, None);
                 }
                 self.keep(reading.stream.kept());
-                let Live { reading, .. } = live;
+                let Live { reading, mut trial, .. } = live;
+                trial.whole(std::time::Instant::now());
                 let mut attempt = reading.attempt;
                 attempt.release();
                 self.lingering = Some(attempt);
