@@ -7,13 +7,13 @@
 //! ```
 //!
 //! One that opened because of a share of failures is broken *in part*: some of what it is asked it answers. Where nobody else is left it is asked all the
-//! same, since some answers are better than none.
+//! same, since some answers are better than none, until so many in a row fail that nothing seems to work any more.
 //!
 //! Only failures that may pass count. The caller's faults say nothing about the account; its credential, its rate and what it does not serve are
 //! looked after in [`health`](super::health). Pure: `now` and chance come in.
 //!
-//! **Invariant:** a half-open breaker lends one probe at a time. One that is never settled lapses after [`Settings::patience`]; what it finds later still
-//! counts. What was admitted before the breaker opened says nothing about what came after.
+//! **Invariant:** a half-open breaker lends one probe at a time. One that is out for long lapses, after [`Settings::patience`], or after a second where
+//! nobody else is left; what it finds later still counts. What was admitted before the breaker opened says nothing about what came after.
 
 use super::window::Window;
 use crate::exchange::failover::Class;
@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 /// When it opens, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// So many failures in a row open it, or so many answers in a row that begin and do not end; where there are many calls, a fiftieth of those in `window` if that is more. Of a thousand calls of which
-    /// a third fails, five in a row are soon found, and so are the streams that one lost connection takes with it.
+    /// So many failures in a row open it, or so many answers in a row that begin and do not end; where there are many calls, a fiftieth of those in `window` if that is more, whether it was closed or not when
+    /// they ended. Of a thousand calls of which a third fails, five in a row are soon found, and so are the streams that one lost connection takes with it.
     pub in_a_row: u32,
     /// So large a share of the calls in `window` does, too.
     pub share: f64,
@@ -48,15 +48,15 @@ impl Default for Settings {
             window: Duration::from_secs(30),
             cool: Duration::from_secs(5),
             longest: Duration::from_secs(60),
-            patience: Duration::from_secs(60),
+            patience: Duration::from_secs(10),
         }
     }
 }
 
 /// As many of the calls in the window must fail in a row: of 30 s, about half a second's.
 const IN_A_ROW: u64 = 50;
-/// One of so many calls may fail of a target that is sound.
-const SOUND: u64 = 20;
+/// One of so many calls may fail of a target that is sound: were all like it, and each failure asked another one, that would be 1.2 attempts a request.
+const SOUND: u64 = 6;
 /// A cool-down is up to so much of itself longer, so that a fleet's probes do not come together.
 const JITTER: f64 = 0.2;
 /// The cool-down where there is nobody else: a probe a second is no load, and each second of waiting is one in which all are refused.
@@ -70,6 +70,8 @@ pub struct Breaker {
     settings: Settings,
     /// Counts the phases, so that what was admitted in one is not settled in another.
     generation: u32,
+    /// All that was settled in any phase.
+    asked: Window,
     phase: Phase,
 }
 
@@ -87,8 +89,9 @@ enum Phase {
         cool: Duration,
         extent: Extent,
     },
+    /// `next` is the cool-down that follows if the probe fails.
     HalfOpen {
-        cool: Duration,
+        next: Duration,
         lent: u32,
         probe: Option<Instant>,
         extent: Extent,
@@ -98,10 +101,10 @@ enum Phase {
 /// How much of it is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// Nothing came of the last calls, or of the probe.
+    /// Nothing came of the last calls.
     Whole,
-    /// A share of the calls failed, and others among them did not.
-    Part,
+    /// A share of the calls failed, and others among them did not. So many in a row have failed since it opened, of those that went all the same.
+    Part { in_a_row: u32 },
 }
 
 /// Whether a request may go.
@@ -184,7 +187,7 @@ impl Default for Breaker {
 impl Breaker {
     /// Closed, and nothing has happened yet.
     pub fn new(settings: Settings) -> Breaker {
-        Breaker { settings, generation: 0, phase: Phase::closed(settings) }
+        Breaker { settings, generation: 0, asked: Window::new(settings.window), phase: Phase::closed(settings) }
     }
 
     /// Asks for a request that would go now.
@@ -192,8 +195,8 @@ impl Breaker {
         self.ask(now, false)
     }
 
-    /// The same for one that nobody else can take. Where it is broken in part it may go, beside the probe if there is one, and how it ends says nothing
-    /// new; else a second's cool-down is enough, so that where all are out the first to be back is found at once, and still there is one probe at a time.
+    /// The same for one that nobody else can take. Where it is broken in part it may go, beside the probe if there is one; else as one probe a second,
+    /// cool-down or not, and whether the one before it has come back or not: where all are out, the first to be back is found at once.
     pub fn admit_alone(&mut self, now: Instant) -> Admission {
         self.ask(now, true)
     }
@@ -203,20 +206,26 @@ impl Breaker {
         if let Phase::Open { since, until, cool, extent } = self.phase {
             let soon = match extent {
                 Extent::Whole if alone => until.min(since + ALONE),
-                Extent::Part if alone && until > now => return Admission::Yes(beside),
-                Extent::Whole | Extent::Part => until,
+                Extent::Part { .. } if alone && until > now => return Admission::Yes(beside),
+                Extent::Whole | Extent::Part { .. } => until,
             };
             if soon > now {
                 return Admission::No(soon);
             }
-            self.phase = Phase::HalfOpen { cool, lent: 0, probe: None, extent };
+            // One that is asked early, since all are out, is not out for longer because of that.
+            let next = if until > now { cool } else { (cool * 2).min(self.settings.longest) };
+            self.phase = Phase::HalfOpen { next, lent: 0, probe: None, extent };
         }
         match &mut self.phase {
             Phase::HalfOpen { lent, probe, extent, .. } => {
-                match probe.map(|since| since + self.settings.patience).filter(|lapses| *lapses > now) {
-                    Some(_) if alone && *extent == Extent::Part => return Admission::Yes(beside),
-                    Some(lapses) => return Admission::No(lapses.min(now + SOON)),
-                    None => {}
+                let patience = match extent {
+                    Extent::Whole if alone => self.settings.patience.min(ALONE),
+                    Extent::Whole | Extent::Part { .. } => self.settings.patience,
+                };
+                match (probe.map(|since| since + patience).filter(|lapses| *lapses > now), extent) {
+                    (Some(_), Extent::Part { .. }) if alone => return Admission::Yes(beside),
+                    (Some(lapses), Extent::Whole | Extent::Part { .. }) => return Admission::No(lapses.min(now + SOON)),
+                    (None, _) => {}
                 }
                 *lent += 1;
                 *probe = Some(now);
@@ -231,48 +240,45 @@ impl Breaker {
         if pass.generation != self.generation {
             return None;
         }
-        let verdict = Verdict::of(outcome);
+        let failed = match Verdict::of(outcome) {
+            Verdict::Good => false,
+            Verdict::Bad => true,
+            Verdict::None => {
+                match &mut self.phase {
+                    // Only the last one's place is free again: those before it have lapsed.
+                    Phase::HalfOpen { lent, probe, .. } if pass.probe == *lent => *probe = None,
+                    Phase::HalfOpen { .. } | Phase::Open { .. } | Phase::Closed { .. } => {}
+                }
+                return None;
+            }
+        };
+        self.asked.add((1, u32::from(failed)), now);
+        let many = self.many(now);
         match &mut self.phase {
             Phase::Closed { in_a_row, calls, .. } => {
-                match verdict {
-                    Verdict::None => return None,
-                    Verdict::Good => {
-                        *in_a_row = 0;
-                        calls.add((1, 0), now);
-                        return None;
-                    }
-                    Verdict::Bad => {
-                        *in_a_row += 1;
-                        calls.add((1, 1), now);
-                    }
-                }
-                self.judge(now, random)
+                calls.add((1, u32::from(failed)), now);
+                *in_a_row = if failed { *in_a_row + 1 } else { 0 };
+                self.judge(many, now, random)
             }
-            // It went where nobody else was left.
-            Phase::HalfOpen { .. } if !pass.is_probe() => None,
-            Phase::HalfOpen { cool, lent, probe, .. } => match verdict {
-                Verdict::None => {
-                    // Only the last one's place is free again: those before it have lapsed.
-                    if pass.probe == *lent {
-                        *probe = None;
-                    }
-                    None
-                }
-                Verdict::Good => {
-                    self.reset();
-                    Some(State::Closed)
-                }
-                Verdict::Bad => {
-                    let cool = (*cool * 2).min(self.settings.longest);
-                    Some(self.open(cool, Extent::Whole, now, random))
-                }
-            },
-            Phase::Open { .. } => None,
+            Phase::HalfOpen { .. } if pass.is_probe() && !failed => {
+                self.close();
+                Some(State::Closed)
+            }
+            Phase::HalfOpen { next, extent, .. } if pass.is_probe() => {
+                let (cool, extent) = (*next, extent.after(failed, many));
+                Some(self.open(cool, extent, now, random))
+            }
+            // It went because nobody else was left: when the breaker closes is not for it to say.
+            Phase::HalfOpen { extent, .. } | Phase::Open { extent, .. } => {
+                *extent = extent.after(failed, many);
+                None
+            }
         }
     }
 
     /// Learns how an answer ended that had begun, and was settled as good then: whole, or cut.
     pub fn ended(&mut self, pass: Pass, outcome: Outcome, now: Instant, random: f64) -> Option<State> {
+        let many = self.many(now);
         let Phase::Closed { cuts, calls, .. } = &mut self.phase else { return None };
         if pass.generation != self.generation {
             return None;
@@ -285,17 +291,22 @@ impl Breaker {
             }
             Verdict::None => {}
         }
-        self.judge(now, random)
+        self.judge(many, now, random)
+    }
+
+    /// So many failures in a row are too many.
+    fn many(&self, now: Instant) -> u64 {
+        u64::from(self.settings.in_a_row).max(self.asked.sums(now).0 / IN_A_ROW)
     }
 
     /// Whether a closed one opens.
-    fn judge(&mut self, now: Instant, random: f64) -> Option<State> {
+    fn judge(&mut self, many: u64, now: Instant, random: f64) -> Option<State> {
         let Phase::Closed { in_a_row, cuts, calls } = &self.phase else { return None };
         let (all, failed) = calls.sums(now);
         let too_many = all >= u64::from(self.settings.calls) && failed as f64 >= self.settings.share * all as f64;
-        let enough_in_a_row = u64::from(*in_a_row.max(cuts)) >= u64::from(self.settings.in_a_row).max(all / IN_A_ROW);
-        let extent = if enough_in_a_row { Extent::Whole } else { Extent::Part };
-        (enough_in_a_row || too_many).then(|| self.open(self.settings.cool, extent, now, random))
+        let nothing_works = u64::from(*in_a_row.max(cuts)) >= many;
+        let extent = if nothing_works { Extent::Whole } else { Extent::Part { in_a_row: 0 } };
+        (nothing_works || too_many).then(|| self.open(self.settings.cool, extent, now, random))
     }
 
     /// What it is now.
@@ -308,12 +319,12 @@ impl Breaker {
         }
     }
 
-    /// Whether nothing is known to be wrong with it: its last call was answered, if there was one, and hardly any of those before failed. To ask it
+    /// Whether nothing much is known to be wrong with it: its last call was answered, if there was one, and so were most of the last seconds'. To ask it
     /// after another one has failed moves a request, and multiplies nothing.
     pub fn is_sound(&self, now: Instant) -> bool {
         match &self.phase {
             Phase::Closed { in_a_row: 0, cuts: 0, calls } => {
-                let (all, failed) = calls.sums(now);
+                let (all, failed) = calls.lately(now);
                 failed * SOUND <= all
             }
             Phase::Closed { .. } | Phase::Open { .. } | Phase::HalfOpen { .. } => false,
@@ -330,6 +341,11 @@ impl Breaker {
 
     /// Closes it and forgets everything.
     pub fn reset(&mut self) {
+        self.asked = Window::new(self.settings.window);
+        self.close();
+    }
+
+    fn close(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.phase = Phase::closed(self.settings);
     }
@@ -345,6 +361,17 @@ impl Breaker {
 impl Phase {
     fn closed(settings: Settings) -> Phase {
         Phase::Closed { in_a_row: 0, cuts: 0, calls: Window::new(settings.window) }
+    }
+}
+
+impl Extent {
+    /// After one more call. So many failures in a row are enough.
+    fn after(self, failed: bool, many: u64) -> Extent {
+        match self {
+            Extent::Part { in_a_row } if failed && u64::from(in_a_row) + 1 < many => Extent::Part { in_a_row: in_a_row + 1 },
+            Extent::Part { .. } if !failed => Extent::Part { in_a_row: 0 },
+            Extent::Part { .. } | Extent::Whole => Extent::Whole,
+        }
     }
 }
 

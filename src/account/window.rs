@@ -43,9 +43,18 @@ impl Window {
 
     /// Both counts over the span that ends now.
     pub fn sums(&self, now: Instant) -> (u64, u64) {
+        self.youngest(BUCKETS, now)
+    }
+
+    /// The same over the last fifth of the span: between a tenth and two.
+    pub fn lately(&self, now: Instant) -> (u64, u64) {
+        self.youngest(BUCKETS / 5, now)
+    }
+
+    fn youngest(&self, buckets: u32, now: Instant) -> (u64, u64) {
         let Some(began) = self.began else { return (0, 0) };
         let number = self.number(began, now);
-        let young = self.ring.iter().filter(|bucket| bucket.number.saturating_add(BUCKETS) > number);
+        let young = self.ring.iter().filter(|bucket| bucket.number.saturating_add(buckets) > number);
         young.fold((0, 0), |sums, bucket| (sums.0 + u64::from(bucket.counts.0), sums.1 + u64::from(bucket.counts.1)))
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const BAD: Outcome = Outcome::Failed(Class::Transient);
 
 /// A script: `+` a good call, `-` a bad one, `c` the caller's fault, `n` a neutral one, each at once; `a` a good one and `b` a bad one where nobody else
-/// is left; a number waits so many seconds.
+/// is left; `d` and `e` the same two, never settled; a number waits so many seconds.
 /// What it says at the end is the breaker's state, and what the last call was told.
 #[track_caller]
 fn check(script: &str, state: &str, told: &str) {
@@ -19,7 +19,7 @@ fn check(script: &str, state: &str, told: &str) {
             continue;
         }
         for letter in word.chars() {
-            let pass = match if matches!(letter, 'a' | 'b') { breaker.admit_alone(now) } else { breaker.admit(now) } {
+            let pass = match if matches!(letter, 'a' | 'b' | 'e') { breaker.admit_alone(now) } else { breaker.admit(now) } {
                 Admission::Yes(pass) => {
                     last = "yes";
                     pass
@@ -40,7 +40,7 @@ fn check(script: &str, state: &str, told: &str) {
                 'c' => Outcome::Failed(Class::Caller),
                 'r' => Outcome::Failed(Class::Rate),
                 'n' => Outcome::Neutral,
-                'd' => continue,
+                'd' | 'e' => continue,
                 other => panic!("no letter {other}"),
             };
             breaker.settle(pass, outcome, now, 0.0);
@@ -85,29 +85,85 @@ fn scripts() {
     check("----- 5 n c r n +", "closed", "probe");
     // One that is dropped and never settled lapses.
     check("----- 5 d +", "half_open", "no");
-    check("----- 5 d 59.9 +", "half_open", "no");
-    check("----- 5 d 60 +", "closed", "probe");
-    check("----- 5 d 60 -", "open", "probe");
+    check("----- 5 d 9.9 +", "half_open", "no");
+    check("----- 5 d 10 +", "closed", "probe");
+    check("----- 5 d 10 -", "open", "probe");
     // Alone, and all of it is broken: a probe a second.
     check("----- a", "open", "no");
     check("----- 0.9 a", "open", "no");
     check("----- 1 a", "closed", "probe");
     check("----- 1 b 0.9 a", "open", "no");
     check("----- 1 b 1 b 1 b 1 a", "closed", "probe");
-    // Alone, and a part of it is: always, and that says nothing; nor does it hold back the probe, or those who are not alone.
+    check("----- 1 e 0.9 a", "half_open", "no");
+    check("----- 1 e 1 a", "closed", "probe");
+    check("----- 1 e 1 +", "half_open", "no");
+    // Those early ones leave the cool-down as long as it was.
+    check("----- 1 b 1 b 1 b 5 +", "closed", "probe");
+    check("----- 5 - 1 b 1 b 9.9 +", "open", "no");
+    check("----- 5 - 1 b 1 b 10 +", "closed", "probe");
+    // Alone, and a part of it is: always, and that does not close it; nor does it hold back the probe, or let those through who are not alone.
     check("+-+-+-+-+-+-+-+-+-+- a", "open", "yes");
-    check("+-+-+-+-+-+-+-+-+-+- bbbbbbbbbb", "open", "yes");
     check("+-+-+-+-+-+-+-+-+-+- aaaaaaaaaa +", "open", "no");
+    check("+-+-+-+-+-+-+-+-+-+- babbabbbabbbba", "open", "yes");
     check("+-+-+-+-+-+-+-+-+-+- 4.9 b", "open", "yes");
     check("+-+-+-+-+-+-+-+-+-+- bbbb 5 a", "closed", "probe");
     check("+-+-+-+-+-+-+-+-+-+- bbbb 5 d b", "half_open", "yes");
-    check("+-+-+-+-+-+-+-+-+-+- bbbb 5 d a 60 +", "closed", "probe");
-    // It has failed the probe, too.
-    check("+-+-+-+-+-+-+-+-+-+- 5 - a", "open", "no");
-    check("+-+-+-+-+-+-+-+-+-+- 5 b 0.9 a", "open", "no");
-    check("+-+-+-+-+-+-+-+-+-+- 5 - 1 a", "closed", "probe");
-    // Some failed, and in the end all: that is no part any more.
+    check("+-+-+-+-+-+-+-+-+-+- bbbb 5 d a 10 +", "closed", "probe");
+    // Nor is it all broken when the probe fails, which it may well.
+    check("+-+-+-+-+-+-+-+-+-+- 5 - a", "open", "yes");
+    check("+-+-+-+-+-+-+-+-+-+- 5 - 9.9 a +", "open", "no");
+    check("+-+-+-+-+-+-+-+-+-+- 5 - 10 +", "closed", "probe");
+    // But it is when so many in a row fail, the probe among them.
+    check("+-+-+-+-+-+-+-+-+-+- bbbbb a", "open", "no");
+    check("+-+-+-+-+-+-+-+-+-+- bbbbb 1 a", "closed", "probe");
+    check("+-+-+-+-+-+-+-+-+-+- bbbb 5 - a", "open", "no");
     check("+-+-+-+-+-+-+-+----- a", "open", "no");
+}
+
+#[test]
+fn how_much_it_is_asked_is_not_forgotten_when_it_closes() {
+    let start = Instant::now();
+    let mut breaker = Breaker::default();
+    let mut settle = |outcome: Outcome, now: Instant| {
+        let pass = pass(breaker.admit(now));
+        breaker.settle(pass, outcome, now, 0.0)
+    };
+    for n in 0..2000 {
+        settle(Outcome::Ok, start + Duration::from_millis(n * 5));
+    }
+    let mut now = start + Duration::from_secs(10);
+    let opens = (1..).find(|_| settle(BAD, now).is_some());
+    assert_eq!(opens, Some(40), "a fiftieth of the calls");
+    now += Duration::from_secs(5);
+    assert_eq!(settle(Outcome::Ok, now), Some(State::Closed));
+    let opens = (1..).find(|_| settle(BAD, now).is_some());
+    assert_eq!(opens, Some(20), "of so many calls a share is taken; five in a row are still chance");
+    now += Duration::from_secs(60);
+    assert_eq!(settle(Outcome::Ok, now), Some(State::Closed));
+    let opens = (1..).find(|_| settle(BAD, now).is_some());
+    assert_eq!(opens, Some(5), "that was long ago");
+}
+
+#[test]
+fn sound_is_what_it_is_now() {
+    let start = Instant::now();
+    let mut breaker = Breaker::default();
+    let settle = |breaker: &mut Breaker, outcome: Outcome, seconds: u64| {
+        let now = start + Duration::from_secs(seconds);
+        let pass = pass(breaker.admit(now));
+        breaker.settle(pass, outcome, now, 0.0);
+        breaker.is_sound(now)
+    };
+    assert!(!breaker.is_sound(start), "nothing is known of it");
+    assert!(settle(&mut breaker, Outcome::Ok, 0));
+    assert!(!settle(&mut breaker, BAD, 0), "its last call failed");
+    for n in 3..6 {
+        assert!(!settle(&mut breaker, Outcome::Ok, 0), "one of {n} failed");
+    }
+    assert!(settle(&mut breaker, Outcome::Ok, 0), "one of six may");
+    assert!(!settle(&mut breaker, BAD, 1) && !settle(&mut breaker, Outcome::Ok, 1));
+    assert!(settle(&mut breaker, Outcome::Ok, 7), "what was a while ago is over");
+    assert!(!breaker.is_sound(start + Duration::from_secs(14)), "and nothing is known of it again");
 }
 
 #[test]
@@ -250,7 +306,11 @@ fn who_is_alone_waits_for_a_second_only() {
         assert!(probe.is_probe() && matches!(breaker.admit_alone(now), Admission::No(_)), "one probe at a time");
         breaker.settle(probe, BAD, now, 0.9);
     }
-    assert_eq!(breaker.admit(now), Admission::No(now + Duration::from_secs(60).mul_f64(1.18)), "for those who are not alone it grew");
+    assert_eq!(
+        breaker.admit(now),
+        Admission::No(now + Duration::from_secs(5).mul_f64(1.18)),
+        "and who is not alone does not wait longer for it"
+    );
     now += ALONE;
     let probe = pass(breaker.admit_alone(now));
     assert_eq!(breaker.settle(probe, Outcome::Ok, now, 0.0), Some(State::Closed));
@@ -329,8 +389,9 @@ proptest! {
         let mut now = Instant::now();
         let mut breaker = Breaker::new(settings);
         let mut out: Vec<(Pass, Beside)> = Vec::new();
-        // The probe that holds the place, if one does; what failed in a row, and at all, since it last closed; and whether it opened by a share of those.
-        let (mut probe, mut in_a_row, mut failed, mut part): (Option<(Pass, Instant)>, u32, u32, bool) = (None, 0, 0, false);
+        // The probe that holds the place, if one does; what failed in a row, and at all, since it last closed; and, where it is broken in part only, what
+        // failed in a row since then.
+        let (mut probe, mut in_a_row, mut failed, mut part): (Option<(Pass, Instant)>, u32, u32, Option<u32>) = (None, 0, 0, None);
         for step in steps {
             let before = breaker.state(now);
             match step {
@@ -339,35 +400,48 @@ proptest! {
                     Admission::Yes(pass) => {
                         let beside = before != State::Closed;
                         let free = before == State::HalfOpen { probing: false };
-                        prop_assert!(!beside || alone && part && !free);
+                        prop_assert!(!beside || alone && part.is_some() && !free);
                         prop_assert!(!pass.is_probe());
                         out.push((pass, Beside(beside)));
                     }
                     Admission::Probe(pass) => {
-                        let early = alone && !part && matches!(before, State::Open(_));
+                        let early = alone && part.is_none() && before != State::Closed;
+                        let patience = if early { ALONE } else { settings.patience };
                         let free = before == State::HalfOpen { probing: false };
                         prop_assert!(early || free);
-                        prop_assert!(probe.is_none_or(|(_, lent)| now - lent >= settings.patience), "two probes at once");
+                        prop_assert!(probe.is_none_or(|(_, lent)| now - lent >= patience), "two probes at once");
                         probe = Some((pass, now));
                         out.push((pass, Beside(false)));
                     }
                     Admission::No(until) => {
                         prop_assert!(!before.admits() && until > now);
-                        prop_assert!(!(alone && part), "some answers are better than none");
+                        prop_assert!(!(alone && part.is_some()), "some answers are better than none");
                         prop_assert!(until - now <= settings.longest.mul_f64(1.0 + JITTER));
                     }
                 },
                 Step::Lose(which) if !out.is_empty() => drop(out.swap_remove(which % out.len())),
                 Step::End(which, outcome) if !out.is_empty() => {
                     let (pass, Beside(beside)) = out.swap_remove(which % out.len());
-                    let current = pass.generation == breaker.generation && !beside;
+                    let current = pass.generation == breaker.generation;
+                    if current && (beside || pass.is_probe()) {
+                        part = match outcome {
+                            Outcome::Ok => part.map(|_| 0),
+                            BAD => part.map(|in_a_row| in_a_row + 1).filter(|in_a_row| *in_a_row < settings.in_a_row),
+                            Outcome::Failed(_) | Outcome::Neutral => part,
+                        };
+                    }
+                    let current = current && !beside;
                     let changed = breaker.settle(pass, outcome, now, random);
                     if !current {
                         prop_assert_eq!(changed, None, "of another phase, or beside this one");
                         prop_assert_eq!(breaker.state(now), before);
                         continue;
                     }
-                    part = changed.is_some() && !pass.is_probe() && in_a_row + 1 < settings.in_a_row || changed.is_none() && part;
+                    if changed.is_some() && !pass.is_probe() {
+                        part = (in_a_row + 1 < settings.in_a_row).then_some(0);
+                    } else if changed == Some(State::Closed) {
+                        part = None;
+                    }
                     match outcome {
                         Outcome::Ok => {
                             in_a_row = 0;

@@ -178,7 +178,9 @@ proptest! {
                         let target = &mut crowd.targets[asked.place];
                         prop_assert!(!target.is_resting(now), "even the last one left is not asked while it rests");
                         if asked.trial.is_probe() {
-                            let lapsed = |since: Instant| now - since >= Settings::default().patience;
+                            // Where nobody else is left, it is one a second.
+                            let patience = if alone { Duration::from_secs(1) } else { Settings::default().patience };
+                            let lapsed = |since: Instant| now - since >= patience;
                             prop_assert!(target.kept_away.is_some() && target.probe.is_none_or(lapsed), "one probe at a time");
                             // From now on it is half open, also where an early probe comes to nothing.
                             (target.kept_away, target.probe) = (Some(now), Some(now));
