@@ -258,7 +258,7 @@ impl Breaker {
             Phase::Closed { in_a_row, calls, .. } => {
                 calls.add((1, u32::from(failed)), now);
                 *in_a_row = if failed { *in_a_row + 1 } else { 0 };
-                self.judge(many, now, random)
+                if failed { self.judge(many, now, random) } else { None }
             }
             Phase::HalfOpen { .. } if pass.is_probe() && !failed => {
                 self.close();
@@ -284,14 +284,17 @@ impl Breaker {
             return None;
         }
         match Verdict::of(outcome) {
-            Verdict::Good => *cuts = 0,
+            Verdict::Good => {
+                *cuts = 0;
+                None
+            }
             Verdict::Bad => {
                 *cuts += 1;
                 calls.add((0, 1), now);
+                self.judge(many, now, random)
             }
-            Verdict::None => {}
+            Verdict::None => None,
         }
-        self.judge(many, now, random)
     }
 
     /// So many failures in a row are too many.
