@@ -38,6 +38,7 @@ mod process;
 mod readme;
 mod real;
 mod reload;
+mod routing;
 mod sdk;
 mod sdk_outages;
 mod secrets;

@@ -1,0 +1,93 @@
+//! Who is asked, when, and how often: strategies, breakers and rests, fallbacks by cause, budgets, hedges, deadlines, the queue, and the trail of it
+//! all, through the real gateway. Failures one by one are in `failover` and `matrix`.
+
+mod breakers;
+mod budget;
+mod causes;
+mod deadlines;
+mod hedges;
+mod queue;
+mod rests;
+mod strategies;
+mod trail;
+
+use std::io::{Read, Write};
+
+use serde_json::{Value, json};
+
+use crate::support::canary::KEY;
+use crate::support::client::{self, Response};
+use crate::support::{Gateway, eventually};
+
+/// The bytes of a chat completion with more header fields.
+fn post_with(body: &Value, more: &[(&str, &str)]) -> Vec<u8> {
+    post_as(KEY, body, more)
+}
+
+fn post_as(key: &str, body: &Value, more: &[(&str, &str)]) -> Vec<u8> {
+    let bearer = format!("Bearer {key}");
+    let fields = [&[("authorization", bearer.as_str()), ("content-type", "application/json")], more].concat();
+    client::request("POST", "/v1/chat/completions", &fields, body.to_string().as_bytes())
+}
+
+/// One turn of a conversation.
+fn say(model: &str, text: &str) -> Value {
+    json!({"model": model, "messages": [{"role": "user", "content": text}]})
+}
+
+/// What `/status` tells of an account.
+fn account(gateway: &Gateway, id: &str) -> Value {
+    let status = gateway.status();
+    let accounts = status["accounts"].as_array().expect("accounts");
+    accounts.iter().find(|account| account["id"] == id).unwrap_or_else(|| panic!("no account {id} in {status}")).clone()
+}
+
+/// What `/status` tells of an account's target, by the account's name for the model.
+fn target(gateway: &Gateway, id: &str, model: &str) -> Value {
+    let account = account(gateway, id);
+    let targets = account["targets"].as_array().expect("targets");
+    targets.iter().find(|target| target["model"] == model).unwrap_or_else(|| panic!("no target {model} in {account}")).clone()
+}
+
+/// What `/status` tells of a model.
+fn model(gateway: &Gateway, id: &str) -> Value {
+    let status = gateway.status();
+    let models = status["models"].as_array().expect("models");
+    models.iter().find(|model| model["id"] == id).unwrap_or_else(|| panic!("no model {id} in {status}")).clone()
+}
+
+/// Waits until a target's breaker is in that state.
+async fn breaker(gateway: &Gateway, id: &str, model: &str, state: &str) {
+    eventually(&format!("the breaker of {id} for {model} is {state}"), || (target(gateway, id, model)["breaker"] == state).then_some(()))
+        .await;
+}
+
+/// Any request to the admin listener: the status, and the head.
+fn admin(gateway: &Gateway, method: &str, path: &str, more: &str) -> (u16, String) {
+    let mut stream = std::net::TcpStream::connect(gateway.admin).expect("the admin listener");
+    stream.write_all(format!("{method} {path} HTTP/1.1\r\nhost: x\r\n{more}connection: close\r\n\r\n").as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("answered");
+    (answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status"), answer)
+}
+
+fn retry_after(response: &Response) -> u64 {
+    response.field("retry-after").unwrap_or_else(|| panic!("no retry-after in {:?}", response.fields)).parse().expect("seconds")
+}
+
+async fn join_all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut pinned: Vec<_> = futures.into_iter().map(Box::pin).collect();
+    let mut done: Vec<Option<T>> = pinned.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, slot) in pinned.iter_mut().zip(&mut done) {
+            if slot.is_none()
+                && let std::task::Poll::Ready(value) = future.as_mut().poll(context)
+            {
+                *slot = Some(value);
+            }
+        }
+        if done.iter().all(Option::is_some) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}

@@ -1,0 +1,131 @@
+//! What those who may know are told of how an answer came about.
+
+use serde_json::json;
+
+use super::post_as;
+use crate::support::canary::KEY;
+use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, run};
+
+const DEBUG_KEY: &str = "sk-CaNaRy-caller-debug-0123456789abcdefghijklmnop";
+
+fn catalog(a: &Mock, b: &Mock) -> Catalog {
+    let catalog = Catalog::new().account("a", a).account("b", b).account_with("narrow", b, "concurrency: 1");
+    let catalog = catalog.caller_with("team", "", &[("prod", DEBUG_KEY, "debug: true")]).model("m", &["a=up-m", "b"]);
+    catalog.model_with("queued", &["narrow"], "queue: {}")
+}
+
+/// The names in a `server-timing`, each of which has its milliseconds.
+fn names(timing: &str) -> Vec<&str> {
+    let parts = timing.split(", ").map(|part| {
+        let (name, milliseconds) = part.split_once(";dur=").unwrap_or_else(|| panic!("{part} in {timing}"));
+        assert!(milliseconds.parse::<f64>().is_ok_and(|ms| (0.0..60_000.0).contains(&ms)), "{part}");
+        name
+    });
+    parts.collect()
+}
+
+/// `a;status(500);12ms` without the time.
+fn untimed(attempts: &str) -> Vec<String> {
+    let parts = attempts.split(", ").map(|part| {
+        let (rest, time) = part.rsplit_once(';').unwrap_or_else(|| panic!("{part}"));
+        match time.strip_suffix("ms") {
+            Some(ms) if ms.parse::<u64>().is_ok() => rest.to_owned(),
+            _ => part.to_owned(),
+        }
+    });
+    parts.collect()
+}
+
+#[test]
+fn keys_with_debug_see_the_trail_and_no_others_do() {
+    run(async {
+        let (a, b) = (Mock::start().await, Mock::start().await);
+        let gateway = Gateway::start(catalog(&a, &b)).await;
+        for (body, last) in [(chat("m"), "b;ok"), (chat_stream("m"), "b;running")] {
+            a.push(Script::error(500, "out of order"));
+            let answer = gateway.raw(post_as(DEBUG_KEY, &body, &[])).await;
+            assert_eq!(answer.status, 200);
+            assert_eq!(untimed(answer.field("x-portcullis-attempts").expect("a trail")), ["a;status(500)", last]);
+            let timing = answer.field("server-timing").expect("a timing");
+            assert_eq!(names(timing), ["auth", "plan", "connect", "first_byte", "own"], "{timing}");
+            a.push(Script::error(500, "out of order"));
+            let other = gateway.raw(post_as(KEY, &body, &[])).await;
+            assert_eq!((other.field("x-portcullis-attempts"), other.field("server-timing")), (None, None));
+        }
+        gateway.access_lines(4).await;
+    });
+}
+
+#[test]
+fn those_who_are_refused_see_it_too() {
+    run(async {
+        let (a, b) = (Mock::start().await, Mock::start().await);
+        a.always(Script::error(429, "slow down").with("retry-after", "50"));
+        b.always(Script::error(401, "who are you?"));
+        let gateway = Gateway::start(catalog(&a, &b)).await;
+        let refused = gateway.raw(post_as(DEBUG_KEY, &chat("m"), &[])).await;
+        refused.is_error(503, "upstream_unavailable");
+        let attempts = refused.field("x-portcullis-attempts").expect("a trail");
+        assert_eq!(untimed(attempts), ["a;rate_limited(429)", "b;credential(401)"]);
+        assert!(names(refused.field("server-timing").expect("a timing")).contains(&"own"));
+        let other = gateway.post(&chat("m")).await;
+        assert_eq!((other.status, other.field("x-portcullis-attempts"), other.field("server-timing")), (503, None, None));
+        // Nobody was asked.
+        let nobody = gateway.raw(post_as(DEBUG_KEY, &chat("m"), &[])).await;
+        nobody.is_error(503, "no_capacity");
+        assert_eq!(nobody.field("x-portcullis-attempts"), None);
+        gateway.access_lines(3).await;
+    });
+}
+
+#[test]
+fn the_wait_in_a_queue_is_a_part_of_the_timing() {
+    run(async {
+        let (a, b, gate) = (Mock::start().await, Mock::start().await, Gate::new());
+        let gateway = Gateway::start(catalog(&a, &b)).await;
+        b.push(Script::new().wait(&gate).then_answer("first"));
+        let body = chat("queued");
+        let (first, second, _) = tokio::join!(
+            gateway.raw(post_as(DEBUG_KEY, &body, &[])),
+            async {
+                b.request(0).await;
+                gateway.raw(post_as(DEBUG_KEY, &body, &[])).await
+            },
+            async {
+                crate::support::eventually("one waits", || (super::model(&gateway, "queued")["waiting"] == 1).then_some(())).await;
+                gate.open();
+            }
+        );
+        assert!(!names(first.field("server-timing").unwrap()).contains(&"queue"));
+        assert_eq!(names(second.field("server-timing").unwrap()), ["auth", "plan", "queue", "connect", "first_byte", "own"]);
+        gateway.access_lines(2).await;
+    });
+}
+
+#[test]
+fn the_access_line_has_it_always() {
+    run(async {
+        let (a, b) = (Mock::start().await, Mock::start().await);
+        let gateway = Gateway::start(catalog(&a, &b)).await;
+        for body in [chat("m"), chat_stream("m")] {
+            a.push(Script::error(500, "out of order"));
+            let answer = gateway.post(&body).await;
+            let line = gateway.line_of(&answer).await;
+            assert!(line["auth_us"].is_u64() && line["plan_us"].is_u64() && line["own_us"].is_u64(), "{line}");
+            assert!(line["queued_ms"].is_null() && line["not_retried"].is_null(), "{line}");
+            let [first, second] = line["attempts"].as_array().unwrap().as_slice() else { panic!("{line}") };
+            for (attempt, account, model, outcome, status) in [(first, "a", "up-m", "status", 500), (second, "b", "m", "ok", 200)] {
+                let shown = (&attempt["account"], &attempt["model"], &attempt["outcome"], &attempt["status"]);
+                assert_eq!(shown, (&json!(account), &json!(model), &json!(outcome), &json!(status)), "{line}");
+                assert!(attempt["ms"].is_u64() && attempt["connect_ms"].is_u64(), "{line}");
+                assert!(attempt["prompt_tokens"].is_null() && attempt["completion_tokens"].is_null(), "{line}");
+            }
+            assert!(first["first_ms"].is_null() && second["first_ms"].is_u64(), "{line}");
+            assert!(second["first_ms"].as_u64() <= second["ms"].as_u64() && second["ms"].as_u64() <= line["total_ms"].as_u64(), "{line}");
+        }
+        // Before the key is known, or the request, there is nothing to tell of either.
+        let unknown = gateway.raw(post_as("nobody", &chat("m"), &[])).await;
+        let line = gateway.line_of(&unknown).await;
+        assert!(line["plan_us"].is_null() && line["attempts"] == json!([]), "{line}");
+    });
+}
