@@ -89,7 +89,7 @@ impl<'x> Producer<'x> {
                 self.start(chosen, false);
                 return Ok(true);
             }
-            if self.resting.passed == 0 {
+            if self.resting.passed == 0 || self.not_retried.is_some() {
                 return Ok(false);
             }
             let look = Instant::now() + self.resting.soonest.unwrap_or(LATE).clamp(SOON, LATE);
@@ -217,12 +217,13 @@ impl<'x> Producer<'x> {
         if let Some(rest) = state.health.rest(now) {
             return Err(Away { why: Some(rest.why), wait: wait(rest.until) });
         }
+        // The place last: giving one back wakes those who wait, and they would wake each other for as long as the target rests.
+        let trial = candidate.track.admit(alone, account.probe, now).map_err(|kept| match kept {
+            Kept::Resting(rest) => Away { why: Some(rest.why), wait: wait(rest.until) },
+            Kept::Broken(until) => Away { why: None, wait: wait(until) },
+        })?;
         let permit = state.admit(account.concurrency).ok_or(Away { why: None, wait: None })?;
-        match candidate.track.admit(alone, account.probe, now) {
-            Ok(trial) => Ok((permit, trial)),
-            Err(Kept::Resting(rest)) => Err(Away { why: Some(rest.why), wait: wait(rest.until) }),
-            Err(Kept::Broken(until)) => Err(Away { why: None, wait: wait(until) }),
-        }
+        Ok((permit, trial))
     }
 
     fn pass(&mut self, Away { why, wait }: Away) {
