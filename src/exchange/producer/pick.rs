@@ -133,8 +133,9 @@ impl<'x> Producer<'x> {
                 };
                 let now = std::time::Instant::now();
                 if self.tries > 0 && besides.is_none() && !candidate.track.is_sound(now) && !self.request.demand.retry(now) {
+                    // Somebody after it may be sound.
                     self.not_retried = Some("budget");
-                    return Ok(None);
+                    continue;
                 }
                 if let Some(asked) = self.asked.get_mut(place) {
                     *asked = true;
