@@ -120,7 +120,9 @@ impl<'x> Producer<'x> {
                     continue;
                 }
                 if self.tries > 0 && !self.can_finish(candidate) {
-                    self.not_retried = Some("deadline");
+                    if besides.is_none() {
+                        self.not_retried = Some("deadline");
+                    }
                     continue;
                 }
                 let (permit, trial) = match self.admit(candidate, alone) {
