@@ -302,7 +302,8 @@ fn class_of(status: u16, error: &UpstreamError) -> Class {
     if says(error, "insufficient_quota") {
         return Class::Credential;
     }
-    if says(error, TOO_LONG) {
+    // Whatever the status, and where there is none: inside an answer.
+    if says(error, TOO_LONG) || error.is_filtered() {
         return Class::Caller;
     }
     match status {
@@ -444,6 +445,8 @@ mod tests {
         assert_eq!(error(Some(429)).class(), Class::Rate);
         assert_eq!(error(Some(400)).class(), Class::Caller);
         assert_eq!(error(None).class(), Class::Transient);
+        let refused = UpstreamError { code: Some("content_filter".into()), ..UpstreamError::default() };
+        assert_eq!(Failure::InAnswer(Box::new(refused)).then(), Then::Milder);
     }
 
     #[test]
