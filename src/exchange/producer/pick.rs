@@ -131,7 +131,11 @@ impl<'x> Producer<'x> {
                         self.pass(wait);
                         continue;
                     }
-                    Err(_) => continue,
+                    // Where it is the only one it is asked sooner: that is when to come back.
+                    Err(Away { wait, .. }) => {
+                        self.come_back(wait);
+                        continue;
+                    }
                 };
                 let now = std::time::Instant::now();
                 if self.tries > 0 && besides.is_none() && !candidate.track.is_sound(now) && !self.request.demand.retry(now) {
@@ -232,6 +236,10 @@ impl<'x> Producer<'x> {
     fn pass(&mut self, Away { why, wait }: Away) {
         self.resting.passed += 1;
         self.resting.for_rate += usize::from(why == Some(Why::Rate));
+        self.come_back(wait);
+    }
+
+    fn come_back(&mut self, wait: Option<Duration>) {
         if let Some(wait) = wait {
             self.resting.soonest = Some(self.resting.soonest.map_or(wait, |soonest| soonest.min(wait)));
         }
