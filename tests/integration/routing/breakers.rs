@@ -140,7 +140,7 @@ fn a_caller_who_leaves_the_probe_leaves_it_to_the_next() {
 }
 
 #[test]
-fn it_survives_a_reload_but_not_new_settings_of_its_account() {
+fn it_survives_a_reload_but_not_a_new_credential_of_its_account() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = broken(&a, &b).await;
@@ -148,8 +148,8 @@ fn it_survives_a_reload_but_not_new_settings_of_its_account() {
         assert_eq!(target(&gateway, "a", "m")["breaker"], "open");
         assert_eq!(gateway.post(&chat("m")).await.content(), "b");
         assert_eq!(a.count(), 5);
-        // Whoever mends an account need not wait.
-        let mended = Catalog::new().account_with("a", &a, "headers: { x-new: \"1\" }").account("b", &b);
+        // Whoever gives an account another key need not wait.
+        let mended = Catalog::new().account_with("a", &a, "key: another-key-of-the-account").account("b", &b);
         gateway.swap(mended.model("m", &["a", "b"]).model("other", &["a"]).model("more", &["b"])).await;
         assert_eq!(target(&gateway, "a", "m")["breaker"], "closed");
         gateway.access_lines(6).await;
@@ -242,7 +242,7 @@ fn the_only_target_is_asked_once_a_second_while_it_is_out() {
             match answer.status {
                 503 => {
                     answer.is_error(503, "no_capacity");
-                    assert_eq!(super::retry_after(&answer), 1, "honest: it may be back in a second");
+                    assert!((1..=2).contains(&super::retry_after(&answer)), "{:?}", answer.fields);
                     refused += 1;
                 }
                 status => assert_eq!(status, 502),

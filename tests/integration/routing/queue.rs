@@ -77,6 +77,7 @@ fn the_queue_has_an_end_and_so_has_the_wait() {
                 assert!(error["message"].as_str().unwrap().contains("as many requests wait as may"), "{error}");
                 // One was admitted in some seconds, and two are in front.
                 assert!((2..=60).contains(&retry_after(&shed)), "{}", retry_after(&shed));
+                gateway.line_of(&shed).await;
                 assert_eq!(gateway.metrics().sum("portcullis_shed_total", &[("model", "m")]), 1.0);
             }
         );
@@ -166,9 +167,7 @@ fn the_end_of_a_rest_is_waited_for_too() {
         let began = Instant::now();
         let before = gateway.process.cpu();
         let body = chat("m");
-        let (answers, _) = tokio::join!(join_all((0..3).map(|_| gateway.post(&body))), async {
-            waiting(&gateway, 3).await;
-        });
+        let (answers, _) = tokio::join!(join_all((0..3).map(|_| gateway.post(&body))), waiting(&gateway, 3));
         assert!(answers.iter().all(|answer| answer.status == 200));
         assert!(is_about(began.elapsed(), Duration::from_secs(3)), "{:?}", began.elapsed());
         let used = gateway.process.cpu() - before;

@@ -155,13 +155,13 @@ fn what_is_left_of_a_quota_is_shown_and_the_last_of_it_spared() {
 }
 
 #[test]
-fn a_quota_nearly_used_up_moves_even_a_conversation_or_a_first_choice_only_where_there_is_another_of_its_tier() {
+fn a_quota_nearly_used_up_goes_before_weights_and_not_before_tiers() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         a.always(openai(1));
         b.always(Script::answer("b"));
-        let catalog = Catalog::new().account("a", &a).account("b", &b).model_with("one", &["a=x, tier: 1", "b=x, tier: 1"], "");
-        let gateway = Gateway::start(catalog.model("two", &["a=x", "b=x"])).await;
+        let catalog = Catalog::new().account("a", &a).account("b", &b).model_with("one", &["a, tier: 1", "b, tier: 1"], "");
+        let gateway = Gateway::start(catalog.model("two", &["a=one", "b"])).await;
         let answers = [gateway.post(&say("one", "?")).await.content(), gateway.post(&say("one", "?")).await.content()];
         assert!(answers.contains(&"b".to_owned()), "{answers:?}");
         for _ in 0..4 {

@@ -4,6 +4,8 @@ use serde_json::json;
 
 use super::post_as;
 use crate::support::canary::KEY;
+use crate::support::client::End;
+use crate::support::script::{finish, usage};
 use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, run};
 
 const DEBUG_KEY: &str = "sk-CaNaRy-caller-debug-0123456789abcdefghijklmnop";
@@ -43,8 +45,16 @@ fn keys_with_debug_see_the_trail_and_no_others_do() {
         let gateway = Gateway::start(catalog(&a, &b)).await;
         for (body, last) in [(chat("m"), "b;ok"), (chat_stream("m"), "b;running")] {
             a.push(Script::error(500, "out of order"));
-            let answer = gateway.raw(post_as(DEBUG_KEY, &body, &[])).await;
-            assert_eq!(answer.status, 200);
+            let gate = Gate::new();
+            if last == "b;running" {
+                b.push(Script::sse().words(0..1).wait(&gate).event(finish("stop")).event(usage(1)).done());
+            }
+            let mut connection = gateway.connect().await;
+            connection.send(post_as(DEBUG_KEY, &body, &[])).await;
+            let mut answer = connection.head().await.expect("a head");
+            gate.open();
+            connection.rest(&mut answer).await;
+            assert_eq!((answer.status, answer.end), (200, Some(End::Whole)));
             assert_eq!(untimed(answer.field("x-portcullis-attempts").expect("a trail")), ["a;status(500)", last]);
             let timing = answer.field("server-timing").expect("a timing");
             assert_eq!(names(timing), ["auth", "plan", "connect", "first_byte", "own"], "{timing}");
