@@ -24,7 +24,7 @@ help:
 	@echo 'make soak       ten minutes of every fault at random; HOURS=1 for an hour'
 	@echo 'make release    the binary as it should be deployed: target/release/portcullis'
 	@echo 'make check      formatting and lints'
-	@echo 'make bench      microbenchmarks, then the load benchmark'
+	@echo 'make bench      microbenchmarks, a simulation of outages, the load benchmark'
 
 # Quick to build; `make release` is quick to run.
 run: cmake

@@ -1,7 +1,7 @@
 //! The loop that a gateway would run, over the gateway's own decisions.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,10 +13,16 @@ use portcullis::account::strategy::{self, Smooth, View};
 use portcullis::catalog::Strategy;
 use portcullis::exchange::budget::Budget;
 use portcullis::exchange::failover::{Class, rate_cool};
+use portcullis::exchange::queue::{Queue, Ticket};
 
 use crate::world::{ACCOUNTS, End, Episode, LENGTH, PER_SECOND, Time, World, exponential};
 
 const ATTEMPTS: usize = 3;
+/// The model's `queue`.
+const QUEUE: usize = 2000;
+const WAIT: Time = 5.0;
+/// How often the head of the queue tries.
+const TRY: Time = 0.02;
 /// What a caller calls in time.
 pub const IN_TIME: Time = 5.0;
 
@@ -63,7 +69,7 @@ struct Attempt {
 
 struct Request {
     arrived: Time,
-    /// The targets that it has not tried, in their order.
+    /// The targets that it has not tried, in their order; none is made while it waits.
     order: Vec<Option<usize>>,
     tries: usize,
     /// Attempts that wait for their first token.
@@ -80,6 +86,8 @@ enum Event {
     Over(usize),
     /// Time for a second attempt.
     Hedge(usize),
+    /// The head of the queue tries.
+    Head,
 }
 
 /// What came of the requests that arrived in one second.
@@ -89,8 +97,10 @@ pub struct Second {
     pub attempts: f64,
     pub answered: f64,
     pub in_time: f64,
-    /// Nobody could be asked.
+    /// Nobody could be asked, and the queue was full or did not move in time.
     pub shed: f64,
+    /// In the queue for a while.
+    pub waited: f64,
     /// Not tried again, since the budget was spent.
     pub spared: f64,
     pub hedged: f64,
@@ -110,6 +120,9 @@ struct Gateway<'w> {
     targets: [Target; ACCOUNTS.len()],
     model: Arc<str>,
     smooth: Smooth,
+    queue: Arc<Queue>,
+    /// Who is in it, the head first.
+    waiting: VecDeque<(usize, Ticket)>,
     retries: Budget,
     hedges: Budget,
     rolling: Rolling,
@@ -131,6 +144,8 @@ pub fn run(manner: Manner, episodes: &[Episode], seed: u64, figures: &mut Figure
         targets: Default::default(),
         model: "m".into(),
         smooth: Smooth::default(),
+        queue: Arc::default(),
+        waiting: VecDeque::new(),
         retries: Budget::retries(),
         hedges: Budget::hedges(),
         rolling: Rolling::default(),
@@ -151,6 +166,7 @@ pub fn run(manner: Manner, episodes: &[Episode], seed: u64, figures: &mut Figure
             Event::Turn(attempt) => gateway.turn(attempt, now),
             Event::Over(target) => gateway.targets[target].in_flight -= 1,
             Event::Hedge(request) => gateway.hedge(request, now),
+            Event::Head => gateway.head(now),
         }
     }
     assert!(gateway.targets.iter().all(|target| target.in_flight == 0 && target.awaited == 0), "places were lost");
@@ -182,21 +198,57 @@ impl Gateway<'_> {
         let instant = self.instant(now);
         self.retries.request(instant);
         self.hedges.request(instant);
+        let request = self.requests.len();
+        self.requests.push(Request { arrived: now, order: Vec::new(), tries: 0, running: Vec::new(), answered: false });
+        self.second(request).requests += 1.0;
+        if self.queue.is_empty() && self.start(request, now) {
+            return;
+        }
+        match self.queue.enter(QUEUE) {
+            Some(ticket) => {
+                if self.waiting.is_empty() {
+                    self.at(now + TRY, Event::Head);
+                }
+                self.waiting.push_back((request, ticket));
+                self.second(request).waited += 1.0;
+            }
+            None => self.second(request).shed += 1.0,
+        }
+    }
+
+    /// Who waits goes on, one after another, until one cannot.
+    fn head(&mut self, now: Time) {
+        while let Some(&(request, _)) = self.waiting.front() {
+            if now >= self.requests[request].arrived + WAIT {
+                self.second(request).shed += 1.0;
+            } else if !self.start(request, now) {
+                self.at(now + TRY, Event::Head);
+                return;
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    /// The first attempt, if anybody can be asked.
+    fn start(&mut self, request: usize, now: Time) -> bool {
         let views: Vec<View> = (0..ACCOUNTS.len()).map(|place| self.view(place, now)).collect();
         // Where nobody is known to be busy, the least busy are drawn at random by weight.
         let strategy = self.manner.strategy().unwrap_or(Strategy::LeastBusy);
         let random = &mut self.random;
-        let order = strategy::order(strategy, &views, None, &mut self.smooth, || random.f64()).into_iter().map(Some).collect();
-        let request = self.requests.len();
-        self.requests.push(Request { arrived: now, order, tries: 0, running: Vec::new(), answered: false });
-        self.second(request).requests += 1.0;
-        if !self.attempt(request, now) {
-            self.second(request).shed += 1.0;
-        } else if matches!(self.manner, Manner::Hedged(_))
+        self.requests[request].order =
+            strategy::order(strategy, &views, None, &mut self.smooth, || random.f64()).into_iter().map(Some).collect();
+        let instant = self.instant(now);
+        let began = self.attempt(request, now);
+        if began {
+            self.queue.admitted(instant);
+        }
+        if began
+            && matches!(self.manner, Manner::Hedged(_))
             && let Some(after) = self.rolling.quantile(0.95, instant)
         {
             self.at(now + after.as_secs_f64(), Event::Hedge(request));
         }
+        began
     }
 
     fn view(&self, place: usize, now: Time) -> View {

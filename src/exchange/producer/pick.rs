@@ -56,7 +56,8 @@ impl<'x> Producer<'x> {
             return Ok(true);
         }
         let Some(queue) = self.request.model.queue else { return Ok(false) };
-        if self.tries >= self.shared.server.attempts || self.not_retried.is_some() || (!after_others && self.resting.passed == 0) {
+        // One that has been asked in vain would hold up those behind it for the few that are left.
+        if self.tries > 0 || (!after_others && self.resting.passed == 0) {
             return Ok(false);
         }
         self.waiting = Some(Instant::now());
