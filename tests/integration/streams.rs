@@ -319,6 +319,7 @@ fn the_gate_opens_for_what_is_an_answer_and_for_nothing_else() {
             assert_eq!(answer.text().contains("upstream_truncated"), opens, "{what}: {}", answer.text());
             let line = gateway.access_lines(n + 1).await.pop().unwrap();
             assert_eq!(trail(&line), if opens { "a:cut" } else { "a:cut b:ok" }, "{what}");
+            gateway.reset("a");
         }
     });
 }

@@ -75,7 +75,7 @@ impl<'x> Producer<'x> {
             return Ok(false);
         };
         let latest = request.candidates.iter().map(|candidate| self.total(candidate)).max().unwrap_or(self.began);
-        let due = latest.min(Instant::now() + queue.wait.saturating_sub(self.queued));
+        let due = latest.min(Instant::now() + queue.wait);
         if self.alarm.until(due, pin!(ticket.turn())).await.is_none() {
             return Ok(false);
         }
@@ -90,7 +90,7 @@ impl<'x> Producer<'x> {
                 self.start(chosen, false);
                 return Ok(true);
             }
-            if self.resting.passed == 0 || self.not_retried.is_some() {
+            if self.resting.passed == 0 {
                 return Ok(false);
             }
             let look = Instant::now() + self.resting.soonest.unwrap_or(LATE).clamp(SOON, LATE);

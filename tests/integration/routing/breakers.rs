@@ -38,7 +38,7 @@ fn five_failures_in_a_row_open_it_and_it_is_shown() {
         // Nobody asks it.
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         assert_eq!(a.count(), 5);
-        gateway.logged("the breaker of account a for m is open").await;
+        gateway.logged("account a is left alone for 6 s for m: its breaker opened").await;
         assert_eq!(trail(&gateway.access_lines(6).await[5]), "b:ok");
         assert_eq!(gateway.post(&chat("other")).await.status, 502);
         assert_eq!(a.count(), 6);
@@ -97,7 +97,7 @@ fn after_the_cool_down_one_request_finds_out_and_an_answer_closes_it() {
         assert_eq!(a.count(), 5 + 1);
         breaker(&gateway, "a", "m", "closed").await;
         assert_eq!(gateway.post(&body).await.content(), "a");
-        gateway.logged("the breaker of account a for m is closed").await;
+        gateway.logged("account a is back for m: its breaker closed").await;
         gateway.access_lines(5 + 8 + 1).await;
     });
 }
