@@ -11,7 +11,7 @@ use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
 use crate::dialect::traits::Traits;
 use crate::exchange::upstream::Place;
 use crate::intake::envelope::Envelope;
-use crate::wire::json;
+use crate::wire::json::{self, Span};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -126,10 +126,13 @@ pub fn is_sticky(catalog: &Catalog, model: &Model) -> bool {
 pub fn conversation(session: Option<&[u8]>, body: &[u8], envelope: &Envelope) -> Option<u64> {
     /// More of a text than this at either end tells no more.
     const ENOUGH: usize = 16 * 1024;
-    if let Some(session) = session {
+    // What is empty is said by those who have nothing to say: it makes no conversation of all of theirs.
+    if let Some(session) = session.filter(|session| !session.is_empty()) {
         return Some(strategy::hash(session.iter().take(512).copied()));
     }
-    let span = envelope.cache_key.as_ref().or(envelope.user.as_ref()).or(envelope.beginning.as_ref())?;
+    let said = |span: &&Span| span.len() > r#""""#.len();
+    let (cache_key, user) = (envelope.cache_key.as_ref().filter(said), envelope.user.as_ref().filter(said));
+    let span = cache_key.or(user).or(envelope.beginning.as_ref())?;
     let text = json::slice(body, span);
     let ends = [text.get(..ENOUGH).unwrap_or(text), text.get(ENOUGH.max(text.len().saturating_sub(ENOUGH))..).unwrap_or_default()];
     Some(strategy::hash(ends.into_iter().flatten().copied()))
@@ -167,6 +170,8 @@ mod tests {
         assert_eq!(of(Some(b"s"), &body(r#""user":"bob","#, "x")), of(Some(b"s"), &body("", "y")));
         assert_ne!(of(Some(b"s"), &body("", "x")), of(Some(b"t"), &body("", "x")));
         assert_eq!(of(None, &body(r#""user":7,"#, "x")), of(None, &body("", "x")), "no text says nothing");
+        assert_eq!(of(Some(b""), &body(r#""user":"","prompt_cache_key":"","#, "x")), of(None, &body("", "x")), "nor does an empty one");
+        assert_eq!(of(None, &body(r#""user":"bob","prompt_cache_key":"","#, "x")), of(None, &body(r#""user":"bob","#, "x")));
     }
 
     #[test]
