@@ -391,6 +391,8 @@ impl<'x> Producer<'x> {
     /// Passes an answer on.
     fn answer(&mut self, running: Running<'x>, opened: Opened, news: bool) -> Result<Option<Piece>, Refusal> {
         let Running { place, began, mut trial, losses, progress, .. } = running;
+        // One that said no is not needed any more: its connection closes, and its place is free.
+        self.declined = None;
         self.served = Some(place);
         self.losses = losses;
         self.upstream_request_id = progress.id();
