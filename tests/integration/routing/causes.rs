@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::failover::trail;
 use crate::support::client::{Response, post_as};
 use crate::support::script::{chunk, delta, finish, usage};
-use crate::support::{Catalog, Gateway, Mock, Script, chat, chat_stream, run};
+use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, eventually, run};
 
 const OTHER_KEY: &str = "sk-CaNaRy-caller-other-0123456789abcdefghijklmnop";
 const BODIES: [fn(&str) -> Value; 2] = [chat, chat_stream];
@@ -123,6 +123,26 @@ fn a_refusal_goes_to_a_milder_model() {
         assert!(unused("prompt") > 2.0 * 9.0, "{}", unused("prompt"));
         assert!(super::target(&gateway, "a", "x")["breaker"] == "closed");
         gateway.access_lines(10).await;
+    });
+}
+
+/// Which costs no place, and no tokens, for as long as the other answer runs.
+#[test]
+fn a_refused_stream_is_left_when_another_model_answers() {
+    run(async {
+        let [a, large, mild] = [Mock::start().await, Mock::start().await, Mock::start().await];
+        let gate = Gate::new();
+        let gateway = Gateway::start(catalog(&a, &large, &mild, "")).await;
+        a.push(Script::sse().event(chunk(&json!({"role": "assistant", "refusal": "I will not."}), None)).stall());
+        mild.push(Script::sse().words(0..1).wait(&gate).event(finish("stop")).event(usage(1)).done());
+        let (mut caller, mut answer) = gateway.open(&chat_stream("m")).await;
+        served(&answer, "mild");
+        a.left(0).await;
+        eventually("its place is free", || (super::account(&gateway, "a")["in_flight"] == 0).then_some(())).await;
+        gate.open();
+        caller.rest(&mut answer).await;
+        assert_eq!(answer.content(), "w0 ");
+        assert_eq!(trail(&gateway.line_of(&answer).await), "a:declined mild:ok");
     });
 }
 

@@ -214,6 +214,95 @@ fn a_reset_lets_those_who_wait_go() {
 }
 
 #[test]
+fn who_failed_at_one_account_waits_for_the_other() {
+    run(async {
+        let (a, b, gate) = (Mock::start().await, Mock::start().await, Gate::new());
+        let catalog = Catalog::new().account("a", &a).account_with("b", &b, "concurrency: 1");
+        let gateway = Gateway::start(catalog.model("alone", &["b=m"]).model_with("m", &["a", "b"], "queue: { wait: 30s }")).await;
+        a.push(Script::error(500, "out of order"));
+        b.push(Script::new().wait(&gate).then_answer("first")).always(Script::answer("b"));
+        let (alone, body) = (chat("alone"), chat("m"));
+        let (held, answer, _) = tokio::join!(
+            gateway.post(&alone),
+            async {
+                b.request(0).await;
+                gateway.post(&body).await
+            },
+            async {
+                waiting(&gateway, 1).await;
+                gate.open();
+            }
+        );
+        assert_eq!((held.content().as_str(), answer.content().as_str()), ("first", "b"));
+        let line = gateway.line_of(&answer).await;
+        assert_eq!((trail(&line).as_str(), line["queued_ms"].is_u64()), ("a:status b:ok", true), "{line}");
+        gateway.access_lines(2).await;
+    });
+}
+
+/// The first finds out, and the others follow.
+#[test]
+fn an_account_that_is_out_is_waited_for_too() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(Script::error(500, "out of order"));
+        let gateway = Gateway::start(Catalog::new().account("a", &mock).model_with("m", &["a"], "queue: { wait: 30s }")).await;
+        for _ in 0..5 {
+            gateway.post(&chat("m")).await.is_error(502, "bad_upstream_response");
+        }
+        mock.always(Script::answer("a"));
+        let (body, before) = (chat("m"), gateway.process.cpu());
+        let answers = join_all((0..6).map(|_| gateway.post(&body))).await;
+        assert!(answers.iter().all(|answer| answer.content() == "a"));
+        assert_eq!(mock.count(), 5 + 6);
+        let used = gateway.process.cpu() - before;
+        assert!(used < Duration::from_millis(700), "{used:?} of work while waiting");
+        gateway.access_lines(5 + 6).await;
+    });
+}
+
+#[test]
+fn the_time_of_a_request_passes_in_the_queue_too() {
+    run(async {
+        let (mock, gate) = (Mock::start().await, Gate::new());
+        let gateway = narrow(&mock, "{ wait: 30s }").await;
+        mock.push(Script::new().wait(&gate).then_answer("first"));
+        let body = chat("m");
+        let (held, _) = tokio::join!(gateway.post(&body), async {
+            mock.request(0).await;
+            let began = Instant::now();
+            let hasty = gateway.raw(super::post_with(&body, &[("x-portcullis-timeout", "500ms")])).await;
+            hasty.is_error(503, "no_capacity");
+            assert!(is_about(began.elapsed(), Duration::from_millis(500)), "{:?}", began.elapsed());
+            gate.open();
+        });
+        assert_eq!((held.status, mock.count()), (200, 1));
+        gateway.access_lines(2).await;
+    });
+}
+
+#[test]
+fn who_waited_for_a_rate_limit_in_vain_is_told_of_it() {
+    run(async {
+        let mock = Mock::start().await;
+        let catalog = Catalog::new().account("a", &mock).model_with("m", &["a"], "queue: { length: 1, wait: 1s }");
+        let gateway = Gateway::start(catalog.model("n", &["a=m"])).await;
+        mock.push(Script::error(429, "slow down").with("retry-after", "40"));
+        gateway.post(&chat("n")).await.is_error(429, "upstream_rate_limited");
+        let body = chat("m");
+        let (waited, shed) = tokio::join!(gateway.post(&body), async {
+            waiting(&gateway, 1).await;
+            gateway.post(&body).await
+        });
+        for answer in [waited, shed] {
+            answer.is_error(429, "no_capacity");
+            assert!((30..=41).contains(&retry_after(&answer)), "{}", retry_after(&answer));
+        }
+        gateway.access_lines(3).await;
+    });
+}
+
+#[test]
 fn nobody_waits_where_no_queue_is_written_or_where_waiting_does_not_help() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());

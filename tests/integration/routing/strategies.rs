@@ -206,6 +206,33 @@ fn a_conversation_stays_where_it_began() {
     });
 }
 
+/// Or all whose client says an empty word would be at one account.
+#[test]
+fn an_empty_word_says_nothing_of_a_conversation() {
+    run(async {
+        let mocks = named(["a", "b", "c"]).await;
+        let gateway = sticky(&mocks).await;
+        let mut connection = gateway.connect().await;
+        for empty in ["header", "prompt_cache_key", "user"] {
+            let mut homes = std::collections::BTreeSet::new();
+            for n in 0..12 {
+                let mut body = say("m", &format!("conversation {n}"));
+                let mut fields = Vec::new();
+                if empty == "header" {
+                    fields.push(("x-portcullis-session", ""));
+                } else {
+                    body[empty] = json!("");
+                }
+                connection.send(post_with(&body, &fields)).await;
+                homes.insert(connection.response().await.content());
+            }
+            assert!(homes.len() > 1, "{empty}: {homes:?}");
+        }
+        drop(connection);
+        gateway.access_lines(36).await;
+    });
+}
+
 #[test]
 fn a_conversation_moves_only_while_its_account_is_out() {
     run(async {
