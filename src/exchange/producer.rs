@@ -538,13 +538,17 @@ impl<'x> Producer<'x> {
         }
         let seconds = self.resting.soonest.map_or(1, |wait| wait.as_secs() + 1);
         if self.shed || !self.queued().is_zero() {
+            // Who never came to be the first in line has not looked.
+            let limited = self.limited_for();
+            let what = if limited.is_some() { What::AllRateLimited } else { What::NoCapacity };
+            let seconds = limited.map_or(seconds, |wait| wait.as_secs() + 1);
             let wait = self.request.demand.queue.retry_after(std::time::Instant::now());
             let message = if self.shed {
                 "All upstream accounts of this model are busy, and as many requests wait as may. Try again later."
             } else {
                 "No upstream account of this model could take the request as long as it may wait. Try again later."
             };
-            return Refusal::new(What::NoCapacity, message).retry_after(wait.max(seconds));
+            return Refusal::new(what, message).retry_after(wait.max(seconds));
         }
         if self.resting.passed > 0 && self.resting.for_rate == self.resting.passed {
             Refusal::new(What::AllRateLimited, "Every upstream account of this model is waiting out its rate limit. Try again later.")

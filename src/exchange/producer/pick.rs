@@ -234,6 +234,18 @@ impl<'x> Producer<'x> {
         Ok((permit, trial))
     }
 
+    /// How long until the first is back, where all that could be asked rest for their rate.
+    pub(super) fn limited_for(&self) -> Option<Duration> {
+        let now = std::time::Instant::now();
+        let mut soonest: Option<Duration> = None;
+        for (_, candidate) in self.request.candidates.iter().enumerate().filter(|(place, c)| self.stands_ready(*place, c, None)) {
+            let rest = candidate.place.state.health.rest(now).or_else(|| candidate.track.rest(now));
+            let wait = rest.filter(|rest| rest.why == Why::Rate)?.until.saturating_duration_since(now);
+            soonest = Some(soonest.map_or(wait, |sooner| sooner.min(wait)));
+        }
+        soonest
+    }
+
     fn pass(&mut self, Away { why, wait }: Away) {
         self.resting.passed += 1;
         self.resting.for_rate += usize::from(why == Some(Why::Rate));
