@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{account, join_all, model, retry_after, say};
 use crate::failover::trail;
@@ -18,6 +18,14 @@ async fn narrow(mock: &Mock, queue: &str) -> Gateway {
 /// Waits until so many wait.
 async fn waiting(gateway: &Gateway, wanted: usize) {
     eventually(&format!("{wanted} wait"), || (model(gateway, "m")["waiting"] == wanted).then_some(())).await;
+}
+
+/// Whoever waited for seconds has worked for next to none of them.
+fn idled(lines: &[Value]) {
+    for line in lines {
+        let (own, queued) = (line["own_us"].as_u64().unwrap(), line["queued_ms"].as_u64().unwrap_or_default());
+        assert!(own < 300_000, "{own} us of work in {queued} ms: {line}");
+    }
 }
 
 #[test]
@@ -165,15 +173,12 @@ fn the_end_of_a_rest_is_waited_for_too() {
         mock.push(Script::error(429, "slow down").with("retry-after", "3"));
         gateway.post(&chat("n")).await.is_error(429, "upstream_rate_limited");
         let began = Instant::now();
-        let before = gateway.process.cpu();
         let body = chat("m");
         let (answers, _) = tokio::join!(join_all((0..3).map(|_| gateway.post(&body))), waiting(&gateway, 3));
         assert!(answers.iter().all(|answer| answer.status == 200));
         assert!(is_about(began.elapsed(), Duration::from_secs(3)), "{:?}", began.elapsed());
-        let used = gateway.process.cpu() - before;
-        assert!(used < Duration::from_secs(1), "{used:?} of work while waiting");
         assert_eq!(mock.count(), 4);
-        gateway.access_lines(4).await;
+        idled(&gateway.access_lines(4).await);
     });
 }
 
@@ -251,13 +256,11 @@ fn an_account_that_is_out_is_waited_for_too() {
             gateway.post(&chat("m")).await.is_error(502, "bad_upstream_response");
         }
         mock.always(Script::answer("a"));
-        let (body, before) = (chat("m"), gateway.process.cpu());
+        let body = chat("m");
         let answers = join_all((0..6).map(|_| gateway.post(&body))).await;
         assert!(answers.iter().all(|answer| answer.content() == "a"));
         assert_eq!(mock.count(), 5 + 6);
-        let used = gateway.process.cpu() - before;
-        assert!(used < Duration::from_millis(700), "{used:?} of work while waiting");
-        gateway.access_lines(5 + 6).await;
+        idled(&gateway.access_lines(5 + 6).await);
     });
 }
 
