@@ -163,7 +163,7 @@ fn status(shared: &Shared) -> serde_json::Value {
         .iter()
         .zip(&snapshot.routes)
         .map(|(model, Route { demand, .. })| {
-            json!({ "id": model.id, "waiting": demand.queue.waiting(), "retry_budget_spent": rounded(demand.spent(now)) })
+            json!({ "id": model.id, "waiting": demand.waiting(), "retry_budget_spent": rounded(demand.spent(now)) })
         })
         .collect();
     let reload::Told { refused, held } = shared.reloads.told();

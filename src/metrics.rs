@@ -341,7 +341,7 @@ impl Metrics {
             }
         }
         for (model, route) in snapshot.catalog.models().iter().zip(&snapshot.routes) {
-            let waiting = i64::try_from(route.demand.queue.waiting()).unwrap_or(i64::MAX);
+            let waiting = i64::try_from(route.demand.waiting()).unwrap_or(i64::MAX);
             self.waiting.get_or_create(&Model { model: Name(Some(model.id.clone())) }).set(waiting);
         }
         self.dropped.set(i64::try_from(shared.access_log.dropped()).unwrap_or(i64::MAX));

@@ -14,6 +14,8 @@ pub struct Demand {
     memory: Mutex<Memory>,
     /// Who waits for a place.
     pub queue: Arc<Queue>,
+    /// Who waits for another one, having been asked in vain somewhere: a line of its own, since for each of these only some of the places will do.
+    pub again: Arc<Queue>,
 }
 
 struct Memory {
@@ -27,7 +29,7 @@ struct Memory {
 impl Default for Demand {
     fn default() -> Demand {
         let memory = Memory { smooth: Smooth::default(), retries: Budget::retries(), hedges: Budget::hedges(), paces: Default::default() };
-        Demand { memory: Mutex::new(memory), queue: Arc::default() }
+        Demand { memory: Mutex::new(memory), queue: Arc::default(), again: Arc::default() }
     }
 }
 
@@ -52,6 +54,11 @@ impl Demand {
     /// Whether one more may be made beside a slow one, for such a share of the requests.
     pub fn hedge(&self, share: f64, now: Instant) -> bool {
         self.lock().hedges.retry_within(share, now)
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.queue.waiting() + self.again.waiting()
     }
 
     /// How much of what may be spent on asking again is spent, from 0 to 1.

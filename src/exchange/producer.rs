@@ -9,14 +9,13 @@ mod opening;
 mod pick;
 pub mod probe;
 mod reading;
+mod telling;
 
 use super::Own;
 use super::alarm::Alarm;
 use super::attempt::Attempt;
-use super::failover::{Class, Failure, Then};
-use super::record::millis;
+use super::failover::{Failure, Then};
 use crate::access_log::Tried;
-use crate::account::breaker::State;
 use crate::account::demand::Demand;
 use crate::account::track::{Failed, Trial};
 use crate::catalog::reload::Snapshot;
@@ -24,11 +23,10 @@ use crate::catalog::{Hedge, Model};
 use crate::dialect::chat::speak::Kept;
 use crate::dialect::chat::{Losses, Refused};
 use crate::dialect::{Answer, Face};
-use crate::error::{Refusal, What, scrub};
+use crate::error::Refusal;
 use crate::intake::Held;
 use crate::intake::envelope::Envelope;
 use crate::plan::{Candidate, Reach};
-use crate::secret::Secret;
 use crate::shared::Shared;
 use crate::usage::Usage;
 use bytes::Bytes;
@@ -235,38 +233,6 @@ impl<'x> Producer<'x> {
     /// How long it waited for a place.
     pub fn queued(&self) -> Duration {
         self.queued + self.waiting.map(|since| since.elapsed()).unwrap_or_default()
-    }
-
-    /// The trail of attempts, and where the time went, for keys that may see them.
-    pub fn trail_so_far(&self) -> Option<(String, String)> {
-        self.debug(self.live.as_ref().filter(|live| live.news).map(|live| (live.place, live.began, "running")))
-    }
-
-    /// The same, with one that is not in the trail yet: its place, when it began, and how it does.
-    fn debug(&self, last: Option<(usize, Instant, &str)>) -> Option<(String, String)> {
-        let before = self.request.debug?;
-        let trail = |tried: &Tried| {
-            let status = tried.status.filter(|status| *status != 200).map_or_else(String::new, |status| format!("({status})"));
-            format!("{};{}{status};{}ms", tried.account, tried.outcome, tried.ms)
-        };
-        let last = last.and_then(|(place, began, outcome)| {
-            let account = &self.request.candidates.get(place)?.place.account.id;
-            Some(format!("{account};{outcome};{}ms", millis(began.elapsed())))
-        });
-        let attempts: Vec<String> = self.trail.iter().map(trail).chain(last).collect();
-        let queued = Some(self.queued()).filter(|queued| !queued.is_zero());
-        let (connect, first_byte) = self.timing;
-        let own = before.own + self.own.so_far();
-        let parts = [
-            ("auth", Some(before.auth)),
-            ("plan", Some(before.plan)),
-            ("queue", queued),
-            ("connect", connect),
-            ("first_byte", first_byte),
-            ("own", Some(own)),
-        ];
-        let parts = parts.into_iter().filter_map(|(name, time)| Some(format!("{name};dur={:.3}", time?.as_secs_f64() * 1e3)));
-        Some((attempts.join(", "), parts.collect::<Vec<_>>().join(", ")))
     }
 
     /// The next piece; or why there is none, and will be none.
@@ -520,134 +486,5 @@ impl<'x> Producer<'x> {
         let timeouts = &candidate.timeouts;
         let total = if self.request.envelope.stream { timeouts.total_stream } else { timeouts.total };
         self.began + self.request.timeout.map_or(total, |most| most.min(total))
-    }
-
-    fn nobody_left(&mut self) -> Refusal {
-        if let Some(failure) = self.last.take() {
-            return self.refusal(&failure);
-        }
-        match self.unable.take().filter(|_| self.resting.passed == 0) {
-            Some(Refused::Invalid(complaint)) => {
-                return Refusal::new(What::BadRequest { code: Some("invalid_value") }, complaint.message).param(complaint.param);
-            }
-            Some(Refused::Unsupported(complaint)) => {
-                let message = format!("No upstream account of the model `{}` can do this: {}", self.request.face.model, complaint.message);
-                return Refusal::new(What::Unsupported, message).param(complaint.param);
-            }
-            None => {}
-        }
-        let seconds = self.resting.soonest.map_or(1, |wait| wait.as_secs() + 1);
-        if self.shed || !self.queued().is_zero() {
-            // Who never came to be the first in line has not looked.
-            let limited = self.limited_for();
-            let what = if limited.is_some() { What::AllRateLimited } else { What::NoCapacity };
-            let seconds = limited.map_or(seconds, |wait| wait.as_secs() + 1);
-            let wait = self.request.demand.queue.retry_after(std::time::Instant::now());
-            let message = if self.shed {
-                "All upstream accounts of this model are busy, and as many requests wait as may. Try again later."
-            } else {
-                "No upstream account of this model could take the request as long as it may wait. Try again later."
-            };
-            return Refusal::new(what, message).retry_after(wait.max(seconds));
-        }
-        if self.resting.passed > 0 && self.resting.for_rate == self.resting.passed {
-            Refusal::new(What::AllRateLimited, "Every upstream account of this model is waiting out its rate limit. Try again later.")
-                .retry_after(seconds)
-        } else {
-            Refusal::new(What::NoCapacity, "No upstream account of this model can take the request at the moment. Try again later.")
-                .retry_after(seconds)
-        }
-    }
-
-    fn refusal(&self, failure: &Failure) -> Refusal {
-        if *failure == Failure::Cut && !self.opened {
-            // Nobody received a part of it.
-            let refusal = Refusal::new(What::BadUpstreamResponse, "The upstream ended its answer before it was complete. Try again.");
-            return Refusal { retry_helps: self.tries < 2, ..refusal };
-        }
-        let place = self.candidate().map(|c| &c.place);
-        let token = place.and_then(|place| place.state.tokens.present());
-        let secrets: Vec<&str> =
-            place.map(|p| p.account.secrets()).unwrap_or_default().into_iter().chain(token.as_ref().map(Secret::expose)).collect();
-        let refusal = failure.refusal(self.tries, &secrets);
-        // Some other account may be back sooner than the last one that was asked.
-        let soonest = [self.resting.soonest, self.limited].into_iter().flatten().min();
-        if let Some(wait) = soonest.filter(|_| failure.class() == Class::Rate) {
-            return refusal.retry_after(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
-        }
-        refusal
-    }
-
-    /// What follows from a failure for the account and the target, and the trail. `unused`: nothing of it is for the caller.
-    fn failed(&mut self, failure: &Failure, place: usize, began: Instant, trial: &mut Trial, progress: &Progress, unused: bool) {
-        let Some(candidate) = self.request.candidates.get(place) else { return };
-        let retry_after = failure.retry_after();
-        let state = &candidate.place.state;
-        let now = std::time::Instant::now();
-        let mut news = trial.failed(failure.class(), self.request.envelope.stream, began.elapsed(), retry_after, now);
-        let token = state.tokens.present();
-        if failure.class() == Class::Credential {
-            state.tokens.forget();
-            news.rest = state.health.failed(now);
-        }
-        if failure.class() == Class::Rate {
-            let wait = super::failover::rate_cool(retry_after);
-            self.limited = Some(self.limited.map_or(wait, |sooner| sooner.min(wait)));
-        }
-        self.told(place, Some(news), failure.name(), failure.status());
-        let account = &candidate.place.account;
-        let secrets: Vec<&str> = account.secrets().into_iter().chain(token.as_ref().map(Secret::expose)).collect();
-        let detail = failure.detail().map(|d| scrub(&d, &secrets).chars().take(200).collect());
-        self.maybe_billed |= failure.maybe_billed();
-        let unused = progress.spent(self.request.face.prompt_bytes).filter(|_| unused && failure.maybe_billed());
-        self.note(place, failure.name(), began, failure.status(), progress, unused);
-        if let Some(tried) = self.trail.last_mut() {
-            tried.detail = detail;
-        }
-    }
-
-    /// Says in the log what begins or ends for a target.
-    fn told(&self, place: usize, news: Option<Failed>, after: &str, status: Option<u16>) {
-        let (Some(Failed { breaker, rest }), Some(candidate)) = (news, self.request.candidates.get(place)) else { return };
-        let (account, model) = (&candidate.place.account.id, &candidate.upstream_model);
-        let status = status.map_or_else(|| "-".to_owned(), |s| s.to_string());
-        if let Some(rest) = rest {
-            let seconds = rest.until.saturating_duration_since(std::time::Instant::now()).as_secs() + 1;
-            log::warn!("account {account} rests for {seconds} s ({}) after {after} (HTTP {status}) for {model}", rest.why.name());
-        }
-        match breaker {
-            Some(State::Open(until)) => {
-                let seconds = until.saturating_duration_since(std::time::Instant::now()).as_secs() + 1;
-                log::warn!("account {account} is left alone for {seconds} s for {model}: its breaker opened after {after} (HTTP {status})");
-            }
-            Some(State::Closed) => log::info!("account {account} is back for {model}: its breaker closed after {after}"),
-            Some(State::HalfOpen { .. }) | None => {}
-        }
-    }
-
-    /// Adds to the trail. `unused` is what may be charged for an answer that nobody got.
-    fn note(
-        &mut self,
-        place: usize,
-        outcome: &'static str,
-        began: Instant,
-        status: Option<u16>,
-        progress: &Progress,
-        unused: Option<Usage>,
-    ) {
-        let Some(candidate) = self.request.candidates.get(place) else { return };
-        let (connect, first) = progress.timing();
-        self.trail.push(Tried {
-            account: candidate.place.account.id.clone(),
-            model: candidate.upstream_model.clone(),
-            outcome,
-            ms: millis(began.elapsed()),
-            status,
-            connect_ms: connect.map(millis),
-            first_ms: first.map(millis),
-            prompt_tokens: unused.map(|used| used.prompt),
-            completion_tokens: unused.map(|used| used.completion),
-            detail: None,
-        });
     }
 }

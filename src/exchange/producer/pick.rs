@@ -56,8 +56,7 @@ impl<'x> Producer<'x> {
             return Ok(true);
         }
         let Some(queue) = self.request.model.queue else { return Ok(false) };
-        // One that has been asked in vain would hold up those behind it for the few that are left.
-        if self.tries > 0 || (!after_others && self.resting.passed == 0) {
+        if self.tries >= self.shared.server.attempts || self.not_retried.is_some() || (!after_others && self.resting.passed == 0) {
             return Ok(false);
         }
         self.waiting = Some(Instant::now());
@@ -70,12 +69,13 @@ impl<'x> Producer<'x> {
     /// Waits in the model's queue until somebody can be asked.
     async fn wait(&mut self, queue: Queue) -> Result<bool, Refusal> {
         let request: &'x Request = self.request;
-        let Some(mut ticket) = request.demand.queue.enter(queue.length) else {
-            self.shed = true;
+        let line = if self.tries == 0 { &request.demand.queue } else { &request.demand.again };
+        let Some(mut ticket) = line.enter(queue.length) else {
+            self.shed = self.tries == 0;
             return Ok(false);
         };
         let latest = request.candidates.iter().map(|candidate| self.total(candidate)).max().unwrap_or(self.began);
-        let due = latest.min(Instant::now() + queue.wait);
+        let due = latest.min(Instant::now() + queue.wait.saturating_sub(self.queued));
         if self.alarm.until(due, pin!(ticket.turn())).await.is_none() {
             return Ok(false);
         }
@@ -90,7 +90,7 @@ impl<'x> Producer<'x> {
                 self.start(chosen, false);
                 return Ok(true);
             }
-            if self.resting.passed == 0 {
+            if self.resting.passed == 0 || self.not_retried.is_some() {
                 return Ok(false);
             }
             let look = Instant::now() + self.resting.soonest.unwrap_or(LATE).clamp(SOON, LATE);
