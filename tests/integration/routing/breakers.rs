@@ -262,3 +262,30 @@ fn the_only_target_is_asked_once_a_second_while_it_is_out() {
         gateway.access_lines(asked + 1).await;
     });
 }
+
+#[test]
+fn where_the_catalog_says_so_portcullis_itself_finds_out() {
+    run(async {
+        let (a, b) = (Mock::start().await, Mock::start().await);
+        let catalog = Catalog::new().account_with("a", &a, "probe: true").account("b", &b).model("m", &["a=up-m", "b"]);
+        let gateway = Gateway::start(catalog).await;
+        a.always(Script::error(500, "out of order"));
+        b.always(Script::answer("b"));
+        for _ in 0..5 {
+            assert_eq!(gateway.post(&chat("m")).await.content(), "b");
+        }
+        breaker(&gateway, "a", "up-m", "open").await;
+        // Until its probe has found it back no caller's request goes there.
+        let gate = Gate::new();
+        a.always(Script::new().wait(&gate).then_answer("pong"));
+        let probe = a.request(5).await;
+        assert_eq!((probe.model(), &probe.json()["max_tokens"]), ("up-m".to_owned(), &json!(1)));
+        assert_eq!(gateway.post(&chat("m")).await.content(), "b");
+        gate.open();
+        breaker(&gateway, "a", "up-m", "closed").await;
+        gateway.logged("account a is back for up-m, says its probe").await;
+        assert_eq!(a.count(), 6, "five requests and the probe");
+        assert_eq!(gateway.post(&chat("m")).await.content(), "pong");
+        assert_eq!(gateway.access_lines(7).await.len(), 7, "a probe leaves no line");
+    });
+}

@@ -139,3 +139,33 @@ fn the_access_line_has_it_always() {
         assert!(line["plan_us"].is_null() && line["attempts"] == json!([]), "{line}");
     });
 }
+
+#[test]
+fn the_last_usage_chunk_has_it_once_more() {
+    run(async {
+        let (a, b) = (Mock::start().await, Mock::start().await);
+        let gateway = Gateway::start(catalog(&a, &b)).await;
+        let mut body = chat_stream("m");
+        body["stream_options"] = json!({"include_usage": true});
+        for (key, sees) in [(DEBUG_KEY, true), (KEY, false)] {
+            a.push(Script::error(500, "out of order"));
+            b.push(Script::stream(2));
+            let answer = gateway.raw(post_as(key, &body, &[])).await;
+            assert_eq!(answer.status, 200);
+            let events = answer.events();
+            let chunk: serde_json::Value = events
+                .iter()
+                .filter_map(|event| serde_json::from_str(event).ok())
+                .find(|chunk: &serde_json::Value| chunk["usage"].is_object())
+                .expect("a usage chunk");
+            if !sees {
+                assert!(chunk.get("x_portcullis").is_none(), "{chunk}");
+                continue;
+            }
+            let told = |name: &str| chunk["x_portcullis"][name].as_str().unwrap_or_else(|| panic!("{name} in {chunk}")).to_owned();
+            assert_eq!(untimed(&told("attempts")), ["a;status(500)", "b;ok"]);
+            assert_eq!(names(&told("server_timing")), ["auth", "plan", "connect", "first_byte", "own"]);
+        }
+        gateway.access_lines(2).await;
+    });
+}
