@@ -19,7 +19,9 @@ use crate::dialect::gemini::token::ServiceAccount;
 use crate::dialect::traits::Traits;
 use crate::problem::Problem;
 use crate::secret::Secret;
+use globs::Globs;
 
+pub mod globs;
 pub mod load;
 pub mod name;
 pub mod raw;
@@ -56,6 +58,16 @@ impl Catalog {
             Some(until) if *until <= now => Err(KeyRefused::Expired),
             Some(_) | None => Ok(key),
         }
+    }
+
+    /// Each secret of the key with this id, and from when on it no longer opens anything, whether the key may be used or not.
+    pub fn secrets_of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = (&'a Arc<Key>, Option<SystemTime>)> {
+        self.keys.values().filter(move |(key, _)| *key.id == *id).map(|(key, until)| (key, *until))
+    }
+
+    /// The ids of all keys, in no order; those with several secrets several times.
+    pub fn key_ids(&self) -> impl Iterator<Item = &str> {
+        self.keys.values().map(|(key, _)| &*key.id)
     }
 
     /// A model by its id or one of its aliases.
@@ -175,74 +187,15 @@ impl Permissions {
     pub fn allow(&self, model: &str) -> bool {
         self.caller.matches(model) && self.key.matches(model)
     }
-}
 
-/// A set of globs: `*` stands for any run of characters, `?` for any one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-struct Globs {
-    all: bool,
-    /// Without wildcards; sorted, for a set may list thousands.
-    exact: Vec<Arc<str>>,
-    patterns: Vec<Arc<str>>,
-}
-
-impl Globs {
-    fn everything() -> Self {
-        Self { all: true, ..Self::default() }
+    /// What its caller may.
+    pub fn of_caller(&self) -> &Globs {
+        &self.caller
     }
 
-    fn new(written: impl IntoIterator<Item = Arc<str>>) -> Self {
-        let mut globs = Self::default();
-        for glob in written {
-            match &*glob {
-                "*" => return Self::everything(),
-                wild if wild.contains(['*', '?']) => globs.patterns.push(glob),
-                _ => globs.exact.push(glob),
-            }
-        }
-        for list in [&mut globs.exact, &mut globs.patterns] {
-            list.sort_unstable();
-            list.dedup();
-        }
-        globs
-    }
-
-    fn matches(&self, id: &str) -> bool {
-        self.all
-            || self.exact.binary_search_by(|exact| (**exact).cmp(id)).is_ok()
-            || self.patterns.iter().any(|pattern| glob(pattern.as_bytes(), id.as_bytes()))
-    }
-}
-
-/// Matches without recursion: only the last `*` is ever tried again, so the cost is at most the two lengths' product.
-fn glob(mut pattern: &[u8], mut text: &[u8]) -> bool {
-    let mut again: Option<(&[u8], &[u8])> = None;
-    loop {
-        match (pattern.split_first(), text.split_first()) {
-            (Some((b'*', rest)), _) => {
-                again = Some((rest, text));
-                pattern = rest;
-            }
-            (Some((b'?', rest)), Some((first, _))) => {
-                // One character, which may be several bytes.
-                let width = match first {
-                    0xf0.. => 4,
-                    0xe0.. => 3,
-                    0xc0.. => 2,
-                    _ => 1,
-                };
-                (pattern, text) = (rest, text.get(width..).unwrap_or_default());
-            }
-            (Some((p, rest)), Some((t, tail))) if p == t => (pattern, text) = (rest, tail),
-            (None, None) => return true,
-            _ => match again {
-                Some((after, [_, tail @ ..])) => {
-                    again = Some((after, tail));
-                    (pattern, text) = (after, tail);
-                }
-                Some((_, [])) | None => return false,
-            },
-        }
+    /// What it may itself.
+    pub fn of_key(&self) -> &Globs {
+        &self.key
     }
 }
 

@@ -15,6 +15,7 @@ const PURE: &[&str] = &[
     "src/exchange/budget.rs",
     "src/exchange/failover.rs",
     "src/usage.rs",
+    "src/catalog/globs.rs",
     "src/catalog/mod.rs",
     "src/catalog/raw.rs",
     "src/catalog/raw",

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::{Models, Report};
-use crate::catalog::{Caller, Globs, Key, Permissions, name, raw};
+use crate::catalog::globs::Globs;
+use crate::catalog::{Caller, Key, Permissions, name, raw};
 use crate::problem::shown;
 use crate::units::{Text, Time};
 use crate::yaml::Path;

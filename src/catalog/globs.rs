@@ -1,0 +1,133 @@
+//! Sets of globs over model ids: `*` stands for any run of characters, `?` for any one.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A set of globs: `*` stands for any run of characters, `?` for any one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Globs {
+    all: bool,
+    /// Without wildcards; sorted, for a set may list thousands.
+    exact: Vec<Arc<str>>,
+    patterns: Vec<Arc<str>>,
+}
+
+impl Globs {
+    /// All there are.
+    pub fn everything() -> Self {
+        Self { all: true, ..Self::default() }
+    }
+
+    /// Those that any of them matches.
+    pub fn new(written: impl IntoIterator<Item = Arc<str>>) -> Self {
+        let mut globs = Self::default();
+        for glob in written {
+            match &*glob {
+                "*" => return Self::everything(),
+                wild if wild.contains(['*', '?']) => globs.patterns.push(glob),
+                _ => globs.exact.push(glob),
+            }
+        }
+        for list in [&mut globs.exact, &mut globs.patterns] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        globs
+    }
+
+    /// Whether one of them matches.
+    pub fn matches(&self, id: &str) -> bool {
+        self.all
+            || self.exact.binary_search_by(|exact| (**exact).cmp(id)).is_ok()
+            || self.patterns.iter().any(|pattern| glob(pattern.as_bytes(), id.as_bytes()))
+    }
+}
+
+/// As a list, the first few of them.
+impl fmt::Display for Globs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 12;
+        let all = self.all.then_some("*").into_iter();
+        let list: Vec<&str> = all.chain(self.exact.iter().chain(&self.patterns).map(|glob| &**glob)).collect();
+        write!(f, "[{}", list.get(..SHOWN).unwrap_or(&list).join(", "))?;
+        if list.len() > SHOWN { write!(f, ", … {} in all]", list.len()) } else { f.write_str("]") }
+    }
+}
+
+/// Matches without recursion: only the last `*` is ever tried again, so the cost is at most the two lengths' product.
+fn glob(mut pattern: &[u8], mut text: &[u8]) -> bool {
+    let mut again: Option<(&[u8], &[u8])> = None;
+    loop {
+        match (pattern.split_first(), text.split_first()) {
+            (Some((b'*', rest)), _) => {
+                again = Some((rest, text));
+                pattern = rest;
+            }
+            (Some((b'?', rest)), Some((first, _))) => {
+                // One character, which may be several bytes.
+                let width = match first {
+                    0xf0.. => 4,
+                    0xe0.. => 3,
+                    0xc0.. => 2,
+                    _ => 1,
+                };
+                (pattern, text) = (rest, text.get(width..).unwrap_or_default());
+            }
+            (Some((p, rest)), Some((t, tail))) if p == t => (pattern, text) = (rest, tail),
+            (None, None) => return true,
+            _ => match again {
+                Some((after, [_, tail @ ..])) => {
+                    again = Some((after, tail));
+                    (pattern, text) = (after, tail);
+                }
+                Some((_, [])) | None => return false,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs() {
+        for (pattern, matching, other) in [
+            ("*", &["", "a", "a/b"][..], &[][..]),
+            ("gpt-*", &["gpt-", "gpt-4o"], &["gpt", "xgpt-4"]),
+            ("*-mini", &["gpt-4o-mini", "-mini"], &["mini", "a-mini-b"]),
+            ("a*b*c", &["abc", "aXbYc", "abbbc", "abcbc"], &["ab", "acb", "abcd"]),
+            ("g?t", &["gpt", "g/t", "gät"], &["gt", "gppt"]),
+            ("?*", &["a", "ab"], &[""]),
+            ("a**b", &["ab", "axb"], &["a"]),
+            ("meta/*", &["meta/llama/3"], &["meta"]),
+            ("gpt-4o", &["gpt-4o"], &["gpt-4", "gpt-4o-mini", "GPT-4o"]),
+            ("[ab]", &["[ab]"], &["a"]),
+        ] {
+            let globs = Globs::new([Arc::from(pattern)]);
+            for id in matching {
+                assert!(globs.matches(id), "{pattern} {id}");
+            }
+            for id in other {
+                assert!(!globs.matches(id), "{pattern} {id}");
+            }
+        }
+        assert!(!Globs::new([]).matches("a"));
+        assert!(Globs::everything().matches("a"));
+    }
+
+    #[test]
+    fn no_glob_is_slow() {
+        let start = std::time::Instant::now();
+        assert!(!glob(format!("{}b", "*a".repeat(60)).as_bytes(), "a".repeat(256).as_bytes()));
+        assert!(start.elapsed().as_secs() < 1);
+    }
+
+    #[test]
+    fn a_long_list_is_shown_in_part() {
+        let globs = |count: usize| Globs::new((0..count).map(|n| format!("m{n:02}").into())).to_string();
+        assert_eq!((globs(0).as_str(), globs(2).as_str()), ("[]", "[m00, m01]"));
+        assert_eq!(globs(40), "[m00, m01, m02, m03, m04, m05, m06, m07, m08, m09, m10, m11, … 40 in all]");
+        assert_eq!(Globs::everything().to_string(), "[*]");
+    }
+}
