@@ -22,6 +22,7 @@ use crate::units::Span;
 use crate::{catalog::reload::Snapshot, dialect::Face};
 use async_trait::async_trait;
 use bytes::Bytes;
+use http::HeaderMap;
 use pingora::modules::http::HttpModules;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
@@ -269,7 +270,7 @@ async fn chat(
     snapshot: Arc<Snapshot>,
     key: &crate::catalog::Key,
 ) -> Result<Planned, Refusal> {
-    let timeout = timeout(session)?;
+    let timeout = timeout(&session.req_header().headers)?;
     let (body, held) = intake::body(session, shared).await?;
     let read = Instant::now();
     record.bytes_in = body.len() as u64;
@@ -312,9 +313,9 @@ async fn chat(
 }
 
 /// How long the caller says that all attempts together may take.
-fn timeout(session: &Session) -> Result<Option<Duration>, Refusal> {
+pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
     const NAME: &str = "x-portcullis-timeout";
-    let Some(value) = session.req_header().headers.get(NAME) else { return Ok(None) };
+    let Some(value) = headers.get(NAME) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default().trim();
     let seconds = || text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let span = seconds().or_else(|| text.parse::<Span>().ok().map(|Span(span)| span)).filter(|span| !span.is_zero());

@@ -7,7 +7,7 @@ use super::attempt::{Attempt, Outgoing};
 use super::failover::Failure;
 use super::upstream::{Place, Upstream, bearer};
 use crate::account::token::Turn;
-use crate::catalog::Signer;
+use crate::catalog::{Account, AwsKeys, Signer};
 use crate::dialect::Said;
 use crate::dialect::gemini::token::{self, ServiceAccount};
 use crate::secret::Secret;
@@ -31,22 +31,10 @@ pub async fn headers(
     total: Instant,
     alarm: &mut Alarm,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
-    let mut headers: Vec<_> =
-        said.headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect();
+    let mut headers = plain(said);
     match &place.account.signer {
         None => {}
-        Some(Signer::Aws(keys)) => {
-            let path = format!("{}{}", place.account.base.path, said.path);
-            // What was translated is in one part.
-            let whole: Cow<'_, [u8]> = if let [part] = said.body.as_slice() { part[..].into() } else { said.body.concat().into() };
-            let signed = keys.signer.headers(&place.account.base.authority, &path, &whole, SystemTime::now());
-            for (name, value) in signed.map_err(|_| Failure::Unsigned("the path or the session token cannot be signed".to_owned()))? {
-                let mut value = HeaderValue::try_from(value.expose())
-                    .map_err(|_| Failure::Unsigned("the signature does not fit in a header".to_owned()))?;
-                value.set_sensitive(true);
-                headers.push((HeaderName::from_static(name), value));
-            }
-        }
+        Some(Signer::Aws(keys)) => headers.extend(signed(keys, &place.account, said)?),
         Some(Signer::Google(account, _)) => {
             // Who waits for another's look-up waits no longer than for its own.
             let due = total.min(Instant::now() + connect * 2);
@@ -56,6 +44,27 @@ pub async fn headers(
         }
     }
     Ok(headers)
+}
+
+/// Those of them that are no credential.
+pub fn plain(said: &Said) -> Vec<(HeaderName, HeaderValue)> {
+    said.headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+}
+
+/// The signature of a request to AWS.
+pub fn signed(keys: &AwsKeys, account: &Account, said: &Said) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
+    let path = format!("{}{}", account.base.path, said.path);
+    // What was translated is in one part.
+    let whole: Cow<'_, [u8]> = if let [part] = said.body.as_slice() { part[..].into() } else { said.body.concat().into() };
+    let signed = keys.signer.headers(&account.base.authority, &path, &whole, SystemTime::now());
+    let signed = signed.map_err(|_| Failure::Unsigned("the path or the session token cannot be signed".to_owned()))?;
+    let header = |(name, value): (&'static str, Secret)| {
+        let value = HeaderValue::try_from(value.expose());
+        let mut value = value.map_err(|_| Failure::Unsigned("the signature does not fit in a header".to_owned()))?;
+        value.set_sensitive(true);
+        Ok((HeaderName::from_static(name), value))
+    };
+    signed.into_iter().map(header).collect()
 }
 
 /// The token for an account, fetched if there is none or it ends soon.

@@ -5,6 +5,7 @@
 //! try, and sends the head before any of the answer is seen.
 
 pub mod alarm;
+pub mod asking;
 pub mod attempt;
 pub mod budget;
 pub mod credential;

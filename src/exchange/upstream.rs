@@ -213,6 +213,18 @@ impl Upstream {
     }
 }
 
+/// The fields of the head that [`Upstream::head`] writes, for whoever shows them. What is not to be shown is marked sensitive.
+pub fn fields(
+    account: &Account,
+    own: &[(HeaderName, HeaderValue)],
+    request_id: HeaderValue,
+    length: usize,
+) -> Vec<(HeaderName, HeaderValue)> {
+    let host = HeaderValue::try_from(account.base.authority.as_str()).ok().map(|host| (header::HOST, host));
+    let rest = [(HeaderName::from_static("x-request-id"), request_id), (header::CONTENT_LENGTH, length.into())];
+    host.into_iter().chain(headers(account)).chain(own.iter().cloned()).chain(rest).collect()
+}
+
 fn write_header(head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
     head.extend_from_slice(name.as_str().as_bytes());
     head.extend_from_slice(b": ");
@@ -311,5 +323,34 @@ fn failure_of(error: &BError) -> Failure {
         Failure::Tls(detail())
     } else {
         Failure::Unreachable(detail())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::resolve::resolve;
+    use bytes::Bytes;
+
+    #[test]
+    fn what_is_shown_of_a_head_is_what_is_written() {
+        let catalog = "accounts:\n  \
+            plain: { dialect: openai, base_url: \"https://a.test/v1\", key: k-1, headers: { X-Team: t, User-Agent: mine } }\n  \
+            named: { dialect: anthropic, key: k-2 }\nmodels: {}\ncallers: {}\n";
+        let catalog = resolve(&[("catalog.yaml".to_owned(), catalog.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
+        let own = [(HeaderName::from_static("x-own"), HeaderValue::from_static("o"))];
+        for account in catalog.accounts() {
+            let place = Place::new(account.clone(), Arc::new(State::new(account.id.clone())));
+            let body = [Bytes::from_static(b"{}")];
+            let total = Instant::now();
+            let timeouts = account.timeouts;
+            let outgoing = Outgoing { request_id: "r", path: "/p", headers: &own, body: &body, stream: false, timeouts, total };
+            let head = Upstream::default().head(&place, &outgoing, 2, 0);
+            let mut shown = format!("POST {}/p HTTP/1.1\r\n", account.base.path);
+            for (name, value) in fields(account, &own, HeaderValue::from_static("r"), 2) {
+                shown.push_str(&format!("{name}: {}\r\n", value.to_str().expect("text")));
+            }
+            assert_eq!(String::from_utf8_lossy(&head), format!("{shown}\r\n"));
+        }
     }
 }

@@ -4,12 +4,12 @@
 use super::opening::{Opening, Progress};
 use super::{Producer, Request, Resting, Running};
 use crate::account::Permit;
-use crate::account::health::Why;
-use crate::account::track::{Kept, Trial};
+use crate::account::track::Trial;
 use crate::catalog::Queue;
+use crate::dialect::Said;
 use crate::dialect::chat::Refused;
-use crate::dialect::{Ask, Said};
 use crate::error::Refusal;
+use crate::exchange::asking::{self, Away};
 use crate::intake::Held;
 use crate::plan::Candidate;
 use std::future::Future;
@@ -32,14 +32,6 @@ pub(super) struct Chosen {
     trial: Trial,
     said: Said,
     held: Held,
-}
-
-/// A candidate that cannot be asked now.
-struct Away {
-    /// It rests.
-    why: Option<Why>,
-    /// For so long; `None` if it is full.
-    wait: Option<Duration>,
 }
 
 impl<'x> Producer<'x> {
@@ -126,19 +118,19 @@ impl<'x> Producer<'x> {
                     }
                     continue;
                 }
-                let (permit, trial) = match self.admit(candidate, alone) {
+                let now = std::time::Instant::now();
+                let (permit, trial) = match asking::admit(candidate, alone, now) {
                     Ok(admitted) => admitted,
-                    Err(wait) if !alone => {
-                        self.pass(wait);
+                    Err(away) if !alone => {
+                        self.pass(away);
                         continue;
                     }
                     // Where it is the only one it is asked sooner: that is when to come back.
-                    Err(Away { wait, .. }) => {
-                        self.come_back(wait);
+                    Err(away) => {
+                        self.come_back(away);
                         continue;
                     }
                 };
-                let now = std::time::Instant::now();
                 if self.tries > 0 && besides.is_none() && !candidate.track.is_sound(now) && !self.request.demand.retry(now) {
                     // Somebody after it may be sound.
                     self.not_retried = Some("budget");
@@ -217,23 +209,6 @@ impl<'x> Producer<'x> {
         left > expected.unwrap_or_default()
     }
 
-    /// A place at the account, and its leave to be tried.
-    fn admit(&self, candidate: &Candidate, alone: bool) -> Result<(Permit, Trial), Away> {
-        let now = std::time::Instant::now();
-        let (account, state) = (&candidate.place.account, &candidate.place.state);
-        let wait = |until: std::time::Instant| Some(until.saturating_duration_since(now));
-        if let Some(rest) = state.health.rest(now) {
-            return Err(Away { why: Some(rest.why), wait: wait(rest.until) });
-        }
-        // The place last: giving one back wakes those who wait, and they would wake each other for as long as the target rests.
-        let trial = candidate.track.admit(alone, account.probe, now).map_err(|kept| match kept {
-            Kept::Resting(rest) => Away { why: Some(rest.why), wait: wait(rest.until) },
-            Kept::Broken(until) => Away { why: None, wait: wait(until) },
-        })?;
-        let permit = state.admit(account.concurrency).ok_or(Away { why: None, wait: None })?;
-        Ok((permit, trial))
-    }
-
     /// How long until the first is back, where all that could be asked rest for their rate.
     pub(super) fn limited_for(&self) -> Option<Duration> {
         let now = std::time::Instant::now();
@@ -246,14 +221,14 @@ impl<'x> Producer<'x> {
         soonest
     }
 
-    fn pass(&mut self, Away { why, wait }: Away) {
+    fn pass(&mut self, away: Away) {
         self.resting.passed += 1;
-        self.resting.for_rate += usize::from(why == Some(Why::Rate));
-        self.come_back(wait);
+        self.resting.for_rate += usize::from(away.is_for_rate());
+        self.come_back(away);
     }
 
-    fn come_back(&mut self, wait: Option<Duration>) {
-        if let Some(wait) = wait {
+    fn come_back(&mut self, away: Away) {
+        if let Some(wait) = away.wait(std::time::Instant::now()) {
             self.resting.soonest = Some(self.resting.soonest.map_or(wait, |soonest| soonest.min(wait)));
         }
     }
@@ -261,23 +236,8 @@ impl<'x> Producer<'x> {
     /// The request in a candidate's words.
     fn write(&self, candidate: &Candidate) -> Result<Said, Refused> {
         let (shared, request) = (self.shared, self.request);
-        let account = &candidate.place.account;
-        let family = account.dialect.family();
+        let family = candidate.place.account.dialect.family();
         let kept = |call: &str| shared.vault.find(&request.key, family?, call, std::time::Instant::now());
-        let said = account.dialect.write(&Ask {
-            body: &self.body,
-            envelope: &request.envelope,
-            model: &candidate.upstream_model,
-            traits: candidate.traits,
-            default_max_tokens: candidate.model.max_tokens,
-            stream_usage: account.stream_usage,
-            kept: &kept,
-        })?;
-        match said.losses.names().first() {
-            Some(lost) if candidate.model.refuse_loss => {
-                Err(Refused::unsupported(lost.as_ref(), format!("`{lost}` cannot be expressed in the language of this model's upstream.")))
-            }
-            Some(_) | None => Ok(said),
-        }
+        asking::write(candidate, &self.body, &request.envelope, &kept)
     }
 }

@@ -1,0 +1,72 @@
+//! What it takes to ask one candidate: a place at its account, its target's leave, and the request in its words.
+
+use crate::account::Permit;
+use crate::account::health::{Rest, Why};
+use crate::account::track::{Kept, Trial};
+use crate::dialect::chat::{self, Refused};
+use crate::dialect::{Ask, Said};
+use crate::intake::envelope::Envelope;
+use crate::plan::Candidate;
+use bytes::Bytes;
+use std::time::{Duration, Instant};
+
+/// Why a candidate cannot be asked now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Away {
+    /// Its account has as many requests as it may.
+    Full,
+    /// It rests.
+    Resting(Rest),
+    /// Its breaker keeps requests away, until then at the earliest.
+    Broken(Instant),
+}
+
+impl Away {
+    /// For how long; `None` where nobody knows.
+    pub fn wait(self, now: Instant) -> Option<Duration> {
+        match self {
+            Away::Full => None,
+            Away::Resting(Rest { until, .. }) | Away::Broken(until) => Some(until.saturating_duration_since(now)),
+        }
+    }
+
+    /// It waits out its provider's limit.
+    pub fn is_for_rate(self) -> bool {
+        matches!(self, Away::Resting(Rest { why: Why::Rate, .. }))
+    }
+}
+
+/// A place at the account, and the target's leave to be tried. `alone`: nobody else can take the request.
+pub fn admit(candidate: &Candidate, alone: bool, now: Instant) -> Result<(Permit, Trial), Away> {
+    let (account, state) = (&candidate.place.account, &candidate.place.state);
+    if let Some(rest) = state.health.rest(now) {
+        return Err(Away::Resting(rest));
+    }
+    // The place last: giving one back wakes those who wait, and they would wake each other for as long as the target rests.
+    let trial = candidate.track.admit(alone, account.probe, now).map_err(|kept| match kept {
+        Kept::Resting(rest) => Away::Resting(rest),
+        Kept::Broken(until) => Away::Broken(until),
+    })?;
+    let permit = state.admit(account.concurrency).ok_or(Away::Full)?;
+    Ok((permit, trial))
+}
+
+/// The request in a candidate's words. `kept` are the thoughts that came before a call, where they were kept.
+pub fn write(candidate: &Candidate, body: &Bytes, envelope: &Envelope, kept: &dyn Fn(&str) -> Option<chat::Kept>) -> Result<Said, Refused> {
+    let account = &candidate.place.account;
+    let said = account.dialect.write(&Ask {
+        body,
+        envelope,
+        model: &candidate.upstream_model,
+        traits: candidate.traits,
+        default_max_tokens: candidate.model.max_tokens,
+        stream_usage: account.stream_usage,
+        kept,
+    })?;
+    match said.losses.names().first() {
+        Some(lost) if candidate.model.refuse_loss => {
+            Err(Refused::unsupported(lost.as_ref(), format!("`{lost}` cannot be expressed in the language of this model's upstream.")))
+        }
+        Some(_) | None => Ok(said),
+    }
+}
