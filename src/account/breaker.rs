@@ -342,6 +342,20 @@ impl Breaker {
         }
     }
 
+    /// Takes on the state that another process tells of its own. What that does not tell, a probe that is out or how much is broken, is taken for the
+    /// best.
+    pub fn recall(&mut self, state: State, now: Instant) {
+        self.reset();
+        let (cool, extent) = (self.settings.cool, Extent::Part);
+        match state {
+            State::Closed => {}
+            State::Open(until) => self.phase = Phase::Open { since: now, until, cool, extent },
+            State::HalfOpen { probing } => {
+                self.phase = Phase::HalfOpen { cool, lent: u32::from(probing), probe: probing.then_some(now), extent };
+            }
+        }
+    }
+
     /// Closes it and forgets everything.
     pub fn reset(&mut self) {
         self.asked = Window::new(self.settings.window);

@@ -84,6 +84,12 @@ impl Health {
         began.then_some(rest)
     }
 
+    /// Takes on the rest that another process tells of its own.
+    pub fn recall(&self, rest: Option<Rest>) {
+        self.lock().rest = rest;
+        self.troubled.store(rest.is_some(), Ordering::Release);
+    }
+
     /// Ends the rest.
     pub fn reset(&self) {
         self.lock().rest = None;

@@ -95,6 +95,12 @@ impl State {
         self.freed.notify_waiters();
     }
 
+    /// Takes on what another process tells of its own: how many are in flight, and the account's rest.
+    pub fn recall(&self, in_flight: usize, rest: Option<health::Rest>) {
+        self.in_flight.store(in_flight, Ordering::Release);
+        self.health.recall(rest);
+    }
+
     /// Requests in flight now.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Acquire)

@@ -21,6 +21,11 @@ pub struct Headroom {
 }
 
 impl Headroom {
+    /// So much of it, and nothing is known of when it fills up.
+    pub fn constant(share: f64, seen: SystemTime) -> Headroom {
+        Headroom { share: share.clamp(0.0, 1.0), until: seen + UNTOLD, seen, full_in: MINUTE }
+    }
+
     /// How much of it should be left now; `None` once nothing is known any more. Quotas fill up little by little, and their reset is when they are
     /// full (so OpenAI and Anthropic): what was used up a while ago is partly there again.
     pub fn at(&self, now: SystemTime) -> Option<f64> {

@@ -153,6 +153,22 @@ impl Track {
         }
     }
 
+    /// Takes on what another process tells of its own.
+    pub fn recall(&self, told: &Told, now: Instant, clock: SystemTime) {
+        self.awaited.store(told.awaited, Ordering::Relaxed);
+        let mut memory = self.lock();
+        memory.breaker.recall(told.breaker, now);
+        memory.rest = told.rest;
+        memory.peaks = told.expected.map(|expected| {
+            let mut peak = Peak::default();
+            if let Some(time) = expected {
+                peak.observe(time, now);
+            }
+            peak
+        });
+        memory.headroom = told.headroom.map(|share| Headroom::constant(share, clock));
+    }
+
     /// Closes its breaker and ends its rest.
     pub fn reset(&self) {
         let mut memory = self.lock();
@@ -374,6 +390,30 @@ mod tests {
         };
         assert!([false, false, false, false, true, false, false, false, false].map(&mut cut).iter().all(Option::is_none));
         assert!(matches!(cut(false), Some(State::Open(_))), "five in a row");
+    }
+
+    #[test]
+    fn what_is_told_of_a_target_is_recalled() {
+        let (track, now, clock) = (Arc::new(Track::default()), Instant::now(), SystemTime::now());
+        let soon = now + Duration::from_secs(9);
+        let told = Told {
+            breaker: State::Open(soon),
+            calls: (0, 0),
+            rest: Some(Rest { until: soon, why: Why::Refused }),
+            expected: [None, Some(Duration::from_millis(70))],
+            awaited: 3,
+            headroom: Some(0.25),
+        };
+        track.recall(&told, now, clock);
+        let again = track.told(now, clock);
+        assert_eq!((again.breaker, again.rest, again.awaited, again.headroom), (told.breaker, told.rest, 3, Some(0.25)));
+        assert_eq!(again.expected, told.expected);
+        track.recall(&Told { breaker: State::HalfOpen { probing: true }, rest: None, ..told }, now, clock);
+        assert!(matches!(track.admit(false, false, now), Err(Kept::Broken(_))));
+        track.recall(&Told { breaker: State::HalfOpen { probing: false }, rest: None, ..told }, now, clock);
+        assert!(track.admit(false, false, now).is_ok_and(|trial| trial.is_probe()));
+        track.recall(&Told { breaker: State::Closed, rest: None, ..told }, now, clock);
+        assert!(track.admit(false, false, now).is_ok_and(|trial| !trial.is_probe()));
     }
 
     #[test]
