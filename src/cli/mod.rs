@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 mod check;
+mod explain;
 mod key;
 mod presets;
 mod schema;
@@ -29,6 +30,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Read the configuration as `serve` would, and say what is wrong with it.
     Check(CheckArgs),
+    /// Say what would become of a request, and why: nobody is called.
+    Explain(ExplainArgs),
     /// Make a key, or hash one.
     #[command(subcommand)]
     Key(KeyCommand),
@@ -66,6 +69,30 @@ pub struct CheckArgs {
     /// Read no secrets, CA files and certificates: for CI, where they are absent
     #[arg(long)]
     pub no_secrets: bool,
+}
+
+/// `explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit code: 0 if somebody would be asked, 1 if nobody would, 2 if that cannot be said.")]
+pub struct ExplainArgs {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub conf: ConfArgs,
+    /// The id of the key that it comes with, such as acme/prod: never its secret
+    #[arg(long, value_name = "CALLER/NAME")]
+    pub key: String,
+    /// What a running instance tells of itself: the URL of its /status, such as http://127.0.0.1:9090/status, or a file that holds it
+    #[arg(long, value_name = "URL|FILE")]
+    pub status: Option<String>,
+    /// A header that it comes with: `x-portcullis-session: …` or `x-portcullis-timeout: …`
+    #[arg(long = "header", value_name = "HEADER")]
+    pub headers: Vec<String>,
+    /// Write JSON, for machines
+    #[arg(long)]
+    pub json: bool,
+    /// The request's body as the caller sends it; - is standard input
+    #[arg(value_name = "REQUEST.json")]
+    pub request: PathBuf,
 }
 
 /// `key …`.
@@ -110,6 +137,7 @@ pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(args) => serve::run(args),
         Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Key(KeyCommand::New(args)) => key::new(&args),
         Command::Key(KeyCommand::Hash) => key::hash(),
         Command::Schema(args) => schema::run(&args),
@@ -119,10 +147,16 @@ pub fn run() -> ExitCode {
 
 /// Prints a result. Whoever reads it may have gone: that is no reason to panic, as `println!` would.
 fn print(text: &str) -> ExitCode {
-    match io::stdout().lock().write_all(text.as_bytes()) {
+    match write(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
+}
+
+fn write(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
 }
 
 /// Says something to whoever started the process.

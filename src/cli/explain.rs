@@ -1,0 +1,218 @@
+//! `portcullis explain`: what would become of a request, and why. Nobody is called, and no secret is read.
+//!
+//! Key, model, order and upstream requests are found out by the gateway's own code, over a snapshot that no process serves; what a running
+//! instance tells of itself in `/status` is put into that snapshot first.
+
+mod key;
+mod order;
+mod report;
+mod shown;
+mod status;
+mod text;
+mod walk;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{ExplainArgs, tell, write};
+use crate::account::Registry;
+use crate::catalog::load::{Loaded, Secrets, folder, load};
+use crate::catalog::name;
+use crate::catalog::reload::Snapshot;
+use crate::config::Server;
+use crate::error::What;
+use crate::gateway;
+use crate::intake::envelope::{self, Envelope};
+use crate::plan;
+use order::Drawn;
+use report::{Obstacle, Report};
+use status::Status;
+use walk::Walk;
+
+/// The caller's header that names a conversation.
+const SESSION: &str = "x-portcullis-session";
+const TIMEOUT: &str = "x-portcullis-timeout";
+
+/// Says it. 0 if somebody would be asked, 1 if nobody would, 2 if it cannot be said.
+pub(super) fn run(args: &ExplainArgs) -> ExitCode {
+    let report = match explain(args) {
+        Ok(report) => report,
+        Err(why) => {
+            tell(&why);
+            return ExitCode::from(2);
+        }
+    };
+    let text = if args.json { report.json() } else { text::render(&report) };
+    match write(&text) {
+        Ok(()) if report.verdict.tried => ExitCode::SUCCESS,
+        Ok(()) | Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Everything that the command line names.
+struct Input {
+    server: Server,
+    snapshot: Snapshot,
+    status: Option<Status>,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+fn explain(args: &ExplainArgs) -> Result<Report, String> {
+    let is_id = args.key.split_once('/').is_some_and(|(caller, key)| name::of_entry(caller).is_ok() && name::of_entry(key).is_ok());
+    if !is_id {
+        // What stands there may be the secret.
+        return Err("--key: this is no key's id. It takes the name that logs carry, such as acme/prod, and never the secret".to_owned());
+    }
+    let headers = headers(&args.headers)?;
+    let conf = folder(args.conf.conf.as_deref());
+    let Loaded { server, catalog, .. } = load(&conf, Secrets::Assume)
+        .map_err(|problems| format!("{problems}\n{}: nothing can be explained. `portcullis check` says the same", conf.display()))?;
+    let status = args.status.as_deref().map(status::read).transpose()?;
+    let body = body(&args.request, server.limits.request_body)?;
+    let snapshot = Snapshot::new(catalog, &Registry::default(), 1);
+    Ok(tried(&args.key, &Input { server, snapshot, status, headers, body }))
+}
+
+/// The headers of the request that decide anything.
+fn headers(written: &[String]) -> Result<HeaderMap, String> {
+    let read = |written: &String| {
+        let (name, value) = written.split_once(':')?;
+        let name = [SESSION, TIMEOUT].into_iter().find(|known| known.eq_ignore_ascii_case(name.trim()))?;
+        Some((HeaderName::from_static(name), HeaderValue::from_str(value.trim()).ok()?))
+    };
+    let headers: Option<HeaderMap> = written.iter().map(read).collect();
+    // Not repeated: it may be the one with the key.
+    headers.ok_or_else(|| format!("--header: only `{SESSION}: TEXT` and `{TIMEOUT}: TIME` decide anything"))
+}
+
+/// The request's body; of one that is too large a byte more than is allowed.
+fn body(path: &Path, limit: usize) -> Result<Bytes, String> {
+    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    let mut body = Vec::new();
+    let read = if path == Path::new("-") {
+        io::stdin().lock().take(most).read_to_end(&mut body)
+    } else {
+        File::open(path).and_then(|file| file.take(most).read_to_end(&mut body))
+    };
+    read.map_err(|why| format!("{}: the request cannot be read: {why}", path.display()))?;
+    Ok(body.into())
+}
+
+/// What would become of it, step by step as the gateway goes.
+fn tried(key: &str, input: &Input) -> Report {
+    let (now, clock) = (Instant::now(), SystemTime::now());
+    let Input { server, snapshot, status, headers, body } = input;
+    let mut report = Report::default();
+    running(server, status.as_ref(), &mut report);
+    let key = key::find(&snapshot.catalog, key, clock, &mut report);
+    if let Some(status) = status
+        && let Some(what) = status.refuses()
+    {
+        report.fault("running", Obstacle::new(What::ShuttingDown, what));
+    }
+    let timeout = gateway::timeout(headers).unwrap_or_else(|refusal| {
+        report.fault("request", Obstacle { param: refusal.param, ..Obstacle::new(refusal.what, refusal.message) });
+        None
+    });
+    let envelope = read(body, server.limits.request_body, &mut report);
+    let (Some(key), Some(envelope)) = (key, envelope) else { return report.refused() };
+    let Some(model) = key::model(&snapshot.catalog, &key, &envelope.model, &mut report) else { return report.refused() };
+    if !report.obstacles.is_empty() {
+        return report.refused();
+    }
+
+    let session = headers.get(SESSION).map(HeaderValue::as_bytes);
+    let is_sticky = plan::is_sticky(&snapshot.catalog, &model);
+    let conversation = if is_sticky { plan::conversation(session, body, &envelope) } else { None };
+    // What is told of the running state comes after this: the target that the conversation belongs to may rest.
+    let home = Drawn::of(snapshot, &key, &model, envelope.stream, conversation);
+    if let Some(status) = status {
+        status.recall(snapshot, &model, now, clock, &mut report);
+    }
+    let Some(drawn) = Drawn::of(snapshot, &key, &model, envelope.stream, conversation) else { return report.refused() };
+    drawn.tell(&model, status.is_some(), &mut report);
+    if model.sticky {
+        let by = conversation.map(|_| known_by(session.is_some(), &envelope));
+        order::tell_home(by, home.as_ref(), &drawn, &mut report);
+    }
+    let walk = Walk { server, snapshot, status: status.as_ref(), key: &key, model: &model, envelope: &envelope, body, timeout, now };
+    walk.tell(&drawn, &mut report);
+    report
+}
+
+/// What the gateway reads of the body.
+fn read(body: &Bytes, limit: usize, report: &mut Report) -> Option<Envelope> {
+    if body.len() > limit {
+        let what = format!("the body is larger than limits.request_body allows, {limit} bytes");
+        report.fault("request", Obstacle::new(What::TooLarge, what));
+        return None;
+    }
+    match envelope::read(body) {
+        Ok(envelope) => {
+            let stream = if envelope.stream { "a stream" } else { "not a stream" };
+            report.fact("request", format!("{} bytes for the model \"{}\", {stream}", body.len(), envelope.model));
+            Some(envelope)
+        }
+        Err(fault) => {
+            let param = fault.param.map(String::from);
+            report.fault("request", Obstacle { param, ..Obstacle::new(What::BadRequest { code: fault.code }, fault.message) });
+            None
+        }
+    }
+}
+
+fn running(server: &Server, status: Option<&Status>, report: &mut Report) {
+    match status {
+        Some(status) => report.fact("running", format!("as {} tells", status.source)),
+        None => report.fact(
+            "running",
+            format!(
+                "nothing is known: every account is taken for healthy and idle. `--status http://{}/status` asks the instance",
+                server.admin
+            ),
+        ),
+    }
+}
+
+/// What it is by which a conversation is known.
+fn known_by(session: bool, envelope: &Envelope) -> &'static str {
+    if session {
+        SESSION
+    } else if envelope.cache_key.is_some() {
+        "prompt_cache_key"
+    } else if envelope.user.is_some() {
+        "user"
+    } else {
+        "its beginning, up to its first user message"
+    }
+}
+
+/// A length of time as the catalog writes it.
+fn span(time: Duration) -> String {
+    let milliseconds = time.as_millis();
+    if milliseconds.is_multiple_of(1_000) { format!("{}s", milliseconds / 1_000) } else { format!("{milliseconds}ms") }
+}
+
+/// What is left of a time, in whole seconds unless it is less than one.
+fn left(time: Duration) -> String {
+    let milliseconds = time.as_millis();
+    if milliseconds < 1_000 { format!("{milliseconds}ms") } else { format!("{}s", milliseconds.div_ceil(1_000)) }
+}
+
+/// Whose a target is, for people.
+fn named(account: &str, model: &str) -> String {
+    format!("{account} ({model})")
+}
+
+type Key = Arc<crate::catalog::Key>;
+
+#[cfg(test)]
+mod tests;

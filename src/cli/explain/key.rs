@@ -1,0 +1,109 @@
+//! Whether the key opens the gate, and whether it sees the model; and if not, why, which a caller is never told.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::Key;
+use super::report::{Obstacle, Report};
+use crate::access_log::rfc3339;
+use crate::catalog::{self, Catalog, Model};
+use crate::error::What;
+use crate::plan;
+use crate::problem::nearest;
+
+/// The key with this id, whether it may be used or not.
+pub(super) fn find(catalog: &Catalog, id: &str, now: SystemTime, report: &mut Report) -> Option<Key> {
+    let secrets: Vec<_> = catalog.secrets_of(id).collect();
+    let Some((key, _)) = secrets.first() else {
+        let meant = nearest(id, catalog.key_ids()).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        report.fault("key", Obstacle::new(What::InvalidKey, format!("there is no key {id}{meant}")));
+        return None;
+    };
+    let gone = |until: &Option<SystemTime>| until.is_some_and(|until| until <= now);
+    let good = secrets.iter().filter(|(_, until)| !gone(until)).count();
+    let mut faults = Vec::new();
+    for (whose, enabled, expires) in [("the key", key.enabled, key.expires), ("its caller", key.caller.enabled, key.caller.expires)] {
+        let name = if whose == "the key" { &key.id } else { &key.caller.id };
+        if !enabled {
+            faults.push(format!("{whose} {name} is disabled"));
+        }
+        if let Some(expires) = expires.filter(|expires| *expires <= now) {
+            faults.push(format!("{whose} {name} has expired, at {}", rfc3339(expires)));
+        }
+    }
+    if good == 0 {
+        let last = secrets.iter().filter_map(|(_, until)| *until).max().map(rfc3339).unwrap_or_default();
+        faults.push(format!("the time of all its secrets is over, since {last}"));
+    }
+    if key.usable(now).is_ok() && good > 0 {
+        report.fact("key", standing(key, secrets.len(), good));
+    } else {
+        report.fault("key", Obstacle::new(What::InvalidKey, faults.join("; ")));
+    }
+    Some(Arc::clone(key))
+}
+
+/// What is to be said of a key that works.
+fn standing(key: &catalog::Key, secrets: usize, good: usize) -> String {
+    let mut says = format!("{} works", key.id);
+    if let Some(expires) = [key.expires, key.caller.expires].into_iter().flatten().min() {
+        says.push_str(&format!(" until {}", rfc3339(expires)));
+    }
+    if secrets > 1 {
+        says.push_str(&format!(", with {good} of its {secrets} secrets"));
+    }
+    if !key.allow_ips.is_empty() {
+        let ranges: Vec<String> = key.allow_ips.iter().map(ToString::to_string).collect();
+        says.push_str(&format!(", from {} only, which is not looked at here", ranges.join(", ")));
+    }
+    says
+}
+
+/// The model that this id means for the key.
+pub(super) fn model(catalog: &Catalog, key: &catalog::Key, id: &str, report: &mut Report) -> Option<Arc<Model>> {
+    let Some(model) = catalog.model(id) else {
+        let ids = catalog.models().iter().flat_map(|model| std::iter::once(&model.id).chain(&model.aliases)).map(|id| &**id);
+        let meant = nearest(id, ids).map(|meant| format!("; did you mean \"{meant}\"?")).unwrap_or_default();
+        let shown: String = id.chars().take(80).collect();
+        report.fault("model", not_found(format!("there is no model \"{shown}\"{meant}")));
+        return None;
+    };
+    match hidden(catalog, key, model) {
+        Some(why) => {
+            report.fault("model", not_found(why));
+            None
+        }
+        None => {
+            let alias = if *model.id == *id { String::new() } else { format!(", of which \"{id}\" is an alias") };
+            report.fact("model", format!("\"{}\"{alias}: the key sees it", model.id));
+            Some(Arc::clone(model))
+        }
+    }
+}
+
+fn not_found(why: String) -> Obstacle {
+    Obstacle { param: Some("model".to_owned()), ..Obstacle::new(What::ModelNotFound, why) }
+}
+
+/// Why the key does not see a model.
+pub(super) fn hidden(catalog: &Catalog, key: &catalog::Key, model: &Model) -> Option<String> {
+    if plan::visible(catalog, key, &model.id).is_some() {
+        return None;
+    }
+    let mut why = Vec::new();
+    for (whose, globs) in
+        [(format!("the caller {}", key.caller.id), key.permissions.of_caller()), (format!("the key {}", key.id), key.permissions.of_key())]
+    {
+        if !globs.matches(&model.id) {
+            let alias = model.aliases.iter().any(|alias| globs.matches(alias));
+            let hint = if alias { ": an alias matches, but only ids count" } else { "" };
+            why.push(format!("{whose} may use {globs}, which \"{}\" does not match{hint}", model.id));
+        }
+    }
+    if !model.served() {
+        let mut accounts: Vec<&str> = model.targets.iter().map(|target| &*target.account.id).collect();
+        accounts.dedup();
+        why.push(format!("no account of \"{}\" is enabled ({})", model.id, accounts.join(", ")));
+    }
+    Some(why.join("; "))
+}

@@ -1,0 +1,179 @@
+//! What is found out, before it is written for people or for machines.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use crate::error::What;
+
+/// All of it.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Report {
+    pub(super) verdict: Verdict,
+    pub(super) facts: Vec<Fact>,
+    pub(super) candidates: Vec<Candidate>,
+    /// In the order in which the gateway would meet them: the caller is told of the first.
+    #[serde(skip)]
+    pub(super) obstacles: Vec<Obstacle>,
+}
+
+/// What would become of the request.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Verdict {
+    /// Somebody would be asked.
+    pub(super) tried: bool,
+    pub(super) says: String,
+    /// What the caller would be answered where nobody is.
+    pub(super) status: Option<u16>,
+    pub(super) code: Option<String>,
+    pub(super) param: Option<String>,
+}
+
+/// One thing about the request.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Fact {
+    pub(super) about: &'static str,
+    pub(super) says: String,
+    /// Because of it nobody would be asked.
+    pub(super) fault: bool,
+}
+
+/// Why nobody would be asked.
+#[derive(Debug)]
+pub(super) struct Obstacle {
+    pub(super) what: What,
+    pub(super) says: Cow<'static, str>,
+    pub(super) param: Option<String>,
+}
+
+impl Obstacle {
+    pub(super) fn new(what: What, says: impl Into<Cow<'static, str>>) -> Obstacle {
+        Obstacle { what, says: says.into(), param: None }
+    }
+}
+
+/// For which requests a candidate is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Reach {
+    Any,
+    TooLong,
+    Refusal,
+}
+
+/// What would become of a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    /// It is asked.
+    Asked,
+    /// It is asked if nobody else is left, although its breaker is not closed.
+    LastResort,
+    /// It is asked if the request turns out to be what it is there for.
+    InCase,
+    /// Its account is disabled.
+    Disabled,
+    /// The key does not see the model.
+    Hidden,
+    /// Its account has as many requests as it may.
+    Full,
+    /// It rests.
+    Resting,
+    /// Its breaker keeps requests away.
+    Broken,
+    /// It cannot do what is asked.
+    Unable,
+    /// So many are not asked.
+    Beyond,
+}
+
+/// One way to serve the request, be it taken or not.
+#[derive(Debug, Serialize)]
+pub(super) struct Candidate {
+    /// The model that it serves.
+    pub(super) model: String,
+    /// None: the model as a whole is out of question.
+    pub(super) account: Option<String>,
+    pub(super) upstream_model: Option<String>,
+    #[serde(rename = "for")]
+    pub(super) reach: Reach,
+    pub(super) state: State,
+    /// The how-manieth to be asked.
+    pub(super) attempt: Option<usize>,
+    /// The share of the requests that it is the first of its model for, where that changes from one to the next.
+    pub(super) first_for: Option<f64>,
+    pub(super) why: String,
+    /// How it does, as far as that is known.
+    pub(super) does: Option<String>,
+    pub(super) request: Option<Upstream>,
+}
+
+/// A request as it would go up.
+#[derive(Debug, Serialize)]
+pub(super) struct Upstream {
+    pub(super) method: &'static str,
+    /// None: the built-in account answers by itself.
+    pub(super) url: Option<String>,
+    /// In their order; secrets are replaced.
+    pub(super) headers: Vec<(String, String)>,
+    /// Exactly; where it is no UTF-8, see `body_base64`.
+    #[serde(serialize_with = "lossy")]
+    pub(super) body: Vec<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) body_base64: Option<String>,
+    /// Names as in the catalog.
+    pub(super) deadlines: Vec<(&'static str, String)>,
+    pub(super) changed: Vec<String>,
+    /// What it does not say of what the caller said.
+    pub(super) dropped: Vec<String>,
+}
+
+fn lossy<S: serde::Serializer>(body: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&String::from_utf8_lossy(body))
+}
+
+impl Report {
+    /// Notes something.
+    pub(super) fn fact(&mut self, about: &'static str, says: impl Into<String>) {
+        self.facts.push(Fact { about, says: says.into(), fault: false });
+    }
+
+    /// Notes something because of which nobody would be asked.
+    pub(super) fn fault(&mut self, about: &'static str, obstacle: Obstacle) {
+        let is_new = |param: &&String| *param != about && !obstacle.says.contains(&format!("`{param}`"));
+        let param = obstacle.param.as_ref().filter(is_new).map(|param| format!(" (`{param}`)")).unwrap_or_default();
+        self.facts.push(Fact { about, says: format!("{}{param}", obstacle.says), fault: true });
+        self.obstacles.push(obstacle);
+    }
+
+    /// Nobody would be asked, because of what was noted first.
+    pub(super) fn refused(mut self) -> Report {
+        if let Some(obstacle) = self.obstacles.first() {
+            self.verdict = Verdict::refused(obstacle);
+        }
+        self
+    }
+
+    /// For machines.
+    pub(super) fn json(&self) -> Vec<u8> {
+        // Strings, numbers and lists of them always serialise.
+        let mut json = serde_json::to_vec_pretty(self).unwrap_or_default();
+        json.push(b'\n');
+        json
+    }
+}
+
+impl Verdict {
+    pub(super) fn refused(Obstacle { what, says, param }: &Obstacle) -> Verdict {
+        let row = what.row();
+        let code = row.code.map(str::to_owned);
+        let answer = code.as_ref().map_or_else(|| row.status.to_string(), |code| format!("{} {code}", row.status));
+        Verdict {
+            tried: false,
+            says: format!("nobody would be asked, the caller gets {answer}: {says}"),
+            status: Some(row.status),
+            code,
+            param: param.clone(),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! A request as it would go up, with its secrets masked, and what of it is not as the caller wrote it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::Engine as _;
+use bytes::Bytes;
+use http::header::{self, HeaderValue};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::report::Upstream;
+use super::span;
+use crate::catalog::{Account, Signer};
+use crate::dialect::{Dialect, Said};
+use crate::exchange::{credential, upstream};
+use crate::intake::envelope::Envelope;
+use crate::plan::Candidate;
+
+/// What stands for a value that is made anew each time.
+const SIGNED: &str = "<signed anew each time>";
+const TOKEN: &str = "Bearer <token, fetched anew each hour>";
+const UNSIGNABLE: &str = "<cannot be signed: the attempt would fail>";
+const KEY: &str = "<key>";
+const CATALOG: &str = "<from the catalog, not shown>";
+const REQUEST_ID: &str = "<id of the request>";
+/// A value longer than this is not repeated where it changed: it is in the body.
+const SHORT: usize = 60;
+
+/// The request for a candidate.
+pub(super) fn upstream(candidate: &Candidate, said: &Said, envelope: &Envelope, body: &Bytes, timeout: Option<Duration>) -> Upstream {
+    let account = &candidate.place.account;
+    let written = said.body.concat();
+    let base = &account.base;
+    let scheme = if base.tls { "https" } else { "http" };
+    let url = format!("{scheme}://{}{}{}", base.authority, base.path, said.path);
+    let is_demo = account.dialect.is_demo();
+    Upstream {
+        method: "POST",
+        url: (!is_demo).then_some(url),
+        headers: if is_demo { Vec::new() } else { headers(account, said, written.len()) },
+        body_base64: std::str::from_utf8(&written).is_err().then(|| base64::engine::general_purpose::STANDARD.encode(&written)),
+        deadlines: deadlines(candidate, envelope.stream, timeout),
+        changed: changed(candidate, envelope, body, &written),
+        dropped: said.losses.names().iter().map(ToString::to_string).collect(),
+        body: written,
+    }
+}
+
+/// Those that the gateway writes, in its order.
+fn headers(account: &Account, said: &Said, length: usize) -> Vec<(String, String)> {
+    let mut own = credential::plain(said);
+    let masked = |name: header::HeaderName, mask: &'static str| {
+        let mut value = HeaderValue::from_static(mask);
+        value.set_sensitive(true);
+        (name, value)
+    };
+    match &account.signer {
+        Some(Signer::Aws(keys)) => match credential::signed(keys, account, said) {
+            Ok(signed) => own.extend(signed.into_iter().map(|(name, _)| masked(name, SIGNED))),
+            Err(_) => own.push(masked(header::AUTHORIZATION, UNSIGNABLE)),
+        },
+        Some(Signer::Google(..)) => own.push(masked(header::AUTHORIZATION, TOKEN)),
+        // Where its secret is not read it has no signer.
+        None if is_signed_for(account) => own.push(masked(header::AUTHORIZATION, TOKEN)),
+        None => {}
+    }
+    let id = HeaderValue::from_static(REQUEST_ID);
+    let show = |(name, value): (header::HeaderName, HeaderValue)| {
+        let is_of_catalog = || account.headers.iter().any(|(other, of)| *other == name && *of == value);
+        let text = match value.to_str() {
+            Ok(text @ (SIGNED | TOKEN | UNSIGNABLE)) => text,
+            Ok(text) if !value.is_sensitive() => text,
+            _ if is_of_catalog() => CATALOG,
+            Ok(text) if text.starts_with("Bearer ") => "Bearer <key>",
+            Ok(_) | Err(_) => KEY,
+        };
+        (name.as_str().to_owned(), text.to_owned())
+    };
+    upstream::fields(account, &own, id, length).into_iter().map(show).collect()
+}
+
+/// A service account signs for its tokens.
+fn is_signed_for(account: &Account) -> bool {
+    let is_vertex = match account.dialect {
+        Dialect::Vertex { .. } => true,
+        Dialect::OpenAi(_)
+        | Dialect::Azure(_)
+        | Dialect::Anthropic
+        | Dialect::Gemini
+        | Dialect::Bedrock(_)
+        | Dialect::Cohere
+        | Dialect::Ollama
+        | Dialect::Demo => false,
+    };
+    is_vertex && account.key.is_none() && !account.headers.iter().any(|(name, _)| *name == header::AUTHORIZATION)
+}
+
+/// Those that hold for it, by their names in the catalog.
+fn deadlines(candidate: &Candidate, stream: bool, timeout: Option<Duration>) -> Vec<(&'static str, String)> {
+    let times = &candidate.timeouts;
+    let total = if stream { times.total_stream } else { times.total };
+    let total = ("total", timeout.map_or(total, |most| most.min(total)));
+    let mut all = vec![("connect", times.connect)];
+    if stream {
+        all.push(("first_byte", times.first_byte));
+        all.extend(times.first_token.map(|time| ("first_token", time)));
+        all.push(("idle", times.idle));
+    }
+    all.push(total);
+    all.into_iter().map(|(name, time)| (name, span(time))).collect()
+}
+
+/// What is not as the caller wrote it, besides what is dropped.
+fn changed(candidate: &Candidate, envelope: &Envelope, body: &[u8], written: &[u8]) -> Vec<String> {
+    let mut changed = Vec::new();
+    if *candidate.upstream_model != *envelope.model {
+        changed.push(format!("model: \"{}\" becomes \"{}\"", envelope.model, candidate.upstream_model));
+    }
+    let dialect = &candidate.place.account.dialect;
+    match limit_of(dialect) {
+        None => fields(body, written, &mut changed),
+        Some(pointer) => {
+            changed.push(format!("the body is written anew, in the language of {}", dialect.name()));
+            limit(body, written, pointer, &mut changed);
+        }
+    }
+    changed
+}
+
+/// Where a dialect that is translated to says how long the answer may be.
+fn limit_of(dialect: &Dialect) -> Option<&'static str> {
+    match dialect {
+        Dialect::OpenAi(_) | Dialect::Azure(_) | Dialect::Demo => None,
+        Dialect::Anthropic | Dialect::Cohere => Some("/max_tokens"),
+        Dialect::Gemini | Dialect::Vertex { .. } => Some("/generationConfig/maxOutputTokens"),
+        Dialect::Bedrock(_) => Some("/inferenceConfig/maxTokens"),
+        Dialect::Ollama => Some("/options/num_predict"),
+    }
+}
+
+/// Of a body that passes, the fields that do not.
+fn fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
+    type Fields<'a> = BTreeMap<String, &'a RawValue>;
+    let (Ok(before), Ok(after)) = (serde_json::from_slice::<Fields<'_>>(body), serde_json::from_slice::<Fields<'_>>(written)) else {
+        return;
+    };
+    for (name, value) in &after {
+        let (is_short, value) = (value.get().len() <= SHORT, value.get());
+        match before.get(name).map(|value| value.get()) {
+            _ if name == "model" => {}
+            Some(old) if old == value => {}
+            Some(old) if is_short && old.len() <= SHORT => changed.push(format!("{name}: {old} becomes {value}")),
+            Some(_) => changed.push(format!("{name}: is written anew")),
+            None if is_short => changed.push(format!("{name}: {value} is added")),
+            None => changed.push(format!("{name}: is added")),
+        }
+    }
+    let gone = before.keys().filter(|name| !after.contains_key(*name));
+    changed.extend(gone.map(|name| format!("{name}: is taken out")));
+}
+
+/// Of a body that is translated, how long the answer may be.
+fn limit(body: &[u8], written: &[u8], pointer: &str, changed: &mut Vec<String>) {
+    let (Ok(before), Ok(after)) = (serde_json::from_slice::<Value>(body), serde_json::from_slice::<Value>(written)) else { return };
+    let said = ["/max_completion_tokens", "/max_tokens"].iter().find_map(|name| before.pointer(name)?.as_u64());
+    let Some(limit) = after.pointer(pointer).and_then(Value::as_u64) else { return };
+    match said {
+        Some(said) if said == limit => {}
+        Some(said) => changed.push(format!("max_tokens: {said} becomes {limit}")),
+        None => changed.push(format!("max_tokens: {limit} is filled in")),
+    }
+}

@@ -1,0 +1,396 @@
+use super::report::State;
+use super::*;
+use crate::catalog::resolve::resolve;
+use crate::config;
+use serde_json::{Value, json};
+
+const CATALOG: &str = r#"
+accounts:
+  a: { dialect: openai, base_url: "http://127.0.0.1:1/v1", key: sk-canary-a-0123456789, concurrency: 4, headers: { X-Team: canary-header-1 } }
+  b: { dialect: openai, base_url: "https://b.test/v1", key: sk-canary-b-0123456789, probe: true }
+  off: { dialect: openai, base_url: "https://off.test/v1", enabled: false }
+  claude: { dialect: anthropic, key: sk-canary-c-0123456789 }
+  aws: { dialect: bedrock, region: us-east-1, aws: { access_key_id: AKIACANARY0123456, secret_access_key: canary-secret } }
+models:
+  m:
+    aliases: [alias]
+    targets: [{ account: a, model: x }, { account: b, model: y }, { account: off, model: z }]
+    fallbacks: [other, hidden]
+    defaults: { max_tokens: 64 }
+  other: { targets: [{ account: claude, model: claude-sonnet-4-5 }] }
+  hidden: { targets: [{ account: b }] }
+  turns: { strategy: weighted, targets: [{ account: a, weight: 3 }, { account: b, weight: 1 }] }
+  busy: { strategy: least_busy, targets: [{ account: a, weight: 1 }, { account: b, weight: 1 }] }
+  fast: { strategy: fastest, targets: [{ account: a, model: x }, { account: b, model: y }] }
+  own: { strategy: weighted, sticky: true, targets: [{ account: a, model: x }, { account: b, model: y }] }
+  patient: { targets: [{ account: a, model: x }], queue: { wait: 5s }, hedge: {} }
+  longer: { targets: [{ account: a, model: x }], fallbacks_on: { context: [other], refusal: [hidden] } }
+  strict: { on_loss: refuse, targets: [{ account: claude, model: claude-sonnet-4-5 }] }
+  unserved: { targets: [{ account: off }] }
+  signed: { targets: [{ account: aws, model: anthropic.claude-sonnet-4-5-v1:0 }] }
+callers:
+  acme:
+    models: [m, alias, other, turns, busy, fast, own, patient, longer, strict, unserved, signed, narrow]
+    keys:
+      prod: { hash: "sha256:0000000000000000000000000000000000000000000000000000000000000001" }
+      off: { hash: "sha256:0000000000000000000000000000000000000000000000000000000000000002", enabled: false }
+      old: { hash: "sha256:0000000000000000000000000000000000000000000000000000000000000003", expires: 2020-01-01 }
+      turned:
+        hashes:
+          - { hash: "sha256:0000000000000000000000000000000000000000000000000000000000000004", until: 2020-01-01 }
+          - { hash: "sha256:0000000000000000000000000000000000000000000000000000000000000005" }
+      over: { hashes: [{ hash: "sha256:0000000000000000000000000000000000000000000000000000000000000006", until: 2020-01-01 }] }
+      narrow: { hash: "sha256:0000000000000000000000000000000000000000000000000000000000000007", models: [alias, "o*"], allow_ips: [10.0.0.0/8] }
+  gone:
+    enabled: false
+    keys: { prod: { hash: "sha256:0000000000000000000000000000000000000000000000000000000000000008" } }
+"#;
+
+fn input(catalog: &str, status: Option<Value>, body: &str) -> Input {
+    let catalog = resolve(&[("catalog.yaml".to_owned(), catalog.to_owned())], &mut |_| Ok("secret".to_owned()));
+    let catalog = catalog.unwrap_or_else(|problems| panic!("{problems}"));
+    Input {
+        server: config::read("server.yaml", "{}").unwrap(),
+        snapshot: Snapshot::new(catalog, &Registry::default(), 1),
+        status: status.map(|told| Status::of("s.json".to_owned(), told.to_string().as_bytes()).unwrap()),
+        headers: HeaderMap::new(),
+        body: body.to_owned().into(),
+    }
+}
+
+fn chat(model: &str) -> String {
+    format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"Hi"}}]}}"#)
+}
+
+/// What would become of a plain request for this model.
+fn of(model: &str, status: Option<Value>) -> Report {
+    tried("acme/prod", &input(CATALOG, status, &chat(model)))
+}
+
+fn target(model: &str, more: Value) -> Value {
+    let mut target = json!({"model": model, "breaker": "closed", "opens_in_ms": null, "calls": 0, "failed": 0, "rest": null,
+        "first_token_ms": null, "whole_ms": null, "awaited": 0, "headroom": null});
+    target.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    target
+}
+
+/// A status in which the targets `x` of account `a` and `y` of account `b` are like this.
+fn status(a: Value, b: Value) -> Value {
+    let account = |id: &str, concurrency: Value, target: Value| json!({"id": id, "dialect": "openai", "state": "ok", "in_flight": 1, "concurrency": concurrency, "targets": [target], "headroom": null});
+    let model = |id: &str| json!({"id": id, "waiting": 2, "retry_budget_spent": 0.5});
+    json!({"phase": "serving", "accounts": [account("a", json!(4), target("x", a)), account("b", Value::Null, target("y", b))],
+        "models": [model("m"), model("patient"), model("fast"), model("own")]})
+}
+
+fn states(report: &Report) -> Vec<(String, State, Option<usize>)> {
+    let one = |one: &report::Candidate| (one.account.clone().unwrap_or_else(|| one.model.clone()), one.state, one.attempt);
+    report.candidates.iter().map(one).collect()
+}
+
+#[track_caller]
+fn says(report: &Report, about: &str, expected: &str) {
+    let facts: Vec<_> = report.facts.iter().filter(|fact| fact.about == about).collect();
+    assert!(facts.iter().any(|fact| fact.says.contains(expected)), "no {expected:?} in {facts:#?}");
+}
+
+#[test]
+fn it_reads_like_this() {
+    let text = String::from_utf8(text::render(&of("m", None))).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let expected = format!(
+        r#"yes: it would be sent to a (x), then b (y), then claude (claude-sonnet-4-5); each next one only if those before it fail
+
+  running  nothing is known: every account is taken for healthy and idle. `--status http://127.0.0.1:9090/status` asks the instance
+  key      acme/prod works
+  request  57 bytes for the model "m", not a stream
+  model    "m": the key sees it
+  order    priority, the lowest tier first
+
+targets of "m"
+   1  a       x                  asked first
+   2  b       y                  asked if those before it fail
+   -  off     z                  its account is disabled
+
+targets of its fallback "other"
+   3  claude  claude-sonnet-4-5  asked if those before it fail
+
+targets of its fallback "hidden"
+   -  -       -                  passed over: the caller acme may use [alias, busy, fast, longer, m, narrow, other, own, patient, signed, strict, turns, … 13 in all], which "hidden" does not match
+
+request 1: to a (x)
+  deadlines  connect 5s, total 600s
+  changed    model: "m" becomes "x"
+             max_tokens: 64 is added
+
+POST http://127.0.0.1:1/v1/chat/completions
+host: 127.0.0.1:1
+content-type: application/json
+accept: application/json, text/event-stream
+accept-encoding: identity
+user-agent: portcullis/{version}
+x-team: <from the catalog, not shown>
+authorization: Bearer <key>
+x-request-id: <id of the request>
+content-length: 73
+
+{{"max_tokens":64,"model":"x","messages":[{{"role":"user","content":"Hi"}}]}}
+
+request 2: to b (y)
+"#
+    );
+    assert!(text.starts_with(&expected), "{text}");
+    let last = r#"  changed    model: "m" becomes "claude-sonnet-4-5"
+             the body is written anew, in the language of anthropic
+             max_tokens: 64000 is filled in
+
+POST https://api.anthropic.com/v1/messages
+"#;
+    assert!(text.contains(last), "{text}");
+}
+
+#[test]
+fn it_is_the_same_each_time() {
+    for model in ["m", "turns", "busy", "fast", "own"] {
+        assert_eq!(text::render(&of(model, None)), text::render(&of(model, None)), "{model}");
+    }
+}
+
+#[test]
+fn no_secret_is_in_it() {
+    for model in ["m", "turns", "signed", "strict", "unserved", "longer"] {
+        let report = of(model, None);
+        for out in [text::render(&report), report.json()] {
+            let out = String::from_utf8(out).unwrap();
+            assert!(!out.to_ascii_lowercase().contains("canary"), "{out}");
+        }
+    }
+    let signed = of("signed", None);
+    let headers = &signed.candidates.first().unwrap().request.as_ref().unwrap().headers;
+    let masked: Vec<_> = headers.iter().filter(|(_, value)| value == "<signed anew each time>").map(|(name, _)| name.as_str()).collect();
+    assert!(masked.contains(&"authorization") && masked.contains(&"x-amz-date"), "{headers:?}");
+}
+
+#[test]
+fn a_key_that_does_not_work_is_told_why() {
+    let check = |key: &str, expected: &str| {
+        let report = tried(key, &input(CATALOG, None, &chat("m")));
+        assert!(!report.verdict.tried && report.candidates.is_empty());
+        assert_eq!((report.verdict.status, report.verdict.code.as_deref()), (Some(401), Some("invalid_api_key")));
+        assert_eq!(report.verdict.says, format!("nobody would be asked, the caller gets 401 invalid_api_key: {expected}"));
+    };
+    check("acme/pord", "there is no key acme/pord; did you mean acme/prod?");
+    check("acme/off", "the key acme/off is disabled");
+    check("acme/old", "the key acme/old has expired, at 2020-01-01T00:00:00.000Z");
+    check("gone/prod", "its caller gone is disabled");
+    check("acme/over", "the time of all its secrets is over, since 2020-01-01T00:00:00.000Z");
+    says(&tried("acme/turned", &input(CATALOG, None, &chat("m"))), "key", "acme/turned works, with 1 of its 2 secrets");
+    says(&tried("acme/narrow", &input(CATALOG, None, &chat("other"))), "key", "acme/narrow works, from 10.0.0.0/8 only");
+}
+
+#[test]
+fn a_model_that_is_not_seen_is_told_why() {
+    let check = |key: &str, model: &str, expected: &str| {
+        let report = tried(key, &input(CATALOG, None, &chat(model)));
+        assert_eq!((report.verdict.status, report.verdict.code.as_deref()), (Some(404), Some("model_not_found")), "{report:?}");
+        assert!(report.verdict.says.ends_with(expected), "{}", report.verdict.says);
+    };
+    check("acme/prod", "othre", "there is no model \"othre\"; did you mean \"other\"?");
+    check("acme/prod", "hidden", "which \"hidden\" does not match");
+    check("acme/narrow", "turns", "the key acme/narrow may use [alias, o*], which \"turns\" does not match");
+    check("acme/narrow", "alias", "may use [alias, o*], which \"m\" does not match: an alias matches, but only ids count");
+    check("acme/prod", "unserved", "no account of \"unserved\" is enabled (off)");
+    says(&of("alias", None), "model", "\"m\", of which \"alias\" is an alias: the key sees it");
+}
+
+#[test]
+fn a_request_that_cannot_be_read_is_told_why_and_so_is_all_else() {
+    let check = |body: &str, status: u16, param: Option<&str>, expected: &str| {
+        let report = tried("acme/off", &input(CATALOG, None, body));
+        says(&report, "request", expected);
+        assert_eq!(report.verdict.status, Some(401), "the key comes first");
+        let report = tried("acme/prod", &input(CATALOG, None, body));
+        assert_eq!((report.verdict.status, report.verdict.param.as_deref()), (Some(status), param));
+    };
+    check("{", 400, None, "not valid JSON");
+    check(r#"{"model":"m"}"#, 400, Some("messages"), "`messages` is missing");
+    check(r#"{"model":7,"messages":[{}]}"#, 400, Some("model"), "`model` must be a string");
+    check(&" ".repeat((32 << 20) + 1), 413, None, "larger than limits.request_body allows");
+    let mut late = input(CATALOG, None, &chat("m"));
+    late.headers.insert(TIMEOUT, HeaderValue::from_static("soon"));
+    assert_eq!(tried("acme/prod", &late).verdict.param.as_deref(), Some(TIMEOUT));
+    late.headers.insert(TIMEOUT, HeaderValue::from_static("2.5"));
+    let request = tried("acme/prod", &late).candidates.remove(0).request.unwrap();
+    assert_eq!(request.deadlines.last(), Some(&("total", "2500ms".to_owned())));
+}
+
+#[test]
+fn what_the_instance_tells_decides_who_is_asked() {
+    use State::{Asked, Broken, Disabled, Full, Hidden, LastResort, Resting};
+    let fine = || json!({});
+    let check = |told: Value, expected: &[(&str, State, Option<usize>)], why: &str| {
+        let report = of("m", Some(told));
+        let expected: Vec<_> = expected.iter().map(|(account, state, nth)| ((*account).to_owned(), *state, *nth)).collect();
+        assert_eq!(states(&report), expected);
+        assert!(report.candidates.iter().any(|one| one.why.contains(why)), "no {why:?} in {:#?}", report.candidates);
+    };
+    let rest = [("off", Disabled, None), ("claude", Asked, Some(2)), ("hidden", Hidden, None)];
+    let all = |first: [(&'static str, State, Option<usize>); 2]| [first.as_slice(), &rest].concat();
+    let limited = json!({"rest": {"why": "rate", "for_ms": 12_000}});
+    check(status(limited.clone(), fine()), &all([("b", Asked, Some(1)), ("a", Resting, None)]), "rests for 12s more (rate)");
+    let refused = json!({"rest": {"why": "refused", "for_ms": 1_500}});
+    check(status(refused, fine()), &all([("b", Asked, Some(1)), ("a", Resting, None)]), "rests for 2s more (refused)");
+    let credential = json!({"rest": {"why": "credential", "for_ms": 60_000}});
+    check(status(credential, fine()), &all([("b", Asked, Some(1)), ("a", Resting, None)]), "rests for 60s more (credential)");
+    let mut full = status(fine(), fine());
+    full["accounts"][0]["in_flight"] = json!(4);
+    check(full, &all([("b", Asked, Some(1)), ("a", Full, None)]), "full: its account has 4 requests in flight");
+    let open = json!({"breaker": "open", "opens_in_ms": 7_000});
+    let last = [("b", Asked, Some(1)), ("a", LastResort, Some(3))];
+    check(status(open.clone(), fine()), &all(last), "its breaker is open for 7s more; asked if nobody else is left");
+    let half = json!({"breaker": "half_open"});
+    let both = [("a", Asked, Some(1)), ("b", LastResort, Some(3))];
+    check(status(fine(), half), &all(both), "its breaker is half open, and kept for the instance's own probes");
+    // Three attempts are the most: who is broken is asked last, and none is left.
+    let mut narrow = input(CATALOG, Some(status(open.clone(), limited)), &chat("m"));
+    narrow.server.attempts = 1;
+    let report = tried("acme/prod", &narrow);
+    assert_eq!(report.candidates.iter().filter(|one| one.attempt.is_some()).count(), 1);
+    assert!(report.candidates.iter().any(|one| one.state == Broken && one.why.contains("open for 7s more")), "{report:#?}");
+}
+
+#[test]
+fn no_more_are_asked_than_may_be() {
+    let mut narrow = input(CATALOG, None, &chat("m"));
+    narrow.server.attempts = 2;
+    let report = tried("acme/prod", &narrow);
+    assert_eq!(report.candidates.iter().filter(|one| one.state == State::Beyond).count(), 1);
+    assert!(report.verdict.says.starts_with("it would be sent to a (x), then b (y);"), "{}", report.verdict.says);
+}
+
+#[test]
+fn where_nobody_can_be_asked_the_callers_answer_is_told() {
+    let check = |model: &str, a: Value, tried: bool, status_code: Option<u16>, expected: &str| {
+        let report = of(model, Some(status(a, json!({}))));
+        assert_eq!((report.verdict.tried, report.verdict.status), (tried, status_code), "{report:#?}");
+        assert!(report.verdict.says.contains(expected), "{}", report.verdict.says);
+    };
+    let rests = |why: &str, ms: u64| json!({"rest": {"why": why, "for_ms": ms}});
+    check(
+        "longer",
+        rests("rate", 9_000),
+        false,
+        Some(429),
+        "429 no_capacity: no account can take it at the moment; the first is back in 9s",
+    );
+    check("longer", rests("refused", 9_000), false, Some(503), "503 no_capacity");
+    check("longer", json!({"breaker": "open", "opens_in_ms": 900}), true, None, "it would be sent to a (x), as nobody better is left");
+    check("patient", rests("rate", 3_000), true, None, "it would wait 3s, until the first account is back");
+    check("patient", rests("rate", 9_000), false, Some(429), "after up to 5s in the queue");
+    says(&of("patient", Some(status(json!({}), json!({})))), "queue", "2 wait now");
+    says(&of("patient", None), "hedge", "slower than p95 of late, for 5 % of the requests");
+}
+
+#[test]
+fn an_instance_that_goes_down_takes_nothing() {
+    let mut told = status(json!({}), json!({}));
+    told["phase"] = json!("draining");
+    let report = of("m", Some(told));
+    assert_eq!((report.verdict.status, report.verdict.code.as_deref()), (Some(503), Some("shutting_down")));
+}
+
+#[test]
+fn an_instance_with_another_catalog_is_told() {
+    let mut told = status(json!({}), json!({}));
+    told["accounts"][1]["state"] = json!("disabled");
+    told["accounts"][0]["concurrency"] = json!(5);
+    told["catalog"] = json!({"last_refusal": {"standing": true}, "held": "removes 3 of 4 accounts"});
+    let report = of("m", Some(told.clone()));
+    for expected in
+        ["refused what its files hold", "removes 3 of 4", "the account b is disabled", "the account a has another `concurrency`"]
+    {
+        says(&report, "catalog", expected);
+    }
+    told["models"] = json!([]);
+    says(&of("m", Some(told)), "catalog", "does not serve the model \"m\"");
+    let unknown = of("other", Some(status(json!({}), json!({}))));
+    assert_eq!(unknown.candidates.first().unwrap().does.as_deref(), Some("/status does not know this account"));
+    assert!(Status::of(String::new(), b"{}").is_err());
+}
+
+#[test]
+fn what_only_the_process_knows_is_said_to_be_so() {
+    let turns = of("turns", None);
+    says(&turns, "order", "the first is a (turns) for 75 %, b (turns) for 25 % of the requests");
+    assert_eq!(turns.candidates.iter().map(|one| one.first_for).collect::<Vec<_>>(), [Some(0.75), Some(0.25)]);
+    says(&of("busy", None), "order", "which is not known here");
+    says(&of("fast", None), "order", "which is not known here");
+    let told = status(json!({"whole_ms": 900}), json!({"whole_ms": 20, "headroom": 0.42, "calls": 9, "failed": 2}));
+    let fast = of("fast", Some(told));
+    says(&fast, "order", "as it was when /status told it");
+    let first = fast.candidates.first().unwrap();
+    assert_eq!(first.account.as_deref(), Some("b"));
+    assert_eq!(first.does.as_deref(), Some("1 in flight, 2 of 9 calls failed, whole answer in 20ms, 42 % of the quota left"));
+}
+
+#[test]
+fn a_conversation_has_a_home() {
+    let own = of("own", None);
+    let home = own.candidates.first().unwrap().account.clone().unwrap();
+    assert_eq!(own.candidates.first().unwrap().first_for, None);
+    let names = if home == "a" { ["a (x)", "b (y)"] } else { ["b (y)", "a (x)"] };
+    says(&own, "sticky", &format!("known by its beginning, up to its first user message, the conversation belongs to {}", names[0]));
+    let rests = json!({"rest": {"why": "rate", "for_ms": 9_000}});
+    let told = if home == "a" { status(rests, json!({})) } else { status(json!({}), rests) };
+    says(&of("own", Some(told)), "sticky", &format!("belongs to {}, which is not fit: {} stands in for it", names[0], names[1]));
+    let mut named = input(CATALOG, None, &chat("own"));
+    named.headers.insert(SESSION, HeaderValue::from_static("s"));
+    says(&tried("acme/prod", &named), "sticky", "known by x-portcullis-session");
+    let nobody = input(CATALOG, None, r#"{"model":"own","messages":[{"role":"system","content":"S"}]}"#);
+    says(&tried("acme/prod", &nobody), "sticky", "nothing in the request says");
+}
+
+#[test]
+fn what_cannot_be_expressed_is_told() {
+    let body = |model: &str| format!(r#"{{"model":"{model}","seed":7,"messages":[{{"role":"user","content":"Hi"}}]}}"#);
+    let report = tried("acme/prod", &input(CATALOG, None, &body("strict")));
+    assert_eq!(states(&report), [("claude".to_owned(), State::Unable, None)]);
+    assert!(report.candidates.first().unwrap().why.starts_with("cannot express `seed`: "), "{report:#?}");
+    assert_eq!((report.verdict.status, report.verdict.param.as_deref()), (Some(400), Some("seed")));
+    let report = tried("acme/prod", &input(CATALOG, None, &body("other")));
+    assert_eq!(report.candidates.first().unwrap().request.as_ref().unwrap().dropped, ["seed"]);
+}
+
+#[test]
+fn who_is_there_in_case_is_told_for_which() {
+    let report = of("longer", None);
+    assert_eq!(
+        states(&report),
+        [("a".to_owned(), State::Asked, Some(1)), ("claude".to_owned(), State::InCase, None), ("hidden".to_owned(), State::Hidden, None)]
+    );
+    let other = report.candidates.get(1).unwrap();
+    assert_eq!((other.reach, other.why.as_str()), (report::Reach::TooLong, "asked if the request is too long for the model"));
+    assert!(other.request.is_some());
+}
+
+#[test]
+fn only_headers_that_decide_something_are_taken() {
+    let taken = |written: &[&str]| headers(&written.iter().map(ToString::to_string).collect::<Vec<_>>());
+    assert_eq!(taken(&["X-Portcullis-Session:  a b ", "x-portcullis-timeout:3s"]).unwrap().get(SESSION).unwrap(), "a b");
+    for wrong in ["authorization: Bearer sk-canary-0123456789", "sk-canary-0123456789", "x-portcullis-session: a\nb"] {
+        let told = taken(&[wrong]).unwrap_err();
+        assert!(!told.contains("canary"), "{told}");
+    }
+}
+
+#[test]
+fn times_are_written_as_in_the_catalog() {
+    let check = |milliseconds: u64, exactly: &str, about: &str| {
+        let time = Duration::from_millis(milliseconds);
+        assert_eq!((span(time).as_str(), left(time).as_str()), (exactly, about));
+    };
+    check(0, "0s", "0ms");
+    check(250, "250ms", "250ms");
+    check(2_000, "2s", "2s");
+    check(2_500, "2500ms", "3s");
+    check(600_000, "600s", "600s");
+}

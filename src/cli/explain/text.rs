@@ -1,0 +1,101 @@
+//! A report for people: short, in columns, what matters first.
+
+use super::report::{Candidate, Fact, Reach, Report, State, Upstream};
+
+/// Writes it. In bytes, since a body is written as it would be sent.
+pub(super) fn render(report: &Report) -> Vec<u8> {
+    let mut out = String::new();
+    let yes = if report.verdict.tried { "yes" } else { "no" };
+    out.push_str(&format!("{yes}: {}\n\n", report.verdict.says));
+    let width = report.facts.iter().map(|fact| fact.about.len()).max().unwrap_or_default();
+    for Fact { about, says, fault } in &report.facts {
+        out.push_str(&format!("{} {about:width$}  {says}\n", if *fault { '!' } else { ' ' }));
+    }
+    candidates(&report.candidates, &mut out);
+    let mut out = out.into_bytes();
+    for candidate in in_turn(&report.candidates) {
+        if let Some(request) = &candidate.request {
+            upstream(candidate, request, &mut out);
+        }
+    }
+    out
+}
+
+fn candidates(candidates: &[Candidate], out: &mut String) {
+    if candidates.is_empty() {
+        return;
+    }
+    let whose = |one: &Candidate| one.account.clone().unwrap_or_else(|| "-".to_owned());
+    let what = |one: &Candidate| one.upstream_model.clone().unwrap_or_else(|| "-".to_owned());
+    let width = |text: &dyn Fn(&Candidate) -> String| candidates.iter().map(|one| text(one).chars().count()).max().unwrap_or_default();
+    let (first, second) = (width(&whose), width(&what));
+    let mut group = None;
+    for one in candidates {
+        if group.replace((&one.model, one.reach)) != Some((&one.model, one.reach)) {
+            out.push_str(&format!("\n{}\n", heading(one, candidates)));
+        }
+        let turn = one.attempt.map_or_else(|| mark(one.state).to_owned(), |nth| nth.to_string());
+        out.push_str(&format!("  {turn:>2}  {:first$}  {:second$}  {}\n", whose(one), what(one), one.why));
+        if let Some(does) = &one.does {
+            out.push_str(&format!("      {:first$}  {:second$}  {does}\n", "", ""));
+        }
+    }
+}
+
+fn heading(one: &Candidate, all: &[Candidate]) -> String {
+    let is_own = all.first().is_some_and(|first| first.model == one.model);
+    match one.reach {
+        Reach::Any if is_own => format!("targets of \"{}\"", one.model),
+        Reach::Any => format!("targets of its fallback \"{}\"", one.model),
+        Reach::TooLong => format!("targets of \"{}\", for requests that are too long", one.model),
+        Reach::Refusal => format!("targets of \"{}\", for refusals", one.model),
+    }
+}
+
+fn mark(state: State) -> &'static str {
+    match state {
+        State::InCase => "?",
+        State::Asked
+        | State::LastResort
+        | State::Disabled
+        | State::Hidden
+        | State::Full
+        | State::Resting
+        | State::Broken
+        | State::Unable
+        | State::Beyond => "-",
+    }
+}
+
+/// Those that are asked, by their turns, and then those that are in case.
+fn in_turn(candidates: &[Candidate]) -> Vec<&Candidate> {
+    let mut all: Vec<_> = candidates.iter().collect();
+    all.sort_by_key(|one| one.attempt.unwrap_or(usize::MAX));
+    all
+}
+
+fn upstream(candidate: &Candidate, request: &Upstream, out: &mut Vec<u8>) {
+    let mut text = String::new();
+    let (account, model) = (candidate.account.as_deref().unwrap_or_default(), candidate.upstream_model.as_deref().unwrap_or_default());
+    let turn = candidate.attempt.map_or_else(|| "in case".to_owned(), |nth| format!("request {nth}"));
+    text.push_str(&format!("\n{turn}: to {account} ({model})\n"));
+    let deadlines: Vec<String> = request.deadlines.iter().map(|(name, time)| format!("{name} {time}")).collect();
+    text.push_str(&format!("  deadlines  {}\n", deadlines.join(", ")));
+    for (nth, changed) in request.changed.iter().enumerate() {
+        text.push_str(&format!("  {:9}  {changed}\n", if nth == 0 { "changed" } else { "" }));
+    }
+    if !request.dropped.is_empty() {
+        text.push_str(&format!("  dropped    {}\n", request.dropped.join(", ")));
+    }
+    match &request.url {
+        Some(url) => text.push_str(&format!("\n{} {url}\n", request.method)),
+        None => text.push_str("\nThe built-in account answers by itself: nobody is called.\n"),
+    }
+    for (name, value) in &request.headers {
+        text.push_str(&format!("{name}: {value}\n"));
+    }
+    text.push('\n');
+    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(&request.body);
+    out.push(b'\n');
+}
