@@ -27,6 +27,7 @@ mod bodies;
 mod callers;
 mod dialects;
 mod edge;
+mod explain;
 mod failover;
 mod framing;
 mod input;

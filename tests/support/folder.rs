@@ -46,7 +46,7 @@ impl Folder {
     pub fn start(&self, arguments: &[&str]) -> Process {
         let mut command = Command::new(BINARY);
         command.args(arguments).env_remove("RUST_BACKTRACE");
-        if ["serve", "check"].iter().any(|with| arguments.first() == Some(with)) {
+        if ["serve", "check", "explain"].iter().any(|with| arguments.first() == Some(with)) {
             command.arg("--conf").arg(&self.0);
         }
         Process::spawn(&mut command)
