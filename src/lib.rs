@@ -24,6 +24,9 @@
 //! the next one picked by what [`account`] remembers of targets, each in the words of its account's [`dialect`], and the relay of its answer, in the caller's format → [`reply`] writes it →
 //! [`exchange::record`] settles it, once. What a model wants back with the next turn waits in the [`vault`].
 //!
+//! `portcullis explain`, of [`cli`], goes the same way up to where somebody would be called, and tells what it met: without a process, and
+//! with no secret read. What it shows is what the gateway's own code made.
+//!
 //! # What always holds
 //!
 //! * A stream that ends is complete, or says that it is not.
