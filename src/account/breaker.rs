@@ -346,12 +346,12 @@ impl Breaker {
     /// best.
     pub fn recall(&mut self, state: State, now: Instant) {
         self.reset();
-        let (cool, extent) = (self.settings.cool, Extent::Part);
+        let (cool, extent) = (self.settings.cool, Extent::Part { in_a_row: 0 });
         match state {
             State::Closed => {}
             State::Open(until) => self.phase = Phase::Open { since: now, until, cool, extent },
             State::HalfOpen { probing } => {
-                self.phase = Phase::HalfOpen { cool, lent: u32::from(probing), probe: probing.then_some(now), extent };
+                self.phase = Phase::HalfOpen { next: cool, lent: u32::from(probing), probe: probing.then_some(now), extent };
             }
         }
     }

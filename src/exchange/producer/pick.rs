@@ -4,6 +4,7 @@
 use super::opening::{Opening, Progress};
 use super::{Producer, Request, Resting, Running};
 use crate::account::Permit;
+use crate::account::health::Why;
 use crate::account::track::Trial;
 use crate::catalog::Queue;
 use crate::dialect::Said;
@@ -103,6 +104,7 @@ impl<'x> Producer<'x> {
         if self.tries >= self.shared.server.attempts {
             return Ok(None);
         }
+        let mut spent = false;
         // Where nobody is fit, one whose breaker keeps requests away may be asked whether it is back.
         for alone in [false, true] {
             if alone && besides.is_some() {
@@ -119,6 +121,11 @@ impl<'x> Producer<'x> {
                     continue;
                 }
                 let now = std::time::Instant::now();
+                let counts = self.tries > 0 && besides.is_none() && !candidate.track.is_sound(now);
+                // It was asked for already: no other breaker's probe is taken in vain.
+                if counts && spent {
+                    continue;
+                }
                 let (permit, trial) = match asking::admit(candidate, alone, now) {
                     Ok(admitted) => admitted,
                     Err(away) if !alone => {
@@ -131,9 +138,9 @@ impl<'x> Producer<'x> {
                         continue;
                     }
                 };
-                if self.tries > 0 && besides.is_none() && !candidate.track.is_sound(now) && !self.request.demand.retry(now) {
+                if counts && !self.request.demand.retry(now) {
                     // Somebody after it may be sound.
-                    self.not_retried = Some("budget");
+                    (spent, self.not_retried) = (true, Some("budget"));
                     continue;
                 }
                 if let Some(asked) = self.asked.get_mut(place) {
