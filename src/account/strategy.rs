@@ -1,7 +1,7 @@
 //! The order in which a model's targets are tried.
 //!
-//! Every target stands in the order, whatever its state: those that are fit before those that are not, and of a tier those with quota left
-//! before those that have nearly used it up. Who is not fit is passed over by whoever asks, when its turn comes, since that changes.
+//! Every target stands in the order, whatever its state: those that are fit before those that are not, and of these those with quota left
+//! before those that have nearly used it up, whatever their tier: what is left of it is no reserve if it ends in a refusal. Who is not fit is passed over by whoever asks, when its turn comes, since that changes.
 //! Pure: chance comes in as numbers, and what must be remembered between requests is a [`Smooth`] that somebody else keeps.
 //!
 //! **Invariant:** the first of the order is fit if any target is.
@@ -52,9 +52,11 @@ pub fn order(strategy: Strategy, views: &[View], sticky: Option<u64>, smooth: &m
     }
     let Some(&(_, best)) = order.first() else { return Vec::new() };
     let first = if let Some(conversation) = sticky.filter(|_| best.fit) {
+        // It stays where it is until that is out, whatever is left of its quota.
+        let tier = views.iter().filter(|view| view.fit).map(|view| view.tier).min();
         home(
             conversation,
-            order.iter().enumerate().filter(|(_, (_, view))| view.fit && (strategy != Strategy::Priority || view.tier == best.tier)),
+            order.iter().enumerate().filter(|(_, (_, view))| view.fit && (strategy != Strategy::Priority || Some(view.tier) == tier)),
         )
     } else {
         let equals = order.get(..order.partition_point(|(_, view)| standing(view) <= standing(best))).unwrap_or_default();
@@ -74,16 +76,16 @@ pub fn order(strategy: Strategy, views: &[View], sticky: Option<u64>, smooth: &m
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Standing {
     unfit: bool,
-    tier: u32,
     nearly_gone: bool,
+    tier: u32,
 }
 
 impl Standing {
     fn of(strategy: Strategy, view: &View) -> Standing {
         Standing {
             unfit: !view.fit,
-            tier: if strategy == Strategy::Priority { view.tier } else { 0 },
             nearly_gone: view.headroom.is_some_and(|share| share < NEARLY_GONE),
+            tier: if strategy == Strategy::Priority { view.tier } else { 0 },
         }
     }
 }

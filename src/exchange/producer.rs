@@ -247,14 +247,17 @@ impl<'x> Producer<'x> {
                     None => continue,
                 }
             }
-            let step = if self.running.is_empty() && !self.begin().await? {
-                let refusal = self.nobody_left();
-                self.over(refusal)
-            } else {
-                match self.race().await {
+            let begun = if self.running.is_empty() { self.begin().await } else { Ok(true) };
+            let step = match begun {
+                Ok(true) => match self.race().await {
                     (running, Ok(opened)) => self.adopt(running, opened),
                     (running, Err(lost)) => self.lose(running, lost),
+                },
+                Ok(false) => {
+                    let refusal = self.nobody_left();
+                    self.over(refusal)
                 }
+                Err(refusal) => self.over(refusal),
             };
             if let Some(piece) = step? {
                 return Ok(piece);

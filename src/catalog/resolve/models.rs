@@ -119,6 +119,12 @@ impl One<'_> {
             refuse_loss: matches!(raw.on_loss, Some(raw::OnLoss::Refuse)),
             show_reasoning: !matches!(raw.reasoning, Some(raw::Reasoning::Hide)),
         };
+        let tiers: HashSet<u32> = model.targets.iter().map(|target| target.tier).collect();
+        if model.sticky && model.strategy == Strategy::Priority && model.targets.len() > 1 && tiers.len() == model.targets.len() {
+            let why = "changes nothing: by priority, with one target in each tier, all conversations go to the first; give some the same `tier`, \
+                       or write another strategy";
+            report.warn(self.file, &self.at.key("sticky"), why);
+        }
         if !model.served() {
             report.warn(self.file, &self.at, "is not served: all accounts of its targets are disabled");
         }

@@ -114,7 +114,7 @@ impl<'x> Producer<'x> {
                 if !self.stands_ready(place, candidate, besides) {
                     continue;
                 }
-                if self.tries > 0 && !self.can_finish(candidate) {
+                if (self.tries > 0 || self.waiting.is_some()) && !self.can_finish(candidate) {
                     if besides.is_none() {
                         self.not_retried = Some("deadline");
                     }

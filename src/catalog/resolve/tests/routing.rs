@@ -258,3 +258,13 @@ fn what_is_wrong_with_the_routing_is_told_at_once() {
         ],
     );
 }
+
+#[test]
+fn conversations_with_nothing_to_choose_from_are_told() {
+    let why = "warning: sticky: changes nothing: by priority, with one target in each tier, all conversations go to the first; give some the same `tier`, \
+               or write another strategy";
+    check("sticky: true, targets: [{account: a}, {account: b}]", &[why]);
+    check("sticky: true, targets: [{account: a}]", &[]);
+    check("sticky: true, targets: [{account: a, tier: 1}, {account: b, tier: 1}]", &[]);
+    check("sticky: true, strategy: weighted, targets: [{account: a}, {account: b}]", &[]);
+}
