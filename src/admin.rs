@@ -100,7 +100,9 @@ async fn serve(shared: &Shared, stream: TcpStream) -> pingora::Result<()> {
     let allow = if header.uri.path().starts_with("/accounts/") { "POST" } else { "GET, HEAD" };
     let mut head = ResponseHeader::build(status, Some(4))?;
     head.insert_header("content-type", kind)?;
-    head.insert_header("content-length", body.len())?;
+    if status != 204 {
+        head.insert_header("content-length", body.len())?;
+    }
     if status == 405 {
         head.insert_header("allow", allow)?;
     }

@@ -196,7 +196,14 @@ pub struct Background {
 impl BackgroundService for Background {
     async fn start(&self, shutdown: ShutdownWatch) {
         // It goes on during a drain: what still runs needs it as much as before.
-        tokio::join!(self.become_ready(), self.resolve(), self.sweep(), probe(&self.shared), self.hang_ups(), self.shut_down(shutdown));
+        tokio::join!(
+            self.become_ready(),
+            self.resolve(),
+            self.sweep(),
+            probe(self.shared.clone()),
+            self.hang_ups(),
+            self.shut_down(shutdown)
+        );
     }
 }
 

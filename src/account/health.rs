@@ -70,7 +70,7 @@ impl Health {
         let mut memory = self.lock();
         let changed = memory.fingerprint.replace(fingerprint).is_some_and(|old| old != fingerprint);
         if changed {
-            memory.rest = None;
+            self.forget(&mut memory);
         }
         changed
     }
@@ -92,7 +92,12 @@ impl Health {
 
     /// Ends the rest.
     pub fn reset(&self) {
-        self.lock().rest = None;
+        self.forget(&mut self.lock());
+    }
+
+    fn forget(&self, memory: &mut Memory) {
+        memory.rest = None;
+        self.troubled.store(false, Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, Memory> {

@@ -32,7 +32,9 @@ impl Peak {
 
     /// None came in this long, and none will: a failure that was waited for. A quick one says nothing about speed.
     pub fn waited(&mut self, time: Duration, now: Instant) {
-        if self.known.is_none_or(|(peak, _)| time.as_secs_f64() >= peak) {
+        /// Of one of whom nothing is known, less than this says nothing either.
+        const LONG: Duration = Duration::from_secs(1);
+        if self.known.map_or(time >= LONG, |(peak, _)| time.as_secs_f64() >= peak) {
             self.observe(time, now);
         }
     }

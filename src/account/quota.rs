@@ -116,7 +116,7 @@ pub fn retry_after<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime
 
 /// What remains of a limit. A limit of 0 or -1 means that there is none, and -1 remaining that it is not known.
 fn share(remaining: &str, limit: Option<&str>, usual: f64) -> Option<f64> {
-    let remaining = number(remaining)?;
+    let remaining = number(remaining).filter(|remaining| *remaining != -1.0)?;
     match limit.and_then(number) {
         Some(limit) if limit > 0.0 => Some(remaining / limit),
         Some(_) => None,

@@ -111,7 +111,9 @@ impl Attempt {
     ) -> Result<Attempt, Failure> {
         let began = Instant::now();
         let due = outgoing.total.min(began + outgoing.timeouts.connect);
-        let (connection, reused) = upstream.connect(place, fresh, due, alarm).await?;
+        let connected = upstream.connect(place, fresh, due, alarm).await;
+        let (connection, reused) =
+            connected.map_err(|failure| if Instant::now() >= outgoing.total { Failure::TotalTimeout } else { failure })?;
         let mut attempt = Attempt {
             wire: Wire::Spent,
             place: place.clone(),
@@ -171,7 +173,7 @@ impl Attempt {
             written = match alarm.until(outgoing.total.min(Instant::now() + patience), pin!(write)).await {
                 Some(Ok(())) => Ok(()),
                 Some(Err(_)) => Err(Failure::Reset),
-                None => Err(Failure::SendTimeout),
+                None => Err(late(outgoing.total)),
             };
             if written.is_err() {
                 break;
@@ -204,7 +206,7 @@ impl Attempt {
             written = match alarm.until(outgoing.total.min(Instant::now() + patience), pin!(wire.0.write_request_body(slice, end))).await {
                 Some(Ok(())) => Ok(()),
                 Some(Err(_)) => Err(Failure::Reset),
-                None => Err(Failure::SendTimeout),
+                None => Err(late(outgoing.total)),
             };
             if written.is_err() {
                 break;
@@ -334,6 +336,11 @@ impl Drop for Attempt {
             self.upstream.release_http2(session, &peer, IDLE);
         }
     }
+}
+
+/// A write was not done in time.
+fn late(total: Instant) -> Failure {
+    if Instant::now() >= total { Failure::TotalTimeout } else { Failure::SendTimeout }
 }
 
 /// An error while the head was awaited.

@@ -163,16 +163,32 @@ struct Live {
     trial: Trial,
     progress: Arc<Progress>,
     reading: Reading,
-    /// It is not in the trail yet.
-    news: bool,
 }
 
 /// An answer that says no.
 struct Declined<'x> {
     running: Running<'x>,
-    opened: Opened,
+    gained: Gained,
+    held: Option<Held>,
     /// Its place in the trail.
     noted: usize,
+}
+
+impl Declined<'_> {
+    /// It waits for others: its place at the account is free meanwhile.
+    fn release(&mut self) {
+        if let Gained::Stream { reading, .. } = &mut self.gained {
+            reading.attempt.release();
+        }
+    }
+}
+
+/// An attempt that has ended.
+struct Ended {
+    place: usize,
+    began: Instant,
+    trial: Trial,
+    progress: Arc<Progress>,
 }
 
 /// Why candidates were passed over, for when none is left.
@@ -273,6 +289,7 @@ impl<'x> Producer<'x> {
     /// Notes the attempts that the caller's leaving, or our going down, put an end to.
     pub fn abandon(&mut self, why: &'static str) {
         self.usage = self.usage_so_far();
+        self.maybe_billed |= self.declined.is_some();
         for running in std::mem::take(&mut self.running) {
             self.give_up(running, why);
         }
@@ -320,7 +337,9 @@ impl<'x> Producer<'x> {
         self.may_hedge = false;
         let (Some(Hedge { at_most, .. }), Some(first)) = (self.request.model.hedge, self.running.first()) else { return };
         let besides = Some(first.place);
-        if self.is_anybody_left(besides)
+        // A place that is free is for those who wait.
+        if self.request.demand.waiting() == 0
+            && self.is_anybody_left(besides)
             && self.request.demand.hedge(at_most, std::time::Instant::now())
             && let Ok(Some(chosen)) = self.pick(besides)
         {
@@ -330,19 +349,31 @@ impl<'x> Producer<'x> {
     }
 
     /// An attempt has opened its gate: the others end.
-    fn adopt(&mut self, mut running: Running<'x>, opened: Opened) -> Result<Option<Piece>, Refusal> {
+    fn adopt(&mut self, mut running: Running<'x>, Opened { gained, declined, held }: Opened) -> Result<Option<Piece>, Refusal> {
         let stream = self.request.envelope.stream;
         let (now, took) = (std::time::Instant::now(), running.began.elapsed());
-        let change = running.trial.answered(stream, took, now);
-        self.request.demand.took(stream, took, now);
-        self.told(running.place, change.map(|state| Failed { breaker: Some(state), rest: None }), "an answer", None);
         running.progress.begun(took);
-        if opened.declined && self.asks(Reach::Declined) {
-            self.maybe_billed = true;
+        // One that has ended already must be whole before others end for it.
+        let gained = match gained {
+            Gained::Stream { reading, whole: true } => match self.conclude(running.place, running.began, &running.progress, reading) {
+                Ok(gained) => gained,
+                Err(lost) => return self.lose(running, lost),
+            },
+            Gained::Stream { .. } | Gained::Whole { .. } => gained,
+        };
+        let change = running.trial.answered(stream, took, now);
+        if self.request.model.hedge.is_some() {
+            self.request.demand.took(stream, took, now);
+        }
+        self.told(running.place, change.map(|state| Failed { breaker: Some(state), rest: None }), "an answer", None);
+        if declined && self.asks(Reach::Declined) {
             let noted = self.trail.len();
-            self.note(running.place, Failure::Declined.name(), running.began, Some(200), &running.progress, Some(opened.gained.usage()));
+            self.note(running.place, "declined", running.began, Some(200), &running.progress, Some(gained.usage()));
             self.reach = Reach::Declined;
-            self.declined.get_or_insert(Declined { running, opened, noted });
+            let mut kept = Declined { running, gained, held, noted };
+            kept.release();
+            self.maybe_billed |= self.declined.is_some();
+            self.declined.get_or_insert(kept);
             return Ok(None);
         }
         if running.is_hedge {
@@ -354,41 +385,42 @@ impl<'x> Producer<'x> {
             self.request.demand.took(stream, waited, now);
             self.give_up(slower, "slower");
         }
-        self.answer(running, opened, true)
+        Ok(Some(self.answer(running, gained, held)))
     }
 
     /// Passes an answer on.
-    fn answer(&mut self, running: Running<'x>, opened: Opened, news: bool) -> Result<Option<Piece>, Refusal> {
-        let Running { place, began, mut trial, losses, progress, .. } = running;
-        // One that said no is not needed any more: its connection closes, and its place is free.
-        self.declined = None;
+    fn answer(&mut self, running: Running<'x>, gained: Gained, held: Option<Held>) -> Piece {
+        let Running { place, began, trial, losses, progress, .. } = running;
+        // One that said no is not needed any more: its connection closes.
+        self.maybe_billed |= self.declined.take().is_some();
         self.served = Some(place);
         self.losses = losses;
         self.upstream_request_id = progress.id();
         self.timing = progress.timing();
-        self.answer_held = opened.held;
-        match opened.gained {
-            Gained::Whole { piece, usage, kept } => {
-                self.opened = true;
-                self.usage = usage;
-                trial.whole(std::time::Instant::now());
-                self.keep(kept);
-                if news {
-                    self.note(place, "ok", began, Some(200), &progress, None);
-                }
-                Ok(Some(piece))
+        self.answer_held = held;
+        match gained {
+            Gained::Whole { piece, usage, kept, attempt } => {
+                let ended = Ended { place, began, trial, progress };
+                self.whole(ended, usage, kept, attempt);
+                piece
             }
-            Gained::Stream { mut reading, whole } => {
-                let events = if whole { Vec::new() } else { std::mem::take(&mut reading.out) };
-                let live = Live { place, began, trial, progress, reading, news };
-                if whole {
-                    return self.close(live);
-                }
+            Gained::Stream { mut reading, .. } => {
                 self.commit();
-                self.live = Some(live);
-                Ok(Some(Piece::Events(events.into())))
+                let events = std::mem::take(&mut reading.out);
+                self.live = Some(Live { place, began, trial, progress, reading });
+                Piece::Events(events.into())
             }
         }
+    }
+
+    /// An answer is whole.
+    fn whole(&mut self, Ended { place, began, mut trial, progress }: Ended, usage: Usage, kept: Vec<Kept>, attempt: Option<Attempt>) {
+        self.commit();
+        self.usage = usage;
+        trial.whole(std::time::Instant::now());
+        self.keep(kept);
+        self.note(place, "ok", began, Some(200), &progress, None);
+        self.lingering = attempt;
     }
 
     /// From now on nobody will be asked again: a long stream need not hold what it was asked.
@@ -422,13 +454,15 @@ impl<'x> Producer<'x> {
                 Then::Another => !self.running.is_empty() || self.is_anybody_left(None),
                 Then::Larger => self.asks(Reach::TooLong),
                 Then::Milder => self.asks(Reach::Declined),
-                Then::Nobody => false,
+                // Another one that runs may have more time.
+                Then::Nobody => failure == Failure::TotalTimeout && !self.running.is_empty(),
             };
-        if let Some(mut reading) = salvage.filter(|_| !goes_on) {
+        // A whole answer that says no is better than a part of another.
+        if let Some(mut reading) = salvage.filter(|_| !goes_on && self.declined.is_none()) {
             // What came whole belongs to the caller, and is what was used.
             self.usage = reading.stream.usage_so_far();
             self.failed(&failure, place, began, trial, progress, false);
-            std::mem::take(&mut self.running).into_iter().for_each(|other| self.give_up(other, "slower"));
+            std::mem::take(&mut self.running).into_iter().for_each(|other| self.give_up(other, "not_needed"));
             self.commit();
             let events = std::mem::take(&mut reading.out);
             if events.is_empty() {
@@ -440,10 +474,11 @@ impl<'x> Producer<'x> {
         self.failed(&failure, place, began, trial, progress, true);
         match then {
             Then::Another => {}
+            Then::Nobody if goes_on => {}
             Then::Larger if goes_on => self.reach = Reach::TooLong,
             Then::Milder if goes_on => self.reach = Reach::Declined,
             Then::Larger | Then::Milder | Then::Nobody => {
-                std::mem::take(&mut self.running).into_iter().for_each(|other| self.give_up(other, "slower"));
+                std::mem::take(&mut self.running).into_iter().for_each(|other| self.give_up(other, "not_needed"));
                 let refusal = self.refusal(&failure);
                 return self.over(refusal);
             }
@@ -454,11 +489,10 @@ impl<'x> Producer<'x> {
 
     /// There will be no other answer: one that says no is better than none.
     fn over(&mut self, refusal: Refusal) -> Result<Option<Piece>, Refusal> {
-        let Some(Declined { running, opened, noted }) = self.declined.take() else { return Err(refusal) };
-        if let Some(tried) = self.trail.get_mut(noted) {
-            (tried.prompt_tokens, tried.completion_tokens) = (None, None);
-        }
-        self.answer(running, opened, false)
+        let Some(Declined { running, gained, held, noted }) = self.declined.take() else { return Err(refusal) };
+        // It is told as what it is in the end.
+        self.trail.remove(noted);
+        Ok(Some(self.answer(running, gained, held)))
     }
 
     /// Ends an attempt that is no longer needed.

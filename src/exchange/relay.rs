@@ -170,10 +170,14 @@ impl Relay<'_> {
         self.write(Bytes::from_static(b": keepalive\n\n"), false, &Notes::default()).await
     }
 
-    /// Writes events. Where the head left before it was known who answers, what it would have said of losses is said in a comment.
+    /// Writes events. Where the head left before it was known who answers, what it would have said of that is said in comments.
     async fn events(&mut self, bytes: Bytes, end: bool, notes: &Notes) -> Result<(), ()> {
-        if let Some(dropped) = notes.dropped.as_ref().filter(|_| self.head && self.record.first_byte.is_none()) {
-            self.write(format!(": x-portcullis-dropped: {dropped}\n\n").into(), false, notes).await?;
+        if self.head && self.record.first_byte.is_none() {
+            for (name, value) in [("model", &notes.model), ("dropped", &notes.dropped)] {
+                if let Some(value) = value {
+                    self.write(format!(": x-portcullis-{name}: {value}\n\n").into(), false, notes).await?;
+                }
+            }
         }
         self.write(bytes, end, notes).await
     }

@@ -102,6 +102,7 @@ fn absurd_values_are_clamped_or_pass_unheard() {
     };
     check(&limited("500", "100", "1s"), Some((1.0, 1000)));
     check(&limited("-5", "100", "1s"), Some((0.0, 1000)));
+    check(&limited("-1", "100", "1s"), None);
     check(&limited("50", "100", "0"), Some((0.5, 1000)));
     check(&limited("50", "100", "-7"), Some((0.5, 1000)));
     check(&limited("50", "100", "99999h"), Some((0.5, 300_000)));

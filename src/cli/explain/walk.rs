@@ -183,9 +183,9 @@ impl Walk<'_> {
             report.fact(
                 "hedge",
                 format!(
-                    "a second attempt begins beside the first, at another account, if that is slower than p{after:.0} of late, for {:.0} % of the \
+                    "a second attempt begins beside the first, at another account, if that is slower than p{after:.0} of late, for {} % of the \
                      requests at most",
-                    hedge.at_most * 100.0
+                    (hedge.at_most * 10_000.0).round() / 100.0
                 ),
             );
         }

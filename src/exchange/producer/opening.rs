@@ -53,7 +53,13 @@ pub(super) struct Opened {
 /// What it gained.
 pub(super) enum Gained {
     /// All of the answer.
-    Whole { piece: Piece, usage: Usage, kept: Vec<Kept> },
+    Whole {
+        piece: Piece,
+        usage: Usage,
+        kept: Vec<Kept>,
+        /// A stream's, until its connection's fate is known.
+        attempt: Option<Attempt>,
+    },
     /// A stream that has begun, and may have ended.
     Stream { reading: Reading, whole: bool },
 }
@@ -71,7 +77,7 @@ impl Gained {
 pub(super) struct Lost {
     pub(super) failure: Failure,
     /// A stream that had begun to answer: what came whole before is still good.
-    pub(super) salvage: Option<Reading>,
+    pub(super) salvage: Option<Box<Reading>>,
 }
 
 impl From<Failure> for Lost {
@@ -217,9 +223,15 @@ impl Opening<'_> {
     /// A whole JSON answer; for a caller who asked for a stream it is made into one.
     async fn gather(mut self, mut attempt: Attempt, manner: Manner, alarm: &mut Alarm) -> Result<Opened, Failure> {
         let mut body = Vec::new();
+        let (timeouts, sent) = (self.candidate.timeouts, attempt.sent());
+        let stream = self.request.envelope.stream;
         loop {
-            match alarm.until(self.total, pin!(attempt.read())).await {
-                None => return Err(Failure::TotalTimeout),
+            // Where a stream was asked for, silence is silence, whatever it comes as.
+            let idle = stream.then(|| (Instant::now() + timeouts.idle, Failure::IdleTimeout));
+            let first = timeouts.first_token.filter(|_| stream).map(|wait| (sent + wait, Failure::FirstTokenTimeout));
+            let (due, late) = soonest([Some((self.total, Failure::TotalTimeout)), idle, first]);
+            match alarm.until(due, pin!(attempt.read())).await {
+                None => return Err(late),
                 Some(Err(failure)) => return Err(failure),
                 Some(Ok(None)) => break,
                 Some(Ok(Some(chunk))) => {
@@ -237,14 +249,13 @@ impl Opening<'_> {
             AnswerFault::Upstream(error) => Failure::InAnswer(error.into()),
             AnswerFault::Nonsense(why) => Failure::Nonsense(why.to_owned()),
         };
-        let stream = self.request.envelope.stream;
         let (face, model, dialect) = (&self.request.face, &self.candidate.upstream_model, &attempt.place.account.dialect);
         let read = if stream { dialect.converted(model, face, &manner, &body, None) } else { dialect.answer(model, face, &manner, &body) };
         let (answer, kept) = read.map_err(fault)?;
         let (usage, declined) = (answer.usage, answer.declined);
         let piece = if stream { Piece::End(answer.body.into()) } else { Piece::Whole(answer) };
         attempt.finish().await;
-        Ok(Opened { gained: Gained::Whole { piece, usage, kept }, declined, held: Some(self.held) })
+        Ok(Opened { gained: Gained::Whole { piece, usage, kept, attempt: None }, declined, held: Some(self.held) })
     }
 }
 
@@ -261,7 +272,7 @@ async fn begin(mut reading: Reading, first: Option<Instant>, most: usize, progre
             // Only its connection's end was missing.
             Err(_) if reading.stream.whole() => true,
             Err(failure) => {
-                let salvage = reading.stream.opened().then_some(reading);
+                let salvage = reading.stream.opened().then(|| Box::new(reading));
                 return Err(Lost { failure, salvage });
             }
         };
@@ -275,7 +286,7 @@ async fn begin(mut reading: Reading, first: Option<Instant>, most: usize, progre
             let kept = reading.stream.kept();
             let piece = Piece::End(std::mem::take(&mut reading.out).into());
             reading.attempt.finish().await;
-            return Ok(Opened { gained: Gained::Whole { piece, usage, kept }, declined: false, held: None });
+            return Ok(Opened { gained: Gained::Whole { piece, usage, kept, attempt: None }, declined: false, held: None });
         }
         if reading.out.len() > most {
             return Err(Failure::Nonsense("a stream that does not begin".to_owned()).into());

@@ -114,8 +114,10 @@ impl<'x> Producer<'x> {
                 if !self.stands_ready(place, candidate, besides) {
                     continue;
                 }
-                if (self.tries > 0 || self.waiting.is_some()) && !self.can_finish(candidate) {
-                    if besides.is_none() {
+                // The first one begins all the same where nobody is faster.
+                let hurried = self.tries > 0 || self.waiting.is_some() || (self.request.timeout.is_some() && !alone);
+                if hurried && !self.can_finish(candidate) {
+                    if self.tries > 0 && besides.is_none() {
                         self.not_retried = Some("deadline");
                     }
                     continue;
@@ -143,12 +145,15 @@ impl<'x> Producer<'x> {
                     (spent, self.not_retried) = (true, Some("budget"));
                     continue;
                 }
+                let written = match self.write(candidate) {
+                    Ok(said) => Ok((self.shared.budget.take(said.copied).ok_or_else(Refusal::no_room)?, said)),
+                    Err(refused) => Err(refused),
+                };
                 if let Some(asked) = self.asked.get_mut(place) {
                     *asked = true;
                 }
-                match self.write(candidate) {
-                    Ok(said) => {
-                        let held = self.shared.budget.take(said.copied).ok_or_else(Refusal::no_room)?;
+                match written {
+                    Ok((held, said)) => {
                         self.not_retried = None;
                         return Ok(Some(Chosen { place, permit, trial, said, held }));
                     }
@@ -165,7 +170,7 @@ impl<'x> Producer<'x> {
     /// Begins an attempt.
     pub(super) fn start(&mut self, Chosen { place, permit, trial, mut said, held }: Chosen, is_hedge: bool) {
         let Some(candidate) = self.request.candidates.get(place) else { return };
-        if self.tries == 0 {
+        if self.tries == 0 && self.request.model.queue.is_some() {
             self.request.demand.queue.admitted(std::time::Instant::now());
         }
         self.tries += 1;

@@ -3,17 +3,20 @@
 
 use super::Request;
 use super::opening::{Opening, Progress};
-use crate::account::track::Trial;
-use crate::catalog::Target;
+use crate::account::demand::Demand;
+use crate::account::track::{Track, Trial};
 use crate::catalog::reload::{Route, Snapshot};
+use crate::catalog::{Model, Target};
 use crate::dialect::{Ask, Face};
 use crate::exchange::failover::{Class, Failure};
 use crate::intake::envelope;
 use crate::plan::{Candidate, Reach};
 use crate::shared::Shared;
 use bytes::Bytes;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 
 /// How often it is looked who is due.
@@ -23,61 +26,70 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What is asked. The model's name is replaced by the target's, as in every request.
 const BODY: &[u8] = br#"{"model":"probe","messages":[{"role":"user","content":"ping"}],"max_tokens":1}"#;
 
-/// Goes on for ever.
-pub async fn probe(shared: &Shared) {
+/// Goes on for ever. One at a time at each account; a panic of ours over an answer ends that probe, and nothing else.
+pub async fn probe(shared: Arc<Shared>) {
+    let mut running = JoinSet::new();
+    let mut busy: HashMap<Id, Arc<str>> = HashMap::new();
     loop {
         tokio::time::sleep(EVERY).await;
+        while let Some(ended) = running.try_join_next_with_id() {
+            let id = match ended {
+                Ok((id, ())) => id,
+                Err(error) => {
+                    shared.metrics.panicked();
+                    error.id()
+                }
+            };
+            busy.remove(&id);
+        }
         let snapshot = shared.live.load_full();
-        let due = Mutex::new(due(&snapshot));
-        // A few at once: one that is silent must not hold up the others.
-        let some = || async {
-            loop {
-                let next = due.lock().unwrap_or_else(PoisonError::into_inner).pop();
-                let Some((request, trial)) = next else { return };
-                ask(shared, &request, trial).await;
+        for (model, Route { demand, tracks }) in snapshot.catalog.models().iter().zip(&snapshot.routes) {
+            for (target, track) in model.targets.iter().zip(tracks).filter(|(target, _)| target.account.enabled && target.account.probe) {
+                if busy.values().any(|account| *account == target.account.id) {
+                    continue;
+                }
+                let Some((request, trial)) = due(&snapshot, model, demand, target, track) else { continue };
+                let shared = shared.clone();
+                let task = running.spawn(async move { ask(&shared, &request, trial).await });
+                busy.insert(task.id(), target.account.id.clone());
             }
-        };
-        tokio::join!(some(), some(), some(), some());
+        }
     }
 }
 
-/// The targets whose turn it is.
-fn due(snapshot: &Arc<Snapshot>) -> Vec<(Request, Trial)> {
+/// What a target is asked, if its turn has come.
+fn due(
+    snapshot: &Arc<Snapshot>,
+    model: &Arc<Model>,
+    demand: &Arc<Demand>,
+    target: &Target,
+    track: &Arc<Track>,
+) -> Option<(Request, Trial)> {
     let now = std::time::Instant::now();
-    let mut due = Vec::new();
-    for (model, Route { demand, tracks }) in snapshot.catalog.models().iter().zip(&snapshot.routes) {
-        let probed = |target: &Target| target.account.enabled && target.account.probe;
-        for (target, track) in model.targets.iter().zip(tracks).filter(|(target, _)| probed(target)) {
-            let Some(place) = snapshot.places.get(target.account.index) else { continue };
-            if place.state.health.rest(now).is_some() {
-                continue;
-            }
-            let (Some(trial), Ok(envelope)) = (track.probe(now), envelope::read(BODY)) else { continue };
-            let candidate = Candidate {
-                place: place.clone(),
-                track: track.clone(),
-                upstream_model: target.model.clone(),
-                traits: target.traits,
-                timeouts: target.timeouts,
-                model: model.clone(),
-                reach: Reach::Any,
-            };
-            let request = Request {
-                envelope,
-                face: Arc::new(Face::default()),
-                model: model.clone(),
-                demand: demand.clone(),
-                candidates: vec![candidate],
-                timeout: None,
-                debug: None,
-                request_id: format!("probe-{}", uuid::Uuid::now_v7().simple()),
-                key: "probe".into(),
-                snapshot: snapshot.clone(),
-            };
-            due.push((request, trial));
-        }
-    }
-    due
+    let place = snapshot.places.get(target.account.index).filter(|place| place.state.health.rest(now).is_none())?;
+    let (trial, envelope) = (track.probe(now)?, envelope::read(BODY).ok()?);
+    let candidate = Candidate {
+        place: place.clone(),
+        track: track.clone(),
+        upstream_model: target.model.clone(),
+        traits: target.traits,
+        timeouts: target.timeouts,
+        model: model.clone(),
+        reach: Reach::Any,
+    };
+    let request = Request {
+        envelope,
+        face: Arc::new(Face::default()),
+        model: model.clone(),
+        demand: demand.clone(),
+        candidates: vec![candidate],
+        timeout: None,
+        debug: None,
+        request_id: format!("probe-{}", uuid::Uuid::now_v7().simple()),
+        key: "probe".into(),
+        snapshot: snapshot.clone(),
+    };
+    Some((request, trial))
 }
 
 async fn ask(shared: &Shared, request: &Request, mut trial: Trial) {
@@ -114,6 +126,7 @@ async fn ask(shared: &Shared, request: &Request, mut trial: Trial) {
         Some(failure) if failure.class() == Class::Caller => trial.is_back(now),
         Some(failure) => {
             if failure.class() == Class::Credential {
+                candidate.place.state.tokens.forget();
                 candidate.place.state.health.failed(now);
             }
             trial.failed(failure.class(), false, began.elapsed(), failure.retry_after(), now);

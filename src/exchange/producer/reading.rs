@@ -1,7 +1,7 @@
 //! A stream that has begun, as it comes: the next events, its end, and its connection's fate.
 
-use super::opening::Lost;
-use super::{Live, Piece, Producer};
+use super::opening::{Gained, Lost, Progress};
+use super::{Ended, Live, Piece, Producer};
 use crate::dialect::{Stream, StreamFault};
 use crate::error::Refusal;
 use crate::exchange::alarm::Alarm;
@@ -94,33 +94,37 @@ impl Producer<'_> {
         }
     }
 
-    /// The end of a stream: its last events, and the connection's fate.
-    pub(super) fn close(&mut self, mut live: Live) -> Result<Option<Piece>, Refusal> {
-        let trail = self.debug(Some((live.place, live.began, "ok"))).map(|(attempts, timing)| trail(&attempts, &timing));
-        let reading = &mut live.reading;
+    /// The end of a stream that runs.
+    fn close(&mut self, live: Live) -> Result<Option<Piece>, Refusal> {
+        let Live { place, began, mut trial, progress, reading } = live;
+        match self.conclude(place, began, &progress, reading) {
+            Ok(Gained::Whole { piece, usage, kept, attempt }) => {
+                self.whole(Ended { place, began, trial, progress }, usage, kept, attempt);
+                Ok(Some(piece))
+            }
+            Ok(Gained::Stream { .. }) => Ok(None),
+            Err(lost) => self.lost(place, began, &mut trial, &progress, lost),
+        }
+    }
+
+    /// The end of a stream: its last events, if it is whole, and its connection, whose fate is not known yet.
+    pub(super) fn conclude(&self, place: usize, began: Instant, progress: &Progress, mut reading: Reading) -> Result<Gained, Lost> {
+        let trail = self.debug(Some((place, began, "ok")), progress.timing()).map(|(attempts, timing)| trail(&attempts, &timing));
         match reading.stream.finish(&mut reading.out, trail.as_deref()) {
             Ok(usage) => {
-                self.usage = usage;
-                self.commit();
-                if live.news {
-                    self.note(live.place, "ok", live.began, Some(200), &live.progress, None);
-                }
-                self.keep(reading.stream.kept());
-                let Live { reading, mut trial, .. } = live;
-                trial.whole(std::time::Instant::now());
-                let mut attempt = reading.attempt;
+                let kept = reading.stream.kept();
+                let Reading { mut attempt, out, .. } = reading;
                 attempt.release();
-                self.lingering = Some(attempt);
-                Ok(Some(Piece::End(reading.out.into())))
+                Ok(Gained::Whole { piece: Piece::End(out.into()), usage, kept, attempt: Some(attempt) })
             }
-            Err(fault) => self.broke(live, failure_of(fault)),
+            Err(fault) => Err(Lost { failure: failure_of(fault), salvage: Some(Box::new(reading)) }),
         }
     }
 
     /// The stream broke. What came whole before still belongs to the caller.
     fn broke(&mut self, live: Live, failure: Failure) -> Result<Option<Piece>, Refusal> {
-        let Live { place, began, mut trial, progress, reading, .. } = live;
-        self.lost(place, began, &mut trial, &progress, Lost { failure, salvage: Some(reading) })
+        let Live { place, began, mut trial, progress, reading } = live;
+        self.lost(place, began, &mut trial, &progress, Lost { failure, salvage: Some(Box::new(reading)) })
     }
 
     /// After the caller has everything: keeps the connection, if its end follows at once.

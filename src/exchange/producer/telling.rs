@@ -11,16 +11,21 @@ use crate::exchange::failover::{self, Class, Failure};
 use crate::exchange::record::millis;
 use crate::secret::Secret;
 use crate::usage::Usage;
+use std::time::Duration;
 use tokio::time::Instant;
 
 impl Producer<'_> {
     /// The trail of attempts, and where the time went, for keys that may see them.
     pub fn trail_so_far(&self) -> Option<(String, String)> {
-        self.debug(self.live.as_ref().filter(|live| live.news).map(|live| (live.place, live.began, "running")))
+        self.debug(self.live.as_ref().map(|live| (live.place, live.began, "running")), self.timing)
     }
 
     /// The same, with one that is not in the trail yet: its place, when it began, and how it does.
-    pub(super) fn debug(&self, last: Option<(usize, Instant, &str)>) -> Option<(String, String)> {
+    pub(super) fn debug(
+        &self,
+        last: Option<(usize, Instant, &str)>,
+        (connect, first_byte): (Option<Duration>, Option<Duration>),
+    ) -> Option<(String, String)> {
         let before = self.request.debug?;
         let trail = |tried: &Tried| {
             let status = tried.status.filter(|status| *status != 200).map_or_else(String::new, |status| format!("({status})"));
@@ -32,7 +37,6 @@ impl Producer<'_> {
         });
         let attempts: Vec<String> = self.trail.iter().map(trail).chain(last).collect();
         let queued = Some(self.queued()).filter(|queued| !queued.is_zero());
-        let (connect, first_byte) = self.timing;
         let own = before.own + self.own.so_far();
         let parts = [
             ("auth", Some(before.auth)),
@@ -108,7 +112,12 @@ impl Producer<'_> {
         let retry_after = failure.retry_after();
         let state = &candidate.place.state;
         let now = std::time::Instant::now();
-        let mut news = trial.failed(failure.class(), self.request.envelope.stream, began.elapsed(), retry_after, now);
+        // Who had less time than its account gives, since the caller has less or others took it, is not to blame for the rest.
+        let timeouts = &candidate.timeouts;
+        let given = if self.request.envelope.stream { timeouts.total_stream } else { timeouts.total };
+        let hurried = *failure == Failure::TotalTimeout && self.total(candidate).saturating_duration_since(began) < given.mul_f64(0.99);
+        let class = if hurried { Class::Ours } else { failure.class() };
+        let mut news = trial.failed(class, self.request.envelope.stream, began.elapsed(), retry_after, now);
         let token = state.tokens.present();
         if failure.class() == Class::Credential {
             state.tokens.forget();
