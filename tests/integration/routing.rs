@@ -6,6 +6,7 @@ mod budget;
 mod causes;
 mod deadlines;
 mod hedges;
+mod places;
 mod queue;
 mod rests;
 mod strategies;
