@@ -58,7 +58,7 @@ impl Outcome {
         self.failures()
     }
 
-    fn failed(&mut self, what: String) {
+    pub fn failed(&mut self, what: String) {
         *self.errors.entry(what).or_default() += 1;
     }
 }
@@ -178,13 +178,13 @@ impl Load {
     }
 
     /// Sends the request and reads the answer's head.
-    async fn begin(&self, wire: &mut Wire) -> Result<Head, String> {
+    pub async fn begin(&self, wire: &mut Wire) -> Result<Head, String> {
         wire.send(&self.request).await.map_err(|e| format!("cannot send: {e}"))?;
         let head = wire.head().await.map_err(|e| format!("no answer: {e}"))?.ok_or("closed instead of an answer")?;
         if head.first.starts_with("HTTP/1.1 200 ") { Ok(head) } else { Err(head.first) }
     }
 
-    async fn connect(&self) -> Result<Wire, String> {
+    pub async fn connect(&self) -> Result<Wire, String> {
         Wire::connect(self.to).await.map_err(|e| format!("cannot connect: {e}"))
     }
 

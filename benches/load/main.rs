@@ -1,6 +1,7 @@
 //! The load benchmark: the gateway as a process, between a fast mock upstream and callers that never rest.
 //!
-//! `cargo bench --bench load -- [--quick] [--rounds N] [--seconds S] [WORD …]`; words choose scenarios that contain one.
+//! `cargo bench --bench load -- [--quick] [--rounds N] [--seconds S] [WORD …]`; words choose scenarios that contain one, and `more` and
+//! `crowd` what is in the modules of these names.
 //! CPU per request or chunk is the figure to trust: callers, gateway and mock share the cores, so that rates and
 //! latencies tell as much of them as of the gateway. Everything is on 127.0.0.1. Every answer is checked; one that is
 //! wrong ends the benchmark with a code other than 0. No process that it starts outlives it.
@@ -20,6 +21,7 @@
 )]
 
 mod callers;
+mod crowd;
 mod mock;
 mod more;
 mod process;
@@ -115,12 +117,13 @@ async fn run(plan: &Plan) -> Result<Report, String> {
     let folder = Folder::new()?;
     let mock = mock::start(&folder.0)?;
     let scenarios = scenario::all(plan);
+    let models: Vec<String> = scenarios.iter().map(|scenario| scenario.model.clone()).collect();
     let rows = Row::installed();
     let mut report = Report::new(plan, &scenarios, &rows);
     for round in 1..=plan.rounds {
         for row in &rows {
             eprintln!("round {round} of {}: {}", plan.rounds, row.name());
-            let subject = match Subject::start(*row, &mock, &folder.0, &scenarios).await {
+            let subject = match Subject::start(*row, &mock, &folder.0, &models).await {
                 // It may be set up in a way that we do not know.
                 Err(why) if *row == Row::Nginx => {
                     eprintln!("left out: {why}");
@@ -145,6 +148,11 @@ async fn run(plan: &Plan) -> Result<Report, String> {
             let measured = more::of_a_large_catalog(&mock, &folder.0, plan, &mut report).await;
             report.note("the large catalog", measured);
         }
+    }
+    // Once, since it takes its time.
+    if plan.wants("crowd") {
+        let measured = crowd::of_streams(&mock, &folder.0, plan, &mut report).await;
+        report.note("the crowd", measured);
     }
     Ok(report)
 }

@@ -1,9 +1,11 @@
 //! The upstream: another process of this program, on one thread. The model's name says what it answers.
 //!
 //! `mock-plain`: some 640 bytes at once. `mock-stream-200-20`: 200 chunks, one each 20 ms; with `-0` as fast as they are
-//! taken, each in a write of its own; `mock-claude-200-0` the same, to Anthropic's path in its format. `mock-held`: one chunk, then nothing until the caller leaves. Any other model is 404,
+//! taken, each in a write of its own; `mock-claude-200-0` the same, to Anthropic's path in its format; `mock-stamped-200-20` with
+//! the number and the time in each chunk. `mock-held`: one chunk, then nothing until the caller leaves. Any other model is 404,
 //! any other key 401, so that what a gateway does to both is seen to be right.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead as _};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,6 +16,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use crate::crowd;
 use crate::process::Process;
 use crate::wire::{Head, Wire};
 
@@ -78,7 +81,9 @@ async fn serve(stream: TcpStream) -> io::Result<()> {
         } else if let Some((chunks, _)) = stream_of(&model).filter(|_| first.contains("/messages ")) {
             claude_to(&mut wire, chunks, &deltas).await?;
         } else if let Some((chunks, gap)) = stream_of(&model) {
-            stream_to(&mut wire, chunks, gap, usage, &words).await?;
+            let stamped = model.starts_with("stamped-");
+            let word = |n| if stamped { content(&crowd::stamp(n)).into() } else { Cow::Borrowed(&*words[n % words.len()]) };
+            stream_to(&mut wire, chunks, gap, usage, word).await?;
         } else {
             wire.send(&refusal("404 Not Found")).await?;
         }
@@ -88,7 +93,7 @@ async fn serve(stream: TcpStream) -> io::Result<()> {
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-request-id: req_load\r\ntransfer-encoding: chunked\r\n\r\n";
 
-async fn stream_to(wire: &mut Wire, chunks: usize, gap: u64, usage: bool, words: &[Vec<u8>]) -> io::Result<()> {
+async fn stream_to<'a>(wire: &mut Wire, chunks: usize, gap: u64, usage: bool, word: impl Fn(usize) -> Cow<'a, [u8]>) -> io::Result<()> {
     let first =
         event(r#"{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}"#, "null");
     wire.send(&[HEAD, &first].concat()).await?;
@@ -96,11 +101,11 @@ async fn stream_to(wire: &mut Wire, chunks: usize, gap: u64, usage: bool, words:
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first is due at once. Its own tick would not be: timers round up to the next millisecond.
     ticks.reset();
-    for (index, word) in words.iter().cycle().take(chunks).enumerate() {
+    for index in 0..chunks {
         if gap > 0 && index > 0 {
             ticks.tick().await;
         }
-        wire.send(word).await?;
+        wire.send(&word(index)).await?;
     }
     let mut end = event(r#"{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}"#, "null");
     if usage {
@@ -176,7 +181,7 @@ fn answer(status: &str, body: &str) -> Vec<u8> {
 
 /// `stream-200-20`.
 fn stream_of(model: &str) -> Option<(usize, u64)> {
-    let (chunks, gap) = model.strip_prefix("stream-").or_else(|| model.strip_prefix("claude-"))?.split_once('-')?;
+    let (chunks, gap) = ["stream-", "stamped-", "claude-"].iter().find_map(|kind| model.strip_prefix(kind))?.split_once('-')?;
     Some((chunks.parse().ok()?, gap.parse().ok()?))
 }
 

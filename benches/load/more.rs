@@ -49,7 +49,7 @@ pub async fn of_streams(subject: &Subject, plan: &Plan, report: &mut Report) -> 
     Ok(())
 }
 
-fn settle(plan: &Plan) -> Duration {
+pub fn settle(plan: &Plan) -> Duration {
     Duration::from_millis(if plan.quick { 300 } else { 1500 })
 }
 

@@ -130,6 +130,16 @@ pub fn raise_open_files() -> Result<(), String> {
     Err(format!("cannot start itself: {failed}"))
 }
 
+/// How many files a process may have open, after that.
+pub fn open_files() -> usize {
+    let text = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap_or_default();
+    match line.split_whitespace().next() {
+        Some("unlimited") => usize::MAX,
+        soft => soft.and_then(|soft| soft.parse().ok()).unwrap_or(1024),
+    }
+}
+
 /// One process a core that keeps it from idling, at a priority below everybody's: in a virtual machine, waking a core that
 /// was halted can cost more than what is measured.
 pub fn spinners(folder: &Path) -> Result<Vec<Process>, String> {

@@ -120,7 +120,10 @@ impl fmt::Display for Report {
             );
         }
         for (what, values) in &self.more {
-            let cell = |row: &Row| show(values.get(row).and_then(|values| median(values.iter().copied())), 2);
+            let cell = |row: &Row| {
+                let value = values.get(row).and_then(|values| median(values.iter().copied()));
+                show(value, if value.is_some_and(|value| value.fract() == 0.0) { 0 } else { 2 })
+            };
             table.push(std::iter::once(what.clone()).chain(self.rows.iter().map(cell)).collect());
         }
         if table.len() > 1 {
@@ -160,7 +163,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// `12,345.6`.
-fn show(value: Option<f64>, digits: usize) -> String {
+pub fn show(value: Option<f64>, digits: usize) -> String {
     let Some(value) = value else { return "-".to_owned() };
     let text = format!("{value:.digits$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));

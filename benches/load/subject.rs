@@ -10,7 +10,6 @@ use crate::Plan;
 use crate::callers::{Kind, Load};
 use crate::mock::{self, Mock};
 use crate::process::Process;
-use crate::scenario::Scenario;
 
 /// The gateway under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_portcullis");
@@ -59,8 +58,8 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Starts it, and waits for its first right answer.
-    pub async fn start(row: Row, mock: &Mock, folder: &Path, scenarios: &[Scenario]) -> Result<Subject, String> {
+    /// Starts it, and waits for its first right answer. It serves these models of the mock's beside those that everybody needs.
+    pub async fn start(row: Row, mock: &Mock, folder: &Path, models: &[String]) -> Result<Subject, String> {
         let folder = folder.join(row.name());
         let failed = |why: String| format!("{}: {why}", row.name());
         // Somebody else may take a port between our look and the start.
@@ -74,7 +73,7 @@ impl Subject {
                 subject.address = port;
                 let mut command = match row {
                     Row::Nginx => nginx(&folder, port, mock.address),
-                    _ => portcullis(&folder, port, admin, mock.address, scenarios),
+                    _ => portcullis(&folder, port, admin, mock.address, models),
                 }
                 .map_err(failed)?;
                 subject.process = Some(Process::start(row.name(), &mut command, &folder).map_err(failed)?);
@@ -141,14 +140,14 @@ impl Drop for Subject {
 }
 
 /// The gateway with everything on: keys, catalog, metrics, an access log in a file.
-fn portcullis(folder: &Path, port: SocketAddr, admin: SocketAddr, upstream: SocketAddr, scenarios: &[Scenario]) -> Result<Command, String> {
+fn portcullis(folder: &Path, port: SocketAddr, admin: SocketAddr, upstream: SocketAddr, models: &[String]) -> Result<Command, String> {
     let server = format!(
         "listen: [{{ address: \"{port}\" }}]\nadmin: {{ address: \"{admin}\" }}\nworkers: 2\ndrain: {{ grace: 1s }}\n\
-         log: {{ format: json, level: info, access: \"{}/access.log\" }}\n",
+         limits: {{ connections: 20000 }}\nlog: {{ format: json, level: info, access: \"{}/access.log\" }}\n",
         folder.display()
     );
     write(&folder.join("conf/server.yaml"), &server)?;
-    write(&folder.join("conf/catalog.yaml"), &catalog(folder, upstream, scenarios)?)?;
+    write(&folder.join("conf/catalog.yaml"), &catalog(folder, upstream, models)?)?;
     fs::create_dir_all(folder.join("conf/catalog.d")).map_err(|e| e.to_string())?;
     let mut command = Command::new(BINARY);
     command.args(["serve", "--conf"]).arg(folder.join("conf")).env(KEY_VARIABLE, mock::KEY);
@@ -156,8 +155,8 @@ fn portcullis(folder: &Path, port: SocketAddr, admin: SocketAddr, upstream: Sock
     Ok(command)
 }
 
-fn catalog(folder: &Path, upstream: SocketAddr, scenarios: &[Scenario]) -> Result<String, String> {
-    let mut models: Vec<&str> = scenarios.iter().map(|scenario| scenario.model.as_str()).chain(["plain", "held", "stream-5-2"]).collect();
+fn catalog(folder: &Path, upstream: SocketAddr, models: &[String]) -> Result<String, String> {
+    let mut models: Vec<&str> = models.iter().map(String::as_str).chain(["plain", "held", "stream-5-2"]).collect();
     models.sort_unstable();
     models.dedup();
     let account = |model: &str| if model.starts_with("claude-") { "claude" } else { "mock" };
