@@ -315,12 +315,14 @@ async fn chat(
 /// How long the caller says that all attempts together may take.
 pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
     const NAME: &str = "x-portcullis-timeout";
-    let Some(value) = headers.get(NAME) else { return Ok(None) };
+    let mut values = headers.get_all(NAME).iter();
+    let (Some(value), another) = (values.next(), values.next()) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default().trim();
     let seconds = || text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let span = seconds().or_else(|| text.parse::<Span>().ok().map(|Span(span)| span)).filter(|span| !span.is_zero());
+    let span = seconds().or_else(|| text.parse::<Span>().ok().map(|Span(span)| span)).filter(|span| !span.is_zero() && another.is_none());
     span.map(Some).ok_or_else(|| {
-        let message = format!("The header `{NAME}` must be a number of seconds, or a time such as 1500ms or 30s, and more than 0.");
+        let message =
+            format!("The header `{NAME}` must stand once, as a number of seconds or a time such as 1500ms or 30s, and be more than 0.");
         Refusal::new(What::BadRequest { code: Some("invalid_value") }, message).param(NAME)
     })
 }

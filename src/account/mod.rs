@@ -16,7 +16,7 @@ pub mod token;
 pub mod track;
 pub mod window;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Account, Catalog};
 use demand::Demand;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,6 +29,8 @@ pub struct State {
     /// The account's id.
     pub id: Arc<str>,
     in_flight: AtomicUsize,
+    /// How many it may have, as the newest catalog says: it holds for those, too, who began with an older one.
+    most: AtomicUsize,
     /// Whoever waits for a place is told when one is free.
     pub freed: Notify,
     /// Whether it rests.
@@ -49,6 +51,7 @@ impl State {
         State {
             id,
             in_flight: AtomicUsize::new(0),
+            most: AtomicUsize::new(usize::MAX),
             freed: Notify::new(),
             health: health::Health::default(),
             tracks: Mutex::default(),
@@ -59,9 +62,16 @@ impl State {
     }
 
     /// A place for one more request, if the cap allows it.
-    pub fn admit(self: &Arc<State>, cap: Option<usize>) -> Option<Permit> {
-        let cap = cap.unwrap_or(usize::MAX);
-        self.in_flight.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < cap).then_some(n + 1)).ok().map(|_| Permit(self.clone()))
+    pub fn admit(self: &Arc<State>) -> Option<Permit> {
+        let most = self.most.load(Ordering::Acquire);
+        self.in_flight.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < most).then_some(n + 1)).ok().map(|_| Permit(self.clone()))
+    }
+
+    /// From now on it may have so many requests in flight.
+    pub fn cap(&self, most: usize) {
+        if self.most.swap(most, Ordering::AcqRel) < most {
+            self.freed.notify_waiters();
+        }
     }
 
     /// The memory of the target that it knows by this name, kept by whoever holds it.
@@ -81,9 +91,10 @@ impl State {
         tracks.values().filter_map(Weak::upgrade).for_each(|track| each(&track));
     }
 
-    /// A catalog names the account, with settings of this fingerprint. Where they changed, what was wrong with the old ones is forgotten.
-    pub fn settings(&self, fingerprint: u64) {
-        if self.health.settings(fingerprint) {
+    /// A catalog names the account. Where its settings changed, what was wrong with the old ones is forgotten.
+    pub fn settings(&self, account: &Account) {
+        self.cap(if account.enabled { account.concurrency.unwrap_or(usize::MAX) } else { 0 });
+        if self.health.settings(account.fingerprint) {
             self.each_track(Track::settings_changed);
         }
     }
@@ -135,6 +146,9 @@ impl Registry {
             .map(|account| states.get(&account.id).and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(State::new(account.id.clone()))))
             .collect();
         states.retain(|_, state| state.strong_count() > 0);
+        // Who waits for one that is gone waits in vain.
+        let gone = states.iter().filter(|(id, _)| catalog.accounts().binary_search_by(|account| account.id.cmp(id)).is_err());
+        gone.filter_map(|(_, state)| state.upgrade()).for_each(|state| state.cap(0));
         states.extend(kept.iter().map(|state| (state.id.clone(), Arc::downgrade(state))));
         kept
     }
@@ -167,13 +181,15 @@ mod tests {
     #[test]
     fn a_cap_is_hard_and_places_come_back() {
         let state = Arc::new(State::new("a".into()));
-        let first = state.admit(Some(2));
-        let second = state.admit(Some(2));
-        assert!(first.is_some() && second.is_some() && state.admit(Some(2)).is_none());
+        state.cap(2);
+        let first = state.admit();
+        let second = state.admit();
+        assert!(first.is_some() && second.is_some() && state.admit().is_none());
         drop(first);
         assert_eq!(state.in_flight(), 1);
-        assert!(state.admit(Some(2)).is_some());
-        assert!(state.admit(None).is_some());
+        assert!(state.admit().is_some());
+        state.cap(usize::MAX);
+        assert!(state.admit().is_some());
         drop(second);
         assert_eq!(state.in_flight(), 0);
     }
@@ -181,12 +197,13 @@ mod tests {
     #[test]
     fn a_cap_holds_under_a_crowd() {
         let state = Arc::new(State::new("a".into()));
+        state.cap(3);
         let most = Arc::new(AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..10_000 {
-                        if let Some(permit) = state.admit(Some(3)) {
+                        if let Some(permit) = state.admit() {
                             most.fetch_max(state.in_flight(), Ordering::AcqRel);
                             drop(permit);
                         }

@@ -47,7 +47,7 @@ pub fn admit(candidate: &Candidate, alone: bool, now: Instant) -> Result<(Permit
         Kept::Resting(rest) => Away::Resting(rest),
         Kept::Broken(until) => Away::Broken(until),
     })?;
-    let permit = state.admit(account.concurrency).ok_or(Away::Full)?;
+    let permit = state.admit().ok_or(Away::Full)?;
     Ok((permit, trial))
 }
 

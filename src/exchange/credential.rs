@@ -102,7 +102,7 @@ async fn fetch(
     let outgoing =
         Outgoing { request_id: "token", path: "", headers: &[], body: &body, stream: false, timeouts: issuer.account.timeouts, total: due };
     let mut alarm = Alarm::default();
-    let permit = issuer.state.admit(None).map(Arc::new).ok_or(Failure::Reset)?;
+    let permit = issuer.state.admit().map(Arc::new).ok_or(Failure::Reset)?;
     // A fresh connection: once an hour no other would be open.
     let mut attempt = Attempt::begin(upstream, issuer, permit, &outgoing, true, &mut alarm).await?;
     let late = || Failure::ConnectTimeout;

@@ -311,6 +311,8 @@ fn class_of(status: u16, error: &UpstreamError) -> Class {
         401 | 402 => Class::Credential,
         429 | 529 => Class::Rate,
         408 | 409 | 425 => Class::Transient,
+        // It names what of the request it did not find, or cannot take: that is no account's.
+        404 | 415 | 451 if error.param.as_deref().is_some_and(|param| !param.is_empty() && param != "model") => Class::Caller,
         300..=499 => Class::Refused,
         _ => Class::Transient,
     }

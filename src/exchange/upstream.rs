@@ -54,7 +54,7 @@ pub struct Place {
 impl Place {
     /// Puts it together.
     pub fn new(account: Arc<Account>, state: Arc<State>) -> Place {
-        state.settings(account.fingerprint);
+        state.settings(&account);
         let mut head = Vec::with_capacity(256);
         head.extend_from_slice(b" HTTP/1.1\r\nhost: ");
         head.extend_from_slice(account.base.authority.as_bytes());

@@ -75,7 +75,7 @@ fn orders() {
     }
     check(Priority, "a.t1 b.t0 c.t2", &[1, 0, 2]);
     check(Priority, "a.t0.! b.t2 c.t1", &[2, 1, 0]);
-    check(Priority, "a.t0.h1 b.t0 c.t1.h90", &[1, 0, 2]);
+    check(Priority, "a.t0.h1 b.t0 c.t1.h90", &[1, 2, 0]);
     check(Priority, "a.t0 b.t0.w3 c.t1.w9", &[1, 0, 2]);
     check(Weighted, "a.t1 b.t0 c.w5", &[2, 0, 1]);
     check(LeastBusy, "a.f3 b.f1 c.f2", &[1, 2, 0]);

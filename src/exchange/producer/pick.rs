@@ -149,8 +149,9 @@ impl<'x> Producer<'x> {
                     Ok(said) => Ok((self.shared.budget.take(said.copied).ok_or_else(Refusal::no_room)?, said)),
                     Err(refused) => Err(refused),
                 };
-                if let Some(asked) = self.asked.get_mut(place) {
-                    *asked = true;
+                // It may stand there for several reasons, and is asked once.
+                for (asked, other) in self.asked.iter_mut().zip(&self.request.candidates) {
+                    *asked |= Arc::ptr_eq(&other.track, &candidate.track);
                 }
                 match written {
                     Ok((held, said)) => {

@@ -104,7 +104,7 @@ async fn ask(shared: &Shared, request: &Request, mut trial: Trial) {
         stream_usage: false,
         kept: &|_| None,
     });
-    let (Ok(said), Some(permit), Some(held)) = (written, candidate.place.state.admit(account.concurrency), shared.budget.take(0)) else {
+    let (Ok(said), Some(permit), Some(held)) = (written, candidate.place.state.admit(), shared.budget.take(0)) else {
         return;
     };
     let began = Instant::now();

@@ -52,6 +52,9 @@ impl Producer<'_> {
 
     pub(super) fn nobody_left(&mut self) -> Refusal {
         if let Some(failure) = self.last.take() {
+            if self.resting.passed > 0 {
+                self.not_retried.get_or_insert("nobody_fit");
+            }
             return self.refusal(&failure);
         }
         match self.unable.take().filter(|_| self.resting.passed == 0) {
@@ -115,7 +118,7 @@ impl Producer<'_> {
         // Who had less time than its account gives, since the caller has less or others took it, is not to blame for the rest.
         let timeouts = &candidate.timeouts;
         let given = if self.request.envelope.stream { timeouts.total_stream } else { timeouts.total };
-        let hurried = *failure == Failure::TotalTimeout && self.total(candidate).saturating_duration_since(began) < given.mul_f64(0.99);
+        let hurried = *failure == Failure::TotalTimeout && self.total(candidate).saturating_duration_since(began) < given.mul_f64(0.9);
         let class = if hurried { Class::Ours } else { failure.class() };
         let mut news = trial.failed(class, self.request.envelope.stream, began.elapsed(), retry_after, now);
         let token = state.tokens.present();

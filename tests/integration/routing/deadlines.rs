@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::post_with;
+use super::{post_with, target};
 use crate::failover::trail;
 use crate::support::script::chunk;
 use crate::support::{Catalog, Gateway, Mock, Script, chat, chat_stream, is_about, run};
@@ -120,5 +120,25 @@ fn no_attempt_begins_that_cannot_end_in_time() {
         // With time enough it does.
         assert_eq!(gateway.raw(post_with(&chat("m"), &[("x-portcullis-timeout", "20s")])).await.content(), "b");
         gateway.access_lines(3).await;
+    });
+}
+
+#[test]
+fn a_caller_in_a_hurry_takes_no_account_away_from_others() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(Script::new().delay(Duration::from_millis(300)).then_answer("a"));
+        let gateway = Gateway::over(&mock).await;
+        for stream in [false, true] {
+            for _ in 0..6 {
+                let body = if stream { chat_stream("m") } else { chat("m") };
+                let answer = gateway.raw(post_with(&body, &[("x-portcullis-timeout", "0.05")])).await;
+                answer.is_error(504, "upstream_timeout");
+            }
+        }
+        let target = target(&gateway, "a", "m");
+        assert_eq!((&target["breaker"], &target["failed"]), (&json!("closed"), &json!(0)), "{target}");
+        assert_eq!(gateway.post(&chat("m")).await.content(), "a");
+        gateway.access_lines(13).await;
     });
 }
