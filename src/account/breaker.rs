@@ -255,13 +255,14 @@ impl Breaker {
             }
         };
         self.asked.add((1, u32::from(failed)), now);
+        if let Phase::Closed { in_a_row, calls, .. } = &mut self.phase {
+            calls.add((1, u32::from(failed)), now);
+            *in_a_row = if failed { *in_a_row + 1 } else { 0 };
+            return if failed { self.judge(now, random) } else { None };
+        }
         let many = self.many(now);
         match &mut self.phase {
-            Phase::Closed { in_a_row, calls, .. } => {
-                calls.add((1, u32::from(failed)), now);
-                *in_a_row = if failed { *in_a_row + 1 } else { 0 };
-                if failed { self.judge(many, now, random) } else { None }
-            }
+            Phase::Closed { .. } => None,
             Phase::HalfOpen { .. } if pass.is_probe() && !failed => {
                 self.close();
                 Some(State::Closed)
@@ -280,7 +281,6 @@ impl Breaker {
 
     /// Learns how an answer ended that had begun, and was settled as good then: whole, or cut.
     pub fn ended(&mut self, pass: Pass, outcome: Outcome, now: Instant, random: f64) -> Option<State> {
-        let many = self.many(now);
         let Phase::Closed { cuts, calls, .. } = &mut self.phase else { return None };
         if pass.generation != self.generation {
             return None;
@@ -293,7 +293,7 @@ impl Breaker {
             Verdict::Bad => {
                 *cuts += 1;
                 calls.add((0, 1), now);
-                self.judge(many, now, random)
+                self.judge(now, random)
             }
             Verdict::None => None,
         }
@@ -305,7 +305,8 @@ impl Breaker {
     }
 
     /// Whether a closed one opens.
-    fn judge(&mut self, many: u64, now: Instant, random: f64) -> Option<State> {
+    fn judge(&mut self, now: Instant, random: f64) -> Option<State> {
+        let many = self.many(now);
         let Phase::Closed { in_a_row, cuts, calls } = &self.phase else { return None };
         let (all, failed) = calls.sums(now);
         let too_many = all >= u64::from(self.settings.calls) && failed as f64 >= self.settings.share * all as f64;

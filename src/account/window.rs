@@ -66,8 +66,9 @@ impl Window {
     }
 
     fn number(&self, began: Instant, now: Instant) -> u32 {
-        let passed = now.saturating_duration_since(began).as_nanos() / self.width.as_nanos();
-        u32::try_from(passed).unwrap_or(u32::MAX)
+        // Not in u128, whose division is dear: this is asked of every request several times.
+        let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        u32::try_from(micros(now.saturating_duration_since(began)) / micros(self.width).max(1)).unwrap_or(u32::MAX)
     }
 }
 
