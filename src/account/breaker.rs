@@ -48,7 +48,7 @@ impl Default for Settings {
             window: Duration::from_secs(30),
             cool: Duration::from_secs(5),
             longest: Duration::from_secs(60),
-            patience: Duration::from_secs(60),
+            patience: Duration::from_secs(10),
         }
     }
 }
@@ -61,8 +61,6 @@ const SOUND: u64 = 6;
 const JITTER: f64 = 0.2;
 /// The cool-down where there is nobody else: a probe a second is no load, and each second of waiting is one in which all are refused.
 const ALONE: Duration = Duration::from_secs(1);
-/// Where there is nobody else, a probe that is out for so long keeps the next one away no longer.
-const LAPSED: Duration = Duration::from_secs(10);
 /// Who is refused because a probe is out may ask again after this: its end may come any moment.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -221,7 +219,7 @@ impl Breaker {
         match &mut self.phase {
             Phase::HalfOpen { lent, probe, extent, .. } => {
                 let patience = match extent {
-                    Extent::Whole if alone => self.settings.patience.min(LAPSED),
+                    Extent::Whole if alone => self.settings.patience.min(ALONE),
                     Extent::Whole | Extent::Part { .. } => self.settings.patience,
                 };
                 match (probe.map(|since| since + patience).filter(|lapses| *lapses > now), extent) {

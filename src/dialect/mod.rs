@@ -213,21 +213,12 @@ impl Dialect {
         }
     }
 
-    /// Reads a buffered answer that came where a stream was asked for, and writes it as one; `trail` as in [`Stream::finish`].
-    pub fn converted(
-        &self,
-        model: &str,
-        face: &Face,
-        manner: &Manner,
-        body: &[u8],
-        trail: Option<&str>,
-    ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
+    /// Reads a buffered answer that came where a stream was asked for, and writes it as one. Its head can tell all of the trail.
+    pub fn converted(&self, model: &str, face: &Face, manner: &Manner, body: &[u8]) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         match self.telling() {
-            Telling::Itself(quirks) => {
-                openai::converted(face, quirks, !manner.hide_reasoning, body, trail).map(|answer| (answer, Vec::new()))
-            }
+            Telling::Itself(quirks) => openai::converted(face, quirks, !manner.hide_reasoning, body).map(|answer| (answer, Vec::new())),
             Telling::Events(tell) => {
-                translated::repairing(body, |body| translated::converted(face, manner.clone(), trail, |emit| tell(model, body, emit)))
+                translated::repairing(body, |body| translated::converted(face, manner.clone(), |emit| tell(model, body, emit)))
             }
         }
     }

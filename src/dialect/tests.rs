@@ -58,7 +58,7 @@ fn check_declined(dialect: &Dialect, body: &str, expected: bool) {
     let face = Face { model: "m".into(), id: "chatcmpl-1".into(), created: 1, ..Face::default() };
     let manner = Manner { keep_thoughts: true, ..Manner::default() };
     let (whole, _) = dialect.answer("m", &face, &manner, body.as_bytes()).unwrap();
-    let (streamed, _) = dialect.converted("m", &face, &manner, body.as_bytes(), None).unwrap();
+    let (streamed, _) = dialect.converted("m", &face, &manner, body.as_bytes()).unwrap();
     assert_eq!((whole.declined, streamed.declined), (expected, expected), "{body}");
 }
 
@@ -174,7 +174,6 @@ fn a_filter_is_the_callers_matter_whatever_the_status() {
 #[test]
 fn the_trail_goes_with_the_usage_whatever_the_dialect() {
     let trail = r#""attempts":"a;ok;1ms""#;
-    let anthropic = r#"{"type":"message","content":[{"type":"text","text":"a"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
     let gemini = r#"{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}"#;
     let openai = r#"{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"#;
     let events = [
@@ -183,22 +182,14 @@ fn the_trail_goes_with_the_usage_whatever_the_dialect() {
         r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}"#,
         r#"{"type":"message_stop"}"#,
     ];
-    for (dialect, body, events, mark) in [
-        (Dialect::OpenAi(&Quirks::NONE), openai, &[openai][..], r#""x_portcullis":{"attempts":"a;ok;1ms"}"#),
-        (Dialect::Anthropic, anthropic, &events, r#""x_portcullis":{"attempts":"a;ok;1ms"}"#),
-        (Dialect::Gemini, gemini, &[gemini], r#""x_portcullis":{"usage":"estimated","attempts":"a;ok;1ms"}"#),
+    for (dialect, events, mark) in [
+        (Dialect::OpenAi(&Quirks::NONE), &[openai][..], r#""x_portcullis":{"attempts":"a;ok;1ms"}"#),
+        (Dialect::Anthropic, &events, r#""x_portcullis":{"attempts":"a;ok;1ms"}"#),
+        (Dialect::Gemini, &[gemini], r#""x_portcullis":{"usage":"estimated","attempts":"a;ok;1ms"}"#),
     ] {
         for show_usage in [true, false] {
             let face = Face { model: "m".into(), id: "chatcmpl-1".into(), created: 1, show_usage, prompt_bytes: 8 };
-            let (answer, _) = dialect.converted("m", &face, &Manner::default(), body.as_bytes(), Some(trail)).unwrap();
-            let converted = String::from_utf8(answer.body).unwrap();
             let marked = |out: &str| out.lines().filter(|line| line.contains(mark) && line.contains(r#""choices":[],"#)).count();
-            assert_eq!(
-                (marked(&converted), converted.matches("x_portcullis").count()),
-                (show_usage.into(), show_usage.into()),
-                "{converted}"
-            );
-
             let mut stream = dialect.stream("m", &face, Manner::default(), 1 << 20);
             let wire: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
             let mut out = Vec::new();

@@ -223,17 +223,16 @@ pub fn answer(
     Ok((whole.finish(face)?, kept))
 }
 
-/// A buffered answer, told to a caller who asked for a stream; `trail` goes with the usage.
+/// A buffered answer, told to a caller who asked for a stream. Its head can tell all of the trail.
 pub fn converted(
     face: &Face,
     manner: Manner,
-    trail: Option<&str>,
     tell: impl FnOnce(Emit<'_>) -> Result<(), AnswerFault>,
 ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
     let mut chunks = Chunks::new(face, manner);
     let mut body = Vec::new();
     tell(&mut |event| chunks.take(event, &mut body))?;
-    let usage = chunks.finish(&mut body, trail).map_err(|fault| match fault {
+    let usage = chunks.finish(&mut body, None).map_err(|fault| match fault {
         StreamFault::Upstream(error) => AnswerFault::Upstream(error),
         StreamFault::Broken(why) => AnswerFault::Nonsense(why),
         StreamFault::Cut => AnswerFault::Nonsense("the answer has no end"),

@@ -89,7 +89,7 @@ impl Dialect {
 
     /// Reads a buffered answer where a stream was asked for.
     pub fn converted(self, model: &str, undo: Undo, body: &[u8]) -> Result<Answer, AnswerFault> {
-        self.spoken().converted(model, &face(), &self.manner(undo), body, None).map(|(answer, _)| answer)
+        self.spoken().converted(model, &face(), &self.manner(undo), body).map(|(answer, _)| answer)
     }
 
     /// Reads a stream that comes in these pieces: what the caller gets, and how it ends.

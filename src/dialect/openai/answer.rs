@@ -35,14 +35,14 @@ pub fn answer(face: &Face, quirks: &Quirks, show_reasoning: bool, body: &[u8]) -
     })
 }
 
-/// Reads a buffered answer that came where a stream was asked for, and writes it as one; `trail` goes with the usage.
-pub fn converted(face: &Face, quirks: &Quirks, show_reasoning: bool, body: &[u8], trail: Option<&str>) -> Result<Answer, AnswerFault> {
+/// Reads a buffered answer that came where a stream was asked for, and writes it as one.
+pub fn converted(face: &Face, quirks: &Quirks, show_reasoning: bool, body: &[u8]) -> Result<Answer, AnswerFault> {
     let Answer { body, usage, declined } = answer(face, quirks, show_reasoning, body)?;
     let mut chunks = Chunks::new(face, &Quirks::NONE, show_reasoning);
     let mut events = Vec::new();
     chunks.event(b"", &body, &mut events).map_err(fault)?;
     chunks.reported.is_estimate = usage.source == Source::Estimated;
-    chunks.finish(&mut events, trail).map_err(fault)?;
+    chunks.finish(&mut events, None).map_err(fault)?;
     Ok(Answer { body: events, usage, declined })
 }
 

@@ -250,7 +250,7 @@ impl Opening<'_> {
             AnswerFault::Nonsense(why) => Failure::Nonsense(why.to_owned()),
         };
         let (face, model, dialect) = (&self.request.face, &self.candidate.upstream_model, &attempt.place.account.dialect);
-        let read = if stream { dialect.converted(model, face, &manner, &body, None) } else { dialect.answer(model, face, &manner, &body) };
+        let read = if stream { dialect.converted(model, face, &manner, &body) } else { dialect.answer(model, face, &manner, &body) };
         let (answer, kept) = read.map_err(fault)?;
         let (usage, declined) = (answer.usage, answer.declined);
         let piece = if stream { Piece::End(answer.body.into()) } else { Piece::Whole(answer) };

@@ -179,7 +179,7 @@ proptest! {
                         prop_assert!(!target.is_resting(now), "even the last one left is not asked while it rests");
                         if asked.trial.is_probe() {
                             // Where nobody else is left, it is one a second.
-                            let patience = if alone { Duration::from_secs(10) } else { Settings::default().patience };
+                            let patience = if alone { Duration::from_secs(1) } else { Settings::default().patience };
                             let lapsed = |since: Instant| now - since >= patience;
                             prop_assert!(target.kept_away.is_some() && target.probe.is_none_or(lapsed), "one probe at a time");
                             // From now on it is half open, also where an early probe comes to nothing.

@@ -623,7 +623,7 @@ fn messages_say_what_they_have() {
 
 #[test]
 fn a_whole_answer_becomes_a_stream_where_one_was_asked_for() {
-    let (answer, kept) = converted(&face(true), manner(), None, |emit| {
+    let (answer, kept) = converted(&face(true), manner(), |emit| {
         emit(Event::Text(0, "abcd"));
         emit(Event::Signed("s"));
         emit(call(0, Some("a"), "f"));
@@ -640,8 +640,8 @@ fn a_whole_answer_becomes_a_stream_where_one_was_asked_for() {
     assert_eq!(answer.usage, Usage::estimated(400, 5));
     assert_eq!(kept.len(), 1);
     let nonsense = || AnswerFault::Nonsense("no answer at all");
-    assert_eq!(converted(&face(true), manner(), None, |_| Err(nonsense())), Err(nonsense()));
-    assert_eq!(converted(&face(true), manner(), None, |_| Ok(())), Err(AnswerFault::Nonsense("the answer is empty")));
+    assert_eq!(converted(&face(true), manner(), |_| Err(nonsense())), Err(nonsense()));
+    assert_eq!(converted(&face(true), manner(), |_| Ok(())), Err(AnswerFault::Nonsense("the answer is empty")));
 }
 
 #[track_caller]

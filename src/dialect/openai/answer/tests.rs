@@ -48,7 +48,7 @@ fn check_message(input: &str, finish: &str, expected: &str, shown: &str) {
 fn check_fault(input: &str, fault: AnswerFault) {
     let input = spelled(input, "up");
     assert_eq!(answer(&face(false), &Quirks::NONE, true, input.as_bytes()), Err(fault.clone()), "{input}");
-    assert_eq!(converted(&face(false), &Quirks::NONE, true, input.as_bytes(), None), Err(fault), "{input}");
+    assert_eq!(converted(&face(false), &Quirks::NONE, true, input.as_bytes()), Err(fault), "{input}");
 }
 
 /// Everything that an answer must have.
@@ -288,7 +288,7 @@ fn an_answer_becomes_a_stream() {
         (false, vec![chunk.replace('%', ""), finish.into()]),
         (true, vec![chunk.replace('%', r#","usage":null"#), finish.replace("}]}", r#"}],"usage":null}"#), usage.into()]),
     ] {
-        let answer = converted(&face(show_usage), &Quirks::NONE, true, body.as_bytes(), None).unwrap();
+        let answer = converted(&face(show_usage), &Quirks::NONE, true, body.as_bytes()).unwrap();
         let expected: String = chunks.iter().map(|chunk| format!("data: {}\n\n", chunk.replace('@', head))).collect();
         assert_eq!(String::from_utf8(answer.body).unwrap(), expected + "data: [DONE]\n\n");
         assert_eq!(answer.usage, REPORTED);
@@ -298,7 +298,7 @@ fn an_answer_becomes_a_stream() {
 #[test]
 fn an_answer_without_usage_becomes_a_stream_with_a_marked_estimate() {
     let body = r#"{"choices":[{"message":{"content":"hi"}},{"message":{"content":"ho"}}]}"#;
-    let answer = converted(&face(true), &Quirks::NONE, true, body.as_bytes(), None).unwrap();
+    let answer = converted(&face(true), &Quirks::NONE, true, body.as_bytes()).unwrap();
     assert_eq!(answer.usage, Usage { prompt: 100, completion: 1, source: Source::Estimated, ..Usage::default() });
     let events = String::from_utf8(answer.body).unwrap();
     assert!(events.ends_with(
@@ -317,7 +317,7 @@ fn check_declined(choices: &[&str], expected: bool) {
     let body = format!(r#"{{"choices":[{}]}}"#, choices.join(","));
     for show_reasoning in [true, false] {
         let whole = answer(&face(false), &Quirks::NONE, show_reasoning, body.as_bytes()).unwrap();
-        let streamed = converted(&face(false), &Quirks::NONE, show_reasoning, body.as_bytes(), None).unwrap();
+        let streamed = converted(&face(false), &Quirks::NONE, show_reasoning, body.as_bytes()).unwrap();
         assert_eq!((whole.declined, streamed.declined), (expected, expected), "{body}");
     }
 }
@@ -385,7 +385,7 @@ proptest! {
         let body = format!("{{{}}}", members.join(","));
         if let Ok(answer) = answer(&face(false), &Quirks::NONE, true, body.as_bytes()) {
             conforms(std::str::from_utf8(&answer.body).unwrap());
-            prop_assert!(converted(&face(true), &Quirks::NONE, true, body.as_bytes(), None).is_ok(), "{body}");
+            prop_assert!(converted(&face(true), &Quirks::NONE, true, body.as_bytes()).is_ok(), "{body}");
         }
     }
 }
@@ -438,7 +438,7 @@ fn check_thinking(message: &str, shown: &str, hidden: &str, bytes: u64) {
         assert_eq!(out.replace(&counted, ""), spelled(&body(expected), "fast"), "{message}");
         assert_eq!(answer.usage, usage, "{message}");
         // The same as a stream.
-        let events = converted(&face(false), &Quirks::NONE, show, input.as_bytes(), None).unwrap();
+        let events = converted(&face(false), &Quirks::NONE, show, input.as_bytes()).unwrap();
         assert_eq!(events.usage, usage);
         let events = String::from_utf8(events.body).unwrap();
         assert!(events.ends_with("data: [DONE]\n\n"));
