@@ -43,7 +43,7 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(stream(dialect, &face, bytes, 1), whole);
     }
     let manner = Manner { keep_thoughts: true, ..Manner::default() };
-    for told in [dialect.answer(MODEL, &face, &manner, bytes), dialect.converted(MODEL, &face, &manner, bytes, None)].into_iter().flatten() {
+    for told in [dialect.answer(MODEL, &face, &manner, bytes), dialect.converted(MODEL, &face, &manner, bytes)].into_iter().flatten() {
         assert!(!told.0.body.is_empty());
     }
     let head = ErrorHead { status: 400 + u16::from(*length), content_type: None, error_type: None };
