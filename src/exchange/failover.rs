@@ -52,8 +52,6 @@ pub enum Failure {
     },
     /// An error object inside an answer of status 200.
     InAnswer(Box<UpstreamError>),
-    /// An answer, but one that says no, where another model may be asked.
-    Declined,
 }
 
 /// What is done after a failed attempt.
@@ -92,7 +90,6 @@ impl Failure {
         match (self, self.class()) {
             // Nobody has time left, or room.
             (Failure::TotalTimeout, _) | (_, Class::Ours) => Then::Nobody,
-            (Failure::Declined, _) => Then::Milder,
             (_, Class::Caller) if self.error().is_some_and(|error| says(error, TOO_LONG)) => Then::Larger,
             (_, Class::Caller) if self.error().is_some_and(UpstreamError::is_filtered) => Then::Milder,
             (_, Class::Caller) => Then::Nobody,
@@ -108,7 +105,6 @@ impl Failure {
     pub fn class(&self) -> Class {
         match self {
             Failure::Status { status, error, .. } => class_of(*status, error),
-            Failure::Declined => Class::Caller,
             Failure::Unsigned(_) => Class::Credential,
             Failure::NoRoom => Class::Ours,
             Failure::InAnswer(error) => class_of(error.status.unwrap_or(502), error),
@@ -152,7 +148,6 @@ impl Failure {
                 Class::Transient | Class::Ours => "status",
             },
             Failure::InAnswer(_) => "error_in_answer",
-            Failure::Declined => "declined",
         }
     }
 
@@ -174,7 +169,6 @@ impl Failure {
             | Failure::Unsigned(_)
             | Failure::NoRoom
             | Failure::Nonsense(_)
-            | Failure::Declined
             | Failure::Cut => None,
         }
     }
@@ -183,7 +177,7 @@ impl Failure {
     pub fn status(&self) -> Option<u16> {
         match self {
             Failure::Status { seen, .. } => Some(*seen),
-            Failure::InAnswer(_) | Failure::Nonsense(_) | Failure::Cut | Failure::NoRoom | Failure::Declined => Some(200),
+            Failure::InAnswer(_) | Failure::Nonsense(_) | Failure::Cut | Failure::NoRoom => Some(200),
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
             | Failure::Tls(_)
@@ -221,7 +215,6 @@ impl Failure {
             | Failure::IdleTimeout
             | Failure::TotalTimeout
             | Failure::NoRoom
-            | Failure::Declined
             | Failure::Cut => None,
         }
     }
@@ -236,7 +229,6 @@ impl Failure {
             | Failure::TotalTimeout
             | Failure::Nonsense(_)
             | Failure::NoRoom
-            | Failure::Declined
             | Failure::Cut => true,
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
@@ -280,8 +272,6 @@ impl Failure {
                 "The upstream's answer could not be understood. Try again, or ask the gateway's operator, with the request id.",
             ),
             Failure::NoRoom => Refusal::no_room(),
-            // Shown only where the answer itself could not be kept.
-            Failure::Declined => Refusal::new(What::BadUpstreamResponse, "The model would not answer. Ask for something else."),
             Failure::Cut => Refusal::new(
                 What::UpstreamTruncated,
                 "The upstream ended the answer before it was complete. What was received is not the whole answer.",
@@ -420,7 +410,6 @@ mod tests {
         check(status(413, "context_length_exceeded"), Then::Larger);
         check(status(400, "content_filter"), Then::Milder);
         check(status(400, "content_policy_violation"), Then::Milder);
-        check(Failure::Declined, Then::Milder);
         check(Failure::TotalTimeout, Then::Nobody);
         check(Failure::NoRoom, Then::Nobody);
         for failure in [

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::canary::ACCOUNT_KEY;
 use crate::support::client::{Response, post_as};
 use crate::support::script;
-use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, eventually, is_about, run};
+use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, eventually, is_about, join_all, run};
 
 const OTHER_KEY: &str = "sk-CaNaRy-caller-other-0123456789abcdefghijklmnop";
 
@@ -18,7 +18,7 @@ pub fn trail(line: &Value) -> String {
     attempts.map(|a| format!("{}:{}", text(&a["account"]), text(&a["outcome"]))).collect::<Vec<_>>().join(" ")
 }
 
-fn retry_after(response: &Response) -> u64 {
+pub fn retry_after(response: &Response) -> u64 {
     response.field("retry-after").unwrap_or_else(|| panic!("no retry-after in {:?}", response.fields)).parse().expect("seconds")
 }
 
@@ -496,21 +496,4 @@ fn l05_the_cap_is_exact_under_a_crowd() {
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         eventually("all lines", || (gateway.lines().len() == lines + CAP + 1).then_some(())).await;
     });
-}
-
-async fn join_all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
-    let mut pinned: Vec<_> = futures.into_iter().map(Box::pin).collect();
-    let mut done: Vec<Option<T>> = pinned.iter().map(|_| None).collect();
-    std::future::poll_fn(|context| {
-        for (future, slot) in pinned.iter_mut().zip(&mut done) {
-            if slot.is_none()
-                && let std::task::Poll::Ready(value) = future.as_mut().poll(context)
-            {
-                *slot = Some(value);
-            }
-        }
-        if done.iter().all(Option::is_some) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-    })
-    .await;
-    done.into_iter().flatten().collect()
 }

@@ -16,9 +16,10 @@ use std::io::{Read, Write};
 
 use serde_json::{Value, json};
 
+use crate::failover::retry_after;
 use crate::support::canary::KEY;
-use crate::support::client::{self, Response};
-use crate::support::{Gateway, eventually};
+use crate::support::client;
+use crate::support::{Gateway, eventually, join_all};
 
 /// The bytes of a chat completion with more header fields.
 fn post_with(body: &Value, more: &[(&str, &str)]) -> Vec<u8> {
@@ -70,25 +71,4 @@ fn admin(gateway: &Gateway, method: &str, path: &str, more: &str) -> (u16, Strin
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("answered");
     (answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status"), answer)
-}
-
-fn retry_after(response: &Response) -> u64 {
-    response.field("retry-after").unwrap_or_else(|| panic!("no retry-after in {:?}", response.fields)).parse().expect("seconds")
-}
-
-async fn join_all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
-    let mut pinned: Vec<_> = futures.into_iter().map(Box::pin).collect();
-    let mut done: Vec<Option<T>> = pinned.iter().map(|_| None).collect();
-    std::future::poll_fn(|context| {
-        for (future, slot) in pinned.iter_mut().zip(&mut done) {
-            if slot.is_none()
-                && let std::task::Poll::Ready(value) = future.as_mut().poll(context)
-            {
-                *slot = Some(value);
-            }
-        }
-        if done.iter().all(Option::is_some) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-    })
-    .await;
-    done.into_iter().flatten().collect()
 }

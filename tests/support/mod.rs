@@ -82,3 +82,21 @@ pub fn eventually_blocking<T>(what: &str, mut look: impl FnMut() -> Result<T, St
 pub fn is_about(what: Duration, wanted: Duration) -> bool {
     what >= wanted.mul_f64(0.9) && what <= wanted.mul_f64(1.1) + Duration::from_millis(400)
 }
+
+/// The values of all, which run side by side in this task.
+pub async fn join_all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut pinned: Vec<_> = futures.into_iter().map(Box::pin).collect();
+    let mut done: Vec<Option<T>> = pinned.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, slot) in pinned.iter_mut().zip(&mut done) {
+            if slot.is_none()
+                && let std::task::Poll::Ready(value) = future.as_mut().poll(context)
+            {
+                *slot = Some(value);
+            }
+        }
+        if done.iter().all(Option::is_some) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}

@@ -62,9 +62,7 @@ impl Reading {
             }
         }
     }
-}
 
-impl Reading {
     /// Counts what is kept of an event whose end has not come yet. What is small is no matter.
     fn hold(&mut self) -> bool {
         let buffered = self.stream.buffered() + self.out.len();
