@@ -118,6 +118,54 @@ fn number_and_unit(text: &str, units: &[(&str, u64)]) -> Option<(u64, u64)> {
     (!number.is_empty()).then(|| (number.parse().unwrap_or(u64::MAX), *factor))
 }
 
+/// A number of at most six decimals, not negative; here in millionths, so that sums are exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decimal(pub u64);
+
+impl<'de> Deserialize<'de> for Decimal {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Digits;
+        impl Visitor<'_> for Digits {
+            type Value = Decimal;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Decimal, E> {
+                text.parse().map_err(|wrong: String| E::custom(format_args!("{wrong}, not {}", shown(text))))
+            }
+        }
+        // A number comes as it is written: no float has all decimals.
+        deserializer.deserialize_f64(Digits)
+    }
+}
+
+impl FromStr for Decimal {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const MOST: u64 = 1_000_000_000_000_000;
+        let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+        if [whole, decimals].iter().any(|digits| digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit())) {
+            return Err("must be a number from 0 on, such as 12 or 0.15".to_owned());
+        }
+        if decimals.len() > 6 {
+            return Err("must have at most six decimals".to_owned());
+        }
+        let whole = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(1_000_000));
+        let millionths = whole.zip(format!("{decimals:0<6}").parse::<u64>().ok()).and_then(|(whole, rest)| whole.checked_add(rest));
+        millionths.filter(|millionths| *millionths <= MOST).map(Self).ok_or_else(|| "must be at most 1000000000".to_owned())
+    }
+}
+
+impl JsonSchema for Decimal {
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("Decimal")
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number", "minimum": 0, "maximum": 1_000_000_000, "description": "A number with at most six decimals." })
+    }
+}
+
 /// A share of a whole: `5%`, `0.5%`; here as a number from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share(pub f64);

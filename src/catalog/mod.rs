@@ -17,6 +17,7 @@ use crate::dialect::Dialect;
 use crate::dialect::bedrock::sign;
 use crate::dialect::gemini::token::ServiceAccount;
 use crate::dialect::traits::Traits;
+use crate::limits::Limits;
 use crate::problem::Problem;
 use crate::secret::Secret;
 use globs::Globs;
@@ -44,6 +45,7 @@ pub struct Catalog {
     models: Vec<Arc<Model>>,
     accounts: Vec<Arc<Account>>,
     callers: Vec<Arc<Caller>>,
+    key_total: usize,
     permissions: usize,
     /// Whether a secret is written out in the text.
     literal_secrets: bool,
@@ -90,6 +92,16 @@ impl Catalog {
         &self.callers
     }
 
+    /// How many keys there are: each one's index is below this.
+    pub fn key_total(&self) -> usize {
+        self.key_total
+    }
+
+    /// Each key, in no order; those with several secrets several times.
+    pub fn keys(&self) -> impl Iterator<Item = &Arc<Key>> {
+        self.keys.values().map(|(key, _)| key)
+    }
+
     /// How many keys there are, counting each of several hashes.
     pub fn key_count(&self) -> usize {
         self.keys.len()
@@ -134,6 +146,10 @@ pub struct Caller {
     pub enabled: bool,
     /// From when on its keys no longer work.
     pub expires: Option<SystemTime>,
+    /// What all its keys together may use.
+    pub limits: Limits,
+    /// Its answers say what they cost.
+    pub expose_cost: bool,
 }
 
 /// A secret that a caller sends; here without the secret.
@@ -147,6 +163,12 @@ pub struct Key {
     pub enabled: bool,
     /// From when on it no longer works.
     pub expires: Option<SystemTime>,
+    /// Its position among all keys, in no order: below [`Catalog::key_total`].
+    pub index: usize,
+    /// What it may use, within what its caller may.
+    pub limits: Limits,
+    /// What it may use of single models besides: by their positions in [`Catalog::models`], sorted.
+    pub model_limits: Vec<(usize, Limits)>,
     /// From where it may be used; empty = from everywhere.
     pub allow_ips: Vec<Cidr>,
     /// Whether it may ask for the trail of attempts.

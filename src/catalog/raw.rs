@@ -12,7 +12,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use crate::address::Cidr;
 use crate::secret::Secret;
-use crate::units::{Span, Text, Time, Written};
+use crate::units::{Decimal, Span, Text, Time, Written};
 use crate::yaml::read::{Entries, List};
 
 mod model;
@@ -249,8 +249,37 @@ pub struct Caller {
     pub expires: Option<Text<Time>>,
     /// Globs over model ids: `*` any run of characters, `?` any one. Default: every model. `[]`: none.
     pub models: Option<List<String>>,
+    /// What all its keys together may use. Default: no limit.
+    pub limits: Option<Limits>,
+    /// Whether its answers say what they cost, in US dollars, as `usage.cost`, where that is known. Default: false.
+    pub expose_cost: Option<bool>,
     /// Its keys by name; may be spread over several files.
     pub keys: Option<Entries<Key>>,
+}
+
+/// How much may be used. A minute is the last sixty seconds; days and months are UTC's.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Chat completions that begin within a minute.
+    #[schemars(range(min = 1))]
+    pub requests_per_minute: Option<u64>,
+    /// Chat completions that begin on a day.
+    #[schemars(range(min = 1))]
+    pub requests_per_day: Option<u64>,
+    /// Tokens, read and written, of those that begin within a minute.
+    #[schemars(range(min = 1))]
+    pub tokens_per_minute: Option<u64>,
+    /// Tokens, read and written, of those that begin on a day.
+    #[schemars(range(min = 1))]
+    pub tokens_per_day: Option<u64>,
+    /// Chat completions at once.
+    #[schemars(range(min = 1))]
+    pub concurrency: Option<u64>,
+    /// What those that begin on a day may cost, in US dollars. Every model that is used must have a price.
+    pub usd_per_day: Option<Decimal>,
+    /// The same on a month.
+    pub usd_per_month: Option<Decimal>,
 }
 
 /// A key, known by its hash only.
@@ -264,6 +293,10 @@ pub struct Key {
     pub hashes: Option<List<HashUntil>>,
     /// Globs over model ids, within those of the caller. Default: all that the caller may use. `[]`: none.
     pub models: Option<List<String>>,
+    /// What it may use, within what its caller may. Default: no limit of its own.
+    pub limits: Option<Limits>,
+    /// What it may use of single models, by their ids, besides.
+    pub model_limits: Option<Entries<Limits>>,
     /// From when on it no longer works. Default: never.
     pub expires: Option<Text<Time>>,
     /// From where it may be used. Default: from everywhere.

@@ -62,6 +62,7 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
         hash: hash(files, accounts.values().flatten()),
         names: names.collect(),
         keys: served.keys,
+        key_total: served.key_total,
         permissions: served.permissions,
         callers: served.callers,
         models: models.into_values().flatten().collect(),

@@ -275,6 +275,15 @@ impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
         }
     }
 
+    /// Gives a number's text, so that none of its decimals is lost.
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match &self.node.value {
+            Value::Plain(text) if is_number(text) => visitor.visit_str(text),
+            Value::Plain(text) if !self.node.is_null() => Err(Error::Fresh(format!("must be a number, not {}", shown(text)))),
+            Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => self.not("a number"),
+        }
+    }
+
     whole_numbers! { deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -332,7 +341,7 @@ impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
     }
 
     serde::forward_to_deserialize_any! {
-        i8 i16 i32 i64 i128 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct identifier
+        i8 i16 i32 i64 i128 u128 f32 char bytes byte_buf unit unit_struct tuple tuple_struct identifier
     }
 }
 

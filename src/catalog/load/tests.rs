@@ -65,8 +65,8 @@ fn f15_files_that_are_missing() {
         "catalog.yaml:2 models.m.targets: must list",
     ]);
     fs::remove_file(folder.0.join("catalog.yaml")).unwrap();
-    folder.write("server.yaml", "{}").write("catalog.d/x.yaml", "callers: {a: {limits: 1}}");
-    folder.check(&["CONF/catalog.yaml: is not there", "catalog.d/x.yaml:1 callers.a.limits: unknown field"]);
+    folder.write("server.yaml", "{}").write("catalog.d/x.yaml", "callers: {a: {limit: 1}}");
+    folder.check(&["CONF/catalog.yaml: is not there", "catalog.d/x.yaml:1 callers.a.limit: unknown field"]);
     fs::remove_dir_all(folder.0.join("catalog.d")).unwrap();
     folder.write("server.yaml", "{}").write("catalog.yaml", EMPTY).check(&[]);
     folder.write("catalog.d", "").check(&["CONF/catalog.d: cannot be read: Not a directory"]);

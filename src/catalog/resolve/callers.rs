@@ -8,15 +8,18 @@ use std::time::SystemTime;
 use super::{Models, Report};
 use crate::catalog::globs::Globs;
 use crate::catalog::{Caller, Key, Permissions, name, raw};
-use crate::problem::shown;
-use crate::units::{Text, Time};
+use crate::limits::Limits;
+use crate::price::Usd;
+use crate::problem::{nearest, shown};
+use crate::units::{Decimal, Text, Time};
 use crate::yaml::Path;
-use crate::yaml::read::{List, items};
+use crate::yaml::read::{Entries, List, items};
 
 /// All that may call.
 pub(super) struct Served {
     pub(super) callers: Vec<Arc<Caller>>,
     pub(super) keys: HashMap<[u8; 32], (Arc<Key>, Option<SystemTime>)>,
+    pub(super) key_total: usize,
     pub(super) permissions: usize,
 }
 
@@ -31,9 +34,10 @@ pub(super) fn resolve(documents: &[Option<raw::Catalog>], models: &Models<'_>, r
             }
         }
     }
-    let mut all = All { models, aliases: aliases(models), permissions: HashMap::new(), globs: HashMap::new(), keys: HashMap::new() };
+    let mut all =
+        All { models, aliases: aliases(models), permissions: HashMap::new(), globs: HashMap::new(), keys: HashMap::new(), key_total: 0 };
     let callers = parts.iter().map(|(id, parts)| all.caller(id, parts, report)).collect();
-    Served { callers, permissions: all.permissions.len(), keys: all.keys }
+    Served { callers, permissions: all.permissions.len(), key_total: all.key_total, keys: all.keys }
 }
 
 fn aliases<'m>(models: &'m Models<'_>) -> HashMap<&'m str, &'m str> {
@@ -47,6 +51,7 @@ struct All<'m, 'r> {
     permissions: HashMap<(Globs, Globs), Arc<Permissions>>,
     globs: HashMap<&'r str, Arc<str>>,
     keys: HashMap<[u8; 32], (Arc<Key>, Option<SystemTime>)>,
+    key_total: usize,
 }
 
 impl<'r> All<'_, 'r> {
@@ -54,7 +59,7 @@ impl<'r> All<'_, 'r> {
         let section = Path::Root.key("callers");
         let at = section.key(id);
         // Its keys may be spread over files; all else stands in one of them.
-        let mut whole = parts.iter().filter(|(_, raw)| raw.enabled.is_some() || raw.expires.is_some() || raw.models.is_some());
+        let mut whole = parts.iter().filter(|(_, raw)| is_whole(raw));
         let own = whole.next().or(parts.first());
         for (file, _) in whole {
             let first = own.map(|(first, _)| report.place(*first, &at)).unwrap_or_default();
@@ -65,6 +70,8 @@ impl<'r> All<'_, 'r> {
             id: id.into(),
             enabled: raw.and_then(|raw| raw.enabled).unwrap_or(true),
             expires: time(raw.and_then(|raw| raw.expires)),
+            limits: own.map(|(file, raw)| limits(raw.limits.as_ref(), *file, &at.key("limits"), report)).unwrap_or_default(),
+            expose_cost: raw.and_then(|raw| raw.expose_cost).unwrap_or(false),
         });
         let globs = match own {
             Some((file, raw)) => self.globs(raw.models.as_ref(), *file, &at, report),
@@ -109,7 +116,12 @@ impl<'r> All<'_, 'r> {
             );
         }
         let globs = self.globs(raw.models.as_ref(), file, at, report);
+        let index = self.key_total;
+        self.key_total += 1;
         let key = Arc::new(Key {
+            index,
+            limits: limits(raw.limits.as_ref(), file, &at.key("limits"), report),
+            model_limits: self.model_limits(raw.model_limits.as_ref(), file, at, report),
             id: format!("{}/{name}", caller.id).into(),
             caller: Arc::clone(caller),
             enabled: raw.enabled.unwrap_or(true),
@@ -158,6 +170,33 @@ impl<'r> All<'_, 'r> {
         }
     }
 
+    fn model_limits(
+        &self,
+        written: Option<&'r Entries<raw::Limits>>,
+        file: usize,
+        at: &Path<'_>,
+        report: &mut Report<'_>,
+    ) -> Vec<(usize, Limits)> {
+        let section = at.key("model_limits");
+        let mut found = Vec::new();
+        for (id, raw) in written.into_iter().flat_map(|entries| &entries.0) {
+            let at = section.key(id);
+            let limits = limits(raw.as_ref(), file, &at, report);
+            match (self.models.get(id.as_str()), self.aliases.get(id.as_str())) {
+                (Some(Some(model)), _) => found.push((model.index, limits)),
+                // It has errors of its own.
+                (Some(None), _) => {}
+                (None, Some(model)) => report.problem(file, &at, &format!("{} is an alias: write \"{model}\"", shown(id))),
+                (None, None) => {
+                    let near = nearest(id, self.models.keys().copied()).map(|near| format!("; did you mean \"{near}\"?"));
+                    report.problem(file, &at, &format!("no model {}{}", shown(id), near.unwrap_or_default()));
+                }
+            }
+        }
+        found.sort_unstable_by_key(|(index, _)| *index);
+        found
+    }
+
     /// Equal sets are one object.
     fn permissions(&mut self, caller: &Globs, key: Globs) -> Arc<Permissions> {
         let index = self.permissions.len();
@@ -185,6 +224,40 @@ impl<'r> All<'_, 'r> {
         }
         Globs::new(items(Some(written)).map(|(_, glob)| Arc::clone(self.globs.entry(glob).or_insert_with(|| glob.as_str().into()))))
     }
+}
+
+/// It says more of a caller than keys.
+fn is_whole(raw: &raw::Caller) -> bool {
+    let raw::Caller { enabled, expires, models, limits, expose_cost, keys: _ } = raw;
+    enabled.is_some() || expires.is_some() || models.is_some() || limits.is_some() || expose_cost.is_some()
+}
+
+fn limits(written: Option<&raw::Limits>, file: usize, at: &Path<'_>, report: &mut Report<'_>) -> Limits {
+    let Some(raw) = written else { return Limits::default() };
+    let mut at_least_one = |field: &str, written: Option<u64>| {
+        if written == Some(0) {
+            report.problem(file, &at.key(field), "must be at least 1; what shall not be used at all is switched off with `enabled: false`");
+        }
+        written
+    };
+    Limits {
+        requests_per_minute: at_least_one("requests_per_minute", raw.requests_per_minute),
+        requests_per_day: at_least_one("requests_per_day", raw.requests_per_day),
+        tokens_per_minute: at_least_one("tokens_per_minute", raw.tokens_per_minute),
+        tokens_per_day: at_least_one("tokens_per_day", raw.tokens_per_day),
+        concurrency: at_least_one("concurrency", raw.concurrency),
+        usd_per_day: usd("usd_per_day", raw.usd_per_day, file, at, report),
+        usd_per_month: usd("usd_per_month", raw.usd_per_month, file, at, report),
+    }
+}
+
+fn usd(field: &str, written: Option<Decimal>, file: usize, at: &Path<'_>, report: &mut Report<'_>) -> Option<Usd> {
+    let Decimal(millionths) = written?;
+    let usd = Usd::of_millionths(millionths);
+    if usd == Usd::ZERO {
+        report.problem(file, &at.key(field), "must be more than 0; what shall not be used at all is switched off with `enabled: false`");
+    }
+    Some(usd)
 }
 
 fn time(written: Option<Text<Time>>) -> Option<SystemTime> {

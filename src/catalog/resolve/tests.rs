@@ -3,6 +3,7 @@ use std::time::{Duration, SystemTime};
 use super::*;
 use crate::catalog::{KeyRefused, Strategy};
 
+mod limits;
 mod routing;
 
 const A: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -132,7 +133,7 @@ fn all_errors_of_all_files_at_once() {
         &[
             "accounts:\n  a: {dialect: opneai, enabled: yes}\n  b: {dialect: demo, concurrency: 0, weights: 1}\nmodels:\n  m:\n    targets: [{account: a}, {account: c}]\n    strategy: \
              random\n    fallbacks: [x]\n  n: {}\ncallers: {}\n",
-            "callers:\n  acme:\n    limits: {}\n    expires: soon\n    keys:\n      k:\n        hash: sk-canary-0123456789\n      l: {}\n",
+            "callers:\n  acme:\n    limit: {}\n    expires: soon\n    keys:\n      k:\n        hash: sk-canary-0123456789\n      l: {}\n",
             "models:\n  m: {targets: [{account: b}]}\n  o: {targets: [{account: b, weight: 0}]}\n",
         ],
         &[
@@ -144,7 +145,7 @@ fn all_errors_of_all_files_at_once() {
             "catalog.yaml:7 models.m.strategy: \"random\" is not known; allowed: priority, weighted, least_busy, fastest",
             "catalog.yaml:8 models.m.fallbacks[0]: no model \"x\"; allowed: m, n, o",
             "catalog.yaml:9 models.n.targets: must list at least one target",
-            "catalog.d/1.yaml:3 callers.acme.limits: unknown field; allowed: enabled, expires, models, keys",
+            "catalog.d/1.yaml:3 callers.acme.limit: unknown field; did you mean `limits`?",
             "catalog.d/1.yaml:4 callers.acme.expires: must be a time",
             "catalog.d/1.yaml:7 callers.acme.keys.k.hash: must be `sha256:` and 64 hex digits. If it is the key itself",
             "catalog.d/1.yaml:8 callers.acme.keys.l.hash: is missing: `portcullis key new`",
@@ -444,7 +445,7 @@ fn aliases_and_fallbacks() {
 
 #[test]
 fn what_is_wrong_with_a_caller() {
-    check_callers("  acme: 5", &["5 callers.acme: must be a map of enabled, expires, models, keys"]);
+    check_callers("  acme: 5", &["5 callers.acme: must be a map of enabled, expires, models, limits, expose_cost, keys"]);
     check_callers("  acme: {models: ['']}", &["5 callers.acme.models[0]: must be a glob"]);
     check_callers("  acme: {models: m}", &["5 callers.acme.models: must be a list, not text"]);
     check_callers("  a/b: {}", &["5 callers.a/b: a name has 1 to 64"]);
