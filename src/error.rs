@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 use std::borrow::Cow;
+use std::time::Duration;
 
 use crate::secret::looks_secret;
 
@@ -17,7 +18,7 @@ pub enum Outcome {
     Refused,
     /// No usable key.
     Unauthorized,
-    /// A limit of ours: no capacity.
+    /// A limit of the caller's own, or of ours: no capacity.
     Limited,
     /// No target can do what was asked.
     Unsupported,
@@ -83,6 +84,12 @@ pub enum What {
     HeadersTooLarge,
     /// The body did not come in time.
     BodyTimeout,
+    /// A limit of the caller's own on requests or tokens.
+    OverLimit,
+    /// A limit of the caller's own on money.
+    OverBudget,
+    /// What the instances share cannot be asked, and must be.
+    StoreDown,
     /// No account has room, or all are cooling down.
     NoCapacity,
     /// Every account is waiting out its provider's rate limit.
@@ -143,6 +150,10 @@ impl What {
             What::UnsupportedMedia => (415, REQUEST, Some("unsupported_media_type"), O::Refused),
             What::HeadersTooLarge => (431, REQUEST, Some("headers_too_large"), O::Refused),
             What::BodyTimeout => (408, REQUEST, Some("request_timeout"), O::Refused),
+            What::OverLimit => (429, "rate_limit_error", Some("rate_limit_exceeded"), O::Limited),
+            // Both words are what OpenAI's own clients look for.
+            What::OverBudget => (429, "insufficient_quota", Some("insufficient_quota"), O::Limited),
+            What::StoreDown => (503, SERVER, Some("store_unavailable"), O::Limited),
             What::NoCapacity => (503, UPSTREAM, Some("no_capacity"), O::Limited),
             What::AllRateLimited => (429, UPSTREAM, Some("no_capacity"), O::Limited),
             What::UpstreamUnavailable => (503, UPSTREAM, Some("upstream_unavailable"), O::UpstreamError),
@@ -168,7 +179,7 @@ pub struct Refusal {
     pub message: Cow<'static, str>,
     /// The request's field at fault.
     pub param: Option<String>,
-    /// Seconds until another try makes sense; at most [`MAX_RETRY_AFTER`].
+    /// Seconds until another try makes sense; at most [`MAX_RETRY_AFTER`], but for limits of the caller's own.
     pub retry_after: Option<u64>,
     /// False once we have tried several times ourselves: an SDK would otherwise multiply the tries.
     pub retry_helps: bool,
@@ -208,6 +219,15 @@ impl Refusal {
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Refusal {
         self.retry_after = Some(seconds.clamp(1, MAX_RETRY_AFTER));
+        self
+    }
+
+    /// Says when a limit lets in again what it does not now; `None`: never.
+    #[must_use]
+    pub fn again_in(mut self, wait: Option<Duration>) -> Refusal {
+        self.retry_after = wait.map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).map(|seconds| seconds.max(1));
+        // SDKs do not wait for longer, but would not give up either.
+        self.retry_helps = self.retry_after.is_some_and(|seconds| seconds <= MAX_RETRY_AFTER);
         self
     }
 
@@ -289,6 +309,18 @@ mod tests {
     fn retry_after_is_clamped() {
         assert_eq!(Refusal::new(What::NoCapacity, "").retry_after(1_000_000_000).retry_after, Some(60));
         assert_eq!(Refusal::new(What::NoCapacity, "").retry_after(0).retry_after, Some(1));
+    }
+
+    #[test]
+    fn who_must_wait_for_long_is_not_told_to_try_again_at_once() {
+        let told = |wait: Option<Duration>| {
+            let refusal = Refusal::new(What::OverLimit, "").again_in(wait);
+            (refusal.retry_after, refusal.retry_helps)
+        };
+        assert_eq!(told(Some(Duration::ZERO)), (Some(1), true));
+        assert_eq!(told(Some(Duration::from_millis(59_001))), (Some(60), true));
+        assert_eq!(told(Some(Duration::from_millis(60_001))), (Some(61), false));
+        assert_eq!(told(None), (None, false));
     }
 
     #[test]

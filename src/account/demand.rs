@@ -6,14 +6,20 @@ use super::strategy::{self, Smooth, View};
 use crate::catalog::Strategy;
 use crate::exchange::budget::Budget;
 use crate::exchange::queue::Queue;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// What an answer of a model is taken to have before the first has come.
+const UNKNOWN_OUTPUT: u64 = 1024;
 
 /// The demand for one model.
 pub struct Demand {
     memory: Mutex<Memory>,
     /// Who waits for a place.
     pub queue: Arc<Queue>,
+    /// How many tokens an answer has as a rule; 0 as long as there was none.
+    typical: AtomicU64,
     /// Who waits for another one, having been asked in vain somewhere: a line of its own, since for each of these only some of the places will do.
     pub again: Arc<Queue>,
 }
@@ -29,7 +35,7 @@ struct Memory {
 impl Default for Demand {
     fn default() -> Demand {
         let memory = Memory { smooth: Smooth::default(), retries: Budget::retries(), hedges: Budget::hedges(), paces: Default::default() };
-        Demand { memory: Mutex::new(memory), queue: Arc::default(), again: Arc::default() }
+        Demand { memory: Mutex::new(memory), queue: Arc::default(), typical: AtomicU64::new(0), again: Arc::default() }
     }
 }
 
@@ -54,6 +60,24 @@ impl Demand {
     /// Whether one more may be made beside a slow one, for such a share of the requests.
     pub fn hedge(&self, share: f64, now: Instant) -> bool {
         self.lock().hedges.retry_within(share, now)
+    }
+
+    /// How many tokens an answer has as a rule.
+    pub fn typical_output(&self) -> u64 {
+        match self.typical.load(Ordering::Relaxed) {
+            0 => UNKNOWN_OUTPUT,
+            typical => typical,
+        }
+    }
+
+    /// An answer had so many.
+    pub fn answered(&self, tokens: u64) {
+        // Two that end at once may lose one of them: it is no count.
+        let typical = match self.typical.load(Ordering::Relaxed) {
+            0 => tokens,
+            before => before - before / 8 + tokens / 8,
+        };
+        self.typical.store(typical.max(1), Ordering::Relaxed);
     }
 
     /// How many wait.

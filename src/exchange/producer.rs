@@ -28,7 +28,7 @@ use crate::intake::Held;
 use crate::intake::envelope::Envelope;
 use crate::plan::{Candidate, Reach};
 use crate::shared::Shared;
-use crate::usage::Usage;
+use crate::usage::{Source, Usage};
 use bytes::Bytes;
 use opening::{Gained, Lost, Opened, Progress};
 use reading::Reading;
@@ -38,6 +38,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// The trail's word for attempts that ended because the caller did.
+pub const CALLER_LEFT: &str = "client_left";
 
 /// What is to be answered, and by whom it may be.
 pub struct Request {
@@ -291,7 +294,16 @@ impl<'x> Producer<'x> {
         self.usage = self.usage_so_far();
         self.maybe_billed |= self.declined.is_some();
         for running in std::mem::take(&mut self.running) {
-            self.give_up(running, why);
+            // Who leaves pays for what was asked for it: once, though two were asked.
+            if why == CALLER_LEFT && self.usage.source == Source::None {
+                let Running { place, began, progress, .. } = running;
+                self.usage = progress.spent(self.request.face.prompt_bytes).unwrap_or_default();
+                self.maybe_billed |= self.usage.source != Source::None;
+                self.served = Some(place);
+                self.note(place, why, began, None, &progress, None);
+            } else {
+                self.give_up(running, why);
+            }
         }
         if let Some(live) = self.live.take() {
             self.maybe_billed = true;

@@ -5,7 +5,7 @@
 //! ends the exchange at once, and with it the upstream's work.
 
 use super::alarm::Alarm;
-use super::producer::{Piece, Producer};
+use super::producer::{CALLER_LEFT, Piece, Producer};
 use super::record::Record;
 use crate::error::{Outcome, Refusal, What};
 use crate::reply::{self, Notes};
@@ -219,7 +219,7 @@ impl Relay<'_> {
     }
 
     fn broken(&mut self, producer: &mut Producer<'_>) -> End {
-        producer.abandon("client_left");
+        producer.abandon(CALLER_LEFT);
         self.record.end(Outcome::ClientLeft);
         End::Broken
     }

@@ -28,6 +28,10 @@ pub struct Envelope {
     pub max_tokens_said: bool,
     /// The value of `max_tokens` where it is an explicit `null`.
     pub max_tokens_null: Option<Span>,
+    /// The most tokens that an answer may have, as the request says: the larger, where it says so twice.
+    pub most_tokens: Option<u64>,
+    /// How many answers are asked for, at least one.
+    pub choices: u64,
     /// Offset of the `{` that opens the body.
     pub open: usize,
     /// The value of `prompt_cache_key`, if it is a text.
@@ -91,6 +95,8 @@ struct Seen<'a> {
     include_usage_span: Option<Span>,
     max_tokens_said: bool,
     max_tokens_null: Option<Span>,
+    most_tokens: Option<u64>,
+    choices: Option<u64>,
     cache_key: Option<Span>,
     user: Option<Span>,
     beginning: Option<Span>,
@@ -110,11 +116,17 @@ impl<'a> Seen<'a> {
                 let is_null = cursor.kind()? == Kind::Null;
                 let span = cursor.value()?;
                 self.max_tokens_said |= !is_null;
+                self.most_tokens = self.most_tokens.max(number(cursor, &span));
                 self.max_tokens_null = is_null.then_some(span);
             }
             b"max_completion_tokens" => {
                 self.max_tokens_said |= cursor.kind()? != Kind::Null;
-                cursor.value()?;
+                let span = cursor.value()?;
+                self.most_tokens = self.most_tokens.max(number(cursor, &span));
+            }
+            b"n" => {
+                let span = cursor.value()?;
+                self.choices = number(cursor, &span);
             }
             b"prompt_cache_key" | b"user" => {
                 let kind = cursor.kind()?;
@@ -243,6 +255,8 @@ impl<'a> Seen<'a> {
             include_usage_span: self.include_usage_span,
             max_tokens_said: self.max_tokens_said,
             max_tokens_null: self.max_tokens_null,
+            most_tokens: self.most_tokens,
+            choices: self.choices.unwrap_or(1).max(1),
             cache_key: self.cache_key,
             user: self.user,
             beginning: self.beginning,
@@ -315,6 +329,11 @@ fn duplicate<'n>(names: &'n mut [Cow<'_, [u8]>]) -> Option<&'n [u8]> {
         rest = others;
     }
     None
+}
+
+/// A whole number; what is none is for the upstream to judge.
+fn number(cursor: &Cursor<'_>, span: &Span) -> Option<u64> {
+    u64::try_from(json::integer_of(cursor.text(), span)?).ok()
 }
 
 /// Consumes a message, counts its text, and finds out whether it is a user's.

@@ -150,6 +150,21 @@ fn max_tokens_is_said_by_either_name() {
 }
 
 #[test]
+fn what_an_answer_may_need_is_read_where_it_is_a_number() {
+    let read = |fields: &str| {
+        let envelope = accepted(&with(&format!(r#""model":"m",{fields}"#)));
+        (envelope.most_tokens, envelope.choices)
+    };
+    assert_eq!(read(r#""x":5"#), (None, 1));
+    assert_eq!(read(r#""max_tokens":5,"n":3"#), (Some(5), 3));
+    assert_eq!(read(r#""max_tokens":5,"max_completion_tokens":7"#), (Some(7), 1));
+    assert_eq!(read(r#""max_completion_tokens":7,"max_tokens":null,"n":null"#), (Some(7), 1));
+    assert_eq!(read(r#""max_tokens":"5","n":0"#), (None, 1), "what is none is for the upstream to judge");
+    assert_eq!(read(r#""max_tokens":-5,"n":-1"#), (None, 1));
+    assert_eq!(read(r#""max_tokens":99999999999999999999,"n":1.5"#), (None, 1));
+}
+
+#[test]
 fn fields_given_twice_are_refused() {
     check_fault(with(r#""model":"a","model":"b""#), Some("model"), "`model` is given more than once");
     check_fault(with(r#""model":"a","mod\u0065l":"b""#), Some("model"), "`model` is given more than once");
