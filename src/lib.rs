@@ -35,7 +35,7 @@
 //! * What a dialect cannot say is named to the caller, or the request is refused; nothing is left out in silence.
 //! * A secret is a [`secret::Secret`]: it cannot be printed.
 //! * Before the commit two attempts may race, and any failure may be mended; what was asked in vain is counted as such, and an outage is not multiplied.
-//! * [`wire`], [`dialect`], [`usage`], [`account::strategy`] and what it goes by ([`account::breaker`], [`account::latency`], [`account::quota`]),
+//! * [`wire`], [`dialect`], [`usage`], [`price`], [`account::strategy`] and what it goes by ([`account::breaker`], [`account::latency`], [`account::quota`]),
 //!   [`exchange::failover`], [`exchange::budget`] and the catalog's `mod`, `raw` and `resolve` are pure: no Pingora, no clock, no file, no socket.
 
 pub mod access_log;

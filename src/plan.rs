@@ -11,6 +11,7 @@ use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
 use crate::dialect::traits::Traits;
 use crate::exchange::upstream::Place;
 use crate::intake::envelope::Envelope;
+use crate::price::Price;
 use crate::wire::json::{self, Span};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -27,6 +28,8 @@ pub struct Candidate {
     pub traits: Traits,
     /// How long to wait for it.
     pub timeouts: Timeouts,
+    /// What it costs; `None` = nobody knows.
+    pub price: Option<Price>,
     /// The public model that it serves; another than the one asked for if it is a fallback's.
     pub model: Arc<Model>,
     /// For which requests it is there.
@@ -80,6 +83,7 @@ fn add(candidates: &mut Vec<Candidate>, snapshot: &Snapshot, model: &Arc<Model>,
             upstream_model: target.model.clone(),
             traits: target.traits,
             timeouts: target.timeouts,
+            price: target.price,
             model: model.clone(),
             reach,
         })

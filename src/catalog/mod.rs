@@ -18,6 +18,7 @@ use crate::dialect::bedrock::sign;
 use crate::dialect::gemini::token::ServiceAccount;
 use crate::dialect::traits::Traits;
 use crate::limits::Limits;
+use crate::price::{Origin, Price};
 use crate::problem::Problem;
 use crate::secret::Secret;
 use globs::Globs;
@@ -312,6 +313,10 @@ pub struct Target {
     pub timeouts: Timeouts,
     /// What this model can do.
     pub traits: Traits,
+    /// What it costs; `None` = nobody knows, which is not nothing.
+    pub price: Option<Price>,
+    /// Where the price is from, if there is one.
+    pub price_from: Option<Origin>,
 }
 
 /// An upstream account: an address and a credential.

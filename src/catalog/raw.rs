@@ -17,7 +17,9 @@ use crate::yaml::read::{Entries, List};
 
 mod model;
 
-pub use model::{Defaults, Effort, FallbacksOn, Hedge, Model, OnLoss, Queue, Reasoning, Sampling, Strategy, Target, Thinking, Traits};
+pub use model::{
+    Defaults, Effort, FallbacksOn, Hedge, LongPrice, Model, OnLoss, Price, Queue, Reasoning, Sampling, Strategy, Target, Thinking, Traits,
+};
 
 /// What is served, to whom, and from where.
 #[derive(serde::Deserialize, JsonSchema)]

@@ -18,6 +18,7 @@ mod base;
 mod callers;
 mod credential;
 mod models;
+mod prices;
 mod timeouts;
 
 /// Something that the files name but do not hold.

@@ -14,6 +14,8 @@ const PURE: &[&str] = &[
     "src/account/window.rs",
     "src/exchange/budget.rs",
     "src/exchange/failover.rs",
+    "src/price",
+    "src/price.rs",
     "src/usage.rs",
     "src/catalog/globs.rs",
     "src/catalog/mod.rs",

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 
 use super::Timeouts;
-use crate::units::{Quantile, Share, Span, Text, Time};
+use crate::units::{Decimal, Quantile, Share, Span, Text, Time};
 use crate::yaml::read::List;
 
 /// A public model id.
@@ -31,6 +31,8 @@ pub struct Model {
     pub timeouts: Option<Timeouts>,
     /// Filled in where a request is silent.
     pub defaults: Option<Defaults>,
+    /// What it costs, wherever it is served from. Default: what Portcullis knows of each target's provider, which may be nothing.
+    pub price: Option<Price>,
     /// What happens to a field of a request that a target's dialect cannot express. Default: drop.
     pub on_loss: Option<OnLoss>,
     /// Whether callers see what the model thinks, as `reasoning_content`. Default: show.
@@ -92,6 +94,51 @@ pub struct Target {
     pub tier: Option<u32>,
     /// What this model can do, where what Portcullis knows of it is wrong or nothing.
     pub traits: Option<Traits>,
+    /// What it costs here. Default: what the model says.
+    pub price: Option<Price>,
+}
+
+/// A whole price, in US dollars: nothing of another one is filled in.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// A million tokens that are read.
+    #[schemars(required)]
+    pub input: Option<Decimal>,
+    /// A million tokens that are written.
+    #[schemars(required)]
+    pub output: Option<Decimal>,
+    /// A million tokens that are read out of the upstream's cache. Default: `input`.
+    pub cached_input: Option<Decimal>,
+    /// A million tokens that are read and go into the upstream's cache. Default: `input`.
+    pub cache_write: Option<Decimal>,
+    /// A million tokens of thinking. Default: `output`.
+    pub thinking: Option<Decimal>,
+    /// Each answer, besides. Default: 0.
+    pub per_request: Option<Decimal>,
+    /// What an answer's tokens cost, all of them, where its prompt is long. Default: the same.
+    pub long: Option<LongPrice>,
+}
+
+/// A whole price of answers to long prompts, in US dollars.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LongPrice {
+    /// Prompts of more tokens than this are long.
+    #[schemars(required, range(min = 1))]
+    pub above: Option<u64>,
+    /// A million tokens that are read.
+    #[schemars(required)]
+    pub input: Option<Decimal>,
+    /// A million tokens that are written.
+    #[schemars(required)]
+    pub output: Option<Decimal>,
+    /// A million tokens that are read out of the upstream's cache. Default: `input`.
+    pub cached_input: Option<Decimal>,
+    /// A million tokens that are read and go into the upstream's cache. Default: `input`.
+    pub cache_write: Option<Decimal>,
+    /// A million tokens of thinking. Default: `output`.
+    pub thinking: Option<Decimal>,
 }
 
 /// Other models, by what was wrong. Theirs are not followed further.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Accounts, Merged, Models, Report, accounts, timeouts};
+use super::{Accounts, Merged, Models, Report, accounts, prices, timeouts};
 use crate::catalog::{Hedge, Model, Queue, Strategy, Target, name, raw};
 use crate::dialect::chat::Effort;
 use crate::dialect::traits::{Efforts, Sampling, Thinking, Traits};
@@ -134,6 +134,7 @@ impl One<'_> {
     /// `None` if one of them is wrong.
     fn targets(&self, accounts: &Accounts<'_>, report: &mut Report<'_>) -> Option<Vec<Target>> {
         let list = self.at.key("targets");
+        let of_model = prices::read(self.raw.price.as_ref(), self.file, &self.at.key("price"), report);
         let written = match &self.raw.targets {
             Some(targets) if !targets.is_empty() => targets,
             Some(_) | None => {
@@ -155,6 +156,7 @@ impl One<'_> {
                 if target.weight == Some(0) {
                     report.problem(self.file, &at.key("weight"), "must be at least 1; a target that shall get nothing is left out");
                 }
+                let own = prices::read(target.price.as_ref(), self.file, &at.key("price"), report);
                 let Some(account) = target.account.as_deref() else {
                     report.missing(self.file, &at.key("account"), "is missing: the name of an account");
                     return None;
@@ -177,8 +179,17 @@ impl One<'_> {
                     report.problem(self.file, &at.key("traits").key("max_output"), "must be at least 1");
                 }
                 let tier = target.tier.unwrap_or_else(|| u32::try_from(index).unwrap_or(u32::MAX));
-                let timeouts = account.timeouts;
-                Some(Target { account, model: model.into(), weight: target.weight.unwrap_or(1), tier, timeouts, traits })
+                let (price, price_from) = prices::of_target(own, of_model, &account, model).unzip();
+                Some(Target {
+                    timeouts: account.timeouts,
+                    account,
+                    model: model.into(),
+                    weight: target.weight.unwrap_or(1),
+                    tier,
+                    traits,
+                    price,
+                    price_from,
+                })
             })
             .collect();
         targets.into_iter().collect()

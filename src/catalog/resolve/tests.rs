@@ -4,6 +4,7 @@ use super::*;
 use crate::catalog::{KeyRefused, Strategy};
 
 mod limits;
+mod prices;
 mod routing;
 
 const A: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -158,8 +159,8 @@ fn all_errors_of_all_files_at_once() {
 #[test]
 fn a_file_that_is_no_yaml_makes_no_errors_in_others() {
     check_all(
-        &["accounts: {}\nmodels: {m: {targets: [{account: a}], price: 1}}\ncallers: {}\n", "accounts:\n  a: {dialect: demo\n"],
-        &["catalog.yaml:2 models.m.price: unknown field", "catalog.d/1.yaml:2: is not YAML"],
+        &["accounts: {}\nmodels: {m: {targets: [{account: a}], colour: 1}}\ncallers: {}\n", "accounts:\n  a: {dialect: demo\n"],
+        &["catalog.yaml:2 models.m.colour: unknown field", "catalog.d/1.yaml:2: is not YAML"],
     );
 }
 
@@ -235,7 +236,7 @@ callers: {}
 fn a_field_of_later_days_is_unknown() {
     for (text, path) in [
         ("accounts: {a: {dialect: demo, weights: {}}}\nmodels: {}\ncallers: {}", "accounts.a.weights: unknown field"),
-        ("accounts: {}\nmodels: {m: {prices: {}}}\ncallers: {}", "models.m.prices: unknown field; allowed: aliases, strategy, sticky"),
+        ("accounts: {}\nmodels: {m: {colours: {}}}\ncallers: {}", "models.m.colours: unknown field; allowed: aliases, strategy, sticky"),
     ] {
         let problems = read_all(&[text]).expect_err(text).to_string();
         assert!(problems.contains(path), "{problems}");

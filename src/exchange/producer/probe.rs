@@ -74,6 +74,7 @@ fn due(
         upstream_model: target.model.clone(),
         traits: target.traits,
         timeouts: target.timeouts,
+        price: target.price,
         model: model.clone(),
         reach: Reach::Any,
     };

@@ -1,0 +1,165 @@
+//! What well-known models cost: a list that comes with Portcullis, as of one day, which the catalog overrides.
+//!
+//! Exact names only. What a name that is not in it costs is unknown, however much it looks like one that is.
+
+use std::sync::LazyLock;
+
+use super::{Long, Price, Usd};
+use crate::units::Decimal;
+
+const TEXT: &str = include_str!("list.csv");
+
+static LIST: LazyLock<Vec<Listed>> = LazyLock::new(|| rows().filter_map(row).collect());
+
+/// What a model costs at its provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listed {
+    /// The provider: see [`provider`].
+    pub provider: &'static str,
+    /// Its name there.
+    pub model: &'static str,
+    /// What it costs.
+    pub price: Price,
+}
+
+/// All of it, sorted by provider and model.
+pub fn all() -> &'static [Listed] {
+    &LIST
+}
+
+/// What a provider's model of this name costs.
+pub fn find(provider: &str, model: &str) -> Option<Price> {
+    let found = LIST.binary_search_by(|listed| (listed.provider, listed.model).cmp(&(provider, model))).ok()?;
+    LIST.get(found).map(|listed| listed.price)
+}
+
+/// The day whose prices these are, such as 2026-01-31.
+pub fn date() -> &'static str {
+    TEXT.lines().filter_map(|line| line.strip_prefix("# ")).find(|line| line.starts_with("20")).unwrap_or_default()
+}
+
+/// Who stands behind an address. A proxy, another region's address and a server of one's own may cost something else.
+pub fn provider(host: &str) -> Option<&'static str> {
+    Some(match host {
+        "api.openai.com" => "openai",
+        "api.anthropic.com" => "anthropic",
+        "generativelanguage.googleapis.com" => "gemini",
+        "api.cohere.com" => "cohere",
+        "api.mistral.ai" => "mistral",
+        "api.groq.com" => "groq",
+        "api.x.ai" => "xai",
+        // Others of its addresses are a location's, where some models cost more.
+        "aiplatform.googleapis.com" => "vertex",
+        _ if host.starts_with("bedrock-runtime.") && host.ends_with(".amazonaws.com") => "bedrock",
+        _ => return None,
+    })
+}
+
+fn rows() -> impl Iterator<Item = &'static str> {
+    TEXT.lines().filter(|line| !line.starts_with('#')).skip(1)
+}
+
+/// Nothing, where it is no row: a test reads all of them.
+fn row(line: &'static str) -> Option<Listed> {
+    let cells: Vec<&str> = line.split(',').collect();
+    let [provider, model, input, output, cached_input, cache_write, above, long @ ..] = cells.as_slice() else { return None };
+    let [long_input, long_output, long_cached_input, long_cache_write] = long else { return None };
+    let (input, output) = (number(input)?, number(output)?);
+    let long = match *above {
+        "" => None,
+        above => {
+            let (input, output) = (number(long_input)?, number(long_output)?);
+            let (cached_input, cache_write) = (number_or(long_cached_input, input)?, number_or(long_cache_write, input)?);
+            Some(Long { above: above.parse().ok()?, input, output, cached_input, cache_write, thinking: output })
+        }
+    };
+    let price = Price {
+        input,
+        output,
+        cached_input: number_or(cached_input, input)?,
+        cache_write: number_or(cache_write, input)?,
+        thinking: output,
+        per_request: Usd::ZERO,
+        long,
+    };
+    Some(Listed { provider, model, price })
+}
+
+fn number(cell: &str) -> Option<u64> {
+    cell.parse().ok().map(|Decimal(millionths)| millionths)
+}
+
+fn number_or(cell: &str, other: u64) -> Option<u64> {
+    if cell.is_empty() { Some(other) } else { number(cell) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::presets;
+    use crate::units::Time;
+
+    #[test]
+    fn every_row_is_read_and_none_stands_twice() {
+        assert_eq!(all().len(), rows().count());
+        assert!(all().len() > 200, "{}", all().len());
+        for pair in all().windows(2) {
+            assert!((pair[0].provider, pair[0].model) < (pair[1].provider, pair[1].model), "{:?}", pair[1]);
+        }
+        for listed in all() {
+            assert_eq!(find(listed.provider, listed.model), Some(listed.price));
+            assert!(!listed.model.ends_with("latest"), "{}", listed.model);
+            let Price { input, output, cached_input, cache_write, long, .. } = listed.price;
+            assert!(input > 0 && output >= input && cached_input <= input && cache_write >= input, "{listed:?}");
+            if let Some(long) = long {
+                assert!(long.above >= 100_000 && long.input > input && long.output > output && long.cached_input > cached_input);
+                assert!(long.cache_write >= long.input && long.cached_input < long.input, "{listed:?}");
+            }
+        }
+        assert!(date().parse::<Time>().is_ok(), "{}", date());
+    }
+
+    #[test]
+    fn some_prices_that_everybody_knows() {
+        let check = |provider, model, input, output, cached_input, cache_write| {
+            let price = find(provider, model).unwrap_or_else(|| panic!("{model} is listed"));
+            let told = [price.input, price.output, price.cached_input, price.cache_write];
+            assert_eq!(told, [input, output, cached_input, cache_write], "{model}");
+        };
+        check("openai", "gpt-4o-mini", 150_000, 600_000, 75_000, 150_000);
+        check("openai", "gpt-4o-2024-05-13", 5_000_000, 15_000_000, 5_000_000, 5_000_000);
+        check("openai", "gpt-4.1", 2_000_000, 8_000_000, 500_000, 2_000_000);
+        check("anthropic", "claude-haiku-4-5", 1_000_000, 5_000_000, 100_000, 1_250_000);
+        check("bedrock", "eu.anthropic.claude-sonnet-4-6", 3_300_000, 16_500_000, 330_000, 4_125_000);
+        check("gemini", "gemini-2.5-pro", 1_250_000, 10_000_000, 125_000, 1_250_000);
+        let long = find("gemini", "gemini-2.5-pro").unwrap().long.unwrap();
+        assert_eq!((long.above, long.input, long.output, long.cached_input), (200_000, 2_500_000, 15_000_000, 250_000));
+    }
+
+    #[test]
+    fn nothing_is_guessed() {
+        for (provider, model) in [
+            ("openai", "gpt-4o-"),
+            ("openai", "gpt-4o-2099-01-01"),
+            ("openai", "GPT-4O"),
+            ("azure", "gpt-4o"),
+            ("anthropic", "claude"),
+            ("bedrock", "claude-haiku-4-5"),
+        ] {
+            assert_eq!(find(provider, model), None, "{model}");
+        }
+        for host in ["", "openai.com", "eu.api.openai.com", "api.openai.com.evil.example", "europe-west4-aiplatform.googleapis.com"] {
+            assert_eq!(provider(host), None, "{host}");
+        }
+    }
+
+    #[test]
+    fn every_provider_in_the_list_has_an_address() {
+        let hosts = presets::ALL.iter().filter_map(|preset| preset.base_url.strip_prefix("https://")?.split('/').next());
+        let others = ["api.anthropic.com", "generativelanguage.googleapis.com", "aiplatform.googleapis.com", "api.cohere.com"];
+        let hosts: Vec<_> = hosts.chain(others).chain(["bedrock-runtime.eu-west-1.amazonaws.com"]).collect();
+        for listed in all() {
+            assert!(hosts.iter().any(|host| provider(host) == Some(listed.provider)), "{}", listed.provider);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn price(input: u64, output: u64, cached_input: u64, cache_write: u64, thinking: u64, per_request: u64) -> Price {
+    Price { input, output, cached_input, cache_write, thinking, per_request: Usd(per_request), long: None }
+}
+
+fn usage(prompt: u64, completion: u64, cached: u64, cache_write: u64, reasoning: u64) -> Usage {
+    Usage { prompt, completion, cached, cache_write, reasoning, source: Source::Reported }
+}
+
+#[test]
+fn dollars_are_exact_decimals() {
+    for (nanos, text) in [
+        (0, "0"),
+        (1, "0.000000001"),
+        (123_000, "0.000123"),
+        (123_450, "0.00012345"),
+        (500_000_000, "0.5"),
+        (1_000_000_000, "1"),
+        (10_000_000_000, "10"),
+        (1_000_000_001, "1.000000001"),
+        (u64::MAX, "18446744073.709551615"),
+    ] {
+        assert_eq!(Usd(nanos).to_string(), text);
+        assert_eq!(text.parse(), Ok(Usd(nanos)));
+    }
+    assert_eq!("007.50".parse(), Ok(Usd(7_500_000_000)));
+    assert_eq!(format!("[{:>6}|{:<4}]", Usd(500_000_000), Usd::ZERO), "[   0.5|0   ]");
+    for wrong in ["", ".", "1.", ".5", "-1", "+1", "1e3", "1,5", " 1", "1.0000000001", "18446744073.709551616", "99999999999999999999", "٣"]
+    {
+        assert!(wrong.parse::<Usd>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn each_kind_of_token_has_its_price() {
+    // Dollars per million: 3, 15, 0.3, 3.75, 15, and a cent per answer.
+    let price = price(3_000_000, 15_000_000, 300_000, 3_750_000, 15_000_000, 10_000_000);
+    let told = price.cost(&usage(1_000, 100, 600, 300, 40));
+    assert_eq!(told.to_string(), "0.013105", "100 x 3 + 600 x 0.3 + 300 x 3.75 + 100 x 15 millionths, and a cent");
+    assert_eq!(price.most(1_000, 100).to_string(), "0.01525");
+}
+
+#[test]
+fn a_long_prompt_makes_all_of_it_dearer() {
+    let long = Long { above: 1_000, input: 2_000, output: 3_000, cached_input: 500, cache_write: 4_000, thinking: 5_000 };
+    let price = Price { long: Some(long), ..price(1_000, 1_000, 100, 1_000, 1_000, 7) };
+    assert_eq!(price.cost(&usage(1_000, 10, 0, 0, 0)), Usd(1_000 + 10 + 7));
+    assert_eq!(price.cost(&usage(1_001, 10, 600, 300, 4)), Usd(101 * 2 + 300 + 300 * 4 + 6 * 3 + 4 * 5 + 7));
+    assert_eq!(price.most(1_000, 10), Usd(1_000 + 10 + 7));
+    assert_eq!(price.most(1_001, 10), Usd(1_001 * 4 + 10 * 5 + 7));
+}
+
+#[test]
+fn what_nobody_answered_costs_nothing() {
+    let price = price(1, 1, 1, 1, 1, 1_000);
+    assert_eq!(price.cost(&Usage::default()), Usd::ZERO);
+    assert_eq!(price.cost(&Usage { prompt: 10, ..Usage::default() }), Usd::ZERO);
+    assert_eq!(price.cost(&Usage { source: Source::Estimated, ..Usage::default() }), Usd(1_000));
+    assert_eq!(Price::FREE.cost(&usage(9, 9, 9, 9, 9)), Usd::ZERO);
+}
+
+#[test]
+fn half_a_thousand_millionth_is_one() {
+    let price = price(1, 0, 1, 1, 0, 0);
+    for (tokens, nanos) in [(0, 0), (499, 0), (500, 1), (1_499, 1), (1_500, 2)] {
+        assert_eq!(price.cost(&usage(tokens, 0, 0, 0, 0)), Usd(nanos), "{tokens}");
+    }
+}
+
+#[test]
+fn parts_that_are_more_than_the_whole_count_as_the_whole() {
+    let price = price(1_000, 1_000, 2_000, 3_000, 5_000, 0);
+    assert_eq!(price.cost(&usage(10, 10, 50, 50, 50)), Usd(10 * 2 + 10 * 5));
+    assert_eq!(price.cost(&usage(10, 0, 4, 50, 0)), Usd(4 * 2 + 6 * 3));
+}
+
+#[test]
+fn too_much_is_the_most_there_is() {
+    let price = price(u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX);
+    assert_eq!(price.cost(&usage(u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX)), Usd(u64::MAX));
+    assert_eq!(price.most(u64::MAX, u64::MAX), Usd(u64::MAX));
+}
+
+fn prices() -> impl Strategy<Value = Price> {
+    // As far as the catalog lets them be, and beyond.
+    let each = || prop_oneof![0..=1_000_000_000_000_000_u64, any::<u64>()];
+    (each(), each(), each(), each(), each(), any::<u64>()).prop_map(|(a, b, c, d, e, f)| price(a, b, c, d, e, f))
+}
+
+/// Those to which long prompts may be dearer, or cheaper, too.
+fn long_prices() -> impl Strategy<Value = Price> {
+    let above = prop_oneof![0..=10_000_000_u64, any::<u64>()];
+    (prices(), prices(), above, any::<bool>()).prop_map(|(short, long, above, has_long)| {
+        let Price { input, output, cached_input, cache_write, thinking, .. } = long;
+        Price { long: has_long.then_some(Long { above, input, output, cached_input, cache_write, thinking }), ..short }
+    })
+}
+
+fn usages() -> impl Strategy<Value = Usage> {
+    let tokens = || prop_oneof![0..=10_000_000_u64, any::<u64>()];
+    (tokens(), tokens(), tokens(), tokens(), tokens()).prop_map(|(a, b, c, d, e)| usage(a, b, c, d, e))
+}
+
+proptest! {
+    #[test]
+    fn dollars_come_back(nanos: u64) {
+        prop_assert_eq!(Usd(nanos).to_string().parse(), Ok(Usd(nanos)));
+    }
+
+    #[test]
+    fn dollars_are_json_numbers(nanos: u64) {
+        let text = Usd(nanos).to_string();
+        prop_assert!(serde_json::from_str::<serde_json::Number>(&text).is_ok());
+        prop_assert!(!text.contains(['e', 'E', '+', '-']));
+    }
+
+    /// In numbers that are small enough for plain sums.
+    #[test]
+    fn costs_are_exact(
+        each in prop::array::uniform5(0..=1_000_000_000_000_000_u64),
+        tokens in prop::array::uniform5(0..=1_000_000_u64),
+        per_request in 0..=1_000_000_000_000_u64,
+    ) {
+        let [input, output, cached_input, cache_write, thinking] = each;
+        let [plain, cached, written, said, thought] = tokens;
+        let price = price(input, output, cached_input, cache_write, thinking, per_request);
+        let picos: u128 = [(plain, input), (cached, cached_input), (written, cache_write), (said, output), (thought, thinking)]
+            .map(|(tokens, each)| u128::from(tokens) * u128::from(each)).iter().sum();
+        let nanos = picos / 1_000 + u128::from(picos % 1_000 >= 500) + u128::from(per_request);
+        let cost = price.cost(&usage(plain + cached + written, said + thought, cached, written, thought));
+        prop_assert_eq!(cost, Usd(u64::try_from(nanos).unwrap_or(u64::MAX)));
+    }
+
+    #[test]
+    fn more_tokens_never_cost_less(price in prices(), usage in usages(), prompt: u64, completion: u64) {
+        let more = Usage {
+            prompt: usage.prompt.saturating_add(prompt), completion: usage.completion.saturating_add(completion), ..usage
+        };
+        // What is no part of anything is no token.
+        let usage = Usage { cached: usage.cached.min(usage.prompt), cache_write: 0, reasoning: usage.reasoning.min(usage.completion), ..usage };
+        let more = Usage { cached: usage.cached, cache_write: 0, reasoning: usage.reasoning, ..more };
+        prop_assert!(price.cost(&usage) <= price.cost(&more));
+    }
+
+    #[test]
+    fn to_reserve_more_never_costs_less(price in long_prices(), usage in usages(), prompt: u64, completion: u64) {
+        let more = price.most(usage.prompt.saturating_add(prompt), usage.completion.saturating_add(completion));
+        prop_assert!(price.most(usage.prompt, usage.completion) <= more);
+    }
+
+    #[test]
+    fn nothing_costs_more_than_was_reserved(price in long_prices(), usage in usages(), prompt: u64, completion: u64) {
+        let reserved = price.most(usage.prompt.saturating_add(prompt), usage.completion.saturating_add(completion));
+        prop_assert!(price.cost(&usage) <= reserved);
+    }
+}
