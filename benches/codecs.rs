@@ -128,7 +128,14 @@ fn events(criterion: &mut Criterion) {
 /// take a short cut, so there are others too: some whose other fields change with each.
 fn streams(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("dialect::openai::Stream");
-    let face = Face { model: "fast".to_owned(), id: "chatcmpl-1".to_owned(), created: 1_790_000_000, show_usage: false, prompt_bytes: 100 };
+    let face = Face {
+        model: "fast".to_owned(),
+        id: "chatcmpl-1".to_owned(),
+        created: 1_790_000_000,
+        show_usage: false,
+        prompt_bytes: 100,
+        ..Face::default()
+    };
     let words = [" gateway", " a", ",", " requests", "\\n\\n", " é", " several", " \\\"quoted\\\""];
     let with = |word: &str| CHUNK.replace(" gateway", word);
     let padded =

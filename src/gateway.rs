@@ -16,6 +16,7 @@ use crate::exchange::{self, Own, Panicked};
 use crate::intake::{self, Held, envelope};
 use crate::models;
 use crate::plan;
+use crate::price::ShowCost;
 use crate::reply;
 use crate::shared::Shared;
 use crate::units::Span;
@@ -294,6 +295,8 @@ async fn chat(
         created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         show_usage: envelope.include_usage,
         prompt_bytes: envelope.prompt_bytes as u64,
+        // Who will answer, and so at which price, is not known yet.
+        cost: if key.caller.expose_cost { ShowCost::At(None) } else { ShowCost::No },
     };
     exchange::panic_here(session, "plan");
     let request = Request {

@@ -29,6 +29,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::intake::envelope::Envelope;
+use crate::price::ShowCost;
 use crate::usage::Usage;
 use chat::speak::{Kept, Manner};
 use chat::{Emit, Losses, Refused, Target, Undo};
@@ -427,6 +428,8 @@ pub struct Face {
     pub show_usage: bool,
     /// UTF-8 bytes of the prompt's text, for the estimate where the upstream counts nothing.
     pub prompt_bytes: u64,
+    /// Whether the usage says what the answer cost, which depends on who gives it.
+    pub cost: ShowCost,
 }
 
 /// A whole answer in the callers' format.

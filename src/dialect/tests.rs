@@ -23,7 +23,7 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
 }
 
 fn streamed(dialect: &Dialect, wire: &str) -> (String, Result<Usage, StreamFault>) {
-    let face = Face { model: "m".into(), id: "chatcmpl-1".into(), created: 1, show_usage: true, prompt_bytes: 8 };
+    let face = Face { model: "m".into(), id: "chatcmpl-1".into(), created: 1, show_usage: true, prompt_bytes: 8, ..Face::default() };
     let mut stream = dialect.stream("m", &face, Manner::default(), 1 << 20);
     let mut out = Vec::new();
     let end = stream.feed(wire.as_bytes(), &mut out).and_then(|()| stream.finish(&mut out, None));
@@ -188,7 +188,7 @@ fn the_trail_goes_with_the_usage_whatever_the_dialect() {
         (Dialect::Gemini, &[gemini], r#""x_portcullis":{"usage":"estimated","attempts":"a;ok;1ms"}"#),
     ] {
         for show_usage in [true, false] {
-            let face = Face { model: "m".into(), id: "chatcmpl-1".into(), created: 1, show_usage, prompt_bytes: 8 };
+            let face = Face { model: "m".into(), id: "chatcmpl-1".into(), created: 1, show_usage, prompt_bytes: 8, ..Face::default() };
             let marked = |out: &str| out.lines().filter(|line| line.contains(mark) && line.contains(r#""choices":[],"#)).count();
             let mut stream = dialect.stream("m", &face, Manner::default(), 1 << 20);
             let wire: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();

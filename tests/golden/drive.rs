@@ -137,7 +137,7 @@ fn feed<'b>(
 }
 
 fn face() -> Face {
-    Face { model: "m".into(), id: "chatcmpl-golden".into(), created: 1_700_000_000, show_usage: true, prompt_bytes: 400 }
+    Face { model: "m".into(), id: "chatcmpl-golden".into(), created: 1_700_000_000, show_usage: true, prompt_bytes: 400, ..Face::default() }
 }
 
 fn names(losses: &Losses) -> Vec<String> {

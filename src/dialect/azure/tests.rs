@@ -68,7 +68,7 @@ fn old_versions_know_no_schemas() {
 }
 
 fn face(show_usage: bool) -> Face {
-    Face { model: "fast".into(), id: "chatcmpl-0a".into(), created: 7, show_usage, prompt_bytes: 400 }
+    Face { model: "fast".into(), id: "chatcmpl-0a".into(), created: 7, show_usage, prompt_bytes: 400, ..Face::default() }
 }
 
 /// The events of a stream, without their frames.

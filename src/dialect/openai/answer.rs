@@ -185,7 +185,7 @@ fn edit_usage(face: &Face, quirks: &Quirks, text: &[u8], shape: &Shape, said: u6
         None => Usage::estimated(face.prompt_bytes, said),
     };
     let old = span.filter(|_| counts.is_some()).map(|span| slice(text, &span));
-    let new = meter::write(old, &usage);
+    let new = meter::write(old, &usage, face.cost);
     match &shape.usage {
         Some(_) if old == Some(&*new) => {}
         Some(member) => edits.replace(member.value.clone(), new),

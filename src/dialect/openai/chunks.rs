@@ -14,6 +14,7 @@ use super::pattern::{Pattern, Probe};
 use super::quirks::Quirks;
 use super::shape::{self, Shape};
 use crate::dialect::{Face, StreamFault, mark};
+use crate::price::ShowCost;
 use crate::usage::{Source, Usage};
 use crate::wire::json::{self, Cursor, Kind, Span, slice};
 use crate::wire::splice::Edits;
@@ -31,6 +32,7 @@ pub(super) struct Chunks {
     head: Head,
     common: Common,
     show_usage: bool,
+    cost: ShowCost,
     prompt_bytes: u64,
     shape: Shape,
     pub(super) pattern: Pattern,
@@ -62,6 +64,7 @@ impl Chunks {
             head: Head::new(face),
             common: Common { ids: Ids::new(face), show_reasoning },
             show_usage: face.show_usage,
+            cost: face.cost,
             prompt_bytes: face.prompt_bytes,
             shape: Shape::default(),
             pattern: Pattern::default(),
@@ -354,7 +357,7 @@ impl Chunks {
 
     fn write_usage(&mut self, usage: &Usage, trail: Option<&str>, out: &mut Vec<u8>) {
         let object = Some(&*self.reported.object).filter(|object| !object.is_empty());
-        let object = meter::write(object, usage);
+        let object = meter::write(object, usage, self.cost);
         let chunk = std::mem::take(&mut self.reported.chunk);
         let chunk = if chunk.is_empty() { br#"{"choices":[],"usage":null}"#.to_vec() } else { chunk };
         self.write_ours(&chunk, Some((object, mark::write(usage.source, trail))), out);

@@ -4,6 +4,7 @@
 //! everything is zero or null counts nothing and is as good as none.
 
 use super::quirks::Quirks;
+use crate::price::ShowCost;
 use crate::usage::{Source, Usage, estimate};
 use crate::wire::json::{Cursor, Kind, Span, integer_of, slice};
 use crate::wire::splice::Edits;
@@ -101,14 +102,16 @@ impl Counts {
     }
 }
 
-/// The usage object with its numbers made true; a new one if there was none.
-pub(super) fn write(object: Option<&[u8]>, usage: &Usage) -> Vec<u8> {
+/// The usage object with its numbers made true, and what it cost if that is shown; a new one if there was none.
+pub(super) fn write(object: Option<&[u8]>, usage: &Usage, shown: ShowCost) -> Vec<u8> {
     let numbers =
         [(&br#""prompt_tokens""#[..], usage.prompt), (br#""completion_tokens""#, usage.completion), (br#""total_tokens""#, usage.total())];
     let object = object.unwrap_or(b"{}");
     let mut edits = Edits::default();
     let mut missing = [true; 3];
     let mut has_details = false;
+    let cost = shown.of(usage).map(|cost| cost.to_string().into_bytes());
+    let mut has_cost = false;
     let read = Cursor::new(object).object(|cursor, key| {
         let name = slice(object, &key);
         let value = cursor.value()?;
@@ -121,6 +124,13 @@ pub(super) fn write(object: Option<&[u8]>, usage: &Usage) -> Vec<u8> {
                 }
             }
         }
+        if name == br#""cost""# && shown != ShowCost::No {
+            match &cost {
+                Some(cost) if !has_cost => edits.replace(value.clone(), cost.clone()),
+                Some(_) | None => edits.remove_member(&key, &value),
+            }
+            has_cost = true;
+        }
         if name == br#""prompt_tokens_details""# {
             has_details = slice(object, &value) != b"null";
             if !has_details && usage.cached > 0 {
@@ -129,13 +139,16 @@ pub(super) fn write(object: Option<&[u8]>, usage: &Usage) -> Vec<u8> {
         }
         Ok(())
     });
-    let Ok(span) = read else { return write(None, usage) };
+    let Ok(span) = read else { return write(None, usage, shown) };
     for (_, (field, number)) in missing.iter().zip(numbers).filter(|(missing, _)| **missing) {
         edits.insert_member(span.start, [field, b":", number.to_string().as_bytes()].concat());
     }
     if !has_details && usage.cached > 0 {
         let details = format!(r#""prompt_tokens_details":{{"cached_tokens":{}}}"#, usage.cached);
         edits.insert_member(span.start, details.into_bytes());
+    }
+    if let Some(cost) = cost.filter(|_| !has_cost) {
+        edits.insert_member(span.start, [br#""cost":"#, &*cost].concat());
     }
     let mut out = Vec::new();
     edits.apply_into(object, &mut out);
@@ -146,6 +159,7 @@ pub(super) fn write(object: Option<&[u8]>, usage: &Usage) -> Vec<u8> {
 mod tests {
     use super::super::quirks;
     use super::*;
+    use crate::price::Price;
 
     const NOBODY: Option<(u64, u64, u64, Source)> = None;
 
@@ -220,7 +234,7 @@ mod tests {
                 r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"x":{"prompt_tokens":1}}"#,
             ),
         ] {
-            let written = write(object.map(str::as_bytes), &usage);
+            let written = write(object.map(str::as_bytes), &usage, ShowCost::No);
             assert_eq!(String::from_utf8(written).unwrap(), expected);
         }
     }
@@ -230,10 +244,33 @@ mod tests {
         let usage = Usage { prompt: 9, completion: 3, cached: 4, source: Source::Reported, ..Usage::default() };
         let object =
             br#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4,"prompt_tokens_details":null}"#;
-        let written = String::from_utf8(write(Some(object), &usage)).unwrap();
+        let written = String::from_utf8(write(Some(object), &usage, ShowCost::No)).unwrap();
         assert_eq!(
             written,
             r#"{"prompt_tokens_details":{"cached_tokens":4},"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4}"#
         );
+    }
+
+    #[test]
+    fn a_cost_is_ours_or_none_where_one_is_shown() {
+        let usage = Usage { prompt: 900, completion: 300, cached: 400, reasoning: 100, source: Source::Reported, ..Usage::default() };
+        let price = Price { cached_input: 20_000, thinking: 700_000, ..Price { input: 150_000, output: 600_000, ..Price::FREE } };
+        let numbers = r#""prompt_tokens":900,"completion_tokens":300,"total_tokens":1200,"prompt_tokens_details":{"cached_tokens":400}"#;
+        let check = |object: String, shown, expected: String| {
+            assert_eq!(String::from_utf8(write(Some(object.as_bytes()), &usage, shown)).unwrap(), expected);
+        };
+        let known = ShowCost::At(Some(price));
+        // 500 x 0.15 + 400 x 0.02 + 200 x 0.6 + 100 x 0.7 millionths.
+        check(format!("{{{numbers}}}"), known, format!(r#"{{"cost":0.000273,{numbers}}}"#));
+        for theirs in ["0.5", "null", r#"{"total_cost":0.5}"#, r#""0.5""#] {
+            let object = format!(r#"{{{numbers},"cost":{theirs},"x":1}}"#);
+            check(object.clone(), known, format!(r#"{{{numbers},"cost":0.000273,"x":1}}"#));
+            check(object.clone(), ShowCost::At(None), format!(r#"{{{numbers},"x":1}}"#));
+            check(object.clone(), ShowCost::No, object);
+        }
+        check(format!(r#"{{{numbers},"cost":1,"cost":2}}"#), known, format!(r#"{{{numbers},"cost":0.000273}}"#));
+        check(format!(r#"{{"cost":1,{numbers},"cost":2}}"#), ShowCost::At(None), format!("{{{numbers}}}"));
+        let zero = write(None, &usage, ShowCost::At(Some(Price::FREE)));
+        assert!(String::from_utf8(zero).unwrap().ends_with(r#","cost":0}"#));
     }
 }

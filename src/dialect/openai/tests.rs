@@ -6,7 +6,7 @@ use crate::dialect::{Answer, AnswerFault, Face, StreamFault, UpstreamError};
 use crate::usage::{Source, Usage};
 
 fn face(show_usage: bool) -> Face {
-    Face { model: "fast".into(), id: "chatcmpl-§".into(), created: 7, show_usage, prompt_bytes: 400 }
+    Face { model: "fast".into(), id: "chatcmpl-§".into(), created: 7, show_usage, prompt_bytes: 400, ..Face::default() }
 }
 
 /// Feeds a stream as it is on the wire.

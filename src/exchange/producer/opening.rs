@@ -7,7 +7,7 @@ use super::{Piece, Request};
 use crate::account::{Permit, quota};
 use crate::dialect::chat::speak::{Kept, Manner};
 use crate::dialect::translated::Framing;
-use crate::dialect::{AnswerFault, ErrorHead, Said};
+use crate::dialect::{AnswerFault, ErrorHead, Face, Said};
 use crate::error::scrub;
 use crate::exchange::alarm::Alarm;
 use crate::exchange::attempt::{Attempt, Outgoing};
@@ -15,9 +15,11 @@ use crate::exchange::credential;
 use crate::exchange::failover::Failure;
 use crate::intake::Held;
 use crate::plan::Candidate;
+use crate::price::ShowCost;
 use crate::shared::Shared;
 use crate::usage::{Source, Usage};
 use http::{HeaderMap, StatusCode, header};
+use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -162,7 +164,8 @@ impl Opening<'_> {
         match kind {
             Kind::Stream(framing) if stream && framing == account.dialect.framing() => {
                 let limit = self.shared.server.limits.event;
-                let stream = account.dialect.stream(&self.candidate.upstream_model, &self.request.face, manner, limit);
+                let face = self.request.face_of(self.candidate);
+                let stream = account.dialect.stream(&self.candidate.upstream_model, &face, manner, limit);
                 let first = timeouts.first_token.map(|wait| attempt.sent() + wait);
                 let Opening { shared, mut held, progress, .. } = self;
                 held.shrink(copied);
@@ -249,7 +252,8 @@ impl Opening<'_> {
             AnswerFault::Upstream(error) => Failure::InAnswer(error.into()),
             AnswerFault::Nonsense(why) => Failure::Nonsense(why.to_owned()),
         };
-        let (face, model, dialect) = (&self.request.face, &self.candidate.upstream_model, &attempt.place.account.dialect);
+        let (model, dialect) = (&self.candidate.upstream_model, &attempt.place.account.dialect);
+        let face = &*self.request.face_of(self.candidate);
         let read = if stream { dialect.converted(model, face, &manner, &body) } else { dialect.answer(model, face, &manner, &body) };
         let (answer, kept) = read.map_err(fault)?;
         let (usage, declined) = (answer.usage, answer.declined);
@@ -326,6 +330,16 @@ async fn read_error(mut attempt: Attempt, status: StatusCode, total: Instant, al
         attempt.finish().await;
     }
     Failure::Status { status, seen, retry_after: retry_after.or(error.retry_after), error }
+}
+
+impl Request {
+    /// What an answer of this candidate shows.
+    fn face_of(&self, candidate: &Candidate) -> Cow<'_, Face> {
+        match self.face.cost {
+            ShowCost::No => Cow::Borrowed(&self.face),
+            ShowCost::At(_) => Cow::Owned(Face { cost: ShowCost::At(candidate.price), ..Face::clone(&self.face) }),
+        }
+    }
 }
 
 /// What a content type announces.

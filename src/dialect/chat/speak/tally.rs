@@ -3,6 +3,7 @@
 use crate::dialect::Face;
 use crate::dialect::chat::Tokens;
 use crate::dialect::lenient::MOST;
+use crate::price::ShowCost;
 use crate::usage::{Source, Usage, estimate};
 
 /// The counts so far.
@@ -14,11 +15,12 @@ pub(super) struct Tally {
     said: u64,
     /// How many of these the upstream's count of the completion covers.
     covered: u64,
+    cost: ShowCost,
 }
 
 impl Tally {
     pub(super) fn new(face: &Face) -> Self {
-        Self { tokens: Tokens::default(), prompt_bytes: face.prompt_bytes, said: 0, covered: 0 }
+        Self { tokens: Tokens::default(), prompt_bytes: face.prompt_bytes, said: 0, covered: 0, cost: face.cost }
     }
 
     /// Something was told.
@@ -111,6 +113,9 @@ impl Tally {
         if self.tokens.reasoning.is_some() {
             number(out, r#","completion_tokens_details":{"reasoning_tokens":"#, usage.reasoning);
             out.push(b'}');
+        }
+        if let Some(cost) = self.cost.of(&usage) {
+            out.extend_from_slice(format!(r#","cost":{cost}"#).as_bytes());
         }
         out.push(b'}');
     }

@@ -15,7 +15,7 @@ const ROLE: &str = r#"0 {"role":"assistant","content":""}"#;
 const STOP: Event<'_> = Event::Finish(0, Finish::Stop);
 
 pub(crate) fn face(show_usage: bool) -> Face {
-    Face { model: "fast".into(), id: "chatcmpl-0a".into(), created: 99, show_usage, prompt_bytes: 400 }
+    Face { model: "fast".into(), id: "chatcmpl-0a".into(), created: 99, show_usage, prompt_bytes: 400, ..Face::default() }
 }
 
 /// Everything is shown and kept.

@@ -10,7 +10,7 @@ const USAGE: &str = r#""usage":{"prompt_tokens":9,"completion_tokens":3,"total_t
 const REPORTED: Usage = Usage { prompt: 9, completion: 3, cached: 0, cache_write: 0, reasoning: 0, source: Source::Reported };
 
 fn face(show_usage: bool) -> Face {
-    Face { model: "fast".into(), id: "chatcmpl-0a".into(), created: 99, show_usage, prompt_bytes: 400 }
+    Face { model: "fast".into(), id: "chatcmpl-0a".into(), created: 99, show_usage, prompt_bytes: 400, ..Face::default() }
 }
 
 fn spelled(text: &str, model: &str) -> String {

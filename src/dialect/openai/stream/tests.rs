@@ -15,7 +15,7 @@ const OURS: &str = r#""id":"chatcmpl-0a","object":"chat.completion.chunk","creat
 const STOP: &str = r#"{@,"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
 
 fn face(show_usage: bool) -> Face {
-    Face { model: "fast".into(), id: "chatcmpl-0a".into(), created: 99, show_usage, prompt_bytes: 400 }
+    Face { model: "fast".into(), id: "chatcmpl-0a".into(), created: 99, show_usage, prompt_bytes: 400, ..Face::default() }
 }
 
 #[derive(Debug, PartialEq)]
