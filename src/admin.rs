@@ -1,4 +1,4 @@
-//! The admin listener: `/metrics`, `/status`, and the probes. A service of its own, on its own thread, so that it answers while everything else
+//! The admin listener: `/metrics`, `/status`, `/usage`, and the probes. A service of its own, on its own thread, so that it answers while everything else
 //! is drained, up to the process's last moment. It knows no keys: bind it to an address that only operators reach.
 
 use crate::access_log::rfc3339;
@@ -7,6 +7,8 @@ use crate::account::track::Told;
 use crate::catalog::reload::{self, Route};
 use crate::drain::Phase;
 use crate::exchange::upstream::Place;
+use crate::ledger;
+use crate::ledger::report::{Query, answer as usage_of};
 use crate::metrics::account_state;
 use crate::shared::Shared;
 use async_trait::async_trait;
@@ -80,7 +82,7 @@ impl Service for Admin {
     }
 }
 
-async fn serve(shared: &Shared, stream: TcpStream) -> pingora::Result<()> {
+async fn serve(shared: &Arc<Shared>, stream: TcpStream) -> pingora::Result<()> {
     let mut session = ServerSession::new_http1(Box::new(Stream::from(stream)));
     if !session.read_request().await? {
         return Ok(());
@@ -94,6 +96,9 @@ async fn serve(shared: &Shared, stream: TcpStream) -> pingora::Result<()> {
             reset(shared, account)
         }
         Some(_) => (405, "text/plain", "use POST, and not from a browser\n".to_owned()),
+        None if header.uri.path() == "/usage" && (head_only || header.method == http::Method::GET) => {
+            usage(shared, header.uri.query().unwrap_or("")).await
+        }
         None if head_only || header.method == http::Method::GET => answer(shared, header.uri.path()),
         None => (405, "text/plain", "use GET\n".to_owned()),
     };
@@ -119,7 +124,32 @@ fn answer(shared: &Shared, path: &str) -> (u16, &'static str, String) {
         "/readyz" => (if shared.drain.ready() { 200 } else { 503 }, "text/plain", String::new()),
         "/metrics" => (200, "application/openmetrics-text; version=1.0.0; charset=utf-8", shared.metrics.render(shared)),
         "/status" => (200, "application/json", format!("{:#}\n", status(shared))),
-        _ => (404, "text/plain", "there are /status, /metrics, /livez and /readyz, and POST /accounts/NAME/reset\n".to_owned()),
+        _ => (404, "text/plain", "there are /status, /metrics, /usage, /livez and /readyz, and POST /accounts/NAME/reset\n".to_owned()),
+    }
+}
+
+/// Reads the ledger, off this thread: it may take its time.
+async fn usage(shared: &Arc<Shared>, query: &str) -> (u16, &'static str, String) {
+    const PLAIN: &str = "text/plain";
+    let query = match Query::of_url(query, ledger::days::now()) {
+        Ok(query) => query,
+        Err(why) => return (400, PLAIN, format!("{why}\n")),
+    };
+    if !shared.ledger.is_on() {
+        return (404, PLAIN, "there is no ledger: `ledger.enabled` in server.yaml\n".to_owned());
+    }
+    let deadline = Instant::now() + PATIENCE.mul_f64(0.8);
+    let ledger = shared.clone();
+    let read = tokio::task::spawn_blocking(move || {
+        // What is settled already belongs to the answer.
+        ledger.ledger.flush();
+        usage_of(ledger.ledger.path(), &query, Some(deadline))
+    });
+    match read.await {
+        Ok(Ok(Some(answer))) => (200, "application/json", answer.json()),
+        Ok(Ok(None)) => (503, PLAIN, "the ledger has no file\n".to_owned()),
+        Ok(Err(why)) => (503, PLAIN, format!("{why}\n")),
+        Err(why) => (500, PLAIN, format!("the ledger was not read: {why}\n")),
     }
 }
 
@@ -169,6 +199,7 @@ fn status(shared: &Shared) -> serde_json::Value {
         })
         .collect();
     let reload::Told { refused, held } = shared.reloads.told();
+    let ledger = shared.ledger.told();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "phase": phase_name(shared.drain.phase()),
@@ -186,6 +217,14 @@ fn status(shared: &Shared) -> serde_json::Value {
             "warnings": snapshot.catalog.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "last_refusal": refused.map(|r| json!({ "time": rfc3339(r.at), "standing": r.standing, "reasons": r.reasons })),
             "held": held,
+        },
+        "ledger": {
+            "state": ledger.state.name(),
+            "path": shared.ledger.path(),
+            "rows": ledger.rows,
+            "waiting": ledger.waiting,
+            "dropped": ledger.dropped,
+            "error": ledger.error,
         },
         "accounts": accounts,
         "models": models,

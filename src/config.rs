@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::address::Cidr;
 use crate::problem::{Problem, Problems, shown};
-use crate::units::{Size, Span, Text};
+use crate::units::{Days, Size, Span, Text};
 use crate::yaml::read::{items, read as read_tree};
 use crate::yaml::{self, Fault, Node, Path};
 
@@ -38,6 +38,8 @@ pub struct Server {
     pub cors: Vec<String>,
     /// What is logged, and where to.
     pub log: Log,
+    /// Where settled exchanges are written down.
+    pub ledger: Ledger,
 }
 
 /// One listening address.
@@ -132,6 +134,17 @@ pub enum Access {
     File(PathBuf),
 }
 
+/// Where settled exchanges are written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ledger {
+    /// Whether they are.
+    pub enabled: bool,
+    /// The file. A relative path starts at the working directory.
+    pub path: PathBuf,
+    /// How long single exchanges are kept; sums of days stay longer.
+    pub retention: Duration,
+}
+
 /// Reads `server.yaml`; `name` is shown in errors.
 pub fn read(name: &str, text: &str) -> Result<Server, Problems> {
     let mut faults = Vec::new();
@@ -201,6 +214,7 @@ fn resolve(raw: &raw::Server, report: &mut Report<'_>) -> Server {
         trusted_proxies: items(raw.trusted_proxies.as_ref()).map(|(_, Text(range))| *range).collect(),
         cors: cors(raw.cors.as_ref(), report),
         log: log(raw.log.as_ref(), report),
+        ledger: ledger(raw.ledger.as_ref(), report),
     }
 }
 
@@ -389,6 +403,18 @@ fn log(raw: Option<&raw::Log>, report: &mut Report<'_>) -> Log {
             raw::Level::Trace => log::LevelFilter::Trace,
         },
         access,
+    }
+}
+
+fn ledger(raw: Option<&raw::Ledger>, report: &mut Report<'_>) -> Ledger {
+    let path = raw.and_then(|raw| raw.path.as_deref()).unwrap_or("data/ledger.sqlite");
+    if path.is_empty() || path.ends_with('/') {
+        report.problem(&Path::Root.key("ledger").key("path"), "must be the path of a file, such as data/ledger.sqlite");
+    }
+    Ledger {
+        enabled: raw.and_then(|raw| raw.enabled).unwrap_or(true),
+        path: path.into(),
+        retention: raw.and_then(|raw| raw.retention).map_or(Days(90), |Text(days)| days).span(),
     }
 }
 

@@ -22,7 +22,7 @@
 //! [`connection`] counts it in → [`gateway`], one short method for each of Pingora's phases → [`door`]: what is asked for → [`auth`]: by whom →
 //! [`models`] answers lists → [`intake`] reads the body → [`plan`]: what may be tried → [`exchange`]: attempts until one commits, each
 //! the next one picked by what [`account`] remembers of targets, each in the words of its account's [`dialect`], and the relay of its answer, in the caller's format → [`reply`] writes it →
-//! [`exchange::record`] settles it, once. What a model wants back with the next turn waits in the [`vault`].
+//! [`exchange::record`] settles it, once, and the [`ledger`] has it down. What a model wants back with the next turn waits in the [`vault`].
 //!
 //! `portcullis explain`, of [`cli`], goes the same way up to where somebody would be called, and tells what it met: without a process, and
 //! with no secret read. What it shows is what the gateway's own code made.
@@ -54,6 +54,7 @@ pub mod error;
 pub mod exchange;
 pub mod gateway;
 pub mod intake;
+pub mod ledger;
 pub mod limits;
 pub mod log;
 pub mod metrics;

@@ -7,6 +7,7 @@ use crate::account::State;
 use crate::account::health::Why;
 use crate::account::track::Track;
 use crate::exchange::record::Record;
+use crate::ledger;
 use crate::shared::Shared;
 use crate::usage::Source;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
@@ -131,6 +132,9 @@ pub struct Metrics {
     dropped: Gauge,
     refused_connections: Counter,
     panics: Counter,
+    ledger_rows: Counter,
+    ledger_dropped: Counter,
+    ledger_up: Gauge,
 }
 
 const SECONDS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
@@ -173,6 +177,9 @@ impl Default for Metrics {
             dropped: Gauge::default(),
             refused_connections: Counter::default(),
             panics: Counter::default(),
+            ledger_rows: Counter::default(),
+            ledger_dropped: Counter::default(),
+            ledger_up: Gauge::default(),
         };
         let r = &mut metrics.registry;
         // The client library adds `_total` to counters by itself.
@@ -205,6 +212,9 @@ impl Default for Metrics {
         r.register("access_lines_dropped", "Access lines dropped because their sink stalled or refused them", metrics.dropped.clone());
         r.register("connections_refused", "Connections closed at once because of limits.connections", metrics.refused_connections.clone());
         r.register("panics", "Exchanges that ended in a panic of ours", metrics.panics.clone());
+        r.register("ledger_rows", "Rows written to the ledger", metrics.ledger_rows.clone());
+        r.register("ledger_dropped", "Rows dropped because the ledger could not be written for long", metrics.ledger_dropped.clone());
+        r.register("ledger_up", "1 while the ledger can be written; 0 also where it is switched off", metrics.ledger_up.clone());
         metrics
     }
 }
@@ -345,6 +355,11 @@ impl Metrics {
             self.waiting.get_or_create(&Model { model: Name(Some(model.id.clone())) }).set(waiting);
         }
         self.dropped.set(i64::try_from(shared.access_log.dropped()).unwrap_or(i64::MAX));
+        let ledger = shared.ledger.told();
+        for (counter, count) in [(&self.ledger_rows, ledger.rows), (&self.ledger_dropped, ledger.dropped)] {
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
+        self.ledger_up.set(i64::from(ledger.state == ledger::State::Ok));
         let mut text = String::new();
         if let Err(why) = prometheus_client::encoding::text::encode(&mut text, &self.registry) {
             log::error!("/metrics cannot be written: {why}");

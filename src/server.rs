@@ -16,6 +16,7 @@ use crate::exchange::producer::probe::probe;
 use crate::exchange::upstream::Upstream;
 use crate::gateway::Gateway;
 use crate::intake::Budget;
+use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::shared::Shared;
 use crate::tls::Certificate;
@@ -49,7 +50,7 @@ const CUT: Duration = Duration::from_secs(2);
 /// And so long after a second signal.
 const LAST_LINES: Duration = Duration::from_millis(250);
 
-/// What all exchanges share, from what was read; nothing is opened but the access log.
+/// What all exchanges share, from what was read; nothing is opened but the access log and the ledger.
 ///
 /// Refuses a catalog in which everybody may use more than the demo: see [`published_key_problem`].
 pub fn shared(loaded: &mut Loaded) -> Result<Arc<Shared>, String> {
@@ -69,6 +70,7 @@ pub fn shared(loaded: &mut Loaded) -> Result<Arc<Shared>, String> {
         upstream: Arc::new(Upstream::default()),
         budget: Arc::new(Budget::new(server.limits.buffered_total)),
         access_log: AccessLog::open(&server.log.access, server.log.format)?,
+        ledger: Ledger::open(&server.ledger),
         vault: Vault::default(),
         metrics,
         drain: Arc::new(Drain::default()),
@@ -280,6 +282,7 @@ impl Background {
         loop {
             self.shared.drain.idle().await;
             self.shared.access_log.flush();
+            self.shared.ledger.flush();
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -399,6 +402,11 @@ fn say(level: log::Level, what: String) {
 
 fn end(shared: &Shared, code: i32) -> ! {
     shared.access_log.flush();
+    shared.ledger.flush();
+    let lost = shared.ledger.told().waiting;
+    if lost > 0 {
+        say(log::Level::Error, format!("{lost} rows of the ledger are lost, since it could not be written up to the end"));
+    }
     say(log::Level::Info, "stopped".to_owned());
     #[expect(
         clippy::exit,

@@ -1,4 +1,4 @@
-//! What all exchanges share: the settings, the live catalog, the accounts' running state, the upstream connector, the logs, the drain.
+//! What all exchanges share: the settings, the live catalog, the accounts' running state, the upstream connector, the logs, the ledger, the drain.
 
 use crate::access_log::AccessLog;
 use crate::account::Registry;
@@ -7,6 +7,7 @@ use crate::config::Server;
 use crate::drain::Drain;
 use crate::exchange::upstream::Upstream;
 use crate::intake::Budget;
+use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::vault::Vault;
 use arc_swap::ArcSwap;
@@ -31,6 +32,8 @@ pub struct Shared {
     pub vault: Vault,
     /// One line an exchange.
     pub access_log: AccessLog,
+    /// One row an exchange that was admitted.
+    pub ledger: Ledger,
     /// `/metrics`
     pub metrics: Metrics,
     /// Going down in order.

@@ -85,6 +85,32 @@ impl FromStr for Span {
     }
 }
 
+/// A number of whole days: `90d`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Days(pub u32);
+
+impl Days {
+    /// So long they last.
+    pub fn span(self) -> Duration {
+        Duration::from_secs(u64::from(self.0) * 24 * 3600)
+    }
+}
+
+impl Written for Days {
+    const NAME: &str = "Days";
+    const PATTERN: &str = "^[0-9]+d$";
+    const MEANING: &str = "A number of days with its unit: 90d.";
+}
+
+impl FromStr for Days {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, _) = number_and_unit(text, &[("d", 1)]).ok_or("must be a number of days, such as 90d")?;
+        u32::try_from(number).ok().filter(|days| (1..=3650).contains(days)).map(Self).ok_or_else(|| "must be 1d to 3650d".to_owned())
+    }
+}
+
 /// A number of bytes: `512B`, `64KiB`, `32MiB`, `1GiB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size(pub usize);
@@ -319,6 +345,17 @@ mod tests {
         }
         for wrong in ["", "5", "5MB", "5mib", "5 MiB", "1025GiB", "99999999999999999999999GiB", "-1B"] {
             assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn days() {
+        for (text, days) in [("1d", 1), ("90d", 90), ("3650d", 3650)] {
+            assert_eq!(text.parse(), Ok(Days(days)), "{text}");
+        }
+        assert_eq!(Days(2).span(), Duration::from_secs(172_800));
+        for wrong in ["", "d", "0d", "90", "90D", "3651d", "24h", "1.5d", "-1d", "99999999999999999999999d"] {
+            assert!(wrong.parse::<Days>().is_err(), "{wrong}");
         }
     }
 

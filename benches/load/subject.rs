@@ -143,7 +143,9 @@ impl Drop for Subject {
 fn portcullis(folder: &Path, port: SocketAddr, admin: SocketAddr, upstream: SocketAddr, models: &[String]) -> Result<Command, String> {
     let server = format!(
         "listen: [{{ address: \"{port}\" }}]\nadmin: {{ address: \"{admin}\" }}\nworkers: 2\ndrain: {{ grace: 1s }}\n\
-         limits: {{ connections: 20000 }}\nlog: {{ format: json, level: info, access: \"{}/access.log\" }}\n",
+         limits: {{ connections: 20000 }}\nlog: {{ format: json, level: info, access: \"{}/access.log\" }}\n\
+         ledger: {{ path: \"{}/ledger.sqlite\" }}\n",
+        folder.display(),
         folder.display()
     );
     write(&folder.join("conf/server.yaml"), &server)?;

@@ -7,12 +7,15 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::ledger::report;
+
 mod check;
 mod explain;
 mod key;
 mod presets;
 mod schema;
 mod serve;
+mod usage;
 
 /// An LLM gateway: one address, one key, standard answers.
 #[derive(Debug, Parser)]
@@ -32,6 +35,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Say what would become of a request, and why: nobody is called.
     Explain(ExplainArgs),
+    /// Say who used how much, and what it cost.
+    Usage(UsageArgs),
     /// Make a key, or hash one.
     #[command(subcommand)]
     Key(KeyCommand),
@@ -95,6 +100,44 @@ pub struct ExplainArgs {
     pub request: PathBuf,
 }
 
+/// `usage`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Columns: requests; of these failed (an outcome other than ok); tokens; requests whose tokens are an estimate; cost in USD, as far \
+    as prices are known; requests without a known price; tokens that may be charged for attempts whose answer nobody got.\n\n\
+    Costs are exact. `unknown` (in CSV nothing, in JSON null) is a cost that nobody knows.\n\
+    Exit code: 0, or 1 if there is no ledger or it cannot be read."
+)]
+pub struct UsageArgs {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub conf: ConfArgs,
+    /// Group by these: caller, key, model, account, upstream_model, day, outcome
+    #[arg(long, value_name = "NAMES", default_value = report::BY)]
+    pub by: String,
+    /// From when on: 30m, 24h or 7d ago, a date (2026-11-01, in UTC) or a time (2026-11-01T08:00:00Z)
+    #[arg(long, value_name = "TIME", default_value = report::SINCE)]
+    pub since: String,
+    /// Up to when, written as --since is; without it, to now
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Only this caller
+    #[arg(long)]
+    pub caller: Option<String>,
+    /// Only this key, such as acme/prod
+    #[arg(long, value_name = "CALLER/NAME")]
+    pub key: Option<String>,
+    /// Only this model, as it was asked for
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Write CSV
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+    /// Write JSON, for machines
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `key …`.
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
@@ -138,6 +181,7 @@ pub fn run() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Usage(args) => usage::run(&args),
         Command::Key(KeyCommand::New(args)) => key::new(&args),
         Command::Key(KeyCommand::Hash) => key::hash(),
         Command::Schema(args) => schema::run(&args),

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::address::Cidr;
-use crate::units::{Size, Span, Text, Written};
+use crate::units::{Days, Size, Span, Text, Written};
 use crate::yaml::read::List;
 
 /// How the process runs. Read once, at the start.
@@ -39,6 +39,8 @@ pub struct Server {
     pub cors: Option<Cors>,
     /// What is logged.
     pub log: Option<Log>,
+    /// Where settled exchanges are written down, with their tokens and cost.
+    pub ledger: Option<Ledger>,
 }
 
 /// One listening address.
@@ -138,6 +140,18 @@ pub struct Log {
     pub level: Option<Level>,
     /// Where access lines go: stdout, off, or a path with a / in it, opened again on SIGHUP. Default: stdout.
     pub access: Option<String>,
+}
+
+/// Where settled exchanges are written down, with their tokens and cost.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ledger {
+    /// Write them down. Default: true.
+    pub enabled: Option<bool>,
+    /// The SQLite file; made where there is none. A relative path starts at the working directory. Default: data/ledger.sqlite.
+    pub path: Option<String>,
+    /// How long single exchanges are kept; sums of days are kept for 400 days at least. Default: 90d.
+    pub retention: Option<Text<Days>>,
 }
 
 /// How a line of the log looks.

@@ -25,7 +25,7 @@ fn what_is_not_written_has_the_documented_default() {
          limits: Limits { request_body: 33554432, response_body: 67108864, event: 8388608, header_bytes: 32768, connections: 10000, \
          buffered_total: 1073741824 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
          comment: 15s }, drain: Drain { delay: 0ns, grace: 25s }, trusted_proxies: [], cors: [], log: Log { format: Json, level: Info, \
-         access: Stdout } }"
+         access: Stdout }, ledger: Ledger { enabled: true, path: \"data/ledger.sqlite\", retention: 7776000s } }"
     );
 }
 
@@ -36,7 +36,7 @@ fn what_is_written_is_read() {
         "listen:\n- {address: '[::1]:80', tls: {cert: a.pem, key: b.pem}}\n- {address: 0.0.0.0:81, h2c: true}\nadmin: {address: '127.0.0.1:82'}\n\
          workers: 2\nattempts: 5\nlimits: {request_body: 1KiB, connections: 1}\ntimeouts: {comment: 100ms}\ndrain: {delay: 1m}\n\
          trusted_proxies: [10.0.0.0/8, '::1']\ncors: {origins: ['*', 'HTTPS://App.example.com:443', 'http://localhost:3000']}\n\
-         log: {format: text, level: off, access: ./a.log}\n",
+         log: {format: text, level: off, access: ./a.log}\nledger: {enabled: false, path: /l, retention: 1d}\n",
     )
     .unwrap();
     assert_eq!(
@@ -47,7 +47,7 @@ fn what_is_written_is_read() {
          buffered_total: 1073741824 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
          comment: 100ms }, drain: Drain { delay: 60s, grace: 25s }, trusted_proxies: [Cidr { first: 10.0.0.0, bits: 8 }, \
          Cidr { first: ::1, bits: 128 }], cors: [\"*\", \"https://app.example.com\", \"http://localhost:3000\"], \
-         log: Log { format: Text, level: Off, access: File(\"./a.log\") } }"
+         log: Log { format: Text, level: Off, access: File(\"./a.log\") }, ledger: Ledger { enabled: false, path: \"/l\", retention: 86400s } }"
     );
 }
 
@@ -88,6 +88,10 @@ fn f15_what_is_wrong_with_the_server() {
     check("log: {access: stdot}", &["1 log.access: must be stdout, off, or the path of a file with a / in it"]);
     check("log: {level: loud}", &["1 log.level: \"loud\" is not known; allowed: off, error"]);
     check("log: {format: jsn}", &["1 log.format: \"jsn\" is not known; did you mean `json`?"]);
+    check("ledger: {path: ''}", &["1 ledger.path: must be the path of a file"]);
+    check("ledger: {path: data/}", &["1 ledger.path: must be the path of a file"]);
+    check("ledger: {retention: 90}", &["1 ledger.retention: must be text"]);
+    check("ledger: {retention: 0d}", &["1 ledger.retention: must be 1d to 3650d"]);
     check(
         "listens: []\nadmins: {}",
         &["1 listens: unknown field; did you mean `listen`?", "2 admins: unknown field; did you mean `admin`?"],

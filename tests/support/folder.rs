@@ -45,8 +45,8 @@ impl Folder {
     /// `portcullis` with these arguments, and this folder for `--conf` where they say so, left running.
     pub fn start(&self, arguments: &[&str]) -> Process {
         let mut command = Command::new(BINARY);
-        command.args(arguments).env_remove("RUST_BACKTRACE");
-        if ["serve", "check", "explain"].iter().any(|with| arguments.first() == Some(with)) {
+        command.args(arguments).env_remove("RUST_BACKTRACE").current_dir(&self.0);
+        if ["serve", "check", "explain", "usage"].iter().any(|with| arguments.first() == Some(with)) {
             command.arg("--conf").arg(&self.0);
         }
         Process::spawn(&mut command)

@@ -137,6 +137,7 @@ impl Place {
             ("workers", "workers: 2\n".to_owned()),
             // At the chattiest level, so that every test looks for secrets in all that can be logged.
             ("log", "log: { format: json, level: trace, access: stdout }\n".to_owned()),
+            ("ledger", format!("ledger: {{ path: {:?} }}\n", self.dir.join("ledger.sqlite"))),
         ];
         for (key, line) in ours {
             if !setup.server.lines().any(|l| l.starts_with(&format!("{key}:"))) {

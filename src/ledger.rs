@@ -1,0 +1,390 @@
+//! The ledger: what every settled exchange used and cost, one row each, in a SQLite file.
+//!
+//! Rows are gathered in memory and written by one thread, a transaction at most every `GATHER`: a request's way has no system call for them,
+//! and a crash loses the last second at most. In the same transaction the sums of days grow, so that they are the sums of the rows at any
+//! moment. When the file cannot be written, rows wait in memory, up to `MOST` bytes; beyond it they are dropped and counted, since neither a
+//! full disk nor a broken file may stop the traffic.
+
+mod book;
+pub mod days;
+pub mod read;
+pub mod report;
+mod sums;
+mod writer;
+
+use crate::config;
+use crate::limits::Past;
+use crate::price::Usd;
+use crate::usage::Usage;
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// So long rows are gathered before they are written together.
+const GATHER: Duration = Duration::from_millis(250);
+/// So many of them at most: a transaction is short, so that whoever else writes to the file has its turn.
+const BATCH: usize = 16_384;
+/// Rows that are kept in one piece of memory, so that none has to be moved when there are many.
+const CHUNK: usize = 512;
+/// So much may wait.
+const MOST: usize = 64 << 20;
+/// So long [`Ledger::flush`] waits.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// One settled exchange that was admitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// When it was admitted, in milliseconds of Unix time.
+    pub at: u64,
+    /// As in the access line.
+    pub request_id: String,
+    /// Who asked.
+    pub caller: Arc<str>,
+    /// With which key.
+    pub key: Arc<str>,
+    /// For which model.
+    pub model: Arc<str>,
+    /// Who answered, or was asked last.
+    pub account: Option<Arc<str>>,
+    /// Its name for the model.
+    pub upstream_model: Option<Arc<str>>,
+    /// The answer's tokens.
+    pub usage: Usage,
+    /// What they cost. None: nobody knows the price.
+    pub cost: Option<Usd>,
+    /// Tokens that may be charged for attempts whose answer nobody got.
+    pub unused_tokens: u64,
+    /// What those cost. None: nobody knows.
+    pub unused_cost: Option<Usd>,
+    /// How it ended.
+    pub outcome: &'static str,
+    /// How many attempts there were.
+    pub attempts: u32,
+    /// Whether a stream was asked for.
+    pub stream: bool,
+    /// The status that the caller saw.
+    pub status: u16,
+    /// How long it took.
+    pub total_ms: u64,
+    /// How long it took until the answer began.
+    pub first_byte_ms: Option<u64>,
+}
+
+impl Row {
+    /// The memory that it holds. Names belong to the catalog.
+    fn bytes(&self) -> usize {
+        size_of::<Row>() + self.request_id.capacity()
+    }
+}
+
+/// How the ledger does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It is written.
+    Ok,
+    /// It cannot be written; that is tried again and again.
+    Failing,
+    /// It is not wanted.
+    Off,
+}
+
+impl State {
+    /// The word in `/status`.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Ok => "ok",
+            State::Failing => "failing",
+            State::Off => "off",
+        }
+    }
+}
+
+/// What the ledger tells of itself.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// How it does.
+    pub state: State,
+    /// Rows written since the start.
+    pub rows: u64,
+    /// Rows dropped since the start.
+    pub dropped: u64,
+    /// Rows that wait to be written.
+    pub waiting: u64,
+    /// Why it is failing.
+    pub error: Option<Arc<str>>,
+}
+
+/// The ledger. Its thread ends with it, or with the process.
+pub struct Ledger {
+    sink: Option<Arc<Sink>>,
+    path: PathBuf,
+    instance: OnceLock<Arc<str>>,
+}
+
+/// What requests and the writer share.
+struct Sink {
+    path: PathBuf,
+    retention: Duration,
+    waiting: Mutex<Waiting>,
+    /// The writer has something to do.
+    filled: Condvar,
+    /// The writer has done something, or could not.
+    done: Condvar,
+    /// Held while rows are on their way from memory to the file, so that [`Ledger::past`] sees each once.
+    writing: Mutex<()>,
+    rows: AtomicU64,
+    dropped: AtomicU64,
+}
+
+#[derive(Default)]
+struct Waiting {
+    chunks: VecDeque<Vec<Row>>,
+    /// Keys' last uses.
+    uses: HashMap<Arc<str>, u64>,
+    /// Rows and bytes that are not in the file yet, those in the writer's hand included.
+    rows: u64,
+    bytes: usize,
+    /// Since when the oldest waits.
+    since: Option<Instant>,
+    /// The writer has some of it in its hand.
+    in_hand: bool,
+    /// Somebody waits for all of it to be written.
+    hurry: bool,
+    /// Nothing comes any more.
+    closing: bool,
+    /// Rows were dropped since it could last be written, and that has been said.
+    dropping: bool,
+    /// Why it cannot be written.
+    error: Option<Arc<str>>,
+}
+
+/// What the writer writes in one transaction.
+#[derive(Default)]
+struct Batch {
+    chunks: Vec<Vec<Row>>,
+    uses: HashMap<Arc<str>, u64>,
+}
+
+impl Batch {
+    fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.chunks.iter().flatten()
+    }
+}
+
+impl Ledger {
+    /// Opens the file and starts the writer. If the file cannot be had it says so, and tries again for as long as it lives.
+    pub fn open(config: &config::Ledger) -> Ledger {
+        let mut ledger = Ledger { sink: None, path: config.path.clone(), instance: OnceLock::new() };
+        if !config.enabled {
+            return ledger;
+        }
+        let sink = Arc::new(Sink {
+            path: config.path.clone(),
+            retention: config.retention,
+            waiting: Mutex::default(),
+            filled: Condvar::new(),
+            done: Condvar::new(),
+            writing: Mutex::new(()),
+            rows: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        });
+        let (writer, instance) = writer::Writer::begin(sink.clone());
+        ledger.instance = OnceLock::from(instance);
+        match std::thread::Builder::new().name("ledger".to_owned()).spawn(move || writer.run()) {
+            Ok(_) => ledger.sink = Some(sink),
+            Err(why) => log::error!("there is no ledger, since its thread cannot be started: {why}"),
+        }
+        ledger
+    }
+
+    /// Adds a row. It is written soon, or dropped and counted if too many wait.
+    pub fn write(&self, row: Row) {
+        let Some(sink) = &self.sink else { return };
+        let mut waiting = sink.lock();
+        let bytes = row.bytes();
+        if waiting.bytes.saturating_add(bytes) > MOST {
+            let said = std::mem::replace(&mut waiting.dropping, true);
+            drop(waiting);
+            sink.dropped.fetch_add(1, Ordering::Relaxed);
+            if !said {
+                log::error!("too much waits for the ledger {}: its rows are dropped until it can be written", sink.path.display());
+            }
+            return;
+        }
+        waiting.bytes += bytes;
+        waiting.rows += 1;
+        match waiting.chunks.back_mut() {
+            Some(chunk) if chunk.len() < CHUNK => chunk.push(row),
+            Some(_) | None => {
+                let mut chunk = Vec::with_capacity(CHUNK);
+                chunk.push(row);
+                waiting.chunks.push_back(chunk);
+            }
+        }
+        sink.begin(waiting);
+    }
+
+    /// A key was used.
+    pub fn used(&self, key: Arc<str>, at: u64) {
+        let Some(sink) = &self.sink else { return };
+        let mut waiting = sink.lock();
+        waiting.used(key, at);
+        sink.begin(waiting);
+    }
+
+    /// What was spent this month, for the limits to begin with: sums of its days, each at the day's first moment, and what was admitted in the last 61
+    /// seconds (or is not written yet) row by row, at its own moment. Nothing is in it twice.
+    ///
+    /// Reads the file, so it is not for a request's way.
+    pub fn past(&self, now_ms: u64) -> Vec<Past> {
+        let Some(sink) = &self.sink else { return Vec::new() };
+        let _nothing_moves = sink.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut past = match read::past(&sink.path, now_ms) {
+            Ok(past) => past,
+            Err(why) => {
+                log::error!("what was spent before is not known, so limits of days and months begin at nothing: {why}");
+                Vec::new()
+            }
+        };
+        let waiting = sink.lock();
+        let counts = |row: &&Row| row.at >= read::since(now_ms);
+        past.extend(waiting.chunks.iter().flatten().filter(counts).map(|row| Past {
+            at: row.at,
+            caller: row.caller.clone(),
+            key: row.key.clone(),
+            model: row.model.clone(),
+            requests: 1,
+            tokens: row.usage.total(),
+            usd: row.cost.unwrap_or_default(),
+        }));
+        past
+    }
+
+    /// Waits, for two seconds at most, until all rows so far are written, or cannot be. At once if the ledger is failing already.
+    pub fn flush(&self) {
+        let Some(sink) = &self.sink else { return };
+        let end = Instant::now() + PATIENCE;
+        let mut waiting = sink.lock();
+        while !waiting.is_empty() && waiting.error.is_none() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            waiting.hurry = true;
+            sink.filled.notify_one();
+            (waiting, _) = sink.done.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// How it does.
+    pub fn told(&self) -> Told {
+        let Some(sink) = &self.sink else { return Told { state: State::Off, rows: 0, dropped: 0, waiting: 0, error: None } };
+        let (waiting, error) = {
+            let waiting = sink.lock();
+            (waiting.rows, waiting.error.clone())
+        };
+        Told {
+            state: if error.is_some() { State::Failing } else { State::Ok },
+            rows: sink.rows.load(Ordering::Relaxed),
+            dropped: sink.dropped.load(Ordering::Relaxed),
+            waiting,
+            error,
+        }
+    }
+
+    /// Where the file is, or would be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether there is one.
+    pub fn is_on(&self) -> bool {
+        self.sink.is_some()
+    }
+
+    /// A random name that is kept in the file, and so is the same after a restart. Without a file it lives as long as the process.
+    pub fn instance(&self) -> Arc<str> {
+        self.instance.get_or_init(writer::random_name).clone()
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        if let Some(sink) = &self.sink {
+            self.flush();
+            sink.lock().closing = true;
+            sink.filled.notify_one();
+        }
+    }
+}
+
+impl Sink {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the writer for the first thing that waits.
+    fn begin(&self, mut waiting: MutexGuard<'_, Waiting>) {
+        if waiting.since.is_none() {
+            waiting.since = Some(Instant::now());
+            drop(waiting);
+            self.filled.notify_one();
+        }
+    }
+}
+
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.rows == 0 && self.uses.is_empty() && !self.in_hand
+    }
+
+    fn used(&mut self, key: Arc<str>, at: u64) {
+        let last = self.uses.entry(key).or_default();
+        *last = at.max(*last);
+    }
+
+    /// As much as one transaction takes.
+    fn take(&mut self) -> Batch {
+        let mut batch = Batch { chunks: Vec::new(), uses: std::mem::take(&mut self.uses) };
+        let mut rows = 0;
+        while rows < BATCH
+            && let Some(chunk) = self.chunks.pop_front()
+        {
+            rows += chunk.len();
+            batch.chunks.push(chunk);
+        }
+        if self.chunks.is_empty() {
+            self.since = None;
+        }
+        self.in_hand = true;
+        batch
+    }
+
+    /// It is in the file.
+    fn settled(&mut self, batch: &Batch) {
+        for row in batch.rows() {
+            self.rows = self.rows.saturating_sub(1);
+            self.bytes = self.bytes.saturating_sub(row.bytes());
+        }
+        self.in_hand = false;
+        self.hurry = self.hurry && !self.is_empty();
+    }
+
+    /// It could not be written: first in its place again.
+    fn give_back(&mut self, batch: Batch) {
+        for chunk in batch.chunks.into_iter().rev() {
+            self.chunks.push_front(chunk);
+        }
+        for (key, at) in batch.uses {
+            self.used(key, at);
+        }
+        self.in_hand = false;
+        self.hurry = false;
+        self.since.get_or_insert_with(Instant::now);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! The file: its tables, how it is opened, and what is done to it in one transaction each. Knows no thread and no clock.
+
+use super::Batch;
+use super::sums::of_days;
+use crate::price::Usd;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The form of the tables that this version writes.
+const VERSION: i64 = 1;
+/// Marks the file as a ledger among other SQLite files: "PCul".
+const APPLICATION: i64 = 0x5043_756c;
+/// So long it may be locked by somebody else.
+const BUSY: Duration = Duration::from_secs(2);
+/// What a number is cut to: two of them together are still a number to SQLite.
+const MOST: i64 = 1 << 62;
+
+const TABLES: &str = "
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+    CREATE TABLE exchange (
+        at INTEGER NOT NULL, request_id TEXT NOT NULL, caller TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
+        account TEXT NOT NULL, upstream_model TEXT NOT NULL, outcome TEXT NOT NULL,
+        prompt INTEGER NOT NULL, completion INTEGER NOT NULL, cached INTEGER NOT NULL, cache_write INTEGER NOT NULL,
+        reasoning INTEGER NOT NULL, usage TEXT NOT NULL, cost INTEGER, unused_tokens INTEGER NOT NULL, unused_cost INTEGER,
+        attempts INTEGER NOT NULL, stream INTEGER NOT NULL, status INTEGER NOT NULL, total_ms INTEGER NOT NULL, first_byte_ms INTEGER);
+    CREATE INDEX exchange_at ON exchange (at);
+    CREATE TABLE daily (
+        day INTEGER NOT NULL, caller TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, account TEXT NOT NULL,
+        upstream_model TEXT NOT NULL, outcome TEXT NOT NULL,
+        requests INTEGER NOT NULL, prompt INTEGER NOT NULL, completion INTEGER NOT NULL, cached INTEGER NOT NULL,
+        cache_write INTEGER NOT NULL, reasoning INTEGER NOT NULL, estimated INTEGER NOT NULL, cost INTEGER NOT NULL,
+        unpriced INTEGER NOT NULL, unused_tokens INTEGER NOT NULL, unused_cost INTEGER NOT NULL, unused_unpriced INTEGER NOT NULL,
+        PRIMARY KEY (day, caller, key, model, account, upstream_model, outcome)) WITHOUT ROWID;
+    CREATE TABLE last_used (key TEXT PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID;
+";
+
+const ROW: &str = "INSERT INTO exchange (at, request_id, caller, key, model, account, upstream_model, outcome, prompt, completion, cached,
+    cache_write, reasoning, usage, cost, unused_tokens, unused_cost, attempts, stream, status, total_ms, first_byte_ms)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
+
+// SQLite makes a float of a sum that is too large: of the two the smaller is always a whole number.
+const SUMS: &str = "INSERT INTO daily VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
+    ON CONFLICT DO UPDATE SET
+    requests = min(requests + excluded.requests, ?20), prompt = min(prompt + excluded.prompt, ?20),
+    completion = min(completion + excluded.completion, ?20), cached = min(cached + excluded.cached, ?20),
+    cache_write = min(cache_write + excluded.cache_write, ?20), reasoning = min(reasoning + excluded.reasoning, ?20),
+    estimated = min(estimated + excluded.estimated, ?20), cost = min(cost + excluded.cost, ?20),
+    unpriced = min(unpriced + excluded.unpriced, ?20), unused_tokens = min(unused_tokens + excluded.unused_tokens, ?20),
+    unused_cost = min(unused_cost + excluded.unused_cost, ?20), unused_unpriced = min(unused_unpriced + excluded.unused_unpriced, ?20)";
+
+const USED: &str = "INSERT INTO last_used VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = max(at, excluded.at)";
+
+/// The open file.
+pub(super) struct Book {
+    connection: Connection,
+    path: PathBuf,
+    /// Which file it was when it was opened.
+    file: (u64, u64),
+}
+
+/// Why something could not be done, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) what: String,
+    /// Somebody else holds it: likely over in a moment.
+    pub(super) busy: bool,
+}
+
+impl Fault {
+    fn new(what: impl Display) -> Fault {
+        Fault { what: what.to_string(), busy: false }
+    }
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Fault {
+        let code = error.sqlite_error_code();
+        let busy = matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked));
+        let advice = match code {
+            Some(ErrorCode::DiskFull) => "; make room on the disk",
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+                "; move the file away, with those beside it that end in -wal and -shm, and a new one is begun"
+            }
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
+                "; the file and its folder must be writable, and the folder on a local disk"
+            }
+            Some(ErrorCode::SystemIoFailure) => "; look at the disk, and at the limits on the size of files",
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "; another program keeps it locked",
+            _ => "",
+        };
+        Fault { what: format!("{error}{advice}"), busy }
+    }
+}
+
+impl Book {
+    /// Opens the file, and makes what is missing of it. The second is the name of the instance: what is in the file, which is `instance` if it is new.
+    pub(super) fn open(path: &Path, instance: &str) -> Result<(Book, String), Fault> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            made.map_err(|e| Fault::new(format!("the folder {} cannot be made: {e}", folder.display())))?;
+        }
+        // SQLite would make it readable by all; what it puts beside it has the file's own mode.
+        let opened = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+        let file = opened.and_then(|file| file.metadata());
+        let file = file.map_err(|e| Fault::new(format!("{e}; the file and its folder must be writable")))?;
+        let mut connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        connection.busy_timeout(BUSY)?;
+        if connection.is_readonly(c"main")? {
+            return Err(Fault::new("it is read-only; the file and its folder must be writable"));
+        }
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+        // With less a power cut could take what was said to be written.
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
+        connection.pragma_update(None, "wal_autocheckpoint", 4096)?;
+        connection.pragma_update(None, "cache_size", -16_384)?;
+        connection.set_prepared_statement_cache_capacity(16);
+        let instance = begin(&mut connection, instance)?;
+        Ok((Book { connection, path: path.to_owned(), file: (file.dev(), file.ino()) }, instance))
+    }
+
+    /// Whether what has its name is still the file that was opened: somebody may have moved it away.
+    pub(super) fn is_in_place(&self) -> bool {
+        std::fs::metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.file)
+    }
+
+    /// Writes all of it, or nothing.
+    pub(super) fn write(&mut self, batch: &Batch) -> Result<(), Fault> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut uses: HashMap<&str, u64> = batch.uses.iter().map(|(key, at)| (&**key, *at)).collect();
+        {
+            let mut insert = transaction.prepare_cached(ROW)?;
+            for row in batch.rows() {
+                insert.execute(params![
+                    number(row.at),
+                    row.request_id,
+                    row.caller,
+                    row.key,
+                    row.model,
+                    row.account.as_deref().unwrap_or(""),
+                    row.upstream_model.as_deref().unwrap_or(""),
+                    row.outcome,
+                    number(row.usage.prompt),
+                    number(row.usage.completion),
+                    number(row.usage.cached),
+                    number(row.usage.cache_write),
+                    number(row.usage.reasoning),
+                    row.usage.source.name(),
+                    row.cost.map(|Usd(cost)| number(cost)),
+                    number(row.unused_tokens),
+                    row.unused_cost.map(|Usd(cost)| number(cost)),
+                    row.attempts,
+                    row.stream,
+                    row.status,
+                    number(row.total_ms),
+                    row.first_byte_ms.map(number)
+                ])?;
+                let last = uses.entry(&row.key).or_default();
+                *last = row.at.max(*last);
+            }
+            let mut add = transaction.prepare_cached(SUMS)?;
+            for (group, sums) in of_days(batch.rows()) {
+                let [a, b, c, d, e, f, g, h, i, j, k, l] = sums.each().map(number);
+                add.execute(params![
+                    number(group.day),
+                    group.caller,
+                    group.key,
+                    group.model,
+                    group.account,
+                    group.upstream_model,
+                    group.outcome,
+                    a,
+                    b,
+                    c,
+                    d,
+                    e,
+                    f,
+                    g,
+                    h,
+                    i,
+                    j,
+                    k,
+                    l,
+                    MOST
+                ])?;
+            }
+            let mut used = transaction.prepare_cached(USED)?;
+            for (key, at) in uses {
+                used.execute(params![key, number(at)])?;
+            }
+        }
+        Ok(transaction.commit()?)
+    }
+
+    /// Deletes some of what is older: rows before the first moment, sums of days before the second. True if there is more.
+    pub(super) fn prune(&mut self, rows_from: u64, day: u64) -> Result<bool, Fault> {
+        const STEP: u32 = 1_000;
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let rows = transaction
+            .prepare_cached("DELETE FROM exchange WHERE rowid IN (SELECT rowid FROM exchange WHERE at < ?1 ORDER BY at LIMIT ?2)")?
+            .execute(params![number(rows_from), STEP])?;
+        let days = transaction
+            .prepare_cached(
+                "DELETE FROM daily WHERE (day, caller, key, model, account, upstream_model, outcome) IN
+                 (SELECT day, caller, key, model, account, upstream_model, outcome FROM daily WHERE day < ?1 LIMIT ?2)",
+            )?
+            .execute(params![number(day), STEP])?;
+        if rows > 0 {
+            keep_from(&transaction, "rows_from", rows_from)?;
+        }
+        if days > 0 {
+            keep_from(&transaction, "days_from", day)?;
+        }
+        transaction.commit()?;
+        Ok([rows, days].map(u32::try_from).contains(&Ok(STEP)))
+    }
+}
+
+/// From then on nothing is missing. Told in the very transaction that begins to delete.
+fn keep_from(transaction: &Transaction<'_>, name: &str, from: u64) -> rusqlite::Result<usize> {
+    transaction
+        .prepare_cached("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = max(value, excluded.value)")?
+        .execute(params![name, number(from)])
+}
+
+/// Makes the tables of a new file, and refuses one that is not ours.
+fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if is_new(&transaction)? {
+        transaction.execute_batch(TABLES)?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.execute("INSERT INTO meta VALUES ('version', ?1), ('instance', ?2)", params![VERSION, instance])?;
+    }
+    check(&transaction)?;
+    let instance = transaction.query_row("SELECT value FROM meta WHERE name = 'instance'", [], |row| row.get(0))?;
+    transaction.commit()?;
+    Ok(instance)
+}
+
+fn is_new(connection: &Connection) -> rusqlite::Result<bool> {
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(tables == 0)
+}
+
+/// Whether a file is a ledger that this version understands.
+pub(super) fn check(connection: &Connection) -> Result<(), Fault> {
+    let application: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    if application != APPLICATION {
+        return Err(Fault::new("it is a database of another program; name another file as `ledger.path` in server.yaml"));
+    }
+    let version = connection.query_row("SELECT value FROM meta WHERE name = 'version'", [], |row| row.get::<_, i64>(0)).optional()?;
+    match version {
+        Some(VERSION) => Ok(()),
+        Some(newer) if newer > VERSION => Err(Fault::new(format!(
+            "it was written by a newer Portcullis (form {newer}; this one knows {VERSION}); run that one, or name another file as `ledger.path`"
+        ))),
+        Some(_) | None => Err(Fault::new("it does not say which form it has; move the file away, and a new one is begun")),
+    }
+}
+
+/// As SQLite has it.
+pub(super) fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(MOST).min(MOST)
+}

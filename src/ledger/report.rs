@@ -1,0 +1,317 @@
+//! Who used how much: what is asked of the ledger, and the answer, for `portcullis usage` and `GET /usage`.
+//!
+//! Days that are wholly meant are answered from their sums, and only what is left of the first and the last day from rows: the two agree, and days
+//! are few. What is older than the kept rows is answered in whole days, and the answer says so.
+
+mod shown;
+
+use super::days::{date, day_of, start_of};
+use super::read::{Names, Range, Reader, View};
+use super::sums::Sums;
+use crate::units::Time;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+/// The groups where none are asked for.
+pub const BY: &str = "caller,model";
+/// The time where none is asked for.
+pub const SINCE: &str = "24h";
+
+/// What sums can be grouped by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// The day, in UTC.
+    Day,
+    /// Who asked.
+    Caller,
+    /// With which key.
+    Key,
+    /// For which model.
+    Model,
+    /// Who answered, or was asked last.
+    Account,
+    /// Its name for the model.
+    UpstreamModel,
+    /// How it ended.
+    Outcome,
+}
+
+impl Group {
+    const ALL: [Group; 7] = [Group::Day, Group::Caller, Group::Key, Group::Model, Group::Account, Group::UpstreamModel, Group::Outcome];
+
+    /// Its name, in questions and answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::Day => "day",
+            Group::Caller => "caller",
+            Group::Key => "key",
+            Group::Model => "model",
+            Group::Account => "account",
+            Group::UpstreamModel => "upstream_model",
+            Group::Outcome => "outcome",
+        }
+    }
+
+    fn of(self, names: &Names<'_>, into: &mut String) {
+        match self {
+            Group::Day => into.push_str(&date(names.day)),
+            Group::Caller => into.push_str(names.caller),
+            Group::Key => into.push_str(names.key),
+            Group::Model => into.push_str(names.model),
+            Group::Account => into.push_str(names.account),
+            Group::UpstreamModel => into.push_str(names.upstream_model),
+            Group::Outcome => into.push_str(names.outcome),
+        }
+    }
+}
+
+/// A question as somebody wrote it.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(missing_docs, reason = "each is the option of `usage` with its name")]
+pub struct Asked<'a> {
+    pub by: Option<&'a str>,
+    pub since: Option<&'a str>,
+    pub until: Option<&'a str>,
+    pub caller: Option<&'a str>,
+    pub key: Option<&'a str>,
+    pub model: Option<&'a str>,
+}
+
+/// A question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    by: Vec<Group>,
+    now: u64,
+    since: u64,
+    /// Not with this moment. None: to now.
+    until: Option<u64>,
+    caller: Option<String>,
+    key: Option<String>,
+    model: Option<String>,
+}
+
+impl Query {
+    /// Says what is wrong with it, beginning with the option's name.
+    pub fn new(asked: &Asked<'_>, now: u64) -> Result<Query, String> {
+        let since = moment("since", asked.since.unwrap_or(SINCE), now)?;
+        let until = asked.until.map(|text| moment("until", text, now)).transpose()?.filter(|until| *until <= now);
+        if since >= until.unwrap_or(u64::MAX) {
+            return Err("until: must be later than since".to_owned());
+        }
+        let owned = |text: Option<&str>| text.map(ToOwned::to_owned);
+        Ok(Query {
+            by: groups(asked.by.unwrap_or(BY))?,
+            now,
+            since,
+            until,
+            caller: owned(asked.caller),
+            key: owned(asked.key),
+            model: owned(asked.model),
+        })
+    }
+
+    /// From a URL's query.
+    pub fn of_url(query: &str, now: u64) -> Result<Query, String> {
+        let mut texts: BTreeMap<String, String> = BTreeMap::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (name, value) = (decoded(name)?, decoded(value)?);
+            if !["by", "since", "until", "caller", "key", "model"].contains(&name.as_str()) {
+                return Err(format!("{name}: is not known; there are by, since, until, caller, key and model"));
+            }
+            if texts.contains_key(&name) {
+                return Err(format!("{name}: stands there a second time"));
+            }
+            texts.insert(name, value);
+        }
+        let text = |name: &str| texts.get(name).map(String::as_str);
+        let asked = Asked {
+            by: text("by"),
+            since: text("since"),
+            until: text("until"),
+            caller: text("caller"),
+            key: text("key"),
+            model: text("model"),
+        };
+        Query::new(&asked, now)
+    }
+
+    fn range(&self, from: u64, until: u64) -> Range<'_> {
+        Range { from, until, caller: self.caller.as_deref(), key: self.key.as_deref(), model: self.model.as_deref() }
+    }
+}
+
+fn groups(text: &str) -> Result<Vec<Group>, String> {
+    let mut groups = Vec::new();
+    for name in text.split(',').map(str::trim) {
+        let group = Group::ALL.into_iter().find(|group| group.name() == name);
+        let names = Group::ALL.map(Group::name).join(", ");
+        let group = group.ok_or_else(|| format!("by: {name:?} is not known; there are {names}, with commas between them"))?;
+        if groups.contains(&group) {
+            return Err(format!("by: {name} stands there a second time"));
+        }
+        groups.push(group);
+    }
+    Ok(groups)
+}
+
+/// `30m`, `24h`, `7d`: so long ago. A date or a time: then.
+fn moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
+    let ago = text.char_indices().last().and_then(|(at, unit)| {
+        let unit = match unit {
+            'm' => 60_000_u64,
+            'h' => 3_600_000,
+            'd' => 86_400_000,
+            _ => return None,
+        };
+        let number = text.get(..at).filter(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))?;
+        Some(number.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(unit))
+    });
+    match ago {
+        Some(ago) => Ok(now.saturating_sub(ago)),
+        None => text.parse::<Time>().map(|Time(seconds)| seconds.saturating_mul(1_000)).map_err(|_| {
+            format!("{name}: must be 30m, 24h or 7d (so long ago), a date such as 2026-11-01, or a time such as 2026-11-01T08:00:00Z, not {text:?}")
+        }),
+    }
+}
+
+/// Percent-encoding (RFC 3986 §2.1), with the plus sign of forms.
+fn decoded(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16)).and_then(|digit| u8::try_from(digit).ok());
+                let (high, low) = (digit(), digit());
+                high.zip(low).map(|(high, low)| high << 4 | low).ok_or("the query holds a % that encodes nothing")?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| "the query is not UTF-8".to_owned())
+}
+
+/// What is told of a group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    /// The sums.
+    pub sums: Sums,
+    /// Of the requests, those whose outcome was not `ok`.
+    pub failed: u64,
+}
+
+impl Used {
+    fn add(&mut self, sums: &Sums, ok: bool) {
+        self.sums.add(sums);
+        if !ok {
+            self.failed = self.failed.saturating_add(sums.requests);
+        }
+    }
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    by: Vec<Group>,
+    since: u64,
+    until: u64,
+    lines: Vec<(Vec<String>, Used)>,
+    total: Used,
+    notes: Vec<String>,
+}
+
+/// Answers from the file. None: there is none yet. Where it is not done by `deadline`, that is an error.
+pub fn answer(path: &Path, query: &Query, deadline: Option<Instant>) -> Result<Option<Answer>, String> {
+    let Some(reader) = Reader::open(path)? else { return Ok(None) };
+    let told = |why: rusqlite::Error| format!("the ledger {} cannot be read: {why}", path.display());
+    let view = reader.view().map_err(told)?;
+    let mut sum = Sum { query, deadline, late: false, count: 0, name: String::new(), lines: BTreeMap::new(), total: Used::default() };
+    let (since, notes) = sum.all(&view).map_err(told)?;
+    if sum.late {
+        return Err("that takes too long here: ask for whole days (since=2026-11-01), or `portcullis usage`".to_owned());
+    }
+    let lines = sum.lines.into_iter().map(|(name, used)| (name.split(BETWEEN).map(ToOwned::to_owned).collect(), used)).collect();
+    Ok(Some(Answer { by: query.by.clone(), since, until: query.until.unwrap_or(query.now), lines, total: sum.total, notes }))
+}
+
+/// Stands between the names of a line, and sorts before all that is in them.
+const BETWEEN: char = '\0';
+
+struct Sum<'q> {
+    query: &'q Query,
+    deadline: Option<Instant>,
+    late: bool,
+    count: u64,
+    name: String,
+    lines: BTreeMap<String, Used>,
+    total: Used,
+}
+
+impl Sum<'_> {
+    /// From when on it really is, and what is to be said about it.
+    fn all(&mut self, view: &View<'_>) -> rusqlite::Result<(u64, Vec<String>)> {
+        let (since, until) = (self.query.since, self.query.until.unwrap_or(u64::MAX));
+        let (rows_from, days_from) = view.kept()?;
+        let (first, last) = (day_of(since), day_of(until));
+        let (begins_within, ends_within) = (since > start_of(first), self.query.until.is_some() && until > start_of(last));
+        // A day whose rows are gone is told as a whole.
+        let (first_has_rows, last_has_rows) = (since >= rows_from, start_of(last) >= rows_from);
+        let mut from_day = first;
+        let mut until_day = last;
+        if first == last && first_has_rows {
+            self.rows(view, since, until)?;
+        } else {
+            if begins_within && first_has_rows {
+                from_day = first.saturating_add(1);
+                self.rows(view, since, start_of(from_day))?;
+            }
+            if ends_within && last_has_rows {
+                self.rows(view, start_of(last), until)?;
+            } else if ends_within {
+                until_day = last.saturating_add(1);
+            }
+            let range = self.query.range(from_day, until_day);
+            view.days(&range, &mut |names, sums| self.take(&names, &sums))?;
+        }
+        let mut notes = Vec::new();
+        let whole_first = begins_within && !first_has_rows;
+        if whole_first || (ends_within && !last_has_rows) {
+            notes.push(format!("single requests are kept from {} on; what is older is told in whole days", date(day_of(rows_from))));
+        }
+        if first < days_from {
+            notes.push(format!("nothing is kept of what was before {}", date(days_from)));
+        }
+        Ok((if whole_first { start_of(first) } else { since }, notes))
+    }
+
+    fn rows(&mut self, view: &View<'_>, from: u64, until: u64) -> rusqlite::Result<()> {
+        let range = self.query.range(from, until);
+        view.rows(&range, &mut |names, sums| self.take(&names, &sums))
+    }
+
+    /// False: it is late.
+    fn take(&mut self, names: &Names<'_>, sums: &Sums) -> bool {
+        self.name.clear();
+        for (index, group) in self.query.by.iter().enumerate() {
+            if index > 0 {
+                self.name.push(BETWEEN);
+            }
+            group.of(names, &mut self.name);
+        }
+        let ok = names.outcome == "ok";
+        match self.lines.get_mut(&self.name) {
+            Some(line) => line.add(sums, ok),
+            None => self.lines.entry(self.name.clone()).or_default().add(sums, ok),
+        }
+        self.total.add(sums, ok);
+        self.count += 1;
+        self.late = self.late || (self.count.is_multiple_of(4096) && self.deadline.is_some_and(|end| Instant::now() > end));
+        !self.late
+    }
+}
+
+#[cfg(test)]
+mod tests;

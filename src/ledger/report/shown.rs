@@ -1,0 +1,202 @@
+//! The answer as a table, as CSV, and as JSON. Pure.
+
+use super::{Answer, Group, Used};
+use crate::ledger::days::time;
+use serde_json::{Map, Value, json};
+
+/// An amount in dollars, exactly: at least two decimals, at most nine.
+fn dollars(thousand_millionths: u64) -> String {
+    let text = format!("{}.{:09}", thousand_millionths / 1_000_000_000, thousand_millionths % 1_000_000_000);
+    let end = text.trim_end_matches('0').len();
+    let least = text.find('.').map_or(text.len(), |dot| dot + 3);
+    text.get(..end.max(least)).unwrap_or(&text).to_owned()
+}
+
+impl Used {
+    /// None: nobody knows. What is known is a part of it where some requests are unpriced.
+    fn cost(&self) -> Option<String> {
+        let none_known = self.sums.unpriced > 0 && self.sums.unpriced >= self.sums.requests;
+        (!none_known).then(|| dollars(self.sums.cost))
+    }
+
+    fn unused_cost(&self) -> Option<String> {
+        let none_known = self.sums.unused_unpriced > 0 && self.sums.unused_cost == 0;
+        (!none_known).then(|| dollars(self.sums.unused_cost))
+    }
+
+    fn columns(&self) -> [(&'static str, Cell); 14] {
+        let sums = &self.sums;
+        [
+            ("requests", Cell::Count(sums.requests)),
+            ("failed", Cell::Count(self.failed)),
+            ("prompt_tokens", Cell::Count(sums.prompt)),
+            ("completion_tokens", Cell::Count(sums.completion)),
+            ("cached_tokens", Cell::Count(sums.cached)),
+            ("cache_write_tokens", Cell::Count(sums.cache_write)),
+            ("reasoning_tokens", Cell::Count(sums.reasoning)),
+            ("total_tokens", Cell::Count(sums.total())),
+            ("estimated_requests", Cell::Count(sums.estimated)),
+            ("cost_usd", Cell::Usd(self.cost())),
+            ("unpriced_requests", Cell::Count(sums.unpriced)),
+            ("unused_tokens", Cell::Count(sums.unused_tokens)),
+            ("unused_cost_usd", Cell::Usd(self.unused_cost())),
+            ("unused_unpriced_requests", Cell::Count(sums.unused_unpriced)),
+        ]
+    }
+}
+
+enum Cell {
+    Count(u64),
+    Usd(Option<String>),
+}
+
+/// The table's words for the columns that it has.
+const SHORT: [(&str, &str); 11] = [
+    ("requests", "requests"),
+    ("failed", "failed"),
+    ("prompt_tokens", "prompt"),
+    ("completion_tokens", "completion"),
+    ("cached_tokens", "cached"),
+    ("reasoning_tokens", "reasoning"),
+    ("total_tokens", "total"),
+    ("estimated_requests", "estimated"),
+    ("cost_usd", "USD"),
+    ("unpriced_requests", "unpriced"),
+    ("unused_tokens", "unused"),
+];
+
+impl Answer {
+    /// For people.
+    pub fn table(&self) -> String {
+        let mut text = format!("usage from {} to {}\n", time(self.since), time(self.until));
+        for note in &self.notes {
+            text.push_str(&format!("note: {note}\n"));
+        }
+        text.push('\n');
+        if self.lines.is_empty() {
+            text.push_str("no requests\n");
+            return text;
+        }
+        let mut table = vec![self.by.iter().map(|group| group.name().to_owned()).collect::<Vec<_>>()];
+        if let Some(head) = table.first_mut() {
+            head.extend(SHORT.map(|(_, short)| short.to_owned()));
+        }
+        let total = (self.by.iter().enumerate().map(|(at, _)| if at == 0 { "total" } else { "" }.to_owned()).collect(), self.total);
+        for (line, (names, used)) in self.lines.iter().chain([&total]).enumerate() {
+            let dash = |name: &String| if name.is_empty() && line < self.lines.len() { "-".to_owned() } else { name.clone() };
+            let mut cells: Vec<String> = names.iter().map(dash).collect();
+            let columns = used.columns().into_iter().filter(|(name, _)| SHORT.iter().any(|(column, _)| column == name));
+            cells.extend(columns.map(|(_, cell)| match cell {
+                Cell::Count(count) => count.to_string(),
+                Cell::Usd(usd) => usd.unwrap_or_else(|| "unknown".to_owned()),
+            }));
+            table.push(cells);
+        }
+        aligned(&table, self.by.len(), &mut text);
+        text
+    }
+
+    /// For programs that read tables. Its notes are not in it.
+    pub fn csv(&self) -> String {
+        let head: Vec<String> = self.by.iter().map(|group| group.name().to_owned()).collect();
+        let columns = Used::default().columns().map(|(name, _)| name.to_owned());
+        let mut text = head.into_iter().chain(columns).collect::<Vec<_>>().join(",");
+        text.push('\n');
+        for (names, used) in &self.lines {
+            let cells = used.columns().map(|(_, cell)| match cell {
+                Cell::Count(count) => count.to_string(),
+                Cell::Usd(usd) => usd.unwrap_or_default(),
+            });
+            text.push_str(&names.iter().map(|name| quoted(name)).chain(cells).collect::<Vec<_>>().join(","));
+            text.push('\n');
+        }
+        text
+    }
+
+    /// For programs: amounts are texts, since a program would read a number as a float; what nobody knows is null.
+    pub fn json(&self) -> String {
+        let lines: Vec<Value> = self
+            .lines
+            .iter()
+            .map(|(names, used)| {
+                let mut object = object(used);
+                for (group, name) in self.by.iter().zip(names) {
+                    object.insert(group.name().to_owned(), if name.is_empty() { Value::Null } else { name.as_str().into() });
+                }
+                Value::Object(object)
+            })
+            .collect();
+        let whole = json!({
+            "since": time(self.since),
+            "until": time(self.until),
+            "by": self.by.iter().map(|group| Group::name(*group)).collect::<Vec<_>>(),
+            "usage": lines,
+            "total": object(&self.total),
+            "notes": self.notes,
+        });
+        format!("{whole:#}\n")
+    }
+
+    /// What is to be said about it.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+fn object(used: &Used) -> Map<String, Value> {
+    let value = |cell| match cell {
+        Cell::Count(count) => Value::from(count),
+        Cell::Usd(usd) => usd.map_or(Value::Null, Value::from),
+    };
+    used.columns().into_iter().map(|(name, cell)| (name.to_owned(), value(cell))).collect()
+}
+
+/// RFC 4180.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+/// Names to the left, numbers to the right.
+fn aligned(table: &[Vec<String>], names: usize, out: &mut String) {
+    let columns = table.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| table.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
+        .collect();
+    for line in table {
+        let mut text = String::new();
+        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            let gap = if column == 0 { "" } else { "  " };
+            let cell = if column < names { format!("{gap}{cell:<width$}") } else { format!("{gap}{cell:>width$}") };
+            text.push_str(&cell);
+        }
+        out.push_str(text.trim_end());
+        out.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dollars_are_exact() {
+        for (amount, text) in [
+            (0, "0.00"),
+            (1, "0.000000001"),
+            (10, "0.00000001"),
+            (1_500_000_000, "1.50"),
+            (1_234_000_000, "1.234"),
+            (100_000_000_000, "100.00"),
+            (u64::MAX, "18446744073.709551615"),
+        ] {
+            assert_eq!(dollars(amount), text);
+        }
+    }
+
+    #[test]
+    fn names_with_commas_are_quoted() {
+        for (text, shown) in [("a", "a"), ("a,b", "\"a,b\""), ("a\"b", "\"a\"\"b\""), ("", "")] {
+            assert_eq!(quoted(text), shown);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The writer: one thread, which takes what waits and puts it into the file, and deletes what is old.
+
+use super::book::{Book, Fault};
+use super::days::{DAY, day_of, now, start_of};
+use super::{BATCH, CHUNK, GATHER, Sink, Waiting};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Between two tries to have the file.
+const AGAIN: Duration = Duration::from_secs(3);
+/// Between two looks at what has become old.
+const LOOK: Duration = Duration::from_secs(600);
+/// Between two steps of deleting, for those who wait to write.
+const BREATH: Duration = Duration::from_millis(20);
+/// Sums of days are kept so long at least.
+const SUMS_KEPT: u64 = 400;
+/// Tries at the start, when an instance that is about to end may have the file locked.
+const TRIES: u32 = 10;
+
+/// The thread's own.
+pub(super) struct Writer {
+    sink: Arc<Sink>,
+    /// None: it cannot be had.
+    book: Option<Book>,
+    instance: Arc<str>,
+    /// When to look for what is old, or to try to have the file.
+    next: Instant,
+}
+
+impl Writer {
+    /// Tries to have the file; the second is the instance's name.
+    pub(super) fn begin(sink: Arc<Sink>) -> (Writer, Arc<str>) {
+        let mut writer = Writer { sink, book: None, instance: random_name(), next: Instant::now() };
+        for _ in 0..TRIES {
+            match Book::open(&writer.sink.path, &writer.instance) {
+                Ok((book, instance)) => {
+                    writer.instance = instance.into();
+                    writer.book = Some(book);
+                    break;
+                }
+                Err(why) if why.busy => std::thread::park_timeout(BREATH),
+                Err(why) => {
+                    writer.failed(&why);
+                    break;
+                }
+            }
+        }
+        let instance = writer.instance.clone();
+        (writer, instance)
+    }
+
+    /// Goes on until the ledger is dropped.
+    pub(super) fn run(mut self) {
+        while self.turn() {}
+    }
+
+    /// False at the end.
+    fn turn(&mut self) -> bool {
+        let sink = self.sink.clone();
+        let waiting = self.wait(&sink);
+        let closing = waiting.closing;
+        if self.book.is_none() {
+            drop(waiting);
+            if closing {
+                return false;
+            }
+            self.open();
+            return true;
+        }
+        let is_due = is_due(&waiting);
+        let is_empty = waiting.is_empty();
+        drop(waiting);
+        if is_due {
+            self.write(&sink);
+        }
+        if Instant::now() >= self.next {
+            self.prune();
+        }
+        !(closing && (is_empty || self.book.is_none()))
+    }
+
+    /// Until something is to be done.
+    fn wait<'s>(&self, sink: &'s Sink) -> MutexGuard<'s, Waiting> {
+        let mut waiting = sink.lock();
+        loop {
+            let now = Instant::now();
+            let mut wake = self.next;
+            if self.book.is_some() {
+                if is_due(&waiting) {
+                    return waiting;
+                }
+                if let Some(since) = waiting.since {
+                    wake = wake.min(since + GATHER);
+                }
+            }
+            if waiting.closing || now >= wake {
+                return waiting;
+            }
+            (waiting, _) = sink.filled.wait_timeout(waiting, wake - now).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn open(&mut self) {
+        match Book::open(&self.sink.path, &self.instance) {
+            Ok((book, _)) => {
+                self.book = Some(book);
+                self.next = Instant::now();
+                // With something at hand, writing it is the proof.
+                if self.sink.lock().is_empty() {
+                    self.works();
+                }
+            }
+            Err(why) => self.failed(&why),
+        }
+    }
+
+    fn write(&mut self, sink: &Sink) {
+        let _writing = sink.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.book.as_ref().is_some_and(|book| !book.is_in_place()) {
+            // What was moved away is not written to any more.
+            self.book = None;
+            self.next = Instant::now();
+            return;
+        }
+        let Some(book) = &mut self.book else { return };
+        let batch = sink.lock().take();
+        match book.write(&batch) {
+            Ok(()) => {
+                let rows = batch.rows().count();
+                sink.rows.fetch_add(u64::try_from(rows).unwrap_or(u64::MAX), Ordering::Relaxed);
+                sink.lock().settled(&batch);
+                self.works();
+            }
+            Err(why) => {
+                sink.lock().give_back(batch);
+                self.failed(&why);
+            }
+        }
+        sink.done.notify_all();
+    }
+
+    /// A step of deleting what is old.
+    fn prune(&mut self) {
+        let Some(book) = &mut self.book else { return };
+        let today = day_of(now());
+        let kept = u64::try_from(self.sink.retention.as_millis()).unwrap_or(u64::MAX) / DAY;
+        match book.prune(start_of(today.saturating_sub(kept)), today.saturating_sub(kept.max(SUMS_KEPT))) {
+            Ok(more) => self.next = Instant::now() + if more { BREATH } else { LOOK },
+            Err(why) if why.busy => self.next = Instant::now() + AGAIN,
+            // A full disk has no room to delete, either; whether rows can be written is for rows to say.
+            Err(why) => {
+                log::debug!("the ledger's old rows stay for now: {}", why.what);
+                self.next = Instant::now() + LOOK;
+            }
+        }
+    }
+
+    /// Said once an outage.
+    fn failed(&mut self, why: &Fault) {
+        self.book = None;
+        self.next = Instant::now() + AGAIN;
+        let path = self.sink.path.display();
+        let said = self.sink.lock().error.replace(why.what.as_str().into()).is_some();
+        if said {
+            log::debug!("the ledger {path} still cannot be written: {}", why.what);
+        } else {
+            log::error!(
+                "the ledger {path} cannot be written: {}. Serving goes on; rows wait in memory until it can, some 200000 at most",
+                why.what
+            );
+        }
+    }
+
+    fn works(&mut self) {
+        let mut waiting = self.sink.lock();
+        waiting.dropping = false;
+        let failed = waiting.error.take().is_some();
+        drop(waiting);
+        if failed {
+            let dropped = self.sink.dropped.load(Ordering::Relaxed);
+            log::info!("the ledger {} is written again; {dropped} rows were dropped since the start", self.sink.path.display());
+        }
+    }
+}
+
+/// Whether enough waits, or long enough.
+fn is_due(waiting: &Waiting) -> bool {
+    let Some(since) = waiting.since else { return false };
+    waiting.hurry || waiting.closing || waiting.chunks.len() * CHUNK >= BATCH || since.elapsed() >= GATHER
+}
+
+/// Sixteen random digits. Without randomness from the system, the clock's.
+pub(super) fn random_name() -> Arc<str> {
+    let mut bytes = [0; 8];
+    let number = if getrandom::fill(&mut bytes).is_ok() { u64::from_le_bytes(bytes) } else { now() };
+    format!("{number:016x}").into()
+}
