@@ -16,6 +16,9 @@
 //! | commit | the moment the answer's first data leaves for the caller; after it nothing can be tried again |
 //! | breaker | what keeps requests away from a target that fails, and lets one find out when it is back |
 //! | hedge | a second attempt beside a slow first one; the first to commit answers |
+//! | limit | how much a caller, a key, or a key of one model, may use in a while |
+//! | scope | one of those three that has limits, with what is counted against them |
+//! | reservation | what an exchange may come to use, taken when it is admitted; settling replaces it by what it did |
 //!
 //! # The way of a request
 //!
@@ -34,9 +37,12 @@
 //! * Nothing that a caller sends decides where a request goes, but for the model's id. No URL in a request is ever fetched.
 //! * What a dialect cannot say is named to the caller, or the request is refused; nothing is left out in silence.
 //! * A secret is a [`secret::Secret`]: it cannot be printed.
+//! * What is asked for is taken from all limits that bound it or from none, and counts for when it was admitted. A refusal takes nothing.
 //! * Before the commit two attempts may race, and any failure may be mended; what was asked in vain is counted as such, and an outage is not multiplied.
 //! * [`wire`], [`dialect`], [`usage`], [`price`], [`account::strategy`] and what it goes by ([`account::breaker`], [`account::latency`], [`account::quota`]),
 //!   [`exchange::failover`], [`exchange::budget`] and the catalog's `mod`, `raw` and `resolve` are pure: no Pingora, no clock, no file, no socket.
+//! * [`wire`], [`dialect`], [`usage`], [`account::strategy`] and what it goes by ([`account::breaker`], [`account::latency`], [`account::quota`]),
+//!   [`exchange::failover`], [`exchange::budget`], [`limits::tally`] and the catalog's `mod`, `raw` and `resolve` are pure: no Pingora, no clock, no file, no socket.
 
 pub mod access_log;
 pub mod account;

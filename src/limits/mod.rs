@@ -1,7 +1,19 @@
-//! How much callers and keys may use.
+//! How much callers and keys may use, and how much they do.
+//!
+//! An exchange is admitted by its caller's limits, its key's, and those of its key for the model asked for: by all or by none. What it may come to use is
+//! reserved, and replaced by what it did use when it is settled, in the second, day and month in which it was admitted. A [`Scope`] outlives catalogs:
+//! changed limits go on with what is counted. **Invariants:** a refusal takes nothing; a [`Reservation`] is settled exactly once, with nothing if it is
+//! dropped; scopes are locked from the caller's down, for no longer than it takes to count, and never all of them by one lock.
+
+pub mod registry;
+pub mod tally;
+
+pub use registry::{KeyScopes, LastUsed, Past, Registry};
+pub use tally::{Ask, Counts, Kind, Left, Over, Room, Spent};
 
 use crate::price::Usd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tally::{Entry, Tally};
 
 /// How much may be used. A minute is the last sixty seconds; days and months are UTC's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -34,21 +46,198 @@ impl Limits {
     }
 }
 
-/// What was used before: what limits begin with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Past {
-    /// When, in milliseconds of Unix time.
-    pub at: u64,
-    /// By which caller.
-    pub caller: Arc<str>,
-    /// With which key.
-    pub key: Arc<str>,
-    /// The model that was asked for.
-    pub model: Arc<str>,
-    /// How many requests.
-    pub requests: u64,
-    /// How many tokens.
-    pub tokens: u64,
-    /// What they cost, as far as that is known.
-    pub usd: Usd,
+/// What limits are written for, from the outermost in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// A caller: all its keys together.
+    Caller,
+    /// A key.
+    Key,
+    /// A key, and the model it asks for.
+    KeyModel,
 }
+
+impl Level {
+    /// The word that metrics use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Caller => "caller",
+            Level::Key => "key",
+            Level::KeyModel => "key_model",
+        }
+    }
+}
+
+/// A caller, a key, or a model of a key, that has limits; and what is counted against them.
+#[derive(Debug)]
+pub struct Scope {
+    /// Which of them.
+    pub level: Level,
+    /// `acme`, `acme/prod`, or `acme/prod gpt-4o`.
+    pub name: Arc<str>,
+    tally: Mutex<Tally>,
+}
+
+impl Scope {
+    /// Nothing is counted yet.
+    pub fn new(level: Level, name: Arc<str>) -> Scope {
+        Scope { level, name, tally: Mutex::default() }
+    }
+
+    /// What is counted, as of now.
+    pub fn own(&self, now_ms: u64) -> Counts {
+        let mut tally = self.tally();
+        tally.advance(now_ms);
+        tally.counts()
+    }
+
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Limits, and what is counted against them.
+#[derive(Debug, Clone, Copy)]
+pub struct Bound<'a> {
+    /// As the exchange's catalog has them.
+    pub limits: &'a Limits,
+    /// What they limit.
+    pub scope: &'a Arc<Scope>,
+}
+
+/// What bounds one exchange: at most one of each level.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Bounds<'a>([Option<Bound<'a>>; 3]);
+
+impl<'a> Bounds<'a> {
+    /// From the caller's down.
+    pub fn iter(&self) -> impl Iterator<Item = &Bound<'a>> {
+        self.0.iter().flatten()
+    }
+
+    /// Whether nothing is limited.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+}
+
+/// In any order. Of two of the same level the last one counts.
+impl<'a> FromIterator<Bound<'a>> for Bounds<'a> {
+    fn from_iter<I: IntoIterator<Item = Bound<'a>>>(bounds: I) -> Bounds<'a> {
+        let [mut caller, mut key, mut key_model] = [None; 3];
+        for bound in bounds {
+            match bound.scope.level {
+                Level::Caller => caller = Some(bound),
+                Level::Key => key = Some(bound),
+                Level::KeyModel => key_model = Some(bound),
+            }
+        }
+        Bounds([caller, key, key_model])
+    }
+}
+
+/// What was asked for is too much.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Whose limit it is: of several the one that has to be waited for longest.
+    pub level: Level,
+    /// The scope's name.
+    pub name: Arc<str>,
+    /// The limit.
+    pub over: Over,
+    /// What is left of all of them.
+    pub left: Left,
+}
+
+/// Takes one request, one place and what is asked for from all bounds, or from none. Each limit is divided by `share`, for who shares them with others.
+pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<Reservation, Refused> {
+    let mut tallies = locked(bounds, now_ms);
+    let mut worst: Option<(&Arc<Scope>, Over)> = None;
+    for (bound, tally) in tallies.iter().flatten() {
+        let Some(over) = tally.over(bound.limits, share, ask, now_ms) else { continue };
+        match worst {
+            Some((_, worst)) if worst.worse(over) == worst => {}
+            Some(_) | None => worst = Some((bound.scope, over)),
+        }
+    }
+    let left = |tallies: &Locked<'_>| {
+        let each = tallies.iter().flatten().map(|(bound, tally)| tally.left(bound.limits, share, now_ms));
+        each.fold(Left::default(), Left::and)
+    };
+    if let Some((scope, over)) = worst {
+        return Err(Refused { level: scope.level, name: scope.name.clone(), over, left: left(&tallies) });
+    }
+    let held = take(&mut tallies, ask);
+    Ok(Reservation { left: left(&tallies), at: now_ms, ask, held })
+}
+
+/// Takes what is asked for without asking the limits: somebody else did, and says what is left.
+pub fn take_unchecked(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, left: Left) -> Reservation {
+    Reservation { left, at: now_ms, ask, held: take(&mut locked(bounds, now_ms), ask) }
+}
+
+type Locked<'a> = [Option<(Bound<'a>, MutexGuard<'a, Tally>)>; 3];
+
+/// The tallies, as of now. Everybody locks them in this order, and a key's is locked under its caller's: nobody waits in a circle.
+fn locked<'a>(bounds: &Bounds<'a>, now_ms: u64) -> Locked<'a> {
+    bounds.0.map(|bound| {
+        let bound = bound?;
+        let mut tally = bound.scope.tally();
+        tally.advance(now_ms);
+        tally.watch(bound.limits);
+        Some((bound, tally))
+    })
+}
+
+fn take(tallies: &mut Locked<'_>, ask: Ask) -> [Option<Held>; 3] {
+    tallies.each_mut().map(|locked| {
+        let (bound, tally) = locked.as_mut()?;
+        Some(Held { entry: tally.take(ask), scope: bound.scope.clone() })
+    })
+}
+
+#[derive(Debug)]
+struct Held {
+    scope: Arc<Scope>,
+    entry: Entry,
+}
+
+/// What an exchange may use. Dropped, it is settled with nothing.
+#[derive(Debug)]
+#[must_use]
+pub struct Reservation {
+    /// What was left for others once it was taken.
+    pub left: Left,
+    /// When it was admitted, in milliseconds of Unix time.
+    pub at: u64,
+    /// What was asked for.
+    pub ask: Ask,
+    held: [Option<Held>; 3],
+}
+
+impl Reservation {
+    /// Gives its places back, and replaces what was reserved by what was used, be that less or more.
+    pub fn settle(mut self, spent: Spent) {
+        self.give_back(spent);
+    }
+
+    /// What it was taken from, from the caller's down.
+    pub fn scopes(&self) -> impl Iterator<Item = &Arc<Scope>> {
+        self.held.iter().flatten().map(|held| &held.scope)
+    }
+
+    fn give_back(&mut self, spent: Spent) {
+        for Held { scope, entry } in self.held.iter_mut().filter_map(Option::take) {
+            scope.tally().settle(entry, self.ask, spent);
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.give_back(Spent::default());
+    }
+}
+
+#[cfg(test)]
+mod tests;

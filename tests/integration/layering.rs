@@ -16,6 +16,8 @@ const PURE: &[&str] = &[
     "src/exchange/failover.rs",
     "src/price",
     "src/price.rs",
+    "src/limits/tally.rs",
+    "src/limits/tally",
     "src/usage.rs",
     "src/catalog/globs.rs",
     "src/catalog/mod.rs",

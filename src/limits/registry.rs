@@ -1,0 +1,187 @@
+//! All scopes by their names, and when each key was last used: what outlives catalogs.
+//!
+//! They belong to the catalogs and reservations that hold them. A scope that nobody has counted for yet begins with what was used before, so that neither a
+//! restart nor a new limit forgets it. What has no limits has no scope, and costs nothing.
+
+use super::{Bound, Bounds, Level, Limits, Scope, Spent};
+use crate::catalog::{Catalog, Key};
+use crate::price::Usd;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// What was used before: what scopes begin with. No two of them count the same, and one that sums up a while is of its begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Past {
+    /// When, in milliseconds of Unix time.
+    pub at: u64,
+    /// By which caller.
+    pub caller: Arc<str>,
+    /// With which key, as [`Key::id`] has it.
+    pub key: Arc<str>,
+    /// The id of the model that was asked for.
+    pub model: Arc<str>,
+    /// How many requests.
+    pub requests: u64,
+    /// How many tokens.
+    pub tokens: u64,
+    /// What they cost, as far as that is known.
+    pub usd: Usd,
+}
+
+/// When a key was last used. A key has one, limits or not.
+#[derive(Debug, Default)]
+pub struct LastUsed {
+    at: AtomicU64,
+    old_hash: AtomicU64,
+}
+
+impl LastUsed {
+    /// It is used at this time, in milliseconds of Unix time.
+    pub fn touch(&self, at: u64) {
+        // Threads that use one key would else take its line of memory from each other for nothing.
+        if self.at.load(Ordering::Relaxed) < at {
+            self.at.fetch_max(at, Ordering::Relaxed);
+        }
+    }
+
+    /// When it was, in milliseconds of Unix time, if it ever was.
+    pub fn at(&self) -> Option<u64> {
+        Some(self.at.load(Ordering::Relaxed)).filter(|at| *at > 0)
+    }
+
+    /// It is used by a secret that is about to expire.
+    pub fn by_old_hash(&self) {
+        self.old_hash.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often it was.
+    pub fn old_hash_uses(&self) -> u64 {
+        self.old_hash.load(Ordering::Relaxed)
+    }
+}
+
+/// The scopes of one key.
+#[derive(Debug, Default, Clone)]
+pub struct KeyScopes {
+    caller: Option<Arc<Scope>>,
+    key: Option<Arc<Scope>>,
+    /// By the model's position, sorted.
+    models: Vec<(usize, Arc<Scope>)>,
+    /// When the key was last used.
+    pub used: Arc<LastUsed>,
+}
+
+impl KeyScopes {
+    /// What bounds an exchange of the key, which is of the same catalog, for a model, given by its position.
+    pub fn bounds<'a>(&'a self, key: &'a Key, model: usize) -> Bounds<'a> {
+        Bounds([
+            self.caller.as_ref().map(|scope| Bound { limits: &key.caller.limits, scope }),
+            self.key.as_ref().map(|scope| Bound { limits: &key.limits, scope }),
+            of_model(&self.models, model).zip(of_model(&key.model_limits, model)).map(|(scope, limits)| Bound { limits, scope }),
+        ])
+    }
+
+    /// All of them, from the caller's down.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Scope>> {
+        self.caller.iter().chain(&self.key).chain(self.models.iter().map(|(_, scope)| scope))
+    }
+}
+
+fn of_model<T>(of_models: &[(usize, T)], model: usize) -> Option<&T> {
+    let at = of_models.binary_search_by_key(&model, |(index, _)| *index).ok()?;
+    of_models.get(at).map(|(_, of_model)| of_model)
+}
+
+/// All scopes. Their names tell levels apart: no caller's has a slash, no key's a space.
+#[derive(Default)]
+pub struct Registry {
+    scopes: Mutex<HashMap<Arc<str>, Weak<Scope>>>,
+    used: Mutex<HashMap<Arc<str>, Weak<LastUsed>>>,
+}
+
+impl Registry {
+    /// The scopes of a catalog's keys, by [`Key::index`]. Where one is new, all that was used before is asked for, once; what nobody holds is forgotten.
+    pub fn adopt(&self, catalog: &Catalog, seeds: &mut dyn FnMut() -> Vec<Past>) -> Vec<KeyScopes> {
+        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut adoption = Adoption { scopes: &mut scopes, new: HashMap::new() };
+        let limited = catalog.callers().iter().filter(|caller| !caller.limits.is_none());
+        let callers: HashMap<&str, Arc<Scope>> =
+            limited.map(|caller| (&*caller.id, adoption.scope(Level::Caller, &caller.id, &caller.limits))).collect();
+        let mut all: Vec<Option<KeyScopes>> = Vec::new();
+        all.resize_with(catalog.key_total(), || None);
+        for key in catalog.keys() {
+            let Some(place) = all.get_mut(key.index).filter(|place| place.is_none()) else { continue };
+            let known = used.get(&key.id).and_then(Weak::upgrade);
+            *place = Some(KeyScopes {
+                caller: callers.get(&*key.caller.id).cloned(),
+                key: (!key.limits.is_none()).then(|| adoption.scope(Level::Key, &key.id, &key.limits)),
+                models: adoption.models(catalog, key),
+                used: known.unwrap_or_else(|| {
+                    let new = Arc::new(LastUsed::default());
+                    used.insert(key.id.clone(), Arc::downgrade(&new));
+                    new
+                }),
+            });
+        }
+        if !adoption.new.is_empty() {
+            adoption.seed(seeds());
+        }
+        scopes.retain(|_, scope| scope.strong_count() > 0);
+        used.retain(|_, used| used.strong_count() > 0);
+        all.into_iter().map(Option::unwrap_or_default).collect()
+    }
+
+    /// The scopes that are held, in no order.
+    pub fn scopes(&self) -> Vec<Arc<Scope>> {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner).values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+struct Adoption<'r> {
+    scopes: &'r mut HashMap<Arc<str>, Weak<Scope>>,
+    new: HashMap<Arc<str>, Arc<Scope>>,
+}
+
+impl Adoption<'_> {
+    fn scope(&mut self, level: Level, name: &Arc<str>, limits: &Limits) -> Arc<Scope> {
+        if let Some(scope) = self.scopes.get(name).and_then(Weak::upgrade) {
+            return scope;
+        }
+        let scope = Arc::new(Scope::new(level, name.clone()));
+        // Else what is limited by the minute would not be recalled.
+        scope.tally().watch(limits);
+        self.scopes.insert(name.clone(), Arc::downgrade(&scope));
+        self.new.insert(name.clone(), scope.clone());
+        scope
+    }
+
+    fn models(&mut self, catalog: &Catalog, key: &Key) -> Vec<(usize, Arc<Scope>)> {
+        let limited = key.model_limits.iter().filter(|(_, limits)| !limits.is_none());
+        let named = limited.filter_map(|(index, limits)| {
+            let model = catalog.models().get(*index)?;
+            Some((*index, self.scope(Level::KeyModel, &of_key_and_model(&key.id, &model.id).into(), limits)))
+        });
+        named.collect()
+    }
+
+    fn seed(&self, past: Vec<Past>) {
+        let of_models = self.new.values().any(|scope| scope.level == Level::KeyModel);
+        for Past { at, caller, key, model, requests, tokens, usd } in past {
+            let model = of_models.then(|| of_key_and_model(&key, &model));
+            for name in [Some(&*caller), Some(&*key), model.as_deref()].into_iter().flatten() {
+                if let Some(scope) = self.new.get(name) {
+                    scope.tally().recall(at, requests, Spent { tokens, usd });
+                }
+            }
+        }
+    }
+}
+
+fn of_key_and_model(key: &str, model: &str) -> String {
+    format!("{key} {model}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,398 @@
+//! What one caller, key, or model of a key has used of late, counted against its limits.
+//!
+//! Pure: the time is passed in, as milliseconds of Unix time. A minute is 61 whole seconds in a ring, so that what was admitted within any sixty
+//! seconds is never more than the limit; a second leaves when all of it is older than that. Days and months are UTC's.
+//! **Invariant:** the time of a tally never goes back, whatever the clock does: nothing is forgotten early.
+
+mod month;
+mod ring;
+
+use super::Limits;
+use crate::price::Usd;
+use month::Month;
+use ring::{Ring, SECONDS};
+use std::time::Duration;
+
+/// What an exchange may come to use, besides one request and one place.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ask {
+    /// The prompt's, and as many as the answer may have.
+    pub tokens: u64,
+    /// What they cost at most.
+    pub usd: Usd,
+}
+
+/// What it did use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// The prompt's and the answer's.
+    pub tokens: u64,
+    /// What they cost.
+    pub usd: Usd,
+}
+
+/// What a limit counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Requests of the last minute.
+    RequestsPerMinute,
+    /// Requests of the day.
+    RequestsPerDay,
+    /// Tokens of the last minute.
+    TokensPerMinute,
+    /// Tokens of the day.
+    TokensPerDay,
+    /// Requests at once.
+    Concurrency,
+    /// Thousand-millionths of a dollar on the day.
+    UsdPerDay,
+    /// Thousand-millionths of a dollar in the month.
+    UsdPerMonth,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 7] = [
+        Kind::RequestsPerMinute,
+        Kind::RequestsPerDay,
+        Kind::TokensPerMinute,
+        Kind::TokensPerDay,
+        Kind::Concurrency,
+        Kind::UsdPerDay,
+        Kind::UsdPerMonth,
+    ];
+
+    /// Its name in the catalog.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::RequestsPerMinute => "requests_per_minute",
+            Kind::RequestsPerDay => "requests_per_day",
+            Kind::TokensPerMinute => "tokens_per_minute",
+            Kind::TokensPerDay => "tokens_per_day",
+            Kind::Concurrency => "concurrency",
+            Kind::UsdPerDay => "usd_per_day",
+            Kind::UsdPerMonth => "usd_per_month",
+        }
+    }
+
+    /// Whether it counts money.
+    pub fn is_money(self) -> bool {
+        match self {
+            Kind::UsdPerDay | Kind::UsdPerMonth => true,
+            Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::TokensPerMinute | Kind::TokensPerDay | Kind::Concurrency => false,
+        }
+    }
+
+    /// What these limits allow of it, or an equal share of that: of what is allowed at all, at least 1.
+    pub fn limit(self, limits: &Limits, share: u64) -> Option<u64> {
+        let whole = match self {
+            Kind::RequestsPerMinute => limits.requests_per_minute,
+            Kind::RequestsPerDay => limits.requests_per_day,
+            Kind::TokensPerMinute => limits.tokens_per_minute,
+            Kind::TokensPerDay => limits.tokens_per_day,
+            Kind::Concurrency => limits.concurrency,
+            Kind::UsdPerDay => limits.usd_per_day.map(|Usd(nano)| nano),
+            Kind::UsdPerMonth => limits.usd_per_month.map(|Usd(nano)| nano),
+        }?;
+        // Most share with nobody, and a division is dear.
+        Some(if share <= 1 { whole } else { (whole / share).max(whole.min(1)) })
+    }
+
+    /// What an exchange asks of it.
+    pub fn asked(self, ask: Ask) -> u64 {
+        match self {
+            Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::Concurrency => 1,
+            Kind::TokensPerMinute | Kind::TokensPerDay => ask.tokens,
+            Kind::UsdPerDay | Kind::UsdPerMonth => ask.usd.0,
+        }
+    }
+}
+
+/// A limit that has no room for what was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Over {
+    /// Which one.
+    pub kind: Kind,
+    /// How much it allows.
+    pub limit: u64,
+    /// How much of that is used or reserved.
+    pub used: u64,
+    /// How much was asked for.
+    pub asked: u64,
+    /// How long until there is room, if nobody else takes it; `None` if there never is.
+    pub wait: Option<Duration>,
+}
+
+impl Over {
+    /// The one to be told of: the one that has to be waited for longest.
+    pub(super) fn worse(self, other: Over) -> Over {
+        let later = |over: Over| over.wait.unwrap_or(Duration::MAX);
+        if later(other) > later(self) { other } else { self }
+    }
+}
+
+/// How much a limit has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// How much it allows.
+    pub limit: u64,
+    /// How much of that is neither used nor reserved.
+    pub remaining: u64,
+    /// How long until all of it is there again.
+    pub reset: Duration,
+}
+
+/// What is left of the tightest limits: those with the fewest remaining.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Of those on requests.
+    pub requests: Option<Room>,
+    /// Of those on tokens.
+    pub tokens: Option<Room>,
+}
+
+impl Left {
+    /// The tightest of both.
+    pub fn and(self, other: Left) -> Left {
+        Left { requests: tightest(self.requests, other.requests), tokens: tightest(self.tokens, other.tokens) }
+    }
+}
+
+fn tightest(one: Option<Room>, other: Option<Room>) -> Option<Room> {
+    match (one, other) {
+        (Some(a), Some(b)) => {
+            let tighter = b.remaining < a.remaining || b.remaining == a.remaining && b.reset > a.reset;
+            Some(if tighter { b } else { a })
+        }
+        (room, None) | (None, room) => room,
+    }
+}
+
+/// Where an admission was counted, to be settled there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// The tally's time.
+    at: u64,
+    /// Tokens were being counted by the second.
+    by_second: bool,
+}
+
+/// What one tally has counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The tally's time.
+    pub at: u64,
+    /// Seconds of Unix time within the last minute, each with its requests and tokens, oldest first; only what is limited by the minute.
+    pub minute: Vec<(u64, u64, u64)>,
+    /// Requests of the day.
+    pub day_requests: u64,
+    /// Tokens of the day.
+    pub day_tokens: u64,
+    /// Money of the day.
+    pub day_usd: Usd,
+    /// Money of the month.
+    pub month_usd: Usd,
+    /// Requests at once.
+    pub places: u64,
+}
+
+/// The counts of one caller, key, or model of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tally {
+    now: u64,
+    day: u64,
+    month: Month,
+    requests: Ring<u32>,
+    tokens: Ring<u64>,
+    day_requests: u64,
+    // Whoever may ask for any number of tokens must not be able to fill a sum up, and with the refund take out of it what others used.
+    day_tokens: u128,
+    day_usd: u128,
+    month_usd: u128,
+    places: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally {
+            now: 0,
+            day: 0,
+            month: Month::of(0),
+            requests: Ring::default(),
+            tokens: Ring::default(),
+            day_requests: 0,
+            day_tokens: 0,
+            day_usd: 0,
+            month_usd: 0,
+            places: 0,
+        }
+    }
+}
+
+impl Tally {
+    /// Time goes on, if it does: what is out of the minute, the day, or the month by then is no longer counted.
+    pub fn advance(&mut self, now: u64) {
+        if now <= self.now {
+            return;
+        }
+        let (before, after) = (second(self.now), second(now));
+        self.requests.advance(before, after);
+        self.tokens.advance(before, after);
+        self.now = now;
+        let day = now / DAY;
+        if day != self.day {
+            self.day = day;
+            (self.day_requests, self.day_tokens, self.day_usd) = (0, 0, 0);
+            if day >= self.month.next {
+                self.month = Month::of(day);
+                self.month_usd = 0;
+            }
+        }
+    }
+
+    /// What these limits count by the second is counted from now on.
+    pub fn watch(&mut self, limits: &Limits) {
+        if limits.requests_per_minute.is_some() {
+            self.requests.open();
+        }
+        if limits.tokens_per_minute.is_some() {
+            self.tokens.open();
+        }
+    }
+
+    /// The limit that has no room for it; of several the one that has to be waited for longest.
+    pub fn over(&self, limits: &Limits, share: u64, ask: Ask, now: u64) -> Option<Over> {
+        let mut worst: Option<Over> = None;
+        for kind in Kind::ALL {
+            let Some(limit) = kind.limit(limits, share) else { continue };
+            let (used, asked) = (self.used(kind), kind.asked(ask));
+            let Some(excess) = (used + u128::from(asked)).checked_sub(u128::from(limit)).filter(|excess| *excess > 0) else { continue };
+            let wait = (asked <= limit).then(|| self.wait(kind, excess, now));
+            let over = Over { kind, limit, used: clamp(used), asked, wait };
+            worst = Some(worst.map_or(over, |worst| worst.worse(over)));
+        }
+        worst
+    }
+
+    /// Counts it, whether there is room or not.
+    pub(super) fn take(&mut self, ask: Ask) -> Entry {
+        let now = second(self.now);
+        self.places = self.places.saturating_add(1);
+        self.requests.change(now, now, 0, 1);
+        self.tokens.change(now, now, 0, ask.tokens);
+        self.day_requests = self.day_requests.saturating_add(1);
+        self.day_tokens += u128::from(ask.tokens);
+        self.day_usd += u128::from(ask.usd.0);
+        self.month_usd += u128::from(ask.usd.0);
+        Entry { at: self.now, by_second: self.tokens.is_open() }
+    }
+
+    /// What was asked for is replaced by what was used, where it was counted, if that is still counted; the place is given back.
+    pub(super) fn settle(&mut self, entry: Entry, ask: Ask, spent: Spent) {
+        self.places = self.places.saturating_sub(1);
+        if entry.by_second {
+            self.tokens.change(second(self.now), second(entry.at), ask.tokens, spent.tokens);
+        }
+        let day = entry.at / DAY;
+        if day == self.day {
+            replace(&mut self.day_tokens, ask.tokens, spent.tokens);
+            replace(&mut self.day_usd, ask.usd.0, spent.usd.0);
+        }
+        if day >= self.month.first {
+            replace(&mut self.month_usd, ask.usd.0, spent.usd.0);
+        }
+    }
+
+    /// Adds what was used before. In whatever order: the youngest says what time it is.
+    pub fn recall(&mut self, at: u64, requests: u64, spent: Spent) {
+        self.advance(at);
+        let now = second(self.now);
+        self.requests.change(now, second(at), 0, requests);
+        self.tokens.change(now, second(at), 0, spent.tokens);
+        let day = at / DAY;
+        if day == self.day {
+            self.day_requests = self.day_requests.saturating_add(requests);
+            self.day_tokens += u128::from(spent.tokens);
+            self.day_usd += u128::from(spent.usd.0);
+        }
+        if day >= self.month.first {
+            self.month_usd += u128::from(spent.usd.0);
+        }
+    }
+
+    /// What is left of these limits.
+    pub fn left(&self, limits: &Limits, share: u64, now: u64) -> Left {
+        let room = |kind: Kind| {
+            let limit = kind.limit(limits, share)?;
+            let used = self.used(kind);
+            let reset = if used == 0 { Duration::ZERO } else { self.wait(kind, used, now) };
+            Some(Room { limit, remaining: clamp(u128::from(limit).saturating_sub(used)), reset })
+        };
+        Left {
+            requests: tightest(room(Kind::RequestsPerMinute), room(Kind::RequestsPerDay)),
+            tokens: tightest(room(Kind::TokensPerMinute), room(Kind::TokensPerDay)),
+        }
+    }
+
+    /// What is counted now.
+    pub fn counts(&self) -> Counts {
+        let now = second(self.now);
+        let each = |second| (second, self.requests.at(second), self.tokens.at(second));
+        Counts {
+            at: self.now,
+            minute: (now.saturating_sub(SECONDS - 1)..=now)
+                .map(each)
+                .filter(|(_, requests, tokens)| (*requests, *tokens) != (0, 0))
+                .collect(),
+            day_requests: self.day_requests,
+            day_tokens: clamp(self.day_tokens),
+            day_usd: Usd(clamp(self.day_usd)),
+            month_usd: Usd(clamp(self.month_usd)),
+            places: self.places,
+        }
+    }
+
+    fn used(&self, kind: Kind) -> u128 {
+        match kind {
+            Kind::RequestsPerMinute => self.requests.sum,
+            Kind::RequestsPerDay => self.day_requests.into(),
+            Kind::TokensPerMinute => self.tokens.sum,
+            Kind::TokensPerDay => self.day_tokens,
+            Kind::Concurrency => self.places.into(),
+            Kind::UsdPerDay => self.day_usd,
+            Kind::UsdPerMonth => self.month_usd,
+        }
+    }
+
+    /// How long from `now`, which may be behind the tally's own time, until so much of what is used is free.
+    fn wait(&self, kind: Kind, excess: u128, now: u64) -> Duration {
+        let newest = second(self.now);
+        let free = match kind {
+            Kind::RequestsPerMinute => self.requests.gone(newest, excess).saturating_mul(SECOND),
+            Kind::TokensPerMinute => self.tokens.gone(newest, excess).saturating_mul(SECOND),
+            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => (self.day + 1).saturating_mul(DAY),
+            Kind::UsdPerMonth => self.month.next.saturating_mul(DAY),
+            // When one ends, nobody knows.
+            Kind::Concurrency => return Duration::from_secs(1),
+        };
+        Duration::from_millis(free.saturating_sub(now))
+    }
+}
+
+const SECOND: u64 = 1_000;
+const DAY: u64 = 86_400 * SECOND;
+
+fn second(at: u64) -> u64 {
+    at / SECOND
+}
+
+fn clamp(sum: u128) -> u64 {
+    u64::try_from(sum).unwrap_or(u64::MAX)
+}
+
+fn replace(sum: &mut u128, what: u64, by: u64) {
+    *sum = sum.saturating_sub(what.into()) + u128::from(by);
+}
+
+#[cfg(test)]
+mod tests;
