@@ -5,6 +5,7 @@
 //! dropped, and so is what it refuses; both are counted, since a full disk must not stop the traffic.
 
 use crate::config::{Access, Format};
+use crate::price::Usd;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fs::File;
@@ -43,6 +44,9 @@ pub struct Tried {
     /// The same for what was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_tokens: Option<u64>,
+    /// What these cost, if that is known.
+    #[serde(rename = "cost_usd", skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Usd>,
     /// What the upstream or the network said, scrubbed and cut short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -80,6 +84,9 @@ pub struct Line<'a> {
     pub completion_tokens: u64,
     pub cached_tokens: u64,
     pub usage: &'a str,
+    pub cost_usd: Option<Usd>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<String>,
     pub bytes_in: u64,
     pub bytes_out: u64,
     pub upstream_request_id: Option<&'a str>,

@@ -7,8 +7,9 @@ use crate::account::track::Told;
 use crate::catalog::reload::{self, Route};
 use crate::drain::Phase;
 use crate::exchange::upstream::Place;
-use crate::ledger;
+use crate::ledger::days;
 use crate::ledger::report::{Query, answer as usage_of};
+use crate::limits;
 use crate::metrics::account_state;
 use crate::shared::Shared;
 use async_trait::async_trait;
@@ -18,6 +19,7 @@ use pingora::protocols::l4::stream::Stream;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
 use serde_json::json;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::net::{TcpListener, TcpStream};
@@ -123,15 +125,19 @@ fn answer(shared: &Shared, path: &str) -> (u16, &'static str, String) {
         "/livez" => (200, "text/plain", String::new()),
         "/readyz" => (if shared.drain.ready() { 200 } else { 503 }, "text/plain", String::new()),
         "/metrics" => (200, "application/openmetrics-text; version=1.0.0; charset=utf-8", shared.metrics.render(shared)),
+        "/limits" => (200, "application/json", format!("{:#}\n", limits(shared))),
         "/status" => (200, "application/json", format!("{:#}\n", status(shared))),
-        _ => (404, "text/plain", "there are /status, /metrics, /usage, /livez and /readyz, and POST /accounts/NAME/reset\n".to_owned()),
+        _ => {
+            let paths = "there are /status, /limits, /usage, /metrics, /livez and /readyz, and POST /accounts/NAME/reset\n";
+            (404, "text/plain", paths.to_owned())
+        }
     }
 }
 
 /// Reads the ledger, off this thread: it may take its time.
 async fn usage(shared: &Arc<Shared>, query: &str) -> (u16, &'static str, String) {
     const PLAIN: &str = "text/plain";
-    let query = match Query::of_url(query, ledger::days::now()) {
+    let query = match Query::of_url(query, days::now()) {
         Ok(query) => query,
         Err(why) => return (400, PLAIN, format!("{why}\n")),
     };
@@ -151,6 +157,22 @@ async fn usage(shared: &Arc<Shared>, query: &str) -> (u16, &'static str, String)
         Ok(Err(why)) => (503, PLAIN, format!("{why}\n")),
         Err(why) => (500, PLAIN, format!("the ledger was not read: {why}\n")),
     }
+}
+
+/// How all limits stand. Those of one caller are in each of its keys' bounds.
+fn limits(shared: &Shared) -> serde_json::Value {
+    let snapshot = shared.live.load();
+    let (now, mut seen, mut told) = (days::now(), HashSet::new(), Vec::new());
+    for key in snapshot.catalog.keys() {
+        let Some(scopes) = snapshot.scopes.get(key.index) else { continue };
+        for bound in scopes.every(key) {
+            if seen.insert(bound.scope.name.clone()) {
+                told.push((bound.scope.name.clone(), limits::told(&bound, now)));
+            }
+        }
+    }
+    told.sort_by(|(a, _), (b, _)| a.cmp(b));
+    json!({ "limits": told.into_iter().map(|(_, told)| told).collect::<Vec<_>>() })
 }
 
 /// Ends an account's rests and closes its breakers.

@@ -14,6 +14,8 @@ use crate::exchange::record::Record;
 use crate::exchange::relay::{End, relay};
 use crate::exchange::{self, Own, Panicked};
 use crate::intake::{self, Held, envelope};
+use crate::ledger::days;
+use crate::limits::{self, Ask, Bounds};
 use crate::models;
 use crate::plan;
 use crate::price::ShowCost;
@@ -298,6 +300,8 @@ async fn chat(
         // Who will answer, and so at which price, is not known yet.
         cost: if key.caller.expose_cost { ShowCost::At(None) } else { ShowCost::No },
     };
+    let bounds = snapshot.scopes.get(key.index).map(|scopes| scopes.bounds(key, model.index)).unwrap_or_default();
+    admit(record, &bounds, plan::most(&envelope, model, &plan))?;
     exchange::panic_here(session, "plan");
     let request = Request {
         envelope,
@@ -313,6 +317,21 @@ async fn chat(
     };
     record.plan = Some(read.elapsed());
     Ok(Planned { request, body, held })
+}
+
+/// Takes from the caller's limits what the request may use, or refuses it.
+fn admit(record: &mut Record, bounds: &Bounds<'_>, ask: Ask) -> Result<(), Refusal> {
+    match limits::admit(bounds, ask, days::now(), 1) {
+        Ok(reservation) => {
+            record.admit(reservation);
+            Ok(())
+        }
+        Err(refused) => {
+            record.left = refused.left;
+            record.limited = Some((refused.level, refused.over.kind));
+            Err(refused.refusal())
+        }
+    }
 }
 
 /// How long the caller says that all attempts together may take.

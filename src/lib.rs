@@ -40,8 +40,6 @@
 //! * What is asked for is taken from all limits that bound it or from none, and counts for when it was admitted. A refusal takes nothing.
 //! * Before the commit two attempts may race, and any failure may be mended; what was asked in vain is counted as such, and an outage is not multiplied.
 //! * [`wire`], [`dialect`], [`usage`], [`price`], [`account::strategy`] and what it goes by ([`account::breaker`], [`account::latency`], [`account::quota`]),
-//!   [`exchange::failover`], [`exchange::budget`] and the catalog's `mod`, `raw` and `resolve` are pure: no Pingora, no clock, no file, no socket.
-//! * [`wire`], [`dialect`], [`usage`], [`account::strategy`] and what it goes by ([`account::breaker`], [`account::latency`], [`account::quota`]),
 //!   [`exchange::failover`], [`exchange::budget`], [`limits::tally`] and the catalog's `mod`, `raw` and `resolve` are pure: no Pingora, no clock, no file, no socket.
 
 pub mod access_log;

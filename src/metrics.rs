@@ -8,6 +8,7 @@ use crate::account::health::Why;
 use crate::account::track::Track;
 use crate::exchange::record::Record;
 use crate::ledger;
+use crate::price::Usd;
 use crate::shared::Shared;
 use crate::usage::Source;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
@@ -47,6 +48,26 @@ struct Tokens {
     account: Name,
     caller: Name,
     kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Cost {
+    model: Name,
+    account: Name,
+    caller: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Unpriced {
+    model: Name,
+    account: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Limited {
+    caller: Name,
+    level: &'static str,
+    limit: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -112,6 +133,9 @@ pub struct Metrics {
     first_byte: Family<Door, Histogram, fn() -> Histogram>,
     own: Family<Door, Histogram, fn() -> Histogram>,
     tokens: Family<Tokens, Counter>,
+    cost: Family<Cost, Counter<f64, AtomicU64>>,
+    unpriced: Family<Unpriced, Counter>,
+    limited: Family<Limited, Counter>,
     attempts: Family<Attempt, Counter>,
     estimated: Family<Door, Counter>,
     losses: Family<Dropped, Counter>,
@@ -157,6 +181,9 @@ impl Default for Metrics {
             first_byte: Family::new_with_constructor(seconds),
             own: Family::new_with_constructor(own),
             tokens: Family::default(),
+            cost: Family::default(),
+            unpriced: Family::default(),
+            limited: Family::default(),
             attempts: Family::default(),
             estimated: Family::default(),
             losses: Family::default(),
@@ -188,6 +215,9 @@ impl Default for Metrics {
         r.register("first_byte_seconds", "From the request's head to the answer's first byte", metrics.first_byte.clone());
         r.register("own_seconds", "Time that an exchange spent running in Portcullis itself", metrics.own.clone());
         r.register("tokens", "Tokens, as counted or estimated", metrics.tokens.clone());
+        r.register("cost_usd", "What tokens cost, where their price is known", metrics.cost.clone());
+        r.register("cost_unknown", "Answers whose price is not known", metrics.unpriced.clone());
+        r.register("limited", "Requests that a limit of their caller's did not let in", metrics.limited.clone());
         r.register("attempts", "Tries at upstream accounts by how they ended", metrics.attempts.clone());
         r.register("usage_estimated", "Exchanges whose tokens had to be estimated", metrics.estimated.clone());
         r.register("dropped_params", "Fields of requests that could not be expressed in the upstream's language", metrics.losses.clone());
@@ -221,7 +251,7 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Counts a settled exchange.
-    pub fn settle(&self, record: &Record, total_seconds: f64) {
+    pub fn settle(&self, record: &Record, cost: Option<Usd>, total_seconds: f64) {
         let (model, account, caller) = (Name(record.model.clone()), Name(record.account.clone()), Name(record.caller.clone()));
         let door = Door { door: record.door, model: model.clone() };
         self.seconds.get_or_create(&door).observe(total_seconds);
@@ -241,6 +271,20 @@ impl Metrics {
                 let labels = Tokens { model: model.clone(), account: account.clone(), caller: caller.clone(), kind };
                 self.tokens.get_or_create(&labels).inc_by(count);
             }
+        }
+        match cost {
+            Some(Usd(0)) => {}
+            Some(cost) => {
+                let labels = Cost { model: model.clone(), account: account.clone(), caller: caller.clone() };
+                self.cost.get_or_create(&labels).inc_by(cost.dollars());
+            }
+            None if record.usage.source != Source::None => {
+                self.unpriced.get_or_create(&Unpriced { model: model.clone(), account: account.clone() }).inc();
+            }
+            None => {}
+        }
+        if let Some((level, kind)) = record.limited {
+            self.limited.get_or_create(&Limited { caller: caller.clone(), level: level.name(), limit: kind.name() }).inc();
         }
         if record.usage.source == Source::Estimated {
             self.estimated.get_or_create(&door).inc();
@@ -290,6 +334,9 @@ impl Metrics {
             self.first_byte.clear();
             self.own.clear();
             self.tokens.clear();
+            self.cost.clear();
+            self.unpriced.clear();
+            self.limited.clear();
             self.attempts.clear();
             self.estimated.clear();
             self.losses.clear();

@@ -11,7 +11,9 @@ use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
 use crate::dialect::traits::Traits;
 use crate::exchange::upstream::Place;
 use crate::intake::envelope::Envelope;
+use crate::limits::Ask;
 use crate::price::Price;
+use crate::usage;
 use crate::wire::json::{self, Span};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -72,6 +74,19 @@ pub fn plan(snapshot: &Snapshot, key: &Key, model: &Arc<Model>, stream: bool, co
         }
     }
     Some(Plan { candidates, demand: demand.clone() })
+}
+
+/// What a request may use at most: its prompt, as estimated, and the longest answer that it may have, or one of the usual length where nobody
+/// says; at the dearest of those who may be asked.
+pub fn most(envelope: &Envelope, model: &Model, plan: &Plan) -> Ask {
+    let prompt = usage::estimate(u64::try_from(envelope.prompt_bytes).unwrap_or(u64::MAX));
+    let able =
+        plan.candidates.iter().map(|candidate| candidate.traits.max_output).try_fold(0, |most, able| able.map(|able| most.max(able)));
+    let said = envelope.most_tokens.or(if envelope.max_tokens_said { None } else { model.max_tokens });
+    let each = said.unwrap_or_else(|| plan.demand.typical_output()).min(able.unwrap_or(u64::MAX));
+    let answers = each.saturating_mul(envelope.choices);
+    let dearest = plan.candidates.iter().filter_map(|candidate| candidate.price).map(|price| price.most(prompt, answers)).max();
+    Ask { tokens: prompt.saturating_add(answers), usd: dearest.unwrap_or_default() }
 }
 
 fn add(candidates: &mut Vec<Candidate>, snapshot: &Snapshot, model: &Arc<Model>, reach: Reach, stream: bool, conversation: Option<u64>) {

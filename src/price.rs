@@ -25,6 +25,26 @@ impl Usd {
     pub fn of_millionths(millionths: u64) -> Usd {
         Usd(millionths.saturating_mul(1_000))
     }
+
+    /// As near as a float comes to it.
+    pub fn dollars(self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "said so")]
+        let nanos = self.0 as f64;
+        nanos / 1e9
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Usd) -> Usd {
+        Usd(self.0.saturating_add(other.0))
+    }
+}
+
+/// As a number: of nine decimals a float has all, up to some millions.
+impl serde::Serialize for Usd {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.dollars())
+    }
 }
 
 impl fmt::Display for Usd {

@@ -155,6 +155,9 @@ pub async fn write(session: &mut Session, shared: &Shared, record: &mut Record, 
     loop {
         let slice = bytes.split_to(bytes.len().min(SLICE));
         let (length, last) = (slice.len() as u64, bytes.is_empty());
+        if end && last {
+            record.settle();
+        }
         guard(shared, session.as_downstream_mut().write_response_body(slice, end && last)).await?;
         record.bytes_out += length;
         if last {
@@ -188,6 +191,9 @@ fn head(session: &Session, record: &mut Record, status: u16) -> Result<ResponseH
     let mut head = ResponseHeader::build(status, Some(8)).map_err(drop)?;
     head.set_version(session.req_header().version);
     insert(&mut head, "x-request-id", &record.request_id)?;
+    for (name, value) in record.left.headers() {
+        insert(&mut head, name, &value)?;
+    }
     Ok(head)
 }
 
@@ -207,7 +213,8 @@ fn cors(session: &Session, shared: &Shared, head: &mut ResponseHeader) -> Result
         insert(
             head,
             "access-control-expose-headers",
-            "x-request-id, x-portcullis-model, x-portcullis-dropped, x-portcullis-usage, x-portcullis-attempts, server-timing, retry-after, x-should-retry",
+            "x-request-id, x-portcullis-model, x-portcullis-dropped, x-portcullis-usage, x-portcullis-attempts, server-timing, retry-after, x-should-retry, x-ratelimit-limit-requests, \
+             x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens",
         )?;
     }
     Ok(())

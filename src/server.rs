@@ -16,7 +16,8 @@ use crate::exchange::producer::probe::probe;
 use crate::exchange::upstream::Upstream;
 use crate::gateway::Gateway;
 use crate::intake::Budget;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, days};
+use crate::limits;
 use crate::metrics::Metrics;
 use crate::shared::Shared;
 use crate::tls::Certificate;
@@ -60,17 +61,20 @@ pub fn shared(loaded: &mut Loaded) -> Result<Arc<Shared>, String> {
         return Err(problem);
     }
     let accounts = Registry::default();
-    let snapshot = Snapshot::new(std::mem::take(&mut loaded.catalog), &accounts, 1);
+    let (ledger, limits) = (Ledger::open(&server.ledger), limits::Registry::default());
+    let catalog = std::mem::take(&mut loaded.catalog);
+    let snapshot = Snapshot::new(catalog, &accounts, &limits, &mut || ledger.past(days::now()), 1);
     let metrics = Metrics::default();
     metrics.reloaded(1, false);
     Ok(Arc::new(Shared {
         live: ArcSwap::from_pointee(snapshot),
         accounts,
+        limits,
         reloads: Reloads::default(),
         upstream: Arc::new(Upstream::default()),
         budget: Arc::new(Budget::new(server.limits.buffered_total)),
         access_log: AccessLog::open(&server.log.access, server.log.format)?,
-        ledger: Ledger::open(&server.ledger),
+        ledger,
         vault: Vault::default(),
         metrics,
         drain: Arc::new(Drain::default()),

@@ -8,6 +8,7 @@ use crate::drain::Drain;
 use crate::exchange::upstream::Upstream;
 use crate::intake::Budget;
 use crate::ledger::Ledger;
+use crate::limits;
 use crate::metrics::Metrics;
 use crate::vault::Vault;
 use arc_swap::ArcSwap;
@@ -22,6 +23,8 @@ pub struct Shared {
     pub live: ArcSwap<Snapshot>,
     /// The accounts' state, which outlives catalogs.
     pub accounts: Registry,
+    /// What is counted against callers' limits, which outlives catalogs, too.
+    pub limits: limits::Registry,
     /// How reloads went.
     pub reloads: Reloads,
     /// Pingora's connector.

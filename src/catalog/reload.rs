@@ -11,6 +11,8 @@ use crate::account::demand::Demand;
 use crate::account::track::Track;
 use crate::account::{Registry, State};
 use crate::exchange::upstream::Place;
+use crate::ledger::days;
+use crate::limits::{self, KeyScopes, Past};
 use crate::models::Lists;
 use crate::shared::Shared;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
@@ -43,6 +45,8 @@ pub struct Snapshot {
     pub routes: Vec<Route>,
     /// Its accounts' targets, in its order: by their names for the models, sorted.
     pub tracks: Vec<Vec<(Arc<str>, Arc<Track>)>>,
+    /// Its keys' limits as they stand, by [`Key::index`](super::Key::index).
+    pub scopes: Vec<KeyScopes>,
     /// The rendered lists of models.
     pub lists: Lists,
     /// The how-manieth it is since the start.
@@ -52,8 +56,15 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Puts it together.
-    pub fn new(catalog: Catalog, accounts: &Registry, generation: u64) -> Snapshot {
+    /// Puts it together. What was used of limits before is asked of `past`, where there are new ones.
+    pub fn new(
+        catalog: Catalog,
+        accounts: &Registry,
+        limits: &limits::Registry,
+        past: &mut dyn FnMut() -> Vec<Past>,
+        generation: u64,
+    ) -> Snapshot {
+        let scopes = limits.adopt(&catalog, past);
         let states = accounts.adopt(&catalog);
         let places =
             catalog.accounts().iter().zip(&states).map(|(account, state)| Arc::new(Place::new(account.clone(), state.clone()))).collect();
@@ -70,7 +81,7 @@ impl Snapshot {
         }
         let routes = accounts.demands(&catalog).into_iter().zip(catalog.models());
         let routes = routes.map(|(demand, model)| Route { demand, tracks: model.targets.iter().map(track).collect() }).collect();
-        Snapshot { catalog, states, places, routes, tracks, lists: Lists::default(), generation, loaded: SystemTime::now() }
+        Snapshot { catalog, states, places, routes, tracks, scopes, lists: Lists::default(), generation, loaded: SystemTime::now() }
     }
 }
 
@@ -126,7 +137,8 @@ pub fn publish(shared: &Shared, catalog: Catalog) -> Arc<Snapshot> {
     let left = old.catalog.accounts().iter().any(|a| catalog.accounts().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
         || old.catalog.models().iter().any(|a| catalog.models().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
         || old.catalog.callers().iter().any(|a| catalog.callers().binary_search_by(|b| b.id.cmp(&a.id)).is_err());
-    let snapshot = Snapshot::new(catalog, &shared.accounts, old.generation + 1);
+    let past = &mut || shared.ledger.past(days::now());
+    let snapshot = Snapshot::new(catalog, &shared.accounts, &shared.limits, past, old.generation + 1);
     let generation = snapshot.generation;
     drop(shared.live.swap(Arc::new(snapshot)));
     shared.metrics.reloaded(generation, left);

@@ -77,7 +77,7 @@ fn explain(args: &ExplainArgs) -> Result<Report, String> {
         .map_err(|problems| format!("{problems}\n{}: nothing can be explained. `portcullis check` says the same", conf.display()))?;
     let status = args.status.as_deref().map(status::read).transpose()?;
     let body = body(&args.request, server.limits.request_body)?;
-    let snapshot = Snapshot::new(catalog, &Registry::default(), 1);
+    let snapshot = Snapshot::new(catalog, &Registry::default(), &crate::limits::Registry::default(), &mut Vec::new, 1);
     Ok(tried(&args.key, &Input { server, snapshot, status, headers, body }))
 }
 

@@ -429,6 +429,7 @@ impl<'x> Producer<'x> {
     fn whole(&mut self, Ended { place, began, mut trial, progress }: Ended, usage: Usage, kept: Vec<Kept>, attempt: Option<Attempt>) {
         self.commit();
         self.usage = usage;
+        self.request.demand.answered(usage.completion / self.request.envelope.choices);
         trial.whole(std::time::Instant::now());
         self.keep(kept);
         self.note(place, "ok", began, Some(200), &progress, None);

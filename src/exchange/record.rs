@@ -1,13 +1,17 @@
 //! The record of one exchange: what is known of it so far, and the guard that settles it exactly once.
 //!
-//! **Invariant:** settling happens in `Drop` and nowhere else, so that it happens for every way to end: an answer, a refusal, a caller who
-//! left, a panic. It writes the access line, counts, and gives the drain its place back.
+//! **Invariant:** settling happens in `Drop`, so that it happens for every way to end: an answer, a refusal, a caller who left, a panic. It writes the
+//! access line and the ledger's row, counts, and gives the drain its place back. Only the caller's limits are settled before, when it is certain
+//! what was used and the answer's end is about to leave.
 
 use crate::access_log::{Line, Tried, rfc3339};
 use crate::error::{Outcome, Refusal, What};
+use crate::ledger::Row;
+use crate::limits::{Kind, Left, Level, Reservation, Spent};
+use crate::price::{Price, Usd};
 use crate::reply::Notes;
 use crate::shared::Shared;
-use crate::usage::Usage;
+use crate::usage::{Source, Usage};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -64,9 +68,19 @@ pub struct Record {
     pub hedged: Option<bool>,
     /// Nobody could take it, and no more may wait.
     pub shed: bool,
+    reservation: Option<Reservation>,
+    /// When it was admitted, and what it cost, once that is settled.
+    admitted: Option<u64>,
+    settled: Option<Option<Usd>>,
+    /// What is left of them.
+    pub left: Left,
+    /// The limit that did not let it in.
+    pub limited: Option<(Level, Kind)>,
+    /// What the tokens of who answered cost, if that is known.
+    price: Option<Price>,
     /// What the head of a refusal says besides.
     pub notes: Notes,
-    /// What it cost.
+    /// What it cost in tokens.
     pub usage: Usage,
     /// The request's body.
     pub bytes_in: u64,
@@ -112,6 +126,12 @@ impl Record {
             not_retried: None,
             hedged: None,
             shed: false,
+            reservation: None,
+            admitted: None,
+            settled: None,
+            left: Left::default(),
+            limited: None,
+            price: None,
             notes: Notes::default(),
             usage: Usage::default(),
             bytes_in: 0,
@@ -145,6 +165,64 @@ impl Record {
         self.outcome.unwrap_or(Outcome::Internal)
     }
 
+    /// The caller's limits let it in.
+    pub fn admit(&mut self, reservation: Reservation) {
+        self.left = reservation.left;
+        self.admitted = Some(reservation.at);
+        self.reservation = Some(reservation);
+    }
+
+    /// What is used so far, and who is paid for it.
+    pub fn count(&mut self, usage: Usage, price: Option<Price>) {
+        // What is settled stays as it was told to the limits.
+        if self.settled.is_none() {
+            (self.usage, self.price) = (usage, price);
+        }
+    }
+
+    /// Gives back to the limits what was not used. Done before the answer's end leaves, so that a caller who waits for it finds its place free.
+    pub fn settle(&mut self) -> Option<Usd> {
+        if let Some(settled) = self.settled {
+            return settled;
+        }
+        let cost = match (&self.admitted, self.usage.source) {
+            (None, _) => None,
+            (Some(_), Source::None) => Some(Usd::ZERO),
+            (Some(_), Source::Reported | Source::Estimated) => self.price.map(|price| price.cost(&self.usage)),
+        };
+        self.settled = Some(cost);
+        if let Some(reservation) = self.reservation.take() {
+            reservation.settle(Spent { tokens: self.usage.total(), usd: cost.unwrap_or_default() });
+        }
+        cost
+    }
+
+    /// Its row in the ledger. Last, since it takes from the record what is not needed any more.
+    fn row(&mut self, cost: Option<Usd>, total: Duration) -> Option<Row> {
+        let unused = |tried: &Tried| tried.prompt_tokens.unwrap_or(0).saturating_add(tried.completion_tokens.unwrap_or(0));
+        let wasted = || self.attempts.iter().filter(|tried| unused(tried) > 0);
+        Some(Row {
+            at: self.admitted?,
+            unused_tokens: wasted().map(unused).fold(0, u64::saturating_add),
+            // One whose price is unknown makes the sum unknown.
+            unused_cost: wasted().map(|tried| tried.cost).try_fold(Usd::ZERO, |sum, cost| Some(sum.plus(cost?))),
+            caller: self.caller.take()?,
+            key: self.key.take()?,
+            model: self.model.take()?,
+            account: self.account.take(),
+            upstream_model: self.upstream_model.take(),
+            usage: self.usage,
+            cost,
+            outcome: self.outcome().name(),
+            attempts: u32::try_from(self.attempts.len()).unwrap_or(u32::MAX),
+            stream: self.stream,
+            status: self.status,
+            total_ms: millis(total),
+            first_byte_ms: self.first_byte.map(millis),
+            request_id: std::mem::take(&mut self.request_id),
+        })
+    }
+
     /// Whether it is known how it ended.
     pub fn ended(&self) -> bool {
         self.outcome.is_some()
@@ -158,7 +236,8 @@ impl Drop for Record {
         }
         if self.is_exchange {
             let total = self.began.elapsed();
-            self.shared.metrics.settle(self, total.as_secs_f64());
+            let cost = self.settle();
+            self.shared.metrics.settle(self, cost, total.as_secs_f64());
             self.shared.access_log.write(&Line {
                 time: rfc3339(self.began_at),
                 request_id: &self.request_id,
@@ -186,6 +265,8 @@ impl Drop for Record {
                 completion_tokens: self.usage.completion,
                 cached_tokens: self.usage.cached,
                 usage: self.usage.source.name(),
+                cost_usd: cost,
+                limited_by: self.limited.map(|(level, kind)| format!("{} {}", level.name(), kind.name())),
                 bytes_in: self.bytes_in,
                 bytes_out: self.bytes_out,
                 upstream_request_id: self.upstream_request_id.as_deref(),
@@ -193,6 +274,9 @@ impl Drop for Record {
                 dropped: &self.dropped,
                 error: self.error.as_deref(),
             });
+            if let Some(row) = self.row(cost, total) {
+                self.shared.ledger.write(row);
+            }
         }
         self.shared.drain.end();
     }

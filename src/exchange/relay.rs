@@ -34,7 +34,7 @@ pub async fn relay(session: &mut Session, shared: &Shared, record: &mut Record, 
     let end = relay.run(producer).await;
     let Relay { record, .. } = relay;
     record.attempts = std::mem::take(&mut producer.trail);
-    record.usage = producer.usage_so_far();
+    count(record, producer);
     record.maybe_billed = producer.maybe_billed;
     record.queued = producer.queued();
     record.not_retried = producer.not_retried;
@@ -47,6 +47,11 @@ pub async fn relay(session: &mut Session, shared: &Shared, record: &mut Record, 
         record.upstream_model = Some(candidate.upstream_model.clone());
     }
     end
+}
+
+/// What is used so far, and at which price.
+fn count(record: &mut Record, producer: &Producer<'_>) {
+    record.count(producer.usage_so_far(), producer.candidate().and_then(|candidate| candidate.price));
 }
 
 struct Relay<'x> {
@@ -95,6 +100,7 @@ impl Relay<'_> {
                 Event::Piece(Ok(Piece::Whole(answer))) => {
                     super::panic_here(self.session, "relay");
                     let estimated = answer.usage.source == Source::Estimated;
+                    count(self.record, producer);
                     return match reply::answer(self.session, self.shared, self.record, answer.body.into(), &self.notes(producer, estimated))
                         .await
                     {
@@ -110,6 +116,7 @@ impl Relay<'_> {
                 }
                 Event::Piece(Ok(Piece::End(bytes))) => {
                     let notes = self.notes(producer, false);
+                    count(self.record, producer);
                     if self.events(bytes, true, &notes).await.is_err() {
                         return self.broken(producer);
                     }
@@ -119,6 +126,7 @@ impl Relay<'_> {
                 }
                 Event::Piece(Err(refusal)) => {
                     self.record.notes = self.notes(producer, false);
+                    count(self.record, producer);
                     return self.refuse(refusal).await;
                 }
                 Event::CallerLeft => {
@@ -126,6 +134,7 @@ impl Relay<'_> {
                 }
                 Event::Cutting => {
                     producer.abandon("shutdown");
+                    count(self.record, producer);
                     let refusal = Refusal::new(
                         What::ShuttingDown,
                         "The gateway is shutting down and could not wait for the answer to end. What was received is not complete.",

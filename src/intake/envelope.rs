@@ -333,7 +333,7 @@ fn duplicate<'n>(names: &'n mut [Cow<'_, [u8]>]) -> Option<&'n [u8]> {
 
 /// A whole number; what is none is for the upstream to judge.
 fn number(cursor: &Cursor<'_>, span: &Span) -> Option<u64> {
-    u64::try_from(json::integer_of(cursor.text(), span)?).ok()
+    json::integer_of(cursor.text(), span)
 }
 
 /// Consumes a message, counts its text, and finds out whether it is a user's.

@@ -7,9 +7,11 @@
 
 pub mod registry;
 pub mod tally;
+mod told;
 
 pub use registry::{KeyScopes, LastUsed, Past, Registry};
 pub use tally::{Ask, Counts, Kind, Left, Over, Room, Spent};
+pub use told::told;
 
 use crate::price::Usd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

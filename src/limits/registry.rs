@@ -82,6 +82,13 @@ impl KeyScopes {
         ])
     }
 
+    /// All that bounds the key, whatever is asked for.
+    pub fn every<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = Bound<'a>> {
+        let models = self.models.iter().filter_map(|(index, scope)| Some(Bound { limits: of_model(&key.model_limits, *index)?, scope }));
+        let caller = self.caller.as_ref().map(|scope| Bound { limits: &key.caller.limits, scope });
+        caller.into_iter().chain(self.key.as_ref().map(|scope| Bound { limits: &key.limits, scope })).chain(models)
+    }
+
     /// All of them, from the caller's down.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Scope>> {
         self.caller.iter().chain(&self.key).chain(self.models.iter().map(|(_, scope)| scope))
@@ -101,11 +108,12 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The scopes of a catalog's keys, by [`Key::index`]. Where one is new, all that was used before is asked for, once; what nobody holds is forgotten.
+    /// The scopes of a catalog's keys, by [`Key::index`]. Where one is new, all that was used before is asked for, once. What this catalog does not
+    /// limit is forgotten, whoever holds it still: it is not counted any more, and would not know of it if it came back.
     pub fn adopt(&self, catalog: &Catalog, seeds: &mut dyn FnMut() -> Vec<Past>) -> Vec<KeyScopes> {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut adoption = Adoption { scopes: &mut scopes, new: HashMap::new() };
+        let mut adoption = Adoption { before: &scopes, now: HashMap::new(), new: HashMap::new() };
         let limited = catalog.callers().iter().filter(|caller| !caller.limits.is_none());
         let callers: HashMap<&str, Arc<Scope>> =
             limited.map(|caller| (&*caller.id, adoption.scope(Level::Caller, &caller.id, &caller.limits))).collect();
@@ -128,7 +136,7 @@ impl Registry {
         if !adoption.new.is_empty() {
             adoption.seed(seeds());
         }
-        scopes.retain(|_, scope| scope.strong_count() > 0);
+        *scopes = adoption.now;
         used.retain(|_, used| used.strong_count() > 0);
         all.into_iter().map(Option::unwrap_or_default).collect()
     }
@@ -140,19 +148,21 @@ impl Registry {
 }
 
 struct Adoption<'r> {
-    scopes: &'r mut HashMap<Arc<str>, Weak<Scope>>,
+    before: &'r HashMap<Arc<str>, Weak<Scope>>,
+    now: HashMap<Arc<str>, Weak<Scope>>,
     new: HashMap<Arc<str>, Arc<Scope>>,
 }
 
 impl Adoption<'_> {
     fn scope(&mut self, level: Level, name: &Arc<str>, limits: &Limits) -> Arc<Scope> {
-        if let Some(scope) = self.scopes.get(name).and_then(Weak::upgrade) {
+        if let Some(scope) = self.before.get(name).and_then(Weak::upgrade) {
+            self.now.insert(scope.name.clone(), Arc::downgrade(&scope));
             return scope;
         }
         let scope = Arc::new(Scope::new(level, name.clone()));
         // Else what is limited by the minute would not be recalled.
         scope.tally().watch(limits);
-        self.scopes.insert(name.clone(), Arc::downgrade(&scope));
+        self.now.insert(name.clone(), Arc::downgrade(&scope));
         self.new.insert(name.clone(), scope.clone());
         scope
     }

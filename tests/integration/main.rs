@@ -32,6 +32,7 @@ mod failover;
 mod framing;
 mod input;
 mod layering;
+mod limits;
 mod matrix;
 mod models;
 mod operation;

@@ -12,6 +12,9 @@ use crate::support::process::Process;
 use crate::support::script::{self, Script, finish};
 use crate::support::{Catalog, Gateway, Mock, run_within};
 
+const TIGHT_KEY: &str = "sk-CaNaRy-caller-tight-0123456789abcdefghijklmnopq";
+const POOR_KEY: &str = "sk-CaNaRy-caller-poor-0123456789abcdefghijklmnopqr";
+
 #[test]
 fn sdk_python_3() {
     python("3.52.0");
@@ -46,6 +49,7 @@ fn against_the_gateway(program: &mut Command) {
         let mock = upstream().await;
         let gateway = Gateway::start(catalog(&mock)).await;
         program.env("BASE_URL", format!("http://{}/v1", gateway.address)).env("API_KEY", KEY);
+        program.env("TIGHT_KEY", TIGHT_KEY).env("POOR_KEY", POOR_KEY);
         program.env("NO_PROXY", "*").current_dir(env!("CARGO_MANIFEST_DIR"));
         let mut client = Process::spawn(program);
         // The mock runs on other threads meanwhile.
@@ -61,10 +65,13 @@ const MODELS: &[&str] = &["chat", "tools", "bad", "limited", "broken", "silent",
 
 fn catalog(mock: &Mock) -> Catalog {
     let catalog = MODELS.iter().fold(Catalog::new(), |catalog, id| {
-        let more = if *id == "chat" { "aliases: [alias]" } else { "" };
+        let more = if *id == "chat" { "aliases: [alias], price: { input: 1, output: 2 }" } else { "" };
         catalog.account(id, mock).model_with(id, &[id], more)
     });
-    catalog.model("org/chat", &["chat"])
+    let catalog = catalog.caller("tight", TIGHT_KEY, "limits: { tokens_per_minute: 5000, concurrency: 1 }");
+    // What a model costs whose price nobody knows cannot be limited.
+    let poor = "models: [chat], limits: { usd_per_day: 0.000001 }";
+    catalog.caller("poor", POOR_KEY, poor).model("org/chat", &["chat"])
 }
 
 async fn upstream() -> Arc<Mock> {

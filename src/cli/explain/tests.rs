@@ -51,7 +51,7 @@ fn input(catalog: &str, status: Option<Value>, body: &str) -> Input {
     let catalog = catalog.unwrap_or_else(|problems| panic!("{problems}"));
     Input {
         server: config::read("server.yaml", "{}").unwrap(),
-        snapshot: Snapshot::new(catalog, &Registry::default(), 1),
+        snapshot: Snapshot::new(catalog, &Registry::default(), &crate::limits::Registry::default(), &mut Vec::new, 1),
         status: status.map(|told| Status::of("s.json".to_owned(), told.to_string().as_bytes()).unwrap()),
         headers: HeaderMap::new(),
         body: body.to_owned().into(),

@@ -106,6 +106,28 @@ const tests = {
     await raises(OpenAI.InternalServerError, 502, create('broken', { stream: true }));
   },
 
+  async meets_limits() {
+    const tight = new OpenAI({ baseURL: process.env.BASE_URL, apiKey: process.env.TIGHT_KEY, maxRetries: 0, timeout: 10_000 });
+    const ask = (more = {}, options = {}, client = tight) =>
+      client.chat.completions.create({ model: 'chat', messages, ...more }, options);
+    // What never fits is not tried again, whatever the client's retries.
+    let start = Date.now();
+    const large = await raises(OpenAI.RateLimitError, 429, ask({ max_tokens: 100_000 }, { maxRetries: 5 }));
+    assert.equal(large.code, 'rate_limit_exceeded');
+    assert.equal(large.headers.get('x-should-retry'), 'false');
+    const poor = new OpenAI({ baseURL: process.env.BASE_URL, apiKey: process.env.POOR_KEY, maxRetries: 5, timeout: 10_000 });
+    assert.equal((await raises(OpenAI.RateLimitError, 429, ask({}, {}, poor))).code, 'insufficient_quota');
+    assert.ok(Date.now() - start < 2_000);
+    // One at a time; the wait that is told is kept, and then there is room.
+    const stream = await ask({ model: 'endless', stream: true });
+    await stream[Symbol.asyncIterator]().next();
+    assert.equal((await raises(OpenAI.RateLimitError, 429, ask())).headers.get('retry-after'), '1');
+    setTimeout(() => stream.controller.abort(), 300);
+    start = Date.now();
+    assert.equal((await ask({}, { maxRetries: 3 })).choices[0].finish_reason, 'stop');
+    assert.ok(Date.now() - start > 800 && Date.now() - start < 5_000, `${Date.now() - start}`);
+  },
+
   async times_out() {
     // The timer covers the time until the head; a stream's head may be sent before its first event.
     const error = await create('silent', {}, { timeout: 500 }).then(() => assert.fail('no timeout'), (error) => error);

@@ -4,6 +4,7 @@ The models are those of tests/integration/sdk.rs, where each one's upstream is s
 """
 
 import os
+import threading
 import time
 
 import openai
@@ -105,6 +106,29 @@ def raises_the_right_class():
     raises(openai.InternalServerError, 502, lambda: create("broken", stream=True))
 
 
+def meets_limits():
+    tight = openai.OpenAI(base_url=BASE_URL, api_key=os.environ["TIGHT_KEY"], max_retries=0, timeout=10)
+    ask = lambda client=tight, **more: client.chat.completions.create(model="chat", messages=HELLO, **more)
+    raw = tight.chat.completions.with_raw_response.create(model="chat", messages=HELLO, max_tokens=20)
+    assert int(raw.headers["x-ratelimit-limit-tokens"]) == 5000 > int(raw.headers["x-ratelimit-remaining-tokens"])
+    # What never fits is not tried again, whatever the client's retries.
+    start = time.monotonic()
+    error = raises(openai.RateLimitError, 429, lambda: ask(tight.with_options(max_retries=5), max_tokens=100_000))
+    assert error.code == "rate_limit_exceeded" and error.response.headers["x-should-retry"] == "false"
+    poor = openai.OpenAI(base_url=BASE_URL, api_key=os.environ["POOR_KEY"], max_retries=5, timeout=10)
+    error = raises(openai.RateLimitError, 429, lambda: ask(poor))
+    assert error.code == "insufficient_quota" == error.type, error.body
+    assert time.monotonic() - start < 2
+    # One at a time; the wait that is told is kept, and then there is room.
+    stream = tight.chat.completions.create(model="endless", messages=HELLO, stream=True)
+    next(iter(stream))
+    assert raises(openai.RateLimitError, 429, ask).response.headers["retry-after"] == "1"
+    threading.Timer(0.3, stream.close).start()
+    start = time.monotonic()
+    assert ask(tight.with_options(max_retries=3)).choices[0].finish_reason == "stop"
+    assert 0.8 < time.monotonic() - start < 5, time.monotonic() - start
+
+
 def times_out():
     for stream in [False, True]:
         start = time.monotonic()
@@ -150,6 +174,7 @@ for test in [
     calls_tools_in_a_stream,
     helper_gathers_text,
     raises_the_right_class,
+    meets_limits,
     times_out,
     sees_a_stream_that_was_cut,
     cancels,

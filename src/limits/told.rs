@@ -1,0 +1,155 @@
+//! What callers are told of their limits: the refusal, and the headers that OpenAI's clients know.
+
+use super::{Bound, Kind, Left, Level, Refused, Room};
+use crate::error::{Refusal, What};
+use crate::price::Usd;
+use serde_json::json;
+use std::time::Duration;
+
+impl Refused {
+    /// The answer: which limit it was, how much of it is left, and when there is more.
+    pub fn refusal(&self) -> Refusal {
+        let over = &self.over;
+        let whose = match self.level {
+            Level::Caller => format!("caller {}", self.name),
+            Level::Key => format!("key {}", self.name),
+            // Named after both.
+            Level::KeyModel => match self.name.split_once(' ') {
+                Some((key, model)) => format!("key {key} for the model {model}"),
+                None => format!("key {}", self.name),
+            },
+        };
+        let amount = |number: u64| if over.kind.is_money() { format!("{} USD", Usd(number)) } else { number.to_string() };
+        let what = match over.kind {
+            Kind::RequestsPerMinute => "requests per minute",
+            Kind::RequestsPerDay => "requests per day",
+            Kind::TokensPerMinute => "tokens per minute",
+            Kind::TokensPerDay => "tokens per day",
+            Kind::Concurrency => "requests at once",
+            Kind::UsdPerDay => "per day",
+            Kind::UsdPerMonth => "per month",
+        };
+        let limit = format!("the limit of {} {what} of {whose}", amount(over.limit));
+        let left = amount(over.limit.saturating_sub(over.used));
+        let asked = match over.kind {
+            Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::Concurrency => None,
+            Kind::TokensPerMinute | Kind::TokensPerDay => Some(format!("{} tokens, prompt and longest answer", over.asked)),
+            Kind::UsdPerDay | Kind::UsdPerMonth => Some(format!("{} USD, with the longest answer", Usd(over.asked))),
+        };
+        let message = match (over.wait, asked) {
+            (None, Some(asked)) => {
+                format!("This request may use {asked}: more than {limit}. Ask for less with `max_tokens`, or send a shorter prompt.")
+            }
+            (None, None) => format!("This request is over {limit}, and always will be."),
+            (Some(wait), Some(asked)) => {
+                format!("This request may use {asked}: {left} of {limit} are left. Try again in {}, or ask for less.", span(wait))
+            }
+            (Some(_), None) if over.kind == Kind::Concurrency => {
+                format!("As many run as may: {limit} is reached. Try again when one has ended.")
+            }
+            (Some(wait), None) => format!("All is used: {limit} is reached. Try again in {}.", span(wait)),
+        };
+        let what = if over.kind.is_money() { What::OverBudget } else { What::OverLimit };
+        Refusal::new(what, message).again_in(over.wait)
+    }
+}
+
+/// What `/limits` tells of one scope: its limits, and what is used of them.
+pub fn told(bound: &Bound<'_>, now_ms: u64) -> serde_json::Value {
+    let counts = bound.scope.own(now_ms);
+    let of_minute = |of: fn(&(u64, u64, u64)) -> u64| counts.minute.iter().map(of).fold(0, u64::saturating_add);
+    let (mut limits, mut used) = (serde_json::Map::new(), serde_json::Map::new());
+    for kind in Kind::ALL {
+        let Some(limit) = kind.limit(bound.limits, 1) else { continue };
+        let count = match kind {
+            Kind::RequestsPerMinute => of_minute(|(_, requests, _)| *requests),
+            Kind::RequestsPerDay => counts.day_requests,
+            Kind::TokensPerMinute => of_minute(|(_, _, tokens)| *tokens),
+            Kind::TokensPerDay => counts.day_tokens,
+            Kind::Concurrency => counts.places,
+            Kind::UsdPerDay => counts.day_usd.0,
+            Kind::UsdPerMonth => counts.month_usd.0,
+        };
+        for (told, number) in [(&mut limits, limit), (&mut used, count)] {
+            told.insert(kind.name().to_owned(), if kind.is_money() { json!(Usd(number)) } else { json!(number) });
+        }
+    }
+    json!({ "level": bound.scope.level.name(), "name": bound.scope.name, "limits": limits, "used": used })
+}
+
+impl Left {
+    /// The headers, where there are limits.
+    pub fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
+        const REQUESTS: [&str; 3] = ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"];
+        const TOKENS: [&str; 3] = ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"];
+        let told = |names: [&'static str; 3], room: Option<Room>| {
+            room.into_iter()
+                .flat_map(move |room| names.into_iter().zip([room.limit.to_string(), room.remaining.to_string(), span(room.reset)]))
+        };
+        told(REQUESTS, self.requests).chain(told(TOKENS, self.tokens))
+    }
+}
+
+/// As Go writes it, and so OpenAI: `350ms`, `12s`, `6m0s`, `1h0m5s`. Parts of a second count as a whole one from a second on.
+fn span(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        return format!("{}ms", time.as_millis());
+    }
+    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, seconds) => format!("{minutes}m{seconds}s"),
+        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Over;
+
+    #[test]
+    fn spans_are_as_clients_read_them() {
+        for (millis, expected) in
+            [(0, "0ms"), (999, "999ms"), (1_000, "1s"), (1_001, "2s"), (59_500, "1m0s"), (360_000, "6m0s"), (3_605_000, "1h0m5s")]
+        {
+            assert_eq!(span(Duration::from_millis(millis)), expected);
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_limit_and_what_is_left_of_it() {
+        let told = |level: Level, name: &str, kind: Kind, (limit, used, asked): (u64, u64, u64), wait: Option<u64>| {
+            let over = Over { kind, limit, used, asked, wait: wait.map(Duration::from_secs) };
+            let refusal = Refused { level, name: name.into(), over, left: Left::default() }.refusal();
+            (refusal.message.to_string(), refusal.what.row().code.map(str::to_owned), refusal.retry_after, refusal.retry_helps)
+        };
+        assert_eq!(
+            told(Level::Key, "acme/prod", Kind::RequestsPerMinute, (60, 60, 1), Some(12)),
+            (
+                "All is used: the limit of 60 requests per minute of key acme/prod is reached. Try again in 12s.".to_owned(),
+                Some("rate_limit_exceeded".to_owned()),
+                Some(12),
+                true
+            )
+        );
+        assert_eq!(
+            told(Level::KeyModel, "acme/prod gpt-4o", Kind::TokensPerDay, (1000, 400, 2000), None),
+            (
+                "This request may use 2000 tokens, prompt and longest answer: more than the limit of 1000 tokens per day of key acme/prod for the \
+                 model gpt-4o. Ask for less with `max_tokens`, or send a shorter prompt."
+                    .to_owned(),
+                Some("rate_limit_exceeded".to_owned()),
+                None,
+                false
+            )
+        );
+        let (message, code, after, again) =
+            told(Level::Caller, "acme", Kind::UsdPerMonth, (100_000_000_000, 99_900_000_000, 150_000_000), Some(86_400));
+        assert!(
+            message.contains("0.15 USD, with the longest answer: 0.1 USD of the limit of 100 USD per month of caller acme are left"),
+            "{message}"
+        );
+        assert_eq!((code.as_deref(), after, again), (Some("insufficient_quota"), Some(86_400), false));
+    }
+}
