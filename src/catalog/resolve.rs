@@ -21,6 +21,8 @@ mod models;
 mod prices;
 mod timeouts;
 
+use prices::Unpriced;
+
 /// Something that the files name but do not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reference<'a> {
@@ -49,8 +51,11 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
     report.sections_are_there();
 
     let accounts = accounts::resolve(&report.merge(&documents, "accounts", |raw| raw.accounts.as_ref()), look_up, &mut report);
-    let models = models::resolve(&report.merge(&documents, "models", |raw| raw.models.as_ref()), &accounts, &mut report);
-    let served = callers::resolve(&documents, &models, &mut report);
+    let written = report.merge(&documents, "models", |raw| raw.models.as_ref());
+    let models = models::resolve(&written, &accounts, &mut report);
+    let mut unpriced = Unpriced::new(&models);
+    let served = callers::resolve(&documents, &models, &mut unpriced, &mut report);
+    unpriced.warn(&written, &served, &mut report);
 
     if !report.problems.is_empty() {
         return Err(report.problems());

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::prices::Unpriced;
 use super::{Models, Report};
 use crate::catalog::globs::Globs;
 use crate::catalog::{Caller, Key, Permissions, name, raw};
@@ -23,7 +24,12 @@ pub(super) struct Served {
     pub(super) permissions: usize,
 }
 
-pub(super) fn resolve(documents: &[Option<raw::Catalog>], models: &Models<'_>, report: &mut Report<'_>) -> Served {
+pub(super) fn resolve<'m>(
+    documents: &[Option<raw::Catalog>],
+    models: &'m Models<'m>,
+    unpriced: &mut Unpriced<'m>,
+    report: &mut Report<'_>,
+) -> Served {
     let section = Path::Root.key("callers");
     let mut parts: BTreeMap<&str, Vec<(usize, &raw::Caller)>> = BTreeMap::new();
     for (file, document) in documents.iter().enumerate() {
@@ -34,8 +40,15 @@ pub(super) fn resolve(documents: &[Option<raw::Catalog>], models: &Models<'_>, r
             }
         }
     }
-    let mut all =
-        All { models, aliases: aliases(models), permissions: HashMap::new(), globs: HashMap::new(), keys: HashMap::new(), key_total: 0 };
+    let mut all = All {
+        models,
+        unpriced,
+        aliases: aliases(models),
+        permissions: HashMap::new(),
+        globs: HashMap::new(),
+        keys: HashMap::new(),
+        key_total: 0,
+    };
     let callers = parts.iter().map(|(id, parts)| all.caller(id, parts, report)).collect();
     Served { callers, permissions: all.permissions.len(), key_total: all.key_total, keys: all.keys }
 }
@@ -45,8 +58,9 @@ fn aliases<'m>(models: &'m Models<'_>) -> HashMap<&'m str, &'m str> {
 }
 
 /// What is gathered over all callers.
-struct All<'m, 'r> {
+struct All<'u, 'm, 'r> {
     models: &'m Models<'m>,
+    unpriced: &'u mut Unpriced<'m>,
     aliases: HashMap<&'m str, &'m str>,
     permissions: HashMap<(Globs, Globs), Arc<Permissions>>,
     globs: HashMap<&'r str, Arc<str>>,
@@ -54,7 +68,7 @@ struct All<'m, 'r> {
     key_total: usize,
 }
 
-impl<'r> All<'_, 'r> {
+impl<'r> All<'_, '_, 'r> {
     fn caller(&mut self, id: &'r str, parts: &[(usize, &'r raw::Caller)], report: &mut Report<'_>) -> Arc<Caller> {
         let section = Path::Root.key("callers");
         let at = section.key(id);
@@ -79,6 +93,7 @@ impl<'r> All<'_, 'r> {
         };
         let list = at.key("keys");
         let mut seen: HashMap<&str, usize> = HashMap::new();
+        let mut used: BTreeMap<usize, Arc<Permissions>> = BTreeMap::new();
         for (file, raw) in parts {
             for (name, key) in raw.keys.iter().flat_map(|keys| &keys.0) {
                 let at = list.key(name);
@@ -89,10 +104,18 @@ impl<'r> All<'_, 'r> {
                     let first = report.place(first, &at);
                     report.problem(*file, &at, &format!("stands also in {first}: keep one"));
                 }
-                if let Some(key) = key {
-                    self.key(name, key, &caller, &globs, *file, &at, report);
+                let Some(key) = key else { continue };
+                let key = self.key(name, key, &caller, &globs, *file, &at, report);
+                // What is switched off costs nothing.
+                if caller.enabled && key.enabled {
+                    self.unpriced.check_key(&key, *file, &at, report);
+                    used.entry(key.permissions.index).or_insert_with(|| Arc::clone(&key.permissions));
                 }
             }
+        }
+        if let Some((file, _)) = own {
+            let used = used.values().map(|permissions| &**permissions);
+            self.unpriced.check_caller(&caller.limits, used, *file, &at.key("limits"), report);
         }
         caller
     }
@@ -107,7 +130,7 @@ impl<'r> All<'_, 'r> {
         file: usize,
         at: &Path<'_>,
         report: &mut Report<'_>,
-    ) {
+    ) -> Arc<Key> {
         if raw.allow_ips.as_ref().is_some_and(Vec::is_empty) {
             report.missing(
                 file,
@@ -148,6 +171,7 @@ impl<'r> All<'_, 'r> {
                 report.missing(file, &at.key("hash"), "is missing: `portcullis key new` makes a key and prints what to write here");
             }
         }
+        key
     }
 
     fn hash(

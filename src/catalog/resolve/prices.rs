@@ -1,9 +1,14 @@
 //! What targets cost, and who must know it.
 
-use super::Report;
-use crate::catalog::{Account, raw};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::callers::Served;
+use super::{Merged, Models, Report};
+use crate::catalog::{Account, Key, Model, Permissions, Target, raw};
 use crate::dialect::Dialect;
+use crate::limits::Limits;
 use crate::price::{Long, Origin, Price, Usd, list};
+use crate::problem::shown;
 use crate::units::Decimal;
 use crate::yaml::Path;
 
@@ -73,5 +78,124 @@ fn known(account: &Account, model: &str) -> Option<(Price, Origin)> {
         Dialect::OpenAi(_) | Dialect::Anthropic | Dialect::Gemini | Dialect::Vertex { .. } | Dialect::Bedrock(_) | Dialect::Cohere => {
             list::find(list::provider(&account.base.host)?, model).map(|price| (price, Origin::List))
         }
+    }
+}
+
+/// Served models of which nobody knows what one of their targets costs.
+pub(super) struct Unpriced<'m> {
+    /// By index; none for those with errors.
+    models: Vec<Option<&'m Model>>,
+    /// Each with the first such target.
+    list: Vec<(&'m Model, &'m Target)>,
+    /// By the index of permissions: those of the list that they allow, by their place in it. Many keys have the same permissions.
+    allowed: HashMap<usize, Vec<usize>>,
+}
+
+impl<'m> Unpriced<'m> {
+    pub(super) fn new(models: &'m Models<'m>) -> Self {
+        let models: Vec<_> = models.values().map(Option::as_deref).collect();
+        let list = models.iter().flatten().filter_map(|model| Some((*model, unpriced(model)?))).collect();
+        Self { models, list, allowed: HashMap::new() }
+    }
+
+    /// A caller's money can be limited only if all that its keys may use has a price, what it falls back on included: that is among what
+    /// they may use.
+    pub(super) fn check_caller<'p>(
+        &mut self,
+        limits: &Limits,
+        permissions: impl Iterator<Item = &'p Permissions>,
+        file: usize,
+        at: &Path<'_>,
+        report: &mut Report<'_>,
+    ) {
+        if !limits.limits_money() || self.list.is_empty() {
+            return;
+        }
+        let found: BTreeSet<usize> = permissions.flat_map(|permissions| self.allowed(permissions).to_vec()).collect();
+        self.refuse(limits, found, file, at, report);
+    }
+
+    /// The same of a key, and of the models that it has limits for.
+    pub(super) fn check_key(&mut self, key: &Key, file: usize, at: &Path<'_>, report: &mut Report<'_>) {
+        if self.list.is_empty() {
+            return;
+        }
+        self.check_caller(&key.limits, std::iter::once(&*key.permissions), file, &at.key("limits"), report);
+        let section = at.key("model_limits");
+        for (index, limits) in key.model_limits.iter().filter(|(_, limits)| limits.limits_money()) {
+            let Some(Some(model)) = self.models.get(*index).copied() else { continue };
+            if !key.permissions.allow(&model.id) {
+                continue;
+            }
+            let others = [&model.fallbacks, &model.on_context, &model.on_refusal].into_iter().flatten();
+            let of_model: HashSet<&str> = std::iter::once(&model.id).chain(others).map(|id| &**id).collect();
+            let allowed = self.allowed(&key.permissions).to_vec();
+            let found = allowed.into_iter().filter(|place| self.list.get(*place).is_some_and(|(model, _)| of_model.contains(&*model.id)));
+            let found = found.collect();
+            self.refuse(limits, found, file, &section.key(&model.id), report);
+        }
+    }
+
+    fn allowed(&mut self, permissions: &Permissions) -> &[usize] {
+        let list = &self.list;
+        self.allowed.entry(permissions.index).or_insert_with(|| {
+            let allows = |(place, (model, _)): (usize, &(&Model, &Target))| permissions.allow(&model.id).then_some(place);
+            list.iter().enumerate().filter_map(allows).collect()
+        })
+    }
+
+    fn refuse(&self, limits: &Limits, found: BTreeSet<usize>, file: usize, at: &Path<'_>, report: &mut Report<'_>) {
+        if found.is_empty() {
+            return;
+        }
+        let found: Vec<_> = found.into_iter().filter_map(|place| self.list.get(place).copied()).collect();
+        let field = if limits.usd_per_day.is_some() { "usd_per_day" } else { "usd_per_month" };
+        let what = format!("cannot be kept, because nobody knows what these may cost: {}; {WRITE}", named(&found));
+        report.problem(file, &at.key(field), &what);
+    }
+
+    /// What has no price costs nobody knows how much, which is worth one warning; unless all of it is served over plain HTTP, so hardly by
+    /// anybody who sends bills, and nothing else in the catalog is about money.
+    pub(super) fn warn(&self, written: &Merged<'_, raw::Model>, served: &Served, report: &mut Report<'_>) {
+        let Some((first, _)) = self.list.first() else { return };
+        let bills = |target: &Target| target.account.base.tls;
+        let is_priced = |target: &Target| target.account.enabled && !matches!(target.price_from, None | Some(Origin::Demo));
+        let is_about_money = || {
+            let of_key = |key: &Key| key.limits.limits_money() || key.model_limits.iter().any(|(_, limits)| limits.limits_money());
+            served.callers.iter().any(|caller| caller.expose_cost || caller.limits.limits_money())
+                || served.keys.values().any(|(key, _)| of_key(key))
+                || self.models.iter().flatten().flat_map(|model| &model.targets).any(is_priced)
+        };
+        if self.list.iter().any(|(model, _)| model.targets.iter().any(|target| lacks(target) && bills(target))) || is_about_money() {
+            let file = written.get(&*first.id).map(|(file, _)| *file).unwrap_or_default();
+            let what = format!("nobody knows what these cost, and so what their answers do: {}; {WRITE}", named(&self.list));
+            report.warn(file, &Path::Root.key("models").key(&first.id), &what);
+        }
+    }
+}
+
+const WRITE: &str =
+    "write `price: { input: …, output: … }` beside the model or its target, in dollars for a million tokens, `0` where they cost nothing";
+
+/// The first target of a model that may be asked and has no price.
+fn unpriced(model: &Model) -> Option<&Target> {
+    model.targets.iter().find(|target| lacks(target))
+}
+
+fn lacks(target: &Target) -> bool {
+    target.account.enabled && target.price.is_none()
+}
+
+/// The first few, each with where it is served from.
+fn named(list: &[(&Model, &Target)]) -> String {
+    const SHOWN: usize = 3;
+    let one = |(model, target): &(&Model, &Target)| match *model.id == *target.model {
+        true => format!("{} at account {}", shown(&model.id), shown(&target.account.id)),
+        false => format!("{} at account {} as {}", shown(&model.id), shown(&target.account.id), shown(&target.model)),
+    };
+    let first: Vec<_> = list.iter().take(SHOWN).map(one).collect();
+    match list.len().saturating_sub(SHOWN) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }

@@ -115,3 +115,116 @@ fn all_that_is_wrong_with_a_price_is_said() {
     );
     check("targets: [{account: local}], price: {input: 1, output: 1, long: {input: 1, output: 1}}", &["price.long.above: is missing"]);
 }
+
+/// A catalog with these callers, beginning in line 12: `dear` has a price; `local`, `odd` and those that fall back on them have none.
+fn callers(callers: &str) -> String {
+    format!(
+        "accounts:\n  a: {{dialect: demo}}\n  b: {{dialect: openai, preset: vllm}}\n  off: {{dialect: openai, preset: vllm, enabled: false}}\n\
+         models:\n  dear: {{targets: [{{account: b}}, {{account: off, price: {{input: 1, output: 1}}}}], price: {{input: 1, output: 2}}}}\n  \
+         local: {{targets: [{{account: a}}, {{account: b, model: llama}}]}}\n  odd: {{targets: [{{account: b}}]}}\n  \
+         free: {{targets: [{{account: a}}], fallbacks_on: {{context: [odd]}}}}\n  unserved: {{targets: [{{account: off}}]}}\ncallers:\n{callers}\n"
+    )
+}
+
+fn told(callers_yaml: &str) -> Vec<String> {
+    match read_all(&[&callers(callers_yaml)]) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.0.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[test]
+fn money_cannot_be_limited_where_nobody_knows_what_is_spent() {
+    let key = |more: &str| format!("{{hash: \"{A}\"{more}}}");
+    let other = format!("{{hash: \"{B}\"}}");
+    let local = "\"local\" at account \"b\" as \"llama\"";
+    let odd = "\"odd\" at account \"b\"";
+    let write = "write `price: { input: …, output: … }` beside the model or its target, in dollars for a million tokens, `0` where they cost nothing";
+    let cannot =
+        |at: &str, what: &str| format!("catalog.yaml:{at}: cannot be kept, because nobody knows what these may cost: {what}; {write}");
+
+    // A caller's keys together, a key, and a key's model with what it falls back on.
+    let caller =
+        |models: &str, limits: &str| format!("  acme: {{models: [{models}], limits: {{{limits}}}, keys: {{k: {}, l: {other}}}}}", key(""));
+    assert_eq!(told(&caller("\"*\"", "usd_per_month: 1")), [cannot("12 callers.acme.limits.usd_per_month", &format!("{local}, {odd}"))]);
+    assert_eq!(told(&caller("odd", "usd_per_month: 1, usd_per_day: 1")), [cannot("12 callers.acme.limits.usd_per_day", odd)]);
+    assert_eq!(told(&caller("dear, free, unserved", "usd_per_day: 1")), [""; 0]);
+    assert_eq!(told(&caller("\"*\"", "tokens_per_day: 1")), [""; 0]);
+
+    let of_key = |models: &str, more: &str| format!("  acme: {{models: [{models}], keys: {{k: {}}}}}", key(&format!(", {more}")));
+    assert_eq!(
+        told(&of_key("\"*\"", "models: [local], limits: {usd_per_day: 1}")),
+        [cannot("12 callers.acme.keys.k.limits.usd_per_day", local)]
+    );
+    assert_eq!(told(&of_key("\"*\"", "models: [dear], limits: {usd_per_day: 1}")), [""; 0]);
+    let of_model = |model: &str| format!("model_limits: {{{model}: {{usd_per_month: 1}}}}");
+    assert_eq!(told(&of_key("\"*\"", &of_model("free"))), [cannot("12 callers.acme.keys.k.model_limits.free.usd_per_month", odd)]);
+    assert_eq!(told(&of_key("free, local", &of_model("free"))), [""; 0], "it may not use what it would fall back on");
+    assert_eq!(told(&of_key("\"*\"", &of_model("dear"))), [""; 0]);
+    assert_eq!(told(&of_key("dear", &of_model("odd"))), [""; 0]);
+
+    // What is switched off spends nothing.
+    assert_eq!(told(&of_key("odd", "enabled: false, limits: {usd_per_day: 1}")), [""; 0]);
+    assert_eq!(told(&caller("odd", "usd_per_day: 1").replace("{models", "{enabled: false, models")), [""; 0]);
+    assert_eq!(told("  acme: {limits: {usd_per_day: 1}}"), [""; 0], "it has no keys");
+}
+
+#[test]
+fn all_callers_and_keys_are_told_once_and_a_few_models_of_each() {
+    let models: String = (0..9).map(|n| format!("  m{n}: {{targets: [{{account: b}}]}}\n")).collect();
+    let keys: String = (0..3).map(|n| format!("      k{n}: {{hash: \"sha256:{n:064}\", limits: {{usd_per_day: 1}}}}\n")).collect();
+    let text = format!(
+        "accounts: {{b: {{dialect: ollama}}}}\nmodels:\n{models}callers:\n  acme:\n    limits: {{usd_per_month: 5}}\n    keys:\n{keys}"
+    );
+    let problems = read_all(&[&text]).expect_err("it is refused").0;
+    let paths: Vec<_> = problems.iter().map(|problem| problem.path.as_str()).collect();
+    let key = |n: usize| format!("callers.acme.keys.k{n}.limits.usd_per_day");
+    assert_eq!(paths, ["callers.acme.limits.usd_per_month", &key(0), &key(1), &key(2)]);
+    assert!(problems.iter().all(|problem| problem.what.contains("\"m2\" at account \"b\" and 6 more; write")), "{problems:?}");
+}
+
+#[test]
+fn models_without_a_price_are_warned_of_once_where_it_matters() {
+    let warned = |accounts: &str, models: &str, acme: &str| {
+        let text = format!("accounts: {{{accounts}}}\nmodels:\n  m: {{targets: [{{account: a}}]{models}}}\ncallers:\n  acme: {{{acme}}}\n");
+        read_one(&text).warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let one = "catalog.yaml:3 models.m: nobody knows what these cost, and so what their answers do: \"m\" at account \"a\"; write `price: ";
+    let is_warned = |told: Vec<String>| told.len() == 1 && told[0].starts_with(one);
+    let local = "a: {dialect: ollama}, d: {dialect: demo}";
+    assert_eq!(warned(local, "", ""), [""; 0], "it is one's own, and money is no matter");
+    assert_eq!(warned("a: {dialect: demo}", "", "expose_cost: true"), [""; 0]);
+    assert!(is_warned(warned(local, "", "expose_cost: true")));
+    assert!(is_warned(warned(local, "}\n  n: {targets: [{account: d}], price: {input: 1, output: 1}", "")));
+    assert!(is_warned(warned(
+        local,
+        "}\n  n: {targets: [{account: d}]",
+        "keys: {k: {hash: \"sha256:{A}\", models: [n], limits: {usd_per_day: 1}}}".replace("sha256:{A}", A).as_str()
+    )));
+    assert!(is_warned(warned("a: {dialect: openai, key: {env: KEY}}", "", "")), "somebody will send a bill");
+    assert_eq!(
+        warned("a: {dialect: openai, key: {env: KEY}, enabled: false}", "}\n  n: {targets: [{account: a}]", "expose_cost: true").len(),
+        2,
+        "neither is served"
+    );
+    assert_eq!(warned("a: {dialect: openai, key: {env: KEY}}", ", price: {input: 0, output: 0}", "expose_cost: true"), [""; 0]);
+    let many: String = (0..5).map(|n| format!("}}\n  n{n}: {{targets: [{{account: a, model: x}}]")).collect();
+    let told = warned(local, &many, "expose_cost: true");
+    assert_eq!(told.len(), 1);
+    assert!(
+        told[0].contains("\"m\" at account \"a\", \"n0\" at account \"a\" as \"x\", \"n1\" at account \"a\" as \"x\" and 3 more; write"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_hundred_thousand_keys_with_money_are_checked_in_no_time() {
+    let keys: String =
+        (0..100_000).map(|n| format!("      k{n}: {{hash: \"sha256:{n:064}\", models: [\"m*\"], limits: {{usd_per_day: 1}}}}\n")).collect();
+    let models: String = (0..300).map(|n| format!("  x{n}: {{targets: [{{account: b}}]}}\n")).collect();
+    let text = format!(
+        "accounts: {{a: {{dialect: demo}}, b: {{dialect: ollama}}}}\nmodels:\n  m: {{targets: [{{account: a}}]}}\n{models}callers:\n  acme:\n    keys:\n{keys}"
+    );
+    let catalog = read_one(&text);
+    assert_eq!((catalog.key_total(), catalog.permission_count(), catalog.warnings.len()), (100_000, 1, 1));
+}
