@@ -13,6 +13,7 @@ mod check;
 mod explain;
 mod key;
 mod presets;
+mod prices;
 mod schema;
 mod serve;
 mod usage;
@@ -44,6 +45,8 @@ pub enum Command {
     Schema(SchemaArgs),
     /// List the servers that an account can name as its `preset`.
     Presets,
+    /// List what well-known models cost, or what those of a catalog do.
+    Prices(PricesArgs),
 }
 
 /// Where the configuration is.
@@ -158,6 +161,14 @@ pub struct NewKeyArgs {
     pub name: String,
 }
 
+/// `prices`.
+#[derive(Debug, Args)]
+pub struct PricesArgs {
+    /// What the targets of this configuration folder's catalog cost, and where that is known from
+    #[arg(long, value_name = "DIR")]
+    pub conf: Option<PathBuf>,
+}
+
 /// `schema`.
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
@@ -186,6 +197,7 @@ pub fn run() -> ExitCode {
         Command::Key(KeyCommand::Hash) => key::hash(),
         Command::Schema(args) => schema::run(&args),
         Command::Presets => presets::run(),
+        Command::Prices(args) => prices::run(&args),
     }
 }
 

@@ -36,6 +36,7 @@ mod limits;
 mod matrix;
 mod models;
 mod operation;
+mod prices;
 mod process;
 mod readme;
 mod real;

@@ -474,7 +474,9 @@ const SERVER: &str = "listen: [{ address: \"127.0.0.1:1\" }]\n";
 #[test]
 fn check_says_what_serve_would_with_its_exit_code() {
     let catalog = |key: &str| {
-        format!("accounts: {{ a: {{ dialect: openai{key} }} }}\nmodels: {{ m: {{ targets: [{{ account: a }}] }} }}\ncallers: {{}}\n")
+        format!(
+            "accounts: {{ a: {{ dialect: openai{key} }} }}\nmodels: {{ m: {{ targets: [{{ account: a }}], price: {{ input: 1, output: 2 }} }} }}\ncallers: {{}}\n"
+        )
     };
     let cases: &[(&str, &[&str], i32, &str, &str)] = &[
         (", key: { env: PATH }", &["check"], 0, "fine. 2 files, 1 account, 1 model, 0 callers, 0 keys, 0 warnings", ""),

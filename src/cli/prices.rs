@@ -1,0 +1,124 @@
+//! `portcullis prices`: what models cost, as far as that is known without being told, or in a catalog.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::{PricesArgs, fail, print};
+use crate::catalog::Catalog;
+use crate::catalog::load::{Secrets, catalog};
+use crate::price::{Million, Price, Usd, list};
+
+/// Prints the list, or the prices of a catalog.
+pub(super) fn run(args: &PricesArgs) -> ExitCode {
+    match &args.conf {
+        None => print(&listed()),
+        Some(conf) => of_catalog(conf),
+    }
+}
+
+fn of_catalog(conf: &Path) -> ExitCode {
+    match catalog(conf, Secrets::Assume).catalog {
+        Ok(catalog) => print(&shown(&catalog)),
+        Err(problems) => fail(&problems.to_string()),
+    }
+}
+
+const COSTS: [&str; 7] = ["input", "output", "cached_input", "cache_write", "thinking", "per_request", "long"];
+
+fn listed() -> String {
+    let head = ["provider", "model"].into_iter().chain(COSTS).map(str::to_owned).collect();
+    let rows = list::all().iter().map(|listed| {
+        let names = [listed.provider, listed.model].map(str::to_owned);
+        names.into_iter().chain(costs(Some(&listed.price))).collect()
+    });
+    let table = table(std::iter::once(head).chain(rows).collect());
+    format!("{table}\nUS dollars for a million tokens, as of {}. A `price` in the catalog goes before them.\n", list::date())
+}
+
+fn shown(catalog: &Catalog) -> String {
+    let head = ["model", "account", "its model", "from"].into_iter().chain(COSTS).map(str::to_owned).collect();
+    let targets = catalog.models().iter().flat_map(|model| model.targets.iter().map(move |target| (model, target)));
+    let rows = targets.map(|(model, target)| {
+        let from = target.price_from.map_or("unknown", |from| from.name());
+        let names = [&*model.id, &*target.account.id, &*target.model, from].map(str::to_owned);
+        names.into_iter().chain(costs(target.price.as_ref())).collect()
+    });
+    let table = table(std::iter::once(head).chain(rows).collect());
+    format!("{table}\nUS dollars for a million tokens. The list that Portcullis brings is as of {}.\n", list::date())
+}
+
+/// As [`COSTS`] names them.
+fn costs(price: Option<&Price>) -> [String; 7] {
+    let Some(Price { input, output, cached_input, cache_write, thinking, per_request, long }) = price else {
+        return std::array::from_fn(|_| "-".to_owned());
+    };
+    let [input, output, cached_input, cache_write, thinking] =
+        [input, output, cached_input, cache_write, thinking].map(|each| Million(*each).to_string());
+    let per_request = if *per_request == Usd::ZERO { "-".to_owned() } else { per_request.to_string() };
+    let long = long.map_or("-".to_owned(), |long| {
+        let [input, output, cached, written] = [long.input, long.output, long.cached_input, long.cache_write].map(Million);
+        format!("above {}: {input} {output} {cached} {written}", long.above)
+    });
+    [input, output, cached_input, cache_write, thinking, per_request, long]
+}
+
+/// Columns that stand below each other.
+fn table(rows: Vec<Vec<String>>) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut table = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            line.push_str(&format!("{cell:width$}  "));
+        }
+        table.push_str(line.trim_end());
+        table.push('\n');
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::resolve::resolve;
+
+    #[test]
+    fn the_list_is_dated_and_stands_in_columns() {
+        let text = listed();
+        let (rows, note) = text.split_once("\n\n").expect("a note");
+        let rows: Vec<&str> = rows.lines().collect();
+        assert_eq!(rows.len(), list::all().len() + 1);
+        let column = rows[0].find("input").expect("a head");
+        assert!(
+            rows.iter().all(|row| row.as_bytes()[column - 1] == b' ' && row.as_bytes()[column] != b' ' && !row.ends_with(' ')),
+            "{text}"
+        );
+        let mini = rows.iter().find(|row| row.contains(" gpt-4o-mini ")).expect("it is listed");
+        assert_eq!(mini.split_whitespace().collect::<Vec<_>>(), ["openai", "gpt-4o-mini", "0.15", "0.6", "0.075", "0.15", "0.6", "-", "-"]);
+        assert!(rows.iter().any(|row| row.contains(" gemini-2.5-pro ") && row.ends_with("above 200000: 2.5 15 0.25 2.5")));
+        assert!(note.contains(list::date()), "{note}");
+    }
+
+    #[test]
+    fn of_a_catalog_each_target_is_told_and_where_its_price_is_from() {
+        let text = "accounts:\n  o: {dialect: openai, key: {env: K}}\n  v: {dialect: openai, preset: vllm}\n  d: {dialect: demo}\n\
+                    models:\n  m: {targets: [{account: o, model: gpt-4o-mini}, {account: v}, {account: v, model: x, price: {input: 1, output: 2, per_request: 0.001}}, {account: d}]}\n  \
+                    n: {targets: [{account: o, model: gpt-4o}], price: {input: 0, output: 0}}\ncallers: {}\n";
+        let catalog = resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Ok("key".to_owned())).expect("it is right");
+        let text = shown(&catalog);
+        let rows: Vec<Vec<&str>> = text.lines().skip(1).take(5).map(|row| row.split_whitespace().collect()).collect();
+        assert_eq!(
+            rows,
+            [
+                ["m", "o", "gpt-4o-mini", "list", "0.15", "0.6", "0.075", "0.15", "0.6", "-", "-"],
+                ["m", "v", "m", "unknown", "-", "-", "-", "-", "-", "-", "-"],
+                ["m", "v", "x", "target", "1", "2", "1", "1", "2", "0.001", "-"],
+                ["m", "d", "m", "demo", "0", "0", "0", "0", "0", "-", "-"],
+                ["n", "o", "gpt-4o", "model", "0", "0", "0", "0", "0", "-", "-"],
+            ],
+            "{text}"
+        );
+    }
+}
