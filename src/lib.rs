@@ -19,6 +19,7 @@
 //! | limit | how much a caller, a key, or a key of one model, may use in a while |
 //! | scope | one of those three that has limits, with what is counted against them |
 //! | reservation | what an exchange may come to use, taken when it is admitted; settling replaces it by what it did |
+//! | price | what a target's tokens cost, each kind; unknown is not zero |
 //!
 //! # The way of a request
 //!
