@@ -40,6 +40,7 @@ mod prices;
 mod process;
 mod readme;
 mod real;
+mod reconcile;
 mod reload;
 mod routing;
 mod sdk;
