@@ -29,7 +29,7 @@ pub struct Past {
     pub usd: Usd,
 }
 
-/// When a key was last used. A key has one, limits or not.
+/// When a key was last used. A key has one, limits or not, and keeps it from catalog to catalog.
 #[derive(Debug, Default)]
 pub struct LastUsed {
     at: AtomicU64,
@@ -104,7 +104,8 @@ fn of_model<T>(of_models: &[(usize, T)], model: usize) -> Option<&T> {
 #[derive(Default)]
 pub struct Registry {
     scopes: Mutex<HashMap<Arc<str>, Weak<Scope>>>,
-    used: Mutex<HashMap<Arc<str>, Weak<LastUsed>>>,
+    /// Of the newest catalog's keys, in its order.
+    used: Mutex<Vec<(Arc<str>, Arc<LastUsed>)>>,
 }
 
 impl Registry {
@@ -117,28 +118,31 @@ impl Registry {
         let limited = catalog.callers().iter().filter(|caller| !caller.limits.is_none());
         let callers: HashMap<&str, Arc<Scope>> =
             limited.map(|caller| (&*caller.id, adoption.scope(Level::Caller, &caller.id, &caller.limits))).collect();
-        let mut all: Vec<Option<KeyScopes>> = Vec::new();
-        all.resize_with(catalog.key_total(), || None);
+        // In the order in which they were made: in that of their hashes each one would be waited for.
+        let mut keys: Vec<Option<&Arc<Key>>> = vec![None; catalog.key_total()];
         for key in catalog.keys() {
-            let Some(place) = all.get_mut(key.index).filter(|place| place.is_none()) else { continue };
-            let known = used.get(&key.id).and_then(Weak::upgrade);
-            *place = Some(KeyScopes {
+            if let Some(place) = keys.get_mut(key.index) {
+                *place = Some(key);
+            }
+        }
+        let mut known = Known { list: std::mem::take(&mut *used), next: 0, by_id: None };
+        used.reserve(keys.len());
+        let mut of_key = |key: &Arc<Key>| {
+            let last = known.find(&key.id).unwrap_or_default();
+            used.push((key.id.clone(), last.clone()));
+            KeyScopes {
                 caller: callers.get(&*key.caller.id).cloned(),
                 key: (!key.limits.is_none()).then(|| adoption.scope(Level::Key, &key.id, &key.limits)),
                 models: adoption.models(catalog, key),
-                used: known.unwrap_or_else(|| {
-                    let new = Arc::new(LastUsed::default());
-                    used.insert(key.id.clone(), Arc::downgrade(&new));
-                    new
-                }),
-            });
-        }
+                used: last,
+            }
+        };
+        let all = keys.into_iter().map(|key| key.map(&mut of_key).unwrap_or_default()).collect();
         if !adoption.new.is_empty() {
             adoption.seed(seeds());
         }
         *scopes = adoption.now;
-        used.retain(|_, used| used.strong_count() > 0);
-        all.into_iter().map(Option::unwrap_or_default).collect()
+        all
     }
 
     /// The scopes that are held, in no order.
@@ -147,10 +151,30 @@ impl Registry {
     }
 }
 
+/// What the last catalog's keys were used, looked up by keys that are mostly the same in the same order: then nothing is hashed.
+struct Known {
+    list: Vec<(Arc<str>, Arc<LastUsed>)>,
+    next: usize,
+    by_id: Option<HashMap<Arc<str>, usize>>,
+}
+
+impl Known {
+    fn find(&mut self, id: &Arc<str>) -> Option<Arc<LastUsed>> {
+        let at = if self.list.get(self.next).is_some_and(|(known, _)| known == id) {
+            self.next
+        } else {
+            let number = || self.list.iter().enumerate().map(|(at, (known, _))| (known.clone(), at)).collect();
+            *self.by_id.get_or_insert_with(number).get(id)?
+        };
+        self.next = at + 1;
+        self.list.get(at).map(|(_, used)| used.clone())
+    }
+}
+
 struct Adoption<'r> {
     before: &'r HashMap<Arc<str>, Weak<Scope>>,
     now: HashMap<Arc<str>, Weak<Scope>>,
-    new: HashMap<Arc<str>, Arc<Scope>>,
+    new: HashMap<Arc<str>, (Arc<Scope>, Limits)>,
 }
 
 impl Adoption<'_> {
@@ -160,10 +184,8 @@ impl Adoption<'_> {
             return scope;
         }
         let scope = Arc::new(Scope::new(level, name.clone()));
-        // Else what is limited by the minute would not be recalled.
-        scope.tally().watch(limits);
         self.now.insert(name.clone(), Arc::downgrade(&scope));
-        self.new.insert(name.clone(), scope.clone());
+        self.new.insert(name.clone(), (scope.clone(), *limits));
         scope
     }
 
@@ -177,12 +199,14 @@ impl Adoption<'_> {
     }
 
     fn seed(&self, past: Vec<Past>) {
-        let of_models = self.new.values().any(|scope| scope.level == Level::KeyModel);
+        let of_models = self.new.values().any(|(scope, _)| scope.level == Level::KeyModel);
         for Past { at, caller, key, model, requests, tokens, usd } in past {
             let model = of_models.then(|| of_key_and_model(&key, &model));
             for name in [Some(&*caller), Some(&*key), model.as_deref()].into_iter().flatten() {
-                if let Some(scope) = self.new.get(name) {
-                    scope.tally().recall(at, requests, Spent { tokens, usd });
+                if let Some((scope, limits)) = self.new.get(name) {
+                    let mut tally = scope.tally();
+                    tally.watch(limits);
+                    tally.recall(at, requests, Spent { tokens, usd });
                 }
             }
         }

@@ -266,6 +266,10 @@ impl Tally {
         for kind in Kind::ALL {
             let Some(limit) = kind.limit(limits, share) else { continue };
             let (used, asked) = (self.used(kind), kind.asked(ask));
+            // What costs nothing goes through even where more was spent than there was.
+            if asked == 0 {
+                continue;
+            }
             let Some(excess) = (used + u128::from(asked)).checked_sub(u128::from(limit)).filter(|excess| *excess > 0) else { continue };
             let wait = (asked <= limit).then(|| self.wait(kind, excess, now));
             let over = Over { kind, limit, used: clamp(used), asked, wait };

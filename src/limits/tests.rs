@@ -1,1 +1,234 @@
+use super::*;
+use proptest::prelude::*;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+const NOW: u64 = 1_795_000_000_000;
+
+fn scope(level: Level) -> Arc<Scope> {
+    Arc::new(Scope::new(level, level.name().into()))
+}
+
+fn scopes() -> [Arc<Scope>; 3] {
+    [Level::Caller, Level::Key, Level::KeyModel].map(scope)
+}
+
+fn bounds<'a>(limits: &'a [Limits; 3], scopes: &'a [Arc<Scope>; 3]) -> Bounds<'a> {
+    limits.iter().zip(scopes).filter(|(limits, _)| !limits.is_none()).map(|(limits, scope)| Bound { limits, scope }).collect()
+}
+
+fn one_of(kind: Kind) -> Limits {
+    let mut limits = Limits::default();
+    match kind {
+        Kind::RequestsPerMinute => limits.requests_per_minute = Some(1),
+        Kind::RequestsPerDay => limits.requests_per_day = Some(1),
+        Kind::TokensPerMinute => limits.tokens_per_minute = Some(1),
+        Kind::TokensPerDay => limits.tokens_per_day = Some(1),
+        Kind::Concurrency => limits.concurrency = Some(1),
+        Kind::UsdPerDay => limits.usd_per_day = Some(Usd(1)),
+        Kind::UsdPerMonth => limits.usd_per_month = Some(Usd(1)),
+    }
+    limits
+}
+
+const ONE: Ask = Ask { tokens: 1, usd: Usd(1) };
+
+#[test]
+fn of_two_hundred_threads_one_passes_a_limit_of_one() {
+    for kind in Kind::ALL {
+        for level in 0..3 {
+            let mut limits = [Limits { requests_per_day: Some(1_000), ..Limits::default() }; 3];
+            limits[level] = one_of(kind);
+            let scopes = scopes();
+            let bounds = bounds(&limits, &scopes);
+            let (start, end, passed) = (Barrier::new(200), Barrier::new(200), AtomicUsize::new(0));
+            std::thread::scope(|threads| {
+                for _ in 0..200 {
+                    threads.spawn(|| {
+                        start.wait();
+                        let admitted = admit(&bounds, ONE, NOW, 1);
+                        if admitted.is_ok() {
+                            passed.fetch_add(1, Ordering::Relaxed);
+                        }
+                        // Places are held until everybody has asked.
+                        end.wait();
+                    });
+                }
+            });
+            assert_eq!(passed.into_inner(), 1, "{}", kind.name());
+            for scope in &scopes {
+                let counts = scope.own(NOW);
+                assert_eq!((counts.places, counts.day_requests, counts.day_tokens, counts.day_usd), (0, 1, 0, Usd(0)));
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_over_shared_callers_neither_block_each_other_for_good_nor_lose_a_token() {
+    let callers: Vec<Arc<Scope>> = (0..2).map(|_| scope(Level::Caller)).collect();
+    let keys: Vec<Arc<Scope>> = (0..4).map(|_| scope(Level::Key)).collect();
+    let models: Vec<Arc<Scope>> = (0..4).map(|_| scope(Level::KeyModel)).collect();
+    let limits = Limits { concurrency: Some(3), tokens_per_day: Some(40_000), ..Limits::default() };
+    let spent = AtomicUsize::new(0);
+    std::thread::scope(|threads| {
+        for thread in 0..8usize {
+            let (callers, keys, models, limits, spent) = (&callers, &keys, &models, &limits, &spent);
+            threads.spawn(move || {
+                for turn in 0..2_000usize {
+                    let key = (thread + turn) % 4;
+                    // In an order that nobody should rely on.
+                    let scopes = [&models[key], &callers[key % 2], &keys[key]];
+                    let bounds: Bounds<'_> = scopes.into_iter().map(|scope| Bound { limits, scope }).collect();
+                    let Ok(reservation) = admit(&bounds, Ask { tokens: 9, usd: Usd(0) }, NOW, 1) else { continue };
+                    match turn % 3 {
+                        0 => drop(reservation),
+                        more => {
+                            spent.fetch_add(more, Ordering::Relaxed);
+                            reservation.settle(Spent { tokens: more as u64, usd: Usd(1) });
+                        }
+                    }
+                }
+            });
+        }
+    });
+    for level in [&callers, &keys, &models] {
+        let tokens: u64 = level.iter().map(|scope| scope.own(NOW).day_tokens).sum();
+        assert_eq!((tokens, level.iter().map(|scope| scope.own(NOW).places).sum::<u64>()), (spent.load(Ordering::Relaxed) as u64, 0));
+    }
+    assert!(spent.into_inner() > 0);
+}
+
+#[test]
+fn a_reservation_is_settled_once_and_by_nothing_if_it_is_dropped() {
+    let limits = [Limits { tokens_per_day: Some(100), usd_per_day: Some(Usd(100)), concurrency: Some(2), ..Limits::default() }; 3];
+    let scopes = scopes();
+    let bounds = bounds(&limits, &scopes);
+    let ask = Ask { tokens: 60, usd: Usd(50) };
+    let one = admit(&bounds, ask, NOW, 1).unwrap();
+    assert_eq!(
+        (one.at, one.ask, one.scopes().map(|scope| scope.level).collect::<Vec<_>>()),
+        (NOW, ask, [Level::Caller, Level::Key, Level::KeyModel].to_vec())
+    );
+    let refused = admit(&bounds, ask, NOW, 1).unwrap_err();
+    assert_eq!((refused.level, refused.over.kind, refused.over.used), (Level::Caller, Kind::TokensPerDay, 60));
+    one.settle(Spent { tokens: 7, usd: Usd(3) });
+    drop(admit(&bounds, ask, NOW, 1).unwrap());
+    let unchecked = take_unchecked(&bounds, Ask { tokens: 1_000, usd: Usd(0) }, NOW, Left::default());
+    assert_eq!(scopes[2].own(NOW).day_tokens, 1_007);
+    unchecked.settle(Spent { tokens: 200, usd: Usd(0) });
+    for scope in &scopes {
+        let counts = scope.own(NOW);
+        assert_eq!((counts.day_tokens, counts.day_usd, counts.month_usd, counts.places, counts.day_requests), (207, Usd(3), Usd(3), 0, 3));
+    }
+    assert!(admit(&Bounds::default(), ask, NOW, 1).unwrap().scopes().next().is_none());
+}
+
+#[test]
+fn what_ends_after_midnight_counts_for_the_day_it_began_on() {
+    let limits = [Limits { tokens_per_day: Some(100), usd_per_month: Some(Usd(100)), ..Limits::default() }; 3];
+    let scopes = scopes();
+    let bounds = bounds(&limits, &scopes);
+    let midnight = (NOW / 86_400_000 + 1) * 86_400_000;
+    let ask = Ask { tokens: 60, usd: Usd(50) };
+    let before = admit(&bounds, ask, midnight - 1, 1).unwrap();
+    let after = admit(&bounds, ask, midnight, 1).unwrap();
+    before.settle(Spent { tokens: 20, usd: Usd(20) });
+    after.settle(Spent { tokens: 30, usd: Usd(30) });
+    let counts = scopes[0].own(midnight);
+    assert_eq!((counts.day_tokens, counts.day_usd, counts.month_usd), (30, Usd(30), Usd(50)));
+}
+
+#[test]
+fn the_tightest_of_all_levels_is_told_of() {
+    let limits = [
+        Limits { requests_per_minute: Some(10), tokens_per_day: Some(1_000), ..Limits::default() },
+        Limits { requests_per_day: Some(3), ..Limits::default() },
+        Limits { tokens_per_minute: Some(1_000), usd_per_day: Some(Usd(5)), ..Limits::default() },
+    ];
+    let scopes = scopes();
+    let bounds = bounds(&limits, &scopes);
+    let midnight = (NOW / 86_400_000 + 1) * 86_400_000;
+    let left = admit(&bounds, Ask { tokens: 400, usd: Usd(5) }, NOW + 250, 1).unwrap();
+    let day = Duration::from_millis(midnight - NOW - 250);
+    let requests = Room { limit: 3, remaining: 2, reset: day };
+    let tokens = Room { limit: 1_000, remaining: 600, reset: day };
+    assert_eq!(left.left, Left { requests: Some(requests), tokens: Some(tokens) });
+    // The money is gone until tomorrow; but so many tokens are never there within a minute.
+    for (tokens, level, kind, wait) in
+        [(600, Level::KeyModel, Kind::UsdPerDay, Some(day)), (1_001, Level::Caller, Kind::TokensPerDay, None)]
+    {
+        let refused = admit(&bounds, Ask { tokens, usd: Usd(1) }, NOW + 250, 1).unwrap_err();
+        assert_eq!((refused.level, &*refused.name, refused.over.kind, refused.over.wait), (level, level.name(), kind, wait));
+        assert_eq!(refused.left, left.left);
+    }
+    // A third of each, and two requests are more than one.
+    let refused = admit(&bounds, Ask { tokens: 0, usd: Usd(0) }, NOW + 250, 3).unwrap_err();
+    assert_eq!((refused.over.limit, refused.over.kind), (1, Kind::RequestsPerDay));
+}
+
+#[test]
+fn a_clock_that_went_ahead_for_one_key_takes_nothing_from_another() {
+    let limits =
+        [Limits { requests_per_day: Some(100), ..Limits::default() }, Limits { requests_per_minute: Some(1), ..Limits::default() }];
+    let caller = scope(Level::Caller);
+    let keys = [scope(Level::Key), scope(Level::Key)];
+    let bounds = |key: usize| -> Bounds<'_> {
+        [Bound { limits: &limits[0], scope: &caller }, Bound { limits: &limits[1], scope: &keys[key] }].into_iter().collect()
+    };
+    admit(&bounds(0), ONE, NOW, 1).unwrap().settle(Spent::default());
+    admit(&bounds(1), ONE, NOW + 3_600_000, 1).unwrap().settle(Spent::default());
+    assert!(admit(&bounds(0), ONE, NOW + 1_000, 1).is_err(), "its minute is not over");
+    assert!(admit(&bounds(1), ONE, NOW + 61_000, 1).is_err(), "nor is that of the other, on its own clock");
+    assert!(admit(&bounds(0), ONE, NOW + 61_000, 1).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn a_refusal_takes_nothing_anywhere(
+        most in prop::array::uniform3((prop::option::of(1u64..9), prop::option::of(1u64..60), prop::option::of(1u64..9), prop::option::of(1u64..60))),
+        steps in prop::collection::vec((0u64..30_000, 0u64..20, 0u64..20, any::<bool>()), 1..60),
+    ) {
+        let limits = most.map(|(requests, tokens, concurrency, usd)| Limits {
+            requests_per_minute: requests,
+            tokens_per_minute: tokens,
+            concurrency,
+            usd_per_day: usd.map(Usd),
+            ..Limits::default()
+        });
+        let scopes = scopes();
+        let bounds = bounds(&limits, &scopes);
+        bounds.iter().for_each(|bound| bound.scope.tally().watch(bound.limits));
+        let mut open = Vec::new();
+        let mut now = NOW;
+        let tallies = |now: u64| scopes.each_ref().map(|scope| {
+            let mut tally = scope.tally().clone();
+            tally.advance(now);
+            tally
+        });
+        for (wait, tokens, usd, settle) in steps {
+            now += wait;
+            let before = tallies(now);
+            let ask = Ask { tokens, usd: Usd(usd) };
+            let each = bounds.iter().map(|bound| (bound.scope.level, before[bound.scope.level as usize].over(bound.limits, 1, ask, now)));
+            let over: Vec<_> = each.filter_map(|(level, over)| Some((level, over?))).collect();
+            match admit(&bounds, ask, now, 1) {
+                Ok(reservation) => {
+                    prop_assert!(over.is_empty());
+                    open.push(reservation);
+                }
+                Err(refused) => {
+                    prop_assert!(over.contains(&(refused.level, refused.over)));
+                    prop_assert!(over.iter().all(|(_, over)| refused.over.worse(*over) == refused.over));
+                    prop_assert_eq!(before, tallies(now));
+                }
+            }
+            if settle && !open.is_empty() {
+                open.swap_remove(0).settle(Spent { tokens: tokens / 2, usd: Usd(usd / 2) });
+            }
+        }
+        open.clear();
+        prop_assert!(scopes.iter().all(|scope| scope.own(now).places == 0));
+    }
+}

@@ -1,1 +1,161 @@
+use super::*;
+use crate::catalog::resolve::resolve;
+use crate::limits::{Ask, Counts, admit};
 
+const NOW: u64 = 1_795_000_000_000;
+const DAY: u64 = 86_400_000;
+
+fn catalog(callers: &str) -> Catalog {
+    let text = format!(
+        "accounts: {{a: {{dialect: demo}}}}\nmodels: {{l: {{targets: [{{account: a}}]}}, m: {{targets: [{{account: a}}]}}}}\ncallers:\n{callers}"
+    );
+    resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| unreachable!("it names nothing")).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn hash(digit: char) -> String {
+    format!("hash: 'sha256:{}'", digit.to_string().repeat(64))
+}
+
+fn key<'c>(catalog: &'c Catalog, id: &str) -> &'c Arc<Key> {
+    catalog.keys().find(|key| &*key.id == id).unwrap()
+}
+
+fn past(at: u64, key: &str, model: &str, tokens: u64) -> Past {
+    let caller = key.split('/').next().unwrap();
+    Past { at, caller: caller.into(), key: key.into(), model: model.into(), requests: 1, tokens, usd: Usd(tokens) }
+}
+
+fn names(scopes: &KeyScopes, key: &Key, model: usize) -> Vec<String> {
+    scopes.bounds(key, model).iter().map(|bound| format!("{} {}", bound.scope.level.name(), bound.scope.name)).collect()
+}
+
+#[test]
+fn scopes_are_for_what_has_limits_and_outlive_catalogs() {
+    let registry = Registry::default();
+    let limited = |limit: u64| {
+        catalog(&format!(
+            "  acme:\n    limits: {{tokens_per_day: 1000}}\n    keys:\n      prod: {{{}, limits: {{requests_per_minute: {limit}}}, model_limits: {{l: {{}}, m: {{tokens_per_minute: 500}}}}}}\n      dev: {{{}}}\n  free:\n    keys: {{k: {{{}}}}}\n",
+            hash('1'),
+            hash('2'),
+            hash('3')
+        ))
+    };
+    let first = limited(1);
+    let of_first = registry.adopt(&first, &mut Vec::new);
+    let prod = key(&first, "acme/prod");
+    assert_eq!(names(&of_first[prod.index], prod, 1), ["caller acme", "key acme/prod", "key_model acme/prod m"]);
+    assert_eq!(names(&of_first[prod.index], prod, 0), ["caller acme", "key acme/prod"], "a model without limits has no scope");
+    let dev = key(&first, "acme/dev");
+    assert_eq!(names(&of_first[dev.index], dev, 1), ["caller acme"]);
+    assert!(of_first[key(&first, "free/k").index].bounds(key(&first, "free/k"), 0).is_empty());
+    assert_eq!(registry.scopes().len(), 3);
+
+    // A changed limit goes on with what is counted, and asks nobody for it.
+    let ask = Ask { tokens: 10, usd: Usd(0) };
+    let held = admit(&of_first[prod.index].bounds(prod, 1), ask, NOW, 1).unwrap();
+    of_first[prod.index].used.touch(NOW);
+    let second = limited(2);
+    let of_second = registry.adopt(&second, &mut || unreachable!("no scope is new"));
+    let prod = key(&second, "acme/prod");
+    assert_eq!(of_second[prod.index].used.at(), Some(NOW));
+    drop((first, of_first));
+    let another = admit(&of_second[prod.index].bounds(prod, 1), ask, NOW, 1).unwrap();
+    assert!(admit(&of_second[prod.index].bounds(prod, 1), ask, NOW, 1).is_err());
+
+    // What no catalog names is there as long as an exchange has something of it.
+    let gone = catalog("  free: {}\n");
+    assert_eq!(registry.adopt(&gone, &mut Vec::new).len(), 0);
+    drop(of_second);
+    assert_eq!(registry.scopes().len(), 3);
+    let back = registry.adopt(&limited(2), &mut || unreachable!("they were never gone"));
+    drop((held, another));
+    assert_eq!(registry.scopes().len(), 3);
+    drop(back);
+    assert_eq!(registry.scopes().len(), 0);
+}
+
+#[test]
+fn a_new_scope_begins_with_what_was_used_before() {
+    let registry = Registry::default();
+    let text = |of_caller: &str| {
+        catalog(&format!(
+            "  acme:\n    limits: {{{of_caller}}}\n    keys:\n      prod: {{{}, limits: {{tokens_per_day: 1000}}, model_limits: {{m: {{tokens_per_minute: 500}}}}}}\n      dev: {{{}}}\n",
+            hash('1'),
+            hash('2')
+        ))
+    };
+    let before = vec![
+        past(NOW - 40 * DAY, "acme/prod", "m", 1),
+        past(NOW / DAY * DAY - DAY, "acme/prod", "m", 2),
+        past(NOW / DAY * DAY, "acme/prod", "l", 4),
+        past(NOW / DAY * DAY, "acme/prod", "m", 8),
+        past(NOW - 30_000, "acme/prod", "m", 16),
+        past(NOW - 1_000, "acme/dev", "m", 32),
+        past(NOW - 500, "other/prod", "m", 64),
+    ];
+    let first = text("");
+    let mut asked = 0;
+    let scopes = registry.adopt(&first, &mut || {
+        asked += 1;
+        before.clone()
+    });
+    let prod = key(&first, "acme/prod");
+    let own = |scopes: &[KeyScopes]| scopes[prod.index].all().map(|scope| scope.own(NOW)).collect::<Vec<Counts>>();
+    let told = |counts: &Counts| (counts.day_requests, counts.day_tokens, counts.day_usd.0, counts.month_usd.0, counts.minute.clone());
+    let second = NOW / 1_000;
+    assert_eq!(
+        own(&scopes).iter().map(told).collect::<Vec<_>>(),
+        [(3, 28, 28, 30, vec![]), (2, 24, 24, 26, vec![(second - 30, 0, 16)])],
+        "the key by the day, its model by the minute"
+    );
+
+    // The caller is new; the key is not told twice.
+    let limited = text("requests_per_minute: 9, usd_per_month: 1");
+    let scopes = registry.adopt(&limited, &mut || {
+        asked += 1;
+        before.clone()
+    });
+    let all = own(&scopes);
+    assert_eq!(told(&all[0]), (4, 60, 60, 62, vec![(second - 30, 1, 0), (second - 1, 1, 0)]));
+    assert_eq!((told(&all[1]).1, told(&all[2]).1, asked), (28, 24, 2));
+    registry.adopt(&catalog("  acme: {}\n"), &mut || unreachable!("nothing is limited"));
+}
+
+#[test]
+fn a_key_of_two_secrets_is_one_and_its_uses_are_counted() {
+    let registry = Registry::default();
+    let digests = ['1', '2'].map(|digit| format!("{{{}}}", hash(digit))).join(", ");
+    let catalog = catalog(&format!("  acme: {{keys: {{prod: {{hashes: [{digests}], limits: {{concurrency: 1}}}}}}}}\n"));
+    let scopes = registry.adopt(&catalog, &mut Vec::new);
+    assert_eq!((scopes.len(), registry.scopes().len()), (1, 1));
+    let used = &scopes[0].used;
+    assert_eq!((used.at(), used.old_hash_uses()), (None, 0));
+    used.touch(NOW);
+    used.touch(NOW - 1);
+    used.by_old_hash();
+    assert_eq!((used.at(), used.old_hash_uses()), (Some(NOW), 1));
+}
+
+#[test]
+fn when_a_key_was_last_used_is_known_whatever_stands_before_it() {
+    let registry = Registry::default();
+    let of = |ids: &str| {
+        let keys = ids.chars().map(|id| format!("k{id}: {{{}}}", hash(id))).collect::<Vec<_>>().join(", ");
+        let catalog = catalog(&format!("  acme: {{keys: {{{keys}}}}}\n"));
+        let scopes = registry.adopt(&catalog, &mut Vec::new);
+        ids.chars().map(|id| scopes[key(&catalog, &format!("acme/k{id}")).index].used.clone()).collect::<Vec<_>>()
+    };
+    for (at, used) in (1..).zip(of("1234")) {
+        used.touch(at);
+    }
+    for (ids, expected) in [
+        ("1234", vec![1, 2, 3, 4]),
+        ("01234", vec![0, 1, 2, 3, 4]),
+        ("0134", vec![0, 1, 3, 4]),
+        ("41530", vec![4, 1, 0, 3, 0]),
+        ("1", vec![1]),
+        ("13", vec![1, 0]),
+    ] {
+        assert_eq!(of(ids).iter().map(|used| used.at().unwrap_or(0)).collect::<Vec<_>>(), expected, "{ids}");
+    }
+}
