@@ -8,7 +8,7 @@ use crate::catalog::reload::{self, Route};
 use crate::drain::Phase;
 use crate::exchange::upstream::Place;
 use crate::ledger::days;
-use crate::ledger::report::{Query, answer as usage_of};
+use crate::ledger::report::Query;
 use crate::limits;
 use crate::metrics::account_state;
 use crate::shared::Shared;
@@ -145,13 +145,8 @@ async fn usage(shared: &Arc<Shared>, query: &str) -> (u16, &'static str, String)
         return (404, PLAIN, "there is no ledger: `ledger.enabled` in server.yaml\n".to_owned());
     }
     let deadline = Instant::now() + PATIENCE.mul_f64(0.8);
-    let ledger = shared.clone();
-    let read = tokio::task::spawn_blocking(move || {
-        // What is settled already belongs to the answer.
-        ledger.ledger.flush();
-        usage_of(ledger.ledger.path(), &query, Some(deadline))
-    });
-    match read.await {
+    let shared = shared.clone();
+    match tokio::task::spawn_blocking(move || shared.ledger.answer(&query, deadline)).await {
         Ok(Ok(Some(answer))) => (200, "application/json", answer.json()),
         Ok(Ok(None)) => (503, PLAIN, "the ledger has no file\n".to_owned()),
         Ok(Err(why)) => (503, PLAIN, format!("{why}\n")),

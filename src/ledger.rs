@@ -134,6 +134,8 @@ struct Sink {
     done: Condvar,
     /// Held while rows are on their way from memory to the file, so that [`Ledger::past`] sees each once.
     writing: Mutex<()>,
+    /// Held while the file is read. SQLite cannot close a descriptor while the writer has its own, but takes it for the next reader: so there is one.
+    reading: Mutex<()>,
     rows: AtomicU64,
     dropped: AtomicU64,
 }
@@ -187,6 +189,7 @@ impl Ledger {
             filled: Condvar::new(),
             done: Condvar::new(),
             writing: Mutex::new(()),
+            reading: Mutex::new(()),
             rows: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         });
@@ -240,6 +243,7 @@ impl Ledger {
     /// Reads the file, so it is not for a request's way.
     pub fn past(&self, now_ms: u64) -> Vec<Past> {
         let Some(sink) = &self.sink else { return Vec::new() };
+        let _reading = sink.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let _nothing_moves = sink.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut past = match read::past(&sink.path, now_ms) {
             Ok(past) => past,
@@ -260,6 +264,14 @@ impl Ledger {
             usd: row.cost.unwrap_or_default(),
         }));
         past
+    }
+
+    /// Who used how much, all that is settled so far included. None: there is no file. Reads it, so it is not for a request's way.
+    pub fn answer(&self, query: &report::Query, deadline: Instant) -> Result<Option<report::Answer>, String> {
+        let Some(sink) = &self.sink else { return Ok(None) };
+        self.flush();
+        let _reading = sink.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        report::answer(&sink.path, query, Some(deadline))
     }
 
     /// Waits, for two seconds at most, until all rows so far are written, or cannot be. At once if the ledger is failing already.

@@ -46,7 +46,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
@@ -125,4 +125,299 @@ fn what_is_written_is_in_the_file_with_its_sums() {
     assert_eq!((used.len(), used["acme/prod"], used["acme/dev"]), (2, NOW + 999_000, NOW));
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&folder.file()), mode(folder.file().parent().unwrap())), (0o600, 0o700));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Budgets that begin with it begin with what was spent, to the token, wherever the row is at the moment.
+    #[test]
+    fn the_past_is_the_sum_of_its_rows(
+        rows in prop::collection::vec((prop_oneof![0..40 * DAY, 0..150_000_u64], 0..2_usize, 0..2_usize, 0..100_u64, prop::option::of(0..1_000_u64)), 0..80),
+        now in prop_oneof![Just(NOW), Just(start_of(day_of(NOW)) + 30_000), Just(start_of(days::month_of(day_of(NOW))) + 20_000)],
+        split in 0..80_usize,
+    ) {
+        let rows: Vec<Row> = rows.into_iter().map(|(ago, key, model, prompt, cost)| Row {
+            key: ["acme/prod", "acme/dev"][key].into(),
+            model: ["m", "n"][model].into(),
+            usage: Usage { prompt, completion: prompt / 2, ..Usage::default() },
+            cost: cost.map(Usd),
+            ..row(now - ago)
+        }).collect();
+        let folder = Folder::new();
+        let (first, second) = rows.split_at(split.min(rows.len()));
+        let ledger = folder.open();
+        first.iter().for_each(|row| ledger.write(row.clone()));
+        // Also after a restart; what comes then is not in the file yet, or on its way.
+        drop(ledger);
+        let ledger = folder.open();
+        second.iter().for_each(|row| ledger.write(row.clone()));
+        let past = ledger.past(now);
+
+        let spent = |past: &[Past]| {
+            let mut sums: BTreeMap<(u64, String, String), (u64, u64, u64)> = BTreeMap::new();
+            for one in past {
+                let sum = sums.entry((day_of(one.at), one.key.to_string(), one.model.to_string())).or_default();
+                *sum = (sum.0 + one.requests, sum.1 + one.tokens, sum.2 + one.usd.0);
+            }
+            sums
+        };
+        let naive: Vec<Past> = rows.iter().map(|row| Past {
+            at: row.at, caller: row.caller.clone(), key: row.key.clone(), model: row.model.clone(),
+            requests: 1, tokens: row.usage.total(), usd: row.cost.unwrap_or_default(),
+        }).collect();
+        let this_month = |past: &Past| past.at >= start_of(days::month_of(day_of(now)));
+        let kept: Vec<Past> = naive.iter().filter(|past| past.at >= now - 61_000 || this_month(past)).cloned().collect();
+        prop_assert_eq!(spent(&past), spent(&kept));
+        let recent = |past: &[Past]| {
+            let mut recent: Vec<_> = past.iter().filter(|past| past.at + 61_000 >= now && past.at != start_of(day_of(past.at))).map(|past| (past.at, past.key.clone(), past.tokens)).collect();
+            recent.sort();
+            recent
+        };
+        prop_assert_eq!(recent(&past), recent(&naive));
+    }
+}
+
+#[test]
+fn what_is_old_goes_in_steps_and_its_sums_stay() {
+    let folder = Folder::new();
+    let today = day_of(days::now());
+    let ledger = folder.open();
+    for n in 0..2_500 {
+        ledger.write(row(start_of(today - 3) + n));
+    }
+    ledger.write(row(start_of(today - 401)));
+    ledger.write(row(start_of(today - 2)));
+    ledger.write(row(start_of(today)));
+    drop(ledger);
+    let ledger = Ledger::open(&config::Ledger { retention: Duration::from_secs(2 * 86_400), ..folder.config() });
+    // It goes on writing meanwhile.
+    ledger.write(row(start_of(today) + 1));
+    let connection = folder.read();
+    eventually("the old rows are deleted", || count(&connection, "exchange") == 3);
+    ledger.flush();
+    assert_eq!((count(&connection, "exchange"), ledger.told().state), (3, State::Ok));
+    let days: Vec<u64> = connection
+        .prepare("SELECT day FROM daily ORDER BY day")
+        .unwrap()
+        .query_map([], |row| row.get::<_, i64>(0))
+        .unwrap()
+        .map(|day| day.unwrap().try_into().unwrap())
+        .collect();
+    assert_eq!(days, [today - 3, today - 2, today]);
+    let requests: i64 = connection.query_row("SELECT sum(requests) FROM daily", [], |row| row.get(0)).unwrap();
+    assert_eq!(requests, 2_503);
+}
+
+#[test]
+fn an_instance_keeps_its_name() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    let name = folder.open().instance();
+    assert_eq!((folder.open().instance(), name.len()), (name.clone(), 16));
+    assert_ne!(other.open().instance(), name);
+    let off = Ledger::open(&config::Ledger { enabled: false, ..folder.config() });
+    assert_eq!((off.instance(), off.told().state), (off.instance(), State::Off));
+}
+
+#[test]
+fn a_ledger_that_is_off_does_nothing() {
+    let folder = Folder::new();
+    let ledger = Ledger::open(&config::Ledger { enabled: false, ..folder.config() });
+    ledger.write(row(NOW));
+    ledger.used("k".into(), NOW);
+    ledger.flush();
+    assert_eq!((ledger.past(NOW), ledger.told().waiting, folder.file().exists()), (Vec::new(), 0, false));
+}
+
+/// Whatever stands in its way: rows wait, it says why, and when the obstacle is gone it goes on by itself.
+#[track_caller]
+fn check_obstacle(put: impl FnOnce(&Path), why: &str, remove: impl FnOnce(&Path)) {
+    let folder = Folder::new();
+    put(&folder.file());
+    let ledger = folder.open();
+    ledger.write(row(NOW));
+    ledger.flush();
+    let told = ledger.told();
+    let error = told.error.expect("an error");
+    assert_eq!((told.state, told.rows, told.waiting), (State::Failing, 0, 1), "{error}");
+    assert!(error.contains(why), "{error}");
+    assert_eq!(ledger.past(NOW).len(), 1, "what waits was spent, too");
+    remove(&folder.file());
+    eventually("it is written", || ledger.told().state == State::Ok && ledger.told().waiting == 0);
+    let connection = folder.read();
+    assert_eq!(count(&connection, "exchange"), 1);
+    assert_sums(&connection);
+}
+
+fn put(text: &[u8]) -> impl FnOnce(&Path) {
+    move |path| {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+}
+
+fn remove(path: &Path) {
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_file_that_is_no_database() {
+    check_obstacle(put(&[b'x'; 5_000]), "not a database; move the file away", remove);
+}
+
+#[test]
+fn the_database_of_another_program() {
+    let put = |path: &Path| {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        Connection::open(path).unwrap().execute_batch("CREATE TABLE cats (name)").unwrap();
+    };
+    check_obstacle(put, "a database of another program", remove);
+}
+
+#[test]
+fn the_ledger_of_a_newer_version() {
+    let put = |path: &Path| {
+        drop(book::Book::open(path, "x").unwrap());
+        Connection::open(path).unwrap().execute("UPDATE meta SET value = 2 WHERE name = 'version'", []).unwrap();
+    };
+    check_obstacle(put, "written by a newer Portcullis (form 2; this one knows 1)", remove);
+}
+
+#[test]
+fn a_file_in_the_place_of_the_folder() {
+    let in_the_way = |path: &Path| std::fs::write(path.parent().unwrap(), "").unwrap();
+    check_obstacle(in_the_way, "the folder", |path| std::fs::remove_file(path.parent().unwrap()).unwrap());
+}
+
+#[test]
+fn a_folder_in_the_place_of_the_file() {
+    check_obstacle(|path| std::fs::create_dir_all(path).unwrap(), "directory", |path| std::fs::remove_dir(path).unwrap());
+}
+
+#[test]
+fn a_damaged_page() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    (0..2_000).for_each(|n| ledger.write(row(NOW + n)));
+    drop(ledger);
+    // The writer's thread lets go of it in a moment.
+    eventually("all is in the file itself", || folder.read().pragma_update(None, "journal_mode", "DELETE").is_ok());
+    let mut bytes = std::fs::read(folder.file()).unwrap();
+    // Whatever is behind the head.
+    bytes[4_096..].fill(0xa5);
+    std::fs::write(folder.file(), bytes).unwrap();
+    let ledger = folder.open();
+    ledger.write(row(NOW));
+    ledger.flush();
+    let told = ledger.told();
+    assert!(told.state == State::Failing && told.error.clone().unwrap().contains("malformed"), "{told:?}");
+    assert_eq!(ledger.past(NOW).len(), 1);
+    assert!(answer(&folder.file(), &Query::new(&Asked::default(), NOW).unwrap(), None).is_err());
+    std::fs::rename(folder.file(), folder.path().join("old")).unwrap();
+    eventually("a new one is begun", || ledger.told().state == State::Ok && ledger.told().rows == 1);
+}
+
+#[test]
+fn a_file_that_somebody_has_locked() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    let other = folder.read();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    ledger.write(row(NOW));
+    eventually("it says so", || ledger.told().error.is_some_and(|why| why.contains("another program keeps it locked")));
+    other.execute_batch("COMMIT").unwrap();
+    eventually("it is written", || ledger.told().state == State::Ok && ledger.told().rows == 1);
+}
+
+#[test]
+fn a_file_that_was_moved_away_is_not_written_to_any_more() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    ledger.write(row(NOW));
+    ledger.flush();
+    let away = folder.path().join("away.sqlite");
+    for end in ["", "-wal", "-shm"] {
+        let with = |path: &Path| PathBuf::from(format!("{}{end}", path.display()));
+        std::fs::rename(with(&folder.file()), with(&away)).unwrap();
+    }
+    ledger.write(row(NOW + 1));
+    ledger.write(row(NOW + 2));
+    ledger.flush();
+    assert_eq!(ledger.told().rows, 3);
+    assert_eq!((count(&Connection::open(away).unwrap(), "exchange"), count(&folder.read(), "exchange")), (1, 2));
+}
+
+#[test]
+fn memory_is_bounded_and_what_is_dropped_is_counted() {
+    let folder = Folder::new();
+    put(b"no database at all, and longer than nothing")(&folder.file());
+    let ledger = folder.open();
+    for n in 0..100 {
+        ledger.write(Row { request_id: String::with_capacity(1 << 20), ..row(NOW + n) });
+    }
+    let told = ledger.told();
+    assert_eq!((told.waiting, told.dropped), (63, 37));
+    remove(&folder.file());
+    eventually("what was kept is written", || ledger.told().rows == 63);
+    ledger.write(row(NOW));
+    ledger.flush();
+    assert_eq!((ledger.told().rows, ledger.told().dropped, count(&folder.read(), "exchange")), (64, 37, 64));
+}
+
+#[test]
+fn two_write_to_one_file() {
+    let folder = Folder::new();
+    let (one, other) = (folder.open(), folder.open());
+    assert_eq!(one.instance(), other.instance());
+    std::thread::scope(|scope| {
+        for ledger in [&one, &other] {
+            scope.spawn(move || {
+                for n in 0..3_000 {
+                    ledger.write(row(NOW + n));
+                    if n % 500 == 0 {
+                        ledger.flush();
+                    }
+                }
+                ledger.flush();
+            });
+        }
+    });
+    let connection = folder.read();
+    assert_eq!((one.told().rows, other.told().rows, count(&connection, "exchange")), (3_000, 3_000, 6_000));
+    assert_sums(&connection);
+}
+
+#[test]
+fn absurd_numbers_stop_nothing() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    let usage = Usage { prompt: u64::MAX, completion: u64::MAX, cached: u64::MAX, source: Source::Estimated, ..Usage::default() };
+    for n in 0..4 {
+        ledger.write(Row { usage, cost: Some(Usd(u64::MAX)), unused_tokens: u64::MAX, total_ms: u64::MAX, ..row(NOW + n) });
+        ledger.flush();
+    }
+    ledger.write(Row { at: u64::MAX, ..row(NOW) });
+    ledger.flush();
+    assert_eq!((ledger.told().state, ledger.told().rows), (State::Ok, 5));
+    let used = answer(&folder.file(), &Query::new(&Asked::default(), NOW + 5).unwrap(), None).unwrap().unwrap();
+    assert!(used.json().contains("\"prompt_tokens\": 4611686018427387904"), "{}", used.json());
+    assert!(!ledger.past(NOW).is_empty());
+}
+
+#[test]
+fn a_reader_needs_no_writer_and_no_right_to_write() {
+    let folder = Folder::new();
+    let query = Query::new(&Asked::default(), NOW + 1).unwrap();
+    assert_eq!(answer(&folder.file(), &query, None), Ok(None), "there is no file yet");
+    let ledger = folder.open();
+    ledger.write(row(NOW));
+    drop(ledger);
+    // As it lies on a medium that nobody can write to: the file alone.
+    Connection::open(folder.file()).unwrap().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let copy = folder.path().join("a copy?#%.sqlite");
+    std::fs::copy(folder.file(), &copy).unwrap();
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o400)).unwrap();
+    let json = |path: &Path| answer(path, &query, None).unwrap().unwrap().json();
+    assert_eq!(json(&copy), json(&folder.file()));
+    assert!(json(&copy).contains("\"requests\": 1"));
 }

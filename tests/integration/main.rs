@@ -32,6 +32,7 @@ mod failover;
 mod framing;
 mod input;
 mod layering;
+mod ledger;
 mod limits;
 mod matrix;
 mod models;

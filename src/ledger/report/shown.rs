@@ -2,26 +2,19 @@
 
 use super::{Answer, Group, Used};
 use crate::ledger::days::time;
+use crate::price::Usd;
 use serde_json::{Map, Value, json};
-
-/// An amount in dollars, exactly: at least two decimals, at most nine.
-fn dollars(thousand_millionths: u64) -> String {
-    let text = format!("{}.{:09}", thousand_millionths / 1_000_000_000, thousand_millionths % 1_000_000_000);
-    let end = text.trim_end_matches('0').len();
-    let least = text.find('.').map_or(text.len(), |dot| dot + 3);
-    text.get(..end.max(least)).unwrap_or(&text).to_owned()
-}
 
 impl Used {
     /// None: nobody knows. What is known is a part of it where some requests are unpriced.
     fn cost(&self) -> Option<String> {
         let none_known = self.sums.unpriced > 0 && self.sums.unpriced >= self.sums.requests;
-        (!none_known).then(|| dollars(self.sums.cost))
+        (!none_known).then(|| Usd(self.sums.cost).to_string())
     }
 
     fn unused_cost(&self) -> Option<String> {
         let none_known = self.sums.unused_unpriced > 0 && self.sums.unused_cost == 0;
-        (!none_known).then(|| dollars(self.sums.unused_cost))
+        (!none_known).then(|| Usd(self.sums.unused_cost).to_string())
     }
 
     fn columns(&self) -> [(&'static str, Cell); 14] {
@@ -177,21 +170,6 @@ fn aligned(table: &[Vec<String>], names: usize, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dollars_are_exact() {
-        for (amount, text) in [
-            (0, "0.00"),
-            (1, "0.000000001"),
-            (10, "0.00000001"),
-            (1_500_000_000, "1.50"),
-            (1_234_000_000, "1.234"),
-            (100_000_000_000, "100.00"),
-            (u64::MAX, "18446744073.709551615"),
-        ] {
-            assert_eq!(dollars(amount), text);
-        }
-    }
 
     #[test]
     fn names_with_commas_are_quoted() {

@@ -1,1 +1,179 @@
+use super::super::Row;
+use super::super::days::DAY;
+use super::super::tests::{Folder, row};
+use super::*;
+use crate::price::Usd;
+use proptest::prelude::*;
+use std::collections::HashSet;
 
+/// Noon of 2026-11-21.
+const NOW: u64 = 1_795_262_400_000;
+
+#[test]
+fn moments() {
+    for (text, expected) in [
+        ("30m", NOW - 1_800_000),
+        ("24h", NOW - DAY),
+        ("7d", NOW - 7 * DAY),
+        ("0h", NOW),
+        ("99999999999999999999d", 0),
+        ("2026-11-01", 1_793_491_200_000),
+        ("2026-11-01T08:00:00Z", 1_793_520_000_000),
+        ("2026-11-01T08:00:00+02:00", 1_793_512_800_000),
+    ] {
+        assert_eq!(moment("since", text, NOW), Ok(expected), "{text}");
+    }
+    for wrong in ["", "d", "7", "7w", "-7d", "1.5d", "7 d", "2026-11", "yesterday", "７d", "2026-13-01"] {
+        let why = moment("since", wrong, NOW).unwrap_err();
+        assert!(why.starts_with("since: must be 30m, 24h or 7d"), "{wrong}: {why}");
+    }
+}
+
+#[test]
+fn questions_in_a_url() {
+    let read = |query: &str| Query::of_url(query, NOW);
+    let query = read("by=key,day&since=7d&until=1d&caller=a%2Fb&model=x+y").unwrap();
+    assert_eq!((query.by, query.since, query.until), (vec![Group::Key, Group::Day], NOW - 7 * DAY, Some(NOW - DAY)));
+    assert_eq!((query.caller.as_deref(), query.key, query.model.as_deref()), (Some("a/b"), None, Some("x y")));
+    let query = read("").unwrap();
+    assert_eq!((query.by, query.since, query.until), (vec![Group::Caller, Group::Model], NOW - DAY, None));
+    assert_eq!(read("until=2027-01-01").unwrap().until, None, "what is to come is not there yet");
+    for (wrong, why) in [
+        ("by=", "by: \"\" is not known; there are day, caller,"),
+        ("by=who", "by: \"who\" is not known"),
+        ("by=key,key", "by: key stands there a second time"),
+        ("by=key&by=day", "by: stands there a second time"),
+        ("since=soon", "since: must be"),
+        ("since=1h&until=2h", "until: must be later than since"),
+        ("group=key", "group: is not known; there are by, since"),
+        ("caller=%zz", "the query holds a % that encodes nothing"),
+        ("caller=%f", "the query holds a % that encodes nothing"),
+        ("caller=%ff", "the query is not UTF-8"),
+    ] {
+        let told = read(wrong).unwrap_err();
+        assert!(told.starts_with(why), "{wrong}: {told}");
+    }
+}
+
+#[test]
+fn the_answer_in_its_three_forms() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    ledger.write(row(NOW - 1_000));
+    ledger.write(Row { cost: None, model: "n,1".into(), outcome: "upstream_error", account: None, unused_tokens: 7, ..row(NOW - 2_000) });
+    ledger.write(Row { cost: Some(Usd(1_234_567_890)), ..row(NOW - 3_000) });
+    ledger.write(Row { cost: None, ..row(NOW - 4_000) });
+    ledger.flush();
+    let ask = |by| {
+        let query = Query::new(&Asked { by: Some(by), ..Asked::default() }, NOW).unwrap();
+        answer(&folder.file(), &query, None).unwrap().unwrap()
+    };
+    assert_eq!(
+        ask("caller,model").table(),
+        "usage from 2026-11-20T12:00:00.000Z to 2026-11-21T12:00:00.000Z\n\n\
+         caller  model  requests  failed  prompt  completion  cached  reasoning  total  estimated         USD  unpriced  unused\n\
+         acme    m             3       0      30          15      12          9     45          0  1.23456889         1       0\n\
+         acme    n,1           1       1      10           5       4          3     15          0     unknown         1       7\n\
+         total                 4       1      40          20      16         12     60          0  1.23456889         2       7\n"
+    );
+    assert_eq!(
+        ask("model,account").csv(),
+        "model,account,requests,failed,prompt_tokens,completion_tokens,cached_tokens,cache_write_tokens,reasoning_tokens,total_tokens,\
+         estimated_requests,cost_usd,unpriced_requests,unused_tokens,unused_cost_usd,unused_unpriced_requests\n\
+         m,a,3,0,30,15,12,6,9,45,0,1.23456889,1,0,0,0\n\
+         \"n,1\",,1,1,10,5,4,2,3,15,0,,1,7,,1\n"
+    );
+    let json: serde_json::Value = serde_json::from_str(&ask("account,model").json()).unwrap();
+    assert_eq!((&json["by"], &json["since"]), (&serde_json::json!(["account", "model"]), &"2026-11-20T12:00:00.000Z".into()));
+    assert_eq!(json["usage"].as_array().map(Vec::len), Some(2));
+    assert_eq!((&json["usage"][0]["account"], &json["usage"][0]["cost_usd"]), (&serde_json::Value::Null, &serde_json::Value::Null));
+    assert_eq!((&json["usage"][1]["model"], &json["usage"][1]["cost_usd"]), (&"m".into(), &"1.23456889".into()));
+    assert_eq!((&json["total"]["requests"], &json["total"]["unpriced_requests"]), (&4.into(), &2.into()));
+    let nobody = Query::new(&Asked { caller: Some("nobody"), ..Asked::default() }, NOW).unwrap();
+    assert!(answer(&folder.file(), &nobody, None).unwrap().unwrap().table().ends_with("\n\nno requests\n"));
+}
+
+/// What a row is grouped by, without a file.
+fn names(row: &Row, by: &[Group]) -> Vec<String> {
+    let name = |group: &Group| match group {
+        Group::Day => date(day_of(row.at)),
+        Group::Caller => row.caller.to_string(),
+        Group::Key => row.key.to_string(),
+        Group::Model => row.model.to_string(),
+        Group::Account => row.account.as_deref().unwrap_or("").to_owned(),
+        Group::UpstreamModel => row.upstream_model.as_deref().unwrap_or("").to_owned(),
+        Group::Outcome => row.outcome.to_owned(),
+    };
+    by.iter().map(name).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Whatever part of the answer comes from rows and whatever from sums of days: it is what a loop over all rows finds.
+    #[test]
+    fn an_answer_is_the_sum_of_its_rows(
+        rows in prop::collection::vec((0..4 * DAY, 0..3_usize, 0..2_usize, prop::option::of(0..1_000_u64), any::<bool>()), 0..60),
+        ask in (0..4 * DAY, prop::option::of(1..4 * DAY), prop::sample::subsequence(Group::ALL.to_vec(), 1..4), any::<bool>(), any::<bool>()),
+    ) {
+        let (since, length, by, whole, filtered) = ask;
+        let rows: Vec<Row> = rows.into_iter().map(|(ago, caller, model, cost, ok)| Row {
+            caller: ["a", "b", "c"][caller].into(),
+            model: ["m", "n"][model].into(),
+            cost: cost.map(Usd),
+            outcome: if ok { "ok" } else { "client_left" },
+            ..row(NOW - ago)
+        }).collect();
+        let folder = Folder::new();
+        let ledger = folder.open();
+        rows.iter().for_each(|row| ledger.write(row.clone()));
+        ledger.flush();
+        let since = if whole { start_of(day_of(NOW - since)) } else { NOW - since };
+        let until = length.map(|length| since + length).filter(|until| *until <= NOW);
+        let query = Query { by: by.clone(), now: NOW, since, until, caller: filtered.then(|| "b".to_owned()), key: None, model: None };
+        let told = answer(&folder.file(), &query, None).unwrap().unwrap();
+
+        let mut expected: BTreeMap<Vec<String>, Used> = BTreeMap::new();
+        let mut total = Used::default();
+        for row in &rows {
+            if row.at >= since && until.is_none_or(|until| row.at < until) && (!filtered || &*row.caller == "b") {
+                for used in [expected.entry(names(row, &by)).or_default(), &mut total] {
+                    used.add(&Sums::of(row), row.outcome == "ok");
+                }
+            }
+        }
+        prop_assert_eq!(told.lines.into_iter().collect::<BTreeMap<_, _>>(), expected);
+        prop_assert_eq!(told.total, total);
+        prop_assert_eq!(told.notes, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn what_is_older_than_the_rows_is_told_in_whole_days() {
+    let folder = Folder::new();
+    let now = super::super::days::now();
+    let today = day_of(now);
+    let at = |days: u64, hour: u64| start_of(today - days) + hour * 3_600_000;
+    let ledger = folder.open();
+    for days in [10, 5, 3] {
+        ledger.write(row(at(days, 1)));
+        ledger.write(row(at(days, 20)));
+    }
+    drop(ledger);
+    let short =
+        super::super::Ledger::open(&crate::config::Ledger { retention: std::time::Duration::from_secs(4 * 86_400), ..folder.config() });
+    let ask = |since: u64, until: Option<u64>| {
+        let query = Query { by: vec![Group::Day], now, since, until, caller: None, key: None, model: None };
+        answer(&folder.file(), &query, None).unwrap().unwrap()
+    };
+    super::super::tests::eventually("what is old is deleted", || !ask(at(10, 12), None).notes.is_empty());
+    let told = ask(at(10, 12), None);
+    assert_eq!((told.total.sums.requests, told.since), (6, at(10, 0)), "the whole of the first day");
+    assert_eq!(told.notes, [format!("single requests are kept from {} on; what is older is told in whole days", date(today - 4))]);
+    assert_eq!(ask(at(10, 12), Some(at(5, 12))).total.sums.requests, 4, "and of the last");
+    let kept = ask(at(3, 12), None);
+    assert_eq!((kept.total.sums.requests, kept.notes.len()), (1, 0));
+    let days: HashSet<Vec<String>> = ask(at(5, 0), None).lines.into_iter().map(|(names, _)| names).collect();
+    assert_eq!(days, HashSet::from([vec![date(today - 5)], vec![date(today - 3)]]));
+    drop(short);
+}

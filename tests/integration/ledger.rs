@@ -1,0 +1,426 @@
+//! The ledger as operators meet it: a process that is killed, a disk that is full, a file that is broken; and what `usage` tells of it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use portcullis::config;
+use portcullis::ledger::{Ledger, Row};
+use portcullis::price::Usd;
+use portcullis::usage::{Source, Usage};
+use rusqlite::Connection;
+use serde_json::Value;
+
+use crate::support::folder::{Folder, Ran};
+use crate::support::process::Process;
+use crate::support::{Catalog, Gateway, Mock, PATIENCE, chat, eventually, eventually_blocking, run};
+
+const CHILD: &str = "ledger::a_child_that_writes_rows";
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+fn ledger(path: &Path) -> Ledger {
+    Ledger::open(&config::Ledger { enabled: true, path: path.to_owned(), retention: Duration::from_secs(90 * 86_400) })
+}
+
+fn row(request_id: &str, caller: &str, model: &str, cost: Option<u64>) -> Row {
+    Row {
+        at: now(),
+        request_id: request_id.to_owned(),
+        caller: caller.into(),
+        key: format!("{caller}/prod").into(),
+        model: model.into(),
+        account: Some("a".into()),
+        upstream_model: Some(model.into()),
+        usage: Usage { prompt: 100, completion: 20, cached: 50, source: Source::Reported, ..Usage::default() },
+        cost: cost.map(Usd),
+        unused_tokens: 0,
+        unused_cost: None,
+        outcome: "ok",
+        attempts: 1,
+        stream: false,
+        status: 200,
+        total_ms: 5,
+        first_byte_ms: None,
+    }
+}
+
+/// No test, but what tests start to kill: it adds rows and tells of each, `id time`, once it is added.
+#[test]
+#[ignore = "part of other tests"]
+fn a_child_that_writes_rows() {
+    let Ok(path) = std::env::var("LEDGER_FILE") else { return };
+    let name = std::env::var("LEDGER_NAME").unwrap();
+    let rows: u64 = std::env::var("LEDGER_ROWS").unwrap().parse().unwrap();
+    let ledger = ledger(Path::new(&path));
+    let next = Instant::now();
+    for n in 0..rows {
+        let row = row(&format!("{name}-{n}"), "acme", ["m", "n"][n as usize % 2], (n % 3 != 0).then_some(n));
+        let at = row.at;
+        ledger.write(row);
+        println!("added {name}-{n} {at}");
+        // A thousand a second.
+        std::thread::park_timeout((next + Duration::from_millis(n)).saturating_duration_since(Instant::now()));
+    }
+    let start = Instant::now();
+    while ledger.told().waiting > 0 && start.elapsed() < Duration::from_secs(30) {
+        ledger.flush();
+        std::thread::park_timeout(Duration::from_millis(20));
+        let told = ledger.told();
+        println!("told {:?} {} {:?}", told.state, told.waiting, told.error);
+    }
+    println!("over {}", ledger.told().rows);
+}
+
+/// Starts it, after `before` in its shell.
+fn child(before: &str, path: &Path, name: &str, rows: u64) -> Process {
+    let mut command = Command::new("sh");
+    let script = format!("{before} exec \"$0\" --exact {CHILD} --ignored --nocapture --test-threads=1");
+    command.args(["-c", &script]).arg(std::env::current_exe().unwrap());
+    command.env("LEDGER_FILE", path).env("LEDGER_NAME", name).env("LEDGER_ROWS", rows.to_string());
+    Process::spawn(&mut command)
+}
+
+fn says(child: &Process, what: &str) {
+    let look = || {
+        let said = String::from_utf8_lossy(&child.stdout()).into_owned();
+        if said.contains(what) { Ok(()) } else { Err(format!("{said}{}", child.stderr())) }
+    };
+    eventually_blocking(what, look).unwrap_or_else(|why| panic!("{what}: {}", &why[why.len().saturating_sub(2_000)..]));
+}
+
+/// What it says that it added: ids and times.
+fn added(child: &Process) -> Vec<(String, u64)> {
+    let said = String::from_utf8_lossy(&child.stdout()).into_owned();
+    // The harness's own words may stand before the first; the last line may be cut.
+    let whole = said.rfind('\n').map_or("", |end| &said[..end]);
+    let lines = whole.lines().filter_map(|line| line.split("added ").nth(1)).filter_map(|line| line.split_once(' '));
+    lines.filter_map(|(id, at)| Some((id.to_owned(), at.parse().ok()?))).collect()
+}
+
+fn ids(connection: &Connection) -> std::collections::HashSet<String> {
+    let mut statement = connection.prepare("SELECT request_id FROM exchange").unwrap();
+    statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+#[track_caller]
+fn assert_whole(connection: &Connection) {
+    let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
+    let columns = "day, model, outcome, requests, prompt, completion, cached, cost, unpriced";
+    let sums = "SELECT at / 86400000, model, outcome, count(*), sum(prompt), sum(completion), sum(cached), sum(coalesce(cost, 0)), \
+                sum(cost IS NULL) FROM exchange GROUP BY 1, 2, 3";
+    let read = |sql: &str| -> Vec<(i64, String, String, [i64; 6])> {
+        let mut statement = connection.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| {
+            let numbers = [row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?, row.get(7)?, row.get(8)?];
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, numbers))
+        });
+        rows.unwrap().map(Result::unwrap).collect()
+    };
+    assert_eq!(read(&format!("SELECT {columns} FROM daily ORDER BY 1, 2, 3")), read(&format!("{sums} ORDER BY 1, 2, 3")));
+}
+
+#[test]
+fn a_crash_loses_the_last_second_at_most() {
+    let folder = Folder::new(&[]);
+    let path = folder.path().join("ledger.sqlite");
+    let mut kept = std::collections::HashSet::new();
+    for round in 0..3 {
+        let mut child = child("", &path, &format!("r{round}"), 60_000);
+        says(&child, "added ");
+        std::thread::sleep(Duration::from_millis(1_100 + fastrand::u64(0..900)));
+        // Said before the end began, so before it in any case.
+        let (told, end) = (added(&child), now());
+        child.signal("KILL");
+        assert!(child.wait(PATIENCE).is_some());
+        let connection = Connection::open(&path).unwrap();
+        let found = ids(&connection);
+        let due: Vec<_> = told.iter().filter(|(_, at)| at + 1_000 < end).collect();
+        assert!(!due.is_empty(), "{} rows were added", told.len());
+        for (id, at) in due {
+            assert!(found.contains(id), "{id} was added {} ms before the end, and is lost", end - at);
+        }
+        kept.retain(|id| !found.contains(id));
+        assert_eq!(kept.len(), 0, "what earlier processes wrote stays");
+        kept = found;
+        assert_whole(&connection);
+        // And the limits begin with all of it.
+        drop(connection);
+        let spent: u64 = ledger(&path).past(now()).iter().map(|past| past.requests).sum();
+        assert_eq!(spent, kept.len() as u64);
+    }
+}
+
+#[test]
+fn two_processes_write_to_one_file() {
+    let folder = Folder::new(&[]);
+    let path = folder.path().join("data/ledger.sqlite");
+    let mut children: Vec<_> = ["one", "two"].into_iter().map(|name| child("", &path, name, 1_500)).collect();
+    for child in &mut children {
+        says(child, "over 1500");
+        assert!(child.wait(PATIENCE).is_some_and(|status| status.success()), "{}", child.stderr());
+    }
+    let connection = Connection::open(&path).unwrap();
+    assert_eq!(ids(&connection).len(), 3_000);
+    assert_whole(&connection);
+}
+
+#[test]
+fn a_file_that_may_not_grow_keeps_rows_waiting_until_it_may() {
+    let folder = Folder::new(&[]);
+    let path = folder.path().join("ledger.sqlite");
+    // 256 KiB, of which the test can lift the soft limit; the signal would end the process.
+    let mut child = child("trap '' XFSZ; ulimit -S -f 512;", &path, "f", 4_000);
+    says(&child, "told Failing");
+    let lifted = Command::new("prlimit").args(["--pid", &child.pid().to_string(), "--fsize=unlimited:"]).status();
+    if !lifted.is_ok_and(|status| status.success()) {
+        // Nobody can lift it without that program: that it goes on, and does not panic, has been seen.
+        return;
+    }
+    says(&child, "over 4000");
+    assert!(child.wait(PATIENCE).is_some_and(|status| status.success()));
+    let connection = Connection::open(&path).unwrap();
+    assert_eq!(ids(&connection).len(), 4_000);
+    assert_whole(&connection);
+}
+
+/// A small disk of the test's own, where whoever runs it may mount one.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn new(at: &Path) -> Option<Disk> {
+        std::fs::create_dir_all(at).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "none"]).arg(at).output();
+        mounted.is_ok_and(|output| output.status.success()).then(|| Disk(at.to_owned()))
+    }
+
+    fn remount(&self, how: &str) {
+        let output = Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(&self.0).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_and_a_read_only_one() {
+    let folder = Folder::new(&[]);
+    let Some(disk) = Disk::new(&folder.path().join("disk")) else {
+        eprintln!("no disk can be mounted here: a_file_that_may_not_grow_… is what remains of this test");
+        return;
+    };
+    let path = disk.0.join("ledger.sqlite");
+    let full = disk.0.join("full");
+    let ledger = ledger(&path);
+    ledger.write(row("1", "acme", "m", None));
+    ledger.flush();
+    // As much as there is room for.
+    let mut zeros = std::fs::File::create(&full).unwrap();
+    while std::io::Write::write_all(&mut zeros, &[0; 512]).is_ok() {}
+    for n in 0..2_000 {
+        ledger.write(row(&format!("full-{n}"), "acme", "m", None));
+    }
+    let failing = |why: &str| {
+        let look = || match ledger.told().error {
+            Some(error) if error.contains(why) => Ok(()),
+            other => Err(format!("{other:?}")),
+        };
+        eventually_blocking(why, look).unwrap();
+    };
+    failing("make room on the disk");
+    let told = ledger.told();
+    assert_eq!((told.rows, told.waiting, told.dropped), (1, 2_000, 0));
+    drop(zeros);
+    std::fs::remove_file(&full).unwrap();
+    disk.remount("size=8m");
+    let works = |rows: u64| {
+        let look =
+            || if ledger.told().rows == rows && ledger.told().error.is_none() { Ok(()) } else { Err(format!("{:?}", ledger.told())) };
+        eventually_blocking("it is written", look).unwrap();
+    };
+    works(2_001);
+
+    ledger.write(row("last", "acme", "m", None));
+    ledger.flush();
+    assert_whole(&Connection::open(&path).unwrap());
+    drop(ledger);
+    // A reader has nothing to write there.
+    Connection::open(&path).unwrap().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let copy = disk.0.join("copy.sqlite");
+    std::fs::copy(&path, &copy).unwrap();
+    disk.remount("ro");
+    let conf = Folder::new(&[("server.yaml", &format!("ledger: {{ path: {copy:?} }}\n"))]);
+    let ran = conf.run(&["usage", "--csv", "--by", "caller"]);
+    assert!(ran.status.success() && ran.stdout.contains("\nacme,2002,0,200200,"), "{}{}", ran.stdout, ran.stderr);
+    let ledger = self::ledger(&disk.0.join("new/ledger.sqlite"));
+    ledger.write(row("nowhere", "acme", "m", None));
+    assert!(ledger.told().error.is_some_and(|why| why.contains("the folder") && why.contains("cannot be made")));
+}
+
+/// Two callers, two models, one price unknown.
+fn fill(path: &Path) -> Arc<Ledger> {
+    let ledger = ledger(path);
+    for n in 0..10 {
+        ledger.write(row(&format!("a{n}"), "acme", "m", Some(1_000_000_001)));
+        ledger.write(row(&format!("b{n}"), "blue", "n", None));
+    }
+    ledger.write(Row { outcome: "upstream_cut", unused_tokens: 9, ..row("c", "acme", "n", Some(1)) });
+    ledger.flush();
+    Arc::new(ledger)
+}
+
+#[test]
+fn usage_in_its_three_forms() {
+    let folder = Folder::new(&[]);
+    let path = folder.path().join("elsewhere/ledger.sqlite");
+    folder.write("server.yaml", format!("ledger: {{ path: {path:?} }}\n"));
+    let fails = |arguments: &[&str], why: &str| {
+        let Ran { status, stderr, .. } = folder.run(&[&["usage"], arguments].concat());
+        assert!(!status.success() && stderr.contains(why), "{arguments:?}: {stderr}");
+    };
+    fails(&[], "there is no ledger at");
+    fails(&["--by", "who"], "--by: \"who\" is not known; there are day, caller, key, model, account, upstream_model, outcome");
+    fails(&["--since", "soon"], "--since: must be 30m, 24h or 7d (so long ago), a date such as 2026-11-01");
+    fails(&["--since", "1h", "--until", "2h"], "--until: must be later than since");
+    fails(&["--csv", "--json"], "cannot be used with");
+    // Read while it is open, and when it is not.
+    let ledger = fill(&path);
+    for ledger in [Some(ledger), None] {
+        let usage = |arguments: &[&str]| {
+            let ran = folder.run(&[&["usage"], arguments].concat());
+            assert!(ran.status.success(), "{}", ran.stderr);
+            ran.stdout
+        };
+        let table = usage(&[]);
+        let lines: Vec<&str> = table.lines().collect();
+        assert!(lines[0].starts_with("usage from 20"), "{table}");
+        assert_eq!(
+            lines[2..],
+            [
+                "caller  model  requests  failed  prompt  completion  cached  reasoning  total  estimated           USD  unpriced  unused",
+                "acme    m            10       0    1000         200     500          0   1200          0   10.00000001         0       0",
+                "acme    n             1       1     100          20      50          0    120          0   0.000000001         0       9",
+                "blue    n            10       0    1000         200     500          0   1200          0       unknown        10       0",
+                "total                21       1    2100         420    1050          0   2520          0  10.000000011        10       9",
+            ],
+        );
+        let csv = usage(&["--csv", "--by", "key,outcome", "--caller", "acme", "--since", "7d"]);
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(
+            lines[1..],
+            [
+                "acme/prod,ok,10,0,1000,200,500,0,0,1200,0,10.00000001,0,0,0,0",
+                "acme/prod,upstream_cut,1,1,100,20,50,0,0,120,0,0.000000001,0,9,,1"
+            ]
+        );
+        let json: Value = serde_json::from_str(&usage(&["--json", "--by", "model", "--key", "blue/prod", "--model", "n"])).unwrap();
+        assert_eq!(
+            (&json["usage"][0]["model"], &json["usage"][0]["requests"], &json["usage"][0]["cost_usd"]),
+            (&"n".into(), &10.into(), &Value::Null)
+        );
+        assert_eq!((&json["total"]["total_tokens"], &json["total"]["unpriced_requests"]), (&1_200.into(), &10.into()));
+        drop(ledger);
+    }
+    folder.write("server.yaml", "ledger: { enabled: false, path: none/at.all }\n");
+    fails(&[], "it is switched off: `ledger.enabled` in server.yaml; a relative path starts at the working directory");
+    folder.write("server.yaml", "ledger: { path: server.yaml }\n");
+    fails(&[], "not a database; move the file away");
+}
+
+#[test]
+fn usage_on_the_admin_listener() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        let path = gateway.conf.parent().unwrap().join("ledger.sqlite");
+        // Another process's rows, beside it.
+        let ledger = fill(&path);
+        let (status, body) = gateway.admin("/usage?by=caller%2Cmodel&since=7d");
+        assert_eq!(status, 200, "{body}");
+        let json: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((&json["total"]["requests"], &json["total"]["cost_usd"]), (&21.into(), &"10.000000011".into()));
+        assert_eq!((&json["usage"][2]["caller"], &json["usage"][2]["cost_usd"]), (&"blue".into(), &Value::Null));
+        for (query, why) in [("by=who", "by: \"who\" is not known"), ("since=soon", "since: must be"), ("group=key", "group: is not known")]
+        {
+            let (status, body) = gateway.admin(&format!("/usage?{query}"));
+            assert!(status == 400 && body.starts_with(why), "{status} {body}");
+        }
+        let status = gateway.status();
+        assert_eq!((&status["ledger"]["state"], &status["ledger"]["dropped"]), (&"ok".into(), &0.into()));
+        assert_eq!(status["ledger"]["path"], path.to_str().unwrap());
+        assert_eq!(gateway.metrics().sum("portcullis_ledger_up", &[]), 1.0);
+        assert!(
+            gateway.metrics().0.contains("\nportcullis_ledger_rows_total ")
+                && gateway.metrics().0.contains("\nportcullis_ledger_dropped_total 0")
+        );
+        drop(ledger);
+    });
+}
+
+#[test]
+fn a_ledger_that_is_switched_off_has_no_file() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::with(Catalog::over(&mock)).server("ledger: { enabled: false }").start().await;
+        assert_eq!(gateway.post(&chat("m")).await.status, 200);
+        assert_eq!(gateway.status()["ledger"]["state"], "off");
+        assert_eq!(gateway.admin("/usage").0, 404);
+        assert_eq!(gateway.metrics().sum("portcullis_ledger_up", &[]), 0.0);
+        let folder = gateway.conf.parent().unwrap();
+        assert!(!folder.join("data").exists() && !folder.join("ledger.sqlite").exists());
+    });
+}
+
+#[test]
+fn a_broken_file_stops_no_request() {
+    run(async {
+        let mock = Mock::start().await;
+        let folder = Folder::new(&[("ledger.sqlite", "no database, but longer than nothing")]);
+        let path = folder.path().join("ledger.sqlite");
+        let gateway = Gateway::with(Catalog::over(&mock)).server(&format!("ledger: {{ path: {path:?} }}")).start().await;
+        let line = gateway.logged("cannot be written").await;
+        assert!(line.contains("\"error\"") && line.contains("not a database; move the file away"), "{line}");
+        assert_eq!(gateway.post(&chat("m")).await.status, 200);
+        let status = gateway.status();
+        assert_eq!(status["ledger"]["state"], "failing");
+        assert!(status["ledger"]["error"].as_str().unwrap().contains("not a database"), "{status}");
+        assert_eq!((gateway.metrics().sum("portcullis_ledger_up", &[]), gateway.admin("/usage").0), (0.0, 503));
+        std::fs::remove_file(&path).unwrap();
+        gateway.logged("is written again").await;
+        assert_eq!(gateway.log().matches("cannot be written").count(), 1, "said once");
+        // The request that came meanwhile is not lost.
+        let waiting = || (gateway.status()["ledger"]["waiting"] == 0).then_some(());
+        eventually("it works", waiting).await;
+        assert_eq!((&gateway.status()["ledger"]["state"], &gateway.status()["ledger"]["rows"]), (&"ok".into(), &1.into()));
+        let (status, body) = gateway.admin("/usage");
+        assert!(status == 200 && body.contains("\"requests\": 1,"), "{status} {body}");
+    });
+}
+
+#[test]
+fn two_gateways_have_one_file() {
+    run(async {
+        let mock = Mock::start().await;
+        let folder = Folder::new(&[]);
+        let path = folder.path().join("data/ledger.sqlite");
+        let with = || Gateway::with(Catalog::over(&mock)).server(&format!("ledger: {{ path: {path:?} }}"));
+        let (one, two) = (with().start().await, with().start().await);
+        let _ledger = fill(&path);
+        for gateway in [&one, &two] {
+            assert_eq!(gateway.post(&chat("m")).await.status, 200);
+            assert_eq!(gateway.status()["ledger"]["state"], "ok", "{}", gateway.log());
+        }
+        let usage = |gateway: &Gateway| gateway.admin("/usage?since=1h&by=caller&caller=blue").1;
+        let total = |text: &str| serde_json::from_str::<Value>(text).unwrap()["total"].clone();
+        assert_eq!(total(&usage(&one)), total(&usage(&two)));
+        assert_eq!(total(&usage(&one))["requests"], 10);
+    });
+}
