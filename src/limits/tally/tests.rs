@@ -162,7 +162,7 @@ proptest! {
                 let expected = kinds.into_iter().filter_map(|kind| {
                     let used = match kind {
                         Kind::RequestsPerMinute | Kind::TokensPerMinute => model.used(kind, |at| at >= by_the_second),
-                        _ => model.of(kind, 0),
+                        Kind::RequestsPerDay | Kind::TokensPerDay | Kind::Concurrency | Kind::UsdPerDay | Kind::UsdPerMonth => model.of(kind, 0),
                     };
                     kind.limit(&limits, share).map(|limit| limit.saturating_sub(used))
                 });
