@@ -88,7 +88,7 @@ pub(super) struct Unpriced<'m> {
     /// Each with the first such target.
     list: Vec<(&'m Model, &'m Target)>,
     /// By the index of permissions: those of the list that they allow, by their place in it. Many keys have the same permissions.
-    allowed: HashMap<usize, Vec<usize>>,
+    pub(super) allowed: HashMap<usize, Vec<usize>>,
 }
 
 impl<'m> Unpriced<'m> {
