@@ -31,6 +31,9 @@
 //! `portcullis explain`, of [`cli`], goes the same way up to where somebody would be called, and tells what it met: without a process, and
 //! with no secret read. What it shows is what the gateway's own code made.
 //!
+//! `portcullis key …` changes the catalog's files ([`catalog::amend`]), each by the bytes that must change ([`yaml::edit`]); the gateway finds it as
+//! it finds any change of theirs.
+//!
 //! # What always holds
 //!
 //! * A stream that ends is complete, or says that it is not.

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
+pub mod edit;
 pub mod read;
 
 /// The largest text, all files together.
@@ -77,6 +78,18 @@ impl<'t> Node<'t> {
             (line, node) = (Some(at), next);
         }
         line
+    }
+
+    /// Whether it says the same, wherever it stands and with whatever quotes.
+    pub fn same(&self, other: &Node<'_>) -> bool {
+        match (&self.value, &other.value) {
+            (Value::Plain(a), Value::Plain(b)) | (Value::Quoted(a), Value::Quoted(b)) => a == b,
+            (Value::Plain(a), Value::Quoted(b)) => a == b && read::reads_as_text(self),
+            (Value::Quoted(a), Value::Plain(b)) => a == b && read::reads_as_text(other),
+            (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b)),
+            (Value::Map(a), Value::Map(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.key == b.key && a.node.same(&b.node)),
+            (Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_), _) => false,
+        }
     }
 
     fn depth(&self) -> usize {

@@ -35,6 +35,12 @@ impl Globs {
         globs
     }
 
+    /// Each of them.
+    pub fn list(&self) -> Vec<&str> {
+        let all = self.all.then_some("*").into_iter();
+        all.chain(self.exact.iter().chain(&self.patterns).map(|glob| &**glob)).collect()
+    }
+
     /// Whether one of them matches.
     pub fn matches(&self, id: &str) -> bool {
         self.all
@@ -47,8 +53,7 @@ impl Globs {
 impl fmt::Display for Globs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 12;
-        let all = self.all.then_some("*").into_iter();
-        let list: Vec<&str> = all.chain(self.exact.iter().chain(&self.patterns).map(|glob| &**glob)).collect();
+        let list = self.list();
         write!(f, "[{}", list.get(..SHOWN).unwrap_or(&list).join(", "))?;
         if list.len() > SHOWN { write!(f, ", … {} in all]", list.len()) } else { f.write_str("]") }
     }

@@ -171,6 +171,43 @@ pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
     ReadCatalog { catalog, files, fingerprint: seen.fingerprint(), count: paths.len() }
 }
 
+/// A file of the catalog.
+#[derive(Clone)]
+pub struct Source {
+    /// Where it is.
+    pub path: PathBuf,
+    /// As messages name it: `catalog.d/10-acme.yaml`.
+    pub name: String,
+    /// What it holds.
+    pub text: String,
+}
+
+/// The files that the catalog is made of, in their order.
+pub fn sources(conf: &Path) -> Result<Vec<Source>, Problems> {
+    let paths = list(conf).map_err(|problem| Problems(vec![problem]))?.paths;
+    let mut left = yaml::LARGEST;
+    let (mut sources, mut problems) = (Vec::new(), Vec::new());
+    for path in paths {
+        let name = name(conf, &path);
+        let text = contents(&path, left).map_err(|why| no_file(&path, &why)).and_then(|bytes| {
+            left = left.saturating_sub(bytes.len());
+            utf8(&name, bytes)
+        });
+        match text {
+            Ok(text) => sources.push(Source { path, name, text }),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if problems.is_empty() { Ok(sources) } else { Err(Problems(problems)) }
+}
+
+/// The catalog that these files make, with no secret read.
+pub fn assumed(conf: &Path, sources: &[Source]) -> Result<Catalog, Problems> {
+    let texts: Vec<_> = sources.iter().map(|source| (source.name.clone(), source.text.clone())).collect();
+    let (mut seen, mut private) = (Seen::default(), BTreeSet::new());
+    resolve(&texts, &mut |reference| look_up(conf, Secrets::Assume, reference, &mut seen, &mut private))
+}
+
 /// The hash of what a catalog would be read from now, given the secret and CA files that it named last.
 pub fn fingerprint(conf: &Path, files: &[PathBuf]) -> Fingerprint {
     let mut seen = Seen::default();

@@ -23,6 +23,7 @@ use crate::problem::Problem;
 use crate::secret::Secret;
 use globs::Globs;
 
+pub mod amend;
 pub mod globs;
 pub mod load;
 pub mod name;
@@ -46,6 +47,8 @@ pub struct Catalog {
     models: Vec<Arc<Model>>,
     accounts: Vec<Arc<Account>>,
     callers: Vec<Arc<Caller>>,
+    /// Those with a secret that has an end of its own.
+    rotating: Vec<Arc<Key>>,
     key_total: usize,
     permissions: usize,
     /// Whether a secret is written out in the text.
@@ -55,22 +58,27 @@ pub struct Catalog {
 impl Catalog {
     /// The key whose secret has this SHA-256, if it may be used at this time.
     pub fn key(&self, digest: &[u8; 32], now: SystemTime) -> Result<&Arc<Key>, KeyRefused> {
+        self.opened(digest, now).map(|(key, _)| key)
+    }
+
+    /// The same, and whether by a secret that is being replaced: one with an end of its own.
+    pub fn opened(&self, digest: &[u8; 32], now: SystemTime) -> Result<(&Arc<Key>, bool), KeyRefused> {
         let (key, until) = self.keys.get(digest).ok_or(KeyRefused::Unknown)?;
         key.usable(now)?;
         match until {
             Some(until) if *until <= now => Err(KeyRefused::Expired),
-            Some(_) | None => Ok(key),
+            Some(_) | None => Ok((key, until.is_some())),
         }
+    }
+
+    /// The SHA-256 of each secret, whose it is, and from when on it no longer opens anything, whether the key may be used or not.
+    pub fn secrets(&self) -> impl Iterator<Item = (&[u8; 32], &Arc<Key>, Option<SystemTime>)> {
+        self.keys.iter().map(|(digest, (key, until))| (digest, key, *until))
     }
 
     /// Each secret of the key with this id, and from when on it no longer opens anything, whether the key may be used or not.
     pub fn secrets_of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = (&'a Arc<Key>, Option<SystemTime>)> {
         self.keys.values().filter(move |(key, _)| *key.id == *id).map(|(key, until)| (key, *until))
-    }
-
-    /// The ids of all keys, in no order; those with several secrets several times.
-    pub fn key_ids(&self) -> impl Iterator<Item = &str> {
-        self.keys.values().map(|(key, _)| &*key.id)
     }
 
     /// A model by its id or one of its aliases.
@@ -101,6 +109,11 @@ impl Catalog {
     /// Each key, in no order; those with several secrets several times.
     pub fn keys(&self) -> impl Iterator<Item = &Arc<Key>> {
         self.keys.values().map(|(key, _)| key)
+    }
+
+    /// The keys that are being rotated: with a secret that has an end of its own, past or to come.
+    pub fn rotating(&self) -> &[Arc<Key>] {
+        &self.rotating
     }
 
     /// How many keys there are, counting each of several hashes.

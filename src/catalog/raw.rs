@@ -288,7 +288,7 @@ pub struct Limits {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Key {
-    /// `sha256:` and 64 hex digits, as `portcullis key new` and `portcullis key hash` print it.
+    /// `sha256:` and 64 hex digits, as `portcullis key new` writes it and `portcullis key hash` prints it.
     pub hash: Option<Text<Digest>>,
     /// Several, while the key is being rotated; instead of `hash`.
     #[schemars(length(min = 1))]

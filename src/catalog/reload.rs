@@ -202,10 +202,12 @@ struct Watch {
 impl Watch {
     fn run(&mut self) {
         loop {
-            self.watch_folders();
-            match self.receiver.recv_timeout(POLL) {
-                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+            // What came into a folder before it was watched, nobody tells.
+            if !self.watch_folders() {
+                match self.receiver.recv_timeout(POLL) {
+                    Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
             }
             while self.receiver.try_recv().is_ok() {}
             self.past.retain(|past| Arc::strong_count(past) > 1);
@@ -336,15 +338,15 @@ impl Watch {
     }
 
     /// Watches the folders, never the files: a watch on a file goes deaf after the first atomic rename. A folder that was replaced is
-    /// another one, and is watched anew.
-    fn watch_folders(&mut self) {
+    /// another one, and is watched anew. Whether one is watched that was not.
+    fn watch_folders(&mut self) -> bool {
         let mut folders = vec![self.dir.clone(), self.dir.join("catalog.d")];
         folders.extend(self.files.iter().filter_map(|f| f.parent().map(Path::to_owned)));
         folders.sort();
         folders.dedup();
         let wanted: Vec<_> = folders.into_iter().map(|folder| (folder.clone(), inode(&folder))).collect();
         if self.watched.as_ref().is_some_and(|(_, watched)| *watched == wanted) {
-            return;
+            return false;
         }
         let sender = self.sender.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
@@ -363,9 +365,11 @@ impl Watch {
                     }
                 }
                 self.watched = Some((watcher, wanted));
+                true
             }
             Err(why) => {
                 log::warn!("cannot watch the catalog's folder: {why}; changes are found within {} s all the same", POLL.as_secs());
+                false
             }
         }
     }

@@ -3,12 +3,13 @@
 //! Pure: what is outside the texts (environment, secret files, CA files) comes through one function that the caller
 //! gives. An error about one thing is told once: what could not be read is not also reported as missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Account, Catalog, Model, raw};
+use super::{Account, Catalog, Key, Model, raw};
 use crate::problem::{Problem, Problems, unless_secret};
 use crate::yaml::read::{Entries, MOST_FAULTS, read};
 use crate::yaml::{self, Fault, Node, Path};
@@ -67,6 +68,7 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
     Ok(Catalog {
         hash: hash(files, accounts.values().flatten()),
         names: names.collect(),
+        rotating: rotating(&served.keys),
         keys: served.keys,
         key_total: served.key_total,
         permissions: served.permissions,
@@ -76,6 +78,14 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
         literal_secrets: report.literal_secrets,
         warnings: report.warnings(),
     })
+}
+
+/// The keys with a secret that has an end of its own.
+fn rotating(keys: &HashMap<[u8; 32], (Arc<Key>, Option<SystemTime>)>) -> Vec<Arc<Key>> {
+    let mut rotating: Vec<_> = keys.values().filter(|(_, until)| until.is_some()).map(|(key, _)| Arc::clone(key)).collect();
+    rotating.sort_unstable_by_key(|key| key.index);
+    rotating.dedup_by_key(|key| key.index);
+    rotating
 }
 
 /// What can be said of some files alone, where others could not even be read: nothing about references.

@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -38,7 +39,7 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Say who used how much, and what it cost.
     Usage(UsageArgs),
-    /// Make a key, or hash one.
+    /// Make keys, list them, and change them where they stand in the catalog's files.
     #[command(subcommand)]
     Key(KeyCommand),
     /// Print the JSON Schema of a configuration file.
@@ -144,8 +145,20 @@ pub struct UsageArgs {
 /// `key …`.
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Make a key: prints its secret, once, and the YAML to paste.
+    /// Make a key: prints its secret, once, and writes its hash into catalog.d/keys-CALLER.yaml.
     New(NewKeyArgs),
+    /// List keys: how they stand, until when, for which models, in which file, and when they were last used.
+    List(ListKeysArgs),
+    /// Tell everything about one key, but for its secret, which nobody knows.
+    Show(KeyArgs),
+    /// Switch a key off: within a second a running gateway refuses it.
+    Disable(KeyArgs),
+    /// Switch a key on again.
+    Enable(KeyArgs),
+    /// Say from when on a key does not work any more.
+    Expire(ExpireKeyArgs),
+    /// Give a key another secret, printed once; the one before works for a while.
+    Rotate(RotateKeyArgs),
     /// Read an existing key from standard input and print its hash.
     Hash,
 }
@@ -153,12 +166,89 @@ pub enum KeyCommand {
 /// `key new`.
 #[derive(Debug, Args)]
 pub struct NewKeyArgs {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub conf: ConfArgs,
     /// Whose key it is
     #[arg(long)]
     pub caller: String,
     /// What the key is for, such as prod
     #[arg(long)]
     pub name: String,
+    /// A glob over the ids of models that it may use, within those of its caller; several times for several [default: all of its caller's]
+    #[arg(long = "model", value_name = "GLOB")]
+    pub models: Vec<String>,
+    /// From when on it does not work any more, such as 2027-01-01 or 2027-01-01T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = key::time)]
+    pub expires: Option<SystemTime>,
+    /// The same as a time from now, such as 90d
+    #[arg(long, value_name = "SPAN", value_parser = key::span, conflicts_with = "expires")]
+    pub expires_in: Option<Duration>,
+    /// Write nothing: print the secret and what to paste into the catalog
+    #[arg(long)]
+    pub print: bool,
+}
+
+/// `key list`.
+#[derive(Debug, Args)]
+pub struct ListKeysArgs {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub conf: ConfArgs,
+    /// Only those of this caller
+    #[arg(long)]
+    pub caller: Option<String>,
+    /// Write JSON, for machines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One key.
+#[derive(Debug, Args)]
+pub struct KeyArgs {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub conf: ConfArgs,
+    /// The key's id, such as acme/prod: never its secret
+    #[arg(value_name = "CALLER/NAME")]
+    pub key: String,
+}
+
+/// `key expire`.
+#[derive(Debug, Args)]
+pub struct ExpireKeyArgs {
+    /// Which key.
+    #[command(flatten)]
+    pub key: KeyArgs,
+    /// From when on.
+    #[command(flatten)]
+    pub when: ExpireWhen,
+}
+
+/// One of these.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct ExpireWhen {
+    /// At this time, such as 2027-01-01 or 2027-01-01T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = key::time)]
+    pub at: Option<SystemTime>,
+    /// So long from now, such as 30d; 0s is now
+    #[arg(long = "in", value_name = "SPAN", value_parser = key::span)]
+    pub span: Option<Duration>,
+    /// Not at all; its caller may expire all the same
+    #[arg(long)]
+    pub never: bool,
+}
+
+/// `key rotate`.
+#[derive(Debug, Args)]
+pub struct RotateKeyArgs {
+    /// Which key.
+    #[command(flatten)]
+    pub key: KeyArgs,
+    /// So long the secret before works beside the new one; 0s ends it, and all others before it, at once
+    #[arg(long, value_name = "SPAN", value_parser = key::span, default_value = "24h")]
+    pub overlap: Duration,
 }
 
 /// `prices`.
@@ -193,8 +283,7 @@ pub fn run() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Usage(args) => usage::run(&args),
-        Command::Key(KeyCommand::New(args)) => key::new(&args),
-        Command::Key(KeyCommand::Hash) => key::hash(),
+        Command::Key(command) => key::run(&command),
         Command::Schema(args) => schema::run(&args),
         Command::Presets => presets::run(),
         Command::Prices(args) => prices::run(&args),

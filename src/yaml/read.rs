@@ -205,14 +205,24 @@ impl<'a, 't> Reading<'a, 't> {
 
     fn text(&self) -> Result<&'a str, Error> {
         match &self.node.value {
-            Value::Quoted(text) => Ok(text),
-            Value::Plain(text) if !self.node.is_null() && boolean(text).is_none() && !is_number(text) => Ok(text),
-            Value::Plain(_) | Value::List(_) | Value::Map(_) => self.not("text (in quotes, if it looks like something else)"),
+            Value::Plain(text) | Value::Quoted(text) if reads_as_text(self.node) => Ok(text),
+            Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => {
+                self.not("text (in quotes, if it looks like something else)")
+            }
         }
     }
 
     fn fields(self, entries: &'a [Entry<'t>]) -> Fields<'a, 't> {
         Fields { all: self, entries, left: entries }
+    }
+}
+
+/// Whether a scalar is text, for want of being anything else.
+pub fn reads_as_text(node: &Node<'_>) -> bool {
+    match &node.value {
+        Value::Quoted(_) => true,
+        Value::Plain(text) => !node.is_null() && boolean(text).is_none() && !is_number(text),
+        Value::List(_) | Value::Map(_) => false,
     }
 }
 

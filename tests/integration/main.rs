@@ -31,6 +31,7 @@ mod explain;
 mod failover;
 mod framing;
 mod input;
+mod keys;
 mod layering;
 mod ledger;
 mod limits;

@@ -511,7 +511,7 @@ fn key_hash(input: &str) -> (Option<i32>, String) {
 #[test]
 fn a_new_key_is_pasted_and_works() {
     run(async {
-        let output = portcullis(&["key", "new", "--caller", "acme", "--name", "prod"]);
+        let output = portcullis(&["key", "new", "--print", "--caller", "acme", "--name", "prod"]);
         assert!(output.status.success());
         let text = String::from_utf8(output.stdout).unwrap();
         let key = text.lines().find(|line| line.starts_with("sk-")).unwrap();
@@ -525,7 +525,7 @@ fn a_new_key_is_pasted_and_works() {
         let gateway = Gateway::with(catalog).file("catalog.d/acme.yaml", yaml).start().await;
         assert_eq!(gateway.raw(client::post_as(key, &chat("m"))).await.status, 200);
         assert_eq!(gateway.line().await["key"], "acme/prod");
-        let again = portcullis(&["key", "new", "--caller", "acme", "--name", "prod"]);
+        let again = portcullis(&["key", "new", "--print", "--caller", "acme", "--name", "prod"]);
         assert!(!String::from_utf8(again.stdout).unwrap().contains(key), "no two keys are equal");
     });
 }
@@ -544,6 +544,13 @@ fn command_lines_end_with_their_exit_codes() {
         (&["key", "new"], 2, "--caller"),
         (&["key", "new", "--caller", "a b", "--name", "prod"], 1, "--caller"),
         (&["key", "new", "--caller", "acme", "--name", "a/b"], 1, "--name"),
+        (&["key", "new", "--caller", "a", "--name", "b", "--expires", "2001-01-01"], 1, "expired before"),
+        (&["key", "new", "--caller", "a", "--name", "b", "--expires-in", "9"], 2, "must be a length of time"),
+        (&["key", "show", "sk-a-secret"], 1, "this is no key's id"),
+        (&["key", "list", "--conf", "/nowhere"], 1, "/nowhere/catalog.yaml"),
+        (&["key", "disable", "acme/prod", "--conf", "/nowhere"], 1, "/nowhere"),
+        (&["key", "expire", "acme/prod"], 2, "--never"),
+        (&["key", "expire", "acme/prod", "--never", "--in", "1d"], 2, "--never"),
         (&["serve", "--conf", "/nowhere"], 1, "/nowhere"),
         (&["check", "--conf", "/nowhere"], 1, "/nowhere"),
         (&["serve", "--listen", "localhost"], 2, "localhost"),

@@ -168,7 +168,7 @@ impl<'r> All<'_, '_, 'r> {
             }
             // Beside the field that could not be read, none is missing.
             (None, Some(_) | None) => {
-                report.missing(file, &at.key("hash"), "is missing: `portcullis key new` makes a key and prints what to write here");
+                report.missing(file, &at.key("hash"), "is missing: `portcullis key new --print` makes a key and prints what to write here");
             }
         }
         key

@@ -149,7 +149,7 @@ fn all_errors_of_all_files_at_once() {
             "catalog.d/1.yaml:3 callers.acme.limit: unknown field; did you mean `limits`?",
             "catalog.d/1.yaml:4 callers.acme.expires: must be a time",
             "catalog.d/1.yaml:7 callers.acme.keys.k.hash: must be `sha256:` and 64 hex digits. If it is the key itself",
-            "catalog.d/1.yaml:8 callers.acme.keys.l.hash: is missing: `portcullis key new`",
+            "catalog.d/1.yaml:8 callers.acme.keys.l.hash: is missing: `portcullis key new --print`",
             "catalog.d/2.yaml:2 models.m: stands also in catalog.yaml:5: keep one",
             "catalog.d/2.yaml:3 models.o.targets[0].weight: must be at least 1",
         ],

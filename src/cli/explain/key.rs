@@ -15,7 +15,7 @@ use crate::problem::nearest;
 pub(super) fn find(catalog: &Catalog, id: &str, now: SystemTime, report: &mut Report) -> Option<Key> {
     let secrets: Vec<_> = catalog.secrets_of(id).collect();
     let Some((key, _)) = secrets.first() else {
-        let meant = nearest(id, catalog.key_ids()).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        let meant = nearest(id, catalog.keys().map(|key| &*key.id)).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
         report.fault("key", Obstacle::new(What::InvalidKey, format!("there is no key {id}{meant}")));
         return None;
     };

@@ -1,0 +1,213 @@
+//! Changing the catalog's files while they are in use: under a lock, checked before it is done, whole or not at all.
+//!
+//! **Invariant:** a file takes its place only when the catalog with it is valid, by a rename, and as readable as it was before. What was wrong
+//! before is for its owner to mend: nothing is written into a catalog that is refused.
+
+use std::fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::Catalog;
+use super::load::{Source, assumed, sources};
+use crate::problem::Problems;
+use crate::yaml::edit::{Change, Refused, edit_and_find};
+use crate::yaml::{self, Entry, Node, Value};
+
+/// So long somebody else's change is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The catalog's files, and what they hold.
+pub struct Files {
+    conf: PathBuf,
+    sources: Vec<Source>,
+    catalog: Catalog,
+    /// Held by whoever changes something: the folder itself, so that nothing is left behind.
+    lock: Option<File>,
+}
+
+/// Where a key stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Its file's position.
+    pub file: usize,
+    /// From 1.
+    pub line: usize,
+}
+
+impl Files {
+    /// Reads them, no secret with them.
+    pub fn read(conf: &Path) -> Result<Self, String> {
+        let told =
+            |problems: Problems| format!("{problems}\n{}: nothing can be said of keys as long as the catalog is wrong", conf.display());
+        let sources = sources(conf).map_err(told)?;
+        let catalog = assumed(conf, &sources).map_err(told)?;
+        Ok(Self { conf: conf.to_owned(), sources, catalog, lock: None })
+    }
+
+    /// The same, to change something: nobody else who asks for it can meanwhile.
+    pub fn lock(conf: &Path) -> Result<Self, String> {
+        let shown = conf.display();
+        let folder = File::open(conf).map_err(|why| format!("{shown}: the configuration folder cannot be read: {why}"))?;
+        let start = Instant::now();
+        loop {
+            match folder.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => std::thread::park_timeout(Duration::from_millis(20)),
+                Err(TryLockError::WouldBlock) => return Err(format!("{shown}: somebody else is changing keys here: try again")),
+                Err(TryLockError::Error(why)) => return Err(format!("{shown}: cannot be locked, so nothing is changed: {why}")),
+            }
+        }
+        Ok(Self { lock: Some(folder), ..Self::read(conf)? })
+    }
+
+    /// What they hold.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// A file's name, with its folder.
+    pub fn name(&self, file: usize) -> String {
+        self.sources.get(file).map(|source| source.path.display().to_string()).unwrap_or_default()
+    }
+
+    /// The position of the file of this name in the folder: `catalog.d/x.yaml`.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.sources.iter().position(|source| source.name == name)
+    }
+
+    /// Each key's id with its place, in the order of the files.
+    pub fn places(&self) -> Vec<(String, Place)> {
+        self.keys(|_, _| true, |id, place, _| (id, place))
+    }
+
+    /// The place of one key, and what is written of it.
+    pub fn written<T>(&self, caller: &str, name: &str, read: impl Fn(&Node<'_>) -> T) -> Option<(Place, T)> {
+        self.keys(|of, key| of == caller && key == name, |_, place, node| (place, read(node))).pop()
+    }
+
+    fn keys<T>(&self, wanted: impl Fn(&str, &str) -> bool, take: impl Fn(String, Place, &Node<'_>) -> T) -> Vec<T> {
+        let mut taken = Vec::new();
+        for (file, source) in self.sources.iter().enumerate() {
+            let Ok((tree, _)) = yaml::parse(&source.text) else { continue };
+            for Entry { key: caller, node, .. } in section(&tree, "callers") {
+                for Entry { key, line, node } in section(node, "keys").iter().filter(|entry| wanted(caller, &entry.key)) {
+                    taken.push(take(format!("{caller}/{key}"), Place { file, line: *line }, node));
+                }
+            }
+        }
+        taken
+    }
+
+    /// Changes a file, and says where the first of the changes is now. The error says why not, with its place.
+    pub fn change(&mut self, file: usize, changes: &[Change<'_>]) -> Result<Place, String> {
+        let Some(source) = self.sources.get(file) else { return Err("there is no such file".to_owned()) };
+        let (text, line) = edit_and_find(&source.text, changes).map_err(|Refused { line, path, why }| {
+            let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+            format!("{}{line} {path}: {why}", source.path.display())
+        })?;
+        let like = fs::metadata(&source.path).map_err(|why| cannot(&source.path, &why))?;
+        let mut after = self.sources.clone();
+        let path = source.path.clone();
+        let before = after.get_mut(file).map(|source| std::mem::replace(&mut source.text, text));
+        self.take(after, &path, before.as_deref(), &like)?;
+        Ok(Place { file, line: line.unwrap_or(1) })
+    }
+
+    /// Adds a file to `catalog.d`, as readable as `catalog.yaml`, and says which it is.
+    pub fn add(&mut self, name: &str, text: String) -> Result<usize, String> {
+        let main = self.sources.first().map(|source| source.path.clone()).unwrap_or_default();
+        let like = fs::metadata(&main).map_err(|why| cannot(&main, &why))?;
+        let path = self.conf.join("catalog.d").join(name);
+        let mut after = self.sources.clone();
+        after.push(Source { name: format!("catalog.d/{name}"), path: path.clone(), text });
+        self.take(after, &path, None, &like)?;
+        Ok(self.sources.len().saturating_sub(1))
+    }
+
+    /// Takes the files with one of them new, if they make a catalog.
+    fn take(&mut self, after: Vec<Source>, path: &Path, before: Option<&str>, like: &Metadata) -> Result<(), String> {
+        let catalog = assumed(&self.conf, &after)
+            .map_err(|problems| format!("{problems}\n{}: is not changed: with it the catalog would be wrong", path.display()))?;
+        let text = after.iter().find(|source| source.path == path).map(|source| source.text.as_str()).unwrap_or_default();
+        // The lock keeps away those who ask for it; an editor does not.
+        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let unchanged = match (fs::read(&real), before) {
+            (Ok(now), Some(before)) => now == before.as_bytes(),
+            (Err(why), None) => why.kind() == io::ErrorKind::NotFound,
+            (Ok(_), None) | (Err(_), Some(_)) => false,
+        };
+        if !unchanged || self.lock.is_none() {
+            return Err(format!("{}: is not changed: somebody else changed it at this moment. Try again", path.display()));
+        }
+        if let Some(folder) = real.parent().filter(|folder| !folder.exists()) {
+            make_folder(folder, &self.conf).map_err(|why| cannot(folder, &why))?;
+        }
+        replace(&real, text, like).map_err(|why| cannot(path, &why))?;
+        (self.sources, self.catalog) = (after, catalog);
+        Ok(())
+    }
+}
+
+fn section<'n, 't>(node: &'n Node<'t>, name: &str) -> &'n [Entry<'t>] {
+    let of = |node: &'n Node<'t>| match &node.value {
+        Value::Map(entries) => entries.as_slice(),
+        Value::Plain(_) | Value::Quoted(_) | Value::List(_) => &[],
+    };
+    of(node).iter().find(|entry| entry.key == name).map(|entry| of(&entry.node)).unwrap_or_default()
+}
+
+fn cannot(path: &Path, why: &io::Error) -> String {
+    format!("{}: cannot be written: {why}", path.display())
+}
+
+/// Puts a text in a file's place, in one step.
+fn replace(path: &Path, text: &str, like: &Metadata) -> io::Result<()> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Err(io::ErrorKind::InvalidInput.into()) };
+    // A dotfile is not part of the catalog. Whoever holds the lock is alone with this name: one that is there was left by a crash.
+    let aside = folder.join(format!(".{}.new", name.to_string_lossy()));
+    match fs::remove_file(&aside) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+        Ok(()) | Err(_) => {}
+    }
+    let put = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
+        file.write_all(text.as_bytes())?;
+        read_by_the_same(&file, like)?;
+        file.sync_all()?;
+        fs::rename(&aside, path)
+    };
+    put().inspect_err(|_| drop(fs::remove_file(&aside)))?;
+    // The rename itself is on its way to the disk; a folder that cannot be waited for changes nothing about what everybody sees.
+    drop(File::open(folder).and_then(|folder| folder.sync_all()));
+    Ok(())
+}
+
+/// Gives a file the owner, the group and the mode of another, so that a gateway that runs as somebody else can still read it.
+fn read_by_the_same(file: &File, like: &Metadata) -> io::Result<()> {
+    let (uid, gid) = (like.uid(), like.gid());
+    let ours = file.metadata()?;
+    if (ours.uid(), ours.gid()) != (uid, gid) && fchown(file, Some(uid), Some(gid)).is_err() {
+        let of_group = ours.gid() == gid || fchown(file, None, Some(gid)).is_ok();
+        // Root reads everything, whosesoever it is.
+        let owner_reads = ours.uid() == uid || uid == 0;
+        if !(owner_reads && of_group) && like.mode() & 0o004 == 0 {
+            let why = format!(
+                "its owner {uid} and its group {gid} cannot be kept, and they may be whom the gateway runs as: do this as that user, or as root"
+            );
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+    }
+    file.set_permissions(Permissions::from_mode(like.mode() & 0o7777))
+}
+
+/// A folder as accessible as the one that it is in.
+fn make_folder(folder: &Path, conf: &Path) -> io::Result<()> {
+    let like = fs::metadata(conf)?;
+    fs::create_dir(folder)?;
+    read_by_the_same(&File::open(folder)?, &like)
+}
+
+#[cfg(test)]
+mod tests;

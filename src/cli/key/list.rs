@@ -1,0 +1,132 @@
+//! `portcullis key list`: all keys, with how they stand.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+
+use super::standing::{Standing, expires};
+use super::{Known, stamp};
+use crate::catalog::Key;
+use crate::catalog::amend::{Files, Place};
+use crate::catalog::load::{Secrets, folder, server};
+use crate::cli::{ListKeysArgs, print, tell};
+use crate::ledger;
+use crate::problem::nearest;
+
+pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, String> {
+    let conf = folder(args.conf.conf.as_deref());
+    let files = Files::read(&conf)?;
+    if let Some(caller) = &args.caller {
+        let callers = files.catalog().callers();
+        if !callers.iter().any(|known| *known.id == **caller) {
+            let meant = nearest(caller, callers.iter().map(|caller| &*caller.id)).map(|meant| format!("; did you mean {meant}?"));
+            return Err(format!("--caller: there is no such caller{}", meant.unwrap_or_default()));
+        }
+    }
+    let used = last_used(&conf);
+    let places: HashMap<String, Place> = files.places().into_iter().collect();
+    let rows = keys(&files).into_iter().filter(|known| args.caller.as_ref().is_none_or(|caller| *known.key.caller.id == **caller));
+    let rows: Vec<Row<'_>> = rows
+        .map(|known| Row {
+            standing: Standing::of(&known, now),
+            expires: expires(&known).map(stamp),
+            place: places.get(&*known.key.id).map(|place| (files.name(place.file), place.line)),
+            used: used.get(&*known.key.id).map(|at| stamp(*at)),
+            key: known.key,
+        })
+        .collect();
+    Ok(print(&if args.json { machine(&rows) } else { human(&rows) }))
+}
+
+/// All keys by their ids.
+fn keys(files: &Files) -> Vec<Known<'_>> {
+    let mut found: Vec<Known<'_>> = vec![];
+    let mut secrets: Vec<_> = files.catalog().secrets().collect();
+    secrets.sort_unstable_by(|(_, a, _), (_, b, _)| a.id.cmp(&b.id));
+    for (digest, key, until) in secrets {
+        match found.last_mut() {
+            Some(last) if last.key.id == key.id => last.secrets.push((digest, until)),
+            Some(_) | None => found.push(Known { key, secrets: vec![(digest, until)] }),
+        }
+    }
+    found
+}
+
+struct Row<'f> {
+    key: &'f Key,
+    standing: Standing,
+    expires: Option<String>,
+    place: Option<(String, usize)>,
+    used: Option<String>,
+}
+
+fn machine(rows: &[Row<'_>]) -> String {
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|Row { key, standing, expires, place, used }| {
+            json!({
+                "id": key.id,
+                "caller": key.caller.id,
+                "state": standing.name(),
+                "rotating_until": if let Standing::Rotating(until) = standing { Some(stamp(*until)) } else { None },
+                "expires": expires,
+                "models": key.permissions.of_key().list(),
+                "caller_models": key.permissions.of_caller().list(),
+                "file": place.as_ref().map(|(file, _)| file),
+                "line": place.as_ref().map(|(_, line)| line),
+                "last_used": used,
+            })
+        })
+        .collect();
+    format!("{:#}\n", serde_json::Value::Array(rows))
+}
+
+fn human(rows: &[Row<'_>]) -> String {
+    let head = ["KEY", "STATE", "EXPIRES", "MODELS", "LAST USED", "FILE"].map(str::to_owned);
+    let rows = rows.iter().map(|Row { key, standing, expires, place, used }| {
+        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let place = place.as_ref().map(|(file, line)| format!("{file}:{line}")).unwrap_or_default();
+        [key.id.to_string(), standing.says(), or_none(expires), models(key), or_none(used), place]
+    });
+    let table: Vec<[String; 6]> = std::iter::once(head).chain(rows).collect();
+    let mut widths = [0; 6];
+    for row in &table {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for row in &table {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// What bounds the models of a key: its own globs, else those of its caller.
+fn models(key: &Key) -> String {
+    let own = key.permissions.of_key();
+    let shown = if own.list() == ["*"] { key.permissions.of_caller() } else { own };
+    let text = shown.to_string();
+    text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).filter(|text| !text.is_empty()).unwrap_or("none").to_owned()
+}
+
+/// When keys were last used, as the ledger has it. If it cannot tell, that is said.
+pub(super) fn last_used(conf: &Path) -> HashMap<String, SystemTime> {
+    let read = || {
+        let ledger = server(conf, Secrets::Assume).map_err(|problems| problems.to_string())?.ledger;
+        if !ledger.path.exists() {
+            return Err(format!("there is no ledger at {}", ledger.path.display()));
+        }
+        ledger::read::last_used(&ledger.path)
+    };
+    let used = read().unwrap_or_else(|why| {
+        tell(&format!("note: when keys were last used is not known: {why}"));
+        HashMap::new()
+    });
+    used.into_iter().map(|(id, at)| (id, SystemTime::UNIX_EPOCH + Duration::from_millis(at))).collect()
+}

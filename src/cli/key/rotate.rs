@@ -1,0 +1,104 @@
+//! `portcullis key rotate`: another secret for a key, the old ones still good for a while.
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use super::new::once;
+use super::secret::{Made, made};
+use super::standing::Standing;
+use super::{Id, ahead, place, stamp, time};
+use crate::catalog::amend::Files;
+use crate::catalog::load::folder;
+use crate::cli::{RotateKeyArgs, tell};
+use crate::yaml::edit::{Change, New};
+use crate::yaml::{Node, Step, Value};
+
+/// What is written of a key's secrets.
+enum Hashes {
+    One(String),
+    /// Of several, until when each is good.
+    Several(Vec<Option<SystemTime>>),
+}
+
+pub(super) fn run(args: &RotateKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
+    let id = Id::of(&args.key.key)?;
+    let mut files = Files::lock(&folder(args.key.conf.conf.as_deref()))?;
+    id.find(&files)?;
+    let (at, hashes) = files.written(id.caller, id.name, written).ok_or_else(|| format!("{} is in no file", id.whole))?;
+    let Some(hashes) = hashes else { return Err(format!("{}: {} has no hash", place(&files, at), id.whole)) };
+    let Made { secret, hash, note } = made()?;
+    let until = (!args.overlap.is_zero()).then(|| ahead(now, args.overlap));
+    files.change(at.file, &changes(id, &hashes, &hash, &note, until, now)).map_err(|why| {
+        format!(
+            "{why}\nNothing is changed. By hand: give {} several `hashes`, {}; `portcullis key new --print` makes a secret",
+            id.whole,
+            place(&files, at)
+        )
+    })?;
+    said(&files, id, now)?;
+    Ok(once(&secret, id.whole))
+}
+
+fn said(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {
+    let known = id.find(files)?;
+    let ends = known.secrets.iter().filter_map(|(_, until)| *until).filter(|until| *until > now).max();
+    let old = ends.map_or_else(|| "no older one works any more".to_owned(), |until| format!("the one before works until {}", stamp(until)));
+    if let Some(hinders) = Standing::of(&known, now).hinders() {
+        tell(&format!("{} does not work: {hinders}", id.whole));
+    }
+    tell(&format!("{} has a new secret; {old}. It is shown this once and stored nowhere:", id.whole));
+    Ok(())
+}
+
+fn written(key: &Node<'_>) -> Option<Hashes> {
+    if let Some(hash) = field(key, "hash") {
+        return text(hash).map(Hashes::One);
+    }
+    let Value::List(items) = &field(key, "hashes")?.value else { return None };
+    Some(Hashes::Several(items.iter().map(|item| time(&text(field(item, "until")?)?).ok()).collect()))
+}
+
+fn field<'n, 't>(node: &'n Node<'t>, name: &str) -> Option<&'n Node<'t>> {
+    let Value::Map(entries) = &node.value else { return None };
+    entries.iter().find(|entry| entry.key == name).map(|entry| &entry.node)
+}
+
+fn text(node: &Node<'_>) -> Option<String> {
+    match &node.value {
+        Value::Plain(text) | Value::Quoted(text) => Some(text.to_string()),
+        Value::List(_) | Value::Map(_) => None,
+    }
+}
+
+/// What is to be changed. `until` is the end of those that have none yet; `None` is the end of all that there are.
+fn changes<'a>(id: Id<'a>, hashes: &Hashes, hash: &str, note: &str, until: Option<SystemTime>, now: SystemTime) -> Vec<Change<'a>> {
+    let item = || New::map([("hash", New::text(hash))]).noted(note);
+    match (hashes, until) {
+        (Hashes::One(_), None) => vec![Change::Set(id.field("hash"), New::text(hash).noted(note))],
+        (Hashes::One(old), Some(until)) => {
+            let old = New::map([("hash", New::text(old)), ("until", New::text(stamp(until)))]);
+            vec![Change::Split(id.field("hash"), "hashes", [old, item()])]
+        }
+        (Hashes::Several(ends), until) => {
+            let at = |index: usize| [id.field("hashes"), vec![Step::Index(index)]].concat();
+            let mut changes = Vec::new();
+            let mut gone = Vec::new();
+            for (index, end) in ends.iter().enumerate() {
+                match (end, until) {
+                    (_, None) => gone.push(index),
+                    (Some(end), Some(_)) if *end <= now => gone.push(index),
+                    (Some(_), Some(_)) => {}
+                    (None, Some(until)) => {
+                        changes.push(Change::Set([at(index), vec![Step::Key("until")]].concat(), New::text(stamp(until))));
+                    }
+                }
+            }
+            changes.push(Change::Push(id.field("hashes"), item()));
+            changes.extend(gone.into_iter().rev().map(|index| Change::Remove(at(index))));
+            changes
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

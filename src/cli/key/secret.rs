@@ -1,0 +1,97 @@
+//! Secrets: made, or read, and hashed. None is stored.
+
+use std::io::Read as _;
+use std::process::ExitCode;
+
+use crate::catalog::raw::Digest;
+use crate::catalog::resolve;
+use crate::cli::{fail, print};
+
+/// A secret that was just made.
+pub(super) struct Made {
+    /// What a caller sends.
+    pub(super) secret: String,
+    /// What the catalog holds.
+    pub(super) hash: String,
+    /// What may be written beside the hash, to know which secret it is of: its beginning.
+    pub(super) note: String,
+}
+
+/// A new one: 256 random bits, after an id of 64.
+pub(super) fn made() -> Result<Made, String> {
+    // Bytes of the operating system's generator.
+    let mut random = [0; 40];
+    getrandom::fill(&mut random).map_err(|why| format!("no randomness from the operating system: {why}"))?;
+    let (id, secret) = random.split_at(8);
+    let id = base62(id, 11);
+    let secret = format!("sk-{id}-{}", base62(secret, 43));
+    Ok(Made { hash: Digest(resolve::digest(&secret)).to_string(), note: format!("sk-{id}-…"), secret })
+}
+
+/// Reads a key from standard input and prints its hash. One line end at its end is not part of it.
+pub(super) fn hash() -> ExitCode {
+    const LARGEST: u64 = 64 << 10;
+    let mut text = String::new();
+    if std::io::stdin().lock().take(LARGEST + 1).read_to_string(&mut text).is_err() {
+        return fail("standard input cannot be read as UTF-8");
+    }
+    let key = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
+    match of_existing(key) {
+        Ok(digest) => print(&format!("{digest}\n")),
+        Err(why) => fail(why),
+    }
+}
+
+fn of_existing(key: &str) -> Result<Digest, &'static str> {
+    if key.is_empty() {
+        return Err("no key: give it on standard input, such as `portcullis key hash < key.txt`");
+    }
+    if !key.bytes().all(|b| b.is_ascii_graphic()) || key.len() > 512 {
+        return Err("this cannot be sent as a key: it must be one line of at most 512 ASCII characters, without spaces");
+    }
+    Ok(Digest(resolve::digest(key)))
+}
+
+/// A number in base 62, the first digit first, `digits` of them: enough that none is lost.
+fn base62(bytes: &[u8], digits: usize) -> String {
+    const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut number = bytes.to_vec();
+    let mut text: Vec<char> = (0..digits)
+        .map(|_| {
+            // Long division by 62, a byte a step.
+            let rest = number.iter_mut().fold(0_u16, |rest, byte| {
+                let part = rest << 8 | u16::from(*byte);
+                *byte = u8::try_from(part / 62).unwrap_or(u8::MAX);
+                part % 62
+            });
+            ALPHABET.get(usize::from(rest)).map_or('0', |digit| char::from(*digit))
+        })
+        .collect();
+    text.reverse();
+    text.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base_62() {
+        assert_eq!(base62(&[0], 2), "00");
+        assert_eq!(base62(&[61], 2), "0z");
+        assert_eq!(base62(&[62], 2), "10");
+        assert_eq!(base62(&[255; 8], 11), "LygHa16AHYF");
+        // 62^43 > 2^256: nothing is lost, and the first digit is not always 0.
+        assert_eq!(base62(&[255; 32], 43).len(), 43);
+        assert!(!base62(&[255; 32], 43).starts_with('0'));
+    }
+
+    #[test]
+    fn existing_keys() {
+        let abc = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(of_existing("abc").map(|digest| digest.to_string()), Ok(abc.to_owned()));
+        for wrong in ["", "a b", "a\nb", "ä", &"a".repeat(513)] {
+            assert!(of_existing(wrong).is_err(), "{wrong}");
+        }
+    }
+}

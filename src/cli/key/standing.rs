@@ -1,0 +1,75 @@
+//! Whether a key works, and until when.
+
+use std::time::SystemTime;
+
+use super::{Known, stamp};
+
+/// How a key stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    Ok,
+    Disabled,
+    Expired,
+    CallerDisabled,
+    CallerExpired,
+    /// It works, and until then with an older secret too.
+    Rotating(SystemTime),
+}
+
+impl Standing {
+    pub(super) fn of(known: &Known<'_>, now: SystemTime) -> Self {
+        let over = |expires: Option<SystemTime>| expires.is_some_and(|expires| expires <= now);
+        let (key, caller) = (known.key, &known.key.caller);
+        if !key.enabled {
+            Self::Disabled
+        } else if over(key.expires) || known.secrets.iter().all(|(_, until)| over(*until)) {
+            Self::Expired
+        } else if !caller.enabled {
+            Self::CallerDisabled
+        } else if over(caller.expires) {
+            Self::CallerExpired
+        } else {
+            let last = known.secrets.iter().map(|(_, until)| *until).max_by_key(|until| (until.is_none(), *until)).flatten();
+            let older = known.secrets.iter().filter_map(|(_, until)| *until).filter(|until| *until > now && Some(*until) != last);
+            older.max().map_or(Self::Ok, Self::Rotating)
+        }
+    }
+
+    /// For machines.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Disabled => "disabled",
+            Self::Expired => "expired",
+            Self::CallerDisabled => "caller_disabled",
+            Self::CallerExpired => "caller_expired",
+            Self::Rotating(_) => "rotating",
+        }
+    }
+
+    /// For people.
+    pub(super) fn says(self) -> String {
+        match self {
+            Self::Rotating(until) => format!("rotating until {}", stamp(until)),
+            Self::Ok | Self::Disabled | Self::Expired | Self::CallerDisabled | Self::CallerExpired => self.name().replace('_', " "),
+        }
+    }
+
+    /// What keeps a key from working.
+    pub(super) fn hinders(self) -> Option<&'static str> {
+        match self {
+            Self::Ok | Self::Rotating(_) => None,
+            Self::Disabled => Some("the key is disabled"),
+            Self::Expired => Some("the key has expired"),
+            Self::CallerDisabled => Some("its caller is disabled"),
+            Self::CallerExpired => Some("its caller has expired"),
+        }
+    }
+}
+
+/// From when on it does not work any more, if nothing is changed.
+pub(super) fn expires(known: &Known<'_>) -> Option<SystemTime> {
+    let secrets: Option<Vec<SystemTime>> = known.secrets.iter().map(|(_, until)| *until).collect();
+    let secrets = secrets.and_then(|secrets| secrets.into_iter().max());
+    [known.key.expires, known.key.caller.expires, secrets].into_iter().flatten().min()
+}

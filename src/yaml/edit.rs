@@ -1,0 +1,197 @@
+//! Changes to a YAML text that leave everything else as it is: comments, order, quotes, indentation and line ends, byte for byte.
+//!
+//! Block and flow style are edited where they stand. What cannot be edited surely (an alias, an anchor, a scalar of several lines) is refused
+//! with its place. **Invariant:** what comes out is read as the old tree with exactly the changes; that is checked each time.
+
+use std::ops::Range;
+
+use super::{Entry, Node, Path, Step, Value, parse};
+use new::entry;
+use place::{Kind, Place, find};
+use site::Site;
+
+mod new;
+mod place;
+mod site;
+
+pub use new::New;
+
+/// What is to become of one place.
+#[derive(Clone)]
+pub enum Change<'c> {
+    /// A map's entry gets this value. One that is not there is added behind the others, with the maps around it.
+    Set(Vec<Step<'c>>, New),
+    /// A map's entry or a list's item goes.
+    Remove(Vec<Step<'c>>),
+    /// A list gets one more item, its last.
+    Push(Vec<Step<'c>>, New),
+    /// An entry that is a scalar becomes a list of two under another name. What stands behind it on its line stays with the first.
+    Split(Vec<Step<'c>>, &'c str, [New; 2]),
+}
+
+/// Why nothing is changed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Where in the text, from 1.
+    pub line: Option<usize>,
+    /// Where in the tree.
+    pub path: String,
+    /// What is in the way.
+    pub why: String,
+}
+
+/// The text with the changes, made one after the other.
+pub fn edit(text: &str, changes: &[Change<'_>]) -> Result<String, Refused> {
+    edit_and_find(text, changes).map(|(edited, _)| edited)
+}
+
+/// The same, and the line where the first of them is now.
+pub fn edit_and_find(text: &str, changes: &[Change<'_>]) -> Result<(String, Option<usize>), Refused> {
+    let unreadable = |line, path, why| Err(Refused { line: Some(line), path, why });
+    let mut expected = match parse(text) {
+        Ok((tree, faults)) => match faults.into_iter().next() {
+            Some(fault) => return unreadable(fault.line, fault.path, fault.what),
+            None => tree,
+        },
+        Err(fault) => return unreadable(fault.line, fault.path, fault.what),
+    };
+    let mut edited = text.to_owned();
+    for change in changes {
+        edited = change.made(&edited).map_err(|why| change.refused(&edited, why))?;
+        change.meant(&mut expected);
+    }
+    // Whatever the parts above get wrong ends here.
+    let read = parse(&edited).ok().filter(|(tree, faults)| faults.is_empty() && tree.same(&expected));
+    let first = changes.first();
+    let line = read.map(|(tree, _)| first.and_then(|change| on_path(change.path(), &Path::Root, &|path| tree.line_of(path))));
+    match (line, first) {
+        (None, Some(change)) => Err(change.refused(text, UNSURE)),
+        (line, _) => Ok((edited, line.flatten())),
+    }
+}
+
+/// A map as a document of its own, in block style.
+pub fn document(new: &New) -> String {
+    format!("{}\n", new.block(0, 2, "\n").trim_start())
+}
+
+/// Bytes, and what takes their place.
+type Splice = (Range<usize>, String);
+
+const UNSURE: &str = "is written in a way that cannot be edited surely";
+const ALIAS: &str = "is an alias (`*`) of what stands elsewhere";
+const ANCHORED: &str = "has an anchor (`&`), so that it may be meant elsewhere too";
+const LAST: &str = "is the only one: nothing would be left";
+
+impl Change<'_> {
+    fn path(&self) -> &[Step<'_>] {
+        match self {
+            Self::Set(path, _) | Self::Remove(path) | Self::Push(path, _) | Self::Split(path, ..) => path,
+        }
+    }
+
+    fn refused(&self, text: &str, why: &str) -> Refused {
+        // Behind an alias lines go back to what it stands for: the largest is its own.
+        let tree = parse(text).ok().map(|(tree, _)| tree);
+        let line_of = |depth| on_path(self.path().get(..depth)?, &Path::Root, &|path| tree.as_ref()?.line_of(path));
+        let line = (1..=self.path().len()).filter_map(line_of).max();
+        let path = on_path(self.path(), &Path::Root, &|path| path.to_string());
+        Refused { line, path, why: why.to_owned() }
+    }
+
+    /// The text with this change.
+    fn made(&self, text: &str) -> Result<String, &'static str> {
+        let root = find(text, self.path()).ok_or(UNSURE)?;
+        let site = Site::at(text, &root, self.path())?;
+        let mut splices = match self {
+            Self::Set(_, new) => site.set(new)?,
+            Self::Remove(_) => site.remove()?,
+            Self::Push(_, item) => site.push(item)?,
+            Self::Split(_, name, items) => site.split(name, items)?,
+        };
+        splices.sort_by_key(|(range, _)| range.start);
+        let mut edited = String::with_capacity(text.len() + 256);
+        let mut at = 0;
+        for (range, by) in splices {
+            edited.push_str(text.get(at..range.start).ok_or(UNSURE)?);
+            edited.push_str(&by);
+            at = range.end;
+        }
+        edited.push_str(text.get(at..).ok_or(UNSURE)?);
+        Ok(edited)
+    }
+
+    /// The tree with this change. What does not fit is left: the comparison finds it.
+    fn meant(&self, tree: &mut Node<'_>) {
+        let Some((last, above)) = self.path().split_last() else { return };
+        match self {
+            Self::Set(path, new) => set(tree, path, new),
+            Self::Push(path, item) => {
+                if let Some(Value::List(items)) = inside(tree, path).map(|node| &mut node.value) {
+                    items.push(item.node());
+                }
+            }
+            Self::Remove(_) => match (inside(tree, above).map(|node| &mut node.value), last) {
+                (Some(Value::Map(entries)), Step::Key(key)) => entries.retain(|entry| entry.key != *key),
+                (Some(Value::List(items)), Step::Index(index)) if *index < items.len() => drop(items.remove(*index)),
+                _ => {}
+            },
+            Self::Split(_, name, items) => {
+                if let (Some(Value::Map(entries)), Step::Key(key)) = (inside(tree, above).map(|node| &mut node.value), last)
+                    && let Some(found) = entries.iter_mut().find(|entry| entry.key == *key)
+                {
+                    *found = entry(name, &New::List(items.to_vec()));
+                }
+            }
+        }
+    }
+}
+
+fn on_path<T>(steps: &[Step<'_>], path: &Path<'_>, then: &dyn Fn(&Path<'_>) -> T) -> T {
+    match steps.split_first() {
+        Some((step, rest)) => on_path(rest, &Path::In(path, *step), then),
+        None => then(path),
+    }
+}
+
+fn inside<'n, 't>(tree: &'n mut Node<'t>, path: &[Step<'_>]) -> Option<&'n mut Node<'t>> {
+    path.iter().try_fold(tree, |node, step| match (&mut node.value, step) {
+        (Value::Map(entries), Step::Key(key)) => entries.iter_mut().find(|entry| entry.key == *key).map(|entry| &mut entry.node),
+        (Value::List(items), Step::Index(index)) => items.get_mut(*index),
+        _ => None,
+    })
+}
+
+fn set(node: &mut Node<'_>, path: &[Step<'_>], new: &New) {
+    let Some((step, rest)) = path.split_first() else {
+        *node = new.node();
+        return;
+    };
+    match (&mut node.value, step) {
+        (Value::Map(entries), Step::Key(key)) => match entries.iter_mut().find(|entry| entry.key == *key) {
+            Some(Entry { node, .. }) => set(node, rest, new),
+            None => {
+                if let Some(new) = nested(rest, new) {
+                    entries.push(entry(key, &new));
+                }
+            }
+        },
+        (Value::List(items), Step::Index(index)) => {
+            if let Some(item) = items.get_mut(*index) {
+                set(item, rest, new);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A value with the maps around it.
+fn nested(path: &[Step<'_>], new: &New) -> Option<New> {
+    path.iter().rev().try_fold(new.clone(), |new, step| match step {
+        Step::Key(key) => Some(New::Map(vec![((*key).to_owned(), new)])),
+        Step::Index(_) => None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! What is to be written, as YAML.
+
+use super::place::Quotes;
+use crate::yaml::read::reads_as_text;
+use crate::yaml::{Entry, Node, Value};
+
+/// A value to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum New {
+    /// Text, in quotes where it needs them.
+    Text(String),
+    /// `true` or `false`.
+    Bool(bool),
+    /// A list.
+    List(Vec<New>),
+    /// A map.
+    Map(Vec<(String, New)>),
+    /// With a note behind it, where the style has room for one: a comment of one word that ends in `…`. Such a note belongs to the value,
+    /// and goes with it.
+    Noted(Box<New>, String),
+}
+
+impl New {
+    /// Text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(text.into())
+    }
+
+    /// A map of these entries.
+    pub fn map<const N: usize>(entries: [(&str, New); N]) -> Self {
+        Self::Map(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    }
+
+    /// The same with a note.
+    pub fn noted(self, note: impl Into<String>) -> Self {
+        Self::Noted(Box::new(self), note.into())
+    }
+
+    pub(super) fn note(&self) -> Option<&str> {
+        match self {
+            Self::Noted(_, note) => Some(note),
+            Self::Text(_) | Self::Bool(_) | Self::List(_) | Self::Map(_) => None,
+        }
+    }
+
+    /// On one line, inside brackets or not.
+    pub(super) fn flow(&self) -> String {
+        self.on_a_line(true)
+    }
+
+    /// Behind `key:` or `- ` in block style, with the blank between: on this line, or, for a map, on lines of its own.
+    pub(super) fn block(&self, indent: usize, step: usize, eol: &str) -> String {
+        match self {
+            Self::Map(entries) if !entries.is_empty() => entries
+                .iter()
+                .map(|(key, value)| {
+                    let value = value.block(indent + step, step, eol);
+                    format!("{eol}{:indent$}{}:{value}", "", scalar(key, false))
+                })
+                .collect(),
+            Self::Noted(new, note) => format!("{} # {note}", new.block(indent, step, eol)),
+            Self::Text(_) | Self::Bool(_) | Self::List(_) | Self::Map(_) => format!(" {}", self.on_a_line(false)),
+        }
+    }
+
+    /// In place of a scalar that was written with these quotes.
+    pub(super) fn instead_of(&self, quotes: Quotes, flow: bool) -> String {
+        match (self, quotes) {
+            (Self::Text(text), Quotes::Single) => format!("'{}'", text.replace('\'', "''")),
+            (Self::Text(text), Quotes::Double) => double_quoted(text),
+            (Self::Noted(new, _), _) => new.instead_of(quotes, flow),
+            (Self::Text(_) | Self::Bool(_) | Self::List(_) | Self::Map(_), _) => self.on_a_line(flow),
+        }
+    }
+
+    fn on_a_line(&self, flow: bool) -> String {
+        let joined = |parts: Vec<String>| parts.join(", ");
+        match self {
+            Self::Text(text) => scalar(text, flow),
+            Self::Bool(value) => value.to_string(),
+            Self::List(items) => format!("[{}]", joined(items.iter().map(New::flow).collect())),
+            Self::Map(entries) if entries.is_empty() => "{}".to_owned(),
+            Self::Map(entries) => {
+                format!("{{ {} }}", joined(entries.iter().map(|(key, value)| format!("{}: {}", scalar(key, true), value.flow())).collect()))
+            }
+            Self::Noted(new, _) => new.on_a_line(flow),
+        }
+    }
+
+    /// The tree that it is read as.
+    pub(super) fn node<'t>(&self) -> Node<'t> {
+        let value = match self {
+            Self::Text(text) => Value::Quoted(text.clone().into()),
+            Self::Bool(value) => Value::Plain(value.to_string().into()),
+            Self::List(items) => Value::List(items.iter().map(New::node).collect()),
+            Self::Map(entries) => Value::Map(entries.iter().map(|(key, new)| entry(key, new)).collect()),
+            Self::Noted(new, _) => return new.node(),
+        };
+        Node { line: 0, value }
+    }
+}
+
+pub(super) fn entry<'t>(key: &str, new: &New) -> Entry<'t> {
+    Entry { key: key.to_owned().into(), line: 0, node: new.node() }
+}
+
+/// Text as a scalar, in quotes where it would be taken for something else.
+pub(super) fn scalar(text: &str, flow: bool) -> String {
+    let plain = |(at, b): (usize, u8)| match b {
+        b':' => !flow && text.as_bytes().get(at + 1).is_some_and(u8::is_ascii_alphanumeric),
+        _ => b.is_ascii_alphanumeric() || b"._-/@+".contains(&b),
+    };
+    let is_plain = text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.bytes().enumerate().all(plain)
+        && reads_as_text(&Node { line: 0, value: Value::Plain(text.into()) });
+    if is_plain { text.to_owned() } else { double_quoted(text) }
+}
+
+fn double_quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() || matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}') => {
+                quoted.push_str(&format!("\\U{:08X}", u32::from(c)));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

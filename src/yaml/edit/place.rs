@@ -1,0 +1,223 @@
+//! Where the parts of a text stand, to the byte.
+//!
+//! Only what lies along one path is kept; all else is passed over, so that a large file costs little more than its parsing. What the
+//! parser tells is not believed where the text itself can be asked.
+
+use std::borrow::Cow;
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput};
+
+use crate::yaml::Step;
+
+/// A value's place.
+#[derive(Debug)]
+pub(super) struct Place<'t> {
+    /// Its first byte. A map in block style begins with its first key.
+    pub(super) start: usize,
+    /// Behind its last byte; `None` where that cannot be told, as of a block scalar.
+    pub(super) end: Option<usize>,
+    /// Has an anchor, so that it may be meant elsewhere too.
+    pub(super) anchored: bool,
+    pub(super) kind: Kind<'t>,
+}
+
+/// What stands there.
+#[derive(Debug)]
+pub(super) enum Kind<'t> {
+    /// A scalar on one line.
+    Scalar(Cow<'t, str>, Quotes),
+    List {
+        flow: bool,
+        items: Vec<Place<'t>>,
+    },
+    Map {
+        flow: bool,
+        entries: Vec<Entry<'t>>,
+    },
+    Alias,
+    /// Another scalar, or what lies off the path.
+    Other,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quotes {
+    None,
+    Single,
+    Double,
+}
+
+/// A key of a map with its value.
+#[derive(Debug)]
+pub(super) struct Entry<'t> {
+    pub(super) name: Cow<'t, str>,
+    pub(super) key: Place<'t>,
+    pub(super) value: Place<'t>,
+}
+
+/// The document, with what lies along the path. `None` if it cannot be told where everything stands.
+pub(super) fn find<'t>(text: &'t str, path: &[Step<'_>]) -> Option<Place<'t>> {
+    let mut reader = Reader { text, lines: lines(text), ascii: text.is_ascii(), parser: Parser::new_from_str(text) };
+    loop {
+        let (event, span) = reader.next()?;
+        if !matches!(event, Event::Nothing | Event::StreamStart | Event::DocumentStart(_)) {
+            return reader.place(event, span, Some(path));
+        }
+    }
+}
+
+/// Where each line begins. YAML's line ends are `\n`, `\r\n` and `\r`.
+fn lines(text: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let ends = memchr::memchr2_iter(b'\n', b'\r', bytes);
+    let ends = ends.filter(|end| bytes.get(*end) == Some(&b'\n') || bytes.get(end + 1) != Some(&b'\n'));
+    std::iter::once(0).chain(ends.map(|end| end + 1)).collect()
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    lines: Vec<usize>,
+    ascii: bool,
+    parser: Parser<'t, StrInput<'t>>,
+}
+
+impl<'t> Reader<'t> {
+    fn next(&mut self) -> Option<(Event<'t>, Span)> {
+        self.parser.next_event()?.ok()
+    }
+
+    /// By line and column: the parser's index counts characters, but bytes in some comments.
+    fn byte(&self, marker: Marker) -> Option<usize> {
+        let start = *self.lines.get(marker.line().checked_sub(1)?)?;
+        if self.ascii {
+            return Some(start + marker.col()).filter(|byte| *byte <= self.text.len());
+        }
+        let line = self.text.get(start..)?;
+        let mut bytes = line.char_indices().map(|(at, _)| at).chain([line.len()]);
+        bytes.nth(marker.col()).map(|at| start + at)
+    }
+
+    /// `path` is what of the path lies inside, `None` off it.
+    fn place(&mut self, event: Event<'t>, span: Span, path: Option<&[Step<'_>]>) -> Option<Place<'t>> {
+        let start = self.byte(span.start)?;
+        match event {
+            Event::Scalar(text, style, anchor, _) => {
+                let (end, kind) = self.scalar(start, span, text, style);
+                Some(Place { start, end, anchored: anchor > 0, kind })
+            }
+            Event::Alias(_) => {
+                let end = self.byte(span.end).filter(|end| *end > start);
+                Some(Place { start, end, anchored: false, kind: Kind::Alias })
+            }
+            Event::SequenceStart(anchor, _) => self.list(start, anchor > 0, path),
+            Event::MappingStart(anchor, _) => self.map(start, anchor > 0, path),
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd
+            | Event::SequenceEnd
+            | Event::MappingEnd => None,
+        }
+    }
+
+    fn scalar(&self, start: usize, span: Span, text: Cow<'t, str>, style: ScalarStyle) -> (Option<usize>, Kind<'t>) {
+        let quoted = match style {
+            ScalarStyle::SingleQuoted => Some((Quotes::Single, self.closing(start, '\''))),
+            ScalarStyle::DoubleQuoted => Some((Quotes::Double, self.closing(start, '"'))),
+            ScalarStyle::Plain | ScalarStyle::Literal | ScalarStyle::Folded => None,
+        };
+        // Behind quotes the parser's end includes blanks and a comment.
+        let end = quoted.map_or_else(|| self.byte(span.end), |(_, end)| end).filter(|end| *end > start);
+        let Some(written) = end.and_then(|end| self.text.get(start..end)) else { return (None, Kind::Other) };
+        let on_one_line = !written.contains(['\n', '\r']);
+        match (quoted, style) {
+            (Some((quotes, _)), _) if on_one_line => (end, Kind::Scalar(text, quotes)),
+            (Some(_), _) => (end, Kind::Other),
+            (None, ScalarStyle::Plain) if on_one_line && written == text => (end, Kind::Scalar(text, Quotes::None)),
+            (None, _) => (None, Kind::Other),
+        }
+    }
+
+    /// Behind the quote that closes the one which stands here.
+    fn closing(&self, start: usize, quote: char) -> Option<usize> {
+        let mut inside = self.text.get(start..)?.strip_prefix(quote)?.char_indices();
+        while let Some((at, c)) = inside.next() {
+            if c == quote {
+                // Two single quotes are one that is meant.
+                if quote == '\'' && inside.as_str().starts_with(quote) {
+                    inside.next();
+                    continue;
+                }
+                return Some(start + 1 + at + 1);
+            }
+            if c == '\\' && quote == '"' {
+                inside.next();
+            }
+        }
+        None
+    }
+
+    fn list(&mut self, start: usize, anchored: bool, path: Option<&[Step<'_>]>) -> Option<Place<'t>> {
+        let mut items = Vec::new();
+        let mut last = None;
+        let mut count = 0;
+        loop {
+            let (event, span) = self.next()?;
+            if event == Event::SequenceEnd {
+                let end = self.bracket(span, ']');
+                let kind = if path.is_some() { Kind::List { flow: end.is_some(), items } } else { Kind::Other };
+                return Some(Place { start, end: end.or(last), anchored, kind });
+            }
+            let inside = path.and_then(|path| match path {
+                [Step::Index(index), rest @ ..] if *index == count => Some(rest),
+                _ => None,
+            });
+            let item = self.place(event, span, inside)?;
+            last = item.end;
+            count += 1;
+            if path.is_some() {
+                items.push(item);
+            }
+        }
+    }
+
+    fn map(&mut self, start: usize, anchored: bool, path: Option<&[Step<'_>]>) -> Option<Place<'t>> {
+        let mut entries: Vec<Entry<'t>> = Vec::new();
+        let mut last = None;
+        loop {
+            let (event, span) = self.next()?;
+            if event == Event::MappingEnd {
+                let end = self.bracket(span, '}');
+                let kind = if path.is_some() { Kind::Map { flow: end.is_some(), entries } } else { Kind::Other };
+                return Some(Place { start, end: end.or(last), anchored, kind });
+            }
+            let key = self.place(event, span, None)?;
+            let inside = path.and_then(|path| match (path, &key.kind) {
+                ([Step::Key(step), rest @ ..], Kind::Scalar(name, _)) if name == step => Some(rest),
+                _ => None,
+            });
+            let (event, span) = self.next()?;
+            let value = self.place(event, span, inside)?;
+            last = value.end;
+            if path.is_some() {
+                let name = if let Kind::Scalar(name, _) = &key.kind { name.clone() } else { Cow::Borrowed("") };
+                entries.push(Entry { name, key, value });
+            }
+        }
+    }
+
+    /// Behind a bracket that closes a list or map in flow style.
+    fn bracket(&self, span: Span, bracket: char) -> Option<usize> {
+        let (start, end) = (self.byte(span.start)?, self.byte(span.end)?);
+        // The span of one that closes nothing visible is empty.
+        let mut rest = self.text.get(start..).filter(|_| end > start)?;
+        // Where a comma stands before the bracket, the parser tells of that.
+        if let Some(behind) = rest.strip_prefix(',') {
+            rest = behind.trim_start();
+            while rest.starts_with('#') {
+                rest = rest.trim_start_matches(|c| c != '\n' && c != '\r').trim_start();
+            }
+        }
+        Some(self.text.len() - rest.strip_prefix(bracket)?.len())
+    }
+}

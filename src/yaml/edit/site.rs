@@ -1,0 +1,294 @@
+//! A change at its place → the bytes that change.
+
+use super::new::scalar;
+use super::place::Entry;
+use super::{ALIAS, ANCHORED, Kind, LAST, New, Place, Splice, UNSURE, nested};
+use crate::yaml::Step;
+
+type Splices = Result<Vec<Splice>, &'static str>;
+
+/// Where a path leads to in a text.
+pub(super) struct Site<'p, 't> {
+    text: &'t str,
+    /// From the document to the innermost place that is there.
+    chain: Vec<&'p Place<'t>>,
+    /// What of the path is not there.
+    missing: &'p [Step<'p>],
+    /// The last step that is there: the entry or item that the chain ends with.
+    last: Option<Step<'p>>,
+}
+
+impl<'p, 't> Site<'p, 't> {
+    pub(super) fn at(text: &'t str, root: &'p Place<'t>, path: &'p [Step<'p>]) -> Result<Self, &'static str> {
+        let mut site = Site { text, chain: vec![root], missing: path, last: None };
+        let mut place = root;
+        while let Some((step, rest)) = site.missing.split_first() {
+            if place.anchored {
+                return Err(ANCHORED);
+            }
+            let next = match (&place.kind, step) {
+                (Kind::Map { entries, .. }, Step::Key(key)) => entries.iter().find(|entry| entry.name == *key).map(|entry| &entry.value),
+                (Kind::List { items, .. }, Step::Index(index)) => Some(items.get(*index).ok_or(UNSURE)?),
+                (Kind::Alias, _) => return Err(ALIAS),
+                (Kind::Map { .. } | Kind::List { .. } | Kind::Scalar(..) | Kind::Other, _) => return Err(UNSURE),
+            };
+            let Some(next) = next else { break };
+            (place, site.missing, site.last) = (next, rest, Some(*step));
+            site.chain.push(next);
+        }
+        match place.kind {
+            Kind::Alias => Err(ALIAS),
+            _ if place.anchored => Err(ANCHORED),
+            Kind::Scalar(..) | Kind::List { .. } | Kind::Map { .. } | Kind::Other => Ok(site),
+        }
+    }
+
+    pub(super) fn set(&self, new: &New) -> Splices {
+        match self.missing.split_first() {
+            None => self.replace(new),
+            Some((Step::Key(key), rest)) => self.insert(key, &nested(rest, new).ok_or(UNSURE)?),
+            Some((Step::Index(_), _)) => Err(UNSURE),
+        }
+    }
+
+    fn place(&self) -> Result<&'p Place<'t>, &'static str> {
+        self.chain.last().copied().ok_or(UNSURE)
+    }
+
+    /// The list or map around the innermost place.
+    fn around(&self) -> Result<&'p Place<'t>, &'static str> {
+        self.chain.iter().rev().nth(1).copied().ok_or(UNSURE)
+    }
+
+    fn replace(&self, new: &New) -> Splices {
+        let place = self.place()?;
+        let (Kind::Scalar(_, quotes), Some(end)) = (&place.kind, place.end) else { return Err(UNSURE) };
+        let flow = matches!(self.around()?.kind, Kind::Map { flow: true, .. } | Kind::List { flow: true, .. });
+        let mut splices = vec![(place.start..end, new.instead_of(*quotes, flow))];
+        if let Some(line) = self.rest_of_line(end)
+            && !flow
+            && let Some(note) = new.note()
+        {
+            let behind = self.text.get(end..line).unwrap_or_default();
+            if behind.trim().is_empty() {
+                splices.push((end..end, format!(" # {note}")));
+            } else if let Some(old) = behind.trim().strip_prefix('#').map(str::trim)
+                && old.ends_with('…')
+                && !old.contains(char::is_whitespace)
+            {
+                let at = end + behind.find(old).ok_or(UNSURE)?;
+                splices.push((at..at + old.len(), note.to_owned()));
+            }
+        }
+        Ok(splices)
+    }
+
+    fn insert(&self, key: &str, new: &New) -> Splices {
+        let map = self.place()?;
+        let Kind::Map { flow, entries } = &map.kind else { return Err(UNSURE) };
+        if *flow {
+            return self.in_brackets(
+                map,
+                entries.last().map(|entry| &entry.value),
+                &format!("{}: {}", scalar(key, true), new.flow()),
+                true,
+            );
+        }
+        let first = entries.first().ok_or(UNSURE)?;
+        let end = map.end.ok_or(UNSURE)?;
+        let indent = self.indent(first.key.start)?;
+        let line = self.behind_comments(self.rest_of_line(end).ok_or(UNSURE)?, indent);
+        let (eol, step) = (self.eol(line), self.step(indent));
+        Ok(vec![(line..line, format!("{eol}{:indent$}{}:{}", "", scalar(key, false), new.block(indent + step, step, eol)))])
+    }
+
+    pub(super) fn push(&self, item: &New) -> Splices {
+        if !self.missing.is_empty() {
+            return Err(UNSURE);
+        }
+        let list = self.place()?;
+        let Kind::List { flow, items } = &list.kind else { return Err(UNSURE) };
+        if *flow {
+            return self.in_brackets(list, items.last(), &item.flow(), false);
+        }
+        let (dash, _) = self.dash(items.first().ok_or(UNSURE)?.start)?;
+        let line = self.behind_comments(self.rest_of_line(list.end.ok_or(UNSURE)?).ok_or(UNSURE)?, dash);
+        let eol = self.eol(line);
+        Ok(vec![(line..line, format!("{eol}{:dash$}- {}", "", behind_a_dash(item)))])
+    }
+
+    /// Behind the last of a list or map in flow style.
+    fn in_brackets(&self, around: &Place<'_>, last: Option<&Place<'_>>, new: &str, spaced: bool) -> Splices {
+        if let Some(last) = last {
+            let end = last.end.ok_or(UNSURE)?;
+            return Ok(vec![(end..end, format!(", {new}"))]);
+        }
+        let inner = around.start + 1..around.end.ok_or(UNSURE)?.saturating_sub(1);
+        if !self.text.get(inner.clone()).is_some_and(|inner| inner.bytes().all(|b| b == b' ')) {
+            return Err(UNSURE);
+        }
+        Ok(vec![(inner, if spaced { format!(" {new} ") } else { new.to_owned() })])
+    }
+
+    pub(super) fn remove(&self) -> Splices {
+        if !self.missing.is_empty() {
+            return Err(UNSURE);
+        }
+        let place = self.place()?;
+        match (&self.around()?.kind, self.last) {
+            (Kind::Map { flow, entries }, Some(Step::Key(key))) => {
+                let index = entries.iter().position(|entry| entry.name == key).ok_or(UNSURE)?;
+                let spans: Vec<_> = entries.iter().map(|entry| (entry.key.start, entry.value.end)).collect();
+                match (flow, spans.len()) {
+                    (true, _) => self.out_of_brackets(&spans, index),
+                    (false, 1) => Err(LAST),
+                    (false, _) => {
+                        let start = entries.get(index).ok_or(UNSURE)?.key.start;
+                        self.indent_of_line(start)?;
+                        self.lines(start, place.end.ok_or(UNSURE)?)
+                    }
+                }
+            }
+            (Kind::List { flow, items }, Some(Step::Index(index))) => {
+                let spans: Vec<_> = items.iter().map(|item| (item.start, item.end)).collect();
+                match (flow, spans.len()) {
+                    (true, _) => self.out_of_brackets(&spans, index),
+                    (false, 1) => Err(LAST),
+                    (false, _) => {
+                        let (_, dash) = self.dash(place.start)?;
+                        self.lines(dash, place.end.ok_or(UNSURE)?)
+                    }
+                }
+            }
+            _ => Err(UNSURE),
+        }
+    }
+
+    /// Takes one out of a list or map in flow style, with one comma.
+    fn out_of_brackets(&self, spans: &[(usize, Option<usize>)], index: usize) -> Splices {
+        let (start, end) = *spans.get(index).ok_or(UNSURE)?;
+        let before = index.checked_sub(1).and_then(|before| spans.get(before));
+        let range = match (spans.get(index + 1), before) {
+            (Some((next, _)), _) => start..*next,
+            (None, Some((_, before))) => before.ok_or(UNSURE)?..end.ok_or(UNSURE)?,
+            (None, None) => start..end.ok_or(UNSURE)?,
+        };
+        // A comment in it may be about a neighbour.
+        if self.text.get(range.clone()).is_none_or(|text| text.contains('#')) {
+            return Err(UNSURE);
+        }
+        Ok(vec![(range, String::new())])
+    }
+
+    /// Takes whole lines away: from the one in which something starts to the one in which it ends.
+    fn lines(&self, start: usize, end: usize) -> Splices {
+        let start = self.line_start(start);
+        let end = self.rest_of_line(end).ok_or(UNSURE)?;
+        let behind = end + self.line_end(end).len();
+        if behind > end {
+            return Ok(vec![(start..behind, String::new())]);
+        }
+        // The last line of a file that ends without a line end.
+        let before = self.text.get(..start).ok_or(UNSURE)?;
+        let before = before.strip_suffix('\n').map_or(before, |before| before.strip_suffix('\r').unwrap_or(before));
+        Ok(vec![(before.len()..end, String::new())])
+    }
+
+    pub(super) fn split(&self, name: &str, [first, second]: &[New; 2]) -> Splices {
+        if !self.missing.is_empty() {
+            return Err(UNSURE);
+        }
+        let (place, Some(Step::Key(key))) = (self.place()?, self.last) else { return Err(UNSURE) };
+        let Kind::Map { flow, entries } = &self.around()?.kind else { return Err(UNSURE) };
+        let Entry { key, .. } = entries.iter().find(|entry| entry.name == key).ok_or(UNSURE)?;
+        let (Kind::Scalar(..), Some(end)) = (&place.kind, place.end) else { return Err(UNSURE) };
+        let name = scalar(name, *flow);
+        if *flow {
+            return Ok(vec![(key.start..end, format!("{name}: [{}, {}]", first.flow(), second.flow()))]);
+        }
+        let indent = self.indent(key.start)?;
+        let line = self.rest_of_line(end).ok_or(UNSURE)?;
+        let (eol, dash) = (self.eol(line), indent + self.step(indent));
+        Ok(vec![
+            (key.start..end, format!("{name}:{eol}{:dash$}- {}", "", behind_a_dash(first))),
+            (line..line, format!("{eol}{:dash$}- {}", "", behind_a_dash(second))),
+        ])
+    }
+
+    // Lines.
+
+    fn line_start(&self, at: usize) -> usize {
+        self.text.get(..at).and_then(|before| before.rfind(['\n', '\r'])).map_or(0, |end| end + 1)
+    }
+
+    /// Where this line ends, if nothing but a comment follows on it.
+    fn rest_of_line(&self, at: usize) -> Option<usize> {
+        let behind = self.text.get(at..)?;
+        let rest = behind.get(..behind.find(['\n', '\r']).unwrap_or(behind.len()))?;
+        let told = rest.trim_start_matches([' ', '\t']);
+        (told.is_empty() || (told.starts_with('#') && told.len() < rest.len())).then_some(at + rest.len())
+    }
+
+    /// The line end that stands here.
+    fn line_end(&self, at: usize) -> &'static str {
+        let behind = self.text.get(at..).unwrap_or_default();
+        ["\r\n", "\n", "\r"].into_iter().find(|end| behind.starts_with(end)).unwrap_or_default()
+    }
+
+    /// The line end to write here: this line's, or at the end of a text the first line's.
+    fn eol(&self, at: usize) -> &'static str {
+        let first = self.text.find(['\n', '\r']).unwrap_or(self.text.len());
+        [at, first].into_iter().map(|at| self.line_end(at)).find(|end| !end.is_empty()).unwrap_or("\n")
+    }
+
+    /// Comments on the next lines that are indented deeper belong to what stands above them.
+    fn behind_comments(&self, mut line: usize, indent: usize) -> usize {
+        loop {
+            let next = line + self.line_end(line).len();
+            let Some(text) = self.text.get(next..).filter(|_| next > line) else { return line };
+            let text = text.get(..text.find(['\n', '\r']).unwrap_or(text.len())).unwrap_or_default();
+            let told = text.trim_start_matches(' ');
+            if !told.starts_with('#') || text.len() - told.len() <= indent {
+                return line;
+            }
+            line = next + text.len();
+        }
+    }
+
+    /// How far the first key of a map in block style is indented; a dash before it counts as a blank.
+    fn indent(&self, key: usize) -> Result<usize, &'static str> {
+        let start = self.line_start(key);
+        let before = self.text.get(start..key).ok_or(UNSURE)?;
+        if before.bytes().all(|b| b" -".contains(&b)) { Ok(before.len()) } else { Err(UNSURE) }
+    }
+
+    /// The same where nothing stands before it.
+    fn indent_of_line(&self, at: usize) -> Result<usize, &'static str> {
+        let before = self.text.get(self.line_start(at)..at).ok_or(UNSURE)?;
+        if before.bytes().all(|b| b == b' ') { Ok(before.len()) } else { Err(UNSURE) }
+    }
+
+    /// How far an item's dash is indented, and where it is.
+    fn dash(&self, item: usize) -> Result<(usize, usize), &'static str> {
+        let start = self.line_start(item);
+        let before = self.text.get(start..item).ok_or(UNSURE)?;
+        let indent = before.strip_suffix(' ').map(|before| before.trim_end_matches(' ')).and_then(|before| before.strip_suffix('-'));
+        let indent = indent.filter(|indent| indent.bytes().all(|b| b == b' ')).ok_or(UNSURE)?.len();
+        Ok((indent, start + indent))
+    }
+
+    /// How much deeper than this the inside of a map is to be indented: as this is indented in what is around it.
+    fn step(&self, indent: usize) -> usize {
+        let indents = self.chain.iter().filter_map(|place| match &place.kind {
+            Kind::Map { flow: false, entries } => self.indent(entries.first()?.key.start).ok(),
+            Kind::Map { flow: true, .. } | Kind::List { .. } | Kind::Scalar(..) | Kind::Alias | Kind::Other => None,
+        });
+        indents.filter(|other| *other < indent).max().map_or(2, |outer| indent - outer)
+    }
+}
+
+/// An item of a list in block style. A map is written on its line.
+fn behind_a_dash(item: &New) -> String {
+    let note = item.note().map(|note| format!(" # {note}")).unwrap_or_default();
+    format!("{}{note}", item.flow())
+}
