@@ -4,7 +4,7 @@
 use crate::access_log::rfc3339;
 use crate::account::breaker;
 use crate::account::track::Told;
-use crate::catalog::reload::{self, Route};
+use crate::catalog::reload::{self, Route, Snapshot};
 use crate::drain::Phase;
 use crate::exchange::upstream::Place;
 use crate::ledger::days;
@@ -19,6 +19,7 @@ use pingora::protocols::l4::stream::Stream;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
 use serde_json::json;
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -29,6 +30,8 @@ use tokio::sync::Semaphore;
 const CONNECTIONS: usize = 64;
 /// And quick.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// So many keys are told of: `/status` is read by people.
+const KEYS: usize = 1_000;
 
 /// The service.
 pub struct Admin {
@@ -244,8 +247,28 @@ fn status(shared: &Shared) -> serde_json::Value {
             "error": ledger.error,
         },
         "accounts": accounts,
+        "keys": keys(&snapshot),
         "models": models,
     })
+}
+
+/// The keys that were used since the start, the last one first.
+fn keys(snapshot: &Snapshot) -> Vec<serde_json::Value> {
+    let time = |at: u64| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(at));
+    let mut used: Vec<_> = snapshot
+        .catalog
+        .keys()
+        .filter_map(|key| {
+            let used = &snapshot.scopes.get(key.index)?.used;
+            Some((used.at()?, key, used.old_hash_at()))
+        })
+        .collect();
+    // A key with several secrets comes several times.
+    used.sort_unstable_by_key(|(_, key, _)| key.index);
+    used.dedup_by_key(|(_, key, _)| key.index);
+    used.sort_by_key(|(at, ..)| Reverse(*at));
+    used.truncate(KEYS);
+    used.into_iter().map(|(at, key, old)| json!({ "id": key.id, "last_used": time(at), "old_hash_last_used": old.map(time) })).collect()
 }
 
 /// How a target does.

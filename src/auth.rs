@@ -16,13 +16,13 @@ const LONGEST: usize = 512;
 /// Where SDKs put the key, besides `authorization`.
 const OTHERS: [&str; 3] = ["x-api-key", "api-key", "x-goog-api-key"];
 
-/// The key that opens the gate, if there is one.
-pub fn key<'a>(catalog: &'a Catalog, headers: &HeaderMap, address: Option<IpAddr>, now: SystemTime) -> Option<&'a Arc<Key>> {
+/// The key that opens the gate, if there is one; and whether by a secret that is being replaced.
+pub fn key<'a>(catalog: &'a Catalog, headers: &HeaderMap, address: Option<IpAddr>, now: SystemTime) -> Option<(&'a Arc<Key>, bool)> {
     let secret = secret(headers)?;
     let digest: [u8; 32] = Sha256::digest(secret).into();
-    let key = catalog.key(&digest, now).ok()?;
+    let (key, old) = catalog.opened(&digest, now).ok()?;
     let allowed = key.allow_ips.is_empty() || address.is_some_and(|address| key.allows(address));
-    allowed.then_some(key)
+    allowed.then_some((key, old))
 }
 
 /// The one secret that was sent. Two that disagree are none.
@@ -144,7 +144,8 @@ mod tests {
 
     fn found(catalog: &Catalog, secret: &str, now: SystemTime) -> Option<String> {
         let bearer = format!("Bearer {secret}");
-        key(catalog, &headers(&[("authorization", &bearer)]), None, now).map(|key| key.id.to_string())
+        key(catalog, &headers(&[("authorization", &bearer)]), None, now)
+            .map(|(key, old)| format!("{}{}", key.id, if old { " (old)" } else { "" }))
     }
 
     fn hash(secret: &str) -> String {
@@ -185,7 +186,7 @@ mod tests {
         let check = |secret: &str, now, expected: Option<&str>| assert_eq!(found(&catalog, secret, now).as_deref(), expected, "{secret}");
         check("sk-own", before, Some("acme/own"));
         check("sk-own", then, None);
-        check("sk-old", before, Some("acme/turned"));
+        check("sk-old", before, Some("acme/turned (old)"));
         check("sk-old", then, None);
         check("sk-new", then, Some("acme/turned"));
     }

@@ -5,6 +5,7 @@
 //! a cut answer look whole; so that is an `Err`, and the connection ends truncated.
 
 use crate::auth;
+use crate::catalog::Key;
 use crate::connection;
 use crate::door::{self, Door};
 use crate::drain::Phase;
@@ -15,7 +16,7 @@ use crate::exchange::relay::{End, relay};
 use crate::exchange::{self, Own, Panicked};
 use crate::intake::{self, Held, envelope};
 use crate::ledger::days;
-use crate::limits::{self, Ask, Bounds};
+use crate::limits::{self, Ask, Bounds, KeyScopes};
 use crate::models;
 use crate::plan;
 use crate::price::ShowCost;
@@ -221,8 +222,9 @@ async fn handle(shared: &Arc<Shared>, session: &mut Session, context: &mut Conte
         }
         Door::Models | Door::Model(_) | Door::Chat => {
             let snapshot = shared.live.load_full();
-            let key = auth::key(&snapshot.catalog, &session.req_header().headers, record.address, SystemTime::now()).cloned();
-            let key = key.ok_or_else(Refusal::invalid_key)?;
+            let key = auth::key(&snapshot.catalog, &session.req_header().headers, record.address, SystemTime::now());
+            let (key, old) = key.map(|(key, old)| (key.clone(), old)).ok_or_else(Refusal::invalid_key)?;
+            used(shared, &snapshot, &key, old);
             record.caller = Some(key.caller.id.clone());
             record.key = Some(key.id.clone());
             record.auth = Some(record.began.elapsed());
@@ -246,6 +248,18 @@ async fn handle(shared: &Arc<Shared>, session: &mut Session, context: &mut Conte
                 }
             }
         }
+    }
+}
+
+/// Remembers that a key is used, and whether by a secret that is being replaced.
+fn used(shared: &Shared, snapshot: &Snapshot, key: &Key, old: bool) {
+    let Some(KeyScopes { used, .. }) = snapshot.scopes.get(key.index) else { return };
+    let now = days::now();
+    if used.touch(now) {
+        shared.ledger.used(key.id.clone(), now);
+    }
+    if old {
+        used.by_old_hash(now);
     }
 }
 

@@ -100,6 +100,11 @@ struct Model {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Key {
+    key: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Hedge {
     model: Name,
     outcome: &'static str,
@@ -148,6 +153,7 @@ pub struct Metrics {
     shed: Family<Model, Counter>,
     spared: Family<Model, Counter>,
     unused: Family<Unused, Counter>,
+    old_hashes: Family<Key, Counter>,
     generation: Gauge,
     last_success: Gauge<f64, AtomicU64>,
     refusals: Counter,
@@ -196,6 +202,7 @@ impl Default for Metrics {
             shed: Family::default(),
             spared: Family::default(),
             unused: Family::default(),
+            old_hashes: Family::default(),
             generation: Gauge::default(),
             last_success: Gauge::default(),
             refusals: Counter::default(),
@@ -230,6 +237,7 @@ impl Default for Metrics {
         r.register("shed", "Requests that found no place and a full queue", metrics.shed.clone());
         r.register("retries_spared", "Requests that failed and were not tried again because of the retry budget", metrics.spared.clone());
         r.register("unused_tokens", "Tokens that may be charged for attempts whose answer nobody got", metrics.unused.clone());
+        r.register("old_hash_uses", "Requests with a secret that is being replaced", metrics.old_hashes.clone());
         r.register("catalog_generation", "How many catalogs were taken since the start", metrics.generation.clone());
         r.register("catalog_last_success_seconds", "Unix time at which the present catalog was taken", metrics.last_success.clone());
         r.register("catalog_refusals", "Changes of the catalog that were refused", metrics.refusals.clone());
@@ -373,6 +381,7 @@ impl Metrics {
         self.breakers.clear();
         self.headroom.clear();
         self.waiting.clear();
+        self.old_hashes.clear();
         let (now, clock) = (Instant::now(), SystemTime::now());
         let snapshot = shared.live.load();
         for ((account, state), tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.states).zip(&snapshot.tracks) {
@@ -400,6 +409,10 @@ impl Metrics {
         for (model, route) in snapshot.catalog.models().iter().zip(&snapshot.routes) {
             let waiting = i64::try_from(route.demand.waiting()).unwrap_or(i64::MAX);
             self.waiting.get_or_create(&Model { model: Name(Some(model.id.clone())) }).set(waiting);
+        }
+        for key in snapshot.catalog.rotating() {
+            let uses = snapshot.scopes.get(key.index).map(|scopes| scopes.used.old_hash_uses()).unwrap_or_default();
+            self.old_hashes.get_or_create(&Key { key: Name(Some(key.id.clone())) }).inc_by(uses);
         }
         self.dropped.set(i64::try_from(shared.access_log.dropped()).unwrap_or(i64::MAX));
         let ledger = shared.ledger.told();

@@ -34,15 +34,19 @@ pub struct Past {
 pub struct LastUsed {
     at: AtomicU64,
     old_hash: AtomicU64,
+    old_hash_at: AtomicU64,
 }
 
 impl LastUsed {
-    /// It is used at this time, in milliseconds of Unix time.
-    pub fn touch(&self, at: u64) {
+    /// It is used at this time, in milliseconds of Unix time. Whether the time before was in an earlier second: whoever keeps it elsewhere need not be
+    /// told more often.
+    pub fn touch(&self, at: u64) -> bool {
+        let before = self.at.load(Ordering::Relaxed);
         // Threads that use one key would else take its line of memory from each other for nothing.
-        if self.at.load(Ordering::Relaxed) < at {
+        if before < at {
             self.at.fetch_max(at, Ordering::Relaxed);
         }
+        before / 1_000 < at / 1_000
     }
 
     /// When it was, in milliseconds of Unix time, if it ever was.
@@ -51,8 +55,14 @@ impl LastUsed {
     }
 
     /// It is used by a secret that is about to expire.
-    pub fn by_old_hash(&self) {
+    pub fn by_old_hash(&self, at: u64) {
         self.old_hash.fetch_add(1, Ordering::Relaxed);
+        self.old_hash_at.fetch_max(at, Ordering::Relaxed);
+    }
+
+    /// When it was used by such a one last, in milliseconds of Unix time, if it ever was.
+    pub fn old_hash_at(&self) -> Option<u64> {
+        Some(self.old_hash_at.load(Ordering::Relaxed)).filter(|at| *at > 0)
     }
 
     /// How often it was.
