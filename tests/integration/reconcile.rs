@@ -225,7 +225,9 @@ fn act(request: &Request) -> Script {
         "cut" => begun(written).close(),
         "gone" => begun(written).stall(),
         "gone-early" => Script::silent(),
-        "slow" if request.number % 3 == 0 => Script::new().delay(Duration::from_millis(25)).and(whole(streams, prompt, written, true)),
+        "slow" if request.number.is_multiple_of(3) => {
+            Script::new().delay(Duration::from_millis(25)).and(whole(streams, prompt, written, true))
+        }
         _ => whole(streams, prompt, written, !act.starts_with("uncounted")),
     }
 }
