@@ -18,6 +18,8 @@ const PURE: &[&str] = &[
     "src/price.rs",
     "src/limits/tally.rs",
     "src/limits/tally",
+    "src/ledger/sums.rs",
+    "src/ledger/report/shown.rs",
     "src/usage.rs",
     "src/catalog/globs.rs",
     "src/catalog/mod.rs",
