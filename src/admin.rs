@@ -244,7 +244,7 @@ fn status(shared: &Shared) -> serde_json::Value {
             "rows": ledger.rows,
             "waiting": ledger.waiting,
             "dropped": ledger.dropped,
-            "error": ledger.error,
+            "problem": ledger.error,
         },
         "accounts": accounts,
         "keys": keys(&snapshot),

@@ -391,7 +391,7 @@ fn a_broken_file_stops_no_request() {
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         let status = gateway.status();
         assert_eq!(status["ledger"]["state"], "failing");
-        assert!(status["ledger"]["error"].as_str().unwrap().contains("not a database"), "{status}");
+        assert!(status["ledger"]["problem"].as_str().unwrap().contains("not a database"), "{status}");
         assert_eq!((gateway.metrics().sum("portcullis_ledger_up", &[]), gateway.admin("/usage").0), (0.0, 503));
         std::fs::remove_file(&path).unwrap();
         gateway.logged("is written again").await;

@@ -136,8 +136,8 @@ fn a_key_of_two_secrets_is_one_and_its_uses_are_counted() {
     assert_eq!((used.at(), used.old_hash_uses()), (None, 0));
     used.touch(NOW);
     used.touch(NOW - 1);
-    used.by_old_hash();
-    assert_eq!((used.at(), used.old_hash_uses()), (Some(NOW), 1));
+    used.by_old_hash(NOW);
+    assert_eq!((used.at(), used.old_hash_uses(), used.old_hash_at()), (Some(NOW), 1, Some(NOW)));
 }
 
 #[test]
