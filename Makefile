@@ -1,5 +1,5 @@
 # `make run` and `make test` are all that a fresh machine needs: with cargo, a C compiler, python3 and npm they set up the rest.
-# What they install lies under target/; where Python cannot do that, apt-get is asked.
+# What they install lies under target/; where Python cannot do that, and for the tests' redis-server, apt-get is asked.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -46,6 +46,7 @@ release: cmake
 
 test: cmake
 	tests/sdk/setup.sh
+	tests/redis/setup.sh
 	@# Some tests hold thousands of connections.
 	ulimit -n "$$(ulimit -Hn)"; cargo test --locked $(FEATURES)
 

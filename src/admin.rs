@@ -246,6 +246,17 @@ fn status(shared: &Shared) -> serde_json::Value {
             "dropped": ledger.dropped,
             "problem": ledger.error,
         },
+        "store": shared.store.as_ref().map(|store| {
+            let told = store.told();
+            json!({
+                "state": told.state.name(),
+                "address": told.address,
+                "live": told.live,
+                "waiting": told.waiting,
+                "clock_ahead_ms": told.clock_ahead_ms,
+                "error": told.error,
+            })
+        }),
         "accounts": accounts,
         "keys": keys(&snapshot),
         "models": models,

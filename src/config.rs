@@ -8,12 +8,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::address::Cidr;
+use crate::catalog::resolve::LookUp;
 use crate::problem::{Problem, Problems, shown};
 use crate::units::{Days, Size, Span, Text};
 use crate::yaml::read::{items, read as read_tree};
 use crate::yaml::{self, Fault, Node, Path};
 
 pub mod raw;
+mod store;
+
+pub use store::{Address, OnStoreDown, Store};
 
 /// How the process runs.
 #[derive(Debug, Clone)]
@@ -40,6 +44,10 @@ pub struct Server {
     pub log: Log,
     /// Where settled exchanges are written down.
     pub ledger: Ledger,
+    /// What gateways share, if they do.
+    pub store: Option<Store>,
+    /// What is no error and should be different all the same.
+    pub warnings: Vec<Problem>,
 }
 
 /// One listening address.
@@ -145,24 +153,25 @@ pub struct Ledger {
     pub retention: Duration,
 }
 
-/// Reads `server.yaml`; `name` is shown in errors.
-pub fn read(name: &str, text: &str) -> Result<Server, Problems> {
-    let mut faults = Vec::new();
+/// Reads `server.yaml`; `name` is shown in errors. What it names but does not hold is looked up.
+pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, Problems> {
+    let (mut faults, mut warnings) = (Vec::new(), Vec::new());
     let server = match yaml::parse(text) {
         Ok((tree, doubles)) => {
             faults.extend(doubles);
-            read_tree(&tree, &mut faults).map(|raw| resolve(&raw, &mut Report { tree: &tree, faults: &mut faults }))
+            let raw = read_tree(&tree, &mut faults);
+            raw.map(|raw| resolve(&raw, look_up, &mut Report { tree: &tree, faults: &mut faults, warnings: &mut warnings }))
         }
         Err(fault) => {
             faults.push(fault);
             None
         }
     };
+    let problem = |Fault { line, path, what }| Problem { file: name.to_owned(), line: Some(line), path, what };
     match server {
-        Some(server) if faults.is_empty() => Ok(server),
+        Some(server) if faults.is_empty() => Ok(Server { warnings: warnings.into_iter().map(problem).collect(), ..server }),
         Some(_) | None => {
             faults.sort_by_key(|fault| fault.line);
-            let problem = |Fault { line, path, what }| Problem { file: name.to_owned(), line: Some(line), path, what };
             Err(Problems(faults.into_iter().map(problem).collect()))
         }
     }
@@ -171,12 +180,18 @@ pub fn read(name: &str, text: &str) -> Result<Server, Problems> {
 struct Report<'r> {
     tree: &'r Node<'r>,
     faults: &'r mut Vec<Fault>,
+    warnings: &'r mut Vec<Fault>,
 }
 
 impl Report<'_> {
     fn problem(&mut self, at: &Path<'_>, what: impl Into<String>) {
         let line = self.tree.line_of(at).unwrap_or(self.tree.line);
         self.faults.push(Fault { line, path: at.to_string(), what: what.into() });
+    }
+
+    fn warn(&mut self, at: &Path<'_>, what: impl Into<String>) {
+        let line = self.tree.line_of(at).unwrap_or(self.tree.line);
+        self.warnings.push(Fault { line, path: at.to_string(), what: what.into() });
     }
 
     /// A field is not there: an error, unless it is there and could not be read.
@@ -188,7 +203,7 @@ impl Report<'_> {
     }
 }
 
-fn resolve(raw: &raw::Server, report: &mut Report<'_>) -> Server {
+fn resolve(raw: &raw::Server, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Server {
     let root = Path::Root;
     let listen = listen(raw, report);
     let admin = admin(raw, &listen, report);
@@ -215,6 +230,8 @@ fn resolve(raw: &raw::Server, report: &mut Report<'_>) -> Server {
         cors: cors(raw.cors.as_ref(), report),
         log: log(raw.log.as_ref(), report),
         ledger: ledger(raw.ledger.as_ref(), report),
+        store: raw.store.as_ref().and_then(|raw| store::resolve(raw, look_up, report)),
+        warnings: Vec::new(),
     }
 }
 

@@ -22,6 +22,7 @@ use crate::plan;
 use crate::price::ShowCost;
 use crate::reply;
 use crate::shared::Shared;
+use crate::store::Answer;
 use crate::units::Span;
 use crate::{catalog::reload::Snapshot, dialect::Face};
 use async_trait::async_trait;
@@ -315,7 +316,7 @@ async fn chat(
         cost: if key.caller.expose_cost { ShowCost::At(None) } else { ShowCost::No },
     };
     let bounds = snapshot.scopes.get(key.index).map(|scopes| scopes.bounds(key, model.index)).unwrap_or_default();
-    admit(record, &bounds, plan::most(&envelope, model, &plan))?;
+    admit(shared, record, &bounds, plan::most(&envelope, model, &plan)).await?;
     exchange::panic_here(session, "plan");
     let request = Request {
         envelope,
@@ -334,8 +335,21 @@ async fn chat(
 }
 
 /// Takes from the caller's limits what the request may use, or refuses it.
-fn admit(record: &mut Record, bounds: &Bounds<'_>, ask: Ask) -> Result<(), Refusal> {
-    match limits::admit(bounds, ask, days::now(), 1) {
+async fn admit(shared: &Shared, record: &mut Record, bounds: &Bounds<'_>, ask: Ask) -> Result<(), Refusal> {
+    let now = days::now();
+    let admitted = match &shared.store {
+        // Most have no limits, and nothing to ask.
+        Some(store) if !bounds.is_empty() => match store.admit(bounds, ask, now).await {
+            Answer::Admitted(reservation) => Ok(reservation),
+            Answer::Refused(refused) => Err(refused),
+            Answer::Down => {
+                let message = "The store of this gateway's limits cannot be reached, and no request passes without it. Try again shortly.";
+                return Err(Refusal::new(What::StoreDown, message).retry_after(1));
+            }
+        },
+        Some(_) | None => limits::admit(bounds, ask, now, 1),
+    };
+    match admitted {
         Ok(reservation) => {
             record.admit(reservation);
             Ok(())

@@ -27,6 +27,7 @@
 //! [`models`] answers lists → [`intake`] reads the body → [`plan`]: what may be tried → [`exchange`]: attempts until one commits, each
 //! the next one picked by what [`account`] remembers of targets, each in the words of its account's [`dialect`], and the relay of its answer, in the caller's format → [`reply`] writes it →
 //! [`exchange::record`] settles it, once, and the [`ledger`] has it down. What a model wants back with the next turn waits in the [`vault`].
+//! Where several instances share limits, hints and thoughts, [`store`] asks and tells them.
 //!
 //! `portcullis explain`, of [`cli`], goes the same way up to where somebody would be called, and tells what it met: without a process, and
 //! with no secret read. What it shows is what the gateway's own code made.
@@ -42,6 +43,7 @@
 //! * What a dialect cannot say is named to the caller, or the request is refused; nothing is left out in silence.
 //! * A secret is a [`secret::Secret`]: it cannot be printed.
 //! * What is asked for is taken from all limits that bound it or from none, and counts for when it was admitted. A refusal takes nothing.
+//! * Each instance counts its own part exactly; what is shared is the sum of parts, and no request waits long for it.
 //! * Before the commit two attempts may race, and any failure may be mended; what was asked in vain is counted as such, and an outage is not multiplied.
 //! * [`wire`], [`dialect`], [`usage`], [`price`], [`account::strategy`] and what it goes by ([`account::breaker`], [`account::latency`], [`account::quota`]),
 //!   [`exchange::failover`], [`exchange::budget`], [`limits::tally`] and the catalog's `mod`, `raw` and `resolve` are pure: no Pingora, no clock, no file, no socket.
@@ -74,6 +76,7 @@ pub mod reply;
 pub mod secret;
 pub mod server;
 pub mod shared;
+pub mod store;
 pub mod tls;
 pub mod units;
 pub mod usage;

@@ -10,6 +10,7 @@ use crate::exchange::record::Record;
 use crate::ledger;
 use crate::price::Usd;
 use crate::shared::Shared;
+use crate::store;
 use crate::usage::Source;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -130,6 +131,9 @@ struct AccountState {
     state: &'static str,
 }
 
+/// No labels: what is not there for everybody is a family of at most one.
+type Bare = [(&'static str, &'static str); 0];
+
 /// All of them.
 pub struct Metrics {
     registry: Registry,
@@ -165,6 +169,9 @@ pub struct Metrics {
     ledger_rows: Counter,
     ledger_dropped: Counter,
     ledger_up: Gauge,
+    store_up: Family<Bare, Gauge>,
+    store_errors: Family<Bare, Counter>,
+    store_seconds: Family<Bare, Histogram, fn() -> Histogram>,
 }
 
 const SECONDS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
@@ -214,6 +221,9 @@ impl Default for Metrics {
             ledger_rows: Counter::default(),
             ledger_dropped: Counter::default(),
             ledger_up: Gauge::default(),
+            store_up: Family::default(),
+            store_errors: Family::default(),
+            store_seconds: Family::new_with_constructor(own),
         };
         let r = &mut metrics.registry;
         // The client library adds `_total` to counters by itself.
@@ -252,6 +262,13 @@ impl Default for Metrics {
         r.register("panics", "Exchanges that ended in a panic of ours", metrics.panics.clone());
         r.register("ledger_rows", "Rows written to the ledger", metrics.ledger_rows.clone());
         r.register("ledger_dropped", "Rows dropped because the ledger could not be written for long", metrics.ledger_dropped.clone());
+        r.register("store_up", "1 while the store that instances share decides over limits", metrics.store_up.clone());
+        r.register(
+            "store_errors",
+            "Admissions that the store did not answer in time, and connections lost or not had",
+            metrics.store_errors.clone(),
+        );
+        r.register("store_seconds", "From asking the store for an admission to its answer", metrics.store_seconds.clone());
         r.register("ledger_up", "1 while the ledger can be written; 0 also where it is switched off", metrics.ledger_up.clone());
         metrics
     }
@@ -322,6 +339,11 @@ impl Metrics {
         }
         let labels = Exchange { door: record.door, model, account, caller, outcome: record.outcome().name() };
         self.requests.get_or_create(&labels).inc();
+    }
+
+    /// What the store measures, which only who has one tells.
+    pub fn store(&self) -> store::Meters {
+        store::Meters { errors: self.store_errors.get_or_create(&[]).clone(), seconds: self.store_seconds.get_or_create(&[]).clone() }
     }
 
     /// A connection was closed because there are too many.
@@ -415,6 +437,9 @@ impl Metrics {
             self.old_hashes.get_or_create(&Key { key: Name(Some(key.id.clone())) }).inc_by(uses);
         }
         self.dropped.set(i64::try_from(shared.access_log.dropped()).unwrap_or(i64::MAX));
+        if let Some(store) = &shared.store {
+            self.store_up.get_or_create(&[]).set(i64::from(store.state() == store::State::Up));
+        }
         let ledger = shared.ledger.told();
         for (counter, count) in [(&self.ledger_rows, ledger.rows), (&self.ledger_dropped, ledger.dropped)] {
             counter.inc_by(count.saturating_sub(counter.get()));

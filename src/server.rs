@@ -20,6 +20,7 @@ use crate::ledger::{Ledger, days};
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::shared::Shared;
+use crate::store::Store;
 use crate::tls::Certificate;
 use crate::vault::Vault;
 use arc_swap::ArcSwap;
@@ -61,11 +62,15 @@ pub fn shared(loaded: &mut Loaded) -> Result<Arc<Shared>, String> {
         return Err(problem);
     }
     let accounts = Registry::default();
-    let (ledger, limits) = (Ledger::open(&server.ledger), limits::Registry::default());
+    let ledger = Ledger::open(&server.ledger);
+    let changes = server.store.as_ref().map(|_| Arc::new(limits::Changes::default()));
+    let limits = Arc::new(changes.clone().map(limits::Registry::shared).unwrap_or_default());
     let catalog = std::mem::take(&mut loaded.catalog);
     let snapshot = Snapshot::new(catalog, &accounts, &limits, &mut || ledger.past(days::now()), 1);
     let metrics = Metrics::default();
     metrics.reloaded(1, false);
+    let store = server.store.clone().zip(changes);
+    let store = store.map(|(settings, changes)| Store::new(settings, &ledger.instance(), limits.clone(), changes, metrics.store()));
     Ok(Arc::new(Shared {
         live: ArcSwap::from_pointee(snapshot),
         accounts,
@@ -77,6 +82,7 @@ pub fn shared(loaded: &mut Loaded) -> Result<Arc<Shared>, String> {
         ledger,
         vault: Vault::default(),
         metrics,
+        store,
         drain: Arc::new(Drain::default()),
         started: Instant::now(),
         server,
@@ -187,6 +193,7 @@ pub fn background(
     loaded: &Loaded,
     certificates: Vec<Arc<Certificate>>,
 ) -> Result<GenBackgroundService<Background>, String> {
+    shared.store.as_ref().map_or(Ok(()), Store::start)?;
     let nudge = reload::watch(shared.clone(), dir.to_owned(), loaded)?;
     Ok(background_service("background", Background { shared: shared.clone(), certificates, nudge }))
 }
@@ -206,6 +213,7 @@ impl BackgroundService for Background {
             self.become_ready(),
             self.resolve(),
             self.sweep(),
+            self.hints(),
             probe(self.shared.clone()),
             self.hang_ups(),
             self.shut_down(shutdown)
@@ -270,6 +278,21 @@ impl Background {
             self.shared.vault.sweep(now);
             for place in &snapshot.places {
                 place.state.pool.sweep(place.account.fingerprint, now);
+            }
+        }
+    }
+
+    /// What other instances found broken is asked last here, too.
+    async fn hints(&self) {
+        let Some(store) = &self.shared.store else { return };
+        loop {
+            let hints = store.hints().await;
+            let snapshot = self.shared.live.load_full();
+            let now = Instant::now();
+            for (account, tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.tracks) {
+                for (model, track) in tracks {
+                    track.hint(hints.get(&(account.id.clone(), model.clone())).copied(), now);
+                }
             }
         }
     }
@@ -407,6 +430,9 @@ fn say(level: log::Level, what: String) {
 fn end(shared: &Shared, code: i32) -> ! {
     shared.access_log.flush();
     shared.ledger.flush();
+    if let Some(store) = &shared.store {
+        store.leave();
+    }
     let lost = shared.ledger.told().waiting;
     if lost > 0 {
         say(log::Level::Error, format!("{lost} rows of the ledger are lost, since it could not be written up to the end"));

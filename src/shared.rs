@@ -10,6 +10,7 @@ use crate::intake::Budget;
 use crate::ledger::Ledger;
 use crate::limits;
 use crate::metrics::Metrics;
+use crate::store::Store;
 use crate::vault::Vault;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub struct Shared {
     /// The accounts' state, which outlives catalogs.
     pub accounts: Registry,
     /// What is counted against callers' limits, which outlives catalogs, too.
-    pub limits: limits::Registry,
+    pub limits: Arc<limits::Registry>,
     /// How reloads went.
     pub reloads: Reloads,
     /// Pingora's connector.
@@ -39,6 +40,8 @@ pub struct Shared {
     pub ledger: Ledger,
     /// `/metrics`
     pub metrics: Metrics,
+    /// What other instances share with this one.
+    pub store: Option<Store>,
     /// Going down in order.
     pub drain: Arc<Drain>,
     /// When the process began to serve.

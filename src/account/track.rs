@@ -28,7 +28,19 @@ struct Memory {
     /// To the whole answer, and to a stream's first token.
     peaks: [Peak; 2],
     headroom: Option<Headroom>,
+    hint: Option<Hint>,
 }
+
+/// Another instance found it broken.
+#[derive(Clone, Copy)]
+struct Hint {
+    until: Instant,
+    /// This one found it sound since.
+    refuted: bool,
+}
+
+/// Of two that end so close together the later is the same one, told again.
+const SAME_HINT: Duration = Duration::from_secs(2);
 
 /// What is known of a target, for its place in the order.
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +89,7 @@ impl Track {
         let state = memory.breaker.state(now);
         let sound = if probed { state == State::Closed } else { state.admits() };
         Standing {
-            fit: sound && memory.rest(now).is_none(),
+            fit: sound && memory.rest(now).is_none() && memory.hint.is_none_or(|hint| hint.refuted || hint.until <= now),
             latency: memory.peak(stream).at(now, awaited > 0),
             awaited,
             headroom: memory.headroom.and_then(|headroom| headroom.at(clock)),
@@ -131,6 +143,16 @@ impl Track {
     /// Its own rest, the account's aside.
     pub fn rest(&self, now: Instant) -> Option<Rest> {
         self.lock().rest(now)
+    }
+
+    /// Another instance has found it broken, and will ask it again then; or none has. No more than a hint: it is asked last, until it answers.
+    pub fn hint(&self, until: Option<Instant>, now: Instant) {
+        let mut memory = self.lock();
+        let before = memory.hint;
+        memory.hint = until.filter(|until| *until > now).map(|until| {
+            let refuted = before.is_some_and(|before| before.refuted && until <= before.until + SAME_HINT);
+            Hint { until, refuted }
+        });
     }
 
     /// Learns what an answer's head told of the quota.
@@ -234,6 +256,9 @@ impl Trial {
         memory.peak_mut(stream).observe(took, now);
         // It does serve the model.
         memory.refusals = 0;
+        if let Some(hint) = &mut memory.hint {
+            hint.refuted = true;
+        }
         memory.rest = memory.rest.filter(|rest| rest.why != Why::Refused);
         self.stage = Stage::Begun;
         memory.breaker.settle(self.pass, Outcome::Ok, now, fastrand::f64())
@@ -344,6 +369,23 @@ mod tests {
         assert!(matches!(track.admit(true, false, now + Duration::from_secs(6)), Err(Kept::Resting(_))));
         assert!(track.admit(false, false, now + Duration::from_secs(7)).is_ok());
         assert_eq!(track.told(now, SystemTime::now()).calls, (0, 0), "a limit is no failure");
+    }
+
+    #[test]
+    fn what_another_found_broken_is_not_fit_until_it_answers() {
+        let (track, now) = (Arc::new(Track::default()), Instant::now());
+        let fit = |at: Instant| track.standing(true, false, at, SystemTime::now()).fit;
+        let until = now + Duration::from_secs(5);
+        track.hint(Some(until), now);
+        assert!(!fit(now) && fit(until) && track.admit(false, false, now).is_ok());
+        succeed(&track, now);
+        assert!(fit(now));
+        track.hint(Some(until + Duration::from_millis(3)), now);
+        assert!(fit(now), "it is the same one");
+        track.hint(Some(until + Duration::from_secs(9)), now);
+        assert!(!fit(now), "and another");
+        track.hint(None, now);
+        assert!(fit(now));
     }
 
     #[test]

@@ -76,7 +76,10 @@ pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
     let server = server(conf, secrets);
     let ReadCatalog { catalog, files, fingerprint, count } = catalog(conf, secrets);
     match (server, catalog) {
-        (Ok(server), Ok(catalog)) => Ok(Loaded { server, catalog, files, fingerprint, count: count + 1 }),
+        (Ok(server), Ok(mut catalog)) => {
+            catalog.warnings.splice(0..0, server.warnings.iter().cloned());
+            Ok(Loaded { server, catalog, files, fingerprint, count: count + 1 })
+        }
         (server, catalog) => {
             let problems = [server.err(), catalog.err()].into_iter().flatten().flat_map(|problems| problems.0);
             Err(Problems(problems.collect()))
@@ -90,7 +93,9 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
     let path = conf.join(NAME);
     let bytes = contents(&path, yaml::LARGEST).map_err(|why| Problems(vec![no_file(&path, &why)]))?;
     let text = utf8(NAME, bytes).map_err(|problem| Problems(vec![problem]))?;
-    let mut server = config::read(NAME, &text)?;
+    let (mut seen, mut private) = (Seen::default(), BTreeSet::new());
+    let mut server = config::read(NAME, &text, &mut |reference| look_up(conf, secrets, reference, &mut seen, &mut private))?;
+    server.warnings.extend(open_to_all(conf, &private));
     let mut problems = Vec::new();
     for (index, tls) in server.listen.iter_mut().enumerate().filter_map(|(index, listen)| Some((index, listen.tls.as_mut()?))) {
         for (field, path, mark) in [("cert", &mut tls.cert, "CERTIFICATE-----"), ("key", &mut tls.key, "PRIVATE KEY-----")] {
@@ -153,12 +158,7 @@ pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
             if holds_secrets(&catalog, &texts) {
                 private.extend(paths.iter().cloned());
             }
-            warnings.extend(
-                private
-                    .iter()
-                    .filter(|path| is_world_readable(path))
-                    .map(|path| of_file(name(conf, path), "can be read by everybody on this machine: `chmod o-r` it")),
-            );
+            warnings.extend(open_to_all(conf, &private));
             catalog.warnings.extend(warnings);
             Ok(catalog)
         }
@@ -349,6 +349,12 @@ fn holds_secrets(catalog: &Catalog, texts: &[(String, String)]) -> bool {
     let published = super::raw::Digest(super::resolve::digest(PUBLISHED_KEY)).to_string();
     let only_published = catalog.key_count() == 0 || (catalog.key_count() == 1 && texts.iter().any(|(_, text)| text.contains(&published)));
     !only_published || catalog.literal_secrets
+}
+
+/// Warnings of files that hold secrets and can be read by everybody.
+fn open_to_all(conf: &Path, private: &BTreeSet<PathBuf>) -> impl Iterator<Item = Problem> {
+    let warning = |path: &PathBuf| of_file(name(conf, path), "can be read by everybody on this machine: `chmod o-r` it");
+    private.iter().filter(|path| is_world_readable(path)).map(warning)
 }
 
 #[cfg(unix)]

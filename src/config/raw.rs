@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::address::Cidr;
+use crate::catalog::raw::{SecretRef, Tls};
 use crate::units::{Days, Size, Span, Text, Written};
 use crate::yaml::read::List;
 
@@ -41,6 +42,8 @@ pub struct Server {
     pub log: Option<Log>,
     /// Where settled exchanges are written down, with their tokens and cost.
     pub ledger: Option<Ledger>,
+    /// Where several gateways keep what they share: limits, budgets, what is broken upstream, signed thoughts. Default: each is for itself.
+    pub store: Option<Store>,
 }
 
 /// One listening address.
@@ -152,6 +155,38 @@ pub struct Ledger {
     pub path: Option<String>,
     /// How long single exchanges are kept; sums of days are kept for 400 days at least. Default: 90d.
     pub retention: Option<Text<Days>>,
+}
+
+/// Where several gateways keep what they share.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Store {
+    /// The URL of a Redis or Valkey: `redis://user:password@host:6379/0`, `rediss://…` for TLS; with a password in it better `{ env: NAME }` or
+    /// `{ file: /path }`.
+    #[schemars(required)]
+    pub redis: Option<SecretRef>,
+    /// How TLS is spoken.
+    pub tls: Option<Tls>,
+    /// How many gateways share it: without it each has this part of every limit. Default: 1.
+    #[schemars(range(min = 1, max = 1000))]
+    pub instances: Option<u32>,
+    /// What becomes of requests with limits while it is slow or gone: `local` goes on with this gateway's part of each limit, `refuse` answers 503.
+    /// Default: local.
+    pub on_store_down: Option<OnStoreDown>,
+    /// No request waits longer for it. Default: 20ms.
+    pub timeout: Option<Text<Span>>,
+    /// What all its names begin with. Default: portcullis.
+    pub prefix: Option<String>,
+}
+
+/// What becomes of requests with limits while the store is slow or gone.
+#[derive(Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum OnStoreDown {
+    /// This gateway's part of each limit.
+    Local,
+    /// 503.
+    Refuse,
 }
 
 /// How a line of the log looks.

@@ -1,4 +1,13 @@
 use super::*;
+use crate::catalog::resolve::Reference;
+
+fn read(name: &str, text: &str) -> Result<Server, Problems> {
+    super::read(name, text, &mut |reference| match reference {
+        Reference::Env("REDIS_URL") => Ok("rediss://:s3cret@cache:6380".to_owned()),
+        Reference::Ca("ca.pem") => Ok("-----BEGIN CERTIFICATE-----".to_owned()),
+        Reference::Env(_) | Reference::File(_) | Reference::Ca(_) => Err("is not there".to_owned()),
+    })
+}
 
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
@@ -25,7 +34,7 @@ fn what_is_not_written_has_the_documented_default() {
          limits: Limits { request_body: 33554432, response_body: 67108864, event: 8388608, header_bytes: 32768, connections: 10000, \
          buffered_total: 1073741824 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
          comment: 15s }, drain: Drain { delay: 0ns, grace: 25s }, trusted_proxies: [], cors: [], log: Log { format: Json, level: Info, \
-         access: Stdout }, ledger: Ledger { enabled: true, path: \"data/ledger.sqlite\", retention: 7776000s } }"
+         access: Stdout }, ledger: Ledger { enabled: true, path: \"data/ledger.sqlite\", retention: 7776000s }, store: None, warnings: [] }"
     );
 }
 
@@ -47,7 +56,7 @@ fn what_is_written_is_read() {
          buffered_total: 1073741824 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
          comment: 100ms }, drain: Drain { delay: 60s, grace: 25s }, trusted_proxies: [Cidr { first: 10.0.0.0, bits: 8 }, \
          Cidr { first: ::1, bits: 128 }], cors: [\"*\", \"https://app.example.com\", \"http://localhost:3000\"], \
-         log: Log { format: Text, level: Off, access: File(\"./a.log\") }, ledger: Ledger { enabled: false, path: \"/l\", retention: 86400s } }"
+         log: Log { format: Text, level: Off, access: File(\"./a.log\") }, ledger: Ledger { enabled: false, path: \"/l\", retention: 86400s }, store: None, warnings: [] }"
     );
 }
 
@@ -97,4 +106,37 @@ fn f15_what_is_wrong_with_the_server() {
         &["1 listens: unknown field; did you mean `listen`?", "2 admins: unknown field; did you mean `admin`?"],
     );
     check("workers:\nlog: {}\nlog: {}\n", &["1 workers: has no value", "3 log: stands here a second time"]);
+}
+
+#[test]
+fn the_store_is_read_and_its_password_is_not_shown() {
+    let store = |text: &str| read("server.yaml", text).unwrap();
+    let server =
+        store("store: { redis: { env: REDIS_URL }, tls: { ca: ca.pem }, instances: 3, on_store_down: refuse, timeout: 5ms, prefix: p }");
+    assert_eq!(
+        format!("{:?} {:?}", server.store.as_ref().unwrap(), server.warnings),
+        "Store { address: rediss://cache:6380/0, ca: Some(\"-----BEGIN CERTIFICATE-----\"), instances: 3, on_store_down: Refuse, timeout: 5ms, \
+         prefix: \"p\" } []"
+    );
+    let literal = store("store:\n  redis: redis://:s3cret@localhost/1");
+    assert_eq!(
+        format!("{:?}", literal.store.as_ref().unwrap()),
+        "Store { address: redis://localhost:6379/1, ca: None, instances: 1, on_store_down: Local, timeout: 20ms, prefix: \"portcullis\" }"
+    );
+    let warnings: Vec<String> = literal.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        ["server.yaml:2 store.redis: holds a password written out: better `{ env: NAME }` or `{ file: /path }` with the whole URL"]
+    );
+    assert!(store("store: { redis: 'redis://localhost' }").warnings.is_empty());
+    check("store: {}", &["1 store.redis: is missing"]);
+    check("store: { redis: localhost }", &["1 store.redis: must be a URL such as redis://host:6379"]);
+    check("store: { redis: { env: NO_URL } }", &["1 store.redis.env: is not there"]);
+    check("store: { redis: 'redis://h', tls: { ca: ca.pem } }", &["1 store.tls.ca: has no meaning with redis:"]);
+    check("store: { redis: 'rediss://h', tls: { ca: none.pem } }", &["1 store.tls.ca: is not there"]);
+    check(
+        "store:\n  redis: redis://h\n  instances: 0\n  timeout: 6s\n  prefix: 'a{b}'\n",
+        &["3 store.instances: must be 1 to 1000", "4 store.timeout: must be more than 0ms", "5 store.prefix: must have 1 to 64"],
+    );
+    check("store: { redis: 'redis://h', on_store_down: wait }", &["1 store.on_store_down: \"wait\" is not known; allowed: local, refuse"]);
 }

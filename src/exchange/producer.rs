@@ -9,6 +9,7 @@ mod opening;
 mod pick;
 pub mod probe;
 mod reading;
+mod recall;
 mod telling;
 
 use super::Own;
@@ -521,14 +522,6 @@ impl<'x> Producer<'x> {
     fn asks(&self, reach: Reach) -> bool {
         let mut places = self.request.candidates.iter().zip(&self.asked);
         places.any(|(candidate, asked)| !asked && candidate.reach == reach) && self.tries < self.shared.server.attempts
-    }
-
-    /// Keeps what an answer wants back with the next turn.
-    fn keep(&self, kept: Vec<Kept>) {
-        let Some(family) = self.candidate().and_then(|candidate| candidate.place.account.dialect.family()) else { return };
-        for Kept { call, thoughts } in kept {
-            self.shared.vault.put(&self.request.key, family, &call, thoughts, std::time::Instant::now());
-        }
     }
 
     /// When the time for a candidate is over, that of the attempts before it included.

@@ -5,12 +5,14 @@
 //! changed limits go on with what is counted. **Invariants:** a refusal takes nothing; a [`Reservation`] is settled exactly once, with nothing if it is
 //! dropped; scopes are locked from the caller's down, for no longer than it takes to count, and never all of them by one lock.
 
+pub mod changes;
 pub mod registry;
 pub mod tally;
 mod told;
 
+pub use changes::Changes;
 pub use registry::{KeyScopes, LastUsed, Past, Registry};
-pub use tally::{Ask, Counts, Kind, Left, Over, Room, Spent};
+pub use tally::{Ask, Counts, Kind, Left, Moment, Over, Room, Spent};
 pub use told::told;
 
 use crate::price::Usd;
@@ -78,12 +80,20 @@ pub struct Scope {
     /// `acme`, `acme/prod`, or `acme/prod gpt-4o`.
     pub name: Arc<str>,
     tally: Mutex<Tally>,
+    shared: Option<changes::Shared>,
 }
 
 impl Scope {
     /// Nothing is counted yet.
     pub fn new(level: Level, name: Arc<str>) -> Scope {
-        Scope { level, name, tally: Mutex::default() }
+        Scope { level, name, tally: Mutex::default(), shared: None }
+    }
+
+    /// As of now, the second, day and month that an admission would be counted in.
+    pub fn moment(&self, now_ms: u64) -> Moment {
+        let mut tally = self.tally();
+        tally.advance(now_ms);
+        tally.moment()
     }
 
     /// What is counted, as of now.
@@ -170,12 +180,27 @@ pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<R
         return Err(Refused { level: scope.level, name: scope.name.clone(), over, left: left(&tallies) });
     }
     let held = take(&mut tallies, ask);
-    Ok(Reservation { left: left(&tallies), at: now_ms, ask, held })
+    let reservation = Reservation { left: left(&tallies), at: now_ms, ask, held };
+    drop(tallies);
+    reservation.scopes().for_each(|scope| scope.changed());
+    Ok(reservation)
 }
 
 /// Takes what is asked for without asking the limits: somebody else did, and says what is left.
 pub fn take_unchecked(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, left: Left) -> Reservation {
     Reservation { left, at: now_ms, ask, held: take(&mut locked(bounds, now_ms), ask) }
+}
+
+/// The same, for what the store has counted too, at these moments: only where it is another one here there is something to tell it.
+pub fn take_granted(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, left: Left, counted: &[Moment]) -> Reservation {
+    let mut tallies = locked(bounds, now_ms);
+    let held = take(&mut tallies, ask);
+    let moments: Vec<Moment> = tallies.iter().flatten().map(|(_, tally)| tally.moment()).collect();
+    drop(tallies);
+    let reservation = Reservation { left, at: now_ms, ask, held };
+    let others = reservation.scopes().zip(&moments).enumerate().filter(|(place, (_, moment))| counted.get(*place) != Some(*moment));
+    others.for_each(|(_, (scope, _))| scope.changed());
+    reservation
 }
 
 type Locked<'a> = [Option<(Bound<'a>, MutexGuard<'a, Tally>)>; 3];
@@ -228,9 +253,18 @@ impl Reservation {
         self.held.iter().flatten().map(|held| &held.scope)
     }
 
+    /// As if it had never been taken: nobody waits for it any more.
+    pub fn undo(mut self) {
+        for Held { scope, entry } in self.held.iter_mut().filter_map(Option::take) {
+            scope.tally().undo(entry, self.ask);
+            scope.changed();
+        }
+    }
+
     fn give_back(&mut self, spent: Spent) {
         for Held { scope, entry } in self.held.iter_mut().filter_map(Option::take) {
             scope.tally().settle(entry, self.ask, spent);
+            scope.changed();
         }
     }
 }

@@ -3,7 +3,7 @@
 //! They belong to the catalogs and reservations that hold them. A scope that nobody has counted for yet begins with what was used before, so that neither a
 //! restart nor a new limit forgets it. What has no limits has no scope, and costs nothing.
 
-use super::{Bound, Bounds, Level, Limits, Scope, Spent};
+use super::{Bound, Bounds, Changes, Level, Limits, Scope, Spent};
 use crate::catalog::{Catalog, Key};
 use crate::price::Usd;
 use std::collections::HashMap;
@@ -116,15 +116,21 @@ pub struct Registry {
     scopes: Mutex<HashMap<Arc<str>, Weak<Scope>>>,
     /// Of the newest catalog's keys, in its order.
     used: Mutex<Vec<(Arc<str>, Arc<LastUsed>)>>,
+    changes: Option<Arc<Changes>>,
 }
 
 impl Registry {
+    /// What its scopes count is kept elsewhere too.
+    pub fn shared(changes: Arc<Changes>) -> Registry {
+        Registry { changes: Some(changes), ..Registry::default() }
+    }
+
     /// The scopes of a catalog's keys, by [`Key::index`]. Where one is new, all that was used before is asked for, once. What this catalog does not
     /// limit is forgotten, whoever holds it still: it is not counted any more, and would not know of it if it came back.
     pub fn adopt(&self, catalog: &Catalog, seeds: &mut dyn FnMut() -> Vec<Past>) -> Vec<KeyScopes> {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut adoption = Adoption { before: &scopes, now: HashMap::new(), new: HashMap::new() };
+        let mut adoption = Adoption { before: &scopes, now: HashMap::new(), new: HashMap::new(), changes: self.changes.as_ref() };
         let limited = catalog.callers().iter().filter(|caller| !caller.limits.is_none());
         let callers: HashMap<&str, Arc<Scope>> =
             limited.map(|caller| (&*caller.id, adoption.scope(Level::Caller, &caller.id, &caller.limits))).collect();
@@ -151,7 +157,9 @@ impl Registry {
         if !adoption.new.is_empty() {
             adoption.seed(seeds());
         }
-        *scopes = adoption.now;
+        let now = adoption.now;
+        scopes.iter().filter(|(name, _)| !now.contains_key(*name)).filter_map(|(_, old)| old.upgrade()).for_each(|old| old.retire());
+        *scopes = now;
         all
     }
 
@@ -185,6 +193,7 @@ struct Adoption<'r> {
     before: &'r HashMap<Arc<str>, Weak<Scope>>,
     now: HashMap<Arc<str>, Weak<Scope>>,
     new: HashMap<Arc<str>, (Arc<Scope>, Limits)>,
+    changes: Option<&'r Arc<Changes>>,
 }
 
 impl Adoption<'_> {
@@ -193,7 +202,11 @@ impl Adoption<'_> {
             self.now.insert(scope.name.clone(), Arc::downgrade(&scope));
             return scope;
         }
-        let scope = Arc::new(Scope::new(level, name.clone()));
+        let scope = Scope::new(level, name.clone());
+        let scope = Arc::new(match self.changes {
+            Some(changes) => scope.shared(changes.clone()),
+            None => scope,
+        });
         self.now.insert(name.clone(), Arc::downgrade(&scope));
         self.new.insert(name.clone(), (scope.clone(), *limits));
         scope
@@ -217,6 +230,8 @@ impl Adoption<'_> {
                     let mut tally = scope.tally();
                     tally.watch(limits);
                     tally.recall(at, requests, Spent { tokens, usd });
+                    drop(tally);
+                    scope.changed();
                 }
             }
         }

@@ -125,7 +125,7 @@ pub struct Over {
 
 impl Over {
     /// The one to be told of: the one that has to be waited for longest.
-    pub(super) fn worse(self, other: Over) -> Over {
+    pub fn worse(self, other: Over) -> Over {
         let later = |over: Over| over.wait.unwrap_or(Duration::MAX);
         if later(other) > later(self) { other } else { self }
     }
@@ -177,11 +177,24 @@ pub(super) struct Entry {
     by_second: bool,
 }
 
+/// When something is counted, as a tally sees it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// The second of Unix time.
+    pub second: u64,
+    /// The day since 1970.
+    pub day: u64,
+    /// The month, as its first day since 1970.
+    pub month: u64,
+}
+
 /// What one tally has counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The tally's time.
     pub at: u64,
+    /// Its day and month, and the second that it is.
+    pub moment: Moment,
     /// Seconds of Unix time within the last minute, each with its requests and tokens, oldest first; only what is limited by the minute.
     pub minute: Vec<(u64, u64, u64)>,
     /// Requests of the day.
@@ -307,6 +320,41 @@ impl Tally {
         }
     }
 
+    /// As if it had never been counted.
+    pub(super) fn undo(&mut self, entry: Entry, ask: Ask) {
+        self.settle(entry, ask, Spent::default());
+        self.requests.change(second(self.now), second(entry.at), 1, 0);
+        if entry.at / DAY == self.day {
+            self.day_requests = self.day_requests.saturating_sub(1);
+        }
+    }
+
+    /// When something would be counted now.
+    pub fn moment(&self) -> Moment {
+        Moment { second: second(self.now), day: self.day, month: self.month.first }
+    }
+
+    /// A tally that has counted this.
+    pub fn of(counts: &Counts) -> Tally {
+        // Somebody else's clock may be ahead.
+        let newest = counts.minute.iter().map(|(second, ..)| *second).fold(second(counts.at), u64::max);
+        let mut tally = Tally::default();
+        tally.advance(counts.at);
+        tally.advance(newest.saturating_mul(SECOND));
+        tally.requests.open();
+        tally.tokens.open();
+        for (second, requests, tokens) in &counts.minute {
+            tally.requests.change(newest, *second, 0, *requests);
+            tally.tokens.change(newest, *second, 0, *tokens);
+        }
+        tally.day_requests = counts.day_requests;
+        tally.day_tokens = counts.day_tokens.into();
+        tally.day_usd = counts.day_usd.0.into();
+        tally.month_usd = counts.month_usd.0.into();
+        tally.places = counts.places;
+        tally
+    }
+
     /// Adds what was used before. In whatever order: the youngest says what time it is.
     pub fn recall(&mut self, at: u64, requests: u64, spent: Spent) {
         self.advance(at);
@@ -338,12 +386,19 @@ impl Tally {
         }
     }
 
+    /// The same, once this much more is taken.
+    pub fn left_after(mut self, limits: &Limits, ask: Ask, now: u64) -> Left {
+        self.take(ask);
+        self.left(limits, 1, now)
+    }
+
     /// What is counted now.
     pub fn counts(&self) -> Counts {
         let now = second(self.now);
         let each = |second| (second, self.requests.at(second), self.tokens.at(second));
         Counts {
             at: self.now,
+            moment: self.moment(),
             minute: (now.saturating_sub(SECONDS - 1)..=now)
                 .map(each)
                 .filter(|(_, requests, tokens)| (*requests, *tokens) != (0, 0))

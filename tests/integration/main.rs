@@ -49,6 +49,7 @@ mod sdk;
 mod sdk_outages;
 mod secrets;
 mod soak;
+mod store;
 mod streams;
 mod upstream;
 mod upstream_faults;

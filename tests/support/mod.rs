@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod mock;
 pub mod play;
 pub mod process;
+pub mod redis;
 pub mod script;
 pub mod tls;
 pub mod wire;

@@ -41,6 +41,7 @@ impl<'x> Producer<'x> {
         let demand = &self.request.demand;
         if self.tries == 0 {
             demand.request(std::time::Instant::now());
+            Box::pin(self.recall()).await;
         }
         // Nobody goes before those who wait.
         let after_others = self.tries == 0 && self.request.model.queue.is_some() && !demand.queue.is_empty();

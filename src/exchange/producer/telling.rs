@@ -151,12 +151,18 @@ impl Producer<'_> {
             let seconds = rest.until.saturating_duration_since(std::time::Instant::now()).as_secs() + 1;
             log::warn!("account {account} rests for {seconds} s ({}) after {after} (HTTP {status}) for {model}", rest.why.name());
         }
+        let hint = |time: Duration| self.shared.store.iter().for_each(|store| store.hint(account, model, time));
         match breaker {
             Some(State::Open(until)) => {
-                let seconds = until.saturating_duration_since(std::time::Instant::now()).as_secs() + 1;
+                let wait = until.saturating_duration_since(std::time::Instant::now());
+                hint(wait);
+                let seconds = wait.as_secs() + 1;
                 log::warn!("account {account} is left alone for {seconds} s for {model}: its breaker opened after {after} (HTTP {status})");
             }
-            Some(State::Closed) => log::info!("account {account} is back for {model}: its breaker closed after {after}"),
+            Some(State::Closed) => {
+                hint(Duration::ZERO);
+                log::info!("account {account} is back for {model}: its breaker closed after {after}");
+            }
             Some(State::HalfOpen { .. }) | None => {}
         }
     }

@@ -1,0 +1,192 @@
+//! `store:` of `server.yaml`: where gateways keep what they share.
+//!
+//! **Invariant:** its URL is a secret, as it may hold a password: no message quotes it.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Report, raw};
+use crate::catalog::raw::SecretRef;
+use crate::catalog::resolve::{ASSUMED, LookUp, Reference};
+use crate::secret::Secret;
+use crate::units::{Span, Text};
+use crate::yaml::Path;
+
+pub use raw::OnStoreDown;
+
+/// Where gateways keep what they share.
+#[derive(Debug, Clone)]
+pub struct Store {
+    /// The server.
+    pub address: Address,
+    /// Certificates (PEM) to trust besides the system's.
+    pub ca: Option<String>,
+    /// How many gateways share it, at least 1.
+    pub instances: u64,
+    /// What becomes of requests with limits without it.
+    pub on_store_down: OnStoreDown,
+    /// No request waits longer for it.
+    pub timeout: Duration,
+    /// What all names in it begin with.
+    pub prefix: String,
+}
+
+/// Where a server is, and who we are there.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    /// By TLS.
+    pub tls: bool,
+    /// A name, or an IP address without brackets.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The number of the database.
+    pub db: i64,
+    /// Who we are there; `None` is the default user.
+    pub username: Option<String>,
+    /// The password.
+    pub password: Option<Secret>,
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}/{}", self.db)
+    }
+}
+
+/// Without credentials.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, host) = (if self.tls { "rediss" } else { "redis" }, &self.host);
+        if host.contains(':') { write!(f, "{scheme}://[{host}]:{}", self.port) } else { write!(f, "{scheme}://{host}:{}", self.port) }
+    }
+}
+
+impl Address {
+    /// Reads a URL. The error goes on a sentence that begins with where it was found, and quotes nothing.
+    pub fn parse(text: &str) -> Result<Address, String> {
+        const SHAPE: &str = "must be a URL such as redis://host:6379, or rediss://user:password@host:6380/0 for TLS";
+        let url = redis::parse_redis_url(text.trim_end_matches(['\r', '\n'])).ok_or(SHAPE)?;
+        let tls = match url.scheme() {
+            "redis" | "valkey" => false,
+            "rediss" | "valkeys" => true,
+            _ => return Err(SHAPE.to_owned()),
+        };
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or(SHAPE)?.trim_matches(['[', ']']).to_owned();
+        let db = match url.path().trim_matches('/') {
+            "" => 0,
+            path => path.parse().ok().filter(|db| *db >= 0).ok_or("must end with the number of a database, such as /0, or without one")?,
+        };
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err("must have no `?` and no `#`: a password's are written %3F and %23".to_owned());
+        }
+        let plain = |part: &str| decoded(part).ok_or("holds a % that is not followed by two hexadecimal digits, or what is no UTF-8");
+        let username = Some(url.username()).filter(|name| !name.is_empty()).map(plain).transpose()?;
+        let password = url.password().map(plain).transpose()?.map(Secret::new);
+        Ok(Address { tls, host, port: url.port().unwrap_or(6379), db, username, password })
+    }
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let nibble = |byte: Option<u8>| char::from(byte?).to_digit(16);
+        bytes.push(if byte == b'%' { u8::try_from(nibble(rest.next())? * 16 + nibble(rest.next())?).ok()? } else { byte });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+pub(super) fn resolve(raw: &raw::Store, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Option<Store> {
+    let section = Path::Root.key("store");
+    let address = address(raw, &section, look_up, report);
+    let ca = raw.tls.as_ref().and_then(|tls| {
+        let at = section.key("tls");
+        let at = at.key("ca");
+        if address.as_ref().is_some_and(|address| !address.tls) {
+            report.problem(&at, "has no meaning with redis:, which is not TLS: write rediss:");
+        }
+        let Some(path) = tls.ca.as_deref().filter(|path| !path.is_empty()) else {
+            report.missing(&at, "is missing: a file of certificates (PEM)");
+            return None;
+        };
+        look_up(Reference::Ca(path)).map_err(|wrong| report.problem(&at, wrong)).ok()
+    });
+    let instances = raw.instances.unwrap_or(1);
+    if !(1..=1000).contains(&instances) {
+        report.problem(&section.key("instances"), "must be 1 to 1000");
+    }
+    let timeout = raw.timeout.map_or(Duration::from_millis(20), |Text(Span(span))| span);
+    if timeout.is_zero() || timeout > Duration::from_secs(5) {
+        report.problem(&section.key("timeout"), "must be more than 0ms and at most 5s: requests wait so long for it");
+    }
+    let prefix = raw.prefix.as_deref().unwrap_or("portcullis");
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-:".contains(&b);
+    if !(1..=64).contains(&prefix.len()) || !prefix.bytes().all(plain) {
+        report.problem(&section.key("prefix"), "must have 1 to 64 letters, digits and any of . _ - :");
+    }
+    Some(Store {
+        address: address?,
+        ca,
+        instances: instances.into(),
+        on_store_down: raw.on_store_down.unwrap_or(OnStoreDown::Local),
+        timeout,
+        prefix: prefix.to_owned(),
+    })
+}
+
+fn address(raw: &raw::Store, section: &Path<'_>, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Option<Address> {
+    let at = section.key("redis");
+    let Some(written) = &raw.redis else {
+        report.missing(&at, "is missing: a URL such as redis://host:6379, or `{ env: NAME }` or `{ file: /path }` with one");
+        return None;
+    };
+    let (place, found) = match written {
+        SecretRef::Literal(url) => (None, Ok(url.expose().to_owned())),
+        SecretRef::Env(variable) => (Some(("env", "the environment variable ")), look_up(Reference::Env(variable))),
+        SecretRef::File(path) => (Some(("file", "the file ")), look_up(Reference::File(path))),
+    };
+    let read = found.and_then(|text| {
+        // A stand-in, where secrets are not read.
+        let text = if place.is_some() && text == ASSUMED { "redis://127.0.0.1:6379" } else { &text };
+        Address::parse(text).map_err(|wrong| format!("{}{wrong}", place.map_or("", |(_, what)| what)))
+    });
+    match read {
+        Ok(address) => {
+            if place.is_none() && address.password.is_some() {
+                report.warn(&at, "holds a password written out: better `{ env: NAME }` or `{ file: /path }` with the whole URL");
+            }
+            Some(address)
+        }
+        Err(wrong) => {
+            match place {
+                Some((field, _)) => report.problem(&at.key(field), wrong),
+                None => report.problem(&at, wrong),
+            }
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_read_and_not_shown() {
+        let read = |text: &str| Address::parse(text);
+        let address = read("rediss://ann:s%3Acret%2F1@cache.example:6380/2\n").unwrap();
+        assert_eq!((address.tls, &*address.host, address.port, address.db), (true, "cache.example", 6380, 2));
+        assert_eq!(address.username.as_deref(), Some("ann"));
+        assert_eq!(address.password.as_ref().map(Secret::expose), Some("s:cret/1"));
+        assert_eq!(format!("{address} {address:?}"), "rediss://cache.example:6380 rediss://cache.example:6380/2");
+        assert_eq!(format!("{:?}", read("redis://[::1]").unwrap()), "redis://[::1]:6379/0");
+        assert_eq!(read("redis://:pw@h").unwrap().username, None);
+        for wrong in
+            ["", "h:6379", "http://secret@h", "redis://", "redis://h/x", "redis://h/0?protocol=resp3", "unix:///a", "redis://:%zz@h"]
+        {
+            let told = read(wrong).expect_err(wrong);
+            assert!(!told.contains("secret"), "{told}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What counts have changed, for whoever keeps them elsewhere too.
+//!
+//! A scope stands in the list once, however often it changes before the list is looked at: what is told of it then is all that it counts. So
+//! the list is never longer than there are scopes.
+
+use super::Scope;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
+
+/// The scopes that have changed.
+#[derive(Debug, Default)]
+pub struct Changes {
+    scopes: Mutex<Vec<Arc<Scope>>>,
+    /// There are some.
+    pub some: Notify,
+}
+
+impl Changes {
+    /// Takes at most so many.
+    pub fn take(&self, most: usize) -> Vec<Arc<Scope>> {
+        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = scopes.len().min(most);
+        let taken: Vec<Arc<Scope>> = scopes.drain(..rest).collect();
+        for shared in taken.iter().filter_map(|scope| scope.shared.as_ref()) {
+            // What changes from now on is a change anew: its counts are read after this.
+            shared.listed.store(false, Ordering::SeqCst);
+        }
+        taken
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What a scope knows of being shared.
+#[derive(Debug)]
+pub(super) struct Shared {
+    changes: Arc<Changes>,
+    listed: AtomicBool,
+    told: AtomicU64,
+    retired: AtomicBool,
+}
+
+impl Scope {
+    /// From now on its changes are told.
+    pub fn shared(self, changes: Arc<Changes>) -> Scope {
+        Scope {
+            shared: Some(Shared { changes, listed: AtomicBool::default(), told: AtomicU64::default(), retired: AtomicBool::default() }),
+            ..self
+        }
+    }
+
+    /// Its counts have changed.
+    pub fn changed(self: &Arc<Scope>) {
+        let Some(shared) = self.shared.as_ref().filter(|shared| !shared.retired.load(Ordering::SeqCst)) else { return };
+        if !shared.listed.swap(true, Ordering::SeqCst) {
+            shared.changes.scopes.lock().unwrap_or_else(PoisonError::into_inner).push(self.clone());
+            shared.changes.some.notify_one();
+        }
+    }
+
+    /// Nobody is bound by it any more: if its name comes back, another one counts for it.
+    pub(super) fn retire(&self) {
+        if let Some(shared) = &self.shared {
+            shared.retired.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// In which epoch all its counts were told last.
+    pub fn told(&self) -> u64 {
+        self.shared.as_ref().map_or(0, |shared| shared.told.load(Ordering::Relaxed))
+    }
+
+    /// They have been told.
+    pub fn tell(&self, epoch: u64) {
+        if let Some(shared) = &self.shared {
+            shared.told.store(epoch, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+-- What callers and keys use, all instances together. One hash a scope:
+--   all      what all have used: { minute, days, months, places }
+--            minute = { second, requests, tokens, … }, days = { day, requests, tokens, usd, … }, months = { month, usd, … },
+--            places = { instance, how many, … }
+--   of:ID    an instance's part of that: { epoch, day, requests, tokens, usd, month, usd, places, { second, requests, tokens, … } }
+-- Whatever changes a part changes the sum by as much. Seconds, days and months are those of whoever counts; this server's clock says only what
+-- is so old that nobody can mean it any more.
+--
+-- KEYS: the scopes. ARGV: what is asked, the instance, its epoch, and JSON:
+--   own    the instance's whole part, counted by itself: [day, requests, tokens, usd, month, usd, places, second, requests, tokens, …]
+--          Answers {1}.
+--   admit  [[live instances], tokens, usd, a scope's [second, day, month, and its limits in this order or -1: requests a minute, a day,
+--          tokens a minute, a day, places, usd a day, a month], …]
+--          Answers {1, used…} if it was taken from all, {2, used…} if it was taken from none, and {0, n} if the n-th scope does not know the
+--          epoch: then `own` comes first. Used, before: {places, requests, tokens and usd of the day, usd of the month, second, requests, tokens, …}
+
+local EXPIRES = 40 * 86400
+local op, me, epoch, said = ARGV[1], ARGV[2], ARGV[3], cjson.decode(ARGV[4])
+local clock = tonumber(redis.call('TIME')[1])
+local today = math.floor(clock / 86400)
+
+-- In a list of entries of this width, adds to the one that begins with `name`.
+local function add(list, width, name, ...)
+  local at
+  for i = 1, #list, width do
+    if list[i] == name then at = i break end
+  end
+  if not at then
+    at = #list + 1
+    list[at] = name
+    for i = 1, width - 1 do list[at + i] = 0 end
+  end
+  for i = 1, width - 1 do
+    list[at + i] = math.max(0, list[at + i] + select(i, ...))
+  end
+end
+
+-- The entries that begin with `first` or later and hold anything.
+local function since(list, width, first)
+  local kept = {}
+  for i = 1, #list, width do
+    local some = false
+    for j = i + 1, i + width - 1 do some = some or list[j] > 0 end
+    if some and list[i] >= first then
+      for j = i, i + width - 1 do kept[#kept + 1] = list[j] end
+    end
+  end
+  return kept
+end
+
+local function read(key)
+  local got = redis.call('HMGET', key, 'all', 'of:' .. me)
+  return got[1] and cmsgpack.unpack(got[1]) or { {}, {}, {}, {} }, got[2] and cmsgpack.unpack(got[2])
+end
+
+local function set_places(all, n)
+  local places = { me, n }
+  for i = 1, #all[4], 2 do
+    if all[4][i] ~= me then
+      places[#places + 1] = all[4][i]
+      places[#places + 1] = all[4][i + 1]
+    end
+  end
+  all[4] = places
+end
+
+local function write(key, all, mine)
+  all[1] = since(all[1], 3, clock - 300)
+  all[2] = since(all[2], 4, today - 2)
+  all[3] = since(all[3], 2, today - 62)
+  redis.call('HSET', key, 'all', cmsgpack.pack(all), 'of:' .. me, cmsgpack.pack(mine))
+  redis.call('EXPIRE', key, EXPIRES)
+end
+
+-- Parts of instances that will not come back are of no use once their day and month are over.
+local function forget(key, all, day, month)
+  local entries, gone = redis.call('HGETALL', key), {}
+  for i = 1, #entries, 2 do
+    local name = entries[i]
+    if name ~= 'all' and name ~= 'of:' .. me then
+      local part = cmsgpack.unpack(entries[i + 1])
+      if part[2] < day - 1 and part[6] < month then
+        redis.call('HDEL', key, name)
+        gone[string.sub(name, 4)] = true
+      end
+    end
+  end
+  local places = {}
+  for i = 1, #all[4], 2 do
+    if not gone[all[4][i]] then
+      places[#places + 1] = all[4][i]
+      places[#places + 1] = all[4][i + 1]
+    end
+  end
+  all[4] = places
+end
+
+if op == 'own' then
+  local key = KEYS[1]
+  local all, old = read(key)
+  local new = { epoch, said[1], said[2], said[3], said[4], said[5], said[6], said[7], {} }
+  for i = 8, #said do new[9][i - 7] = said[i] end
+  if not old or old[1] ~= epoch then forget(key, all, new[2], new[6]) end
+  old = old or { '', new[2], 0, 0, 0, new[6], 0, 0, {} }
+  if old[2] == new[2] then
+    add(all[2], 4, new[2], new[3] - old[3], new[4] - old[4], new[5] - old[5])
+  else
+    add(all[2], 4, new[2], new[3], new[4], new[5])
+  end
+  if old[6] == new[6] then
+    add(all[3], 2, new[6], new[7] - old[7])
+  else
+    add(all[3], 2, new[6], new[7])
+  end
+  for i = 1, #old[9], 3 do add(all[1], 3, old[9][i], -old[9][i + 1], -old[9][i + 2]) end
+  for i = 1, #new[9], 3 do add(all[1], 3, new[9][i], new[9][i + 1], new[9][i + 2]) end
+  set_places(all, new[8])
+  write(key, all, new)
+  return { 1 }
+end
+
+local live = { [me] = true }
+for _, instance in ipairs(said[1]) do live[instance] = true end
+local tokens, usd = said[2], said[3]
+local scopes, answer, over = {}, { 1 }, false
+for n, key in ipairs(KEYS) do
+  local all, mine = read(key)
+  if not mine or mine[1] ~= epoch then return { 0, n - 1 } end
+  local ask = said[n + 3]
+  local second, day, month = ask[1], ask[2], ask[3]
+  local used = { 0, 0, 0, 0, 0 }
+  for i = 1, #all[4], 2 do
+    if live[all[4][i]] then used[1] = used[1] + all[4][i + 1] end
+  end
+  for i = 1, #all[2], 4 do
+    if all[2][i] == day then used[2], used[3], used[4] = all[2][i + 1], all[2][i + 2], all[2][i + 3] end
+  end
+  for i = 1, #all[3], 2 do
+    if all[3][i] == month then used[5] = all[3][i + 1] end
+  end
+  -- Clocks may differ by less than a minute either way.
+  local requests, counted, last = 0, 0, second
+  for i = 1, #all[1], 3 do
+    local at = all[1][i]
+    if at >= second - 60 and at <= second + 60 then
+      requests, counted = requests + all[1][i + 1], counted + all[1][i + 2]
+      if #used == 5 or at > last then last = at end
+      used[#used + 1] = at
+      used[#used + 1] = all[1][i + 1]
+      used[#used + 1] = all[1][i + 2]
+    end
+  end
+  local function exceeds(limit, sum, asked) return limit >= 0 and sum + asked > limit end
+  over = exceeds(ask[4], requests, 1) or exceeds(ask[5], used[2], 1) or exceeds(ask[6], counted, tokens) or exceeds(ask[7], used[3], tokens)
+    or exceeds(ask[8], used[1], 1) or exceeds(ask[9], used[4], usd) or exceeds(ask[10], used[5], usd) or over
+  scopes[n] = { all, mine, { used[1], used[2], used[3], used[4], used[5], last, requests, counted } }
+  answer[n + 1] = used
+end
+if over then
+  answer[1] = 2
+  return answer
+end
+for n, key in ipairs(KEYS) do
+  local all, mine, used = unpack(scopes[n])
+  local second, day, month = said[n + 3][1], said[n + 3][2], said[n + 3][3]
+  local first, kept = second - 60, {}
+  for i = 1, #mine[9], 3 do
+    if mine[9][i] < first then
+      add(all[1], 3, mine[9][i], -mine[9][i + 1], -mine[9][i + 2])
+    else
+      for j = i, i + 2 do kept[#kept + 1] = mine[9][j] end
+    end
+  end
+  -- As gateways do: by the second only what is limited by the minute.
+  local once, many = said[n + 3][4] >= 0 and 1 or 0, said[n + 3][6] >= 0 and tokens or 0
+  if once + many > 0 then
+    add(kept, 3, second, once, many)
+    add(all[1], 3, second, once, many)
+  end
+  mine[9] = kept
+  if mine[2] ~= day then mine[2], mine[3], mine[4], mine[5] = day, 0, 0, 0 end
+  if mine[6] ~= month then mine[6], mine[7] = month, 0 end
+  mine[3], mine[4], mine[5], mine[7], mine[8] = mine[3] + 1, mine[4] + tokens, mine[5] + usd, mine[7] + usd, mine[8] + 1
+  add(all[2], 4, day, 1, tokens, usd)
+  add(all[3], 2, month, usd)
+  set_places(all, mine[8])
+  write(key, all, mine)
+  answer[n + 1] = used
+end
+return answer

@@ -1,0 +1,47 @@
+-- An instance says that it lives, and hears who else does, and what others found broken.
+-- KEYS: the instances, when the store was empty last, the hints. ARGV: the instance, its process, whether it has told of all its counts, a word for
+-- a store that is empty, and hints as JSON: [name, milliseconds, …], 0 to take one back.
+-- Answers {that word, how long ago it was said in milliseconds, the time in milliseconds, how many live instances have told of all, live
+-- instances, hints as {name, milliseconds, …}, the process that said last that it is this instance}.
+
+local LIVES = 10000
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+redis.call('SETNX', KEYS[2], string.format('%s %.0f', ARGV[4], now))
+local word, since = string.match(redis.call('GET', KEYS[2]), '^(%S+) (%d+)$')
+
+local process = string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '', '(%S+)$') or ''
+redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f %s %s', now, ARGV[3], ARGV[2]))
+local live, complete = {}, 0
+local instances = redis.call('HGETALL', KEYS[1])
+for i = 1, #instances, 2 do
+  local at, all = string.match(instances[i + 1], '^(%d+) (%d)')
+  local age = now - tonumber(at)
+  if age < LIVES then
+    live[#live + 1] = instances[i]
+    complete = complete + tonumber(all)
+  elseif age > 86400000 then
+    redis.call('HDEL', KEYS[1], instances[i])
+  end
+end
+
+local told = cjson.decode(ARGV[5])
+for i = 1, #told, 2 do
+  if told[i + 1] == 0 then
+    redis.call('HDEL', KEYS[3], told[i])
+  else
+    redis.call('HSET', KEYS[3], told[i], string.format('%.0f', now + told[i + 1]))
+  end
+end
+local hints = {}
+local all = redis.call('HGETALL', KEYS[3])
+for i = 1, #all, 2 do
+  local left = tonumber(all[i + 1]) - now
+  if left > 0 then
+    hints[#hints + 1] = all[i]
+    hints[#hints + 1] = left
+  else
+    redis.call('HDEL', KEYS[3], all[i])
+  end
+end
+return { word, now - tonumber(since), now, complete, live, hints, process }

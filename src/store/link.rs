@@ -1,0 +1,141 @@
+//! One connection to the store: opened, logged in, the scripts loaded. Everything goes over it in the order in which it is said.
+//!
+//! **Invariant:** no error that comes from here holds the password.
+
+use crate::config::{Address, Store};
+use crate::error::scrub;
+use crate::exchange::upstream::certificates;
+use crate::secret::Secret;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::{CertificateDer, ServerName};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+
+/// Whoever needs longer to say hello is not there.
+const CONNECT: Duration = Duration::from_secs(1);
+
+/// An open connection. It closes when it is dropped.
+pub(super) struct Link {
+    connection: MultiplexedConnection,
+    admit: String,
+    beat: String,
+    _driver: JoinSet<()>,
+}
+
+/// What is said in one go.
+#[derive(Default)]
+pub(super) struct Batch(Pipeline);
+
+impl Batch {
+    /// One more command.
+    pub(super) fn add(&mut self, command: Cmd) {
+        self.0.add_command(command);
+    }
+}
+
+impl Link {
+    /// Opens one.
+    pub(super) async fn open(settings: &Store, tls: Option<&TlsConnector>) -> Result<Link, String> {
+        let opened = tokio::time::timeout(CONNECT, open(&settings.address, tls)).await;
+        opened.unwrap_or_else(|_| Err(format!("it does not answer within {CONNECT:?}"))).map_err(|why| hidden(&settings.address, &why))
+    }
+
+    /// Says it all, and hears an answer to each.
+    pub(super) async fn say(&mut self, batch: &Batch, patience: Duration) -> Result<Vec<Value>, String> {
+        let count = batch.0.len();
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let answers = tokio::time::timeout(patience, self.connection.send_packed_commands(&batch.0, 0, count)).await;
+        let answers = answers.map_err(|_| format!("it has not answered for {patience:?}"))?.map_err(|error| told(&error))?;
+        if answers.len() == count { Ok(answers) } else { Err("it answered to something else".to_owned()) }
+    }
+
+    /// A call of `admit.lua`.
+    pub(super) fn admit<'k>(&self, keys: impl ExactSizeIterator<Item = &'k str>, arguments: &[&str]) -> Cmd {
+        call(&self.admit, keys, arguments)
+    }
+
+    /// A call of `beat.lua`.
+    pub(super) fn beat<'k>(&self, keys: impl ExactSizeIterator<Item = &'k str>, arguments: &[&str]) -> Cmd {
+        call(&self.beat, keys, arguments)
+    }
+}
+
+/// What is wrong with an answer, if it says so itself.
+pub(super) fn complaint(value: &Value) -> Option<String> {
+    if let Value::ServerError(error) = value { Some(error.to_string().chars().take(200).collect()) } else { None }
+}
+
+fn call<'k>(script: &str, keys: impl ExactSizeIterator<Item = &'k str>, arguments: &[&str]) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(script).arg(keys.len());
+    for key in keys {
+        command.arg(key);
+    }
+    for argument in arguments {
+        command.arg(*argument);
+    }
+    command
+}
+
+async fn open(address: &Address, tls: Option<&TlsConnector>) -> Result<Link, String> {
+    let tcp = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(|error| error.to_string())?;
+    tcp.set_nodelay(true).map_err(|error| error.to_string())?;
+    match tls {
+        None => begin(address, tcp).await,
+        Some(tls) => {
+            let name = ServerName::try_from(address.host.clone()).map_err(|_| "its name cannot stand in a certificate")?;
+            begin(address, tls.connect(name, tcp).await.map_err(|error| format!("TLS: {error}"))?).await
+        }
+    }
+}
+
+async fn begin(address: &Address, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Link, String> {
+    let mut login = RedisConnectionInfo::default().set_db(address.db).set_skip_set_lib_name();
+    if let Some(username) = &address.username {
+        login = login.set_username(username);
+    }
+    if let Some(password) = &address.password {
+        login = login.set_password(password.expose());
+    }
+    // Our own patience is shorter, and knows what is waited for.
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    let (mut connection, driver) = MultiplexedConnection::new_with_config(&login, stream, config).await.map_err(|error| told(&error))?;
+    let mut running = JoinSet::new();
+    running.spawn(driver);
+    let mut load = async |script: &str| {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(script);
+        command.query_async::<String>(&mut connection).await.map_err(|error| told(&error))
+    };
+    let (admit, beat) = (load(include_str!("admit.lua")).await?, load(include_str!("beat.lua")).await?);
+    Ok(Link { connection, admit, beat, _driver: running })
+}
+
+fn told(error: &RedisError) -> String {
+    error.to_string().chars().take(200).collect()
+}
+
+fn hidden(address: &Address, why: &str) -> String {
+    let secrets: Vec<&str> = address.password.iter().map(Secret::expose).collect();
+    scrub(why, &secrets)
+}
+
+/// How TLS is spoken: the system's certificates are trusted, and those that are named.
+pub(super) fn connector(ca: Option<&str>) -> Result<TlsConnector, String> {
+    let mut roots = RootCertStore::empty();
+    // Those that cannot be read, or are not there at all, are missed when a server shows one of theirs.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots.add_parsable_certificates(ca.map(|pem| certificates(pem.as_bytes())).unwrap_or_default().into_iter().map(CertificateDer::from));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.map_err(|error| format!("TLS: {error}"))?.with_root_certificates(roots).with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}

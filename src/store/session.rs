@@ -1,0 +1,399 @@
+//! What is said over one connection, from its begin to its end.
+//!
+//! **Invariant:** one batch is under way at a time. In it an instance's own counts go before admissions, and admissions are counted here before
+//! anything else is said: so what is told of a part is always all of it that the store can know. Who no longer waits for an admission when it
+//! comes has it undone, and the part is told anew.
+
+use super::link::{Batch, Link, complaint};
+use super::talk::{self, Admission, Heard};
+use super::thoughts::Finding;
+use super::{Asked, Desk, Inside, Said, State};
+use crate::limits::{self, Left, Moment, Over, Refused, Scope};
+use redis::Value;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A connection that is silent for longer is lost.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often others hear that this one lives.
+const BEAT: Duration = Duration::from_secs(2);
+/// While it waits for others to tell what they count.
+const SOON: Duration = Duration::from_millis(250);
+/// Who has not told by then, after the store was empty, is not there: no try to connect is later.
+const GRACE: Duration = Duration::from_secs(12);
+/// So many admissions, and so many parts, at once: a few milliseconds of the store's time.
+const ADMISSIONS: usize = 256;
+const PARTS: usize = 64;
+/// Clocks that differ by more are worth a warning: windows are that much apart.
+const CLOCKS: u64 = 2_000;
+
+/// How a session ends.
+pub(super) enum End {
+    /// The process leaves.
+    Left,
+    /// For this reason.
+    Lost(String),
+}
+
+/// One connection's.
+pub(super) struct Session<'s> {
+    inside: &'s Inside,
+    link: Link,
+    process: &'s str,
+    instance: String,
+    /// Which the store knows this gateway's parts by: another one means that all are to be told.
+    epoch: u64,
+    epoch_name: String,
+    /// Scopes that are still to be told.
+    backlog: Vec<Arc<Scope>>,
+    told: usize,
+    /// That there are none left has been said.
+    complete: bool,
+    /// What the store said when it was empty last.
+    word: Option<String>,
+    live: Vec<String>,
+    beat: Instant,
+    beaten: bool,
+    /// All have told what they count since the store was empty, or had the time to.
+    joined: bool,
+    warned: bool,
+}
+
+/// What was said, in its order.
+enum Sent {
+    Beat { since: Instant, trial: bool },
+    Part,
+    Admission(Asked, Vec<Moment>),
+    Kept,
+    Find(Finding),
+}
+
+impl<'s> Session<'s> {
+    pub(super) fn new(inside: &'s Inside, link: Link, process: &'s str) -> Session<'s> {
+        let instance = inside.desk().instance.clone();
+        let now = Instant::now();
+        let mut session = Session {
+            inside,
+            link,
+            process,
+            instance,
+            epoch: 0,
+            epoch_name: String::new(),
+            backlog: Vec::new(),
+            told: 0,
+            complete: false,
+            word: None,
+            live: Vec::new(),
+            beat: now,
+            beaten: false,
+            joined: false,
+            warned: false,
+        };
+        session.begin();
+        session
+    }
+
+    /// Until it is lost.
+    pub(super) async fn run(mut self) -> End {
+        loop {
+            if self.wait().await {
+                // Others need not wait until they notice.
+                let mut batch = Batch::default();
+                let mut leave = redis::cmd("HDEL");
+                leave.arg(self.name("instances")).arg(&self.instance);
+                batch.add(leave);
+                // Whether it is heard matters to nobody here.
+                self.link.say(&batch, PATIENCE).await.ok();
+                return End::Left;
+            }
+            let (batch, sent) = self.batch();
+            let patience = PATIENCE.max(self.inside.settings.timeout * 2);
+            let answers = match self.link.say(&batch, patience).await {
+                Ok(answers) => answers,
+                Err(why) => return End::Lost(why),
+            };
+            if let Err(why) = self.hear(sent, answers) {
+                return End::Lost(why);
+            }
+        }
+    }
+
+    /// All that is counted here is to be told anew.
+    fn begin(&mut self) {
+        /// Of all sessions of the process: a scope knows by it what it was told in.
+        static EPOCHS: AtomicU64 = AtomicU64::new(1);
+        self.epoch = EPOCHS.fetch_add(1, Ordering::Relaxed);
+        self.epoch_name = format!("{:016x}", fastrand::u64(..));
+        self.backlog = self.inside.registry.scopes();
+        (self.told, self.complete) = (0, false);
+    }
+
+    fn name(&self, what: &str) -> String {
+        format!("{{{}}}:{what}", self.inside.settings.prefix)
+    }
+
+    /// Until there is something to say. True if the process leaves, and all is said.
+    async fn wait(&self) -> bool {
+        loop {
+            let due = {
+                let desk = self.inside.desk();
+                let nothing = desk.asked.is_empty() && desk.keeping.is_empty() && desk.finding.is_empty() && desk.hints.is_empty();
+                let told = self.backlog.is_empty() && self.inside.changes.is_empty();
+                if desk.leaving && told {
+                    return true;
+                }
+                if !(nothing && told) {
+                    return false;
+                }
+                desk.circuit.due().map_or(self.beat, |due| due.min(self.beat))
+            };
+            if due <= Instant::now() {
+                return false;
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(due.into()) => {}
+                () = self.inside.work.notified() => {}
+                () = self.inside.changes.some.notified() => {}
+            }
+        }
+    }
+
+    fn batch(&mut self) -> (Batch, Vec<Sent>) {
+        let (mut batch, mut sent) = (Batch::default(), Vec::new());
+        let now = Instant::now();
+        let mut desk = self.inside.desk();
+        if desk.circuit.due().is_some_and(|due| due <= now) {
+            // How fast it is by itself.
+            self.add_beat(&mut desk, true, &mut batch, &mut sent);
+            return (batch, sent);
+        }
+        let most = desk.asked.len().min(ADMISSIONS);
+        let asked: Vec<Asked> = desk.asked.drain(..most).filter(|asked| !asked.answer.is_closed()).collect();
+        // A scope that the store has not heard of from here: it had better not be empty without our knowing.
+        let unknown = asked.iter().flat_map(Asked::each).any(|(_, scope)| scope.told() != self.epoch);
+        if unknown || self.beat <= now || !desk.hints.is_empty() {
+            self.add_beat(&mut desk, false, &mut batch, &mut sent);
+        }
+        for command in desk.keeping.take(&self.inside.settings.prefix) {
+            batch.add(command);
+            sent.push(Sent::Kept);
+        }
+        let finding = std::mem::take(&mut desk.finding);
+        drop(desk);
+        for finding in finding {
+            batch.add(finding.command(&self.inside.settings.prefix));
+            sent.push(Sent::Find(finding));
+        }
+        let mut parts = self.inside.changes.take(PARTS);
+        while parts.len() < 2 * PARTS
+            && let Some(scope) = self.backlog.pop()
+        {
+            if scope.told() != self.epoch {
+                self.told += 1;
+                parts.push(scope);
+            }
+        }
+        parts.extend(asked.iter().flat_map(Asked::each).filter(|(_, scope)| scope.told() != self.epoch).map(|(_, scope)| scope.clone()));
+        let clock = clock_ms();
+        for (place, scope) in parts.iter().enumerate() {
+            if parts.iter().take(place).any(|other| Arc::ptr_eq(other, scope)) {
+                continue;
+            }
+            // The answers come in order, and if one does not, all are told anew: it counts as told.
+            scope.tell(self.epoch);
+            let own = talk::own(&scope.own(clock));
+            let key = self.key(scope);
+            batch.add(self.link.admit([key.as_str()].into_iter(), &["own", &self.instance, &self.epoch_name, &own]));
+            sent.push(Sent::Part);
+        }
+        for asked in asked {
+            let keys: Vec<String> = asked.each().map(|(_, scope)| self.key(scope)).collect();
+            let moments: Vec<Moment> = asked.each().map(|(_, scope)| scope.moment(asked.now_ms)).collect();
+            // Who lives matters to places only.
+            let places = asked.each().any(|(limits, _)| limits.concurrency.is_some());
+            let live = if places { self.live.as_slice() } else { &[] };
+            let scopes = asked.each().zip(&moments).map(|((limits, _), moment)| (limits, *moment));
+            let ask = talk::admit(live, asked.ask, scopes);
+            batch.add(self.link.admit(keys.iter().map(String::as_str), &["admit", &self.instance, &self.epoch_name, &ask]));
+            sent.push(Sent::Admission(asked, moments));
+        }
+        (batch, sent)
+    }
+
+    fn key(&self, scope: &Scope) -> String {
+        talk::key(&self.inside.settings.prefix, scope.level, &scope.name)
+    }
+
+    fn add_beat(&mut self, desk: &mut Desk, trial: bool, batch: &mut Batch, sent: &mut Vec<Sent>) {
+        let hints: Vec<serde_json::Value> = std::mem::take(&mut desk.hints)
+            .into_iter()
+            .flat_map(|(name, time)| [name.into(), u64::try_from(time.as_millis()).unwrap_or(u64::MAX).into()])
+            .collect();
+        let hints = serde_json::Value::from(hints).to_string();
+        let complete = if self.backlog.is_empty() { "1" } else { "0" };
+        self.complete = self.backlog.is_empty();
+        let word = format!("{:016x}", fastrand::u64(..));
+        let keys = [self.name("instances"), self.name("born"), self.name("hints")];
+        batch.add(self.link.beat(keys.iter().map(String::as_str), &[&self.instance, self.process, complete, &word, &hints]));
+        sent.push(Sent::Beat { since: Instant::now(), trial });
+        self.beat = Instant::now() + BEAT;
+    }
+
+    fn hear(&mut self, sent: Vec<Sent>, answers: Vec<Value>) -> Result<(), String> {
+        let mut again = VecDeque::new();
+        let mut flushed = false;
+        for (sent, answer) in sent.into_iter().zip(answers) {
+            let wrong = || complaint(&answer).unwrap_or_else(|| "it answered in no known way".to_owned());
+            match sent {
+                Sent::Beat { since, trial } => {
+                    let heard = talk::heard(&answer).ok_or_else(wrong)?;
+                    flushed = self.beaten(heard, since.elapsed(), trial);
+                }
+                Sent::Part => {
+                    if complaint(&answer).is_some() {
+                        return Err(wrong());
+                    }
+                }
+                Sent::Admission(asked, moments) => match talk::admission(&answer).ok_or_else(wrong)? {
+                    // It knows what was told just now, and nothing of others: what it granted will be told as not taken.
+                    Admission::Yes(_) | Admission::No(_) if flushed => alone(asked),
+                    Admission::Yes(used) => granted(asked, used, &moments),
+                    Admission::No(used) => refused(asked, used, &moments),
+                    Admission::Unknown(place) => {
+                        let lost = asked.each().nth(place).is_some_and(|(_, scope)| scope.told() == self.epoch);
+                        if lost && !flushed {
+                            // It was told, and is forgotten: so is everything else.
+                            self.begin();
+                            self.beat = Instant::now();
+                            flushed = true;
+                        }
+                        again.push_back(Asked { tries: asked.tries + 1, ..asked });
+                    }
+                },
+                // What cannot be kept is not found.
+                Sent::Kept => {}
+                Sent::Find(finding) => finding.found(&answer),
+            }
+        }
+        if !again.is_empty() {
+            let mut desk = self.inside.desk();
+            for asked in again.into_iter().rev() {
+                if asked.tries < 3 { desk.asked.push_front(asked) } else { alone(asked) }
+            }
+        }
+        if self.backlog.is_empty() && !self.complete {
+            self.beat = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// The store says how things are. True if it was empty meanwhile.
+    fn beaten(&mut self, heard: Heard, took: Duration, trial: bool) -> bool {
+        let inside = self.inside;
+        let flushed = self.word.as_ref().is_some_and(|word| *word != heard.word);
+        self.word = Some(heard.word);
+        if self.beaten && heard.process != self.process && !heard.process.is_empty() {
+            log::error!(
+                "another process keeps the same ledger as this one, and counts in the store by the same name: each should have its own"
+            );
+            self.instance = format!("{}.{}", self.instance, self.process);
+            inside.desk().instance.clone_from(&self.instance);
+            self.begin();
+        }
+        self.beaten = true;
+        if flushed {
+            log::warn!("the store {} has lost what it held: all is told again", inside.settings.address);
+            self.begin();
+        }
+        let apart = heard.clock_ms.abs_diff(clock_ms());
+        if apart > CLOCKS && !self.warned {
+            log::warn!("the clocks of this machine and of the store are {apart} ms apart: so are minutes and days of the gateways' limits");
+            self.warned = true;
+        }
+        let now = Instant::now();
+        let hints = heard.hints.iter().filter_map(|(name, left)| {
+            let (account, model) = name.split_once(' ')?;
+            Some(((account.into(), model.into()), now + *left))
+        });
+        let hints = hints.collect();
+        *inside.hints.lock().unwrap_or_else(PoisonError::into_inner) = hints;
+        inside.hinted.notify_one();
+        self.joined = !flushed && (self.joined || heard.complete >= inside.settings.instances || heard.age > GRACE);
+        let alone = inside.settings.instances <= 1;
+        let state = if alone || self.joined { State::Up } else { State::Joining };
+        if state == State::Joining {
+            self.beat = self.beat.min(now + SOON);
+        }
+        let mut desk = inside.desk();
+        desk.live = heard.live.len();
+        desk.clock_ahead_ms = i64::try_from(heard.clock_ms).unwrap_or_default() - i64::try_from(clock_ms()).unwrap_or_default();
+        self.live = heard.live;
+        if trial && took <= inside.settings.timeout {
+            desk.circuit.close(now);
+        } else if trial {
+            desk.circuit.failed(now, fastrand::f64());
+        }
+        if desk.circuit.is_closed() {
+            desk.state = state;
+        }
+        let over = desk.state == State::Up && self.backlog.is_empty();
+        let outage = if over { desk.outage.take() } else { None };
+        drop(desk);
+        if let Some(since) = outage {
+            let alone = inside.alone.swap(0, Ordering::Relaxed);
+            log::info!(
+                "the store {} is back after {:.1} s: {alone} requests were admitted without it; the counts of {} callers, keys and models were told anew",
+                inside.settings.address,
+                since.elapsed().as_secs_f64(),
+                self.told
+            );
+        }
+        flushed
+    }
+}
+
+fn granted(asked: Asked, used: Vec<talk::Used>, moments: &[Moment]) {
+    let each = used.into_iter().zip(asked.each()).zip(moments);
+    let left = each.map(|((used, (limits, _)), moment)| used.left(limits, asked.ask, *moment, asked.now_ms));
+    let left = left.fold(Left::default(), Left::and);
+    let reservation = limits::take_granted(&asked.bounds(), asked.ask, asked.now_ms, left, moments);
+    // Who has waited too long was admitted otherwise, or not at all.
+    if let Err(Said::Yes(unwanted)) = asked.answer.send(Said::Yes(reservation)) {
+        unwanted.undo();
+    }
+}
+
+fn refused(asked: Asked, used: Vec<talk::Used>, moments: &[Moment]) {
+    let mut worst: Option<(&Arc<Scope>, Over)> = None;
+    let mut left = Left::default();
+    for ((used, (limits, scope)), moment) in used.into_iter().zip(asked.each()).zip(moments) {
+        let (over, room) = used.over(limits, asked.ask, *moment, asked.now_ms);
+        left = left.and(room);
+        match (over, worst) {
+            (Some(over), Some((_, other))) if other.worse(over) == other => {}
+            (Some(over), _) => worst = Some((scope, over)),
+            (None, _) => {}
+        }
+    }
+    let said = match worst {
+        Some((scope, over)) => Said::No(Refused { level: scope.level, name: scope.name.clone(), over, left }),
+        // Its sums and ours differ, as they may beyond what is exact.
+        None => Said::Alone,
+    };
+    // If nobody waits any more, nobody needs to know.
+    asked.answer.send(said).ok();
+}
+
+fn alone(asked: Asked) {
+    for (_, scope) in asked.each() {
+        scope.changed();
+    }
+    asked.answer.send(Said::Alone).ok();
+}
+
+fn clock_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,193 @@
+//! What is said to the store's scripts, and what they answer.
+//!
+//! Numbers go as JSON and come as integers; both are exact up to 2⁵³, as the scripts' own numbers are. What is more is told as that: no limit
+//! is meant to be larger, and nine million dollars are less.
+
+use crate::limits::tally::Tally;
+use crate::limits::{Ask, Counts, Kind, Left, Level, Limits, Moment, Over};
+use crate::price::Usd;
+use redis::Value;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Numbers are exact up to here.
+const MOST: u64 = 1 << 53;
+
+/// The name of a scope's hash. In a cluster all of a caller's are in one place, so that one script can have them.
+pub(super) fn key(prefix: &str, level: Level, name: &str) -> String {
+    let caller = name.split(['/', ' ']).next().unwrap_or(name);
+    format!("{{{prefix}:{caller}}}:{}:{name}", level.name())
+}
+
+/// An instance's own part, whole.
+pub(super) fn own(counts: &Counts) -> String {
+    let mut json = format!(
+        "[{},{},{},{},{},{},{}",
+        counts.moment.day,
+        counts.day_requests.min(MOST),
+        counts.day_tokens.min(MOST),
+        counts.day_usd.0.min(MOST),
+        counts.moment.month,
+        counts.month_usd.0.min(MOST),
+        counts.places.min(MOST)
+    );
+    for (second, requests, tokens) in &counts.minute {
+        let tokens = tokens.min(&MOST);
+        // To a text there is always room for more.
+        write!(json, ",{second},{requests},{tokens}").ok();
+    }
+    json.push(']');
+    json
+}
+
+/// What is asked for of some scopes.
+pub(super) fn admit<'s>(live: &[String], ask: Ask, scopes: impl Iterator<Item = (&'s Limits, Moment)>) -> String {
+    let mut json = format!("[{},{},{}", serde_json::json!(live), ask.tokens.min(MOST), ask.usd.0.min(MOST));
+    for (limits, Moment { second, day, month }) in scopes {
+        write!(json, ",[{second},{day},{month}").ok();
+        for kind in KINDS {
+            match kind.limit(limits, 1) {
+                Some(limit) => write!(json, ",{}", limit.min(MOST)).ok(),
+                None => write!(json, ",-1").ok(),
+            };
+        }
+        json.push(']');
+    }
+    json.push(']');
+    json
+}
+
+/// The order in which the script has them.
+const KINDS: [Kind; 7] = [
+    Kind::RequestsPerMinute,
+    Kind::RequestsPerDay,
+    Kind::TokensPerMinute,
+    Kind::TokensPerDay,
+    Kind::Concurrency,
+    Kind::UsdPerDay,
+    Kind::UsdPerMonth,
+];
+
+/// What the script said to an [`admit`]; of each scope what all had used before.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// Taken from all.
+    Yes(Vec<Used>),
+    /// Taken from none.
+    No(Vec<Used>),
+    /// The scope of this number does not know the epoch.
+    Unknown(usize),
+}
+
+/// What all instances together had used of a scope.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Used {
+    places: u64,
+    day_requests: u64,
+    day_tokens: u64,
+    day_usd: u64,
+    month_usd: u64,
+    minute: Vec<(u64, u64, u64)>,
+}
+
+impl Used {
+    fn tally(self, moment: Moment, now_ms: u64) -> Tally {
+        Tally::of(&Counts {
+            at: now_ms,
+            moment,
+            minute: self.minute,
+            day_requests: self.day_requests,
+            day_tokens: self.day_tokens,
+            day_usd: Usd(self.day_usd),
+            month_usd: Usd(self.month_usd),
+            places: self.places,
+        })
+    }
+
+    /// What is left once this much more is taken.
+    pub(super) fn left(self, limits: &Limits, ask: Ask, moment: Moment, now_ms: u64) -> Left {
+        self.tally(moment, now_ms).left_after(limits, ask, now_ms)
+    }
+
+    /// Which limit has no room for it, and what is left.
+    pub(super) fn over(self, limits: &Limits, ask: Ask, moment: Moment, now_ms: u64) -> (Option<Over>, Left) {
+        let tally = self.tally(moment, now_ms);
+        (tally.over(limits, 1, ask, now_ms), tally.left(limits, 1, now_ms))
+    }
+}
+
+/// Reads the answer to an [`admit`].
+pub(super) fn admission(value: &Value) -> Option<Admission> {
+    let Value::Array(parts) = value else { return None };
+    let (code, rest) = parts.split_first()?;
+    match number(code)? {
+        0 => Some(Admission::Unknown(usize::try_from(number(rest.first()?)?).ok()?)),
+        1 => Some(Admission::Yes(rest.iter().map(used).collect::<Option<_>>()?)),
+        2 => Some(Admission::No(rest.iter().map(used).collect::<Option<_>>()?)),
+        _ => None,
+    }
+}
+
+fn used(value: &Value) -> Option<Used> {
+    let Value::Array(numbers) = value else { return None };
+    let numbers: Vec<u64> = numbers.iter().map(number).collect::<Option<_>>()?;
+    let [places, day_requests, day_tokens, day_usd, month_usd, minute @ ..] = numbers.as_slice() else { return None };
+    let minute = minute
+        .chunks_exact(3)
+        .filter_map(|entry| if let [second, requests, tokens] = entry { Some((*second, *requests, *tokens)) } else { None });
+    Some(Used {
+        places: *places,
+        day_requests: *day_requests,
+        day_tokens: *day_tokens,
+        day_usd: *day_usd,
+        month_usd: *month_usd,
+        minute: minute.collect(),
+    })
+}
+
+/// What an instance hears when it says that it lives.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Heard {
+    /// Another one means that all was lost meanwhile.
+    pub word: String,
+    /// How long ago the store was empty.
+    pub age: Duration,
+    /// The store's clock.
+    pub clock_ms: u64,
+    /// How many live instances have told of all that they count.
+    pub complete: u64,
+    /// Those that live.
+    pub live: Vec<String>,
+    /// What is broken, for how long.
+    pub hints: Vec<(String, Duration)>,
+    /// The process that said last that it is this instance.
+    pub process: String,
+}
+
+/// Reads the answer to a beat.
+pub(super) fn heard(value: &Value) -> Option<Heard> {
+    let Value::Array(parts) = value else { return None };
+    let [word, age, clock, complete, live, hints, process] = parts.as_slice() else { return None };
+    let (Value::Array(live), Value::Array(hints)) = (live, hints) else { return None };
+    let hint = |pair: &[Value]| match pair {
+        [name, left] => Some((text(name)?, Duration::from_millis(number(left)?))),
+        _ => None,
+    };
+    Some(Heard {
+        word: text(word)?,
+        age: Duration::from_millis(number(age)?),
+        clock_ms: number(clock)?,
+        complete: number(complete)?,
+        live: live.iter().map(text).collect::<Option<_>>()?,
+        hints: hints.chunks_exact(2).map(hint).collect::<Option<_>>()?,
+        process: text(process)?,
+    })
+}
+
+fn number(value: &Value) -> Option<u64> {
+    if let Value::Int(number) = value { u64::try_from(*number).ok() } else { None }
+}
+
+fn text(value: &Value) -> Option<String> {
+    if let Value::BulkString(bytes) = value { String::from_utf8(bytes.clone()).ok() } else { None }
+}

@@ -1,0 +1,573 @@
+//! What several gateways share: limits of all together, whatever becomes of the store.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use portcullis::catalog::Catalog;
+use portcullis::catalog::resolve::{Reference, resolve};
+use portcullis::config;
+use portcullis::limits::{Ask, Changes, KeyScopes, Refused, Registry, Reservation, Spent};
+use portcullis::price::Usd;
+use portcullis::store::{Answer, Meters, State, Store};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
+
+use crate::support::redis::{Redis, Slow, Used};
+use crate::support::tls::Ca;
+use crate::support::{Catalog as Files, Gateway, Mock, PATIENCE, Script, canary::KEY, chat, eventually, join_all, run, run_within};
+
+/// A gateway's part of it, without the gateway.
+struct Instance {
+    store: Arc<Store>,
+    registry: Arc<Registry>,
+    scopes: Vec<KeyScopes>,
+    catalog: Catalog,
+    errors: Counter,
+}
+
+/// A key with these limits.
+fn key(limits: &str) -> String {
+    format!("keys: {{ prod: {{ hash: {}, limits: {{ {limits} }} }} }}", crate::support::canary::hash(KEY))
+}
+
+impl Instance {
+    fn new(name: &str, caller: &str, settings: &str, ca: Option<String>) -> Instance {
+        let catalog = format!(
+            "accounts: {{ a: {{ dialect: demo }} }}\nmodels: {{ m: {{ targets: [ {{ account: a }} ], price: {{ input: 1, output: 1 }} }} }}\n\
+             callers: {{ acme: {{ {caller} }} }}\n"
+        );
+        let catalog = resolve(&[("catalog.yaml".to_owned(), catalog)], &mut |_| Err(String::new())).expect("a catalog");
+        let look_up = &mut |reference: Reference<'_>| match reference {
+            Reference::Ca(_) => Ok(ca.clone().expect("a certificate")),
+            Reference::Env(_) | Reference::File(_) => Err("is not there".to_owned()),
+        };
+        let settings = config::read("server.yaml", &format!("store: {{ {settings} }}"), look_up).expect("settings").store.expect("a store");
+        let changes = Arc::new(Changes::default());
+        let registry = Arc::new(Registry::shared(changes.clone()));
+        let scopes = registry.adopt(&catalog, &mut Vec::new);
+        let errors = Counter::default();
+        let meters = Meters { errors: errors.clone(), seconds: Histogram::new([0.001, 0.01]) };
+        let store = Arc::new(Store::new(settings, name, registry.clone(), changes, meters));
+        store.start().expect("a thread");
+        Instance { store, registry, scopes, catalog, errors }
+    }
+
+    /// Two that share a server, once they do.
+    async fn two(redis: &Redis, caller: &str) -> [Instance; 2] {
+        Self::two_at(redis.url(), caller, "timeout: 5s").await
+    }
+
+    async fn two_at(url: &str, caller: &str, more: &str) -> [Instance; 2] {
+        let settings = format!("redis: '{url}', instances: 2, {more}");
+        let two = ["one", "two"].map(|name| Instance::new(name, caller, &settings, None));
+        for instance in &two {
+            instance.comes(State::Up).await;
+        }
+        two
+    }
+
+    async fn comes(&self, state: State) {
+        let what = format!("the store is {}", state.name());
+        let start = Instant::now();
+        while self.store.state() != state {
+            assert!(start.elapsed() < 2 * PATIENCE, "{what}: {:?}", self.store.told());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    async fn admit(&self, ask: Ask) -> Answer {
+        let key = self.catalog.keys().next().expect("a key");
+        self.store.admit(&self.scopes[key.index].bounds(key, 0), ask, now()).await
+    }
+
+    async fn admitted(&self, ask: Ask) -> Reservation {
+        match self.admit(ask).await {
+            Answer::Admitted(reservation) => reservation,
+            Answer::Refused(refused) => panic!("refused: {refused:?}"),
+            Answer::Down => panic!("the store is down"),
+        }
+    }
+
+    async fn refused(&self, ask: Ask) -> Refused {
+        match self.admit(ask).await {
+            Answer::Refused(refused) => refused,
+            Answer::Admitted(_) => panic!("admitted"),
+            Answer::Down => panic!("the store is down"),
+        }
+    }
+
+    /// What it counts itself.
+    fn own(&self, scope: &str) -> Used {
+        let scope = self.registry.scopes().into_iter().find(|s| &*s.name == scope).expect("a scope");
+        let counts = scope.own(now());
+        let minute = counts.minute.iter().fold((0, 0), |(r, t), entry| (r + entry.1, t + entry.2));
+        [counts.day_requests, counts.day_tokens, counts.day_usd.0, counts.month_usd.0, counts.places, minute.0, minute.1]
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+fn ask(tokens: u64, usd: u64) -> Ask {
+    Ask { tokens, usd: Usd(usd) }
+}
+
+fn spent(tokens: u64, usd: u64) -> Spent {
+    Spent { tokens, usd: Usd(usd) }
+}
+
+fn key_of(level: &str, name: &str) -> String {
+    format!("{{portcullis:acme}}:{level}:{name}")
+}
+
+/// The sums in the store, once they are those of all instances, and it knows each one's part.
+async fn agrees(redis: &Redis, level: &str, scope: &str, instances: &[Instance]) -> Used {
+    let start = Instant::now();
+    loop {
+        let waiting = instances.iter().any(|instance| instance.store.told().waiting > 0);
+        let mut own: Vec<Used> = instances.iter().map(|instance| instance.own(scope)).collect();
+        let sum: Used = std::array::from_fn(|at| own.iter().map(|used| used[at]).sum());
+        let (all, mut parts) = redis.used(&key_of(level, scope));
+        parts.sort_unstable();
+        own.sort_unstable();
+        if !waiting && all == sum && parts == own {
+            return all;
+        }
+        assert!(start.elapsed() < PATIENCE, "the store has {all:?}, of {parts:?}; the instances have {sum:?}, of {own:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[test]
+fn of_two_hundred_at_two_gateways_exactly_one_passes_a_limit_of_one() {
+    run(async {
+        let redis = Redis::start();
+        let one_usd = "usd_per_day: 0.000005";
+        let limits = [
+            ("requests_per_minute: 1", ask(3, 7)),
+            ("requests_per_day: 1", ask(3, 7)),
+            ("tokens_per_minute: 5", ask(3, 7)),
+            ("tokens_per_day: 5", ask(3, 7)),
+            ("concurrency: 1", ask(3, 7)),
+            (one_usd, ask(3, 3_000)),
+            ("usd_per_month: 0.000005", ask(3, 3_000)),
+        ];
+        for (limit, ask) in limits {
+            redis.flush();
+            let two = Instance::two(&redis, &key(limit)).await;
+            let all = (0..200).map(|n| two[n % 2].admit(ask));
+            let answers = join_all(all).await;
+            let passed = answers.iter().filter(|answer| matches!(answer, Answer::Admitted(_))).count();
+            let refused = answers.iter().filter(|answer| matches!(answer, Answer::Refused(_))).count();
+            assert_eq!((passed, refused), (1, 199), "{limit}");
+            let name = limit.split(':').next().unwrap();
+            let told =
+                answers.iter().find_map(|answer| if let Answer::Refused(refused) = answer { Some(refused.clone()) } else { None }).unwrap();
+            assert_eq!((told.over.kind.name(), &*told.name), (name, "acme/prod"));
+            drop(answers);
+            let used = agrees(&redis, "key", "acme/prod", &two).await;
+            assert_eq!(used[..5], [1, 0, 0, 0, 0], "{limit}: what was not used is given back");
+        }
+    });
+}
+
+#[test]
+fn what_was_used_is_settled_to_the_token_at_all_levels() {
+    run(async {
+        let redis = Redis::start();
+        let caller = format!(
+            "limits: {{ tokens_per_minute: 1000000, usd_per_month: 1, concurrency: 1000 }}, keys: {{ prod: {{ hash: {}, limits: {{ requests_per_minute: 100000 }}, \
+             model_limits: {{ m: {{ tokens_per_day: 1000000 }} }} }} }}",
+            crate::support::canary::hash(KEY)
+        );
+        let two = Instance::two(&redis, &caller).await;
+        let exchanges = (0..400_u64).map(|n| {
+            let instance = &two[(n % 2) as usize];
+            async move {
+                let reservation = instance.admitted(ask(100 + n, 1_000)).await;
+                if n % 4 == 0 {
+                    // It failed before a token.
+                    drop(reservation);
+                    return (0, 0);
+                }
+                tokio::task::yield_now().await;
+                reservation.settle(spent(n, 2 * n));
+                (n, 2 * n)
+            }
+        });
+        let settled = join_all(exchanges).await.into_iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        for (level, scope) in [("caller", "acme"), ("key", "acme/prod"), ("key_model", "acme/prod m")] {
+            let used = agrees(&redis, level, scope, &two).await;
+            assert_eq!(used[..5], [400, settled.0, settled.1, settled.1, 0], "{scope}");
+        }
+        let keys: Vec<String> = redis.keys().into_iter().filter(|key| key.contains("acme")).collect();
+        assert_eq!(keys.len(), 3, "{keys:?}");
+        assert!(keys.iter().all(|key| key.starts_with("{portcullis:acme}:")), "{keys:?}");
+    });
+}
+
+#[test]
+fn what_is_refused_says_what_all_have_used_and_what_is_left() {
+    run(async {
+        let redis = Redis::start();
+        let two = Instance::two(&redis, &key("requests_per_minute: 3, tokens_per_day: 100")).await;
+        let first = two[0].admitted(ask(10, 0)).await;
+        let second = two[1].admitted(ask(20, 0)).await;
+        let left = second.left;
+        assert_eq!(left.requests.map(|room| (room.limit, room.remaining)), Some((3, 1)));
+        assert_eq!(left.tokens.map(|room| (room.limit, room.remaining)), Some((100, 70)));
+        let refused = two[0].refused(ask(71, 0)).await;
+        assert_eq!((refused.over.kind.name(), refused.over.limit, refused.over.used, refused.over.asked), ("tokens_per_day", 100, 30, 71));
+        assert!(refused.over.wait.is_some_and(|wait| wait <= Duration::from_secs(86_400)));
+        assert_eq!(two[0].refused(ask(101, 0)).await.over.wait, None, "no wait helps");
+        let third = two[0].admitted(ask(70, 0)).await;
+        let refused = two[1].refused(ask(0, 0)).await;
+        assert_eq!((refused.over.kind.name(), refused.over.used), ("requests_per_minute", 3));
+        assert!(refused.over.wait.is_some_and(|wait| wait > Duration::from_secs(55) && wait <= Duration::from_secs(61)), "{refused:?}");
+        first.settle(spent(1, 0));
+        drop((second, third));
+        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..2], [3, 1]);
+    });
+}
+
+/// While the store is out each goes by its part; when it is back the sums are right, whatever it missed and whatever it does late.
+#[test]
+fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
+    run_within(Duration::from_secs(120), async {
+        let mut redis = Redis::start();
+        let two = Instance::two_at(redis.url(), &key("requests_per_day: 40, tokens_per_day: 100000"), "timeout: 200ms").await;
+        let before = two[0].admitted(ask(100, 0)).await;
+        two[1].admitted(ask(100, 0)).await.settle(spent(1, 0));
+        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..2], [2, 101]);
+
+        // Killed, and back without what it held.
+        redis.kill();
+        two[0].comes(State::Down).await;
+        two[1].comes(State::Down).await;
+        two[0].admitted(ask(10, 0)).await.settle(spent(5, 0));
+        before.settle(spent(7, 0));
+        let after = two[1].admitted(ask(1_000, 0)).await;
+        redis.again();
+        for instance in &two {
+            instance.comes(State::Up).await;
+        }
+        after.settle(spent(11, 0));
+        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [4, 24, 0, 0, 0]);
+
+        // Stopped: what was on its way when nobody waited any more is done late, or never, and counts once at most.
+        redis.signal("STOP");
+        let late = join_all((0..6).map(|n| two[n % 2].admit(ask(10, 0)))).await;
+        assert!(late.iter().all(|answer| matches!(answer, Answer::Admitted(_))), "{late:?}");
+        redis.signal("CONT");
+        for instance in &two {
+            instance.comes(State::Up).await;
+        }
+        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [10, 84, 0, 0, 6]);
+        drop(late);
+        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [10, 24, 0, 0, 0]);
+
+        // Stopped for longer than its connections are kept.
+        redis.signal("STOP");
+        let late = join_all((0..6).map(|n| two[n % 2].admit(ask(10, 0)))).await;
+        for instance in &two {
+            let lost = || instance.store.told().error.filter(|error| error.contains("has not answered"));
+            eventually("the connection is given up", lost).await;
+        }
+        redis.signal("CONT");
+        for instance in &two {
+            instance.comes(State::Up).await;
+        }
+        drop(late);
+        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [16, 24, 0, 0, 0]);
+
+        // Flushed: who asks next finds out, and so does who does not ask.
+        redis.flush();
+        let held = two[0].admitted(ask(10, 0)).await;
+        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [17, 34, 0, 0, 1]);
+        for instance in &two {
+            instance.comes(State::Up).await;
+        }
+        drop(held);
+        // And all of it was counted: 40 may pass, 17 have.
+        let all = join_all((0..60).map(|n| two[n % 2].admit(ask(1, 0)))).await;
+        assert_eq!(all.iter().filter(|answer| matches!(answer, Answer::Admitted(_))).count(), 23);
+    });
+}
+
+/// Without the store no more pass than the parts of all together, and what one has used before counts.
+#[test]
+fn without_the_store_each_has_its_part_of_a_limit() {
+    run(async {
+        let mut redis = Redis::start();
+        let two = Instance::two(&redis, &key("requests_per_day: 10")).await;
+        for _ in 0..2 {
+            drop(two[0].admitted(ask(0, 0)).await);
+        }
+        redis.kill();
+        for instance in &two {
+            instance.comes(State::Down).await;
+        }
+        let passed = async |instance: &Instance| {
+            let answers = join_all((0..20).map(|_| instance.admit(ask(0, 0)))).await;
+            answers.iter().filter(|answer| matches!(answer, Answer::Admitted(_))).count()
+        };
+        assert_eq!((passed(&two[0]).await, passed(&two[1]).await), (3, 5));
+        redis.again();
+        for instance in &two {
+            instance.comes(State::Up).await;
+        }
+        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[0], 10);
+        assert_eq!((passed(&two[0]).await, passed(&two[1]).await), (0, 0));
+    });
+}
+
+/// A store that takes 50 ms is asked thrice, and then nobody waits for it; what is settled is told all the same.
+#[test]
+fn nobody_waits_for_a_slow_store_for_long_and_most_do_not_wait_at_all() {
+    run(async {
+        let redis = Redis::start();
+        let slow = Slow::to(redis.port).await;
+        let url = format!("redis://{}", slow.address);
+        let two = Instance::two_at(&url, &key("requests_per_day: 1000, concurrency: 50"), "timeout: 20ms").await;
+        slow.by(Duration::from_millis(50));
+        let mut missed = two[0].errors.get();
+        let mut waited = Duration::ZERO;
+        for _ in 0..100 {
+            let start = Instant::now();
+            drop(two[0].admitted(ask(1, 0)).await);
+            waited += start.elapsed();
+        }
+        missed = two[0].errors.get() - missed;
+        assert!((3..=6).contains(&missed), "{missed} waited in vain");
+        assert!(waited < Duration::from_millis(1_000), "all hundred together {waited:?}");
+        assert_eq!(two[0].store.state(), State::Down);
+        let used = agrees(&redis, "key", "acme/prod", &two).await;
+        assert_eq!(used[..5], [100, 0, 0, 0, 0], "it is slow, not gone");
+        slow.by(Duration::ZERO);
+        two[0].comes(State::Up).await;
+    });
+}
+
+#[test]
+fn without_the_store_nobody_passes_where_the_operator_says_so() {
+    run(async {
+        let mut redis = Redis::start();
+        let settings = format!("redis: '{}', on_store_down: refuse, timeout: 5s", redis.url());
+        let one = Instance::new("one", &key("requests_per_day: 10"), &settings, None);
+        one.comes(State::Up).await;
+        drop(one.admitted(ask(1, 0)).await);
+        redis.kill();
+        one.comes(State::Down).await;
+        assert!(matches!(one.admit(ask(1, 0)).await, Answer::Down));
+        redis.again();
+        one.comes(State::Up).await;
+        drop(one.admitted(ask(1, 0)).await);
+        assert_eq!(agrees(&redis, "key", "acme/prod", &[one]).await[0], 2);
+    });
+}
+
+/// The places of an instance that left are free, and so are those of one that was killed after a while; what it used stays used.
+#[test]
+fn an_instance_that_leaves_takes_its_places_along() {
+    run(async {
+        let redis = Redis::start();
+        let [one, two] = Instance::two(&redis, &key("concurrency: 2, requests_per_day: 10")).await;
+        let held = one.admitted(ask(1, 0)).await;
+        let mine = two.admitted(ask(1, 0)).await;
+        assert_eq!(two.refused(ask(1, 0)).await.over.kind.name(), "concurrency");
+        one.store.leave();
+        let start = Instant::now();
+        let place = loop {
+            match two.admit(ask(1, 0)).await {
+                Answer::Admitted(place) => break place,
+                Answer::Refused(_) | Answer::Down => {
+                    assert!(start.elapsed() < PATIENCE, "its place is still taken: {:?}", two.store.told())
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        assert_eq!(two.refused(ask(1, 0)).await.over.kind.name(), "concurrency");
+        drop((mine, place, held));
+    });
+}
+
+#[test]
+fn what_one_finds_broken_and_what_one_keeps_the_others_know() {
+    use portcullis::dialect::Family;
+    use portcullis::dialect::chat::Thought;
+    run(async {
+        let redis = Redis::start();
+        let [one, two] = Instance::two(&redis, &key("requests_per_day: 10")).await;
+        one.store.hint("a", "gpt 4", Duration::from_secs(60));
+        let name = ("a".into(), "gpt 4".into());
+        let known = async |wanted: bool| {
+            while two.store.hints().await.contains_key(&name) != wanted {}
+        };
+        known(true).await;
+        one.store.hint("a", "gpt 4", Duration::ZERO);
+        known(false).await;
+
+        let thought = Thought { text: "hm".into(), signature: Some("s1g".into()), redacted: None, of_call: true };
+        one.store.keep("acme/prod", Family::Claude, "call_1", std::slice::from_ref(&thought));
+        let find = async |key: &str, family: Family, call: &str| two.store.find(key, &[(family, "other"), (family, call)]).await;
+        let start = Instant::now();
+        while find("acme/prod", Family::Claude, "call_1").await.is_empty() {
+            assert!(start.elapsed() < PATIENCE, "it is not kept");
+        }
+        assert_eq!(find("acme/prod", Family::Claude, "call_1").await, [(1, vec![thought])]);
+        assert_eq!(find("acme/test", Family::Claude, "call_1").await, []);
+        assert_eq!(find("acme/prod", Family::Gemini, "call_1").await, []);
+        let kept = redis.keys().into_iter().find(|key| key.contains("thoughts")).expect("a key");
+        let ttl: u64 = redis::cmd("TTL").arg(kept).query(&mut redis.connection()).unwrap();
+        assert!((6 * 3600 - 60..=6 * 3600).contains(&ttl), "{ttl}");
+    });
+}
+
+#[test]
+fn it_logs_in_and_speaks_tls() {
+    run(async {
+        let redis = Redis::with_password("p@ss/w0rd");
+        let settings = |login: &str| format!("redis: 'redis://{login}127.0.0.1:{}', timeout: 5s", redis.port);
+        let one = Instance::new("one", &key("requests_per_day: 10"), &settings(":p%40ss%2Fw0rd@"), None);
+        one.comes(State::Up).await;
+        drop(one.admitted(ask(1, 0)).await);
+        for login in ["", ":wr0ng-p4ss@"] {
+            let other = Instance::new("two", &key("requests_per_day: 10"), &settings(login), None);
+            let why = eventually("it is refused", || other.store.told().error).await;
+            assert!(!why.contains("wr0ng"), "{why}");
+            assert!(matches!(other.admit(ask(1, 0)).await, Answer::Admitted(_)), "it goes on by itself");
+        }
+
+        let (ca, stranger) = (Ca::new(), Ca::new());
+        let redis = Redis::with_tls(&ca.leaf());
+        let settings = format!("redis: 'rediss://localhost:{}', tls: {{ ca: ca.pem }}, timeout: 5s", redis.port);
+        let one = Instance::new("one", &key("requests_per_day: 10"), &settings, Some(ca.pem()));
+        one.comes(State::Up).await;
+        drop(one.admitted(ask(1, 0)).await);
+        let other = Instance::new("two", &key("requests_per_day: 10"), &settings, Some(stranger.pem()));
+        let why = eventually("it is not trusted", || other.store.told().error).await;
+        assert!(why.starts_with("TLS: "), "{why}");
+    });
+}
+
+/// A gateway that shares this server.
+async fn gateway(catalog: &Files, redis: &Redis, more: &str) -> Gateway {
+    let store = format!("workers: 1\nstore: {{ redis: {{ env: REDIS_URL }}, {more} }}");
+    Gateway::with(catalog).server(&store).env("REDIS_URL", redis.url()).upstream(redis.port).start().await
+}
+
+async fn comes(gateway: &Gateway, state: &str) {
+    eventually(&format!("the store is {state}"), || (gateway.status()["store"]["state"] == state).then_some(())).await;
+}
+
+const TIGHT: &str = "sk-CaNaRy-caller-tight-0123456789abcdefghijklmnopq";
+
+#[test]
+fn over_two_gateways_one_of_two_hundred_passes() {
+    run_within(Duration::from_secs(120), async {
+        let redis = Redis::start();
+        let mock = Mock::start().await;
+        mock.always(Script::answer("a"));
+        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1 }", &[("prod", TIGHT, "")]);
+        // A test machine has its own pace.
+        let more = "instances: 2, timeout: 5s";
+        let two = [gateway(&catalog, &redis, more).await, gateway(&catalog, &redis, more).await];
+        for gateway in &two {
+            comes(gateway, "up").await;
+        }
+        let post = |n: usize| two[n % 2].raw(crate::support::client::post_as(TIGHT, &chat("m")));
+        let statuses: Vec<u16> = join_all((0..200).map(post)).await.iter().map(|answer| answer.status).collect();
+        assert_eq!((statuses.iter().filter(|s| **s == 200).count(), statuses.iter().filter(|s| **s == 429).count()), (1, 199));
+        let tokens = crate::support::script::PROMPT_TOKENS + 3;
+        let counted = || (redis.used("{portcullis:tight}:caller:tight").0[..5] == [1, tokens, 0, 0, 0]).then_some(());
+        eventually("it is counted", counted).await;
+    });
+}
+
+/// Killed, stopped, slow and flushed under two gateways' traffic: nobody fails, nobody waits for long, and everything is counted in the end.
+#[test]
+fn whatever_becomes_of_the_store_nobody_fails_or_waits_and_all_is_counted() {
+    run_within(Duration::from_secs(180), async {
+        let mut redis = Redis::start();
+        let slow = Slow::to(redis.port).await;
+        let mock = Mock::start().await;
+        mock.always(Script::answer("a"));
+        let limits = "limits: { requests_per_day: 100000, tokens_per_day: 10000000, concurrency: 1000 }";
+        let catalog = Files::over(&mock).caller_with("tight", limits, &[("prod", TIGHT, "")]);
+        let store = format!("workers: 1\nstore: {{ redis: 'redis://{}', instances: 2 }}", slow.address);
+        let with = || Gateway::with(&catalog).server(&store).upstream(slow.address.port()).start();
+        let two = [with().await, with().await];
+        let (mut sent, mut slowest) = (0, Duration::ZERO);
+        let errors = || two.iter().map(|gateway| gateway.metrics().sum("portcullis_store_errors_total", &[])).sum::<f64>();
+        for fault in ["killed", "stopped", "slow", "flushed"] {
+            for gateway in &two {
+                comes(gateway, "up").await;
+            }
+            let before = errors();
+            for round in 0..30 {
+                match (round, fault) {
+                    (3, "killed") => redis.kill(),
+                    (3, "stopped") => redis.signal("STOP"),
+                    (3, "slow") => slow.by(Duration::from_millis(50)),
+                    (3, "flushed") => redis.flush(),
+                    _ => {}
+                }
+                let start = Instant::now();
+                let post = |n: usize| two[n % 2].raw(crate::support::client::post_as(TIGHT, &chat("m")));
+                let answers = join_all((0..4).map(post)).await;
+                slowest = slowest.max(start.elapsed());
+                sent += answers.len() as u64;
+                assert!(
+                    answers.iter().all(|answer| answer.status == 200),
+                    "{fault}: {:?}",
+                    answers.iter().map(|a| a.status).collect::<Vec<_>>()
+                );
+            }
+            match fault {
+                "killed" => redis.again(),
+                "stopped" => redis.signal("CONT"),
+                "slow" => slow.by(Duration::ZERO),
+                _ => {}
+            }
+            // Each gateway's first three, those beside them, and tries to connect; not all that were sent meanwhile.
+            let waited = errors() - before;
+            assert!(waited < 40.0, "{fault}: {waited} waited in vain");
+        }
+        // Every wait is 20 ms, and a connection that hangs is given up after a second: nobody waits for that.
+        assert!(slowest < Duration::from_secs(1), "the slowest four took {slowest:?}");
+        for gateway in &two {
+            comes(gateway, "up").await;
+            gateway.logged("is out: ").await;
+            gateway.logged("is back after ").await;
+            assert_eq!(gateway.metrics().sum("portcullis_store_up", &[]), 1.0);
+            assert!(gateway.metrics().sum("portcullis_store_seconds_count", &[]) > 0.0);
+        }
+        let tokens = sent * (crate::support::script::PROMPT_TOKENS + 3);
+        let all = || (redis.used("{portcullis:tight}:caller:tight").0[..5] == [sent, tokens, 0, 0, 0]).then_some(());
+        eventually("all is counted", all).await;
+    });
+}
+
+#[test]
+fn a_gateway_that_must_not_go_on_alone_says_so_to_its_callers() {
+    run(async {
+        let mut redis = Redis::with_password("s3cr3t-0f-the-st0re");
+        let mock = Mock::start().await;
+        mock.always(Script::answer("a"));
+        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 5 }", &[("prod", TIGHT, "")]);
+        let gateway = gateway(&catalog, &redis, "on_store_down: refuse, timeout: 5s").await;
+        let post = || gateway.raw(crate::support::client::post_as(TIGHT, &chat("m")));
+        comes(&gateway, "up").await;
+        assert_eq!(post().await.status, 200);
+        redis.kill();
+        comes(&gateway, "down").await;
+        let refused = post().await;
+        refused.is_error(503, "store_unavailable");
+        assert_eq!(refused.field("retry-after"), Some("1"));
+        assert_eq!(gateway.post(&chat("m")).await.status, 200, "who has no limits needs no store");
+        let told = format!("{}{}", gateway.log(), gateway.admin("/status").1);
+        assert!(!told.contains("s3cr3t"), "{told}");
+        redis.again();
+    });
+}

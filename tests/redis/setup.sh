@@ -1,0 +1,13 @@
+#!/bin/sh
+# A redis-server for the tests of the store, where there is none.
+set -eu
+command -v redis-server >/dev/null && exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo 'installing redis-server'
+    apt-get update -qq
+    # Nobody asks for the service: the tests start their own.
+    RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server >/dev/null
+    exit 0
+fi
+echo 'redis-server 6 or later is needed for the tests: install it with your package manager (Debian: apt-get install redis-server)' >&2
+exit 1
