@@ -326,6 +326,10 @@ fn metrics_have_their_names_and_labels() {
         ("portcullis_access_lines_dropped", ""),
         ("portcullis_connections_refused_total", ""),
         ("portcullis_panics_total", ""),
+        ("portcullis_cost_unknown_total", "model account"),
+        ("portcullis_ledger_rows_total", ""),
+        ("portcullis_ledger_dropped_total", ""),
+        ("portcullis_ledger_up", ""),
     ];
     run(async {
         let mock = Mock::start().await;
@@ -408,7 +412,10 @@ fn status_tells_how_things_are() {
         let status = gateway.status();
         let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
-        assert_eq!(keys(&status), set(&["version", "phase", "ready", "uptime_seconds", "exchanges", "catalog", "accounts", "models"]));
+        assert_eq!(
+            keys(&status),
+            set(&["version", "phase", "ready", "uptime_seconds", "exchanges", "catalog", "ledger", "keys", "accounts", "models"])
+        );
         let catalog = &status["catalog"];
         let named = ["generation", "hash", "loaded", "accounts", "models", "callers", "keys", "warnings", "last_refusal", "held"];
         assert_eq!(keys(catalog), set(&named));

@@ -112,7 +112,9 @@ pub(super) fn scalar(text: &str, flow: bool) -> String {
     };
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.bytes().enumerate().all(plain)
-        && reads_as_text(&Node { line: 0, value: Value::Plain(text.into()) });
+        && reads_as_text(&Node { line: 0, value: Value::Plain(text.into()) })
+        // What other readers take for a truth value or a number, such as `yes`.
+        && serde_yaml::to_string(text).is_ok_and(|written| written.trim_end() == text);
     if is_plain { text.to_owned() } else { double_quoted(text) }
 }
 
