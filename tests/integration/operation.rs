@@ -383,7 +383,7 @@ fn labels_are_bounded_and_go_with_what_they_name() {
         }
         gateway.access_lines(120).await;
         assert_eq!(series(), before, "{}", gateway.metrics().0);
-        for word in ["unknown", "ODD", "id-"] {
+        for word in ["unknown-", "ODD", "id-"] {
             assert!(!gateway.metrics().0.contains(word), "{}", gateway.metrics().0);
         }
         gateway.post(&chat("gone")).await;
@@ -414,7 +414,7 @@ fn status_tells_how_things_are() {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         assert_eq!(
             keys(&status),
-            set(&["version", "phase", "ready", "uptime_seconds", "exchanges", "catalog", "ledger", "keys", "accounts", "models"])
+            set(&["version", "phase", "ready", "uptime_seconds", "exchanges", "catalog", "ledger", "store", "keys", "accounts", "models"])
         );
         let catalog = &status["catalog"];
         let named = ["generation", "hash", "loaded", "accounts", "models", "callers", "keys", "warnings", "last_refusal", "held"];
