@@ -46,7 +46,7 @@ pub struct Tried {
     pub completion_tokens: Option<u64>,
     /// What these cost, if that is known.
     #[serde(rename = "cost_usd", skip_serializing_if = "Option::is_none")]
-    pub cost: Option<Usd>,
+    pub cost: Option<Option<Usd>>,
     /// What the upstream or the network said, scrubbed and cut short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,

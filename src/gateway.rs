@@ -12,7 +12,7 @@ use crate::drain::Phase;
 use crate::error::{Outcome, Refusal, What};
 use crate::exchange::producer::{Before, Producer, Request};
 use crate::exchange::record::Record;
-use crate::exchange::relay::{End, relay};
+use crate::exchange::relay::{End, account_for, relay};
 use crate::exchange::{self, Own, Panicked};
 use crate::intake::{self, Held, envelope};
 use crate::ledger::days;
@@ -110,6 +110,7 @@ impl ProxyHttp for Gateway {
         let end = exchange::guarded(&own, pin!(relay(session, &self.shared, &mut context.record, &mut producer))).await;
         context.record.own += own.so_far();
         let end = end.unwrap_or_else(|Panicked| {
+            account_for(&mut context.record, &mut producer);
             let refusal = self.panicked();
             context.record.refused(&refusal);
             // After the head only the connection's end can tell.
@@ -316,7 +317,7 @@ async fn chat(
         cost: if key.caller.expose_cost { ShowCost::At(None) } else { ShowCost::No },
     };
     let bounds = snapshot.scopes.get(key.index).map(|scopes| scopes.bounds(key, model.index)).unwrap_or_default();
-    admit(shared, record, &bounds, plan::most(&envelope, model, &plan)).await?;
+    admit(shared, record, &bounds, plan::most(&envelope, &plan)).await?;
     exchange::panic_here(session, "plan");
     let request = Request {
         envelope,

@@ -12,7 +12,7 @@ use crate::dialect::traits::Traits;
 use crate::exchange::upstream::Place;
 use crate::intake::envelope::Envelope;
 use crate::limits::Ask;
-use crate::price::Price;
+use crate::price::{Price, Usd};
 use crate::usage;
 use crate::wire::json::{self, Span};
 use std::sync::Arc;
@@ -76,17 +76,20 @@ pub fn plan(snapshot: &Snapshot, key: &Key, model: &Arc<Model>, stream: bool, co
     Some(Plan { candidates, demand: demand.clone() })
 }
 
-/// What a request may use at most: its prompt, as estimated, and the longest answer that it may have, or one of the usual length where nobody
-/// says; at the dearest of those who may be asked.
-pub fn most(envelope: &Envelope, model: &Model, plan: &Plan) -> Ask {
-    let prompt = usage::estimate(u64::try_from(envelope.prompt_bytes).unwrap_or(u64::MAX));
-    let able =
-        plan.candidates.iter().map(|candidate| candidate.traits.max_output).try_fold(0, |most, able| able.map(|able| most.max(able)));
-    let said = envelope.most_tokens.or(if envelope.max_tokens_said { None } else { model.max_tokens });
-    let each = said.unwrap_or_else(|| plan.demand.typical_output()).min(able.unwrap_or(u64::MAX));
-    let answers = each.saturating_mul(envelope.choices);
-    let dearest = plan.candidates.iter().filter_map(|candidate| candidate.price).map(|price| price.most(prompt, answers)).max();
-    Ask { tokens: prompt.saturating_add(answers), usd: dearest.unwrap_or_default() }
+/// What a request may use at most: all that is to be read, as estimated, and the longest answer that it may have, or one of the usual length where
+/// nobody says; of those who may be asked the one with the most tokens, and the dearest.
+pub fn most(envelope: &Envelope, plan: &Plan) -> Ask {
+    let bytes = envelope.prompt_bytes.saturating_add(envelope.more_bytes);
+    let prompt = usage::estimate(u64::try_from(bytes).unwrap_or(u64::MAX));
+    let mut most = Ask { tokens: prompt, usd: Usd::ZERO };
+    for candidate in &plan.candidates {
+        let default = candidate.model.max_tokens.filter(|_| !envelope.max_tokens_said);
+        let each = envelope.most_tokens.or(default).unwrap_or_else(|| plan.demand.typical_output());
+        let answers = each.min(candidate.traits.max_output.unwrap_or(u64::MAX)).saturating_mul(envelope.choices);
+        most.tokens = most.tokens.max(prompt.saturating_add(answers));
+        most.usd = most.usd.max(candidate.price.map(|price| price.most(prompt, answers)).unwrap_or_default());
+    }
+    most
 }
 
 fn add(candidates: &mut Vec<Candidate>, snapshot: &Snapshot, model: &Arc<Model>, reach: Reach, stream: bool, conversation: Option<u64>) {

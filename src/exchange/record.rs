@@ -205,7 +205,7 @@ impl Record {
             at: self.admitted?,
             unused_tokens: wasted().map(unused).fold(0, u64::saturating_add),
             // One whose price is unknown makes the sum unknown.
-            unused_cost: wasted().map(|tried| tried.cost).try_fold(Usd::ZERO, |sum, cost| Some(sum.plus(cost?))),
+            unused_cost: wasted().map(|tried| tried.cost.flatten()).try_fold(Usd::ZERO, |sum, cost| Some(sum.plus(cost?))),
             caller: self.caller.take()?,
             key: self.key.take()?,
             model: self.model.take()?,

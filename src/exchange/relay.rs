@@ -14,6 +14,7 @@ use crate::usage::Source;
 use bytes::Bytes;
 use pingora_proxy::Session;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use tokio::time::Instant;
@@ -33,6 +34,23 @@ pub async fn relay(session: &mut Session, shared: &Shared, record: &mut Record, 
     let mut relay = Relay { session, shared, record, alarm: Alarm::default(), head: false, last_write: Instant::now() };
     let end = relay.run(producer).await;
     let Relay { record, .. } = relay;
+    told(record, producer);
+    end
+}
+
+/// What is known of an exchange that a panic of ours has ended: what was used is used. What the panic left behind may make another one.
+pub fn account_for(record: &mut Record, producer: &mut Producer<'_>) {
+    let told = catch_unwind(AssertUnwindSafe(|| {
+        producer.abandon("internal");
+        told(record, producer);
+    }));
+    if told.is_err() {
+        log::error!("what the exchange {} used is not known: the gateway failed twice", record.request_id);
+    }
+}
+
+/// Takes down how it went.
+fn told(record: &mut Record, producer: &mut Producer<'_>) {
     record.attempts = std::mem::take(&mut producer.trail);
     count(record, producer);
     record.maybe_billed = producer.maybe_billed;
@@ -46,7 +64,6 @@ pub async fn relay(session: &mut Session, shared: &Shared, record: &mut Record, 
         record.account = Some(candidate.place.account.id.clone());
         record.upstream_model = Some(candidate.upstream_model.clone());
     }
-    end
 }
 
 /// What is used so far, and at which price.

@@ -42,6 +42,8 @@ pub struct Envelope {
     pub beginning: Option<Span>,
     /// UTF-8 bytes of text in the messages: contents, text parts and the arguments of tool calls.
     pub prompt_bytes: usize,
+    /// Bytes of what else a model reads: tools, the answer's schema; and of what is no text, for each part as many as it may stand for.
+    pub more_bytes: usize,
 }
 
 /// Why a body is no chat request; always answered with 400.
@@ -101,6 +103,7 @@ struct Seen<'a> {
     user: Option<Span>,
     beginning: Option<Span>,
     prompt_bytes: usize,
+    more_bytes: usize,
 }
 
 impl<'a> Seen<'a> {
@@ -128,6 +131,7 @@ impl<'a> Seen<'a> {
                 let span = cursor.value()?;
                 self.choices = number(cursor, &span);
             }
+            b"tools" | b"functions" | b"response_format" => self.more_bytes += cursor.value()?.len(),
             b"prompt_cache_key" | b"user" => {
                 let kind = cursor.kind()?;
                 let span = Some(cursor.value()?).filter(|_| kind == Kind::String);
@@ -178,7 +182,7 @@ impl<'a> Seen<'a> {
             }
             let start = *begins.get_or_insert(cursor.at());
             let mut is_users = false;
-            self.prompt_bytes += message(cursor, &mut is_users)?;
+            self.prompt_bytes += message(cursor, &mut is_users, &mut self.more_bytes)?;
             if is_users && self.beginning.is_none() {
                 self.beginning = Some(start..cursor.at());
             }
@@ -262,6 +266,7 @@ impl<'a> Seen<'a> {
             beginning: self.beginning,
             open,
             prompt_bytes: self.prompt_bytes,
+            more_bytes: self.more_bytes,
         })
     }
 }
@@ -331,22 +336,42 @@ fn duplicate<'n>(names: &'n mut [Cow<'_, [u8]>]) -> Option<&'n [u8]> {
     None
 }
 
-/// A whole number; what is none is for the upstream to judge.
+/// A number as anybody behind us may read it: `1e3` and `"1000"` are a thousand, too, and what is not whole is rounded up. What is none is for the
+/// upstream to judge.
 fn number(cursor: &Cursor<'_>, span: &Span) -> Option<u64> {
-    json::integer_of(cursor.text(), span)
+    let text = cursor.text();
+    let number: f64 = match json::integer_of(text, span) {
+        Some(whole) => return Some(whole),
+        None => json::text_of(text, span)
+            .map_or_else(|| std::str::from_utf8(json::slice(text, span)).ok()?.parse().ok(), |text| text.trim().parse().ok())?,
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is not negative, and what is too large becomes the largest"
+    )]
+    (number >= 0.0).then(|| number.ceil() as u64)
 }
 
-/// Consumes a message, counts its text, and finds out whether it is a user's.
-fn message(cursor: &mut Cursor<'_>, is_users: &mut bool) -> Result<usize, Broken> {
+/// What a picture, a file or a sound stands for, in bytes of text: no more than a guess, some thousand tokens.
+const MEDIUM: usize = 4 * 1024;
+
+/// Consumes a message, counts its text and what is none, and finds out whether it is a user's.
+fn message(cursor: &mut Cursor<'_>, is_users: &mut bool, media: &mut usize) -> Result<usize, Broken> {
     members(cursor, |cursor, name| match name {
         b"role" => {
             let role = cursor.value()?;
             *is_users = json::slice(cursor.text(), &role) == br#""user""#;
             Ok(0)
         }
-        b"content" if cursor.kind()? == Kind::Array => {
-            elements(cursor, |cursor| members(cursor, |cursor, name| text(cursor, name == b"text")))
-        }
+        b"content" if cursor.kind()? == Kind::Array => elements(cursor, |cursor| {
+            members(cursor, |cursor, name| {
+                if matches!(name, b"image_url" | b"input_audio" | b"file") {
+                    *media += MEDIUM;
+                }
+                text(cursor, name == b"text")
+            })
+        }),
         b"content" => text(cursor, true),
         b"tool_calls" => elements(cursor, |cursor| {
             members(cursor, |cursor, name| match name {

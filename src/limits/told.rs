@@ -6,6 +6,8 @@ use crate::price::Usd;
 use serde_json::json;
 use std::time::Duration;
 
+const MINUTE: Duration = Duration::from_secs(60);
+
 impl Refused {
     /// The answer: which limit it was, how much of it is left, and when there is more.
     pub fn refusal(&self) -> Refusal {
@@ -20,21 +22,22 @@ impl Refused {
             },
         };
         let amount = |number: u64| if over.kind.is_money() { format!("{} USD", Usd(number)) } else { number.to_string() };
+        let requests = if over.limit == 1 { "request" } else { "requests" };
         let what = match over.kind {
-            Kind::RequestsPerMinute => "requests per minute",
-            Kind::RequestsPerDay => "requests per day",
-            Kind::TokensPerMinute => "tokens per minute",
-            Kind::TokensPerDay => "tokens per day",
-            Kind::Concurrency => "requests at once",
-            Kind::UsdPerDay => "per day",
-            Kind::UsdPerMonth => "per month",
+            Kind::RequestsPerMinute => format!("{requests} per minute"),
+            Kind::RequestsPerDay => format!("{requests} per day"),
+            Kind::TokensPerMinute => "tokens per minute".to_owned(),
+            Kind::TokensPerDay => "tokens per day".to_owned(),
+            Kind::Concurrency => format!("{requests} at once"),
+            Kind::UsdPerDay => "per day".to_owned(),
+            Kind::UsdPerMonth => "per month".to_owned(),
         };
         let limit = format!("the limit of {} {what} of {whose}", amount(over.limit));
         let left = amount(over.limit.saturating_sub(over.used));
         let asked = match over.kind {
             Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::Concurrency => None,
-            Kind::TokensPerMinute | Kind::TokensPerDay => Some(format!("{} tokens, prompt and longest answer", over.asked)),
-            Kind::UsdPerDay | Kind::UsdPerMonth => Some(format!("{} USD, with the longest answer", Usd(over.asked))),
+            Kind::TokensPerMinute | Kind::TokensPerDay => Some(format!("{} tokens, prompt and answer", over.asked)),
+            Kind::UsdPerDay | Kind::UsdPerMonth => Some(format!("{} USD", Usd(over.asked))),
         };
         let message = match (over.wait, asked) {
             (None, Some(asked)) => {
@@ -50,7 +53,12 @@ impl Refused {
             (Some(wait), None) => format!("All is used: {limit} is reached. Try again in {}.", span(wait)),
         };
         let what = if over.kind.is_money() { What::OverBudget } else { What::OverLimit };
-        Refusal::new(what, message).again_in(over.wait)
+        // The first second of a minute is gone a little later: not so late that clients would give up.
+        let wait = match over.kind {
+            Kind::RequestsPerMinute | Kind::TokensPerMinute => over.wait.map(|wait| wait.min(MINUTE)),
+            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::Concurrency | Kind::UsdPerDay | Kind::UsdPerMonth => over.wait,
+        };
+        Refusal::new(what, message).again_in(wait)
     }
 }
 
@@ -136,7 +144,7 @@ mod tests {
         assert_eq!(
             told(Level::KeyModel, "acme/prod gpt-4o", Kind::TokensPerDay, (1000, 400, 2000), None),
             (
-                "This request may use 2000 tokens, prompt and longest answer: more than the limit of 1000 tokens per day of key acme/prod for the \
+                "This request may use 2000 tokens, prompt and answer: more than the limit of 1000 tokens per day of key acme/prod for the \
                  model gpt-4o. Ask for less with `max_tokens`, or send a shorter prompt."
                     .to_owned(),
                 Some("rate_limit_exceeded".to_owned()),
@@ -144,12 +152,13 @@ mod tests {
                 false
             )
         );
+        let (_, _, after, again) = told(Level::Key, "acme/prod", Kind::TokensPerMinute, (1000, 900, 200), Some(61));
+        assert_eq!((after, again), (Some(60), true));
+        let (message, ..) = told(Level::Key, "acme/prod", Kind::Concurrency, (1, 1, 1), Some(1));
+        assert!(message.contains("the limit of 1 request at once of key acme/prod"), "{message}");
         let (message, code, after, again) =
             told(Level::Caller, "acme", Kind::UsdPerMonth, (100_000_000_000, 99_900_000_000, 150_000_000), Some(86_400));
-        assert!(
-            message.contains("0.15 USD, with the longest answer: 0.1 USD of the limit of 100 USD per month of caller acme are left"),
-            "{message}"
-        );
+        assert!(message.contains("0.15 USD: 0.1 USD of the limit of 100 USD per month of caller acme are left"), "{message}");
         assert_eq!((code.as_deref(), after, again), (Some("insufficient_quota"), Some(86_400), false));
     }
 }

@@ -189,7 +189,7 @@ impl Producer<'_> {
             first_ms: first.map(millis),
             prompt_tokens: unused.map(|used| used.prompt),
             completion_tokens: unused.map(|used| used.completion),
-            cost: unused.and_then(|used| Some(candidate.price?.cost(&used))),
+            cost: unused.map(|used| candidate.price.map(|price| price.cost(&used))),
             detail: None,
         });
     }

@@ -159,9 +159,24 @@ fn what_an_answer_may_need_is_read_where_it_is_a_number() {
     assert_eq!(read(r#""max_tokens":5,"n":3"#), (Some(5), 3));
     assert_eq!(read(r#""max_tokens":5,"max_completion_tokens":7"#), (Some(7), 1));
     assert_eq!(read(r#""max_completion_tokens":7,"max_tokens":null,"n":null"#), (Some(7), 1));
-    assert_eq!(read(r#""max_tokens":"5","n":0"#), (None, 1), "what is none is for the upstream to judge");
+    assert_eq!(read(r#""max_tokens":1e5,"n":2.0"#), (Some(100_000), 2));
+    assert_eq!(read(r#""max_tokens":"50","n":"1e1""#), (Some(50), 10), "some servers take a text for its number");
+    assert_eq!(read(r#""max_tokens":99999999999999999999,"n":1.5"#), (Some(u64::MAX), 2));
+    assert_eq!(read(r#""max_tokens":1e999,"n":0"#), (Some(u64::MAX), 1));
+    assert_eq!(read(r#""max_tokens":"many","n":{}"#), (None, 1), "what is none is for the upstream to judge");
     assert_eq!(read(r#""max_tokens":-5,"n":-1"#), (None, 1));
-    assert_eq!(read(r#""max_tokens":99999999999999999999,"n":1.5"#), (None, 1));
+}
+
+#[test]
+fn what_a_model_reads_besides_the_messages_is_counted_apart() {
+    let body = |fields: &str, content: &str| {
+        let envelope = accepted(&format!(r#"{{"model":"m",{fields}"messages":[{{"role":"user","content":{content}}}]}}"#));
+        (envelope.prompt_bytes, envelope.more_bytes)
+    };
+    assert_eq!(body("", r#""1234""#), (4, 0));
+    assert_eq!(body(r#""tools":[{"type":"function"}],"response_format":{},"#, r#""1234""#), (4, 21 + 2));
+    let parts = r#"[{"type":"text","text":"12"},{"type":"image_url","image_url":{"url":"data:…"}},{"type":"file","file":{}}]"#;
+    assert_eq!(body("", parts), (2, 8192));
 }
 
 #[test]
