@@ -123,7 +123,7 @@ struct Inside {
 struct Desk {
     state: State,
     circuit: Circuit,
-    asked: VecDeque<Asked>,
+    asked: VecDeque<Box<Asked>>,
     keeping: Keeping,
     finding: VecDeque<Finding>,
     /// What is broken here, for how long; nothing takes it back.
@@ -318,7 +318,7 @@ impl Inside {
     fn ask(&self, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Result<oneshot::Receiver<Said>, State> {
         let (answer, heard) = oneshot::channel();
         let mut owned = bounds.iter().map(|bound| (*bound.limits, bound.scope.clone()));
-        let asked = Asked { bounds: [owned.next(), owned.next(), owned.next()], ask, now_ms, tries: 0, answer };
+        let asked = Box::new(Asked { bounds: [owned.next(), owned.next(), owned.next()], ask, now_ms, tries: 0, answer });
         let mut desk = self.desk();
         match desk.state {
             State::Up if desk.asked.len() >= MOST_WAITING => return Err(State::Down),

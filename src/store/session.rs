@@ -17,8 +17,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A connection that is silent for longer is lost.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often others hear that this one lives.
-const BEAT: Duration = Duration::from_secs(2);
+/// How often others hear that this one lives, and it of what they found broken.
+const BEAT: Duration = Duration::from_secs(1);
 /// While it waits for others to tell what they count.
 const SOON: Duration = Duration::from_millis(250);
 /// Who has not told by then, after the store was empty, is not there: no try to connect is later.
@@ -65,7 +65,7 @@ pub(super) struct Session<'s> {
 enum Sent {
     Beat { since: Instant, trial: bool },
     Part,
-    Admission(Asked, Vec<Moment>),
+    Admission(Box<Asked>, Vec<Moment>),
     Kept,
     Find(Finding),
 }
@@ -170,9 +170,9 @@ impl<'s> Session<'s> {
             return (batch, sent);
         }
         let most = desk.asked.len().min(ADMISSIONS);
-        let asked: Vec<Asked> = desk.asked.drain(..most).filter(|asked| !asked.answer.is_closed()).collect();
+        let asked: Vec<Box<Asked>> = desk.asked.drain(..most).filter(|asked| !asked.answer.is_closed()).collect();
         // A scope that the store has not heard of from here: it had better not be empty without our knowing.
-        let unknown = asked.iter().flat_map(Asked::each).any(|(_, scope)| scope.told() != self.epoch);
+        let unknown = asked.iter().flat_map(|asked| asked.each()).any(|(_, scope)| scope.told() != self.epoch);
         if unknown || self.beat <= now || !desk.hints.is_empty() {
             self.add_beat(&mut desk, false, &mut batch, &mut sent);
         }
@@ -195,7 +195,9 @@ impl<'s> Session<'s> {
                 parts.push(scope);
             }
         }
-        parts.extend(asked.iter().flat_map(Asked::each).filter(|(_, scope)| scope.told() != self.epoch).map(|(_, scope)| scope.clone()));
+        parts.extend(
+            asked.iter().flat_map(|asked| asked.each()).filter(|(_, scope)| scope.told() != self.epoch).map(|(_, scope)| scope.clone()),
+        );
         let clock = clock_ms();
         for (place, scope) in parts.iter().enumerate() {
             if parts.iter().take(place).any(|other| Arc::ptr_eq(other, scope)) {
@@ -256,7 +258,7 @@ impl<'s> Session<'s> {
                         return Err(wrong());
                     }
                 }
-                Sent::Admission(asked, moments) => match talk::admission(&answer).ok_or_else(wrong)? {
+                Sent::Admission(mut asked, moments) => match talk::admission(&answer).ok_or_else(wrong)? {
                     // It knows what was told just now, and nothing of others: what it granted will be told as not taken.
                     Admission::Yes(_) | Admission::No(_) if flushed => alone(asked),
                     Admission::Yes(used) => granted(asked, used, &moments),
@@ -269,7 +271,8 @@ impl<'s> Session<'s> {
                             self.beat = Instant::now();
                             flushed = true;
                         }
-                        again.push_back(Asked { tries: asked.tries + 1, ..asked });
+                        asked.tries += 1;
+                        again.push_back(asked);
                     }
                 },
                 // What cannot be kept is not found.
@@ -354,7 +357,7 @@ impl<'s> Session<'s> {
     }
 }
 
-fn granted(asked: Asked, used: Vec<talk::Used>, moments: &[Moment]) {
+fn granted(asked: Box<Asked>, used: Vec<talk::Used>, moments: &[Moment]) {
     let each = used.into_iter().zip(asked.each()).zip(moments);
     let left = each.map(|((used, (limits, _)), moment)| used.left(limits, asked.ask, *moment, asked.now_ms));
     let left = left.fold(Left::default(), Left::and);
@@ -365,7 +368,7 @@ fn granted(asked: Asked, used: Vec<talk::Used>, moments: &[Moment]) {
     }
 }
 
-fn refused(asked: Asked, used: Vec<talk::Used>, moments: &[Moment]) {
+fn refused(asked: Box<Asked>, used: Vec<talk::Used>, moments: &[Moment]) {
     let mut worst: Option<(&Arc<Scope>, Over)> = None;
     let mut left = Left::default();
     for ((used, (limits, scope)), moment) in used.into_iter().zip(asked.each()).zip(moments) {
@@ -386,7 +389,7 @@ fn refused(asked: Asked, used: Vec<talk::Used>, moments: &[Moment]) {
     asked.answer.send(said).ok();
 }
 
-fn alone(asked: Asked) {
+fn alone(asked: Box<Asked>) {
     for (_, scope) in asked.each() {
         scope.changed();
     }

@@ -191,3 +191,63 @@ fn number(value: &Value) -> Option<u64> {
 fn text(value: &Value) -> Option<String> {
     if let Value::BulkString(bytes) = value { String::from_utf8(bytes.clone()).ok() } else { None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_795_262_400_000;
+
+    fn ints(numbers: &[i64]) -> Value {
+        Value::Array(numbers.iter().map(|number| Value::Int(*number)).collect())
+    }
+
+    #[test]
+    fn names_of_one_caller_are_in_one_slot() {
+        assert_eq!(key("p", Level::Caller, "acme"), "{p:acme}:caller:acme");
+        assert_eq!(key("p", Level::Key, "acme/prod"), "{p:acme}:key:acme/prod");
+        assert_eq!(key("p", Level::KeyModel, "acme/prod a/b"), "{p:acme}:key_model:acme/prod a/b");
+    }
+
+    #[test]
+    fn what_is_told_is_exact_up_to_what_a_script_can_count() {
+        let moment = Moment { second: 9, day: 2, month: 1 };
+        let counts = Counts {
+            at: 9_000,
+            moment,
+            minute: vec![(8, 1, 7), (9, 0, u64::MAX)],
+            day_requests: 3,
+            day_tokens: u64::MAX,
+            day_usd: Usd(5),
+            month_usd: Usd(6),
+            places: 1,
+        };
+        assert_eq!(own(&counts), "[2,3,9007199254740992,5,1,6,1,8,1,7,9,0,9007199254740992]");
+        let limits = Limits { tokens_per_day: Some(70), usd_per_month: Some(Usd(80)), ..Limits::default() };
+        let ask = Ask { tokens: 11, usd: Usd(12) };
+        let said = admit(&["a".to_owned(), "b".to_owned()], ask, [(&limits, moment)].into_iter());
+        assert_eq!(said, r#"[["a","b"],11,12,[9,2,1,-1,-1,-1,70,-1,-1,80]]"#);
+    }
+
+    #[test]
+    fn an_answer_says_which_limit_and_what_is_left() {
+        let (second, moment) = (NOW / 1_000, Moment { second: NOW / 1_000, day: NOW / 86_400_000, month: 20_758 });
+        let at = i64::try_from(second).unwrap();
+        let used = ints(&[1, 4, 50, 0, 0, at - 30, 2, 20, at - 1, 2, 30]);
+        let limits = Limits { requests_per_minute: Some(4), tokens_per_day: Some(100), ..Limits::default() };
+        let answer = |code: i64| admission(&Value::Array(vec![Value::Int(code), used.clone()]));
+        let Some(Admission::No(mut refused)) = answer(2) else { panic!("refused") };
+        let (over, left) = refused.remove(0).over(&limits, Ask { tokens: 10, usd: Usd(0) }, moment, NOW);
+        let over = over.expect("a limit");
+        assert_eq!((over.kind, over.used, over.wait), (Kind::RequestsPerMinute, 4, Some(Duration::from_secs(31))));
+        assert_eq!(left.tokens.map(|room| room.remaining), Some(50));
+        let Some(Admission::Yes(mut granted)) = answer(1) else { panic!("granted") };
+        let left = granted.remove(0).left(&limits, Ask { tokens: 10, usd: Usd(0) }, moment, NOW);
+        assert_eq!((left.requests.map(|room| room.remaining), left.tokens.map(|room| room.remaining)), (Some(0), Some(40)));
+        assert_eq!(admission(&ints(&[0, 2])), Some(Admission::Unknown(2)));
+        for nonsense in [ints(&[]), ints(&[7]), ints(&[1, 2]), Value::Nil, Value::Array(vec![Value::Int(1), ints(&[-1, 0, 0, 0, 0])])] {
+            assert_eq!(admission(&nonsense), None, "{nonsense:?}");
+            assert_eq!(heard(&nonsense), None);
+        }
+    }
+}

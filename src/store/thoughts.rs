@@ -33,17 +33,18 @@ impl Keeping {
         self.waiting.is_empty()
     }
 
+    /// Some of it, but never more than one of the longest: admissions go the same way.
     pub(super) fn take(&mut self, prefix: &str) -> Vec<Cmd> {
-        let some = self.waiting.len().min(AT_ONCE);
-        let taken = self.waiting.drain(..some);
-        let commands: Vec<Cmd> = taken
-            .map(|(name, text)| {
-                self.bytes -= text.len();
-                let mut command = redis::cmd("SET");
-                command.arg(key(prefix, &name)).arg(text).arg("EX").arg(KEPT_FOR);
-                command
-            })
-            .collect();
+        let (mut commands, mut bytes) = (Vec::new(), 0);
+        while commands.len() < AT_ONCE
+            && let Some((name, text)) = self.waiting.pop_front_if(|(_, text)| bytes + text.len() <= LONGEST)
+        {
+            bytes += text.len();
+            let mut command = redis::cmd("SET");
+            command.arg(key(prefix, &name)).arg(text).arg("EX").arg(KEPT_FOR);
+            commands.push(command);
+        }
+        self.bytes -= bytes;
         commands
     }
 }

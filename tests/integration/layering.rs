@@ -20,6 +20,8 @@ const PURE: &[&str] = &[
     "src/limits/tally",
     "src/ledger/sums.rs",
     "src/ledger/report/shown.rs",
+    "src/store/circuit.rs",
+    "src/store/talk.rs",
     "src/usage.rs",
     "src/catalog/globs.rs",
     "src/catalog/mod.rs",

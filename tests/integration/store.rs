@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use serde_json::{Value, json};
+
 use portcullis::catalog::Catalog;
 use portcullis::catalog::resolve::{Reference, resolve};
 use portcullis::config;
@@ -569,5 +571,76 @@ fn a_gateway_that_must_not_go_on_alone_says_so_to_its_callers() {
         let told = format!("{}{}", gateway.log(), gateway.admin("/status").1);
         assert!(!told.contains("s3cr3t"), "{told}");
         redis.again();
+    });
+}
+
+/// What a model thought before it called a tool goes back to it, whichever gateway gets the tool's result.
+#[test]
+fn thoughts_that_one_gateway_kept_are_put_back_by_another() {
+    run(async {
+        let redis = Redis::start();
+        let mock = Mock::start().await;
+        let claude = |content: Value, stop: &str| {
+            Script::json(
+                200,
+                &json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": content, "stop_reason": stop,
+                    "stop_sequence": null, "usage": {"input_tokens": 3, "output_tokens": 3}}),
+            )
+        };
+        let thought = json!({"type": "thinking", "thinking": "Rome?", "signature": "sig=="});
+        let call = json!({"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Rome"}});
+        mock.push(claude(json!([thought, call]), "tool_use"));
+        mock.push(claude(json!([{"type": "text", "text": "Sunny."}]), "end_turn"));
+        let catalog = Files::new().account_with("a", &mock, "dialect: anthropic").model("m", &["a=claude-sonnet-4-5"]);
+        let more = "instances: 2, timeout: 5s";
+        let two = [gateway(&catalog, &redis, more).await, gateway(&catalog, &redis, more).await];
+        for gateway in &two {
+            comes(gateway, "up").await;
+        }
+        let tools = json!([{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]);
+        let ask = |messages: Value| json!({"model": "m", "tools": tools, "reasoning_effort": "low", "max_completion_tokens": 9000, "messages": messages});
+        let question = json!({"role": "user", "content": "Weather in Rome?"});
+        assert_eq!(two[0].post(&ask(json!([question]))).await.status, 200);
+        eventually("it is kept", || redis.keys().iter().any(|key| key.contains(":thoughts:")).then_some(())).await;
+        let called = json!({"id": "toolu_1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\":\"Rome\"}"}});
+        let answered = ask(json!([question, {"role": "assistant", "content": null, "tool_calls": [called]},
+            {"role": "tool", "tool_call_id": "toolu_1", "content": "sun"}]));
+        assert_eq!(two[1].post(&answered).await.field("x-portcullis-dropped"), None);
+        assert_eq!(mock.request(1).await.json()["messages"][1]["content"], json!([thought, call]));
+    });
+}
+
+/// What breaks at one gateway is asked last at the other, until it has answered there.
+#[test]
+fn what_breaks_at_one_gateway_is_asked_last_at_another() {
+    run(async {
+        let redis = Redis::start();
+        let (first, second) = (Mock::start().await, Mock::start().await);
+        for _ in 0..5 {
+            first.push(Script::error(500, "broken"));
+        }
+        first.always(Script::answer("first"));
+        second.always(Script::answer("second"));
+        let catalog = Files::chain(&[&first, &second]);
+        let two = [gateway(&catalog, &redis, "instances: 2").await, gateway(&catalog, &redis, "instances: 2").await];
+        for gateway in &two {
+            comes(gateway, "up").await;
+        }
+        for _ in 0..5 {
+            assert_eq!(two[0].post(&chat("m")).await.content(), "second");
+        }
+        two[0].logged("its breaker opened").await;
+        // Both have heard of it when both have said since that they live. Here it would answer, and whoever answers is not broken.
+        let beats = || -> Vec<u64> {
+            let all: Vec<String> = redis::cmd("HVALS").arg("{portcullis}:instances").query(&mut redis.connection()).unwrap();
+            all.iter().map(|told| told.split(' ').next().unwrap().parse().unwrap()).collect()
+        };
+        eventually("it is told", || redis.keys().iter().any(|key| key == "{portcullis}:hints").then_some(())).await;
+        let told = beats().into_iter().max();
+        eventually("it is heard", || beats().into_iter().all(|at| Some(at) > told).then_some(())).await;
+        let start = Instant::now();
+        while two[1].post(&chat("m")).await.content() != "second" {
+            assert!(start.elapsed() < Duration::from_secs(3), "nobody told");
+        }
     });
 }
