@@ -36,9 +36,8 @@ impl Keeping {
     /// Some of it, but never more than one of the longest: admissions go the same way.
     pub(super) fn take(&mut self, prefix: &str) -> Vec<Cmd> {
         let (mut commands, mut bytes) = (Vec::new(), 0);
-        while commands.len() < AT_ONCE
-            && let Some((name, text)) = self.waiting.pop_front_if(|(_, text)| bytes + text.len() <= LONGEST)
-        {
+        while commands.len() < AT_ONCE && self.waiting.front().is_some_and(|(_, text)| bytes + text.len() <= LONGEST) {
+            let Some((name, text)) = self.waiting.pop_front() else { break };
             bytes += text.len();
             let mut command = redis::cmd("SET");
             command.arg(key(prefix, &name)).arg(text).arg("EX").arg(KEPT_FOR);
