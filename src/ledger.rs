@@ -238,7 +238,8 @@ impl Ledger {
     }
 
     /// What was spent this month, for the limits to begin with: sums of its days, each at the day's first moment, and what was admitted in the last 61
-    /// seconds (or is not written yet) row by row, at its own moment. Nothing is in it twice.
+    /// seconds (or is not written yet) row by row, at its own moment. Nothing is in it twice, and nothing is later than now: what a
+    /// clock wrote that was ahead is of today.
     ///
     /// Reads the file, so it is not for a request's way.
     pub fn past(&self, now_ms: u64) -> Vec<Past> {
@@ -255,7 +256,7 @@ impl Ledger {
         let waiting = sink.lock();
         let counts = |row: &&Row| row.at >= read::since(now_ms);
         past.extend(waiting.chunks.iter().flatten().filter(counts).map(|row| Past {
-            at: row.at,
+            at: row.at.min(now_ms),
             caller: row.caller.clone(),
             key: row.key.clone(),
             model: row.model.clone(),

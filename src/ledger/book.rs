@@ -53,7 +53,9 @@ const SUMS: &str = "INSERT INTO daily VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
     unpriced = min(unpriced + excluded.unpriced, ?20), unused_tokens = min(unused_tokens + excluded.unused_tokens, ?20),
     unused_cost = min(unused_cost + excluded.unused_cost, ?20), unused_unpriced = min(unused_unpriced + excluded.unused_unpriced, ?20)";
 
-const USED: &str = "INSERT INTO last_used VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = max(at, excluded.at)";
+// What comes late is not later; but a day before the last time that was known, the clock was wrong then.
+const USED: &str = "INSERT INTO last_used VALUES (?1, ?2) ON CONFLICT DO UPDATE
+    SET at = CASE WHEN at > excluded.at + 86400000 THEN excluded.at ELSE max(at, excluded.at) END";
 
 /// The open file.
 pub(super) struct Book {

@@ -1,10 +1,9 @@
 //! Days of UTC, counted from 1970-01-01. Pure.
 
 use crate::access_log::rfc3339;
+pub use crate::limits::tally::DAY;
+use crate::limits::tally::month::Month;
 use std::time::{Duration, SystemTime};
-
-/// A day, in milliseconds.
-pub const DAY: u64 = 86_400_000;
 
 /// The day of a moment.
 pub fn day_of(ms: u64) -> u64 {
@@ -25,8 +24,7 @@ pub fn date(day: u64) -> String {
 
 /// The first day of a day's month.
 pub fn month_of(day: u64) -> u64 {
-    let of_month = date(day).get(8..).and_then(|digits| digits.parse::<u64>().ok()).unwrap_or(1);
-    day.saturating_sub(of_month.saturating_sub(1))
+    Month::of(day).first
 }
 
 /// A moment as RFC 3339 has it.

@@ -174,6 +174,15 @@ pub(super) fn past(path: &Path, now_ms: u64) -> Result<Vec<Past>, String> {
     past_of(&reader, now_ms).map_err(|why| format!("the ledger {} cannot be read: {}", path.display(), Fault::from(why).what))
 }
 
+/// Those of the future by the day or month they count for. Only the row before a day by its time is asked what was written before it: that is in the index.
+/// Sums of floats, since those of whole numbers could overflow.
+const AHEAD: &str = "WITH before AS (SELECT
+        coalesce((SELECT rowid FROM exchange WHERE at < ?2 ORDER BY at DESC LIMIT 1), 0) AS day,
+        coalesce((SELECT rowid FROM exchange WHERE at < ?3 ORDER BY at DESC LIMIT 1), 0) AS month)
+    SELECT CASE WHEN exchange.rowid > before.day THEN ?2 ELSE ?3 END AS since, caller, key, model, count(*),
+        CAST(total(prompt) + total(completion) AS INTEGER), CAST(total(cost) AS INTEGER)
+    FROM exchange, before WHERE at >= ?1 AND (exchange.rowid > before.day OR exchange.rowid > before.month) GROUP BY 1, 2, 3, 4";
+
 /// A day, a caller, a key, a model.
 type Spender = (u64, Arc<str>, Arc<str>, Arc<str>);
 
@@ -182,15 +191,19 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
     let mut names = Shared::default();
     let mut past = Vec::new();
     let mut days: BTreeMap<Spender, Sums> = BTreeMap::new();
-    let whole = |from, until| Range { from, until, caller: None, key: None, model: None };
-    view.days(&whole(month_of(day_of(now_ms)), u64::MAX), &mut |group, sums| {
+    let range = |from, until| Range { from, until, caller: None, key: None, model: None };
+    let (month, today) = (month_of(day_of(now_ms)), day_of(now_ms));
+    view.days(&range(month, today + 1), &mut |group, sums| {
         let group = (group.day, names.of(group.caller), names.of(group.key), names.of(group.model));
         days.entry(group).or_default().add(&sums);
         true
     })?;
-    let mut recent =
-        view.transaction.prepare("SELECT at, caller, key, model, prompt, completion, coalesce(cost, 0) FROM exchange WHERE at >= ?1")?;
-    let mut rows = recent.query([number(now_ms.saturating_sub(MINUTE))])?;
+    // A little later than now is now.
+    let late = now_ms.saturating_add(MINUTE);
+    let mut recent = view
+        .transaction
+        .prepare("SELECT at, caller, key, model, prompt, completion, coalesce(cost, 0) FROM exchange WHERE at BETWEEN ?1 AND ?2")?;
+    let mut rows = recent.query([now_ms.saturating_sub(MINUTE), late].map(number))?;
     while let Some(row) = rows.next()? {
         let mut name = |column: usize| row.get_ref(column)?.as_str().map(|name| names.of(name)).map_err(rusqlite::Error::from);
         let (caller, key, model) = (name(1)?, name(2)?, name(3)?);
@@ -203,7 +216,17 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
             day.completion = day.completion.saturating_sub(completion);
             day.cost = day.cost.saturating_sub(cost);
         }
-        past.push(Past { at, caller, key, model, requests: 1, tokens: prompt.saturating_add(completion), usd: Usd(cost) });
+        past.push(Past { at: at.min(now_ms), caller, key, model, requests: 1, tokens: prompt.saturating_add(completion), usd: Usd(cost) });
+    }
+    // What a clock wrote that was days ahead is of today, or of this month, if it was written later than all that is older.
+    let mut ahead = view.transaction.prepare(AHEAD)?;
+    let of_today = start_of(today + 1).max(late.saturating_add(1));
+    let mut rows = ahead.query([of_today, start_of(today), start_of(month)].map(number))?;
+    while let Some(row) = rows.next()? {
+        let mut name = |column: usize| row.get_ref(column)?.as_str().map(|name| names.of(name)).map_err(rusqlite::Error::from);
+        let (caller, key, model) = (name(1)?, name(2)?, name(3)?);
+        let (requests, tokens, usd) = (whole(row, 4)?, whole(row, 5)?, Usd(whole(row, 6)?));
+        past.push(Past { at: whole(row, 0)?, caller, key, model, requests, tokens, usd });
     }
     past.extend(days.into_iter().filter(|(_, sums)| sums.requests > 0).map(|((day, caller, key, model), sums)| Past {
         at: start_of(day),

@@ -1,6 +1,7 @@
 use super::days::{DAY, day_of, start_of};
 use super::report::{Asked, Query, answer};
 use super::*;
+use crate::limits;
 use crate::usage::Source;
 use proptest::prelude::*;
 use rusqlite::Connection;
@@ -176,6 +177,56 @@ proptest! {
         };
         prop_assert_eq!(recent(&past), recent(&naive));
     }
+}
+
+#[test]
+fn what_a_clock_wrote_that_was_ahead_counts_now_and_not_for_ever() {
+    let now = NOW + 5_000;
+    for ahead in [3_600_000, DAY, 365 * DAY] {
+        let folder = Folder::new();
+        let ledger = folder.open();
+        ledger.write(row(NOW - 2 * DAY));
+        ledger.write(row(NOW + ahead));
+        ledger.write(row(NOW + 6_000));
+        ledger.flush();
+        // After a restart with the right time, or a few seconds less.
+        drop(ledger);
+        let ledger = folder.open();
+        let limits = limits::Limits { requests_per_minute: Some(1), ..limits::Limits::default() };
+        let begun = |now: u64| {
+            let mut tally = limits::tally::Tally::default();
+            tally.watch(&limits);
+            for past in ledger.past(now) {
+                assert!(past.at <= now, "{past:?}");
+                tally.recall(past.at, past.requests, limits::Spent { tokens: past.tokens, usd: past.usd });
+            }
+            tally.advance(now);
+            tally.counts()
+        };
+        let counts = begun(now);
+        assert_eq!((counts.at, counts.minute.len(), counts.day_requests, counts.day_tokens), (now, 1, 2, 30), "{ahead}");
+        assert_eq!(counts.month_usd, Usd(3_000), "{ahead}");
+        assert_eq!(begun(now + 61_000 + 1_000).minute, [], "{ahead}");
+        // Two days later something else has been written with the right time.
+        ledger.write(row(now + DAY + 3_600_000));
+        ledger.flush();
+        let counts = begun(now + 2 * DAY);
+        assert_eq!((counts.day_requests, counts.month_usd), (0, Usd(4_000)), "{ahead}");
+        // The next month.
+        assert_eq!(begun(now + 20 * DAY).month_usd, Usd(0), "{ahead}");
+    }
+}
+
+#[test]
+fn when_a_key_was_last_used_does_not_wait_for_a_clock_that_was_ahead() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    let used = |at: u64| {
+        ledger.used("acme/prod".into(), at);
+        ledger.flush();
+        read::last_used(&folder.file()).unwrap()["acme/prod"]
+    };
+    assert_eq!([NOW, NOW - 1_000, NOW + 3 * DAY, NOW + 1_000].map(used), [NOW, NOW, NOW + 3 * DAY, NOW + 1_000]);
 }
 
 #[test]

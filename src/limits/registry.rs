@@ -3,6 +3,7 @@
 //! They belong to the catalogs and reservations that hold them. A scope that nobody has counted for yet begins with what was used before, so that neither a
 //! restart nor a new limit forgets it. What has no limits has no scope, and costs nothing.
 
+use super::tally::STEP_BACK;
 use super::{Bound, Bounds, Changes, Level, Limits, Scope, Spent};
 use crate::catalog::{Catalog, Key};
 use crate::price::Usd;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// What was used before: what scopes begin with. No two of them count the same, and one that sums up a while is of its begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Past {
-    /// When, in milliseconds of Unix time.
+    /// When, in milliseconds of Unix time; never later than now.
     pub at: u64,
     /// By which caller.
     pub caller: Arc<str>,
@@ -41,12 +42,8 @@ impl LastUsed {
     /// It is used at this time, in milliseconds of Unix time. Whether the time before was in an earlier second: whoever keeps it elsewhere need not be
     /// told more often.
     pub fn touch(&self, at: u64) -> bool {
-        let before = self.at.load(Ordering::Relaxed);
-        // Threads that use one key would else take its line of memory from each other for nothing.
-        if before < at {
-            self.at.fetch_max(at, Ordering::Relaxed);
-        }
-        before / 1_000 < at / 1_000
+        let before = latest(&self.at, at);
+        before / 1_000 < at / 1_000 || was_wrong(before, at)
     }
 
     /// When it was, in milliseconds of Unix time, if it ever was.
@@ -57,7 +54,7 @@ impl LastUsed {
     /// It is used by a secret that is about to expire.
     pub fn by_old_hash(&self, at: u64) {
         self.old_hash.fetch_add(1, Ordering::Relaxed);
-        self.old_hash_at.fetch_max(at, Ordering::Relaxed);
+        latest(&self.old_hash_at, at);
     }
 
     /// When it was used by such a one last, in milliseconds of Unix time, if it ever was.
@@ -69,6 +66,24 @@ impl LastUsed {
     pub fn old_hash_uses(&self) -> u64 {
         self.old_hash.load(Ordering::Relaxed)
     }
+}
+
+/// Remembers the later one, and says what was there before. Threads that use one key would take its line of memory from each other for nothing if it were
+/// always written.
+fn latest(last: &AtomicU64, at: u64) -> u64 {
+    let before = last.load(Ordering::Relaxed);
+    if was_wrong(before, at) {
+        // If somebody else is faster, it is as late as this.
+        last.compare_exchange(before, at, Ordering::Relaxed, Ordering::Relaxed).ok();
+    } else if before < at {
+        last.fetch_max(at, Ordering::Relaxed);
+    }
+    before
+}
+
+/// The clock was ahead then.
+fn was_wrong(before: u64, now: u64) -> bool {
+    before.saturating_sub(now) > STEP_BACK
 }
 
 /// The scopes of one key.

@@ -2,13 +2,16 @@
 //!
 //! Pure: the time is passed in, as milliseconds of Unix time. A minute is 61 whole seconds in a ring, so that what was admitted within any sixty
 //! seconds is never more than the limit; a second leaves when all of it is older than that. Days and months are UTC's.
-//! **Invariant:** the time of a tally never goes back, whatever the clock does: nothing is forgotten early.
+//! A clock that goes back a little stops the tally's time until it has caught up: nothing is forgotten early. One that goes back further was wrong before,
+//! and takes the tally's time with it. **Invariant:** whatever the clock does, what is counted is gone when this minute, day, or month is, or a minute later.
 
-mod month;
+mod kind;
+pub(crate) mod month;
 mod ring;
 
 use super::Limits;
 use crate::price::Usd;
+pub use kind::Kind;
 use month::Month;
 use ring::{Ring, SECONDS};
 use std::time::Duration;
@@ -29,83 +32,6 @@ pub struct Spent {
     pub tokens: u64,
     /// What they cost.
     pub usd: Usd,
-}
-
-/// What a limit counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// Requests of the last minute.
-    RequestsPerMinute,
-    /// Requests of the day.
-    RequestsPerDay,
-    /// Tokens of the last minute.
-    TokensPerMinute,
-    /// Tokens of the day.
-    TokensPerDay,
-    /// Requests at once.
-    Concurrency,
-    /// Thousand-millionths of a dollar on the day.
-    UsdPerDay,
-    /// Thousand-millionths of a dollar in the month.
-    UsdPerMonth,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Kind; 7] = [
-        Kind::RequestsPerMinute,
-        Kind::RequestsPerDay,
-        Kind::TokensPerMinute,
-        Kind::TokensPerDay,
-        Kind::Concurrency,
-        Kind::UsdPerDay,
-        Kind::UsdPerMonth,
-    ];
-
-    /// Its name in the catalog.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::RequestsPerMinute => "requests_per_minute",
-            Kind::RequestsPerDay => "requests_per_day",
-            Kind::TokensPerMinute => "tokens_per_minute",
-            Kind::TokensPerDay => "tokens_per_day",
-            Kind::Concurrency => "concurrency",
-            Kind::UsdPerDay => "usd_per_day",
-            Kind::UsdPerMonth => "usd_per_month",
-        }
-    }
-
-    /// Whether it counts money.
-    pub fn is_money(self) -> bool {
-        match self {
-            Kind::UsdPerDay | Kind::UsdPerMonth => true,
-            Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::TokensPerMinute | Kind::TokensPerDay | Kind::Concurrency => false,
-        }
-    }
-
-    /// What these limits allow of it, or an equal share of that: of what is allowed at all, at least 1.
-    pub fn limit(self, limits: &Limits, share: u64) -> Option<u64> {
-        let whole = match self {
-            Kind::RequestsPerMinute => limits.requests_per_minute,
-            Kind::RequestsPerDay => limits.requests_per_day,
-            Kind::TokensPerMinute => limits.tokens_per_minute,
-            Kind::TokensPerDay => limits.tokens_per_day,
-            Kind::Concurrency => limits.concurrency,
-            Kind::UsdPerDay => limits.usd_per_day.map(|Usd(nano)| nano),
-            Kind::UsdPerMonth => limits.usd_per_month.map(|Usd(nano)| nano),
-        }?;
-        // Most share with nobody, and a division is dear.
-        Some(if share <= 1 { whole } else { (whole / share).max(whole.min(1)) })
-    }
-
-    /// What an exchange asks of it.
-    pub fn asked(self, ask: Ask) -> u64 {
-        match self {
-            Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::Concurrency => 1,
-            Kind::TokensPerMinute | Kind::TokensPerDay => ask.tokens,
-            Kind::UsdPerDay | Kind::UsdPerMonth => ask.usd.0,
-        }
-    }
 }
 
 /// A limit that has no room for what was asked.
@@ -173,8 +99,25 @@ fn tightest(one: Option<Room>, other: Option<Room>) -> Option<Room> {
 pub(super) struct Entry {
     /// The tally's time.
     at: u64,
+    /// How often that had been set back.
+    set_back: u32,
     /// Tokens were being counted by the second.
     by_second: bool,
+}
+
+/// The last time that a tally's time was set back: what it counted then is counted as of `to` since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SetBack {
+    times: u32,
+    from: u64,
+    to: u64,
+}
+
+/// Where a sum is changed for what was counted before.
+struct Place {
+    second: Option<u64>,
+    day: bool,
+    month: bool,
 }
 
 /// When something is counted, as a tally sees it.
@@ -223,6 +166,7 @@ pub struct Tally {
     day_usd: u128,
     month_usd: u128,
     places: u64,
+    set_back: Option<Box<SetBack>>,
 }
 
 impl Default for Tally {
@@ -238,6 +182,7 @@ impl Default for Tally {
             day_usd: 0,
             month_usd: 0,
             places: 0,
+            set_back: None,
         }
     }
 }
@@ -246,6 +191,9 @@ impl Tally {
     /// Time goes on, if it does: what is out of the minute, the day, or the month by then is no longer counted.
     pub fn advance(&mut self, now: u64) {
         if now <= self.now {
+            if self.now - now > STEP_BACK {
+                self.set_back(now);
+            }
             return;
         }
         let (before, after) = (second(self.now), second(now));
@@ -260,6 +208,41 @@ impl Tally {
                 self.month = Month::of(day);
                 self.month_usd = 0;
             }
+        }
+    }
+
+    /// What is counted for the last minute, and for a day or month that has not come yet, is counted as of now: it may be of this minute, day and
+    /// month, and is gone when they are.
+    fn set_back(&mut self, now: u64) {
+        self.requests.gather(second(now));
+        self.tokens.gather(second(now));
+        self.set_back = Some(Box::new(SetBack { times: self.times_set_back().wrapping_add(1), from: self.now, to: now }));
+        self.now = now;
+        self.day = now / DAY;
+        if self.day < self.month.first {
+            self.month = Month::of(self.day);
+        }
+    }
+
+    fn times_set_back(&self) -> u32 {
+        self.set_back.as_ref().map_or(0, |back| back.times)
+    }
+
+    /// Where an admission is counted by now.
+    fn place(&self, entry: Entry) -> Place {
+        let day = entry.at / DAY;
+        match self.set_back.as_deref() {
+            Some(SetBack { times, from, to }) if *times != entry.set_back => {
+                // Of those before the last one only the place is known to be counted still; the rest is over with the day or the month.
+                let last = entry.set_back == times.wrapping_sub(1);
+                let of_minute = last && second(*from).saturating_sub(second(entry.at)) < SECONDS;
+                Place {
+                    second: of_minute.then(|| second(*to)),
+                    day: last && day == from / DAY && to / DAY == self.day,
+                    month: last && day >= Month::of(from / DAY).first && to / DAY >= self.month.first,
+                }
+            }
+            Some(_) | None => Place { second: Some(second(entry.at)), day: day == self.day, month: day >= self.month.first },
         }
     }
 
@@ -301,21 +284,21 @@ impl Tally {
         self.day_tokens += u128::from(ask.tokens);
         self.day_usd += u128::from(ask.usd.0);
         self.month_usd += u128::from(ask.usd.0);
-        Entry { at: self.now, by_second: self.tokens.is_open() }
+        Entry { at: self.now, set_back: self.times_set_back(), by_second: self.tokens.is_open() }
     }
 
     /// What was asked for is replaced by what was used, where it was counted, if that is still counted; the place is given back.
     pub(super) fn settle(&mut self, entry: Entry, ask: Ask, spent: Spent) {
+        let place = self.place(entry);
         self.places = self.places.saturating_sub(1);
-        if entry.by_second {
-            self.tokens.change(second(self.now), second(entry.at), ask.tokens, spent.tokens);
+        if let Some(then) = place.second.filter(|_| entry.by_second) {
+            self.tokens.change(second(self.now), then, ask.tokens, spent.tokens);
         }
-        let day = entry.at / DAY;
-        if day == self.day {
+        if place.day {
             replace(&mut self.day_tokens, ask.tokens, spent.tokens);
             replace(&mut self.day_usd, ask.usd.0, spent.usd.0);
         }
-        if day >= self.month.first {
+        if place.month {
             replace(&mut self.month_usd, ask.usd.0, spent.usd.0);
         }
     }
@@ -323,8 +306,11 @@ impl Tally {
     /// As if it had never been counted.
     pub(super) fn undo(&mut self, entry: Entry, ask: Ask) {
         self.settle(entry, ask, Spent::default());
-        self.requests.change(second(self.now), second(entry.at), 1, 0);
-        if entry.at / DAY == self.day {
+        let place = self.place(entry);
+        if let Some(then) = place.second {
+            self.requests.change(second(self.now), then, 1, 0);
+        }
+        if place.day {
             self.day_requests = self.day_requests.saturating_sub(1);
         }
     }
@@ -355,9 +341,11 @@ impl Tally {
         tally
     }
 
-    /// Adds what was used before. In whatever order: the youngest says what time it is.
+    /// Adds what was used before, which is never later than now. In whatever order: the youngest says what time it is.
     pub fn recall(&mut self, at: u64, requests: u64, spent: Spent) {
-        self.advance(at);
+        if at > self.now {
+            self.advance(at);
+        }
         let now = second(self.now);
         self.requests.change(now, second(at), 0, requests);
         self.tokens.change(now, second(at), 0, spent.tokens);
@@ -439,7 +427,10 @@ impl Tally {
 }
 
 const SECOND: u64 = 1_000;
-const DAY: u64 = 86_400 * SECOND;
+/// A day, in milliseconds.
+pub const DAY: u64 = 86_400 * SECOND;
+/// How far clocks go back because they are set right, or since two threads read them at different times; in milliseconds.
+pub const STEP_BACK: u64 = SECONDS * SECOND;
 
 fn second(at: u64) -> u64 {
     at / SECOND

@@ -180,8 +180,10 @@ fn a_clock_that_went_ahead_for_one_key_takes_nothing_from_another() {
     admit(&bounds(0), ONE, NOW, 1).unwrap().settle(Spent::default());
     admit(&bounds(1), ONE, NOW + 3_600_000, 1).unwrap().settle(Spent::default());
     assert!(admit(&bounds(0), ONE, NOW + 1_000, 1).is_err(), "its minute is not over");
-    assert!(admit(&bounds(1), ONE, NOW + 61_000, 1).is_err(), "nor is that of the other, on its own clock");
+    assert!(admit(&bounds(1), ONE, NOW + 2_000, 1).is_err(), "nor is that of the other, which began with the right time");
     assert!(admit(&bounds(0), ONE, NOW + 61_000, 1).is_ok());
+    assert!(admit(&bounds(1), ONE, NOW + 62_999, 1).is_err());
+    assert!(admit(&bounds(1), ONE, NOW + 63_000, 1).is_ok());
 }
 
 proptest! {

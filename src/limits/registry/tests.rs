@@ -1,9 +1,9 @@
 use super::*;
 use crate::catalog::resolve::resolve;
+use crate::limits::tally::DAY;
 use crate::limits::{Ask, Counts, admit};
 
 const NOW: u64 = 1_795_000_000_000;
-const DAY: u64 = 86_400_000;
 
 fn catalog(callers: &str) -> Catalog {
     let text = format!(
@@ -138,6 +138,9 @@ fn a_key_of_two_secrets_is_one_and_its_uses_are_counted() {
     used.touch(NOW - 1);
     used.by_old_hash(NOW);
     assert_eq!((used.at(), used.old_hash_uses(), used.old_hash_at()), (Some(NOW), 1, Some(NOW)));
+    used.by_old_hash(NOW - 2 * DAY);
+    assert!(used.touch(NOW - DAY), "whoever keeps it elsewhere hears that the clock was wrong");
+    assert_eq!((used.at(), used.old_hash_at()), (Some(NOW - DAY), Some(NOW - 2 * DAY)));
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 /// A month, as days since 1970: the first of it, and the first of the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Month {
-    pub(super) first: u64,
-    pub(super) next: u64,
+pub(crate) struct Month {
+    pub(crate) first: u64,
+    pub(crate) next: u64,
 }
 
 impl Month {
-    pub(super) fn of(day: u64) -> Month {
+    pub(crate) fn of(day: u64) -> Month {
         /// In four hundred years.
         const DAYS: u64 = 146_097;
         // Howard Hinnant's `civil_from_days`: years begin in March, so that the leap day is a year's last.

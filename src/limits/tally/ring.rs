@@ -57,6 +57,16 @@ impl<T: Count> Ring<T> {
         }
     }
 
+    /// All of it is of this second, whichever it was of before.
+    pub(super) fn gather(&mut self, second: u64) {
+        let Some(buckets) = self.buckets.as_deref_mut().filter(|_| self.sum > 0) else { return };
+        *buckets = [T::default(); LENGTH];
+        let Some(bucket) = buckets.get_mut(index(second)) else { return };
+        *bucket = T::clamped(u64::try_from(self.sum).unwrap_or(u64::MAX));
+        let all: u64 = (*bucket).into();
+        self.sum = all.into();
+    }
+
     /// In the bucket of this second, if it is still there, one count is replaced by another.
     pub(super) fn change(&mut self, newest: u64, second: u64, what: u64, by: u64) {
         let Some(buckets) = self.buckets.as_deref_mut().filter(|_| newest.checked_sub(second).is_some_and(|age| age < SECONDS)) else {

@@ -4,21 +4,30 @@ use proptest::prelude::*;
 /// One that was admitted, with what it counts for now.
 #[derive(Debug, Clone, Copy)]
 struct Event {
-    at: u64,
+    /// For the minute, for the day and for the month.
+    at: [u64; 3],
     counts: Spent,
     open: Option<(Entry, Ask)>,
+    /// How often time had been set back.
+    set_back: usize,
 }
 
 /// A plain list of all that happened, and the slowest way to count it.
 #[derive(Default)]
 struct Model {
     now: u64,
+    set_back: usize,
     events: Vec<Event>,
 }
 
 impl Model {
     fn used(&self, kind: Kind, counted: impl Fn(u64) -> bool) -> u64 {
-        let events = self.events.iter().filter(|event| counted(event.at));
+        let window = match kind {
+            Kind::RequestsPerMinute | Kind::TokensPerMinute => 0,
+            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::Concurrency | Kind::UsdPerDay => 1,
+            Kind::UsdPerMonth => 2,
+        };
+        let events = self.events.iter().filter(|event| counted(event.at[window]));
         events
             .map(|event| match kind {
                 Kind::RequestsPerMinute | Kind::RequestsPerDay => 1,
@@ -27,6 +36,21 @@ impl Model {
                 Kind::UsdPerDay | Kind::UsdPerMonth => event.counts.usd.0,
             })
             .sum()
+    }
+
+    fn advance(&mut self, now: u64) {
+        let before = self.now;
+        if before <= now + STEP_BACK {
+            self.now = before.max(now);
+            return;
+        }
+        (self.now, self.set_back) = (now, self.set_back + 1);
+        for [of_minute, of_day, of_month] in self.events.iter_mut().map(|event| &mut event.at) {
+            let moved = |counted: bool| if counted { now } else { 0 };
+            *of_minute = moved(*of_minute / SECOND + 60 >= before / SECOND);
+            *of_day = moved(*of_day / DAY == before / DAY);
+            *of_month = moved(month(*of_month / DAY) == month(before / DAY));
+        }
     }
 
     /// What counts against a limit, where a minute has so many milliseconds.
@@ -71,7 +95,7 @@ fn step() -> impl Strategy<Value = Step> {
     let spent = (0u64..45, 0u64..45).prop_map(|(tokens, usd)| Spent { tokens, usd: Usd(usd) });
     prop_oneof![
         4 => waits.prop_map(Step::Wait),
-        1 => (0u64..100_000).prop_map(Step::Back),
+        1 => prop_oneof![6 => 0u64..70_000, 1 => 0u64..2 * DAY, 1 => 0u64..40 * DAY].prop_map(Step::Back),
         6 => ask.prop_map(Step::Admit),
         3 => (any::<prop::sample::Index>(), spent).prop_map(|(which, spent)| Step::Settle(which, spent)),
     ]
@@ -110,7 +134,7 @@ proptest! {
                 Step::Wait(ms) => clock += ms,
                 Step::Back(ms) => clock -= ms,
                 Step::Admit(ask) => {
-                    model.now = model.now.max(clock);
+                    model.advance(clock);
                     tally.advance(clock);
                     let over = tally.over(&limits, share, ask, clock);
                     let too_much = |minute: u64| Kind::ALL.into_iter().find(|kind| {
@@ -122,7 +146,7 @@ proptest! {
                             prop_assert_eq!(too_much(60_001), None, "more than the limit within sixty seconds");
                             let entry = tally.take(ask);
                             let counts = Spent { tokens: ask.tokens, usd: ask.usd };
-                            model.events.push(Event { at: model.now, counts, open: Some((entry, ask)) });
+                            model.events.push(Event { at: [model.now; 3], counts, open: Some((entry, ask)), set_back: model.set_back });
                         }
                         Some(over) => {
                             prop_assert!(too_much(61_000).is_some(), "there was room: {:?}", over);
@@ -147,7 +171,10 @@ proptest! {
                     if !open.is_empty() {
                         let event = which.get_mut::<&mut Event>(&mut open);
                         let (entry, ask) = event.open.take().unwrap();
-                        event.counts = spent;
+                        // Nobody knows any more where it is counted.
+                        if model.set_back <= event.set_back + 1 {
+                            event.counts = spent;
+                        }
                         tally.settle(entry, ask, spent);
                     }
                 }
@@ -172,6 +199,9 @@ proptest! {
             prop_assert!(all.all(|kind| tally.used(kind) == u128::from(model.of(kind, 0))));
         }
 
+        if model.set_back > 0 {
+            return Ok(());
+        }
         // What comes after a restart: the last minute one by one, what was before it by the day, in any order.
         for event in &mut model.events {
             if let Some((entry, ask)) = event.open.take() {
@@ -181,16 +211,16 @@ proptest! {
         let mut rebuilt = Tally::default();
         rebuilt.watch(&limits);
         let youngest = model.now.saturating_sub(61 * SECOND);
-        for event in model.events.iter().rev().filter(|event| event.at > youngest) {
-            rebuilt.recall(event.at, 1, event.counts);
+        for event in model.events.iter().rev().filter(|event| event.at[0] > youngest) {
+            rebuilt.recall(event.at[0], 1, event.counts);
         }
-        let older: Vec<&Event> = model.events.iter().filter(|event| event.at <= youngest).collect();
-        for day in older.chunk_by(|a, b| a.at / DAY == b.at / DAY) {
+        let older: Vec<&Event> = model.events.iter().filter(|event| event.at[0] <= youngest).collect();
+        for day in older.chunk_by(|a, b| a.at[0] / DAY == b.at[0] / DAY) {
             let sum = day.iter().fold(Spent::default(), |sum, event| Spent {
                 tokens: sum.tokens + event.counts.tokens,
                 usd: Usd(sum.usd.0 + event.counts.usd.0),
             });
-            rebuilt.recall(day[0].at / DAY * DAY, u64::try_from(day.len()).unwrap(), sum);
+            rebuilt.recall(day[0].at[0] / DAY * DAY, u64::try_from(day.len()).unwrap(), sum);
         }
         rebuilt.advance(model.now);
         prop_assert_eq!(rebuilt, tally);
@@ -284,6 +314,68 @@ fn what_is_not_limited_by_the_minute_needs_no_ring_and_a_later_limit_counts_from
     assert_eq!((counts.minute, counts.day_tokens), (vec![(1_000, 1, 5)], 12));
     tally.settle(after, ask, Spent { tokens: 6, usd: Usd(0) });
     assert_eq!((tally.counts().minute, tally.counts().day_tokens), (vec![(1_000, 1, 6)], 13));
+}
+
+#[test]
+fn a_clock_that_was_ahead_locks_nobody_out() {
+    const HOUR: u64 = 3_600_000;
+    let now = 1_795_046_400_000; // Noon.
+    let ask = Ask { tokens: 5, usd: Usd(5) };
+    let all = Limits {
+        requests_per_minute: Some(2),
+        tokens_per_minute: Some(10),
+        requests_per_day: Some(2),
+        usd_per_month: Some(Usd(10)),
+        ..Limits::default()
+    };
+    let by_minute = Limits { requests_per_day: None, usd_per_month: None, ..all };
+    let by_day = Limits { requests_per_minute: None, tokens_per_minute: None, ..all };
+    for ahead in [STEP_BACK + 6_000, HOUR, DAY, 365 * DAY] {
+        let mut tally = Tally::default();
+        tally.watch(&all);
+        tally.advance(now + ahead);
+        let (first, second) = (tally.take(ask), tally.take(ask));
+        // A little later the clock is right.
+        let now = now + 5_000;
+        let waits = |tally: &mut Tally, limits: &Limits, now: u64| {
+            tally.advance(now);
+            tally.over(limits, 1, ask, now).map(|over| over.wait.unwrap())
+        };
+        assert_eq!(waits(&mut tally, &by_minute, now), Some(Duration::from_secs(61)), "{ahead}");
+        let midnight = Duration::from_millis((now / DAY + 1) * DAY - now);
+        assert_eq!(waits(&mut tally, &Limits { usd_per_month: None, ..by_day }, now), Some(midnight), "{ahead}");
+        assert!(waits(&mut tally, &by_day, now).is_some_and(|wait| wait <= Duration::from_millis(30 * DAY)), "{ahead}");
+        // What was reserved before is settled where it is counted now.
+        tally.settle(first, ask, Spent { tokens: 1, usd: Usd(2) });
+        tally.undo(second, ask);
+        let counts = tally.counts();
+        assert_eq!((counts.minute, counts.places), (vec![(now / SECOND, 1, 1)], 0), "{ahead}");
+        assert_eq!((counts.day_requests, counts.day_tokens, counts.day_usd, counts.month_usd), (1, 1, Usd(2), Usd(2)), "{ahead}");
+        assert_eq!(waits(&mut tally, &by_minute, now + 61_000), None);
+        tally.advance(now + DAY);
+        assert_eq!((tally.counts().day_requests, tally.counts().month_usd), (0, Usd(2)));
+    }
+}
+
+#[test]
+fn what_was_no_longer_counted_when_time_is_set_back_is_not_taken_out_of_what_is() {
+    let now = 1_795_046_400_000;
+    let limits = Limits { tokens_per_minute: Some(100), ..Limits::default() };
+    let ask = Ask { tokens: 5, usd: Usd(5) };
+    let mut tally = Tally::default();
+    tally.watch(&limits);
+    tally.advance(now);
+    let before = tally.take(ask);
+    tally.advance(now + 40 * DAY);
+    let ahead = tally.take(ask);
+    tally.advance(now);
+    tally.settle(before, ask, Spent { tokens: 9, usd: Usd(9) });
+    let sums = |tally: &Tally| (tally.tokens.sum, tally.day_tokens, tally.month_usd);
+    assert_eq!(sums(&tally), (5, 5, 5));
+    // Twice: nobody knows any more where it is counted, but that it no longer runs.
+    tally.advance(now - DAY);
+    tally.settle(ahead, ask, Spent::default());
+    assert_eq!((sums(&tally), tally.counts().places), ((5, 5, 5), 0));
 }
 
 #[test]
