@@ -263,7 +263,7 @@ fn status(shared: &Shared) -> serde_json::Value {
     })
 }
 
-/// The keys that were used since the start, the last one first.
+/// The keys that were ever used, as far as is known, the last one first.
 fn keys(snapshot: &Snapshot) -> Vec<serde_json::Value> {
     let time = |at: u64| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(at));
     let mut used: Vec<_> = snapshot

@@ -7,8 +7,8 @@ use crate::access_log::AccessLog;
 use crate::account::Registry;
 use crate::admin::Admin;
 use crate::catalog::load::Loaded;
-use crate::catalog::published_key_problem;
 use crate::catalog::reload::{self, Nudge, Reloads, Snapshot};
+use crate::catalog::{Key, published_key_problem};
 use crate::config::{self, Listen};
 use crate::connection::Connections;
 use crate::drain::{Drain, Phase};
@@ -16,7 +16,7 @@ use crate::exchange::producer::probe::probe;
 use crate::exchange::upstream::Upstream;
 use crate::gateway::Gateway;
 use crate::intake::Budget;
-use crate::ledger::{Ledger, days};
+use crate::ledger::{self, Ledger, days};
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::shared::Shared;
@@ -67,6 +67,7 @@ pub fn shared(loaded: &mut Loaded) -> Result<Arc<Shared>, String> {
     let limits = Arc::new(changes.clone().map(limits::Registry::shared).unwrap_or_default());
     let catalog = std::mem::take(&mut loaded.catalog);
     let snapshot = Snapshot::new(catalog, &accounts, &limits, &mut || ledger.past(days::now()), 1);
+    remember_uses(&snapshot, &ledger);
     let metrics = Metrics::default();
     metrics.reloaded(1, false);
     let store = server.store.clone().zip(changes);
@@ -87,6 +88,23 @@ pub fn shared(loaded: &mut Loaded) -> Result<Arc<Shared>, String> {
         started: Instant::now(),
         server,
     }))
+}
+
+/// When each key was last used before the start.
+fn remember_uses(snapshot: &Snapshot, ledger: &Ledger) {
+    if !ledger.is_on() {
+        return;
+    }
+    match ledger::read::last_used(ledger.path()) {
+        Ok(uses) => {
+            let now = days::now();
+            let at = |key: &Key| uses.get(&*key.id).zip(snapshot.scopes.get(key.index));
+            for (at, scopes) in snapshot.catalog.keys().filter_map(|key| at(key)) {
+                scopes.used.touch(now.min(*at));
+            }
+        }
+        Err(why) => log::warn!("when keys were last used is not known: {why}"),
+    }
 }
 
 /// Serves until told to stop. Returns only if it cannot begin.
