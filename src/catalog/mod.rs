@@ -30,6 +30,7 @@ pub mod name;
 pub mod raw;
 pub mod reload;
 pub mod resolve;
+pub mod rotation;
 
 /// The secret of the key that ships in `conf/catalog.yaml`. Everybody knows it, so it may see the demo model only,
 /// or be used on this machine only: see [`published_key_problem`].
@@ -42,12 +43,12 @@ pub struct Catalog {
     pub hash: String,
     /// What is allowed but should not stay so.
     pub warnings: Vec<Problem>,
-    keys: HashMap<[u8; 32], (Arc<Key>, Option<SystemTime>)>,
+    keys: HashMap<[u8; 32], rotation::KeySecret>,
     names: HashMap<Arc<str>, Arc<Model>>,
     models: Vec<Arc<Model>>,
     accounts: Vec<Arc<Account>>,
     callers: Vec<Arc<Caller>>,
-    /// Those with a secret that has an end of its own.
+    /// Those with a secret that is being replaced.
     rotating: Vec<Arc<Key>>,
     key_total: usize,
     permissions: usize,
@@ -61,24 +62,22 @@ impl Catalog {
         self.opened(digest, now).map(|(key, _)| key)
     }
 
-    /// The same, and whether by a secret that is being replaced: one with an end of its own.
+    /// The same, and whether by a secret that is being replaced.
     pub fn opened(&self, digest: &[u8; 32], now: SystemTime) -> Result<(&Arc<Key>, bool), KeyRefused> {
-        let (key, until) = self.keys.get(digest).ok_or(KeyRefused::Unknown)?;
-        key.usable(now)?;
-        match until {
-            Some(until) if *until <= now => Err(KeyRefused::Expired),
-            Some(_) | None => Ok((key, until.is_some())),
-        }
+        let secret = self.keys.get(digest).ok_or(KeyRefused::Unknown)?;
+        secret.key.usable(now)?;
+        let over = secret.until.is_some_and(|until| until <= now);
+        if over { Err(KeyRefused::Expired) } else { Ok((&secret.key, secret.replaced)) }
     }
 
     /// The SHA-256 of each secret, whose it is, and from when on it no longer opens anything, whether the key may be used or not.
     pub fn secrets(&self) -> impl Iterator<Item = (&[u8; 32], &Arc<Key>, Option<SystemTime>)> {
-        self.keys.iter().map(|(digest, (key, until))| (digest, key, *until))
+        self.keys.iter().map(|(digest, secret)| (digest, &secret.key, secret.until))
     }
 
     /// Each secret of the key with this id, and from when on it no longer opens anything, whether the key may be used or not.
     pub fn secrets_of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = (&'a Arc<Key>, Option<SystemTime>)> {
-        self.keys.values().filter(move |(key, _)| *key.id == *id).map(|(key, until)| (key, *until))
+        self.keys.values().filter(move |secret| *secret.key.id == *id).map(|secret| (&secret.key, secret.until))
     }
 
     /// A model by its id or one of its aliases.
@@ -108,10 +107,10 @@ impl Catalog {
 
     /// Each key, in no order; those with several secrets several times.
     pub fn keys(&self) -> impl Iterator<Item = &Arc<Key>> {
-        self.keys.values().map(|(key, _)| key)
+        self.keys.values().map(|secret| &secret.key)
     }
 
-    /// The keys that are being rotated: with a secret that has an end of its own, past or to come.
+    /// The keys that are being rotated: with a secret that is being replaced, its end past or to come.
     pub fn rotating(&self) -> &[Arc<Key>] {
         &self.rotating
     }
@@ -482,7 +481,7 @@ pub fn shrinks(old: &Catalog, new: &Catalog) -> Option<String> {
 /// model `demo` on demo accounts. To be asked at start and of every new catalog.
 pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Option<String> {
     let listener = listeners.iter().find(|listener| !listener.ip().to_canonical().is_loopback())?;
-    let (key, _) = catalog.keys.get(&resolve::digest(PUBLISHED_KEY))?;
+    let key = &catalog.keys.get(&resolve::digest(PUBLISHED_KEY))?.key;
     if !key.enabled || !key.caller.enabled {
         return None;
     }

@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
 
+use super::rotation::KeySecret;
 use super::{Account, Catalog, Key, Model, raw};
 use crate::problem::{Problem, Problems, unless_secret};
 use crate::yaml::read::{Entries, MOST_FAULTS, read};
@@ -80,9 +80,9 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
     })
 }
 
-/// The keys with a secret that has an end of its own.
-fn rotating(keys: &HashMap<[u8; 32], (Arc<Key>, Option<SystemTime>)>) -> Vec<Arc<Key>> {
-    let mut rotating: Vec<_> = keys.values().filter(|(_, until)| until.is_some()).map(|(key, _)| Arc::clone(key)).collect();
+/// The keys with a secret that is being replaced.
+fn rotating(keys: &HashMap<[u8; 32], KeySecret>) -> Vec<Arc<Key>> {
+    let mut rotating: Vec<_> = keys.values().filter(|secret| secret.replaced).map(|secret| Arc::clone(&secret.key)).collect();
     rotating.sort_unstable_by_key(|key| key.index);
     rotating.dedup_by_key(|key| key.index);
     rotating

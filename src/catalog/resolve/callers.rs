@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use super::prices::Unpriced;
 use super::{Models, Report};
 use crate::catalog::globs::Globs;
+use crate::catalog::rotation::{KeySecret, is_replaced, newest};
 use crate::catalog::{Caller, Key, Permissions, name, raw};
 use crate::limits::Limits;
 use crate::price::Usd;
@@ -19,7 +20,7 @@ use crate::yaml::read::{Entries, List, items};
 /// All that may call.
 pub(super) struct Served {
     pub(super) callers: Vec<Arc<Caller>>,
-    pub(super) keys: HashMap<[u8; 32], (Arc<Key>, Option<SystemTime>)>,
+    pub(super) keys: HashMap<[u8; 32], KeySecret>,
     pub(super) key_total: usize,
     pub(super) permissions: usize,
 }
@@ -64,7 +65,7 @@ struct All<'u, 'm, 'r> {
     aliases: HashMap<&'m str, &'m str>,
     permissions: HashMap<(Globs, Globs), Arc<Permissions>>,
     globs: HashMap<&'r str, Arc<str>>,
-    keys: HashMap<[u8; 32], (Arc<Key>, Option<SystemTime>)>,
+    keys: HashMap<[u8; 32], KeySecret>,
     key_total: usize,
 }
 
@@ -155,13 +156,20 @@ impl<'r> All<'_, '_, 'r> {
         });
         match (&raw.hash, &raw.hashes) {
             (Some(_), Some(_)) => report.problem(file, &at.key("hashes"), "stands beside `hash`: keep one of the two"),
-            (Some(Text(digest)), None) => self.hash(*digest, None, &key, file, &at.key("hash"), report),
+            (Some(Text(digest)), None) => {
+                self.hash(*digest, KeySecret { key: key.clone(), until: None, replaced: false }, file, &at.key("hash"), report)
+            }
             (None, Some(hashes)) if !hashes.is_empty() => {
                 let list = at.key("hashes");
+                let newest = newest(items(Some(hashes)).map(|(_, raw)| time(raw.until)));
                 for (index, raw) in items(Some(hashes)) {
                     let at = list.index(index);
                     match raw.hash {
-                        Some(Text(digest)) => self.hash(digest, time(raw.until), &key, file, &at.key("hash"), report),
+                        Some(Text(digest)) => {
+                            let until = time(raw.until);
+                            let secret = KeySecret { key: key.clone(), until, replaced: is_replaced(until, newest) };
+                            self.hash(digest, secret, file, &at.key("hash"), report);
+                        }
                         None => report.missing(file, &at.key("hash"), "is missing: `sha256:` and 64 hex digits"),
                     }
                 }
@@ -174,21 +182,13 @@ impl<'r> All<'_, '_, 'r> {
         key
     }
 
-    fn hash(
-        &mut self,
-        digest: raw::Digest,
-        until: Option<SystemTime>,
-        key: &Arc<Key>,
-        file: usize,
-        at: &Path<'_>,
-        report: &mut Report<'_>,
-    ) {
+    fn hash(&mut self, digest: raw::Digest, secret: KeySecret, file: usize, at: &Path<'_>, report: &mut Report<'_>) {
         match self.keys.entry(digest.0) {
             Entry::Vacant(free) => {
-                free.insert((Arc::clone(key), until));
+                free.insert(secret);
             }
             Entry::Occupied(taken) => {
-                let what = format!("is the hash of {} too: one secret is one key", taken.get().0.id);
+                let what = format!("is the hash of {} too: one secret is one key", taken.get().key.id);
                 report.problem(file, at, &what);
             }
         }

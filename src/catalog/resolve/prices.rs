@@ -163,7 +163,7 @@ impl<'m> Unpriced<'m> {
         let is_about_money = || {
             let of_key = |key: &Key| key.limits.limits_money() || key.model_limits.iter().any(|(_, limits)| limits.limits_money());
             served.callers.iter().any(|caller| caller.expose_cost || caller.limits.limits_money())
-                || served.keys.values().any(|(key, _)| of_key(key))
+                || served.keys.values().any(|secret| of_key(&secret.key))
                 || self.models.iter().flatten().flat_map(|model| &model.targets).any(is_priced)
         };
         if self.list.iter().any(|(model, _)| model.targets.iter().any(|target| lacks(target) && bills(target))) || is_about_money() {

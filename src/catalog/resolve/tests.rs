@@ -506,6 +506,26 @@ fn byte(hex: u8) -> [u8; 32] {
 }
 
 #[test]
+fn of_several_secrets_those_are_replaced_that_end_before_the_newest() {
+    for (ends, expected) in [
+        (&[Some(10)][..], &[false][..]),
+        (&[Some(10), Some(20)], &[true, false]),
+        (&[Some(20), Some(10), Some(20)], &[false, true, false]),
+        (&[None, Some(20), Some(10)], &[false, true, true]),
+        (&[None, None], &[false, false]),
+    ] {
+        let item = |(n, end): (usize, &Option<u64>)| {
+            let until = end.map(|seconds| format!(", until: '1970-01-01T00:00:{seconds}Z'")).unwrap_or_default();
+            format!("{{hash: 'sha256:{}'{until}}}", format!("0{n}").repeat(32))
+        };
+        let hashes: Vec<String> = ends.iter().enumerate().map(item).collect();
+        let catalog = read_one(&served(&format!("  acme: {{keys: {{k: {{hashes: [{}]}}}}}}", hashes.join(", "))));
+        let replaced: Vec<bool> = (0..).zip(ends).map(|(n, _)| catalog.opened(&byte(n), at(0)).unwrap().1).collect();
+        assert_eq!((&*replaced, catalog.rotating().len()), (expected, usize::from(expected.contains(&true))), "{ends:?}");
+    }
+}
+
+#[test]
 fn keys_as_written_and_by_default() {
     let upper = A.to_ascii_uppercase().replace("SHA256", "sha256");
     let catalog = read_one(&served(&format!(
@@ -527,6 +547,8 @@ fn keys_as_written_and_by_default() {
     assert_eq!(catalog.key(&byte(0xcc), at(0)).err(), Some(KeyRefused::Disabled));
     assert_eq!(catalog.key(&byte(0xdd), at(9)).map(|key| &*key.id), Ok("rotating/k"));
     assert_eq!(catalog.key(&byte(0xdd), at(10)).err(), Some(KeyRefused::Expired));
+    let replaced = |digest: u8| catalog.opened(&byte(digest), at(9)).map(|(_, replaced)| replaced);
+    assert_eq!([0xbb, 0xdd, 0xee].map(replaced), [Ok(false), Ok(true), Ok(false)]);
     assert!(Arc::ptr_eq(catalog.key(&byte(0xdd), at(9)).unwrap(), catalog.key(&byte(0xee), at(1000)).unwrap()));
     assert_eq!(catalog.key(&byte(0xff), at(0)).err(), Some(KeyRefused::Unknown));
     assert_eq!(catalog.callers().iter().map(|caller| &*caller.id).collect::<Vec<_>>(), ["acme", "none", "off", "rotating"]);

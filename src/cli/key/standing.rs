@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use super::{Known, stamp};
+use crate::catalog::rotation::{is_replaced, newest};
 
 /// How a key stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +30,9 @@ impl Standing {
         } else if over(caller.expires) {
             Self::CallerExpired
         } else {
-            let last = known.secrets.iter().map(|(_, until)| *until).max_by_key(|until| (until.is_none(), *until)).flatten();
-            let older = known.secrets.iter().filter_map(|(_, until)| *until).filter(|until| *until > now && Some(*until) != last);
+            let newest = newest(known.secrets.iter().map(|(_, until)| *until));
+            let older =
+                known.secrets.iter().filter_map(|(_, until)| until.filter(|until| *until > now && is_replaced(Some(*until), newest)));
             older.max().map_or(Self::Ok, Self::Rotating)
         }
     }
