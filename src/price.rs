@@ -4,7 +4,6 @@
 //! a dollar, and rounded to them once, so that sums are sums of what was told. What is too much for the numbers is the most that they can say.
 
 use std::fmt;
-use std::str::FromStr;
 
 use crate::usage::{Source, Usage};
 
@@ -50,23 +49,6 @@ impl serde::Serialize for Usd {
 impl fmt::Display for Usd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         decimal(f, self.0, NANOS, 9)
-    }
-}
-
-impl FromStr for Usd {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
-        if [whole, decimals].iter().any(|digits| digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit())) {
-            return Err("must be an amount of dollars, such as 12 or 0.000123".to_owned());
-        }
-        if decimals.len() > 9 {
-            return Err("must have at most nine decimals".to_owned());
-        }
-        let whole = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(NANOS));
-        let nanos = whole.zip(format!("{decimals:0<9}").parse::<u64>().ok()).and_then(|(whole, rest)| whole.checked_add(rest));
-        nanos.map(Usd).ok_or_else(|| format!("must be at most {}", Usd(u64::MAX)))
     }
 }
 

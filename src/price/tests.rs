@@ -24,14 +24,8 @@ fn dollars_are_exact_decimals() {
         (u64::MAX, "18446744073.709551615"),
     ] {
         assert_eq!(Usd(nanos).to_string(), text);
-        assert_eq!(text.parse(), Ok(Usd(nanos)));
     }
-    assert_eq!("007.50".parse(), Ok(Usd(7_500_000_000)));
     assert_eq!(format!("[{:>6}|{:<4}]", Usd(500_000_000), Usd::ZERO), "[   0.5|0   ]");
-    for wrong in ["", ".", "1.", ".5", "-1", "+1", "1e3", "1,5", " 1", "1.0000000001", "18446744073.709551616", "99999999999999999999", "٣"]
-    {
-        assert!(wrong.parse::<Usd>().is_err(), "{wrong}");
-    }
 }
 
 #[test]
@@ -107,7 +101,9 @@ fn usages() -> impl Strategy<Value = Usage> {
 proptest! {
     #[test]
     fn dollars_come_back(nanos: u64) {
-        prop_assert_eq!(Usd(nanos).to_string().parse(), Ok(Usd(nanos)));
+        let text = Usd(nanos).to_string();
+        let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
+        prop_assert_eq!(format!("{whole}{decimals:0<9}").parse(), Ok(nanos));
     }
 
     #[test]

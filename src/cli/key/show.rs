@@ -10,7 +10,8 @@ use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
 use crate::catalog::raw::Digest;
 use crate::cli::{KeyArgs, print};
-use crate::limits::Limits;
+use crate::limits::{Kind, Limits};
+use crate::price::Usd;
 
 /// So much of a hash says which it is.
 const SHORT: usize = "sha256:".len() + 8;
@@ -70,22 +71,9 @@ fn lines(files: &Files, known: &Known<'_>, now: SystemTime) -> Vec<(&'static str
 
 /// `requests_per_minute 60, usd_per_day 12.5`
 fn shown(limits: &Limits) -> String {
-    let Limits { requests_per_minute, requests_per_day, tokens_per_minute, tokens_per_day, concurrency, usd_per_day, usd_per_month } =
-        limits;
-    let counts = [
-        ("requests_per_minute", requests_per_minute),
-        ("requests_per_day", requests_per_day),
-        ("tokens_per_minute", tokens_per_minute),
-        ("tokens_per_day", tokens_per_day),
-        ("concurrency", concurrency),
-    ];
-    let counts = counts.into_iter().filter_map(|(name, limit)| limit.map(|limit| format!("{name} {limit}")));
-    let money = [("usd_per_day", usd_per_day), ("usd_per_month", usd_per_month)];
-    let money = money.into_iter().filter_map(|(name, limit)| {
-        limit.map(|usd| {
-            let nano = format!("{}.{:09}", usd.0 / 1_000_000_000, usd.0 % 1_000_000_000);
-            format!("{name} {}", nano.trim_end_matches('0').trim_end_matches('.'))
-        })
+    let each = Kind::ALL.into_iter().filter_map(|kind| {
+        let limit = kind.limit(limits, 1)?;
+        Some(if kind.is_money() { format!("{} {}", kind.name(), Usd(limit)) } else { format!("{} {limit}", kind.name()) })
     });
-    counts.chain(money).collect::<Vec<_>>().join(", ")
+    each.collect::<Vec<_>>().join(", ")
 }
