@@ -32,6 +32,8 @@ const CHUNK: usize = 512;
 const MOST: usize = 64 << 20;
 /// So long [`Ledger::flush`] waits.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// At the end, a second longer for so many thousand rows.
+const THOUSANDS: u64 = 50;
 
 /// One settled exchange that was admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,6 +156,8 @@ struct Waiting {
     in_hand: bool,
     /// Somebody waits for all of it to be written.
     hurry: bool,
+    /// The file is tried at once, though it cannot be written: there is no later.
+    last_try: bool,
     /// Nothing comes any more.
     closing: bool,
     /// Rows were dropped since it could last be written, and that has been said.
@@ -253,9 +257,10 @@ impl Ledger {
                 Vec::new()
             }
         };
-        let waiting = sink.lock();
+        // Whoever settles needs the lock, and many may wait: what waits is looked at without it. Nobody else takes it meanwhile.
+        let mut chunks = std::mem::take(&mut sink.lock().chunks);
         let counts = |row: &&Row| row.at >= read::since(now_ms);
-        past.extend(waiting.chunks.iter().flatten().filter(counts).map(|row| Past {
+        past.extend(chunks.iter().flatten().filter(counts).map(|row| Past {
             at: row.at.min(now_ms),
             caller: row.caller.clone(),
             key: row.key.clone(),
@@ -264,6 +269,10 @@ impl Ledger {
             tokens: row.usage.total(),
             usd: row.cost.unwrap_or_default(),
         }));
+        let mut waiting = sink.lock();
+        chunks.append(&mut waiting.chunks);
+        waiting.chunks = chunks;
+        drop(waiting);
         past
     }
 
@@ -278,17 +287,16 @@ impl Ledger {
     /// Waits, for two seconds at most, until all rows so far are written, or cannot be. At once if the ledger is failing already.
     pub fn flush(&self) {
         let Some(sink) = &self.sink else { return };
-        let end = Instant::now() + PATIENCE;
+        sink.wait(sink.lock(), PATIENCE);
+    }
+
+    /// The same at the end of the process: tries once more where the ledger is failing, and waits the longer the more there is to write.
+    pub fn finish(&self) {
+        let Some(sink) = &self.sink else { return };
         let mut waiting = sink.lock();
-        while !waiting.is_empty() && waiting.error.is_none() {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            waiting.hurry = true;
-            sink.filled.notify_one();
-            (waiting, _) = sink.done.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner);
-        }
+        waiting.last_try = waiting.error.is_some();
+        let patience = PATIENCE + Duration::from_millis(waiting.rows / THOUSANDS);
+        sink.wait(waiting, patience);
     }
 
     /// How it does.
@@ -326,7 +334,7 @@ impl Ledger {
 impl Drop for Ledger {
     fn drop(&mut self) {
         if let Some(sink) = &self.sink {
-            self.flush();
+            self.finish();
             sink.lock().closing = true;
             sink.filled.notify_one();
         }
@@ -336,6 +344,20 @@ impl Drop for Ledger {
 impl Sink {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until nothing waits any more, or that is in vain.
+    fn wait(&self, mut waiting: MutexGuard<'_, Waiting>, patience: Duration) {
+        let end = Instant::now() + patience;
+        while !waiting.is_empty() && (waiting.error.is_none() || waiting.last_try) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            waiting.hurry = true;
+            self.filled.notify_one();
+            (waiting, _) = self.done.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Wakes the writer for the first thing that waits.

@@ -447,7 +447,7 @@ fn say(level: log::Level, what: String) {
 
 fn end(shared: &Shared, code: i32) -> ! {
     shared.access_log.flush();
-    shared.ledger.flush();
+    shared.ledger.finish();
     if let Some(store) = &shared.store {
         store.leave();
     }

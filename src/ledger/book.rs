@@ -7,6 +7,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction,
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::fs::{DirBuilder, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -74,7 +75,7 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    fn new(what: impl Display) -> Fault {
+    pub(super) fn new(what: impl Display) -> Fault {
         Fault { what: what.to_string(), busy: false }
     }
 }
@@ -100,7 +101,7 @@ impl From<rusqlite::Error> for Fault {
 }
 
 impl Book {
-    /// Opens the file, and makes what is missing of it. The second is the name of the instance: what is in the file, which is `instance` if it is new.
+    /// Opens the file, and makes what is missing of it: while nobody of this process opens it to read. The second is the name of the instance: what is in the file, which is `instance` if it is new.
     pub(super) fn open(path: &Path, instance: &str) -> Result<(Book, String), Fault> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
@@ -108,9 +109,18 @@ impl Book {
             made.map_err(|e| Fault::new(format!("the folder {} cannot be made: {e}", folder.display())))?;
         }
         // SQLite would make it readable by all; what it puts beside it has the file's own mode.
-        let opened = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-        let file = opened.and_then(|file| file.metadata());
+        // Only a missing one is opened here: with the descriptor that is closed again all locks go that this process has on the file.
+        let file = match std::fs::metadata(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                let made = File::options().write(true).create(true).truncate(false).mode(0o600).open(path);
+                made.and_then(|file| file.metadata())
+            }
+            known => known,
+        };
         let file = file.map_err(|e| Fault::new(format!("{e}; the file and its folder must be writable")))?;
+        if file.is_dir() {
+            return Err(Fault::new("it is a directory; name a file as `ledger.path` in server.yaml"));
+        }
         let mut connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         connection.busy_timeout(BUSY)?;
         if connection.is_readonly(c"main")? {
@@ -134,6 +144,8 @@ impl Book {
 
     /// Writes all of it, or nothing.
     pub(super) fn write(&mut self, batch: &Batch) -> Result<(), Fault> {
+        #[cfg(test)]
+        assert!(batch.rows().all(|row| row.outcome != "panics"), "as a test wants it");
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut uses: HashMap<&str, u64> = batch.uses.iter().map(|(key, at)| (&**key, *at)).collect();
         {

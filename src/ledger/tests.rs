@@ -472,3 +472,73 @@ fn a_reader_needs_no_writer_and_no_right_to_write() {
     assert_eq!(json(&copy), json(&folder.file()));
     assert!(json(&copy).contains("\"requests\": 1"));
 }
+
+#[test]
+fn opening_it_once_more_leaves_the_locks_of_whoever_has_it() {
+    let folder = Folder::new();
+    let (first, _) = book::Book::open(&folder.file(), "x").unwrap();
+    let reader = Connection::open(folder.file()).unwrap();
+    reader.execute_batch("BEGIN; SELECT * FROM meta").unwrap();
+    drop(book::Book::open(&folder.file(), "x").unwrap());
+    // Locks belong to a process: whether they are still there another one must say.
+    let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(folder.file()).unwrap());
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    assert!(locks.lines().any(|line| line.contains(&format!(":{inode} "))), "{inode}: {locks}");
+    drop((first, reader));
+}
+
+#[test]
+fn a_panic_while_writing_ends_nothing() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    ledger.write(row(NOW));
+    ledger.write(Row { outcome: "panics", ..row(NOW + 1) });
+    eventually("it says so", || ledger.told().error.is_some_and(|why| why.contains("panicked")));
+    assert_eq!((ledger.told().waiting, ledger.told().dropped), (2, 0), "they are tried once more");
+    eventually("they are given up", || (ledger.told().waiting, ledger.told().dropped) == (0, 2));
+    ledger.write(row(NOW + 2));
+    eventually("it goes on", || ledger.told().state == State::Ok && ledger.told().rows == 1);
+}
+
+#[test]
+fn at_the_end_it_is_tried_once_more() {
+    let folder = Folder::new();
+    put(&[b'x'; 5_000])(&folder.file());
+    let ledger = folder.open();
+    (0..3).for_each(|n| ledger.write(row(NOW + n)));
+    remove(&folder.file());
+    let start = Instant::now();
+    ledger.finish();
+    // The writer's own next try would be after three seconds.
+    assert_eq!((ledger.told().rows, ledger.told().waiting, start.elapsed() < Duration::from_millis(2_500)), (3, 0, true));
+    drop(ledger);
+
+    // In vain it is only once.
+    put(&[b'x'; 5_000])(&folder.path().join("data/other"));
+    let ledger = Ledger::open(&config::Ledger { path: folder.path().join("data/other"), ..folder.config() });
+    ledger.write(row(NOW));
+    let start = Instant::now();
+    ledger.finish();
+    assert_eq!((ledger.told().waiting, start.elapsed() < Duration::from_millis(1_900)), (1, true));
+}
+
+#[test]
+fn rows_that_come_while_the_past_is_asked_for_stay_in_their_order() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..20_000).for_each(|n| ledger.write(row(NOW + n))));
+        let mut before = 0;
+        while before < 20_000 {
+            let now = ledger.past(NOW + 20_000).iter().map(|past| past.requests).sum();
+            assert!(before <= now && now <= 20_000, "{before} {now}");
+            before = now;
+        }
+    });
+    ledger.flush();
+    let connection = folder.read();
+    assert_eq!((ledger.told().rows, count(&connection, "exchange")), (20_000, 20_000));
+    let disorder = "SELECT count(*) FROM (SELECT at < lag(at) OVER (ORDER BY rowid) AS back FROM exchange) WHERE back";
+    assert_eq!(connection.query_row(disorder, [], |row| row.get::<_, i64>(0)), Ok(0));
+    assert_sums(&connection);
+}

@@ -3,6 +3,7 @@
 use super::book::{Book, Fault};
 use super::days::{DAY, day_of, now, start_of};
 use super::{BATCH, CHUNK, GATHER, Sink, Waiting};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,6 +19,9 @@ const SUMS_KEPT: u64 = 400;
 /// Tries at the start, when an instance that is about to end may have the file locked.
 const TRIES: u32 = 10;
 
+/// What is said of a panic. Where it was, the process has said already.
+const PANICKED: &str = "its thread panicked, which is a bug of Portcullis";
+
 /// The thread's own.
 pub(super) struct Writer {
     sink: Arc<Sink>,
@@ -26,14 +30,16 @@ pub(super) struct Writer {
     instance: Arc<str>,
     /// When to look for what is old, or to try to have the file.
     next: Instant,
+    /// Writing panicked, and what was to be written waits once more.
+    panicked: bool,
 }
 
 impl Writer {
     /// Tries to have the file; the second is the instance's name.
     pub(super) fn begin(sink: Arc<Sink>) -> (Writer, Arc<str>) {
-        let mut writer = Writer { sink, book: None, instance: random_name(), next: Instant::now() };
+        let mut writer = Writer { sink, book: None, instance: random_name(), next: Instant::now(), panicked: false };
         for _ in 0..TRIES {
-            match Book::open(&writer.sink.path, &writer.instance) {
+            match writer.book() {
                 Ok((book, instance)) => {
                     writer.instance = instance.into();
                     writer.book = Some(book);
@@ -50,9 +56,23 @@ impl Writer {
         (writer, instance)
     }
 
-    /// Goes on until the ledger is dropped.
+    /// Goes on until the ledger is dropped, also after a panic: without it rows would wait for nobody.
     pub(super) fn run(mut self) {
-        while self.turn() {}
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| self.turn())) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => {
+                    self.sink.lock().in_hand = false;
+                    self.failed(&Fault::new(PANICKED));
+                }
+            }
+        }
+    }
+
+    fn book(&self) -> Result<(Book, String), Fault> {
+        let _reading = self.sink.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        Book::open(&self.sink.path, &self.instance)
     }
 
     /// False at the end.
@@ -93,6 +113,8 @@ impl Writer {
                 if let Some(since) = waiting.since {
                     wake = wake.min(since + GATHER);
                 }
+            } else if waiting.last_try {
+                return waiting;
             }
             if waiting.closing || now >= wake {
                 return waiting;
@@ -102,7 +124,7 @@ impl Writer {
     }
 
     fn open(&mut self) {
-        match Book::open(&self.sink.path, &self.instance) {
+        match self.book() {
             Ok((book, _)) => {
                 self.book = Some(book);
                 self.next = Instant::now();
@@ -125,16 +147,29 @@ impl Writer {
         }
         let Some(book) = &mut self.book else { return };
         let batch = sink.lock().take();
-        match book.write(&batch) {
-            Ok(()) => {
-                let rows = batch.rows().count();
-                sink.rows.fetch_add(u64::try_from(rows).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let count = || u64::try_from(batch.rows().count()).unwrap_or(u64::MAX);
+        match catch_unwind(AssertUnwindSafe(|| book.write(&batch))) {
+            Ok(Ok(())) => {
+                self.panicked = false;
+                sink.rows.fetch_add(count(), Ordering::Relaxed);
                 sink.lock().settled(&batch);
                 self.works();
             }
-            Err(why) => {
+            Ok(Err(why)) => {
                 sink.lock().give_back(batch);
                 self.failed(&why);
+            }
+            // What makes it panic twice would do so for ever.
+            Err(_) if self.panicked => {
+                self.panicked = false;
+                sink.dropped.fetch_add(count(), Ordering::Relaxed);
+                sink.lock().settled(&batch);
+                self.failed(&Fault::new(PANICKED));
+            }
+            Err(_) => {
+                self.panicked = true;
+                sink.lock().give_back(batch);
+                self.failed(&Fault::new(PANICKED));
             }
         }
         sink.done.notify_all();
@@ -161,7 +196,12 @@ impl Writer {
         self.book = None;
         self.next = Instant::now() + AGAIN;
         let path = self.sink.path.display();
-        let said = self.sink.lock().error.replace(why.what.as_str().into()).is_some();
+        let said = {
+            let mut waiting = self.sink.lock();
+            waiting.last_try = false;
+            waiting.error.replace(why.what.as_str().into()).is_some()
+        };
+        self.sink.done.notify_all();
         if said {
             log::debug!("the ledger {path} still cannot be written: {}", why.what);
         } else {
