@@ -8,7 +8,7 @@ use crate::catalog::reload::{self, Route, Snapshot};
 use crate::drain::Phase;
 use crate::exchange::upstream::Place;
 use crate::ledger::days;
-use crate::ledger::report::Query;
+use crate::ledger::report::{Query, Unanswered, texts};
 use crate::limits;
 use crate::metrics::account_state;
 use crate::shared::Shared;
@@ -20,7 +20,6 @@ use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
 use serde_json::json;
 use std::cmp::Reverse;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::net::{TcpListener, TcpStream};
@@ -32,6 +31,8 @@ const CONNECTIONS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// So many keys are told of: `/status` is read by people.
 const KEYS: usize = 1_000;
+/// And of so many limited callers, keys and models of keys.
+const SCOPES: usize = 1_000;
 
 /// The service.
 pub struct Admin {
@@ -104,7 +105,7 @@ async fn serve(shared: &Arc<Shared>, stream: TcpStream) -> pingora::Result<()> {
         None if header.uri.path() == "/usage" && (head_only || header.method == http::Method::GET) => {
             usage(shared, header.uri.query().unwrap_or("")).await
         }
-        None if head_only || header.method == http::Method::GET => answer(shared, header.uri.path()),
+        None if head_only || header.method == http::Method::GET => answer(shared, header.uri.path(), header.uri.query().unwrap_or("")),
         None => (405, "text/plain", "use GET\n".to_owned()),
     };
     let allow = if header.uri.path().starts_with("/accounts/") { "POST" } else { "GET, HEAD" };
@@ -123,12 +124,15 @@ async fn serve(shared: &Arc<Shared>, stream: TcpStream) -> pingora::Result<()> {
     session.finish().await.map(drop)
 }
 
-fn answer(shared: &Shared, path: &str) -> (u16, &'static str, String) {
+fn answer(shared: &Shared, path: &str, query: &str) -> (u16, &'static str, String) {
     match path {
         "/livez" => (200, "text/plain", String::new()),
         "/readyz" => (if shared.drain.ready() { 200 } else { 503 }, "text/plain", String::new()),
         "/metrics" => (200, "application/openmetrics-text; version=1.0.0; charset=utf-8", shared.metrics.render(shared)),
-        "/limits" => (200, "application/json", format!("{:#}\n", limits(shared))),
+        "/limits" => match limits(shared, query) {
+            Ok(limits) => (200, "application/json", format!("{limits:#}\n")),
+            Err(why) => (400, "text/plain", format!("{why}\n")),
+        },
         "/status" => (200, "application/json", format!("{:#}\n", status(shared))),
         _ => {
             let paths = "there are /status, /limits, /usage, /metrics, /livez and /readyz, and POST /accounts/NAME/reset\n";
@@ -149,28 +153,29 @@ async fn usage(shared: &Arc<Shared>, query: &str) -> (u16, &'static str, String)
     }
     let deadline = Instant::now() + PATIENCE.mul_f64(0.8);
     let shared = shared.clone();
-    match tokio::task::spawn_blocking(move || shared.ledger.answer(&query, deadline)).await {
-        Ok(Ok(Some(answer))) => (200, "application/json", answer.json()),
+    let answer = move || shared.ledger.answer(&query, deadline).map(|answer| answer.map(|answer| answer.json()));
+    match tokio::task::spawn_blocking(answer).await {
+        Ok(Ok(Some(json))) => (200, "application/json", json),
         Ok(Ok(None)) => (503, PLAIN, "the ledger has no file\n".to_owned()),
-        Ok(Err(why)) => (503, PLAIN, format!("{why}\n")),
+        Ok(Err(why @ Unanswered::TooMuch(_))) => (400, PLAIN, format!("{why}\n")),
+        Ok(Err(why @ (Unanswered::TooLong | Unanswered::Busy | Unanswered::Unreadable(_)))) => (503, PLAIN, format!("{why}\n")),
         Err(why) => (500, PLAIN, format!("the ledger was not read: {why}\n")),
     }
 }
 
-/// How all limits stand. Those of one caller are in each of its keys' bounds.
-fn limits(shared: &Shared) -> serde_json::Value {
+/// How all limits stand, or those of one caller: the first of them by name. Those of a caller are in each of its keys' bounds.
+fn limits(shared: &Shared, query: &str) -> Result<serde_json::Value, String> {
+    let texts = texts(query, &["caller"])?;
+    let caller = texts.get("caller");
     let snapshot = shared.live.load();
-    let (now, mut seen, mut told) = (days::now(), HashSet::new(), Vec::new());
-    for key in snapshot.catalog.keys() {
-        let Some(scopes) = snapshot.scopes.get(key.index) else { continue };
-        for bound in scopes.every(key) {
-            if seen.insert(bound.scope.name.clone()) {
-                told.push((bound.scope.name.clone(), limits::told(&bound, now)));
-            }
-        }
-    }
-    told.sort_by(|(a, _), (b, _)| a.cmp(b));
-    json!({ "limits": told.into_iter().map(|(_, told)| told).collect::<Vec<_>>() })
+    let keys = snapshot.catalog.keys().filter(|key| caller.is_none_or(|caller| *key.caller.id == **caller));
+    let scopes = keys.filter_map(|key| Some(snapshot.scopes.get(key.index)?.every(key)));
+    let mut bounds: Vec<limits::Bound<'_>> = scopes.flatten().collect();
+    bounds.sort_unstable_by(|a, b| a.scope.name.cmp(&b.scope.name));
+    bounds.dedup_by(|a, b| Arc::ptr_eq(a.scope, b.scope));
+    let now = days::now();
+    let told: Vec<_> = bounds.iter().take(SCOPES).map(|bound| limits::told(bound, now)).collect();
+    Ok(json!({ "limits": told, "more": bounds.len().saturating_sub(SCOPES) }))
 }
 
 /// Ends an account's rests and closes its breakers.

@@ -19,7 +19,7 @@ use crate::usage::Usage;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// So long rows are gathered before they are written together.
@@ -32,6 +32,8 @@ const CHUNK: usize = 512;
 const MOST: usize = 64 << 20;
 /// So long [`Ledger::flush`] waits.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// An answer has so many lines at most: more than anybody reads, and some ten megabytes.
+const LINES: usize = 100_000;
 /// At the end, a second longer for so many thousand rows.
 const THOUSANDS: u64 = 50;
 
@@ -136,8 +138,11 @@ struct Sink {
     done: Condvar,
     /// Held while rows are on their way from memory to the file, so that [`Ledger::past`] sees each once.
     writing: Mutex<()>,
-    /// Held while the file is read. SQLite cannot close a descriptor while the writer has its own, but takes it for the next reader: so there is one.
+    /// Held while the file is opened, and while the past is read.
     reading: Mutex<()>,
+    /// Held while a question is answered. SQLite cannot close a descriptor while the writer has its own, but takes it for the next reader: so there is
+    /// one for questions, and one for the past, which need not wait for them.
+    answering: Mutex<()>,
     rows: AtomicU64,
     dropped: AtomicU64,
 }
@@ -194,6 +199,7 @@ impl Ledger {
             done: Condvar::new(),
             writing: Mutex::new(()),
             reading: Mutex::new(()),
+            answering: Mutex::new(()),
             rows: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         });
@@ -277,11 +283,21 @@ impl Ledger {
     }
 
     /// Who used how much, all that is settled so far included. None: there is no file. Reads it, so it is not for a request's way.
-    pub fn answer(&self, query: &report::Query, deadline: Instant) -> Result<Option<report::Answer>, String> {
+    /// One question at a time: another one meanwhile gets none.
+    pub fn answer(&self, query: &report::Query, deadline: Instant) -> Result<Option<report::Answer>, report::Unanswered> {
         let Some(sink) = &self.sink else { return Ok(None) };
+        let _answering = match sink.answering.try_lock() {
+            Ok(answering) => answering,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(report::Unanswered::Busy),
+        };
         self.flush();
-        let _reading = sink.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        report::answer(&sink.path, query, Some(deadline))
+        let opened = {
+            let _reading = sink.reading.lock().unwrap_or_else(PoisonError::into_inner);
+            read::Reader::open(&sink.path).map_err(report::Unanswered::Unreadable)?
+        };
+        let Some(reader) = opened else { return Ok(None) };
+        report::answer_of(&reader, &sink.path, query, Some(report::Bounds { deadline, lines: LINES })).map(Some)
     }
 
     /// Waits, for two seconds at most, until all rows so far are written, or cannot be. At once if the ledger is failing already.

@@ -38,7 +38,7 @@ pub(super) fn run(args: &UsageArgs) -> ExitCode {
             let why = if ledger.enabled { "`serve` begins one" } else { "it is switched off: `ledger.enabled` in server.yaml" };
             return fail(&format!("there is no ledger at {}: {why}{here}", ledger.path.display()));
         }
-        Err(why) => return fail(&why),
+        Err(why) => return fail(&why.to_string()),
     };
     if args.csv {
         for note in answer.notes() {

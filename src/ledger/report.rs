@@ -10,6 +10,7 @@ use super::read::{Names, Range, Reader, View};
 use super::sums::Sums;
 use crate::units::Time;
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::time::Instant;
 
@@ -113,18 +114,7 @@ impl Query {
 
     /// From a URL's query.
     pub fn of_url(query: &str, now: u64) -> Result<Query, String> {
-        let mut texts: BTreeMap<String, String> = BTreeMap::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (name, value) = (decoded(name)?, decoded(value)?);
-            if !["by", "since", "until", "caller", "key", "model"].contains(&name.as_str()) {
-                return Err(format!("{name}: is not known; there are by, since, until, caller, key and model"));
-            }
-            if texts.contains_key(&name) {
-                return Err(format!("{name}: stands there a second time"));
-            }
-            texts.insert(name, value);
-        }
+        let texts = texts(query, &["by", "since", "until", "caller", "key", "model"])?;
         let text = |name: &str| texts.get(name).map(String::as_str);
         let asked = Asked {
             by: text("by"),
@@ -140,6 +130,23 @@ impl Query {
     fn range(&self, from: u64, until: u64) -> Range<'_> {
         Range { from, until, caller: self.caller.as_deref(), key: self.key.as_deref(), model: self.model.as_deref() }
     }
+}
+
+/// What a URL's query says, by names of which these are known.
+pub fn texts(query: &str, known: &[&str]) -> Result<BTreeMap<String, String>, String> {
+    let mut texts: BTreeMap<String, String> = BTreeMap::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, value) = (decoded(name)?, decoded(value)?);
+        if !known.contains(&name.as_str()) {
+            return Err(format!("{name}: is not known; there are {}", known.join(", ")));
+        }
+        if texts.contains_key(&name) {
+            return Err(format!("{name}: stands there a second time"));
+        }
+        texts.insert(name, value);
+    }
+    Ok(texts)
 }
 
 fn groups(text: &str) -> Result<Vec<Group>, String> {
@@ -223,18 +230,57 @@ pub struct Answer {
     notes: Vec<String>,
 }
 
-/// Answers from the file. None: there is none yet. Where it is not done by `deadline`, that is an error.
-pub fn answer(path: &Path, query: &Query, deadline: Option<Instant>) -> Result<Option<Answer>, String> {
-    let Some(reader) = Reader::open(path)? else { return Ok(None) };
-    let told = |why: rusqlite::Error| format!("the ledger {} cannot be read: {why}", path.display());
+/// What an answer may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// It must be done by then.
+    pub deadline: Instant,
+    /// It has no more lines.
+    pub lines: usize,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unanswered {
+    /// It would have more lines than this.
+    TooMuch(usize),
+    /// It takes too long.
+    TooLong,
+    /// Another question is being answered.
+    Busy,
+    /// The file cannot be read.
+    Unreadable(String),
+}
+
+impl Display for Unanswered {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Unanswered::TooMuch(lines) => write!(f, "that is more than {lines} lines: ask for less: fewer groups or a shorter time"),
+            Unanswered::TooLong => f.write_str("that takes too long here: ask for whole days (since=2026-11-01), or `portcullis usage`"),
+            Unanswered::Busy => f.write_str("another question is being answered: ask again in a moment"),
+            Unanswered::Unreadable(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Answers from the file. None: there is none yet.
+pub fn answer(path: &Path, query: &Query, bounds: Option<Bounds>) -> Result<Option<Answer>, Unanswered> {
+    match Reader::open(path).map_err(Unanswered::Unreadable)? {
+        Some(reader) => answer_of(&reader, path, query, bounds).map(Some),
+        None => Ok(None),
+    }
+}
+
+pub(super) fn answer_of(reader: &Reader, path: &Path, query: &Query, bounds: Option<Bounds>) -> Result<Answer, Unanswered> {
+    let told = |why: rusqlite::Error| Unanswered::Unreadable(format!("the ledger {} cannot be read: {why}", path.display()));
     let view = reader.view().map_err(told)?;
-    let mut sum = Sum { query, deadline, late: false, count: 0, name: String::new(), lines: BTreeMap::new(), total: Used::default() };
+    let mut sum = Sum { query, bounds, beyond: None, count: 0, name: String::new(), lines: BTreeMap::new(), total: Used::default() };
     let (since, notes) = sum.all(&view).map_err(told)?;
-    if sum.late {
-        return Err("that takes too long here: ask for whole days (since=2026-11-01), or `portcullis usage`".to_owned());
+    if let Some(beyond) = sum.beyond {
+        return Err(beyond);
     }
     let lines = sum.lines.into_iter().map(|(name, used)| (name.split(BETWEEN).map(ToOwned::to_owned).collect(), used)).collect();
-    Ok(Some(Answer { by: query.by.clone(), since, until: query.until.unwrap_or(query.now), lines, total: sum.total, notes }))
+    Ok(Answer { by: query.by.clone(), since, until: query.until.unwrap_or(query.now), lines, total: sum.total, notes })
 }
 
 /// Stands between the names of a line, and sorts before all that is in them.
@@ -242,8 +288,9 @@ const BETWEEN: char = '\0';
 
 struct Sum<'q> {
     query: &'q Query,
-    deadline: Option<Instant>,
-    late: bool,
+    bounds: Option<Bounds>,
+    /// Which of them it is beyond.
+    beyond: Option<Unanswered>,
     count: u64,
     name: String,
     lines: BTreeMap<String, Used>,
@@ -292,7 +339,7 @@ impl Sum<'_> {
         view.rows(&range, &mut |names, sums| self.take(&names, &sums))
     }
 
-    /// False: it is late.
+    /// False: it is enough.
     fn take(&mut self, names: &Names<'_>, sums: &Sums) -> bool {
         self.name.clear();
         for (index, group) in self.query.by.iter().enumerate() {
@@ -302,14 +349,18 @@ impl Sum<'_> {
             group.of(names, &mut self.name);
         }
         let ok = names.outcome == "ok";
-        match self.lines.get_mut(&self.name) {
-            Some(line) => line.add(sums, ok),
-            None => self.lines.entry(self.name.clone()).or_default().add(sums, ok),
+        let full = self.bounds.map(|bounds| bounds.lines).filter(|most| self.lines.len() >= *most);
+        match (self.lines.get_mut(&self.name), full) {
+            (Some(line), _) => line.add(sums, ok),
+            (None, Some(most)) => self.beyond = Some(Unanswered::TooMuch(most)),
+            (None, None) => self.lines.entry(self.name.clone()).or_default().add(sums, ok),
         }
         self.total.add(sums, ok);
         self.count += 1;
-        self.late = self.late || (self.count.is_multiple_of(4096) && self.deadline.is_some_and(|end| Instant::now() > end));
-        !self.late
+        if self.count.is_multiple_of(4096) && self.bounds.is_some_and(|bounds| Instant::now() > bounds.deadline) {
+            self.beyond = Some(Unanswered::TooLong);
+        }
+        self.beyond.is_none()
     }
 }
 
