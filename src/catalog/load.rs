@@ -14,6 +14,7 @@ use super::resolve::{ASSUMED, Reference, faults, resolve};
 use super::{Catalog, PUBLISHED_KEY};
 use crate::config::{self, Server};
 use crate::exchange::upstream::certificates;
+use crate::limits::Limits;
 use crate::problem::{Problem, Problems, unless_secret};
 use crate::yaml;
 
@@ -77,7 +78,7 @@ pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
     let ReadCatalog { catalog, files, fingerprint, count } = catalog(conf, secrets);
     match (server, catalog) {
         (Ok(server), Ok(mut catalog)) => {
-            catalog.warnings.splice(0..0, server.warnings.iter().cloned());
+            catalog.warnings.splice(0..0, server.warnings.iter().cloned().chain(forgetful(&server, &catalog)));
             Ok(Loaded { server, catalog, files, fingerprint, count: count + 1 })
         }
         (server, catalog) => {
@@ -85,6 +86,19 @@ pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
             Err(Problems(problems.collect()))
         }
     }
+}
+
+/// Limits that a restart empties.
+fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
+    let of_keys = || catalog.keys().flat_map(|key| key.model_limits.iter().map(|(_, limits)| limits).chain([&key.limits]));
+    let mut limits = catalog.callers().iter().map(|caller| &caller.limits).chain(of_keys());
+    let forgets = !server.ledger.enabled && server.store.is_none() && limits.any(Limits::by_date);
+    forgets.then(|| Problem {
+        file: "server.yaml".to_owned(),
+        line: None,
+        path: "ledger.enabled".to_owned(),
+        what: "is false, so limits by day and by month begin at nothing after each restart".to_owned(),
+    })
 }
 
 /// Reads `server.yaml`. Its relative paths of certificates are joined to the folder.

@@ -44,6 +44,11 @@ impl Limits {
         *self == Limits::default()
     }
 
+    /// Whether something is limited by the day or the month.
+    pub fn by_date(&self) -> bool {
+        self.requests_per_day.is_some() || self.tokens_per_day.is_some() || self.limits_money()
+    }
+
     /// Whether money is.
     pub fn limits_money(&self) -> bool {
         self.usd_per_day.is_some() || self.usd_per_month.is_some()
