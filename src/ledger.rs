@@ -13,13 +13,13 @@ mod sums;
 mod writer;
 
 use crate::config;
-use crate::limits::Past;
+use crate::limits::{Past, Registry};
 use crate::price::Usd;
 use crate::usage::Usage;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 /// So long rows are gathered before they are written together.
@@ -143,6 +143,9 @@ struct Sink {
     /// Held while a question is answered. SQLite cannot close a descriptor while the writer has its own, but takes it for the next reader: so there is
     /// one for questions, and one for the past, which need not wait for them.
     answering: Mutex<()>,
+    /// Limits that began without what is in the file. All that is in the file was before them, and they have counted all that waits: until something
+    /// is written.
+    owed: Mutex<Option<Weak<Registry>>>,
     rows: AtomicU64,
     dropped: AtomicU64,
 }
@@ -200,6 +203,7 @@ impl Ledger {
             writing: Mutex::new(()),
             reading: Mutex::new(()),
             answering: Mutex::new(()),
+            owed: Mutex::default(),
             rows: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         });
@@ -253,16 +257,36 @@ impl Ledger {
     ///
     /// Reads the file, so it is not for a request's way.
     pub fn past(&self, now_ms: u64) -> Vec<Past> {
+        self.known(now_ms, None)
+    }
+
+    /// The same, for limits that are about to ask for it. What the file cannot tell now they are told when it can be read for the first time.
+    pub fn past_of(&self, limits: &Arc<Registry>, now_ms: u64) -> Vec<Past> {
+        self.known(now_ms, Some(limits))
+    }
+
+    fn known(&self, now_ms: u64, limits: Option<&Arc<Registry>>) -> Vec<Past> {
         let Some(sink) = &self.sink else { return Vec::new() };
         let _reading = sink.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let _nothing_moves = sink.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut past = match read::past(&sink.path, now_ms) {
-            Ok(past) => past,
-            Err(why) => {
-                log::error!("what was spent before is not known, so limits of days and months begin at nothing: {why}");
-                Vec::new()
-            }
+        let read = read::past(&sink.path, now_ms);
+        // A file that is not there may be on a disk that is not there yet.
+        let failing = sink.lock().error.is_some();
+        let unknown = match &read {
+            Ok(past) => past.is_none() && failing,
+            Err(_) => true,
         };
+        if unknown && let Some(limits) = limits {
+            limits.owe();
+            sink.owe(Arc::downgrade(limits));
+        }
+        let past = read.unwrap_or_else(|why| {
+            // Why it is failing has been said.
+            let level = if failing { log::Level::Warn } else { log::Level::Error };
+            log::log!(level, "what was spent before is not known yet, so new limits begin at nothing until it is: {why}");
+            None
+        });
+        let mut past = past.unwrap_or_default();
         // Whoever settles needs the lock, and many may wait: what waits is looked at without it. Nobody else takes it meanwhile.
         let mut chunks = std::mem::take(&mut sink.lock().chunks);
         let counts = |row: &&Row| row.at >= read::since(now_ms);
@@ -360,6 +384,14 @@ impl Drop for Ledger {
 impl Sink {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn owe(&self, limits: Weak<Registry>) {
+        *self.owed() = Some(limits);
+    }
+
+    fn owed(&self) -> MutexGuard<'_, Option<Weak<Registry>>> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Until nothing waits any more, or that is in vain.

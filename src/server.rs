@@ -66,7 +66,7 @@ pub fn shared(loaded: &mut Loaded) -> Result<Arc<Shared>, String> {
     let changes = server.store.as_ref().map(|_| Arc::new(limits::Changes::default()));
     let limits = Arc::new(changes.clone().map(limits::Registry::shared).unwrap_or_default());
     let catalog = std::mem::take(&mut loaded.catalog);
-    let snapshot = Snapshot::new(catalog, &accounts, &limits, &mut || ledger.past(days::now()), 1);
+    let snapshot = Snapshot::new(catalog, &accounts, &limits, &mut || ledger.past_of(&limits, days::now()), 1);
     remember_uses(&snapshot, &ledger);
     let metrics = Metrics::default();
     metrics.reloaded(1, false);

@@ -137,7 +137,7 @@ pub fn publish(shared: &Shared, catalog: Catalog) -> Arc<Snapshot> {
     let left = old.catalog.accounts().iter().any(|a| catalog.accounts().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
         || old.catalog.models().iter().any(|a| catalog.models().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
         || old.catalog.callers().iter().any(|a| catalog.callers().binary_search_by(|b| b.id.cmp(&a.id)).is_err());
-    let past = &mut || shared.ledger.past(days::now());
+    let past = &mut || shared.ledger.past_of(&shared.limits, days::now());
     let snapshot = Snapshot::new(catalog, &shared.accounts, &shared.limits, past, old.generation + 1);
     let generation = snapshot.generation;
     drop(shared.live.swap(Arc::new(snapshot)));

@@ -168,10 +168,10 @@ pub(super) fn since(now_ms: u64) -> u64 {
     start_of(month_of(day_of(now_ms))).min(now_ms.saturating_sub(MINUTE))
 }
 
-/// What [`super::Ledger::past`] tells, of what is in the file.
-pub(super) fn past(path: &Path, now_ms: u64) -> Result<Vec<Past>, String> {
-    let Some(reader) = Reader::open(path)? else { return Ok(Vec::new()) };
-    past_of(&reader, now_ms).map_err(|why| format!("the ledger {} cannot be read: {}", path.display(), Fault::from(why).what))
+/// What [`super::Ledger::past`] tells, of what is in the file. None: there is no file.
+pub(super) fn past(path: &Path, now_ms: u64) -> Result<Option<Vec<Past>>, String> {
+    let Some(reader) = Reader::open(path)? else { return Ok(None) };
+    past_of(&reader, now_ms).map(Some).map_err(|why| format!("the ledger {} cannot be read: {}", path.display(), Fault::from(why).what))
 }
 
 /// Those of the future by the day or month they count for. Only the row before a day by its time is asked what was written before it: that is in the index.

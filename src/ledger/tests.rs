@@ -542,3 +542,5 @@ fn rows_that_come_while_the_past_is_asked_for_stay_in_their_order() {
     assert_eq!(connection.query_row(disorder, [], |row| row.get::<_, i64>(0)), Ok(0));
     assert_sums(&connection);
 }
+
+mod seeds;

@@ -2,10 +2,11 @@
 
 use super::book::{Book, Fault};
 use super::days::{DAY, day_of, now, start_of};
-use super::{BATCH, CHUNK, GATHER, Sink, Waiting};
+use super::{BATCH, CHUNK, GATHER, Sink, Waiting, read};
+use crate::limits::Registry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Between two tries to have the file.
@@ -128,6 +129,9 @@ impl Writer {
             Ok((book, _)) => {
                 self.book = Some(book);
                 self.next = Instant::now();
+                if let Some(limits) = self.recall() {
+                    self.sink.owe(limits);
+                }
                 // With something at hand, writing it is the proof.
                 if self.sink.lock().is_empty() {
                     self.works();
@@ -138,17 +142,51 @@ impl Writer {
     }
 
     fn write(&mut self, sink: &Sink) {
+        let owed = self.recall();
+        let written = self.write_down(sink);
+        match owed {
+            Some(_) if written => log::error!("what was spent before stays unknown: limits that began at nothing go on from there"),
+            Some(limits) => sink.owe(limits),
+            None => {}
+        }
+    }
+
+    /// Tells limits what they could not begin with, as long as nothing has been written since. Those that must be told still.
+    fn recall(&self) -> Option<Weak<Registry>> {
+        let limits = self.sink.owed().take()?;
+        let past = {
+            let _reading = self.sink.reading.lock().unwrap_or_else(PoisonError::into_inner);
+            read::past(&self.sink.path, now())
+        };
+        let Ok(past) = past else { return Some(limits) };
+        // Nothing of the ledger is held: whoever asks for the past holds the registry.
+        let past = past.unwrap_or_default();
+        // A new file, in the place of one that was broken.
+        let what = if past.is_empty() { "stays unknown" } else { "is known now, and counts against the limits that began without it" };
+        limits.upgrade()?.recall(past);
+        log::info!("what was spent before {what}");
+        None
+    }
+
+    /// Whether something was written.
+    fn write_down(&mut self, sink: &Sink) -> bool {
         let _writing = sink.writing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.book.as_ref().is_some_and(|book| !book.is_in_place()) {
             // What was moved away is not written to any more.
             self.book = None;
             self.next = Instant::now();
-            return;
+            return false;
         }
-        let Some(book) = &mut self.book else { return };
+        // Somebody began without the past just now.
+        if sink.owed().is_some() {
+            return false;
+        }
+        let Some(book) = &mut self.book else { return false };
         let batch = sink.lock().take();
         let count = || u64::try_from(batch.rows().count()).unwrap_or(u64::MAX);
-        match catch_unwind(AssertUnwindSafe(|| book.write(&batch))) {
+        let written = catch_unwind(AssertUnwindSafe(|| book.write(&batch)));
+        let is_written = matches!(written, Ok(Ok(())));
+        match written {
             Ok(Ok(())) => {
                 self.panicked = false;
                 sink.rows.fetch_add(count(), Ordering::Relaxed);
@@ -173,6 +211,7 @@ impl Writer {
             }
         }
         sink.done.notify_all();
+        is_written
     }
 
     /// A step of deleting what is old.

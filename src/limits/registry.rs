@@ -8,7 +8,7 @@ use super::{Bound, Bounds, Changes, Level, Limits, Scope, Spent};
 use crate::catalog::{Catalog, Key};
 use crate::price::Usd;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What was used before: what scopes begin with. No two of them count the same, and one that sums up a while is of its begin.
@@ -132,7 +132,13 @@ pub struct Registry {
     /// Of the newest catalog's keys, in its order.
     used: Mutex<Vec<(Arc<str>, Arc<LastUsed>)>>,
     changes: Option<Arc<Changes>>,
+    /// What was used before could not be told to whoever asks now.
+    owed: AtomicBool,
+    /// Those that began with nothing therefore, and how they are limited.
+    unseeded: Mutex<Unseeded>,
 }
+
+type Unseeded = HashMap<Arc<str>, (Weak<Scope>, Limits)>;
 
 impl Registry {
     /// What its scopes count is kept elsewhere too.
@@ -170,12 +176,32 @@ impl Registry {
         };
         let all = keys.into_iter().map(|key| key.map(&mut of_key).unwrap_or_default()).collect();
         if !adoption.new.is_empty() {
-            adoption.seed(seeds());
+            seed(&adoption.new, seeds());
+            if self.owed.swap(false, Ordering::SeqCst) {
+                let began = adoption.new.iter().map(|(name, (scope, limits))| (name.clone(), (Arc::downgrade(scope), *limits)));
+                self.unseeded.lock().unwrap_or_else(PoisonError::into_inner).extend(began);
+            }
         }
         let now = adoption.now;
         scopes.iter().filter(|(name, _)| !now.contains_key(*name)).filter_map(|(_, old)| old.upgrade()).for_each(|old| old.retire());
         *scopes = now;
         all
+    }
+
+    /// Whoever is asked for seeds says so if they are not known: those that are new remain to be told, by [`Registry::recall`].
+    pub fn owe(&self) {
+        self.owed.store(true, Ordering::SeqCst);
+    }
+
+    /// What was used before the scopes began that could not be told so far. It is told to them, once.
+    pub fn recall(&self, past: Vec<Past>) {
+        let unseeded = {
+            // Whoever adopts has it until those that are new are listed.
+            let _adopted = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *self.unseeded.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        let held = unseeded.into_iter().filter_map(|(name, (scope, limits))| Some((name, (scope.upgrade()?, limits))));
+        seed(&held.collect(), past);
     }
 
     /// The scopes that are held, in no order.
@@ -235,19 +261,19 @@ impl Adoption<'_> {
         });
         named.collect()
     }
+}
 
-    fn seed(&self, past: Vec<Past>) {
-        let of_models = self.new.values().any(|(scope, _)| scope.level == Level::KeyModel);
-        for Past { at, caller, key, model, requests, tokens, usd } in past {
-            let model = of_models.then(|| of_key_and_model(&key, &model));
-            for name in [Some(&*caller), Some(&*key), model.as_deref()].into_iter().flatten() {
-                if let Some((scope, limits)) = self.new.get(name) {
-                    let mut tally = scope.tally();
-                    tally.watch(limits);
-                    tally.recall(at, requests, Spent { tokens, usd });
-                    drop(tally);
-                    scope.changed();
-                }
+fn seed(new: &HashMap<Arc<str>, (Arc<Scope>, Limits)>, past: Vec<Past>) {
+    let of_models = new.values().any(|(scope, _)| scope.level == Level::KeyModel);
+    for Past { at, caller, key, model, requests, tokens, usd } in past {
+        let model = of_models.then(|| of_key_and_model(&key, &model));
+        for name in [Some(&*caller), Some(&*key), model.as_deref()].into_iter().flatten() {
+            if let Some((scope, limits)) = new.get(name) {
+                let mut tally = scope.tally();
+                tally.watch(limits);
+                tally.recall(at, requests, Spent { tokens, usd });
+                drop(tally);
+                scope.changed();
             }
         }
     }

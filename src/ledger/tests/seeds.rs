@@ -1,0 +1,111 @@
+//! What limits begin with, and questions meanwhile.
+
+use super::*;
+use crate::catalog::resolve::resolve;
+use crate::limits::{Ask, Counts, KeyScopes, Spent, admit};
+
+/// A ledger, and one key's scope of requests by day, which began with what the ledger knew.
+struct Limited {
+    ledger: Ledger,
+    catalog: crate::catalog::Catalog,
+    registry: Arc<Registry>,
+    scopes: Vec<KeyScopes>,
+}
+
+impl Limited {
+    fn begin(ledger: Ledger) -> Limited {
+        let text = format!(
+            "accounts: {{a: {{dialect: demo}}}}\nmodels: {{m: {{targets: [{{account: a}}]}}}}\n\
+             callers: {{acme: {{keys: {{prod: {{hash: 'sha256:{}', limits: {{requests_per_day: 1000}}}}}}}}}}\n",
+            "1".repeat(64)
+        );
+        let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| unreachable!("it names nothing")).unwrap();
+        let registry = Arc::new(Registry::default());
+        let now = days::now();
+        let scopes = registry.adopt(&catalog, &mut || ledger.past_of(&registry, now));
+        Limited { ledger, catalog, registry, scopes }
+    }
+
+    fn counts(&self) -> Counts {
+        self.scopes.iter().flat_map(KeyScopes::all).next().unwrap().own(days::now())
+    }
+
+    /// As the gateway does it: counted, settled, written.
+    fn exchange(&self) {
+        let (key, now) = (self.catalog.keys().next().unwrap(), days::now());
+        let held = admit(&self.scopes[key.index].bounds(key, 0), Ask { tokens: 15, usd: Usd(0) }, now, 1).unwrap();
+        held.settle(Spent { tokens: 15, usd: Usd(1_000) });
+        self.ledger.write(row(now));
+    }
+}
+
+fn with_rows(folder: &Folder, rows: u64) {
+    let ledger = folder.open();
+    (0..rows).for_each(|_| ledger.write(row(days::now())));
+    drop(ledger);
+    eventually("all is in the file itself", || folder.read().pragma_update(None, "journal_mode", "DELETE").is_ok());
+}
+
+#[test]
+fn what_could_not_be_read_at_the_start_is_recalled_once() {
+    let folder = Folder::new();
+    with_rows(&folder, 40);
+    let away = folder.path().join("away");
+    std::fs::rename(folder.file(), &away).unwrap();
+    put(&[b'x'; 5_000])(&folder.file());
+    let limited = Limited::begin(folder.open());
+    (0..3).for_each(|_| limited.exchange());
+    assert_eq!(limited.counts().day_requests, 3);
+    std::fs::rename(&away, folder.file()).unwrap();
+    eventually("it is written", || limited.ledger.told().state == State::Ok && limited.ledger.told().waiting == 0);
+    assert_eq!((limited.counts().day_requests, limited.counts().day_tokens), (43, 43 * 15), "each once");
+    (0..2).for_each(|_| limited.exchange());
+    limited.ledger.flush();
+    assert_eq!((limited.counts().day_requests, limited.ledger.told().rows), (45, 5));
+    limited.registry.recall(limited.ledger.past(days::now()));
+    assert_eq!(limited.counts().day_requests, 45, "nobody waits for it any more");
+}
+
+#[test]
+fn a_disk_that_comes_late_is_one_that_could_not_be_read() {
+    let folder = Folder::new();
+    with_rows(&folder, 7);
+    let (data, away) = (folder.path().join("data"), folder.path().join("away"));
+    std::fs::rename(&data, &away).unwrap();
+    std::fs::write(&data, "").unwrap();
+    let limited = Limited::begin(folder.open());
+    limited.exchange();
+    assert_eq!(limited.counts().day_requests, 1);
+    std::fs::remove_file(&data).unwrap();
+    std::fs::rename(&away, &data).unwrap();
+    eventually("it is written", || limited.ledger.told().state == State::Ok && limited.ledger.told().waiting == 0);
+    assert_eq!(limited.counts().day_requests, 8);
+}
+
+#[test]
+fn one_question_at_a_time_and_the_past_waits_for_none() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    ledger.write(row(NOW));
+    let query = Query::new(&Asked::default(), NOW + 1).unwrap();
+    let deadline = || Instant::now() + Duration::from_secs(8);
+    let answering = ledger.sink.as_ref().unwrap().answering.lock().unwrap();
+    assert_eq!(ledger.answer(&query, deadline()), Err(report::Unanswered::Busy));
+    assert_eq!(ledger.past(NOW).len(), 1);
+    drop(answering);
+    assert!(ledger.answer(&query, deadline()).unwrap().unwrap().json().contains("\"requests\": 1,"));
+}
+
+#[test]
+fn an_answer_has_so_many_lines_at_most() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    (0..9).for_each(|n| ledger.write(Row { model: format!("m{}", n % 3).into(), ..row(NOW) }));
+    ledger.flush();
+    let query = Query::new(&Asked::default(), NOW + 1).unwrap();
+    let bounds = |lines| Some(report::Bounds { deadline: Instant::now() + Duration::from_secs(60), lines });
+    assert!(answer(&folder.file(), &query, bounds(3)).unwrap().unwrap().json().contains("\"requests\": 9,"));
+    let why = answer(&folder.file(), &query, bounds(2)).unwrap_err();
+    assert_eq!(why, report::Unanswered::TooMuch(2));
+    assert_eq!(why.to_string(), "that is more than 2 lines: ask for less: fewer groups or a shorter time");
+}
