@@ -27,15 +27,21 @@ const LIMITS: &str = "{requests_per_minute: 1000000000000, requests_per_day: 100
                       tokens_per_day: 1000000000000000, concurrency: 1000, usd_per_day: 999999999, usd_per_month: 999999999}";
 
 fn catalog(limits: &str) -> Catalog {
-    let mut text = "accounts: {a: {dialect: demo}}\nmodels: {m: {targets: [{account: a}]}}\ncallers:\n".to_owned();
+    // No file may be as large as all of them.
+    let mut files =
+        vec![("catalog.yaml".to_owned(), "accounts: {a: {dialect: demo}}\nmodels: {m: {targets: [{account: a}]}}\ncallers:\n".to_owned())];
     for caller in 0..CALLERS {
+        if caller > 0 && caller % (CALLERS / 5) == 0 {
+            files.push((format!("catalog.d/{caller}.yaml"), "callers:\n".to_owned()));
+        }
+        let Some((_, text)) = files.last_mut() else { unreachable!("there is the first") };
         writeln!(text, "  c{caller}:\n    limits: {limits}\n    keys:").unwrap();
         for key in 0..KEYS_OF_EACH {
             let number = caller * KEYS_OF_EACH + key;
             writeln!(text, "      k{key}: {{hash: 'sha256:{number:064x}', limits: {limits}, model_limits: {{m: {limits}}}}}").unwrap();
         }
     }
-    resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| unreachable!()).unwrap_or_else(|problems| panic!("{problems}"))
+    resolve(&files, &mut |_| unreachable!()).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// A key with its scopes, as an exchange finds them.
