@@ -312,12 +312,12 @@ async fn chat(
         id: format!("chatcmpl-{}", uuid::Uuid::now_v7().simple()),
         created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         show_usage: envelope.include_usage,
-        prompt_bytes: envelope.prompt_bytes as u64,
+        prompt_bytes: envelope.prompt_bytes.saturating_add(envelope.more_bytes) as u64,
         // Who will answer, and so at which price, is not known yet.
         cost: if key.caller.expose_cost { ShowCost::At(None) } else { ShowCost::No },
     };
     let bounds = snapshot.scopes.get(key.index).map(|scopes| scopes.bounds(key, model.index)).unwrap_or_default();
-    admit(shared, record, &bounds, plan::most(&envelope, &plan)).await?;
+    admit(shared, record, &bounds, plan::most(&envelope, &plan), snapshot.generation).await?;
     exchange::panic_here(session, "plan");
     let request = Request {
         envelope,
@@ -336,7 +336,7 @@ async fn chat(
 }
 
 /// Takes from the caller's limits what the request may use, or refuses it.
-async fn admit(shared: &Shared, record: &mut Record, bounds: &Bounds<'_>, ask: Ask) -> Result<(), Refusal> {
+async fn admit(shared: &Shared, record: &mut Record, bounds: &Bounds<'_>, ask: Ask, generation: u64) -> Result<(), Refusal> {
     let now = days::now();
     let admitted = match &shared.store {
         // Most have no limits, and nothing to ask.
@@ -352,7 +352,7 @@ async fn admit(shared: &Shared, record: &mut Record, bounds: &Bounds<'_>, ask: A
     };
     match admitted {
         Ok(reservation) => {
-            record.admit(reservation);
+            record.admit(reservation, generation);
             Ok(())
         }
         Err(refused) => {

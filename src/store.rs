@@ -36,6 +36,9 @@ const MOST_WAITING: usize = 10_000;
 /// At the end of the process the store is told what it has not heard yet, for so long at most.
 const FAREWELL: Duration = Duration::from_millis(250);
 
+/// Who was refused without the store's word may ask for it so soon again.
+const SOON: Duration = Duration::from_secs(1);
+
 /// The shared store.
 pub struct Store {
     inside: Arc<Inside>,
@@ -339,9 +342,19 @@ impl Inside {
                 if admitted.is_ok() {
                     self.alone.fetch_add(1, Ordering::Relaxed);
                 }
-                answer(admitted)
+                answer(admitted.map_err(|refused| self.for_now(refused)))
             }
         }
+    }
+
+    /// What is over this gateway's part may be within the whole: that is known as soon as the store answers, and not only tomorrow.
+    fn for_now(&self, mut refused: Refused) -> Refused {
+        let over = &mut refused.over;
+        let whole = over.limit.saturating_mul(self.settings.instances);
+        if self.settings.instances > 1 && over.asked <= whole {
+            over.wait = Some(over.wait.map_or(SOON, |wait| wait.min(SOON)));
+        }
+        refused
     }
 
     /// A request has waited in vain.

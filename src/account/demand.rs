@@ -74,8 +74,9 @@ impl Demand {
     pub fn answered(&self, tokens: u64) {
         // Two that end at once may lose one of them: it is no count.
         let typical = match self.typical.load(Ordering::Relaxed) {
-            0 => tokens,
-            before => before - before / 8 + tokens / 8,
+            0 => tokens.min(16 * UNKNOWN_OUTPUT),
+            // One that is far off, or an upstream that counts nonsense, moves it by so much at most.
+            before => before - before / 8 + tokens.min(before.saturating_mul(4).saturating_add(UNKNOWN_OUTPUT)) / 8,
         };
         self.typical.store(typical.max(1), Ordering::Relaxed);
     }
@@ -104,5 +105,24 @@ impl Demand {
 
     fn lock(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_answer_of_absurd_length_does_not_make_the_others_long() {
+        let demand = Demand::default();
+        assert_eq!(demand.typical_output(), UNKNOWN_OUTPUT);
+        demand.answered(u64::MAX);
+        assert!(demand.typical_output() <= 16 * UNKNOWN_OUTPUT);
+        (0..100).for_each(|_| demand.answered(800));
+        assert!((700..=900).contains(&demand.typical_output()), "{}", demand.typical_output());
+        demand.answered(u64::MAX);
+        assert!(demand.typical_output() < 2_000, "{}", demand.typical_output());
+        (0..100).for_each(|_| demand.answered(3_000));
+        assert!((2_800..=3_200).contains(&demand.typical_output()), "{}", demand.typical_output());
     }
 }

@@ -7,7 +7,7 @@
 use crate::access_log::{Line, Tried, rfc3339};
 use crate::error::{Outcome, Refusal, What};
 use crate::ledger::Row;
-use crate::limits::{Kind, Left, Level, Reservation, Spent};
+use crate::limits::{Kind, Left, Level, Past, Reservation, Spent};
 use crate::price::{Price, Usd};
 use crate::reply::Notes;
 use crate::shared::Shared;
@@ -69,6 +69,8 @@ pub struct Record {
     /// Nobody could take it, and no more may wait.
     pub shed: bool,
     reservation: Option<Reservation>,
+    /// The catalog that it was admitted by.
+    generation: u64,
     /// When it was admitted, and what it cost, once that is settled.
     admitted: Option<u64>,
     settled: Option<Option<Usd>>,
@@ -127,6 +129,7 @@ impl Record {
             hedged: None,
             shed: false,
             reservation: None,
+            generation: 0,
             admitted: None,
             settled: None,
             left: Left::default(),
@@ -166,7 +169,8 @@ impl Record {
     }
 
     /// The caller's limits let it in.
-    pub fn admit(&mut self, reservation: Reservation) {
+    pub fn admit(&mut self, reservation: Reservation, generation: u64) {
+        self.generation = generation;
         self.left = reservation.left;
         self.admitted = Some(reservation.at);
         self.reservation = Some(reservation);
@@ -192,7 +196,16 @@ impl Record {
         };
         self.settled = Some(cost);
         if let Some(reservation) = self.reservation.take() {
-            reservation.settle(Spent { tokens: self.usage.total(), usd: cost.unwrap_or_default() });
+            let spent = Spent { tokens: self.usage.total(), usd: cost.unwrap_or_default() };
+            // Whom the catalog limits since, it does for what ends now, too.
+            if self.shared.live.load().generation != self.generation
+                && let (Some(caller), Some(key), Some(model)) = (&self.caller, &self.key, &self.model)
+            {
+                let (caller, key, model) = (caller.clone(), key.clone(), model.clone());
+                let past = Past { at: reservation.at, caller, key, model, requests: 1, tokens: spent.tokens, usd: spent.usd };
+                self.shared.limits.late(&past, reservation.scopes());
+            }
+            reservation.settle(spent);
         }
         cost
     }

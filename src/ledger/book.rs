@@ -139,7 +139,8 @@ impl Book {
 
     /// Whether what has its name is still the file that was opened: somebody may have moved it away.
     pub(super) fn is_in_place(&self) -> bool {
-        std::fs::metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.file)
+        // One that was cut to nothing is another one, too.
+        std::fs::metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.file && file.len() > 0)
     }
 
     /// Writes all of it, or nothing.

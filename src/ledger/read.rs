@@ -13,8 +13,8 @@ use std::time::Duration;
 
 /// A minute's window is never longer, in milliseconds.
 const MINUTE: u64 = 61_000;
-/// A reader waits so long for whoever has just begun to write a new file.
-const BUSY: Duration = Duration::from_secs(5);
+/// A reader waits so long for whoever has just begun to write a new file; and so long at the start for one who locks it.
+const BUSY: Duration = Duration::from_millis(500);
 
 /// The columns of [`Sums`] in `daily`.
 const SUMS: &str =

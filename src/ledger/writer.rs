@@ -173,6 +173,10 @@ impl Writer {
         let _writing = sink.writing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.book.as_ref().is_some_and(|book| !book.is_in_place()) {
             // What was moved away is not written to any more.
+            log::error!(
+                "the ledger {} was removed, replaced or emptied while it was written: what it held is not here any more; going on with what is there, or a new one",
+                sink.path.display()
+            );
             self.book = None;
             self.next = Instant::now();
             return false;

@@ -204,6 +204,21 @@ impl Registry {
         seed(&held.collect(), past);
     }
 
+    /// An exchange ends that began under another catalog: those that bound its key now, but did not know of it, are told what it used. `held` are those
+    /// that knew.
+    pub fn late<'s>(&self, past: &Past, held: impl Iterator<Item = &'s Arc<Scope>>) {
+        let held: Vec<&Arc<Scope>> = held.collect();
+        let now = {
+            let scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_model = of_key_and_model(&past.key, &past.model);
+            [&*past.caller, &*past.key, &of_model].map(|name| scopes.get(name).and_then(Weak::upgrade))
+        };
+        for scope in now.iter().flatten().filter(|scope| !held.iter().any(|held| Arc::ptr_eq(held, scope))) {
+            scope.tally().recall(past.at, past.requests, Spent { tokens: past.tokens, usd: past.usd });
+            scope.changed();
+        }
+    }
+
     /// The scopes that are held, in no order.
     pub fn scopes(&self) -> Vec<Arc<Scope>> {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner).values().filter_map(Weak::upgrade).collect()

@@ -334,3 +334,36 @@ fn what_is_asked_of_a_model_by_another_name_is_the_same_model() {
         assert_eq!(send(&gateway, &of("o")).await.status, 200);
     });
 }
+
+#[test]
+fn what_runs_while_limits_come_and_go_is_counted_when_it_ends() {
+    run_within(Duration::from_secs(100), async {
+        away_from_midnight().await;
+        let (mock, gates) = (Mock::start().await, [Gate::new(), Gate::new()]);
+        let catalog = |limits: &str| tight(&mock, "", limits, "");
+        let day = "limits: { requests_per_day: 100, tokens_per_day: 10000 }";
+        let each = PROMPT_TOKENS + COMPLETION_TOKENS;
+        // Begun without limits, ended with some.
+        let gateway = Gateway::start(catalog("enabled: true")).await;
+        mock.push(Script::new().wait(&gates[0]).then_answer("a"));
+        let mut first = gateway.connect().await;
+        first.send(client::post_as(KEY, &ask(8))).await;
+        mock.request(0).await;
+        gateway.swap(catalog(day)).await;
+        assert_eq!(send(&gateway, &ask(8)).await.status, 200);
+        gates[0].open();
+        assert_eq!(first.response().await.status, 200);
+        eventually("both count", || (used(&gateway, "caller", "tokens_per_day") == (2 * each) as f64).then_some(())).await;
+        // Begun with limits that went and came back.
+        mock.push(Script::new().wait(&gates[1]).then_answer("a"));
+        let mut second = gateway.connect().await;
+        second.send(client::post_as(KEY, &ask(8))).await;
+        mock.request(2).await;
+        gateway.swap(catalog("enabled: true")).await;
+        gateway.swap(catalog(day)).await;
+        gates[1].open();
+        assert_eq!(second.response().await.status, 200);
+        eventually("all three count", || (used(&gateway, "caller", "tokens_per_day") == (3 * each) as f64).then_some(())).await;
+        assert_eq!(used(&gateway, "caller", "requests_per_day"), 3.0);
+    });
+}
