@@ -44,6 +44,11 @@ impl Limits {
         *self == Limits::default()
     }
 
+    /// Whether something is limited by the minute.
+    pub fn by_minute(&self) -> bool {
+        self.requests_per_minute.is_some() || self.tokens_per_minute.is_some()
+    }
+
     /// Whether something is limited by the day or the month.
     pub fn by_date(&self) -> bool {
         self.requests_per_day.is_some() || self.tokens_per_day.is_some() || self.limits_money()

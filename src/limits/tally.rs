@@ -6,14 +6,14 @@
 //! and takes the tally's time with it. **Invariant:** whatever the clock does, what is counted is gone when this minute, day, or month is, or a minute later.
 
 mod kind;
+mod minute;
 pub(crate) mod month;
-mod ring;
 
 use super::Limits;
 use crate::price::Usd;
 pub use kind::Kind;
+use minute::{Count, Minute, SECONDS};
 use month::Month;
-use ring::{Ring, SECONDS};
 use std::time::Duration;
 
 /// What an exchange may come to use, besides one request and one place.
@@ -101,7 +101,7 @@ pub(super) struct Entry {
     at: u64,
     /// How often that had been set back.
     set_back: u32,
-    /// Tokens were being counted by the second.
+    /// It is counted by the second, too.
     by_second: bool,
 }
 
@@ -138,7 +138,7 @@ pub struct Counts {
     pub at: u64,
     /// Its day and month, and the second that it is.
     pub moment: Moment,
-    /// Seconds of Unix time within the last minute, each with its requests and tokens, oldest first; only what is limited by the minute.
+    /// Seconds of Unix time within the last minute, each with its requests and tokens, oldest first; if anything is limited by the minute.
     pub minute: Vec<(u64, u64, u64)>,
     /// Requests of the day.
     pub day_requests: u64,
@@ -158,8 +158,8 @@ pub struct Tally {
     now: u64,
     day: u64,
     month: Month,
-    requests: Ring<u32>,
-    tokens: Ring<u64>,
+    /// None: nothing is limited by the minute.
+    minute: Option<Box<Minute>>,
     day_requests: u64,
     // Whoever may ask for any number of tokens must not be able to fill a sum up, and with the refund take out of it what others used.
     day_tokens: u128,
@@ -175,8 +175,7 @@ impl Default for Tally {
             now: 0,
             day: 0,
             month: Month::of(0),
-            requests: Ring::default(),
-            tokens: Ring::default(),
+            minute: None,
             day_requests: 0,
             day_tokens: 0,
             day_usd: 0,
@@ -196,9 +195,9 @@ impl Tally {
             }
             return;
         }
-        let (before, after) = (second(self.now), second(now));
-        self.requests.advance(before, after);
-        self.tokens.advance(before, after);
+        if let Some(minute) = &mut self.minute {
+            minute.advance(second(self.now), second(now));
+        }
         self.now = now;
         let day = now / DAY;
         if day != self.day {
@@ -214,8 +213,9 @@ impl Tally {
     /// What is counted for the last minute, and for a day or month that has not come yet, is counted as of now: it may be of this minute, day and
     /// month, and is gone when they are.
     fn set_back(&mut self, now: u64) {
-        self.requests.gather(second(now));
-        self.tokens.gather(second(now));
+        if let Some(minute) = &mut self.minute {
+            minute.gather(second(now));
+        }
         self.set_back = Some(Box::new(SetBack { times: self.times_set_back().wrapping_add(1), from: self.now, to: now }));
         self.now = now;
         self.day = now / DAY;
@@ -237,22 +237,21 @@ impl Tally {
                 let last = entry.set_back == times.wrapping_sub(1);
                 let of_minute = last && second(*from).saturating_sub(second(entry.at)) < SECONDS;
                 Place {
-                    second: of_minute.then(|| second(*to)),
+                    second: (of_minute && entry.by_second).then(|| second(*to)),
                     day: last && day == from / DAY && to / DAY == self.day,
                     month: last && day >= Month::of(from / DAY).first && to / DAY >= self.month.first,
                 }
             }
-            Some(_) | None => Place { second: Some(second(entry.at)), day: day == self.day, month: day >= self.month.first },
+            Some(_) | None => {
+                Place { second: entry.by_second.then(|| second(entry.at)), day: day == self.day, month: day >= self.month.first }
+            }
         }
     }
 
-    /// What these limits count by the second is counted from now on.
+    /// If one of these limits is by the minute, that is counted from now on.
     pub fn watch(&mut self, limits: &Limits) {
-        if limits.requests_per_minute.is_some() {
-            self.requests.open();
-        }
-        if limits.tokens_per_minute.is_some() {
-            self.tokens.open();
+        if limits.by_minute() {
+            self.minute.get_or_insert_default();
         }
     }
 
@@ -278,21 +277,23 @@ impl Tally {
     pub(super) fn take(&mut self, ask: Ask) -> Entry {
         let now = second(self.now);
         self.places = self.places.saturating_add(1);
-        self.requests.change(now, now, 0, 1);
-        self.tokens.change(now, now, 0, ask.tokens);
+        if let Some(minute) = &mut self.minute {
+            minute.change(now, now, Count::default(), Count { requests: 1, tokens: ask.tokens });
+        }
         self.day_requests = self.day_requests.saturating_add(1);
         self.day_tokens += u128::from(ask.tokens);
         self.day_usd += u128::from(ask.usd.0);
         self.month_usd += u128::from(ask.usd.0);
-        Entry { at: self.now, set_back: self.times_set_back(), by_second: self.tokens.is_open() }
+        Entry { at: self.now, set_back: self.times_set_back(), by_second: self.minute.is_some() }
     }
 
     /// What was asked for is replaced by what was used, where it was counted, if that is still counted; the place is given back.
     pub(super) fn settle(&mut self, entry: Entry, ask: Ask, spent: Spent) {
         let place = self.place(entry);
         self.places = self.places.saturating_sub(1);
-        if let Some(then) = place.second.filter(|_| entry.by_second) {
-            self.tokens.change(second(self.now), then, ask.tokens, spent.tokens);
+        if let (Some(minute), Some(then)) = (&mut self.minute, place.second) {
+            let count = |tokens: u64| Count { requests: 0, tokens };
+            minute.change(second(self.now), then, count(ask.tokens), count(spent.tokens));
         }
         if place.day {
             replace(&mut self.day_tokens, ask.tokens, spent.tokens);
@@ -307,8 +308,8 @@ impl Tally {
     pub(super) fn undo(&mut self, entry: Entry, ask: Ask) {
         self.settle(entry, ask, Spent::default());
         let place = self.place(entry);
-        if let Some(then) = place.second {
-            self.requests.change(second(self.now), then, 1, 0);
+        if let (Some(minute), Some(then)) = (&mut self.minute, place.second) {
+            minute.change(second(self.now), then, Count { requests: 1, tokens: 0 }, Count::default());
         }
         if place.day {
             self.day_requests = self.day_requests.saturating_sub(1);
@@ -327,12 +328,11 @@ impl Tally {
         let mut tally = Tally::default();
         tally.advance(counts.at);
         tally.advance(newest.saturating_mul(SECOND));
-        tally.requests.open();
-        tally.tokens.open();
+        let mut minute = Minute::default();
         for (second, requests, tokens) in &counts.minute {
-            tally.requests.change(newest, *second, 0, *requests);
-            tally.tokens.change(newest, *second, 0, *tokens);
+            minute.change(newest, *second, Count::default(), Count { requests: *requests, tokens: *tokens });
         }
+        tally.minute = Some(Box::new(minute));
         tally.day_requests = counts.day_requests;
         tally.day_tokens = counts.day_tokens.into();
         tally.day_usd = counts.day_usd.0.into();
@@ -346,9 +346,9 @@ impl Tally {
         if at > self.now {
             self.advance(at);
         }
-        let now = second(self.now);
-        self.requests.change(now, second(at), 0, requests);
-        self.tokens.change(now, second(at), 0, spent.tokens);
+        if let Some(minute) = &mut self.minute {
+            minute.change(second(self.now), second(at), Count::default(), Count { requests, tokens: spent.tokens });
+        }
         let day = at / DAY;
         if day == self.day {
             self.day_requests = self.day_requests.saturating_add(requests);
@@ -382,15 +382,12 @@ impl Tally {
 
     /// What is counted now.
     pub fn counts(&self) -> Counts {
-        let now = second(self.now);
-        let each = |second| (second, self.requests.at(second), self.tokens.at(second));
+        let seconds = second(self.now).saturating_sub(SECONDS - 1)..=second(self.now);
+        let each = |second| Some((second, self.minute.as_ref()?.at(second))).filter(|(_, count)| *count != Count::default());
         Counts {
             at: self.now,
             moment: self.moment(),
-            minute: (now.saturating_sub(SECONDS - 1)..=now)
-                .map(each)
-                .filter(|(_, requests, tokens)| (*requests, *tokens) != (0, 0))
-                .collect(),
+            minute: seconds.filter_map(each).map(|(second, Count { requests, tokens })| (second, requests, tokens)).collect(),
             day_requests: self.day_requests,
             day_tokens: clamp(self.day_tokens),
             day_usd: Usd(clamp(self.day_usd)),
@@ -401,9 +398,9 @@ impl Tally {
 
     fn used(&self, kind: Kind) -> u128 {
         match kind {
-            Kind::RequestsPerMinute => self.requests.sum,
+            Kind::RequestsPerMinute => self.minute.as_ref().map_or(0, |minute| minute.requests.into()),
             Kind::RequestsPerDay => self.day_requests.into(),
-            Kind::TokensPerMinute => self.tokens.sum,
+            Kind::TokensPerMinute => self.minute.as_ref().map_or(0, |minute| minute.tokens),
             Kind::TokensPerDay => self.day_tokens,
             Kind::Concurrency => self.places.into(),
             Kind::UsdPerDay => self.day_usd,
@@ -413,10 +410,13 @@ impl Tally {
 
     /// How long from `now`, which may be behind the tally's own time, until so much of what is used is free.
     fn wait(&self, kind: Kind, excess: u128, now: u64) -> Duration {
-        let newest = second(self.now);
+        let gone = |of: fn(Count) -> u64| {
+            let of_second = |second| self.minute.as_ref().map_or(0, |minute| of(minute.at(second)));
+            minute::gone(second(self.now), self.used(kind), excess, of_second).saturating_mul(SECOND)
+        };
         let free = match kind {
-            Kind::RequestsPerMinute => self.requests.gone(newest, excess).saturating_mul(SECOND),
-            Kind::TokensPerMinute => self.tokens.gone(newest, excess).saturating_mul(SECOND),
+            Kind::RequestsPerMinute => gone(|count| count.requests),
+            Kind::TokensPerMinute => gone(|count| count.tokens),
             Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => (self.day + 1).saturating_mul(DAY),
             Kind::UsdPerMonth => self.month.next.saturating_mul(DAY),
             // When one ends, nobody knows.

@@ -171,11 +171,10 @@ for n, key in ipairs(KEYS) do
       for j = i, i + 2 do kept[#kept + 1] = mine[9][j] end
     end
   end
-  -- As gateways do: by the second only what is limited by the minute.
-  local once, many = said[n + 3][4] >= 0 and 1 or 0, said[n + 3][6] >= 0 and tokens or 0
-  if once + many > 0 then
-    add(kept, 3, second, once, many)
-    add(all[1], 3, second, once, many)
+  -- As gateways do: by the second only if something is limited by the minute.
+  if said[n + 3][4] >= 0 or said[n + 3][6] >= 0 then
+    add(kept, 3, second, 1, tokens)
+    add(all[1], 3, second, 1, tokens)
   end
   mine[9] = kept
   if mine[2] ~= day then mine[2], mine[3], mine[4], mine[5] = day, 0, 0, 0 end

@@ -109,7 +109,7 @@ fn a_new_scope_begins_with_what_was_used_before() {
     let second = NOW / 1_000;
     assert_eq!(
         own(&scopes).iter().map(told).collect::<Vec<_>>(),
-        [(3, 28, 28, 30, vec![]), (2, 24, 24, 26, vec![(second - 30, 0, 16)])],
+        [(3, 28, 28, 30, vec![]), (2, 24, 24, 26, vec![(second - 30, 1, 16)])],
         "the key by the day, its model by the minute"
     );
 
@@ -120,7 +120,7 @@ fn a_new_scope_begins_with_what_was_used_before() {
         before.clone()
     });
     let all = own(&scopes);
-    assert_eq!(told(&all[0]), (4, 60, 60, 62, vec![(second - 30, 1, 0), (second - 1, 1, 0)]));
+    assert_eq!(told(&all[0]), (4, 60, 60, 62, vec![(second - 30, 1, 16), (second - 1, 1, 32)]));
     assert_eq!((told(&all[1]).1, told(&all[2]).1, asked), (28, 24, 2));
     registry.adopt(&catalog("  acme: {}\n"), &mut || unreachable!("nothing is limited"));
 }

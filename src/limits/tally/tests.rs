@@ -305,7 +305,7 @@ fn what_is_not_limited_by_the_minute_needs_no_ring_and_a_later_limit_counts_from
     tally.advance(1_000_000);
     tally.watch(&Limits { tokens_per_day: Some(100), ..Limits::default() });
     let before = tally.take(ask);
-    assert!(!tally.tokens.is_open() && !tally.requests.is_open());
+    assert!(tally.minute.is_none());
     tally.watch(&by_minute);
     let after = tally.take(ask);
     // It was never counted there, so nothing is taken out of what others have.
@@ -370,7 +370,7 @@ fn what_was_no_longer_counted_when_time_is_set_back_is_not_taken_out_of_what_is(
     let ahead = tally.take(ask);
     tally.advance(now);
     tally.settle(before, ask, Spent { tokens: 9, usd: Usd(9) });
-    let sums = |tally: &Tally| (tally.tokens.sum, tally.day_tokens, tally.month_usd);
+    let sums = |tally: &Tally| (tally.used(Kind::TokensPerMinute), tally.day_tokens, tally.month_usd);
     assert_eq!(sums(&tally), (5, 5, 5));
     // Twice: nobody knows any more where it is counted, but that it no longer runs.
     tally.advance(now - DAY);

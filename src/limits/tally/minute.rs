@@ -1,0 +1,96 @@
+//! The last minute, by the second: 61 of them, since the one that began sixty seconds ago is not wholly older than that.
+
+/// Of a minute.
+pub(super) const SECONDS: u64 = 61;
+const LENGTH: usize = 61;
+
+/// What a second counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Count {
+    pub(super) requests: u64,
+    pub(super) tokens: u64,
+}
+
+/// Counts by the second. **Invariant:** the sums are those of the seconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Minute {
+    pub(super) requests: u64,
+    pub(super) tokens: u128,
+    tokens_of: [u64; LENGTH],
+    /// Few in a second, and there are many minutes.
+    requests_of: [u32; LENGTH],
+}
+
+impl Default for Minute {
+    fn default() -> Minute {
+        Minute { requests: 0, tokens: 0, tokens_of: [0; LENGTH], requests_of: [0; LENGTH] }
+    }
+}
+
+impl Minute {
+    /// From one second to a later one.
+    pub(super) fn advance(&mut self, before: u64, after: u64) {
+        if (self.requests, self.tokens) == (0, 0) {
+            return;
+        }
+        if after - before >= SECONDS {
+            *self = Minute::default();
+            return;
+        }
+        for second in before + 1..=after {
+            self.set(second, Count::default());
+        }
+    }
+
+    /// All of it is of this second, whichever it was of before.
+    pub(super) fn gather(&mut self, second: u64) {
+        let all = Count { requests: self.requests, tokens: u64::try_from(self.tokens).unwrap_or(u64::MAX) };
+        *self = Minute::default();
+        self.set(second, all);
+    }
+
+    /// In this second, if it is still counted, one count is replaced by another.
+    pub(super) fn change(&mut self, newest: u64, second: u64, what: Count, by: Count) {
+        if newest.checked_sub(second).is_none_or(|age| age >= SECONDS) {
+            return;
+        }
+        let Count { requests, tokens } = self.at(second);
+        let requests = requests.saturating_sub(what.requests).saturating_add(by.requests);
+        let tokens = tokens.saturating_sub(what.tokens).saturating_add(by.tokens);
+        self.set(second, Count { requests, tokens });
+    }
+
+    pub(super) fn at(&self, second: u64) -> Count {
+        let index = index(second);
+        let requests = self.requests_of.get(index).copied().unwrap_or_default();
+        Count { requests: requests.into(), tokens: self.tokens_of.get(index).copied().unwrap_or_default() }
+    }
+
+    fn set(&mut self, second: u64, count: Count) {
+        let before = self.at(second);
+        let index = index(second);
+        let (Some(requests), Some(tokens)) = (self.requests_of.get_mut(index), self.tokens_of.get_mut(index)) else { return };
+        *requests = u32::try_from(count.requests).unwrap_or(u32::MAX);
+        *tokens = count.tokens;
+        self.requests = self.requests.saturating_sub(before.requests) + u64::from(*requests);
+        self.tokens = self.tokens.saturating_sub(before.tokens.into()) + u128::from(*tokens);
+    }
+}
+
+/// The second in which so much of a sum, which is not more than all of it, has left.
+pub(super) fn gone(newest: u64, sum: u128, enough: u128, of: impl Fn(u64) -> u64) -> u64 {
+    let mut seconds = newest.saturating_sub(SECONDS - 1)..=newest;
+    // Mostly the last ones are asked for: all is gone when they are.
+    let mut left = sum.saturating_sub(enough);
+    let last = seconds.rfind(|second| {
+        let here = u128::from(of(*second));
+        let still = here > left;
+        left = left.saturating_sub(here);
+        still
+    });
+    last.unwrap_or(newest) + SECONDS
+}
+
+fn index(second: u64) -> usize {
+    (second % SECONDS) as usize
+}
