@@ -188,7 +188,8 @@ async fn whole(
 
 fn head(session: &Session, record: &mut Record, status: u16) -> Result<ResponseHeader, ()> {
     record.status = status;
-    let mut head = ResponseHeader::build(status, Some(8)).map_err(drop)?;
+    // Names are lower-case already, but for those that Pingora writes its own way: to keep how each was written would be a second map.
+    let mut head = ResponseHeader::build_no_case(status, Some(16)).map_err(drop)?;
     head.set_version(session.req_header().version);
     insert(&mut head, "x-request-id", &record.request_id)?;
     for (name, value) in record.left.headers() {

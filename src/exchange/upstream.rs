@@ -198,7 +198,7 @@ impl Upstream {
     /// The same for HTTP/2.
     pub fn header(&self, account: &Account, outgoing: &Outgoing<'_>, length: usize) -> Result<RequestHeader, BError> {
         let path = format!("{}{}", account.base.path, outgoing.path);
-        let mut header = RequestHeader::build("POST", path.as_bytes(), None)?;
+        let mut header = RequestHeader::build_no_case("POST", path.as_bytes(), Some(16))?;
         header.insert_header(header::HOST, account.base.authority.as_str())?;
         header.insert_header("x-request-id", outgoing.request_id)?;
         header.insert_header(header::CONTENT_LENGTH, length)?;
