@@ -144,7 +144,8 @@ fn number_and_unit(text: &str, units: &[(&str, u64)]) -> Option<(u64, u64)> {
     (!number.is_empty()).then(|| (number.parse().unwrap_or(u64::MAX), *factor))
 }
 
-/// A number of at most six decimals, not negative; here in millionths, so that sums are exact.
+/// A number of at most six decimals, not negative; here in millionths, so that sums are exact. With an exponent too, as programs write it that
+/// write YAML: `1e-05`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decimal(pub u64);
 
@@ -170,15 +171,26 @@ impl FromStr for Decimal {
 
     fn from_str(text: &str) -> Result<Self, String> {
         const MOST: u64 = 1_000_000_000_000_000;
-        let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
-        if [whole, decimals].iter().any(|digits| digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit())) {
+        let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
+        let power = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+        if [whole, decimals, power].iter().any(|digits| digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit())) {
             return Err("must be a number from 0 on, such as 12 or 0.15".to_owned());
         }
-        if decimals.len() > 6 {
+        let digits = format!("{whole}{decimals}");
+        let significant = digits.trim_end_matches('0');
+        if significant.is_empty() {
+            return Ok(Self(0));
+        }
+        // Of millionths there are these digits, and so many zeros after them.
+        let after = i64::try_from(digits.len() - significant.len()).unwrap_or(i64::MAX).saturating_sub(decimals.len() as i64);
+        let power: i64 = power.parse().unwrap_or(i64::MAX);
+        let zeros = after.saturating_add(if exponent.starts_with('-') { -power } else { power }).saturating_add(6);
+        if zeros < 0 {
             return Err("must have at most six decimals".to_owned());
         }
-        let whole = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(1_000_000));
-        let millionths = whole.zip(format!("{decimals:0<6}").parse::<u64>().ok()).and_then(|(whole, rest)| whole.checked_add(rest));
+        let factor = u32::try_from(zeros).ok().and_then(|zeros| 10_u64.checked_pow(zeros));
+        let millionths = significant.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
         millionths.filter(|millionths| *millionths <= MOST).map(Self).ok_or_else(|| "must be at most 1000000000".to_owned())
     }
 }
@@ -356,6 +368,52 @@ mod tests {
         assert_eq!(Days(2).span(), Duration::from_secs(172_800));
         for wrong in ["", "d", "0d", "90", "90D", "3651d", "24h", "1.5d", "-1d", "99999999999999999999999d"] {
             assert!(wrong.parse::<Days>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn decimals_are_exact() {
+        for (text, millionths) in [
+            ("0", 0),
+            ("0.0e99", 0),
+            ("12", 12_000_000),
+            ("0.15", 150_000),
+            ("0.000001", 1),
+            ("0.1500000", 150_000),
+            ("1000000000", 1_000_000_000_000_000),
+            // As PyYAML, Go and JavaScript write them.
+            ("1e-05", 10),
+            ("1.0e-05", 10),
+            ("1E-6", 1),
+            ("2.5e-05", 25),
+            ("100e-8", 1),
+            ("3e+00", 3_000_000),
+            ("1.25e+02", 125_000_000),
+            ("1e9", 1_000_000_000_000_000),
+        ] {
+            assert_eq!(text.parse(), Ok(Decimal(millionths)), "{text}");
+        }
+        for (text, why) in [
+            ("", "a number from 0 on"),
+            ("-1", "a number from 0 on"),
+            ("+1", "a number from 0 on"),
+            (".5", "a number from 0 on"),
+            ("5.", "a number from 0 on"),
+            ("1e", "a number from 0 on"),
+            ("e5", "a number from 0 on"),
+            ("1e+-5", "a number from 0 on"),
+            ("1e1.5", "a number from 0 on"),
+            ("1e5e5", "a number from 0 on"),
+            ("0x10", "a number from 0 on"),
+            ("1e-07", "six decimals"),
+            ("1.5e-6", "six decimals"),
+            ("1e-99999999999999999999", "six decimals"),
+            ("1000000000.000001", "at most 1000000000"),
+            ("1e10", "at most 1000000000"),
+            ("1e99999999999999999999", "at most 1000000000"),
+            ("99999999999999999999999", "at most 1000000000"),
+        ] {
+            assert!(text.parse::<Decimal>().is_err_and(|told| told.contains(why)), "{text}");
         }
     }
 

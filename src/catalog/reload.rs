@@ -14,8 +14,10 @@ use crate::exchange::upstream::Place;
 use crate::ledger::days;
 use crate::limits::{self, KeyScopes, Past};
 use crate::models::Lists;
+use crate::problem::Problem;
 use crate::shared::Shared;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -300,7 +302,7 @@ impl Watch {
             log::info!("the catalog is back to what is live (hash {})", live.catalog.hash);
             return Considered::Done;
         }
-        for warning in &catalog.warnings {
+        for warning in unsaid(&live.catalog.warnings, &catalog.warnings) {
             log::warn!("{warning}");
         }
         drop(live);
@@ -373,6 +375,12 @@ impl Watch {
             }
         }
     }
+}
+
+/// Warnings that are not about the same as before. Where they stand does not count: a line that is added moves all that follow.
+fn unsaid<'w>(before: &[Problem], now: &'w [Problem]) -> impl Iterator<Item = &'w Problem> {
+    let known: HashSet<_> = before.iter().map(|warning| (&warning.file, &warning.path, &warning.what)).collect();
+    now.iter().filter(move |warning| !known.contains(&(&warning.file, &warning.path, &warning.what)))
 }
 
 fn inode(folder: &Path) -> Option<u64> {

@@ -216,3 +216,26 @@ fn prices_lists_what_is_known() {
     let refused = crate::support::gateway::portcullis(&["prices", "--conf", folder.path().to_str().unwrap()]);
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("models: is missing"));
 }
+
+#[test]
+fn a_reload_tells_no_warning_that_was_told_before() {
+    run(async {
+        let mock = Mock::start().await;
+        let catalog = || Catalog::new().without_acme().caller("acme", KEY, "expose_cost: true").account("a", &mock);
+        let gateway = Gateway::start(catalog().model("m", &["a"])).await;
+        let told = |what: &str| gateway.log().matches(what).count();
+        let unpriced = "nobody knows what these cost, and so what their answers do: ";
+        let told_of_m = format!("{unpriced}\\\"m\\\" at account \\\"a\\\";");
+        assert_eq!((told(&told_of_m), told("accounts.a.key: is a secret written out")), (1, 1), "{}", gateway.log());
+        // Two lines further down, and another thing changed.
+        gateway.swap(format!("# new\n# lines\n{}", catalog().model_with("m", &["a"], "aliases: [n]"))).await;
+        assert_eq!((told(unpriced), told("is a secret written out")), (1, 1), "{}", gateway.log());
+        // What is new is told.
+        gateway.swap(catalog().model("m", &["a"]).model("n", &["a"])).await;
+        assert_eq!((told(unpriced), told("is a secret written out")), (2, 1), "{}", gateway.log());
+        // So is what comes back.
+        gateway.swap(catalog().model_with("m", &["a"], "price: { input: 1e-05, output: 2.5E+1 }")).await;
+        gateway.swap(catalog().model("m", &["a"])).await;
+        assert_eq!((told(&told_of_m), told("is a secret written out")), (2, 1), "{}", gateway.log());
+    });
+}

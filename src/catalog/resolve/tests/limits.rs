@@ -28,7 +28,8 @@ fn limits_are_read_exactly_and_what_makes_no_sense_is_said() {
     wrong("limits: { usd_per_day: 0.0000001 }", "at most six decimals");
     wrong("limits: { usd_per_day: -1 }", "must be a number from 0 on");
     wrong("limits: { usd_per_day: .inf }", "must be a number from 0 on");
-    wrong("limits: { usd_per_day: 1e3 }", "must be a number from 0 on");
+    wrong("limits: { usd_per_day: 1e-07 }", "at most six decimals");
+    wrong("limits: { usd_per_day: 1e10 }", "at most 1000000000");
     wrong("limits: { usd_per_day: \"1\" }", "must be a number");
     wrong("limits: { usd_per_day: 1000000000.000001 }", "must be at most 1000000000");
     wrong(&format!("keys: {{ k: {{ {hash}, model_limits: {{ n: {{}} }} }} }}"), "is an alias: write \"m\"");

@@ -50,6 +50,7 @@ fn a_price_is_read_exactly_and_fills_itself_in() {
     };
     let local = |price: &str| format!("targets: [{{account: local}}], price: {{{price}}}");
     assert_eq!(price(&local("input: 0.15, output: 0.60")), Some((least, Origin::Model)));
+    assert_eq!(price(&local("input: 15e-02, output: 6.0E-1")), Some((least, Origin::Model)));
     let all = "input: 0.15, output: 0.6, cached_input: 0.075, cache_write: 0.1875, thinking: 0.000001, per_request: 0.001";
     let whole = Price { cached_input: 75_000, cache_write: 187_500, thinking: 1, per_request: Usd(1_000_000), ..least };
     assert_eq!(price(&local(all)), Some((whole, Origin::Model)));
