@@ -20,9 +20,12 @@ impl Usd {
     /// Nothing.
     pub const ZERO: Usd = Usd(0);
 
+    /// The most that an amount can be, so that every book can have it, and two of them together: some thousand million dollars.
+    pub const MOST: Usd = Usd(1 << 62);
+
     /// From millionths of a dollar.
     pub fn of_millionths(millionths: u64) -> Usd {
-        Usd(millionths.saturating_mul(1_000))
+        Usd(millionths.saturating_mul(1_000)).min(Self::MOST)
     }
 
     /// As near as a float comes to it.
@@ -35,7 +38,7 @@ impl Usd {
     /// Both together.
     #[must_use]
     pub fn plus(self, other: Usd) -> Usd {
-        Usd(self.0.saturating_add(other.0))
+        Usd(self.0.saturating_add(other.0)).min(Self::MOST)
     }
 }
 
@@ -149,7 +152,7 @@ impl Price {
     fn sum<const KINDS: usize>(&self, kinds: [(u64, u64); KINDS]) -> Usd {
         let picos = kinds.iter().fold(0_u128, |sum, (tokens, each)| sum.saturating_add(u128::from(*tokens) * u128::from(*each)));
         let nanos = u64::try_from(picos.saturating_add(500) / 1_000).unwrap_or(u64::MAX);
-        Usd(nanos.saturating_add(self.per_request.0))
+        Usd(nanos).plus(self.per_request)
     }
 }
 

@@ -1,8 +1,12 @@
 //! What an exchange cost in tokens, and who says so.
 //!
 //! The total is always the true sum of its two parts; it is not stored. A count that nobody reported is
-//! an estimate and stays marked as one. Nothing here adds usages of several attempts together: of one
+//! an estimate and stays marked as one. What an upstream cannot have counted, nobody believes. Nothing here adds usages of several attempts together: of one
 //! exchange, one answer counts, once.
+
+/// No answer has more tokens of a kind: ten times the longest context that any model has, and less than a negative number looks like that was
+/// taken for one without a sign. What counts more counts nothing, and nothing else that came with it is believed.
+pub const MOST: u64 = 1 << 30;
 
 /// The tokens of one answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub struct Usage {
     pub reasoning: u64,
     /// Who counted.
     pub source: Source,
+    /// The number of the upstream's that no answer can have: then the others are ours.
+    pub doubted: Option<&'static str>,
 }
 
 impl Usage {

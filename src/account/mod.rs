@@ -21,6 +21,7 @@ use demand::Demand;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use track::Track;
 
@@ -43,6 +44,8 @@ pub struct State {
     pub addresses: resolver::Addresses,
     /// The token of an account that signs for one.
     pub tokens: token::Tokens,
+    /// When it was said last that what it counts cannot be.
+    doubted: Mutex<Option<Instant>>,
 }
 
 impl State {
@@ -58,7 +61,19 @@ impl State {
             pool: pool::Pool::default(),
             addresses: resolver::Addresses::default(),
             tokens: token::Tokens::default(),
+            doubted: Mutex::default(),
         }
+    }
+
+    /// It counted what no answer can have. Whether that is to be said: once in a while.
+    pub fn doubted(&self, now: Instant) -> bool {
+        const AGAIN: Duration = Duration::from_secs(3600);
+        let mut last = self.doubted.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= AGAIN);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
     }
 
     /// A place for one more request, if the cap allows it.

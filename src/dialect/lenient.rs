@@ -1,28 +1,27 @@
 //! What no provider's answer may fail for: counts, in whatever form, and inputs of calls in quotes.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// More than this counts nothing; and a float is exact up to here.
-pub(super) const MOST: u64 = 1 << 53;
-
-/// A count: an integer, a float that is one, or either in quotes. What is none is not there.
+/// A count: an integer, a float that is one, or either in quotes. What is no number is not there.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Count(pub(super) Option<u64>);
 
 impl Count {
-    fn of(count: u64) -> Self {
-        Self((count <= MOST).then_some(count))
-    }
+    /// A number that counts nothing, such as -1, a half, or one that is too large: more than anything has.
+    pub(super) const IMPOSSIBLE: u64 = u64::MAX;
 
-    fn of_float(count: f64) -> Self {
-        let is_count = count.fract() == 0.0 && (0.0..1e16).contains(&count);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and in range")]
-        let whole = count as u64;
-        if is_count { Self::of(whole) } else { Self(None) }
+    /// Reads a value of JSON.
+    pub(super) fn read(json: &str) -> Self {
+        let number = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(json);
+        if let Ok(count) = number.parse() {
+            return Self(Some(count));
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and what is too large is the largest")]
+        let count = |float: f64| if float >= 0.0 && float.fract() == 0.0 { float as u64 } else { Self::IMPOSSIBLE };
+        Self(number.parse().ok().filter(|float: &f64| !float.is_nan()).map(count))
     }
 }
 
@@ -41,52 +40,7 @@ pub(super) fn unquoted(input: &RawValue) -> Cow<'_, str> {
 
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(AsCount)
-    }
-}
-
-struct AsCount;
-
-impl<'de> Visitor<'de> for AsCount {
-    type Value = Count;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number")
-    }
-
-    fn visit_u64<E>(self, count: u64) -> Result<Count, E> {
-        Ok(Count::of(count))
-    }
-
-    fn visit_i64<E>(self, count: i64) -> Result<Count, E> {
-        Ok(u64::try_from(count).map_or(Count(None), Count::of))
-    }
-
-    fn visit_f64<E>(self, count: f64) -> Result<Count, E> {
-        Ok(Count::of_float(count))
-    }
-
-    fn visit_str<E>(self, digits: &str) -> Result<Count, E> {
-        let float = || digits.parse().map_or(Count(None), Count::of_float);
-        Ok(digits.parse().map_or_else(|_| float(), Count::of))
-    }
-
-    fn visit_unit<E>(self) -> Result<Count, E> {
-        Ok(Count(None))
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Count, E> {
-        Ok(Count(None))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Count, A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Count(None))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Count, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Count(None))
+        <&RawValue>::deserialize(from).map(|json| Self::read(json.get()))
     }
 }
 
@@ -97,31 +51,18 @@ mod tests {
     #[test]
     fn counts_are_read_in_every_form() {
         let check = |json: &str, expected| assert_eq!(serde_json::from_str::<Count>(json).unwrap().0, expected, "{json}");
-        for json in ["7", "7.0", "70e-1", "\"7\"", "\"7.0\""] {
+        for json in ["7", "7.0", "70e-1", "\"7\"", "\"7.0\"", " 7 "] {
             check(json, Some(7));
         }
         check("0", Some(0));
         check("-0.0", Some(0));
-        check("9007199254740992", Some(MOST));
-        for json in [
-            "9007199254740993",
-            "18446744073709551615",
-            "18446744073709551616",
-            "1e300",
-            "-7",
-            "-7.0",
-            "7.5",
-            "\"-7\"",
-            "\"7.5\"",
-            "\"seven\"",
-            "\"\"",
-            "\"NaN\"",
-            "\"inf\"",
-            "null",
-            "true",
-            "[7,[]]",
-            "{\"a\":{}}",
-        ] {
+        check("1e18", Some(1_000_000_000_000_000_000));
+        check("9223372036854775808", Some(1 << 63));
+        for json in ["18446744073709551615", "18446744073709551616", "1e300", "1e400", "-7", "-7.0", "7.5", "\"-7\"", "\"7.5\"", "\"inf\""]
+        {
+            check(json, Some(Count::IMPOSSIBLE));
+        }
+        for json in ["\"seven\"", "\"\"", "\"NaN\"", "null", "true", "[7,[]]", "{\"a\":{}}"] {
             check(json, None);
         }
     }

@@ -18,7 +18,7 @@ const VERSION: i64 = 1;
 const APPLICATION: i64 = 0x5043_756c;
 /// So long it may be locked by somebody else.
 const BUSY: Duration = Duration::from_secs(2);
-/// What a number is cut to: two of them together are still a number to SQLite.
+/// What a sum of money is cut to: two of them together are still a number to SQLite.
 const MOST: i64 = 1 << 62;
 
 const TABLES: &str = "
@@ -44,15 +44,15 @@ const ROW: &str = "INSERT INTO exchange (at, request_id, caller, key, model, acc
     cache_write, reasoning, usage, cost, unused_tokens, unused_cost, attempts, stream, status, total_ms, first_byte_ms)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
 
-// SQLite makes a float of a sum that is too large: of the two the smaller is always a whole number.
+// SQLite makes a float of a sum that is too large: of the two the smaller is always a whole number. Only money can come to so much, with prices that
+// somebody wrote: an answer has at most `usage::MOST` tokens.
 const SUMS: &str = "INSERT INTO daily VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
     ON CONFLICT DO UPDATE SET
-    requests = min(requests + excluded.requests, ?20), prompt = min(prompt + excluded.prompt, ?20),
-    completion = min(completion + excluded.completion, ?20), cached = min(cached + excluded.cached, ?20),
-    cache_write = min(cache_write + excluded.cache_write, ?20), reasoning = min(reasoning + excluded.reasoning, ?20),
-    estimated = min(estimated + excluded.estimated, ?20), cost = min(cost + excluded.cost, ?20),
-    unpriced = min(unpriced + excluded.unpriced, ?20), unused_tokens = min(unused_tokens + excluded.unused_tokens, ?20),
-    unused_cost = min(unused_cost + excluded.unused_cost, ?20), unused_unpriced = min(unused_unpriced + excluded.unused_unpriced, ?20)";
+    requests = requests + excluded.requests, prompt = prompt + excluded.prompt, completion = completion + excluded.completion,
+    cached = cached + excluded.cached, cache_write = cache_write + excluded.cache_write, reasoning = reasoning + excluded.reasoning,
+    estimated = estimated + excluded.estimated, cost = min(cost + excluded.cost, ?20), unpriced = unpriced + excluded.unpriced,
+    unused_tokens = unused_tokens + excluded.unused_tokens, unused_cost = min(unused_cost + excluded.unused_cost, ?20),
+    unused_unpriced = unused_unpriced + excluded.unused_unpriced";
 
 // What comes late is not later; but a day before the last time that was known, the clock was wrong then.
 const USED: &str = "INSERT INTO last_used VALUES (?1, ?2) ON CONFLICT DO UPDATE
@@ -279,7 +279,7 @@ pub(super) fn check(connection: &Connection) -> Result<(), Fault> {
     }
 }
 
-/// As SQLite has it.
+/// As SQLite has it. Only sums of money are cut.
 pub(super) fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(MOST).min(MOST)
 }

@@ -2,7 +2,7 @@ use super::days::{DAY, day_of, start_of};
 use super::report::{Asked, Query, answer};
 use super::*;
 use crate::limits;
-use crate::usage::Source;
+use crate::usage::{self, Source};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ pub(super) fn row(at: u64) -> Row {
         model: "m".into(),
         account: Some("a".into()),
         upstream_model: Some("up".into()),
-        usage: Usage { prompt: 10, completion: 5, cached: 4, cache_write: 2, reasoning: 3, source: Source::Reported },
+        usage: Usage { prompt: 10, completion: 5, cached: 4, cache_write: 2, reasoning: 3, source: Source::Reported, doubted: None },
         cost: Some(Usd(1_000)),
         unused_tokens: 0,
         unused_cost: None,
@@ -439,19 +439,27 @@ fn two_write_to_one_file() {
 }
 
 #[test]
-fn absurd_numbers_stop_nothing() {
+fn the_largest_numbers_stop_nothing() {
     let folder = Folder::new();
     let ledger = folder.open();
-    let usage = Usage { prompt: u64::MAX, completion: u64::MAX, cached: u64::MAX, source: Source::Estimated, ..Usage::default() };
+    let most = usage::MOST;
+    let usage = Usage { prompt: most, completion: most, cached: most, source: Source::Reported, ..Usage::default() };
     for n in 0..4 {
-        ledger.write(Row { usage, cost: Some(Usd(u64::MAX)), unused_tokens: u64::MAX, total_ms: u64::MAX, ..row(NOW + n) });
+        ledger.write(Row {
+            usage,
+            cost: Some(Usd::MOST),
+            unused_tokens: most,
+            unused_cost: Some(Usd::MOST),
+            total_ms: u64::MAX,
+            ..row(NOW + n)
+        });
         ledger.flush();
     }
     ledger.write(Row { at: u64::MAX, ..row(NOW) });
     ledger.flush();
     assert_eq!((ledger.told().state, ledger.told().rows), (State::Ok, 5));
     let used = answer(&folder.file(), &Query::new(&Asked::default(), NOW + 5).unwrap(), None).unwrap().unwrap();
-    assert!(used.json().contains("\"prompt_tokens\": 4611686018427387904"), "{}", used.json());
+    assert!(used.json().contains("\"prompt_tokens\": 4294967296"), "{}", used.json());
     assert!(!ledger.past(NOW).is_empty());
 }
 

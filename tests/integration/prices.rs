@@ -217,6 +217,84 @@ fn prices_lists_what_is_known() {
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("models: is missing"));
 }
 
+/// A usage that cannot be, of whatever form, is in no book: all of them show the same estimate, and a line says so once.
+#[test]
+fn what_no_answer_can_have_counted_is_in_no_book() {
+    run(async {
+        let mock = Mock::start().await;
+        let mut catalog = Catalog::new().without_acme().caller("acme", KEY, "expose_cost: true, limits: { tokens_per_day: 1000000000000 }");
+        let dialects = ["", "dialect: anthropic", "dialect: gemini", "dialect: cohere", "dialect: ollama"];
+        for (nth, dialect) in dialects.iter().enumerate() {
+            catalog = catalog.account_with(&format!("a{nth}"), &mock, dialect).model_with(&format!("m{nth}"), &[&format!("a{nth}")], PRICE);
+        }
+        let gateway = Gateway::start(catalog).await;
+        let mut total = 0;
+        let mut asked = 0;
+        for absurd in [json!(1e18), json!(1_u64 << 63), json!(-1), json!(7.5), json!("1e300")] {
+            let mut openai = completion("hello");
+            openai["usage"] =
+                json!({"prompt_tokens": absurd, "completion_tokens": 7, "total_tokens": 9, "completion_tokens_details": {"x": absurd}});
+            let mut last = finish("stop");
+            last["usage"] = openai["usage"].clone();
+            let answers = [
+                Script::json(200, &openai),
+                Script::json(
+                    200,
+                    &json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [{"type": "text", "text": "hello"}],
+                        "stop_reason": "end_turn", "usage": {"input_tokens": 3, "cache_read_input_tokens": absurd, "output_tokens": 7}}),
+                ),
+                Script::json(
+                    200,
+                    &json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "hello"}]}, "finishReason": "STOP"}],
+                        "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": absurd}}),
+                ),
+                Script::json(
+                    200,
+                    &json!({"id": "1", "finish_reason": "COMPLETE", "message": {"role": "assistant", "content": [{"type": "text", "text": "hello"}]},
+                        "usage": {"tokens": {"input_tokens": absurd, "output_tokens": 7}}}),
+                ),
+                Script::json(
+                    200,
+                    &json!({"model": "m", "message": {"role": "assistant", "content": "hello"}, "done": true, "done_reason": "stop",
+                        "prompt_eval_count": absurd, "eval_count": 7}),
+                ),
+                Script::sse().event(delta("hello")).event(last).done(),
+            ];
+            for (nth, script) in answers.into_iter().enumerate() {
+                mock.push(script);
+                let (model, body): (_, fn(&str) -> Value) = if nth == 5 { (0, counted) } else { (nth, chat) };
+                let answer = gateway.post(&body(&format!("m{model}"))).await;
+                let line = gateway.line_of(&answer).await;
+                asked += 1;
+                let case = format!("{absurd} of a{model}: {} {line}", answer.text());
+                // `hello` is two tokens by its bytes.
+                let (prompt, completion) = (line["prompt_tokens"].as_u64().expect("a number"), line["completion_tokens"].as_u64());
+                assert!((1..100).contains(&prompt) && completion == Some(2) && line["usage"] == "estimated", "{case}");
+                total += prompt + 2;
+                let told = format!(r#""prompt_tokens":{prompt},"completion_tokens":2,"total_tokens":{}"#, prompt + 2);
+                assert!(answer.text().contains(&told) && !answer.text().contains(&format!(":{absurd}")), "{case}");
+                let nanos = 10_000_000 + prompt * 3_000 + 2 * 15_000;
+                assert_eq!(line["cost_usd"].as_f64(), Some(nanos as f64 / 1e9), "{case}");
+                assert_eq!(cost(&answer).and_then(|cost| cost.parse().ok()), line["cost_usd"].as_f64(), "{case}");
+            }
+        }
+        let metric = |kind: &str| gateway.metrics().sum("portcullis_tokens_total", &[("kind", kind)]);
+        assert_eq!(metric("prompt") + metric("completion"), total as f64, "{}", gateway.metrics().0);
+        let of = |target: &str| -> Value { serde_json::from_str(&gateway.admin(target).1).expect("JSON") };
+        assert_eq!(of("/limits?caller=acme")["limits"][0]["used"]["tokens_per_day"], total);
+        let books = of("/usage?by=caller");
+        assert_eq!((&books["total"]["total_tokens"], &books["total"]["estimated_requests"]), (&json!(total), &json!(asked)));
+        let log = gateway.log();
+        for (nth, name) in ["prompt_tokens", "prompt_tokens", "completion_tokens", "prompt_tokens", "prompt_tokens"].iter().enumerate() {
+            assert_eq!(
+                log.matches(&format!("account a{nth} told a `{name}` that no answer can have, for m{nth}")).count(),
+                1,
+                "said once: {log}"
+            );
+        }
+    });
+}
+
 #[test]
 fn a_reload_tells_no_warning_that_was_told_before() {
     run(async {

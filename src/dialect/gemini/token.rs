@@ -135,7 +135,8 @@ pub fn token(status: u16, content_type: Option<&str>, body: &[u8]) -> Result<Tok
     if status == 200
         && let Some(token) = granted.access_token.filled().filter(is_usable)
     {
-        let expires_in = Duration::from_secs(granted.expires_in.0.unwrap_or(LIFETIME).min(24 * LIFETIME));
+        let seconds = granted.expires_in.0.filter(|seconds| *seconds < Count::IMPOSSIBLE).unwrap_or(LIFETIME);
+        let expires_in = Duration::from_secs(seconds.min(24 * LIFETIME));
         return Ok(Token { access_token: Secret::new(token), expires_in });
     }
     if status == 200 {

@@ -184,7 +184,7 @@ fn edit_usage(face: &Face, quirks: &Quirks, text: &[u8], shape: &Shape, said: u6
         Some(counts) => counts.settle(quirks, face.prompt_bytes, said),
         None => Usage::estimated(face.prompt_bytes, said),
     };
-    let old = span.filter(|_| counts.is_some()).map(|span| slice(text, &span));
+    let old = span.filter(|_| counts.is_some_and(|counts| counts.are_believed())).map(|span| slice(text, &span));
     let new = meter::write(old, &usage, face.cost);
     match &shape.usage {
         Some(_) if old == Some(&*new) => {}

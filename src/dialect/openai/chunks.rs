@@ -407,7 +407,7 @@ impl Reported {
             // The upstream may be a gateway like this one.
             self.is_estimate = shape.x_portcullis.as_ref().is_some_and(|mark| mark::is_estimated(slice(text, &mark.value)));
             self.object.clear();
-            if span.len() <= MAX_HELD {
+            if counts.are_believed() && span.len() <= MAX_HELD {
                 self.object.extend_from_slice(slice(text, &span));
             }
             if keeps_chunk && shape.list.is_empty() && shape.usage.is_some() && text.len() <= MAX_HELD {

@@ -4,9 +4,10 @@
 //! everything is zero or null counts nothing and is as good as none.
 
 use super::quirks::Quirks;
+use crate::dialect::lenient::Count;
 use crate::price::ShowCost;
-use crate::usage::{Source, Usage, estimate};
-use crate::wire::json::{Cursor, Kind, Span, integer_of, slice};
+use crate::usage::{MOST, Source, Usage, estimate};
+use crate::wire::json::{Cursor, Kind, Span, slice};
 use crate::wire::splice::Edits;
 
 /// The numbers of a usage object, as far as it has them.
@@ -18,30 +19,44 @@ pub(super) struct Counts {
     cached: Option<u64>,
     cache_write: Option<u64>,
     reasoning: Option<u64>,
+    /// What no answer can have: then none of the others is kept.
+    doubted: Option<&'static str>,
 }
 
 impl Counts {
+    /// Whether the object that they were read from is worth passing on.
+    pub(super) fn are_believed(&self) -> bool {
+        self.doubted.is_none()
+    }
+
     /// Reads a usage object; `None` if it is none, or counts nothing.
     pub(super) fn read(text: &[u8], usage: &Span) -> Option<Self> {
         let object = slice(text, usage);
-        let mut counts = Self::default();
+        let (mut counts, mut doubted) = (Self::default(), None);
+        let mut count = |name, value: Span| {
+            let count = Count::read(std::str::from_utf8(slice(object, &value)).ok()?).0;
+            if count.is_some_and(|count| count > MOST) {
+                doubted = doubted.or(Some(name));
+            }
+            count
+        };
         Cursor::new(object)
             .object(|cursor, key| {
                 match slice(object, &key) {
-                    br#""prompt_tokens""# => counts.prompt = integer_of(object, &cursor.value()?),
-                    br#""completion_tokens""# => counts.completion = integer_of(object, &cursor.value()?),
-                    br#""total_tokens""# => counts.total = integer_of(object, &cursor.value()?),
+                    br#""prompt_tokens""# => counts.prompt = count("prompt_tokens", cursor.value()?),
+                    br#""completion_tokens""# => counts.completion = count("completion_tokens", cursor.value()?),
+                    br#""total_tokens""# => counts.total = count("total_tokens", cursor.value()?),
                     // DeepSeek; Mistral; Moonshot
                     br#""prompt_cache_hit_tokens""# | br#""num_cached_tokens""# | br#""cached_tokens""# => {
-                        let cached = integer_of(object, &cursor.value()?);
+                        let cached = count("cached_tokens", cursor.value()?);
                         counts.cached = counts.cached.or(cached);
                     }
                     br#""prompt_tokens_details""# if cursor.kind()? == Kind::Object => {
                         cursor.object(|cursor, key| {
                             let value = cursor.value()?;
                             match slice(object, &key) {
-                                br#""cached_tokens""# => counts.cached = integer_of(object, &value).or(counts.cached),
-                                br#""cache_write_tokens""# => counts.cache_write = integer_of(object, &value),
+                                br#""cached_tokens""# => counts.cached = count("cached_tokens", value).or(counts.cached),
+                                br#""cache_write_tokens""# => counts.cache_write = count("cache_write_tokens", value),
                                 _ => {}
                             }
                             Ok(())
@@ -51,7 +66,7 @@ impl Counts {
                         cursor.object(|cursor, key| {
                             let value = cursor.value()?;
                             if slice(object, &key) == br#""reasoning_tokens""# {
-                                counts.reasoning = integer_of(object, &value);
+                                counts.reasoning = count("reasoning_tokens", value);
                             }
                             Ok(())
                         })?;
@@ -61,6 +76,9 @@ impl Counts {
                 Ok(())
             })
             .ok()?;
+        if doubted.is_some() {
+            return Some(Self { doubted, ..Self::default() });
+        }
         [counts.prompt, counts.completion, counts.total].iter().any(|count| count.unwrap_or(0) > 0).then_some(counts)
     }
 
@@ -86,7 +104,15 @@ impl Counts {
             // Seen at xAI: what came from the cache is left out of the prompt.
             prompt = prompt.saturating_add(cached);
         }
-        Usage { prompt, completion, cached, cache_write: self.cache_write.unwrap_or(0), reasoning: self.reasoning.unwrap_or(0), source }
+        Usage {
+            prompt,
+            completion,
+            cached,
+            cache_write: self.cache_write.unwrap_or(0),
+            reasoning: self.reasoning.unwrap_or(0),
+            source,
+            doubted: self.doubted,
+        }
     }
 
     /// Seen at xAI: the completion leaves the reasoning out, only the total has it.
@@ -196,7 +222,34 @@ mod tests {
         check("7", NOBODY);
         check(r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#, NOBODY);
         check(r#"{"prompt_tokens":null,"completion_tokens":null,"total_tokens":null}"#, NOBODY);
-        check(r#"{"prompt_tokens":-1,"completion_tokens":"3"}"#, NOBODY);
+        check(r#"{"prompt_tokens":"nine","completion_tokens":[]}"#, NOBODY);
+        check(r#"{"prompt_tokens":"9","completion_tokens":"3.0"}"#, Some((9, 3, 0, Reported)));
+    }
+
+    #[test]
+    fn what_no_answer_can_have_is_not_believed_nor_what_came_with_it() {
+        let check = |json: &str, doubted| {
+            let usage = Counts::read(json.as_bytes(), &(0..json.len())).map(|counts| counts.settle(&Quirks::NONE, 400, 40));
+            assert_eq!(usage, Some(Usage { doubted, ..Usage::estimated(400, 40) }), "{json}");
+        };
+        for absurd in
+            ["1073741825", "9223372036854775808", "1e18", "1e400", "-1", "-1.0", "7.5", "\"1e18\"", "\"-3\"", "18446744073709551616"]
+        {
+            let of = |name: &str| format!(r#"{{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"{name}":{absurd}}}"#);
+            for name in ["prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"] {
+                check(&of(name), Some(name));
+            }
+            check(&of("num_cached_tokens"), Some("cached_tokens"));
+            check(&format!(r#"{{"prompt_tokens":9,"prompt_tokens_details":{{"cached_tokens":{absurd}}}}}"#), Some("cached_tokens"));
+            check(
+                &format!(r#"{{"prompt_tokens":9,"prompt_tokens_details":{{"cache_write_tokens":{absurd}}}}}"#),
+                Some("cache_write_tokens"),
+            );
+            check(&format!(r#"{{"completion_tokens_details":{{"reasoning_tokens":{absurd}}}}}"#), Some("reasoning_tokens"));
+        }
+        let most = r#"{"prompt_tokens":1073741824,"completion_tokens":1073741824}"#;
+        let usage = Counts::read(most.as_bytes(), &(0..most.len())).unwrap().settle(&Quirks::NONE, 400, 40);
+        assert_eq!((usage.total(), usage.source, usage.doubted), (1 << 31, Source::Reported, None));
     }
 
     #[test]

@@ -178,6 +178,14 @@ impl Producer<'_> {
         unused: Option<Usage>,
     ) {
         let Some(candidate) = self.request.candidates.get(place) else { return };
+        if let Some(name) = unused.unwrap_or(self.usage).doubted
+            && candidate.place.state.doubted(std::time::Instant::now())
+        {
+            let (account, model) = (&candidate.place.account.id, &candidate.upstream_model);
+            log::warn!(
+                "account {account} told a `{name}` that no answer can have, for {model}: its usage is not believed, but estimated instead (said once an hour)"
+            );
+        }
         let (connect, first) = progress.timing();
         self.trail.push(Tried {
             account: candidate.place.account.id.clone(),

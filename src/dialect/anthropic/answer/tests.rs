@@ -104,8 +104,8 @@ fn usage_counts_the_cache_too() {
     let all = r#"{"input_tokens":10,"cache_creation_input_tokens":5,"cache_read_input_tokens":90,"cache_creation":{"ephemeral_5m_input_tokens":5},"output_tokens":7,"output_tokens_details":{"thinking_tokens":3},"service_tier":"standard"}"#;
     check_usage(all, [Some(105), Some(7), Some(90), Some(5), Some(3)]);
     check_usage(r#"{"input_tokens":10,"output_tokens":7}"#, [Some(10), Some(7), None, None, None]);
-    check_usage(r#"{"input_tokens":10,"cache_read_input_tokens":null,"output_tokens":-7}"#, [Some(10), None, None, None, None]);
-    check_usage(r#"{"input_tokens":18446744073709551615,"cache_read_input_tokens":1}"#, [Some(1), None, Some(1), None, None]);
+    check_usage(r#"{"input_tokens":10,"cache_read_input_tokens":null,"output_tokens":-7}"#, [Some(10), Some(u64::MAX), None, None, None]);
+    check_usage(r#"{"input_tokens":18446744073709551615,"cache_read_input_tokens":1}"#, [Some(u64::MAX), None, Some(1), None, None]);
     check_usage(r#"{"input_tokens":12.0,"output_tokens":"7","output_tokens_details":3}"#, [Some(12), Some(7), None, None, None]);
     for usage in ["null", "7", "\"x\"", "[1]"] {
         check_usage(usage, [None; 5]);

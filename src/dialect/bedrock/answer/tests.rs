@@ -144,8 +144,10 @@ fn usage_counts_the_cache_once() {
     check_prompt(NOVA, r#"{"outputTokens":2,"totalTokens":5}"#, Some(3));
     check_prompt(NOVA, r#"{"inputTokens":3,"outputTokens":9,"totalTokens":5}"#, Some(3));
     check_prompt(NOVA, "{}", None);
-    check_prompt(CLAUDE, r#"{"inputTokens":18446744073709551615,"cacheReadInputTokens":9}"#, None);
-    check_prompt(CLAUDE, r#"{"inputTokens":"3","cacheReadInputTokens":9.0,"cacheWriteInputTokens":-1,"outputTokens":{}}"#, Some(12));
+    check_prompt(CLAUDE, r#"{"inputTokens":18446744073709551615,"cacheReadInputTokens":9}"#, Some(u64::MAX));
+    check_prompt(CLAUDE, r#"{"inputTokens":"3","cacheReadInputTokens":9.0,"cacheWriteInputTokens":null,"outputTokens":{}}"#, Some(12));
+    check_prompt(CLAUDE, r#"{"inputTokens":3,"cacheReadInputTokens":9,"cacheWriteInputTokens":-1}"#, Some(u64::MAX));
+    check_prompt(NOVA, r#"{"inputTokens":3,"outputTokens":2,"totalTokens":1e18}"#, Some(1_000_000_000_000_000_000 - 2));
 }
 
 #[test]
@@ -176,7 +178,7 @@ fn an_odd_count_costs_no_answer() {
         let body = format!(r#"{{"output":{{"message":{{"content":[]}}}},"usage":{usage}}}"#);
         assert_eq!(told_of(CLAUDE, &body), ["Finish(0, Stop)"]);
     }
-    let odd = r#"{"usage":{"inputTokens":"3","outputTokens":2.0,"totalTokens":null,"cacheReadInputTokens":-4,"cacheWriteInputTokens":[]}}"#;
+    let odd = r#"{"usage":{"inputTokens":"3","outputTokens":2.0,"totalTokens":null,"cacheReadInputTokens":{},"cacheWriteInputTokens":[]}}"#;
     let usage = "Usage(Tokens { prompt: Some(3), completion: Some(2), cached: None, cache_write: None, reasoning: None })";
     check_stream(&[STOP, ("metadata", odd)], &["Finish(0, Stop)", usage, "End"]);
 }

@@ -1,15 +1,16 @@
-//! What an answer cost: as the upstream counted it, else an estimate of what was told.
+//! What an answer cost: as the upstream counted it, if that can be; else an estimate of what was told.
 
 use crate::dialect::Face;
 use crate::dialect::chat::Tokens;
-use crate::dialect::lenient::MOST;
 use crate::price::ShowCost;
-use crate::usage::{Source, Usage, estimate};
+use crate::usage::{MOST, Source, Usage, estimate};
 
 /// The counts so far.
 #[derive(Debug)]
 pub(super) struct Tally {
     tokens: Tokens,
+    /// What of the upstream's last counts no answer can have: then none of them is kept.
+    doubted: Option<&'static str>,
     prompt_bytes: u64,
     /// UTF-8 bytes told, shown or not.
     said: u64,
@@ -20,7 +21,7 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn new(face: &Face) -> Self {
-        Self { tokens: Tokens::default(), prompt_bytes: face.prompt_bytes, said: 0, covered: 0, cost: face.cost }
+        Self { tokens: Tokens::default(), doubted: None, prompt_bytes: face.prompt_bytes, said: 0, covered: 0, cost: face.cost }
     }
 
     /// Something was told.
@@ -31,7 +32,11 @@ impl Tally {
 
     /// Takes the upstream's counts; the last ones count. Where both are zero nothing was counted.
     pub(super) fn count(&mut self, tokens: Tokens) {
-        let tokens = possible(tokens);
+        self.doubted = doubted(&tokens);
+        if self.doubted.is_some() {
+            self.tokens = Tokens::default();
+            return;
+        }
         if tokens.prompt.unwrap_or(0) == 0 && tokens.completion.unwrap_or(0) == 0 {
             return;
         }
@@ -66,6 +71,7 @@ impl Tally {
             cache_write: tokens.cache_write.unwrap_or(0).min(prompt - cached),
             reasoning: tokens.reasoning.unwrap_or(0).min(completion),
             source: if tokens.prompt.and(counted).is_some() { Source::Reported } else { Source::Estimated },
+            doubted: self.doubted,
         }
     }
 
@@ -121,14 +127,14 @@ impl Tally {
     }
 }
 
-/// Without what is no number of tokens, be it a sum of some that were.
-fn possible(tokens: Tokens) -> Tokens {
-    let of = |count: Option<u64>| count.filter(|count| *count <= MOST);
-    Tokens {
-        prompt: of(tokens.prompt),
-        completion: of(tokens.completion),
-        cached: of(tokens.cached),
-        cache_write: of(tokens.cache_write),
-        reasoning: of(tokens.reasoning),
-    }
+/// What is no number of tokens, be it a sum of some that were: by the name that callers know.
+fn doubted(tokens: &Tokens) -> Option<&'static str> {
+    let counts = [
+        ("prompt_tokens", tokens.prompt),
+        ("completion_tokens", tokens.completion),
+        ("cached_tokens", tokens.cached),
+        ("cache_write_tokens", tokens.cache_write),
+        ("reasoning_tokens", tokens.reasoning),
+    ];
+    counts.into_iter().find(|(_, count)| count.is_some_and(|count| count > MOST)).map(|(name, _)| name)
 }

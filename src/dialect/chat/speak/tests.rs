@@ -577,7 +577,10 @@ fn a_whole_answer_byte_by_byte() {
         String::from_utf8(answer.body).unwrap(),
         r#"{"id":"chatcmpl-msg_1","object":"chat.completion","created":99,"model":"fast","choices":[{"index":0,"message":{"role":"assistant","content":"a\"b","reasoning_content":"hm","refusal":null},"logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":0,"cache_write_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}}"#
     );
-    assert_eq!(answer.usage, Usage { prompt: 9, completion: 3, cached: 0, cache_write: 4, reasoning: 2, source: Source::Reported });
+    assert_eq!(
+        answer.usage,
+        Usage { prompt: 9, completion: 3, cached: 0, cache_write: 4, reasoning: 2, source: Source::Reported, doubted: None }
+    );
     assert_eq!(kept, []);
 }
 
@@ -742,12 +745,36 @@ fn no_part_is_more_than_its_whole() {
         r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":4,"cache_write_tokens":5},"completion_tokens_details":{"reasoning_tokens":3}}"#,
         Source::Reported,
     );
-    // More than 2^53 of anything is no count.
-    check(
-        [(1 << 53) + 1, 3, u64::MAX, 1, 1 << 53],
-        r#"{"prompt_tokens":100,"completion_tokens":3,"total_tokens":103,"prompt_tokens_details":{"cache_write_tokens":1},"completion_tokens_details":{"reasoning_tokens":3}}"#,
-        Source::Estimated,
-    );
+}
+
+#[test]
+fn what_no_answer_can_have_is_not_believed_nor_what_came_with_it() {
+    let fine = [9, 3, 4, 1, 2];
+    for (place, name) in
+        ["prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens"].iter().enumerate()
+    {
+        for (absurd, is_doubted) in [(1 << 30, false), ((1 << 30) + 1, true), (1 << 63, true), (u64::MAX, true)] {
+            let mut counts = fine;
+            counts[place] = absurd;
+            let [prompt, completion, cached, cache_write, reasoning] = counts.map(Some);
+            let counted = Event::Usage(Tokens { prompt, completion, cached, cache_write, reasoning });
+            if is_doubted {
+                check_usage(
+                    &[counted.clone(), Event::Text(0, "abcde")],
+                    r#"{"prompt_tokens":100,"completion_tokens":2,"total_tokens":102}"#,
+                    Source::Estimated,
+                );
+            }
+            let (answer, _) = buffered(&Manner::default(), &[counted, Event::Text(0, "a"), STOP]).unwrap();
+            assert_eq!(answer.usage.doubted, is_doubted.then_some(*name), "{absurd}");
+        }
+    }
+    // The last one counts.
+    let later =
+        |tokens| [Event::Usage(Tokens { prompt: Some(1 << 31), ..Tokens::default() }), Event::Text(0, "a"), Event::Usage(tokens), STOP];
+    let tokens = Tokens { prompt: Some(9), completion: Some(3), ..Tokens::default() };
+    let (answer, _) = buffered(&Manner::default(), &later(tokens)).unwrap();
+    assert_eq!((answer.usage.total(), answer.usage.source, answer.usage.doubted), (12, Source::Reported, None));
 }
 
 #[test]

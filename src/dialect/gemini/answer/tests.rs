@@ -299,8 +299,9 @@ fn usage_is_summed() {
     check(r#"{"promptTokenCount":10,"candidatesTokenCount":3,"totalTokenCount":2}"#, (10, 3, None, None));
     check(
         r#"{"promptTokenCount":18446744073709551615,"toolUsePromptTokenCount":1,"candidatesTokenCount":-1,"thoughtsTokenCount":null}"#,
-        (1, 0, None, None),
+        (u64::MAX, u64::MAX, None, None),
     );
+    check(r#"{"promptTokenCount":10,"candidatesTokenCount":3,"totalTokenCount":1e300}"#, (10, u64::MAX - 10, None, None));
 }
 
 #[test]

@@ -125,7 +125,8 @@ fn counts_that_are_nothing_are_none() {
     assert_eq!(usage(r#","prompt_eval_count":0,"eval_count":0"#), None);
     assert_eq!(usage(r#","eval_count":7"#), Some((None, Some(7))));
     assert_eq!(usage(r#","prompt_eval_count":7.0,"eval_count":null"#), Some((Some(7), None)));
-    assert_eq!(usage(r#","prompt_eval_count":-1,"eval_count":"x""#), None);
+    assert_eq!(usage(r#","prompt_eval_count":[],"eval_count":"x""#), None);
+    assert_eq!(usage(r#","prompt_eval_count":-1,"eval_count":1e400"#), Some((Some(u64::MAX), Some(u64::MAX))));
 }
 
 fn event_tokens(event: &Event<'_>) -> Option<(Option<u64>, Option<u64>)> {

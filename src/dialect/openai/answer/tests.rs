@@ -7,7 +7,8 @@ use super::*;
 use crate::dialect::UpstreamError;
 
 const USAGE: &str = r#""usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#;
-const REPORTED: Usage = Usage { prompt: 9, completion: 3, cached: 0, cache_write: 0, reasoning: 0, source: Source::Reported };
+const REPORTED: Usage =
+    Usage { prompt: 9, completion: 3, cached: 0, cache_write: 0, reasoning: 0, source: Source::Reported, doubted: None };
 
 fn face(show_usage: bool) -> Face {
     Face { model: "fast".into(), id: "chatcmpl-0a".into(), created: 99, show_usage, prompt_bytes: 400, ..Face::default() }
