@@ -22,22 +22,22 @@ const BUSY: Duration = Duration::from_secs(2);
 const MOST: i64 = 1 << 62;
 
 const TABLES: &str = "
-    CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-    CREATE TABLE exchange (
+    CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS exchange (
         at INTEGER NOT NULL, request_id TEXT NOT NULL, caller TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
         account TEXT NOT NULL, upstream_model TEXT NOT NULL, outcome TEXT NOT NULL,
         prompt INTEGER NOT NULL, completion INTEGER NOT NULL, cached INTEGER NOT NULL, cache_write INTEGER NOT NULL,
         reasoning INTEGER NOT NULL, usage TEXT NOT NULL, cost INTEGER, unused_tokens INTEGER NOT NULL, unused_cost INTEGER,
         attempts INTEGER NOT NULL, stream INTEGER NOT NULL, status INTEGER NOT NULL, total_ms INTEGER NOT NULL, first_byte_ms INTEGER);
-    CREATE INDEX exchange_at ON exchange (at);
-    CREATE TABLE daily (
+    CREATE INDEX IF NOT EXISTS exchange_at ON exchange (at);
+    CREATE TABLE IF NOT EXISTS daily (
         day INTEGER NOT NULL, caller TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, account TEXT NOT NULL,
         upstream_model TEXT NOT NULL, outcome TEXT NOT NULL,
         requests INTEGER NOT NULL, prompt INTEGER NOT NULL, completion INTEGER NOT NULL, cached INTEGER NOT NULL,
         cache_write INTEGER NOT NULL, reasoning INTEGER NOT NULL, estimated INTEGER NOT NULL, cost INTEGER NOT NULL,
         unpriced INTEGER NOT NULL, unused_tokens INTEGER NOT NULL, unused_cost INTEGER NOT NULL, unused_unpriced INTEGER NOT NULL,
         PRIMARY KEY (day, caller, key, model, account, upstream_model, outcome)) WITHOUT ROWID;
-    CREATE TABLE last_used (key TEXT PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS last_used (key TEXT PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID;
 ";
 
 const ROW: &str = "INSERT INTO exchange (at, request_id, caller, key, model, account, upstream_model, outcome, prompt, completion, cached,
@@ -244,14 +244,16 @@ fn keep_from(transaction: &Transaction<'_>, name: &str, from: u64) -> rusqlite::
         .execute(params![name, number(from)])
 }
 
-/// Makes the tables of a new file, and refuses one that is not ours.
+/// Makes the tables of a new file, and those that somebody dropped; refuses a file that is not ours.
 fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if is_new(&transaction)? {
-        transaction.execute_batch(TABLES)?;
         transaction.pragma_update(None, "application_id", APPLICATION)?;
-        transaction.execute("INSERT INTO meta VALUES ('version', ?1), ('instance', ?2)", params![VERSION, instance])?;
     }
+    is_ours(&transaction)?;
+    transaction.execute_batch(TABLES)?;
+    transaction.execute("INSERT OR IGNORE INTO meta VALUES ('version', ?1), ('instance', ?2)", params![VERSION, instance])?;
+    // What was made in vain goes with the transaction.
     check(&transaction)?;
     let instance = transaction.query_row("SELECT value FROM meta WHERE name = 'instance'", [], |row| row.get(0))?;
     transaction.commit()?;
@@ -265,10 +267,7 @@ fn is_new(connection: &Connection) -> rusqlite::Result<bool> {
 
 /// Whether a file is a ledger that this version understands.
 pub(super) fn check(connection: &Connection) -> Result<(), Fault> {
-    let application: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-    if application != APPLICATION {
-        return Err(Fault::new("it is a database of another program; name another file as `ledger.path` in server.yaml"));
-    }
+    is_ours(connection)?;
     let version = connection.query_row("SELECT value FROM meta WHERE name = 'version'", [], |row| row.get::<_, i64>(0)).optional()?;
     match version {
         Some(VERSION) => Ok(()),
@@ -277,6 +276,14 @@ pub(super) fn check(connection: &Connection) -> Result<(), Fault> {
         ))),
         Some(_) | None => Err(Fault::new("it does not say which form it has; move the file away, and a new one is begun")),
     }
+}
+
+fn is_ours(connection: &Connection) -> Result<(), Fault> {
+    let application: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    if application == APPLICATION {
+        return Ok(());
+    }
+    Err(Fault::new("it is a database of another program; name another file as `ledger.path` in server.yaml"))
 }
 
 /// As SQLite has it. Only sums of money are cut.

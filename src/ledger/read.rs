@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Stateme
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A minute's window is never longer, in milliseconds.
 const MINUTE: u64 = 61_000;
@@ -70,9 +70,21 @@ impl Reader {
         Ok(Some(Reader { connection }))
     }
 
+    /// From this moment on nothing is read any more, however little of what it reads is asked for: that is the error [`is_over`].
+    pub(super) fn until(&mut self, deadline: Instant) -> rusqlite::Result<()> {
+        // Steps of SQLite's machine, of which each row takes some: far less than a millisecond.
+        const STEPS: i32 = 4096;
+        self.connection.progress_handler(STEPS, Some(move || Instant::now() >= deadline))
+    }
+
     pub(super) fn view(&self) -> rusqlite::Result<View<'_>> {
         Ok(View { transaction: self.connection.unchecked_transaction()? })
     }
+}
+
+/// Whether it was too late.
+pub(super) fn is_over(why: &rusqlite::Error) -> bool {
+    why.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
 }
 
 fn open(path: &Path, still: bool) -> Result<Connection, (Option<ErrorCode>, Fault)> {

@@ -6,7 +6,7 @@
 mod shown;
 
 use super::days::{date, day_of, start_of};
-use super::read::{Names, Range, Reader, View};
+use super::read::{Names, Range, Reader, View, is_over};
 use super::sums::Sums;
 use crate::units::Time;
 use std::collections::BTreeMap;
@@ -266,18 +266,25 @@ impl Display for Unanswered {
 /// Answers from the file. None: there is none yet.
 pub fn answer(path: &Path, query: &Query, bounds: Option<Bounds>) -> Result<Option<Answer>, Unanswered> {
     match Reader::open(path).map_err(Unanswered::Unreadable)? {
-        Some(reader) => answer_of(&reader, path, query, bounds).map(Some),
+        Some(reader) => answer_of(reader, path, query, bounds).map(Some),
         None => Ok(None),
     }
 }
 
-pub(super) fn answer_of(reader: &Reader, path: &Path, query: &Query, bounds: Option<Bounds>) -> Result<Answer, Unanswered> {
-    let told = |why: rusqlite::Error| Unanswered::Unreadable(format!("the ledger {} cannot be read: {why}", path.display()));
+pub(super) fn answer_of(mut reader: Reader, path: &Path, query: &Query, bounds: Option<Bounds>) -> Result<Answer, Unanswered> {
+    let told = |why: rusqlite::Error| match is_over(&why) {
+        true => Unanswered::TooLong,
+        false => Unanswered::Unreadable(format!("the ledger {} cannot be read: {why}", path.display())),
+    };
+    if let Some(Bounds { deadline, .. }) = bounds {
+        reader.until(deadline).map_err(told)?;
+    }
     let view = reader.view().map_err(told)?;
-    let mut sum = Sum { query, bounds, beyond: None, count: 0, name: String::new(), lines: BTreeMap::new(), total: Used::default() };
+    let most = bounds.map(|bounds| bounds.lines);
+    let mut sum = Sum { query, most, is_full: false, name: String::new(), lines: BTreeMap::new(), total: Used::default() };
     let (since, notes) = sum.all(&view).map_err(told)?;
-    if let Some(beyond) = sum.beyond {
-        return Err(beyond);
+    if let Some(most) = most.filter(|_| sum.is_full) {
+        return Err(Unanswered::TooMuch(most));
     }
     let lines = sum.lines.into_iter().map(|(name, used)| (name.split(BETWEEN).map(ToOwned::to_owned).collect(), used)).collect();
     Ok(Answer { by: query.by.clone(), since, until: query.until.unwrap_or(query.now), lines, total: sum.total, notes })
@@ -288,10 +295,10 @@ const BETWEEN: char = '\0';
 
 struct Sum<'q> {
     query: &'q Query,
-    bounds: Option<Bounds>,
-    /// Which of them it is beyond.
-    beyond: Option<Unanswered>,
-    count: u64,
+    /// So many lines at most.
+    most: Option<usize>,
+    /// There would be more.
+    is_full: bool,
     name: String,
     lines: BTreeMap<String, Used>,
     total: Used,
@@ -349,18 +356,15 @@ impl Sum<'_> {
             group.of(names, &mut self.name);
         }
         let ok = names.outcome == "ok";
-        let full = self.bounds.map(|bounds| bounds.lines).filter(|most| self.lines.len() >= *most);
-        match (self.lines.get_mut(&self.name), full) {
-            (Some(line), _) => line.add(sums, ok),
-            (None, Some(most)) => self.beyond = Some(Unanswered::TooMuch(most)),
-            (None, None) => self.lines.entry(self.name.clone()).or_default().add(sums, ok),
+        if let Some(line) = self.lines.get_mut(&self.name) {
+            line.add(sums, ok);
+        } else if self.most.is_some_and(|most| self.lines.len() >= most) {
+            self.is_full = true;
+        } else {
+            self.lines.entry(self.name.clone()).or_default().add(sums, ok);
         }
         self.total.add(sums, ok);
-        self.count += 1;
-        if self.count.is_multiple_of(4096) && self.bounds.is_some_and(|bounds| Instant::now() > bounds.deadline) {
-            self.beyond = Some(Unanswered::TooLong);
-        }
-        self.beyond.is_none()
+        !self.is_full
     }
 }
 

@@ -1,12 +1,12 @@
 use super::days::{DAY, day_of, start_of};
-use super::report::{Asked, Query, answer};
+use super::report::{Asked, Bounds, Query, Unanswered, answer};
 use super::*;
 use crate::limits;
 use crate::usage::{self, Source};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 /// Noon of 2026-11-21.
@@ -399,6 +399,89 @@ fn a_file_that_was_moved_away_is_not_written_to_any_more() {
 }
 
 #[test]
+fn tables_that_somebody_dropped_are_made_anew() {
+    for dropped in [&["exchange"][..], &["daily"], &["last_used"], &["exchange", "daily", "meta", "last_used"]] {
+        let folder = Folder::new();
+        let ledger = folder.open();
+        ledger.write(row(NOW));
+        ledger.flush();
+        let other = folder.read();
+        dropped.iter().for_each(|table| other.execute_batch(&format!("DROP TABLE {table}")).unwrap());
+        ledger.write(row(NOW + 1));
+        eventually("it says so", || ledger.told().error.is_some_and(|why| why.contains("no such table")));
+        eventually("it is written again", || ledger.told().state == State::Ok && ledger.told().waiting == 0);
+        assert_eq!(count(&other, "exchange"), if dropped.contains(&"exchange") { 1 } else { 2 }, "{dropped:?}");
+        assert_eq!(count(&other, "daily"), 1, "{dropped:?}");
+        assert!(answer(&folder.file(), &Query::new(&Asked::default(), NOW + 2).unwrap(), None).unwrap().is_some());
+    }
+}
+
+#[test]
+fn one_that_does_not_say_its_form_any_more_does_again_after_a_restart() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    ledger.write(row(NOW));
+    ledger.flush();
+    let instance = ledger.instance();
+    folder.read().execute_batch("DROP TABLE meta").unwrap();
+    ledger.write(row(NOW + 1));
+    drop(ledger);
+    let ledger = folder.open();
+    ledger.write(row(NOW + 2));
+    ledger.flush();
+    assert_eq!((ledger.told().state, count(&folder.read(), "exchange"), ledger.instance() == instance), (State::Ok, 3, false));
+}
+
+/// What is beside a file that was closed well is nobody's, and counts nothing.
+#[test]
+fn garbage_beside_the_file_harms_nothing() {
+    let folder = Folder::new();
+    let beside = |end: &str| PathBuf::from(format!("{}{end}", folder.file().display()));
+    for (end, bytes) in [("-wal", 100_000), ("-wal", 31), ("-shm", 32_768), ("-journal", 5_000)] {
+        let ledger = folder.open();
+        ledger.write(row(NOW));
+        ledger.flush();
+        let before = ledger.told().rows;
+        drop(ledger);
+        eventually("the writer lets go of it", || !beside("-wal").exists());
+        let rows = count(&folder.read(), "exchange");
+        std::fs::write(beside(end), vec![0xa5; bytes]).unwrap();
+        let ledger = folder.open();
+        ledger.write(row(NOW + 1));
+        ledger.flush();
+        assert_eq!((ledger.told().state, ledger.told().rows, before), (State::Ok, 1, 1), "{end}: {:?}", ledger.told());
+        assert_eq!(count(&folder.read(), "exchange"), rows + 1, "{end}");
+        assert_sums(&folder.read());
+    }
+}
+
+/// Somebody writes over what SQLite has beside the file while it is written.
+#[test]
+fn garbage_in_the_log_of_a_file_that_is_open_is_told() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    (0..500).for_each(|n| ledger.write(row(NOW + n)));
+    ledger.flush();
+    let log = PathBuf::from(format!("{}-wal", folder.file().display()));
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes.fill(0xa5);
+    std::fs::OpenOptions::new().write(true).open(&log).unwrap().write_all_at(&bytes, 0).unwrap();
+    ledger.write(row(NOW));
+    ledger.flush();
+    // As long as it has all in memory nobody can know. Whoever reads it from the disk does.
+    drop(ledger);
+    eventually("the writer lets go of it", || !log.exists());
+    let ledger = folder.open();
+    ledger.write(row(NOW));
+    ledger.flush();
+    let told = ledger.told();
+    assert!(told.state == State::Failing && told.error.as_ref().is_some_and(|why| why.contains("; move the file away")), "{told:?}");
+    assert_eq!((told.waiting, ledger.past(NOW).len()), (1, 1));
+    remove(&folder.file());
+    eventually("a new one is begun", || ledger.told().state == State::Ok && ledger.told().rows == 1);
+}
+
+#[test]
 fn memory_is_bounded_and_what_is_dropped_is_counted() {
     let folder = Folder::new();
     put(b"no database at all, and longer than nothing")(&folder.file());
@@ -479,6 +562,25 @@ fn a_reader_needs_no_writer_and_no_right_to_write() {
     let json = |path: &Path| answer(path, &query, None).unwrap().unwrap().json();
     assert_eq!(json(&copy), json(&folder.file()));
     assert!(json(&copy).contains("\"requests\": 1"));
+}
+
+#[test]
+fn a_question_ends_in_time_whatever_it_finds() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    (0..5_000).for_each(|n| ledger.write(Row { key: format!("acme/{n}").into(), ..row(NOW + n) }));
+    drop(ledger);
+    let asked = |caller: &str, seconds: u64, lines: usize| {
+        let since = Some("2026-11-21T00:00:01Z");
+        let asked = Asked { caller: Some(caller), by: Some("key"), since, ..Asked::default() };
+        let bounds = Bounds { deadline: Instant::now() + Duration::from_secs(seconds), lines };
+        answer(&folder.file(), &Query::new(&asked, NOW + 5_000).unwrap(), Some(bounds)).map(|answer| answer.is_some())
+    };
+    for caller in ["acme", "nobody"] {
+        assert_eq!(asked(caller, 0, 5_000), Err(Unanswered::TooLong), "{caller}");
+        assert_eq!(asked(caller, 60, 5_000), Ok(true), "{caller}");
+    }
+    assert_eq!(asked("acme", 60, 4_999), Err(Unanswered::TooMuch(4_999)));
 }
 
 #[test]
