@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{ExplainArgs, tell, write};
+use super::{ExplainArgs, limits, tell, write};
 use crate::account::Registry;
 use crate::catalog::load::{Loaded, Secrets, folder, load};
 use crate::catalog::name;
@@ -125,6 +125,10 @@ fn tried(key: &str, input: &Input) -> Report {
     let envelope = read(body, server.limits.request_body, &mut report);
     let (Some(key), Some(envelope)) = (key, envelope) else { return report.refused() };
     let Some(model) = key::model(&snapshot.catalog, &key, &envelope.model, &mut report) else { return report.refused() };
+    for bound in limits::of(&snapshot.catalog, &key, Some(&model.id)) {
+        report.fact("limits", bound.says());
+        report.limits.push(bound.json());
+    }
     if !report.obstacles.is_empty() {
         return report.refused();
     }

@@ -13,6 +13,7 @@ use crate::ledger::report;
 mod check;
 mod explain;
 mod key;
+mod limits;
 mod presets;
 mod prices;
 mod schema;
@@ -146,11 +147,14 @@ pub struct UsageArgs {
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
     /// Make a key: prints its secret, once, and writes its hash into catalog.d/keys-CALLER.yaml.
+    ///
+    /// Beside the hash stands the secret's beginning, 15 characters (`# sk-1a2B3c4D5e6-…`), so that whoever finds a key, or a part of one, can tell
+    /// whose it is. They are a name of the key, made apart from what follows them: that is 256 random bits, and nothing of it is stored.
     New(NewKeyArgs),
     /// List keys: how they stand, until when, for which models, in which file, and when they were last used.
     List(ListKeysArgs),
     /// Tell everything about one key, but for its secret, which nobody knows.
-    Show(KeyArgs),
+    Show(ShowKeyArgs),
     /// Switch a key off: within a second a running gateway refuses it.
     Disable(KeyArgs),
     /// Switch a key on again.
@@ -212,6 +216,17 @@ pub struct KeyArgs {
     /// The key's id, such as acme/prod: never its secret
     #[arg(value_name = "CALLER/NAME")]
     pub key: String,
+}
+
+/// `key show`.
+#[derive(Debug, Args)]
+pub struct ShowKeyArgs {
+    /// Which key.
+    #[command(flatten)]
+    pub key: KeyArgs,
+    /// Write JSON, for machines
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `key expire`.

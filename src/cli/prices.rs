@@ -47,6 +47,11 @@ fn shown(catalog: &Catalog) -> String {
     format!("{table}\nUS dollars for a million tokens. The list that Portcullis brings is as of {}.\n", list::date())
 }
 
+/// Each cost of a price that has it, by its name in the catalog.
+pub(super) fn named(price: &Price) -> Vec<(&'static str, String)> {
+    COSTS.into_iter().zip(costs(Some(price))).filter(|(_, cost)| cost != "-").collect()
+}
+
 /// As [`COSTS`] names them.
 fn costs(price: Option<&Price>) -> [String; 7] {
     let Some(Price { input, output, cached_input, cache_write, thinking, per_request, long }) = price else {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::canary::{KEY, hash};
 use crate::support::client::{self, Response};
@@ -162,7 +162,9 @@ callers:
           - { hash: \"sha256:0404040404040404040404040404040404040404040404040404040404040404\", until: 2080-02-03 }
           - { hash: \"sha256:0505050505050505050505050505050505050505050505050505050505050505\" }
         limits: { requests_per_minute: 60, concurrency: 4 }
+        model_limits: { m: { usd_per_month: 0.5 } }
         models: [m, n]
+        allow_ips: [10.0.0.0/8]
   closed: { enabled: false, keys: { k: { hash: \"sha256:0606060606060606060606060606060606060606060606060606060606060606\" } } }
   ended: { expires: 2002-02-02, keys: { k: { hash: \"sha256:0707070707070707070707070707070707070707070707070707070707070707\" } } }
 ";
@@ -181,8 +183,8 @@ callers:
             "\"acme/off\" \"disabled\" null 9",
             "\"acme/old\" \"expired\" \"2001-01-01T00:00:00Z\" 10",
             "\"acme/turning\" \"rotating\" null 11",
-            "\"closed/k\" \"caller_disabled\" null 17",
-            "\"ended/k\" \"caller_expired\" \"2002-02-02T00:00:00Z\" 18",
+            "\"closed/k\" \"caller_disabled\" null 19",
+            "\"ended/k\" \"caller_expired\" \"2002-02-02T00:00:00Z\" 20",
         ]
     );
     assert_eq!((list[3]["rotating_until"].as_str(), list[3]["file"].as_str()), (Some("2080-02-03T00:00:00Z"), Some(&*file)));
@@ -202,9 +204,31 @@ callers:
         "models:     [m, n], of its caller's [gone, m]: sees 1 of 3",
         "limits:     of its own: requests_per_minute 60, concurrency 4",
         "limits:     of acme: usd_per_day 12.5",
+        "limits:     of its own, on m: usd_per_month 0.5",
+        "allow_ips:  10.0.0.0/8",
     ] {
         assert!(ran.stdout.lines().any(|told| told == line), "no {line:?} in\n{}", ran.stdout);
     }
+    // For machines: what the list tells of it, and the rest.
+    let ran = folder.run(&["key", "show", "acme/turning", "--json", "--conf", conf]);
+    let mut told: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|why| panic!("{why}: {}{}", ran.stdout, ran.stderr));
+    let mut rest = serde_json::Map::new();
+    for name in ["hashes", "sees", "limits", "allow_ips", "debug"] {
+        rest.insert(name.to_owned(), told.as_object_mut().unwrap().remove(name).unwrap_or_else(|| panic!("no {name}")));
+    }
+    assert_eq!(told, list[3]);
+    let expected = json!({
+        "hashes": [{ "hash": "sha256:04040404…", "until": "2080-02-03T00:00:00Z" }, { "hash": "sha256:05050505…", "until": null }],
+        "sees": ["m"],
+        "limits": [
+            { "level": "caller", "name": "acme", "limits": { "usd_per_day": 12.5 } },
+            { "level": "key", "name": "acme/turning", "limits": { "requests_per_minute": 60, "concurrency": 4 } },
+            { "level": "key_model", "name": "acme/turning m", "limits": { "usd_per_month": 0.5 } },
+        ],
+        "allow_ips": ["10.0.0.0/8"],
+        "debug": false,
+    });
+    assert_eq!(Value::Object(rest), expected);
     let ran = folder.run(&["key", "show", "acme/turnin", "--conf", conf]);
     assert!(ran.stderr.contains("did you mean acme/turning?"), "{}", ran.stderr);
     let ran = folder.run(&["key", "list", "--caller", "acmee", "--conf", conf]);

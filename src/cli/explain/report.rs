@@ -11,6 +11,8 @@ use crate::error::What;
 pub(super) struct Report {
     pub(super) verdict: Verdict,
     pub(super) facts: Vec<Fact>,
+    /// The limits that hold for it, as `/limits` names them; people have them among the facts.
+    pub(super) limits: Vec<serde_json::Value>,
     pub(super) candidates: Vec<Candidate>,
     /// In the order in which the gateway would meet them: the caller is told of the first.
     #[serde(skip)]
@@ -105,7 +107,18 @@ pub(super) struct Candidate {
     pub(super) why: String,
     /// How it does, as far as that is known.
     pub(super) does: Option<String>,
+    /// None: nobody knows.
+    pub(super) price: Option<Costs>,
     pub(super) request: Option<Upstream>,
+}
+
+/// What it costs.
+#[derive(Debug, Serialize)]
+pub(super) struct Costs {
+    /// Where that is known from.
+    pub(super) from: &'static str,
+    /// In dollars for a million tokens, by the names in the catalog.
+    pub(super) costs: Vec<(&'static str, String)>,
 }
 
 /// A request as it would go up.

@@ -108,11 +108,15 @@ fn it_reads_like_this() {
 
 targets of "m"
    1  a       x                  asked first
+                                 price unknown
    2  b       y                  asked if those before it fail
+                                 price unknown
    -  off     z                  its account is disabled
+                                 price unknown
 
 targets of its fallback "other"
    3  claude  claude-sonnet-4-5  asked if those before it fail
+                                 price input 3, output 15, cached_input 0.3, cache_write 3.75, thinking 15 (list)
 
 targets of its fallback "hidden"
    -  -       -                  passed over: the caller acme may use [alias, busy, fast, longer, m, narrow, other, own, patient, signed, strict, turns, … 13 in all], which "hidden" does not match
@@ -393,4 +397,53 @@ fn times_are_written_as_in_the_catalog() {
     check(2_000, "2s", "2s");
     check(2_500, "2500ms", "3s");
     check(600_000, "600s", "600s");
+}
+
+#[test]
+fn the_limits_that_hold_and_what_each_target_costs_are_told() {
+    let catalog = CATALOG
+        .replace("    models: [m, alias,", "    limits: { usd_per_day: 12.5 }\n    models: [m, alias,")
+        .replace(
+            "0000001\" }",
+            "0000001\", limits: { requests_per_minute: 60 }, model_limits: { m: { concurrency: 2 }, own: { concurrency: 3 } } }",
+        )
+        .replace("    fallbacks: [other, hidden]", "    price: { input: 3, output: 15, per_request: 0.01 }\n    fallbacks: [other, hidden]")
+        .replace(
+            "{ targets: [{ account: a, model: x }], queue",
+            "{ price: { input: 0, output: 0 }, targets: [{ account: a, model: x }], queue",
+        );
+    let priced = ["hidden", "turns", "busy", "fast", "own", "longer", "signed", "strict", "unserved"];
+    let catalog = priced.iter().fold(catalog, |catalog, id| {
+        catalog.replacen(&format!("\n  {id}: {{ "), &format!("\n  {id}: {{ price: {{ input: 1, output: 2 }}, "), 1)
+    });
+    let report = tried("acme/prod", &input(&catalog, None, &chat("alias")));
+    let text = String::from_utf8(text::render(&report)).unwrap();
+    for line in [
+        "  limits   of acme: usd_per_day 12.5\n",
+        "  limits   of its own: requests_per_minute 60\n",
+        "  limits   of its own, on m: concurrency 2\n",
+        "price input 3, output 15, cached_input 3, cache_write 3, thinking 15, per_request 0.01 (model)\n",
+        "price input 3, output 15, cached_input 0.3, cache_write 3.75, thinking 15",
+    ] {
+        assert!(text.contains(line), "no {line:?} in {text}");
+    }
+    assert_eq!(text.matches("  limits ").count(), 3, "{text}");
+    let told: Value = serde_json::from_slice(&report.json()).unwrap();
+    assert_eq!(
+        told["limits"],
+        json!([
+            { "level": "caller", "name": "acme", "limits": { "usd_per_day": 12.5 } },
+            { "level": "key", "name": "acme/prod", "limits": { "requests_per_minute": 60 } },
+            { "level": "key_model", "name": "acme/prod m", "limits": { "concurrency": 2 } },
+        ])
+    );
+    assert_eq!(told["candidates"][0]["price"]["from"], "model");
+    assert_eq!(told["candidates"][0]["price"]["costs"][0], json!(["input", "3"]));
+    assert_eq!((&told["candidates"][3]["account"], &told["candidates"][3]["price"]["from"]), (&json!("claude"), &json!("list")));
+
+    // Where nobody knows, that is said.
+    let report = of("fast", None);
+    assert!(String::from_utf8(text::render(&report)).unwrap().contains("price unknown\n"));
+    let told: Value = serde_json::from_slice(&report.json()).unwrap();
+    assert_eq!((&told["candidates"][0]["price"], &told["limits"]), (&Value::Null, &json!([])));
 }

@@ -1,6 +1,6 @@
 //! A report for people: short, in columns, what matters first.
 
-use super::report::{Candidate, Fact, Reach, Report, State, Upstream};
+use super::report::{Candidate, Costs, Fact, Reach, Report, State, Upstream};
 
 /// Writes it. In bytes, since a body is written as it would be sent.
 pub(super) fn render(report: &Report) -> Vec<u8> {
@@ -39,7 +39,16 @@ fn candidates(candidates: &[Candidate], out: &mut String) {
         if let Some(does) = &one.does {
             out.push_str(&format!("      {:first$}  {:second$}  {does}\n", "", ""));
         }
+        if one.account.is_some() {
+            out.push_str(&format!("      {:first$}  {:second$}  {}\n", "", "", price(one.price.as_ref())));
+        }
     }
+}
+
+fn price(price: Option<&Costs>) -> String {
+    let Some(Costs { from, costs }) = price else { return "price unknown".to_owned() };
+    let costs: Vec<String> = costs.iter().map(|(name, cost)| format!("{name} {cost}")).collect();
+    format!("price {} ({from})", costs.join(", "))
 }
 
 fn heading(one: &Candidate, all: &[Candidate]) -> String {

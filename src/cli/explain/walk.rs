@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::order::{Drawn, Placed};
-use super::report::{self, Candidate, Obstacle, Report, State, Verdict};
+use super::report::{self, Candidate, Costs, Obstacle, Report, State, Verdict};
 use super::status::Status;
 use super::{Key, key, left, named, shown, span};
 use crate::account::breaker;
 use crate::catalog::reload::Snapshot;
 use crate::catalog::{Model, Target};
+use crate::cli::prices;
 use crate::config::Server;
 use crate::dialect::Said;
 use crate::dialect::chat::Refused;
@@ -249,6 +250,10 @@ impl Walk<'_> {
             first_for: place.first_for,
             why: if is_conditional { format!("{in_case}, but: {why}") } else { why },
             does: self.status.and_then(|status| status.does(&one.place.account, &one.upstream_model)),
+            price: {
+                let is_it = |target: &&Target| target.account.id == one.place.account.id && target.model == one.upstream_model;
+                one.model.targets.iter().find(is_it).and_then(costs)
+            },
             request,
         }
     }
@@ -277,6 +282,7 @@ impl Walk<'_> {
             first_for: None,
             why: "its account is disabled".to_owned(),
             does: None,
+            price: costs(target),
             request: None,
         };
         let each = |model: &Model, reach: report::Reach, report: &mut Report| {
@@ -300,12 +306,18 @@ impl Walk<'_> {
                         first_for: None,
                         why: format!("passed over: {why}"),
                         does: None,
+                        price: None,
                         request: None,
                     }),
                 }
             }
         }
     }
+}
+
+fn costs(target: &Target) -> Option<Costs> {
+    let (price, from) = target.price.zip(target.price_from)?;
+    Some(Costs { from: from.name(), costs: prices::named(&price) })
 }
 
 fn asked(nth: usize, first_for: Option<f64>) -> String {

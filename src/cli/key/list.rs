@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::standing::{Standing, expires};
 use super::{Known, stamp};
@@ -30,12 +30,9 @@ pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, Stri
     let places: HashMap<String, Place> = files.places().into_iter().collect();
     let rows = keys(&files).into_iter().filter(|known| args.caller.as_ref().is_none_or(|caller| *known.key.caller.id == **caller));
     let rows: Vec<Row<'_>> = rows
-        .map(|known| Row {
-            standing: Standing::of(&known, now),
-            expires: expires(&known).map(stamp),
-            place: places.get(&*known.key.id).map(|place| (files.name(place.file), place.line)),
-            used: used.get(&*known.key.id).map(|at| stamp(*at)),
-            key: known.key,
+        .map(|known| {
+            let (place, used) = (places.get(&*known.key.id).copied(), used.get(&*known.key.id).map(|at| stamp(*at)));
+            Row::of(&files, &known, place, used, now)
         })
         .collect();
     Ok(print(&if args.json { machine(&rows) } else { human(&rows) }))
@@ -55,7 +52,8 @@ fn keys(files: &Files) -> Vec<Known<'_>> {
     found
 }
 
-struct Row<'f> {
+/// What is told of a key.
+pub(super) struct Row<'f> {
     key: &'f Key,
     standing: Standing,
     expires: Option<String>,
@@ -63,25 +61,37 @@ struct Row<'f> {
     used: Option<String>,
 }
 
-fn machine(rows: &[Row<'_>]) -> String {
-    let rows: Vec<_> = rows
-        .iter()
-        .map(|Row { key, standing, expires, place, used }| {
-            json!({
-                "id": key.id,
-                "caller": key.caller.id,
-                "state": standing.name(),
-                "rotating_until": if let Standing::Rotating(until) = standing { Some(stamp(*until)) } else { None },
-                "expires": expires,
-                "models": key.permissions.of_key().list(),
-                "caller_models": key.permissions.of_caller().list(),
-                "file": place.as_ref().map(|(file, _)| file),
-                "line": place.as_ref().map(|(_, line)| line),
-                "last_used": used,
-            })
+impl<'f> Row<'f> {
+    pub(super) fn of(files: &Files, known: &Known<'f>, place: Option<Place>, used: Option<String>, now: SystemTime) -> Row<'f> {
+        Row {
+            standing: Standing::of(known, now),
+            expires: expires(known).map(stamp),
+            place: place.map(|place| (files.name(place.file), place.line)),
+            used,
+            key: known.key,
+        }
+    }
+
+    /// For machines.
+    pub(super) fn json(&self) -> Value {
+        let Row { key, standing, expires, place, used } = self;
+        json!({
+            "id": key.id,
+            "caller": key.caller.id,
+            "state": standing.name(),
+            "rotating_until": if let Standing::Rotating(until) = standing { Some(stamp(*until)) } else { None },
+            "expires": expires,
+            "models": key.permissions.of_key().list(),
+            "caller_models": key.permissions.of_caller().list(),
+            "file": place.as_ref().map(|(file, _)| file),
+            "line": place.as_ref().map(|(_, line)| line),
+            "last_used": used,
         })
-        .collect();
-    format!("{:#}\n", serde_json::Value::Array(rows))
+    }
+}
+
+fn machine(rows: &[Row<'_>]) -> String {
+    format!("{:#}\n", Value::Array(rows.iter().map(Row::json).collect()))
 }
 
 fn human(rows: &[Row<'_>]) -> String {
