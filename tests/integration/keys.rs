@@ -9,7 +9,7 @@ use crate::support::canary::{KEY, hash};
 use crate::support::client::{self, Response};
 use crate::support::folder::Folder;
 use crate::support::gateway::portcullis;
-use crate::support::{Catalog, Gateway, Mock, PATIENCE, chat, run};
+use crate::support::{Catalog, Gateway, Mock, PATIENCE, chat, eventually, run};
 
 /// Far less than the gateway needs to find a change that nobody tells it of; "within a second" on a machine that does other things too.
 const SOON: Duration = Duration::from_secs(2);
@@ -293,4 +293,27 @@ fn a_hundred_thousand_keys_are_no_burden() {
     }
     let text = std::fs::read_to_string(folder.path().join("catalog.d/keys-acme.yaml")).unwrap();
     assert_eq!((text.matches("hash: ").count(), text.matches("enabled: false").count()), (KEYS + 2, 1));
+}
+
+#[test]
+fn when_a_key_was_last_used_outlives_a_gateway_that_is_killed() {
+    run(async {
+        let mock = Mock::start().await;
+        let mut gateway = Gateway::start(Catalog::over(&mock).caller("idle", "sk-of-nobody-who-calls", "")).await;
+        assert_eq!(ask(&gateway, KEY).await.status, 200);
+        let written = || (gateway.status()["ledger"]["rows"] == 1 && gateway.status()["ledger"]["waiting"] == 0).then_some(());
+        eventually("the row is written", written).await;
+        let before = gateway.status()["keys"].clone();
+        assert_eq!((before.as_array().map(Vec::len), &before[0]["id"]), (Some(1), &"acme/prod".into()), "{before:#}");
+
+        gateway.crash_and_restart();
+        // Nobody has asked anything since.
+        let after = gateway.status()["keys"].clone();
+        assert_eq!(after.as_array().map(Vec::len), Some(1), "{after:#}");
+        let time = |keys: &Value| keys[0]["last_used"].as_str().unwrap_or_else(|| panic!("no time: {keys}"))[..19].to_owned();
+        assert_eq!((&after[0]["id"], time(&after)), (&before[0]["id"], time(&before)));
+        let (out, _) = key(&gateway, &["list", "--json"]);
+        let list: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((time(&list), &list[1]["last_used"]), (time(&before), &Value::Null), "{list:#}");
+    });
 }
