@@ -8,6 +8,7 @@
 mod opening;
 mod pick;
 pub mod probe;
+mod racing;
 mod reading;
 mod recall;
 mod telling;
@@ -18,9 +19,9 @@ use super::attempt::Attempt;
 use super::failover::{Failure, Then};
 use crate::access_log::Tried;
 use crate::account::demand::Demand;
-use crate::account::track::{Failed, Trial};
+use crate::account::track::Trial;
+use crate::catalog::Model;
 use crate::catalog::reload::Snapshot;
-use crate::catalog::{Hedge, Model};
 use crate::dialect::chat::speak::Kept;
 use crate::dialect::chat::{Losses, Refused};
 use crate::dialect::{Answer, Face};
@@ -36,7 +37,6 @@ use reading::Reading;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -312,95 +312,6 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// Waits for the attempts that run, and begins one more beside a slow one where the catalog says so.
-    async fn race(&mut self) -> (Running<'x>, Result<Opened, Lost>) {
-        loop {
-            let hedge = self.hedge_due();
-            let (running, alarm) = (&mut self.running, &mut self.alarm);
-            let first = std::future::poll_fn(|context| {
-                for (place, one) in running.iter_mut().enumerate() {
-                    if let Poll::Ready(end) = one.end.as_mut().poll(context) {
-                        return Poll::Ready(Some((running.swap_remove(place), end)));
-                    }
-                }
-                match hedge {
-                    Some(due) => alarm.poll(context, due).map(|()| None),
-                    None => Poll::Pending,
-                }
-            });
-            match first.await {
-                Some(end) => return end,
-                None => self.hedge(),
-            }
-        }
-    }
-
-    /// When a second attempt is due beside the first.
-    fn hedge_due(&self) -> Option<Instant> {
-        let Hedge { after, .. } = self.request.model.hedge?;
-        let [first] = self.running.as_slice() else { return None };
-        if !self.may_hedge {
-            return None;
-        }
-        Some(first.began + self.request.demand.pace(self.request.envelope.stream, after, std::time::Instant::now())?)
-    }
-
-    fn hedge(&mut self) {
-        // Whatever comes of it, it is not tried twice.
-        self.may_hedge = false;
-        let (Some(Hedge { at_most, .. }), Some(first)) = (self.request.model.hedge, self.running.first()) else { return };
-        let besides = Some(first.place);
-        // A place that is free is for those who wait.
-        if self.request.demand.waiting() == 0
-            && self.is_anybody_left(besides)
-            && self.request.demand.hedge(at_most, std::time::Instant::now())
-            && let Ok(Some(chosen)) = self.pick(besides)
-        {
-            self.hedged = Some(false);
-            self.start(chosen, true);
-        }
-    }
-
-    /// An attempt has opened its gate: the others end.
-    fn adopt(&mut self, mut running: Running<'x>, Opened { gained, declined, held }: Opened) -> Result<Option<Piece>, Refusal> {
-        let stream = self.request.envelope.stream;
-        let (now, took) = (std::time::Instant::now(), running.began.elapsed());
-        running.progress.begun(took);
-        // One that has ended already must be whole before others end for it.
-        let gained = match gained {
-            Gained::Stream { reading, whole: true } => match self.conclude(running.place, running.began, &running.progress, reading) {
-                Ok(gained) => gained,
-                Err(lost) => return self.lose(running, lost),
-            },
-            Gained::Stream { .. } | Gained::Whole { .. } => gained,
-        };
-        let change = running.trial.answered(stream, took, now);
-        if self.request.model.hedge.is_some() {
-            self.request.demand.took(stream, took, now);
-        }
-        self.told(running.place, change.map(|state| Failed { breaker: Some(state), rest: None }), "an answer", None);
-        if declined && self.asks(Reach::Declined) {
-            let noted = self.trail.len();
-            self.note(running.place, "declined", running.began, Some(200), &running.progress, Some(gained.usage()));
-            self.reach = Reach::Declined;
-            let mut kept = Declined { running, gained, held, noted };
-            kept.release();
-            self.maybe_billed |= self.declined.is_some();
-            self.declined.get_or_insert(kept);
-            return Ok(None);
-        }
-        if running.is_hedge {
-            self.hedged = Some(true);
-        }
-        for mut slower in std::mem::take(&mut self.running) {
-            let waited = slower.began.elapsed();
-            slower.trial.outrun(stream, waited, now);
-            self.request.demand.took(stream, waited, now);
-            self.give_up(slower, "slower");
-        }
-        Ok(Some(self.answer(running, gained, held)))
-    }
-
     /// Passes an answer on.
     fn answer(&mut self, running: Running<'x>, gained: Gained, held: Option<Held>) -> Piece {
         let Running { place, began, trial, losses, progress, .. } = running;
@@ -507,15 +418,6 @@ impl<'x> Producer<'x> {
         // It is told as what it is in the end.
         self.trail.remove(noted);
         Ok(Some(self.answer(running, gained, held)))
-    }
-
-    /// Ends an attempt that is no longer needed.
-    fn give_up(&mut self, running: Running<'x>, why: &'static str) {
-        let Running { place, began, progress, end, trial, .. } = running;
-        drop((end, trial));
-        let unused = progress.spent(self.request.face.prompt_bytes);
-        self.maybe_billed |= unused.is_some();
-        self.note(place, why, began, None, &progress, unused);
     }
 
     /// Whether there is a candidate for such requests.

@@ -1,0 +1,185 @@
+//! Accounts, and their secrets.
+
+use super::*;
+
+/// Fields that only one dialect has, and what each dialect must have.
+#[test]
+fn each_dialect_has_its_own_fields() {
+    check_account("{dialect: anthropic, region: us-east-1}", &[".region: has a meaning for the dialect bedrock only"]);
+    check_account("{dialect: openai, api_version: x, auth: bearer}", &[".api_version: has a meaning for the dialect azure", ".auth: has"]);
+    check_account("{dialect: azure, key: k}", &[".base_url: is missing: the resource's address"]);
+    check_account("{dialect: azure, base_url: 'https://a.b', key: k, api_version: '../x?'}", &[".api_version: may hold letters"]);
+    check_account("{dialect: vertex, key: k}", &[".project: is missing"]);
+    check_account("{dialect: vertex, project: p}", &[".service_account: is missing"]);
+    check_account(
+        "{dialect: vertex, project: p, service_account: '{}'}",
+        &[".service_account: cannot be used: the key file has no `private_key`"],
+    );
+    check_account(
+        "{dialect: vertex, project: p, key: k, service_account: x}",
+        &[".service_account: stands beside `key`", ".service_account: cannot be used"],
+    );
+    check_account("{dialect: bedrock, key: k}", &[".region: is missing"]);
+    check_account("{dialect: bedrock, region: us-east-1}", &[".aws: is missing"]);
+    check_account("{dialect: bedrock, region: us-east-1, aws: {access_key_id: a}}", &[".aws.secret_access_key: is missing"]);
+    check_account("{dialect: openai, preset: groqq}", &[".preset: no preset \"groqq\"; did you mean \"groq\"?"]);
+    check_account("{dialect: openai, quirks: mistal}", &[".quirks: no quirks \"mistal\"; did you mean \"mistral\"?"]);
+    check_account("{dialect: anthropic, key: k, headers: {x-api-key: y}}", &[".headers.x-api-key: is made of `key`"]);
+}
+
+#[test]
+fn dialects_know_where_they_are_and_how_they_are_paid_for() {
+    let catalog = read_all(&["accounts:
+  azure: {dialect: azure, base_url: 'https://a.openai.azure.com', key: k}
+  bedrock: {dialect: bedrock, region: eu-west-1, aws: {access_key_id: a, secret_access_key: s}}
+  claude: {dialect: anthropic, key: k}
+  gemini: {dialect: gemini, key: k}
+  groq: {dialect: openai, preset: groq, key: k}
+  ollama: {dialect: ollama}
+  vertex: {dialect: vertex, project: p, location: eu, key: k}
+models:
+  m: {targets: [{account: claude, model: claude-sonnet-4-5, traits: {max_output: 5, tools: false, efforts: [low, high]}}, {account: groq}], on_loss: refuse, reasoning: hide}
+callers: {}
+"])
+    .unwrap();
+    let shown = catalog.accounts().iter().map(|a| format!("{} {}{} {:?}", a.dialect.name(), a.base.authority, a.base.path, a.key_header));
+    assert_eq!(
+        shown.collect::<Vec<_>>(),
+        [
+            "azure a.openai.azure.com Named(\"api-key\")",
+            "bedrock bedrock-runtime.eu-west-1.amazonaws.com Bearer",
+            "anthropic api.anthropic.com/v1 Named(\"x-api-key\")",
+            "gemini generativelanguage.googleapis.com/v1beta Named(\"x-goog-api-key\")",
+            "openai api.groq.com/openai/v1 Bearer",
+            "ollama 127.0.0.1:11434 Bearer",
+            "vertex aiplatform.eu.rep.googleapis.com Bearer",
+        ]
+    );
+    let model = catalog.model("m").unwrap();
+    let traits = model.targets[0].traits;
+    assert_eq!((traits.max_output, traits.tools, traits.images), (Some(5), false, true));
+    assert_eq!(traits.efforts.nearest(crate::dialect::chat::Effort::Medium), Some(crate::dialect::chat::Effort::Low));
+    assert!(model.refuse_loss && !model.show_reasoning);
+    // A new secret is a new credential: no connection of the old one is used for it.
+    let print = |secret: &str| {
+        let text = format!(
+            "accounts:\n  b: {{dialect: bedrock, region: r, aws: {{access_key_id: a, secret_access_key: {secret}}}}}\nmodels: {{}}\ncallers: {{}}\n"
+        );
+        read_all(&[&text]).unwrap().accounts()[0].fingerprint
+    };
+    assert!(print("one") == print("one") && print("one") != print("two"));
+}
+
+#[test]
+fn accounts_as_written_and_by_default() {
+    let catalog = read_one(
+        "accounts:\n  b: {dialect: openai}\n  a:\n    dialect: openai\n    base_url: http://127.0.0.1:8000/v1/\n    key: {env: KEY}\n    concurrency: 200\n    \
+         timeouts: {connect: 1s, first_byte: 2s, idle: 3s, total: 4s}\n    headers: {OpenAI-Organization: org-1}\n    stream_usage: false\n  \
+         c: {dialect: openai, key: {file: /key}, tls: {ca: /ca}}\n  d: {dialect: openai, enabled: false, key: {env: ABSENT}, tls: {ca: /absent}}\n  \
+         e: {dialect: demo, concurrency: 5}\nmodels: {}\ncallers: {}\n",
+    );
+    let [a, b, c, d, e] = catalog.accounts() else { panic!() };
+    assert_eq!((&*a.id, a.index, &*e.id, e.index), ("a", 0, "e", 4));
+    assert_eq!(
+        (a.base.tls, &*a.base.host, a.base.port, &*a.base.path, a.base.authority.as_str()),
+        (false, "127.0.0.1", 8000, "/v1", "127.0.0.1:8000")
+    );
+    assert_eq!(a.key.as_ref().unwrap().expose(), "sk-canary-env");
+    assert_eq!((a.concurrency, a.stream_usage), (Some(200), false));
+    let seconds = |account: &Account| {
+        let t = account.timeouts;
+        [t.connect, t.first_byte, t.idle, t.total, t.total_stream].map(|span| span.as_secs())
+    };
+    assert_eq!(seconds(a), [1, 2, 3, 4, 4]);
+    assert_eq!(seconds(b), [5, 120, 60, 600, 3600]);
+    assert_eq!(
+        (&a.headers[0].0.as_str(), a.headers[0].1.as_bytes(), a.headers[0].1.is_sensitive()),
+        (&"openai-organization", &b"org-1"[..], true)
+    );
+    assert_eq!((b.base.authority.as_str(), &*b.base.path, b.base.port), ("api.openai.com", "/v1", 443));
+    assert!(b.key.is_none() && b.enabled && b.stream_usage && b.concurrency.is_none());
+    assert_eq!(c.key.as_ref().unwrap().expose(), "sk-canary-file");
+    assert_eq!(c.ca.as_deref(), Some(&b"-----BEGIN CERTIFICATE-----\n"[..]));
+    assert!(!d.enabled && d.key.is_none() && d.ca.is_none());
+    assert!(e.dialect.is_demo());
+    assert_eq!(e.concurrency, Some(5));
+    assert!(b.fingerprint != c.fingerprint && c.fingerprint != a.fingerprint);
+    assert_eq!(catalog.warnings, []);
+}
+
+#[test]
+fn what_is_wrong_with_an_account() {
+    check_account("{}", &[".dialect: is missing; allowed: openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo"]);
+    check_account("5", &[": must be a map of dialect, preset, quirks, base_url"]);
+    check_account("{dialect: openai, concurrency: 0}", &[".concurrency: must be at least 1"]);
+    check_account(
+        "{dialect: openai, timeouts: {idle: 0s, total: 5}}",
+        &[".timeouts.total: must be text", ".timeouts.idle: must be more than 0s"],
+    );
+    check_account("{dialect: openai, headers: {Host: x}}", &[".headers.Host: is written by the gateway itself"]);
+    check_account("{dialect: openai, headers: {x-a: b, X-A: c}}", &[".headers.X-A: stands here a second time in other letters"]);
+    check_account("{dialect: openai, headers: {x a: b}}", &[".headers.\"x a\": is not the name of a header"]);
+    check_account("{dialect: openai, headers: {x-a: \"can\\nary\"}}", &[".headers.x-a: may hold printable ASCII only"]);
+    check_account("{dialect: openai, headers: {x-a: 5}}", &[".headers.x-a: must be text"]);
+    check_account("{dialect: openai, key: {env: KEY}, headers: {Authorization: x}}", &[".headers.Authorization: is made of `key`"]);
+    check_account("{dialect: openai, headers: {Authorization: Basic canary}}", &[]);
+    check_account("{dialect: openai, tls: {}}", &[".tls.ca: is missing"]);
+    check_account("{dialect: openai, tls: {verify: false}}", &[".tls.verify: unknown field; allowed: ca", ".tls.ca: is missing"]);
+    check_account("{dialect: openai, tls: {ca: /absent}}", &[".tls.ca: there is no file /absent"]);
+    check_account("{dialect: openai, tls: {ca: /other}}", &[".tls.ca: the file holds no certificate"]);
+    check_account("{dialect: openai, base_url: http://127.0.0.1, tls: {ca: /ca}}", &[".tls.ca: has no meaning with http:"]);
+    check_account(
+        "{dialect: demo, base_url: https://a.b, key: {env: KEY}, stream_usage: true}",
+        &[".base_url: has no meaning for a demo account", ".key: has no meaning", ".stream_usage: has no meaning"],
+    );
+    check_all(&["accounts: {a/b: {dialect: demo}}\nmodels: {}\ncallers: {}"], &["catalog.yaml:1 accounts.a/b: a name has 1 to 64"]);
+}
+
+#[test]
+fn s06_what_is_wrong_with_a_secret_shows_nothing_of_it() {
+    check_account("{dialect: openai, key: ''}", &[".key: is empty"]);
+    check_account("{dialect: openai, key: \"sk-canary\\n\"}", &[".key: holds a control character"]);
+    check_account("{dialect: openai, key: [sk-canary-1]}", &[".key: must be { env: NAME } or { file: /path }"]);
+    check_account("{dialect: openai, key: 5}", &[".key: must be text"]);
+    check_account("{dialect: openai, key: {}}", &[".key: must have one field"]);
+    check_account("{dialect: openai, key: {env: KEY, file: /key}}", &[".key: must have one field"]);
+    check_account("{dialect: openai, key: {vault: x}}", &[".key.vault: unknown field; allowed: env, file", ".key: must have one field"]);
+    check_account("{dialect: openai, key: {env: ABSENT}}", &[".key.env: the environment variable is not set"]);
+    check_account("{dialect: openai, key: {env: EMPTY}}", &[".key.env: the environment variable is empty"]);
+    check_account("{dialect: openai, key: {env: sk-canary-12345678}}", &[".key.env: must be the name of an environment variable"]);
+    check_account("{dialect: openai, key: {file: /absent}}", &[".key.file: there is no file /absent"]);
+    check_account("{dialect: openai, key: {file: /two-lines}}", &[".key.file: the file holds a control character or more than one line"]);
+    check_account("{dialect: openai, key: {file: /two-ends}}", &[".key.file: the file holds a control character"]);
+    check_account("{dialect: openai, key: {file: /nul}}", &[".key.file: the file holds a control character"]);
+    check_account("{dialect: openai, key: {file: /space}}", &[".key.file: the file begins or ends with a space"]);
+    check_account("{dialect: openai, key: {file: /umlaut}}", &[".key.file: the file holds a character that no header can carry"]);
+    check_account("{dialect: openai, kye: sk-canary-12345678}", &[".kye: unknown field; did you mean `key`?"]);
+    check_account("{dialect: sk-canary-12345678}", &[".dialect: (a value that is not shown here) is not known"]);
+    check_account("{dialect: openai, enabled: sk-canary-12345678}", &[".enabled: must be true or false, not (a value"]);
+    check_account("{dialect: openai, base_url: 'https://user:canary@a.b'}", &[".base_url: must not hold a user name or password"]);
+    check_account("{dialect: openai, sk-canary-12345678: x}", &[".…: unknown field"]);
+}
+
+#[test]
+fn s05_nothing_that_holds_a_secret_prints_it() {
+    let catalog = read_one(
+        "accounts:\n  a: {dialect: openai, key: sk-canary-1, headers: {x: sk-canary-2}}\nmodels: {m: {targets: [{account: a}]}}\ncallers: {}\n",
+    );
+    let printed = format!("{catalog:?} {:?} {:?} {:?}", catalog.accounts(), catalog.models(), catalog.warnings);
+    assert!(printed.contains("[secret]") && !printed.contains("canary"), "{printed}");
+}
+
+#[test]
+fn s10_destinations() {
+    check_account("{dialect: openai, base_url: https://169.254.169.254}", &[".base_url: is a link-local, metadata or otherwise unusable"]);
+    check_account(
+        "{dialect: openai, base_url: http://metadata.google.internal, insecure: true}",
+        &[".base_url: is a link-local, metadata"],
+    );
+    check_account("{dialect: openai, base_url: file:///etc/passwd}", &[".base_url: must begin with https://"]);
+    check_account("{dialect: openai, base_url: http://example.com/v1}", &[".base_url: is http: to an address that is neither"]);
+    check_account("{dialect: openai, base_url: http://example.com/v1, insecure: true}", &[]);
+    let catalog = read_one("accounts: {a: {dialect: openai, base_url: http://example.com, insecure: true}}\nmodels: {}\ncallers: {}\n");
+    assert_eq!(catalog.warnings.len(), 1);
+    assert!(catalog.warnings[0].to_string().starts_with("catalog.yaml:1 accounts.a.base_url: is http: to a public address"));
+}
