@@ -105,7 +105,10 @@ async fn serve(shared: &Arc<Shared>, stream: TcpStream) -> pingora::Result<()> {
         None if header.uri.path() == "/usage" && (head_only || header.method == http::Method::GET) => {
             usage(shared, header.uri.query().unwrap_or("")).await
         }
-        None if head_only || header.method == http::Method::GET => answer(shared, header.uri.path(), header.uri.query().unwrap_or("")),
+        None if header.uri.path() == "/limits" && (head_only || header.method == http::Method::GET) => {
+            limits(shared, header.uri.query().unwrap_or("")).await
+        }
+        None if head_only || header.method == http::Method::GET => answer(shared, header.uri.path()),
         None => (405, "text/plain", "use GET\n".to_owned()),
     };
     let allow = if header.uri.path().starts_with("/accounts/") { "POST" } else { "GET, HEAD" };
@@ -124,15 +127,11 @@ async fn serve(shared: &Arc<Shared>, stream: TcpStream) -> pingora::Result<()> {
     session.finish().await.map(drop)
 }
 
-fn answer(shared: &Shared, path: &str, query: &str) -> (u16, &'static str, String) {
+fn answer(shared: &Shared, path: &str) -> (u16, &'static str, String) {
     match path {
         "/livez" => (200, "text/plain", String::new()),
         "/readyz" => (if shared.drain.ready() { 200 } else { 503 }, "text/plain", String::new()),
         "/metrics" => (200, "application/openmetrics-text; version=1.0.0; charset=utf-8", shared.metrics.render(shared)),
-        "/limits" => match limits(shared, query) {
-            Ok(limits) => (200, "application/json", format!("{limits:#}\n")),
-            Err(why) => (400, "text/plain", format!("{why}\n")),
-        },
         "/status" => (200, "application/json", format!("{:#}\n", status(shared))),
         _ => {
             let paths = "there are /status, /limits, /usage, /metrics, /livez and /readyz, and POST /accounts/NAME/reset\n";
@@ -164,18 +163,32 @@ async fn usage(shared: &Arc<Shared>, query: &str) -> (u16, &'static str, String)
 }
 
 /// How all limits stand, or those of one caller: the first of them by name. Those of a caller are in each of its keys' bounds.
-fn limits(shared: &Shared, query: &str) -> Result<serde_json::Value, String> {
-    let texts = texts(query, &["caller"])?;
+async fn limits(shared: &Shared, query: &str) -> (u16, &'static str, String) {
+    let texts = match texts(query, &["caller"]) {
+        Ok(texts) => texts,
+        Err(why) => return (400, "text/plain", format!("{why}\n")),
+    };
     let caller = texts.get("caller");
-    let snapshot = shared.live.load();
+    let snapshot = shared.live.load_full();
     let keys = snapshot.catalog.keys().filter(|key| caller.is_none_or(|caller| *key.caller.id == **caller));
     let scopes = keys.filter_map(|key| Some(snapshot.scopes.get(key.index)?.every(key)));
     let mut bounds: Vec<limits::Bound<'_>> = scopes.flatten().collect();
     bounds.sort_unstable_by(|a, b| a.scope.name.cmp(&b.scope.name));
     bounds.dedup_by(|a, b| Arc::ptr_eq(a.scope, b.scope));
+    let more = bounds.len().saturating_sub(SCOPES);
+    bounds.truncate(SCOPES);
+    let of_all = match &shared.store {
+        Some(store) => {
+            let scopes: Vec<_> = bounds.iter().map(|bound| bound.scope.clone()).collect();
+            tokio::time::timeout(PATIENCE / 2, store.counted(&scopes)).await.ok().flatten()
+        }
+        None => None,
+    };
+    let counted = if of_all.is_some() { "all instances" } else { "this instance" };
     let now = days::now();
-    let told: Vec<_> = bounds.iter().take(SCOPES).map(|bound| limits::told(bound, now)).collect();
-    Ok(json!({ "limits": told, "more": bounds.len().saturating_sub(SCOPES) }))
+    let counts = of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
+    let told: Vec<_> = bounds.iter().zip(&counts).map(|(bound, counts)| limits::told(bound, counts)).collect();
+    (200, "application/json", format!("{:#}\n", json!({ "counted": counted, "limits": told, "more": more })))
 }
 
 /// Ends an account's rests and closes its breakers.
@@ -255,6 +268,7 @@ fn status(shared: &Shared) -> serde_json::Value {
             let told = store.told();
             json!({
                 "state": told.state.name(),
+                "for_seconds": told.time.as_secs(),
                 "address": told.address,
                 "live": told.live,
                 "waiting": told.waiting,

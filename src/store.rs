@@ -13,14 +13,17 @@
 mod circuit;
 mod drive;
 mod link;
+mod look;
 mod session;
 mod talk;
 mod thoughts;
+mod trouble;
 
 use crate::config;
 use crate::config::OnStoreDown;
 use crate::limits::{self, Ask, Bound, Bounds, Changes, Limits, Refused, Registry, Reservation, Scope};
 use circuit::Circuit;
+use look::Looking;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use std::collections::{HashMap, VecDeque};
@@ -83,6 +86,8 @@ impl State {
 pub struct Told {
     /// How it does.
     pub state: State,
+    /// For how long.
+    pub time: Duration,
     /// Where it is.
     pub address: String,
     /// The gateways that live, this one included, as the store last said.
@@ -91,7 +96,7 @@ pub struct Told {
     pub waiting: usize,
     /// How far its clock is ahead of ours, in milliseconds.
     pub clock_ahead_ms: i64,
-    /// Why it is down, or was last.
+    /// Why it is down, while it is.
     pub error: Option<String>,
 }
 
@@ -129,15 +134,48 @@ struct Desk {
     asked: VecDeque<Box<Asked>>,
     keeping: Keeping,
     finding: VecDeque<Finding>,
+    looking: VecDeque<Looking>,
     /// What is broken here, for how long; nothing takes it back.
     hints: Vec<(String, Duration)>,
     leaving: bool,
-    /// Since when it is down, if that was said in the log.
-    outage: Option<Instant>,
+    since: Instant,
+    /// While it does not decide: what the log has said of that.
+    outage: Option<Outage>,
     instance: String,
     live: usize,
     clock_ahead_ms: i64,
     error: Option<String>,
+}
+
+/// A while in which the store does not decide. However often it comes and goes meanwhile, each is said once.
+struct Outage {
+    since: Instant,
+    down: bool,
+    joining: bool,
+}
+
+impl Outage {
+    fn new(since: Instant) -> Outage {
+        Outage { since, down: false, joining: false }
+    }
+}
+
+impl Desk {
+    /// It does so from now on, if it did not already.
+    fn turn(&mut self, state: State) {
+        if self.state != state {
+            (self.state, self.since) = (state, Instant::now());
+        }
+        match state {
+            State::Down | State::Joining => {
+                self.outage.get_or_insert_with(|| Outage::new(Instant::now()));
+            }
+            State::Up => {}
+        }
+        if state != State::Down {
+            self.error = None;
+        }
+    }
 }
 
 /// An admission that is asked for.
@@ -170,15 +208,18 @@ impl Store {
     /// The store of these settings; [`Store::start`] connects to it. `instance` names this gateway, and should be the same after a restart where
     /// its scopes are recalled; `registry` has the scopes, and was made with `changes`.
     pub fn new(settings: config::Store, instance: &str, registry: Arc<Registry>, changes: Arc<Changes>, meters: Meters) -> Store {
+        let now = Instant::now();
         let desk = Desk {
             state: State::Down,
-            circuit: Circuit::new(Instant::now()),
+            circuit: Circuit::new(now),
             asked: VecDeque::new(),
             keeping: Keeping::default(),
             finding: VecDeque::new(),
+            looking: VecDeque::new(),
             hints: Vec::new(),
             leaving: false,
-            outage: None,
+            since: now,
+            outage: Some(Outage::new(now)),
             instance: instance.to_owned(),
             live: 0,
             clock_ahead_ms: 0,
@@ -280,6 +321,7 @@ impl Store {
         let desk = self.inside.desk();
         Told {
             state: desk.state,
+            time: desk.since.elapsed(),
             address: self.inside.settings.address.to_string(),
             live: desk.live,
             waiting,
@@ -362,28 +404,70 @@ impl Inside {
         self.meters.errors.inc();
         let too_many = self.desk().circuit.missed(Instant::now(), fastrand::f64());
         if too_many {
-            self.out(format!("it does not answer within {:?}", self.settings.timeout));
+            self.too_slow();
         }
     }
 
+    fn too_slow(&self) {
+        self.out(&format!("it does not answer within the {:?} of `store.timeout`", self.settings.timeout));
+    }
+
     /// It is out: who waits need not.
-    fn out(&self, why: String) {
+    fn out(&self, why: &str) {
+        let why = trouble::line(&self.settings.address, why);
         let mut desk = self.desk();
-        desk.state = State::Down;
+        desk.turn(State::Down);
         desk.asked.clear();
         desk.finding.clear();
+        desk.looking.clear();
         desk.error = Some(why.clone());
-        let is_news = desk.outage.is_none();
-        desk.outage.get_or_insert_with(Instant::now);
+        let is_news = desk.outage.as_mut().is_some_and(|outage| !std::mem::replace(&mut outage.down, true));
         // Whoever reads the log may have stopped: nobody else waits for that.
         drop(desk);
         self.work.notify_one();
         if is_news {
             let then = match self.settings.on_store_down {
-                OnStoreDown::Local => format!("limits are this gateway's part of {} until it is back", self.settings.instances),
-                OnStoreDown::Refuse => "requests with limits are refused until it is back".to_owned(),
+                OnStoreDown::Local => self.alone_means(),
+                OnStoreDown::Refuse => "requests with limits are refused".to_owned(),
             };
-            log::warn!("the store {} is out: {why}; {then}", self.settings.address);
+            log::warn!("the store {} is out: {why}; until it is back {then}", self.settings.address);
+        }
+    }
+
+    /// It is there, but so many have told it all that they count, and others have so much longer to.
+    fn joining(&self, complete: u64, time: Duration) {
+        log::info!(
+            "the store {} is there, but {complete} of {} gateways (`store.instances`) have told it what they count: until all have, for {} s at most, {}",
+            self.settings.address,
+            self.settings.instances,
+            time.as_secs() + 1,
+            self.alone_means()
+        );
+    }
+
+    /// It decides, of so many gateways, and was told so many counts.
+    fn up(&self, outage: &Outage, live: usize, told: usize) {
+        let alone = self.alone.swap(0, Ordering::Relaxed);
+        let there = match self.settings.instances {
+            0 | 1 => String::new(),
+            n => format!(" for {live} of {n} gateways"),
+        };
+        let address = &self.settings.address;
+        if outage.down {
+            let time = outage.since.elapsed().as_secs_f64();
+            log::info!(
+                "the store {address} is back after {time:.1} s and decides{there}: {alone} requests were admitted without it; \
+                 the counts of {told} callers, keys and models were told anew"
+            );
+        } else {
+            log::info!("the store {address} is up and decides{there}");
+        }
+    }
+
+    fn alone_means(&self) -> String {
+        match self.settings.instances {
+            0 | 1 => "this gateway goes by what it counts itself".to_owned(),
+            n => format!("this gateway goes by what it counts itself, and by 1/{n} of each limit"),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What callers are told of their limits: the refusal, and the headers that OpenAI's clients know.
 
-use super::{Bound, Kind, Left, Level, Refused, Room};
+use super::{Bound, Counts, Kind, Left, Level, Refused, Room};
 use crate::error::{Refusal, What};
 use crate::price::Usd;
 use serde_json::json;
@@ -63,8 +63,7 @@ impl Refused {
 }
 
 /// What `/limits` tells of one scope: its limits, and what is used of them.
-pub fn told(bound: &Bound<'_>, now_ms: u64) -> serde_json::Value {
-    let counts = bound.scope.own(now_ms);
+pub fn told(bound: &Bound<'_>, counts: &Counts) -> serde_json::Value {
     let of_minute = |of: fn(&(u64, u64, u64)) -> u64| counts.minute.iter().map(of).fold(0, u64::saturating_add);
     let (mut limits, mut used) = (serde_json::Map::new(), serde_json::Map::new());
     for kind in Kind::ALL {

@@ -13,8 +13,10 @@
 --          tokens a minute, a day, places, usd a day, a month], …]
 --          Answers {1, used…} if it was taken from all, {2, used…} if it was taken from none, and {0, n} if the n-th scope does not know the
 --          epoch: then `own` comes first. Used, before: {places, requests, tokens and usd of the day, usd of the month, second, requests, tokens, …}
+--   look   the same of one scope without limits: answers {1, used} and takes nothing.
+-- Numbers are exact up to 2^53. Sums may be more for a while, where nobody limits what is asked for; no answer is.
 
-local EXPIRES = 40 * 86400
+local EXPIRES, MOST = 40 * 86400, 2 ^ 53
 local op, me, epoch, said = ARGV[1], ARGV[2], ARGV[3], cjson.decode(ARGV[4])
 local clock = tonumber(redis.call('TIME')[1])
 local today = math.floor(clock / 86400)
@@ -102,16 +104,11 @@ if op == 'own' then
   for i = 8, #said do new[9][i - 7] = said[i] end
   if not old or old[1] ~= epoch then forget(key, all, new[2], new[6]) end
   old = old or { '', new[2], 0, 0, 0, new[6], 0, 0, {} }
-  if old[2] == new[2] then
-    add(all[2], 4, new[2], new[3] - old[3], new[4] - old[4], new[5] - old[5])
-  else
-    add(all[2], 4, new[2], new[3], new[4], new[5])
-  end
-  if old[6] == new[6] then
-    add(all[3], 2, new[6], new[7] - old[7])
-  else
-    add(all[3], 2, new[6], new[7])
-  end
+  -- A day and a month that are over keep what was used. Those that come again, since a clock was set back, do not: it is told of others now.
+  if old[2] >= new[2] then add(all[2], 4, old[2], -old[3], -old[4], -old[5]) end
+  if old[6] >= new[6] then add(all[3], 2, old[6], -old[7]) end
+  add(all[2], 4, new[2], new[3], new[4], new[5])
+  add(all[3], 2, new[6], new[7])
   for i = 1, #old[9], 3 do add(all[1], 3, old[9][i], -old[9][i + 1], -old[9][i + 2]) end
   for i = 1, #new[9], 3 do add(all[1], 3, new[9][i], new[9][i + 1], new[9][i + 2]) end
   set_places(all, new[8])
@@ -121,13 +118,9 @@ end
 
 local live = { [me] = true }
 for _, instance in ipairs(said[1]) do live[instance] = true end
-local tokens, usd = said[2], said[3]
-local scopes, answer, over = {}, { 1 }, false
-for n, key in ipairs(KEYS) do
-  local all, mine = read(key)
-  if not mine or mine[1] ~= epoch then return { 0, n - 1 } end
-  local ask = said[n + 3]
-  local second, day, month = ask[1], ask[2], ask[3]
+
+-- What all have used as of then, and requests and tokens of that minute.
+local function used_of(all, second, day, month)
   local used = { 0, 0, 0, 0, 0 }
   for i = 1, #all[4], 2 do
     if live[all[4][i]] then used[1] = used[1] + all[4][i + 1] end
@@ -150,7 +143,25 @@ for n, key in ipairs(KEYS) do
       used[#used + 1] = all[1][i + 2]
     end
   end
-  local function exceeds(limit, sum, asked) return limit >= 0 and sum + asked > limit end
+  for i = 1, #used do used[i] = math.min(used[i], MOST) end
+  return used, requests, counted, last
+end
+
+if op == 'look' then
+  local all = read(KEYS[1])
+  return { 1, (used_of(all, unpack(said[4]))) }
+end
+
+-- Not as a sum, which may be beyond what is exact. What costs nothing goes through even where more was spent than there was.
+local function exceeds(limit, sum, asked) return limit >= 0 and asked > 0 and asked > limit - sum end
+
+local tokens, usd = said[2], said[3]
+local scopes, answer, over = {}, { 1 }, false
+for n, key in ipairs(KEYS) do
+  local all, mine = read(key)
+  if not mine or mine[1] ~= epoch then return { 0, n - 1 } end
+  local ask = said[n + 3]
+  local used, requests, counted, last = used_of(all, ask[1], ask[2], ask[3])
   over = exceeds(ask[4], requests, 1) or exceeds(ask[5], used[2], 1) or exceeds(ask[6], counted, tokens) or exceeds(ask[7], used[3], tokens)
     or exceeds(ask[8], used[1], 1) or exceeds(ask[9], used[4], usd) or exceeds(ask[10], used[5], usd) or over
   scopes[n] = { all, mine, { used[1], used[2], used[3], used[4], used[5], last, requests, counted } }

@@ -10,7 +10,7 @@ use tokio_rustls::TlsConnector;
 pub(super) async fn drive(inside: &Inside) {
     let tls = match inside.settings.address.tls.then(|| link::connector(inside.settings.ca.as_deref())).transpose() {
         Ok(tls) => tls,
-        Err(why) => return inside.out(why),
+        Err(why) => return inside.out(&why),
     };
     let process = format!("{:016x}", fastrand::u64(..));
     loop {
@@ -22,7 +22,7 @@ pub(super) async fn drive(inside: &Inside) {
             End::Lost(why) => {
                 inside.meters.errors.inc();
                 inside.desk().circuit.failed(Instant::now(), fastrand::f64());
-                inside.out(why);
+                inside.out(&why);
             }
         }
     }

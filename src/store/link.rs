@@ -1,11 +1,9 @@
 //! One connection to the store: opened, logged in, the scripts loaded. Everything goes over it in the order in which it is said.
 //!
-//! **Invariant:** no error that comes from here holds the password.
+//! An error that comes from here is what the server said: it becomes a line for operators, without what is secret, in [`trouble`](super::trouble).
 
 use crate::config::{Address, Store};
-use crate::error::scrub;
 use crate::exchange::upstream::certificates;
-use crate::secret::Secret;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value};
 use rustls::{ClientConfig, RootCertStore};
@@ -43,7 +41,10 @@ impl Link {
     /// Opens one.
     pub(super) async fn open(settings: &Store, tls: Option<&TlsConnector>) -> Result<Link, String> {
         let opened = tokio::time::timeout(CONNECT, open(&settings.address, tls)).await;
-        opened.unwrap_or_else(|_| Err(format!("it does not answer within {CONNECT:?}"))).map_err(|why| hidden(&settings.address, &why))
+        opened.unwrap_or_else(|_| {
+            let or = if settings.address.tls { "; if it has no TLS, write redis:// instead of rediss://" } else { "" };
+            Err(format!("it has not said hello for {CONNECT:?}{or}"))
+        })
     }
 
     /// Says it all, and hears an answer to each.
@@ -70,7 +71,7 @@ impl Link {
 
 /// What is wrong with an answer, if it says so itself.
 pub(super) fn complaint(value: &Value) -> Option<String> {
-    if let Value::ServerError(error) = value { Some(error.to_string().chars().take(200).collect()) } else { None }
+    if let Value::ServerError(error) = value { Some(format!("{} {}", error.code(), error.details().unwrap_or_default())) } else { None }
 }
 
 fn call<'k>(script: &str, keys: impl ExactSizeIterator<Item = &'k str>, arguments: &[&str]) -> Cmd {
@@ -119,13 +120,12 @@ async fn begin(address: &Address, stream: impl AsyncRead + AsyncWrite + Unpin + 
     Ok(Link { connection, admit, beat, _driver: running })
 }
 
+/// As the server said it, if it did.
 fn told(error: &RedisError) -> String {
-    error.to_string().chars().take(200).collect()
-}
-
-fn hidden(address: &Address, why: &str) -> String {
-    let secrets: Vec<&str> = address.password.iter().map(Secret::expose).collect();
-    scrub(why, &secrets)
+    match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        (Some(_), None) | (None, _) => error.to_string(),
+    }
 }
 
 /// How TLS is spoken: the system's certificates are trusted, and those that are named.

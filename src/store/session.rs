@@ -5,6 +5,7 @@
 //! comes has it undone, and the part is told anew.
 
 use super::link::{Batch, Link, complaint};
+use super::look::{self, Looking};
 use super::talk::{self, Admission, Heard};
 use super::thoughts::Finding;
 use super::{Asked, Desk, Inside, Said, State};
@@ -26,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(12);
 /// So many admissions, and so many parts, at once: a few milliseconds of the store's time.
 const ADMISSIONS: usize = 256;
 const PARTS: usize = 64;
-/// Clocks that differ by more are worth a warning: windows are that much apart.
+/// Clocks that differ by more are worth a warning: windows are that much apart. Our own, set back by as much, has perhaps moved what is counted.
 const CLOCKS: u64 = 2_000;
 
 /// How a session ends.
@@ -54,6 +55,8 @@ pub(super) struct Session<'s> {
     /// What the store said when it was empty last.
     word: Option<String>,
     live: Vec<String>,
+    /// What the time was.
+    clock: u64,
     beat: Instant,
     beaten: bool,
     /// All have told what they count since the store was empty, or had the time to.
@@ -68,6 +71,7 @@ enum Sent {
     Admission(Box<Asked>, Vec<Moment>),
     Kept,
     Find(Finding),
+    Look(Looking, Moment),
 }
 
 impl<'s> Session<'s> {
@@ -86,6 +90,7 @@ impl<'s> Session<'s> {
             complete: false,
             word: None,
             live: Vec::new(),
+            clock: clock_ms(),
             beat: now,
             beaten: false,
             joined: false,
@@ -140,6 +145,7 @@ impl<'s> Session<'s> {
             let due = {
                 let desk = self.inside.desk();
                 let nothing = desk.asked.is_empty() && desk.keeping.is_empty() && desk.finding.is_empty() && desk.hints.is_empty();
+                let nothing = nothing && desk.looking.is_empty();
                 let told = self.backlog.is_empty() && self.inside.changes.is_empty();
                 if desk.leaving && told {
                     return true;
@@ -162,7 +168,12 @@ impl<'s> Session<'s> {
 
     fn batch(&mut self) -> (Batch, Vec<Sent>) {
         let (mut batch, mut sent) = (Batch::default(), Vec::new());
-        let now = Instant::now();
+        let (now, clock) = (Instant::now(), clock_ms());
+        if clock + CLOCKS < self.clock {
+            // What was counted in seconds, days and months that are still to come is counted elsewhere now: the store hears it before it is asked.
+            self.begin();
+        }
+        self.clock = clock;
         let mut desk = self.inside.desk();
         if desk.circuit.due().is_some_and(|due| due <= now) {
             // How fast it is by itself.
@@ -181,6 +192,8 @@ impl<'s> Session<'s> {
             sent.push(Sent::Kept);
         }
         let finding = std::mem::take(&mut desk.finding);
+        let looks = desk.looking.len().min(look::AT_ONCE);
+        let looking: Vec<Looking> = desk.looking.drain(..looks).filter(|looking| !looking.answer.is_closed()).collect();
         drop(desk);
         for finding in finding {
             batch.add(finding.command(&self.inside.settings.prefix));
@@ -198,7 +211,6 @@ impl<'s> Session<'s> {
         parts.extend(
             asked.iter().flat_map(|asked| asked.each()).filter(|(_, scope)| scope.told() != self.epoch).map(|(_, scope)| scope.clone()),
         );
-        let clock = clock_ms();
         for (place, scope) in parts.iter().enumerate() {
             if parts.iter().take(place).any(|other| Arc::ptr_eq(other, scope)) {
                 continue;
@@ -220,6 +232,12 @@ impl<'s> Session<'s> {
             let ask = talk::admit(live, asked.ask, scopes);
             batch.add(self.link.admit(keys.iter().map(String::as_str), &["admit", &self.instance, &self.epoch_name, &ask]));
             sent.push(Sent::Admission(asked, moments));
+        }
+        for looking in looking {
+            let (key, moment) = (self.key(&looking.scope), looking.scope.moment(clock));
+            let look = talk::look(&self.live, moment);
+            batch.add(self.link.admit([key.as_str()].into_iter(), &["look", &self.instance, &self.epoch_name, &look]));
+            sent.push(Sent::Look(looking, moment));
         }
         (batch, sent)
     }
@@ -278,6 +296,13 @@ impl<'s> Session<'s> {
                 // What cannot be kept is not found.
                 Sent::Kept => {}
                 Sent::Find(finding) => finding.found(&answer),
+                // Of what was lost just now it has only a part.
+                Sent::Look(..) if flushed => {}
+                Sent::Look(Looking { answer: awaited, .. }, moment) => {
+                    let counts = talk::looked(&answer, moment, self.clock).ok_or_else(wrong)?;
+                    // If nobody waits any more, nobody needs it.
+                    awaited.send(counts).ok();
+                }
             }
         }
         if !again.is_empty() {
@@ -339,19 +364,23 @@ impl<'s> Session<'s> {
             desk.circuit.failed(now, fastrand::f64());
         }
         if desk.circuit.is_closed() {
-            desk.state = state;
+            desk.turn(state);
         }
-        let over = desk.state == State::Up && self.backlog.is_empty();
+        let (too_slow, state, live) = (trial && !desk.circuit.is_closed(), desk.state, desk.live);
+        // Before it has said its own there is nothing to wait for others for.
+        let told = state == State::Joining && self.complete;
+        let joins = told && desk.outage.as_mut().is_some_and(|outage| !std::mem::replace(&mut outage.joining, true));
+        let over = state == State::Up && self.backlog.is_empty();
         let outage = if over { desk.outage.take() } else { None };
         drop(desk);
-        if let Some(since) = outage {
-            let alone = inside.alone.swap(0, Ordering::Relaxed);
-            log::info!(
-                "the store {} is back after {:.1} s: {alone} requests were admitted without it; the counts of {} callers, keys and models were told anew",
-                inside.settings.address,
-                since.elapsed().as_secs_f64(),
-                self.told
-            );
+        if too_slow {
+            inside.too_slow();
+        }
+        if joins {
+            inside.joining(heard.complete, GRACE.saturating_sub(heard.age));
+        }
+        if let Some(outage) = outage {
+            inside.up(&outage, live, self.told);
         }
         flushed
     }

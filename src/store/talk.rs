@@ -1,7 +1,7 @@
 //! What is said to the store's scripts, and what they answer.
 //!
-//! Numbers go as JSON and come as integers; both are exact up to 2⁵³, as the scripts' own numbers are. What is more is told as that: no limit
-//! is meant to be larger, and nine million dollars are less.
+//! Numbers go as JSON and come as integers; both are exact up to 2⁵³, as the scripts' own numbers are: nine million dollars. What is more is told as that.
+//! Where a sum gets there the script refuses, and each gateway, which sees that its limit is larger, goes by its part.
 
 use crate::limits::tally::Tally;
 use crate::limits::{Ask, Counts, Kind, Left, Level, Limits, Moment, Over};
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// Numbers are exact up to here.
 const MOST: u64 = 1 << 53;
+/// Who asks for more is over any limit that can be told.
+const TOO_MUCH: u64 = 1 << 54;
 
 /// The name of a scope's hash. In a cluster all of a caller's are in one place, so that one script can have them.
 pub(super) fn key(prefix: &str, level: Level, name: &str) -> String {
@@ -42,7 +44,8 @@ pub(super) fn own(counts: &Counts) -> String {
 
 /// What is asked for of some scopes.
 pub(super) fn admit<'s>(live: &[String], ask: Ask, scopes: impl Iterator<Item = (&'s Limits, Moment)>) -> String {
-    let mut json = format!("[{},{},{}", serde_json::json!(live), ask.tokens.min(MOST), ask.usd.0.min(MOST));
+    let asked = |number: u64| if number > MOST { TOO_MUCH } else { number };
+    let mut json = format!("[{},{},{}", serde_json::json!(live), asked(ask.tokens), asked(ask.usd.0));
     for (limits, Moment { second, day, month }) in scopes {
         write!(json, ",[{second},{day},{month}").ok();
         for kind in KINDS {
@@ -55,6 +58,17 @@ pub(super) fn admit<'s>(live: &[String], ask: Ask, scopes: impl Iterator<Item = 
     }
     json.push(']');
     json
+}
+
+/// A look at a scope, as of a moment.
+pub(super) fn look(live: &[String], Moment { second, day, month }: Moment) -> String {
+    format!("[{},0,0,[{second},{day},{month}]]", serde_json::json!(live))
+}
+
+/// What it saw.
+pub(super) fn looked(value: &Value, moment: Moment, now_ms: u64) -> Option<Counts> {
+    let Some(Admission::Yes(mut used)) = admission(value) else { return None };
+    used.pop().map(|used| used.counts(moment, now_ms))
 }
 
 /// The order in which the script has them.
@@ -92,7 +106,11 @@ pub(super) struct Used {
 
 impl Used {
     fn tally(self, moment: Moment, now_ms: u64) -> Tally {
-        Tally::of(&Counts {
+        Tally::of(&self.counts(moment, now_ms))
+    }
+
+    fn counts(self, moment: Moment, now_ms: u64) -> Counts {
+        Counts {
             at: now_ms,
             moment,
             minute: self.minute,
@@ -101,7 +119,7 @@ impl Used {
             day_usd: Usd(self.day_usd),
             month_usd: Usd(self.month_usd),
             places: self.places,
-        })
+        }
     }
 
     /// What is left once this much more is taken.

@@ -14,6 +14,7 @@ use portcullis::store::{Answer, Meters, State, Store};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 
+use crate::support::folder::Folder;
 use crate::support::redis::{Redis, Slow, Used};
 use crate::support::tls::Ca;
 use crate::support::{Catalog as Files, Gate, Gateway, Mock, PATIENCE, Script, canary::KEY, chat, eventually, join_all, run, run_within};
@@ -677,5 +678,218 @@ fn a_gateway_that_was_killed_comes_back_with_its_part() {
         comes(&one, "up").await;
         let told = || (redis.used(key) == ([10, tokens, 0, 0, 0, 0, 0], vec![[10, tokens, 0, 0, 0, 0, 0]])).then_some(());
         eventually("its part is what its ledger has", told).await;
+    });
+}
+
+/// In a script numbers are exact up to 2⁵³ only: no limit lets more pass for that, and nobody can put the store out with large ones.
+#[test]
+fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
+    const MOST: u64 = 1 << 53;
+    run(async {
+        let redis = Redis::start();
+        let two = Instance::two(&redis, &key(&format!("tokens_per_day: {MOST}"))).await;
+        let held = two[0].admitted(ask(MOST, 0)).await;
+        assert_eq!(two[1].refused(ask(1, 0)).await.over.used, MOST);
+        held.settle(spent(MOST - 2, 0));
+        agrees(&redis, "key", "acme/prod", &two).await;
+        drop((two[1].admitted(ask(2, 0)).await, two[1].refused(ask(3, 0)).await));
+
+        // Larger than can be told: what is asked is held against the limit itself, and near the top each goes by its part.
+        let redis = Redis::start();
+        let limit = 10_000_000_000_000_000;
+        let two = Instance::two(&redis, &key(&format!("tokens_per_day: {limit}"))).await;
+        assert_eq!(two[0].refused(ask(limit * 10, 0)).await.over.wait, None);
+        let first = two[0].admitted(ask(10, 0)).await;
+        assert_eq!(first.left.tokens.map(|room| (room.limit, room.remaining)), Some((limit, limit - 10)));
+        let most = two[0].admitted(ask(limit / 2 - 10, 0)).await;
+        let half = two[1].admitted(ask(limit / 2, 0)).await;
+        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[1], limit);
+        for instance in &two {
+            assert_eq!(instance.refused(ask(1, 0)).await.over.limit, limit / 2);
+        }
+        drop((first, most, half));
+        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..2], [3, 0]);
+
+        // Not limited at all, but counted.
+        let redis = Redis::start();
+        let two = Instance::two(&redis, &key("requests_per_day: 5000")).await;
+        let held = join_all((0..1_200).map(|n| two[n % 2].admitted(ask(u64::MAX, u64::MAX)))).await;
+        for instance in &two {
+            drop(instance.admitted(ask(0, 0)).await);
+            assert_eq!((instance.store.state(), instance.errors.get()), (State::Up, 0));
+        }
+        drop(held);
+        agrees(&redis, "key", "acme/prod", &two).await;
+        for instance in &two {
+            instance.admitted(ask(7, 7)).await.settle(spent(1, 1));
+        }
+        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [1_204, 2, 2, 2, 0]);
+    });
+}
+
+#[test]
+fn what_costs_nothing_is_still_admitted_by_all_gateways_limits_when_the_money_is_spent() {
+    run(async {
+        let redis = Redis::start();
+        let two = Instance::two(&redis, &key("usd_per_month: 0.000005, requests_per_day: 10")).await;
+        two[0].admitted(ask(1, 5_000)).await.settle(spent(1, 6_000));
+        agrees(&redis, "key", "acme/prod", &two).await;
+        assert_eq!(two[0].refused(ask(1, 1)).await.over.kind.name(), "usd_per_month");
+        for _ in 0..9 {
+            drop(two[0].admitted(ask(1, 0)).await);
+        }
+        assert_eq!(two[0].refused(ask(1, 0)).await.over.limit, 10);
+    });
+}
+
+/// What `/limits` tells: of whom, and what is used of a limit.
+fn limits(gateway: &Gateway, limit: &str) -> (String, u64) {
+    let told: Value = serde_json::from_str(&gateway.admin("/limits?caller=tight").1).expect("JSON");
+    let used = told["limits"][0]["used"][limit].as_u64().unwrap_or_else(|| panic!("no {limit} in {told}"));
+    (told["counted"].as_str().expect("of whom").to_owned(), used)
+}
+
+#[test]
+fn limits_tells_of_all_gateways_while_the_store_does() {
+    run_within(Duration::from_secs(120), async {
+        let mut redis = Redis::start();
+        let (mock, gate) = (Mock::start().await, Gate::new());
+        mock.always(Script::answer("a"));
+        mock.on("slow", Script::new().wait(&gate).then_answer("a"));
+        let all = "limits: { requests_per_minute: 100, requests_per_day: 100, tokens_per_day: 100000, concurrency: 9 }";
+        let catalog = Files::over(&mock).model("slow", &["a"]).caller_with("tight", all, &[("prod", TIGHT, "")]);
+        let more = "instances: 2, timeout: 5s";
+        let two = [gateway(&catalog, &redis, more).await, gateway(&catalog, &redis, more).await];
+        for gateway in &two {
+            comes(gateway, "up").await;
+        }
+        let post = |model: &str| crate::support::client::post_as(TIGHT, &chat(model));
+        for n in [0, 1, 1] {
+            assert_eq!(two[n].raw(post("m")).await.status, 200);
+        }
+        let mut open = two[1].connect().await;
+        open.send(post("slow")).await;
+        eventually("it has its place", || (limits(&two[1], "concurrency").1 == 1).then_some(())).await;
+        for gateway in &two {
+            for (limit, used) in [("requests_per_minute", 4), ("requests_per_day", 4), ("concurrency", 1)] {
+                let of_all = || (limits(gateway, limit) == ("all instances".to_owned(), used)).then_some(());
+                eventually(limit, of_all).await;
+            }
+            let (status, why) = gateway.admin("/limits?key=x");
+            assert_eq!((status, why.as_str()), (400, "key: is not known; there are caller\n"));
+        }
+        redis.kill();
+        for (gateway, used) in two.iter().zip([1, 3]) {
+            comes(gateway, "down").await;
+            assert_eq!(limits(gateway, "requests_per_day"), ("this instance".to_owned(), used));
+        }
+        gate.open();
+    });
+}
+
+/// A gateway whose clock was ahead tells the store where its counts are now, asked for anything or not.
+#[test]
+fn a_clock_that_is_set_back_takes_the_counts_in_the_store_along() {
+    run_within(Duration::from_secs(120), async {
+        let tools = Folder::new(&[("shift", "172800")]);
+        let (library, shift) = (tools.path().join("clock.so"), tools.path().join("shift"));
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
+        let built = std::process::Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
+        assert!(built.expect("a C compiler, as the build needs one").success());
+        let redis = Redis::start();
+        let mock = Mock::start().await;
+        mock.always(Script::answer("a"));
+        let all = "limits: { requests_per_minute: 100, requests_per_day: 100, tokens_per_day: 100000 }";
+        let catalog = Files::over(&mock).caller_with("tight", all, &[("prod", TIGHT, "")]);
+        let store = format!("workers: 1\nstore: {{ redis: '{}', instances: 2, timeout: 5s }}", redis.url());
+        let with = || Gateway::with(&catalog).server(&store).upstream(redis.port);
+        let ahead = with().env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_SHIFT", shift.to_str().unwrap()).start().await;
+        let right = with().start().await;
+        for gateway in [&ahead, &right] {
+            comes(gateway, "up").await;
+        }
+        for _ in 0..3 {
+            assert_eq!(ahead.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
+        }
+        let key = "{portcullis:tight}:caller:tight";
+        eventually("they are counted", || (redis.used(key).0[0] == 3).then_some(())).await;
+        assert_eq!(limits(&right, "requests_per_day").1, 0, "on another day");
+        std::fs::write(shift.with_extension("new"), "0").unwrap();
+        std::fs::rename(shift.with_extension("new"), &shift).unwrap();
+        for limit in ["requests_per_day", "requests_per_minute"] {
+            eventually(limit, || (limits(&right, limit).1 == 3).then_some(())).await;
+        }
+        assert_eq!(redis.used(key).0[0], 3, "and on no other day");
+    });
+}
+
+/// Whatever is wrong: one line says what, and what to do; `/status` says it as long as it is so.
+#[test]
+fn each_trouble_is_told_once_with_what_to_do_until_it_is_over() {
+    run_within(Duration::from_secs(180), async {
+        let redis = Redis::start();
+        let mock = Mock::start().await;
+        mock.always(Script::answer("a"));
+        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
+        let gateway = gateway(&catalog, &redis, "timeout: 5s").await;
+        comes(&gateway, "up").await;
+        gateway.logged("is up and decides").await;
+        let command = |words: &[&str]| {
+            let mut command = redis::cmd(words[0]);
+            words[1..].iter().for_each(|word| {
+                command.arg(*word);
+            });
+            command.exec(&mut redis.connection()).expect("it is done");
+        };
+        let troubles: [(&[&str], &str, &[&str]); 3] = [
+            (&["CONFIG", "SET", "maxmemory", "1mb"], "raise its `maxmemory`", &["CONFIG", "SET", "maxmemory", "0"]),
+            (&["REPLICAOF", "127.0.0.1", "1"], "`store.redis` must be the primary", &["REPLICAOF", "NO", "ONE"]),
+            (&["SCRIPT", "FLUSH"], "they are loaded again", &["PING"]),
+        ];
+        for (number, (fault, advice, cure)) in troubles.into_iter().enumerate() {
+            command(fault);
+            assert_eq!(gateway.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
+            gateway.logged(advice).await;
+            if number < 2 {
+                let told = || gateway.status()["store"]["error"].as_str().filter(|error| error.contains(advice)).map(str::to_owned);
+                let error = eventually("why", told).await;
+                assert!(!error.contains('\n'), "{error}");
+            }
+            command(cure);
+            comes(&gateway, "up").await;
+            assert_eq!(gateway.status()["store"]["error"], Value::Null);
+            eventually("it says so", || (gateway.log().matches("is back after").count() == number + 1).then_some(())).await;
+            assert_eq!(gateway.log().matches("is out: ").count(), number + 1, "{}", gateway.log());
+        }
+    });
+}
+
+#[test]
+fn a_gateway_that_waits_for_another_says_for_whom_and_how_long() {
+    run_within(Duration::from_secs(120), async {
+        let redis = Redis::start();
+        let mock = Mock::start().await;
+        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
+        let gateway = gateway(&catalog, &redis, "instances: 2, timeout: 5s").await;
+        let line = gateway.logged("is there, but 1 of 2 gateways").await;
+        assert!(line.contains(" s at most, this gateway goes by what it counts itself, and by 1/2 of each limit"), "{line}");
+        comes(&gateway, "up").await;
+        gateway.logged("is up and decides for 1 of 2 gateways").await;
+        assert_eq!(gateway.log().matches("the store redis").count(), 2, "{}", gateway.log());
+    });
+}
+
+#[test]
+fn a_store_that_is_too_slow_from_the_start_is_told_of() {
+    run(async {
+        let redis = Redis::start();
+        let slow = Slow::to(redis.port).await;
+        slow.by(Duration::from_millis(50));
+        let mock = Mock::start().await;
+        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
+        let store = format!("store: {{ redis: 'redis://{}' }}", slow.address);
+        let gateway = Gateway::with(&catalog).server(&store).upstream(slow.address.port()).start().await;
+        gateway.logged("it does not answer within the 20ms of `store.timeout`").await;
+        assert_eq!(gateway.status()["store"]["state"], "down");
     });
 }

@@ -1,0 +1,83 @@
+//! What is wrong with the store, as operators read it: one line that says what it said, and what to do.
+//!
+//! **Invariant:** the password is not in it, whole or in part, whatever the server quotes.
+
+use crate::config::Address;
+use crate::error::scrub;
+use crate::secret::Secret;
+
+/// More of it helps nobody.
+const LONGEST: usize = 160;
+
+/// What to do where the trouble has this in it; the first one counts.
+const ADVICE: [(&str, &str); 23] = [
+    ("NOSCRIPT ", "somebody flushed its scripts: they are loaded again"),
+    ("OOM ", "it is full: raise its `maxmemory`"),
+    ("READONLY ", "it is a replica: `store.redis` must be the primary"),
+    ("MASTERDOWN ", "it is a replica: `store.redis` must be the primary"),
+    ("MISCONF ", "it cannot write to its disk: see its own log"),
+    ("NOAUTH ", "the URL in `store.redis` needs a password"),
+    ("WRONGPASS ", "check user and password in the URL of `store.redis`"),
+    ("authentication failed", "check user and password in the URL of `store.redis`"),
+    ("NOPERM ", "its ACL must allow the user of `store.redis` that"),
+    ("LOADING ", "it is reading its data, and is back by itself"),
+    ("BUSY ", "somebody's script does not end: SCRIPT KILL ends it"),
+    ("CLUSTERDOWN ", "it is one of a cluster: `store.redis` must be a server that has all slots"),
+    ("MOVED ", "it is one of a cluster: `store.redis` must be a server that has all slots"),
+    ("max number of clients", "raise its `maxclients`"),
+    ("DB index", "check the database, the number at the end of the URL in `store.redis`"),
+    ("unknown command", "it must be a Redis or Valkey, 6 or later, without disabled commands"),
+    ("Parse error", "it must be a Redis or Valkey: something else answers"),
+    ("UnknownIssuer", "`store.tls.ca` must have the certificate that signed its own"),
+    ("CaUsedAsEndEntity", "its certificate is an authority's own: it needs one that is signed by that"),
+    ("not valid for name", "the host in `store.redis` must be one of the names in its certificate"),
+    ("InvalidContentType", "it does not speak TLS: write redis:// instead of rediss://"),
+    ("Connection refused", "nothing listens there: does it run?"),
+    ("lookup address", "check the host's name in `store.redis`"),
+];
+
+/// One line of it.
+pub(super) fn line(address: &Address, why: &str) -> String {
+    // What was typed is quoted there in part, and so perhaps a part of a password.
+    let told = why.split(", with args beginning with").next().unwrap_or(why);
+    // Since Redis 7: of no use to anybody.
+    let told = told.split(" script: ").next().unwrap_or(told);
+    let secrets: Vec<&str> = address.password.iter().map(Secret::expose).collect();
+    // First all of it: what is cut would not be found any more.
+    let told = scrub(told, &secrets);
+    let words: Vec<&str> = told.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect();
+    let told: String = words.join(" ").chars().take(LONGEST).collect();
+    let told = told.trim_end_matches(['.', ' ']);
+    match ADVICE.iter().find(|(part, _)| why.contains(part)) {
+        Some((_, advice)) => format!("{told} ({advice})"),
+        None => told.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_is_one_line_says_what_to_do_and_never_the_password() {
+        let long = "p4ssw0rd".repeat(40);
+        for password in ["hunter2", &long] {
+            let address = Address::parse(&format!("redis://:{password}@h")).unwrap();
+            let check = |why: &str, expected: &str| assert_eq!(line(&address, why), expected);
+            check("broken pipe", "broken pipe");
+            check(
+                "OOM command not allowed when used memory > 'maxmemory'. script: d85701ec3ec1923f326237d70f2f009f2fdccda1, on @user_script:71.",
+                "OOM command not allowed when used memory > 'maxmemory' (it is full: raise its `maxmemory`)",
+            );
+            check(
+                "Incompatible type - Parse error at 1\nUnexpected `33`\n\nUnexpected `60`\n",
+                "Incompatible type - Parse error at 1 Unexpected `33` Unexpected `60` (it must be a Redis or Valkey: something else answers)",
+            );
+            let quoted: String = password.chars().take(128).collect();
+            let told = line(&address, &format!("ERR unknown command 'AUTH', with args beginning with: '{quoted}' "));
+            assert!(told.starts_with("ERR unknown command 'AUTH' (") && !told.contains("p4ss"), "{told}");
+            let told = line(&address, &format!("{} {password}", "because ".repeat(19)));
+            assert!(!told.contains("hun") && !told.contains("p4s"), "{told}");
+        }
+    }
+}
