@@ -21,10 +21,10 @@ local op, me, epoch, said = ARGV[1], ARGV[2], ARGV[3], cjson.decode(ARGV[4])
 local clock = tonumber(redis.call('TIME')[1])
 local today = math.floor(clock / 86400)
 
--- In a list of entries of this width, adds to the one that begins with `name`.
+-- In a list of entries of this width, adds to the one that begins with `name`: mostly the last one.
 local function add(list, width, name, ...)
   local at
-  for i = 1, #list, width do
+  for i = #list - width + 1, 1, -width do
     if list[i] == name then at = i break end
   end
   if not at then
@@ -33,7 +33,8 @@ local function add(list, width, name, ...)
     for i = 1, width - 1 do list[at + i] = 0 end
   end
   for i = 1, width - 1 do
-    list[at + i] = math.max(0, list[at + i] + select(i, ...))
+    local sum = list[at + i] + select(i, ...)
+    list[at + i] = sum > 0 and sum or 0
   end
 end
 
@@ -56,20 +57,22 @@ local function read(key)
 end
 
 local function set_places(all, n)
-  local places = { me, n }
-  for i = 1, #all[4], 2 do
-    if all[4][i] ~= me then
-      places[#places + 1] = all[4][i]
-      places[#places + 1] = all[4][i + 1]
+  local places = all[4]
+  for i = 1, #places, 2 do
+    if places[i] == me then
+      places[i + 1] = n
+      return
     end
   end
-  all[4] = places
+  places[#places + 1] = me
+  places[#places + 1] = n
 end
 
-local function write(key, all, mine)
-  all[1] = since(all[1], 3, clock - 300)
-  all[2] = since(all[2], 4, today - 2)
-  all[3] = since(all[3], 2, today - 62)
+-- Seconds, which are many, are looked through only if some may be over.
+local function write(key, all, mine, over)
+  if over or all[1][1] and all[1][1] < clock - 300 then all[1] = since(all[1], 3, clock - 300) end
+  if #all[2] > 4 then all[2] = since(all[2], 4, today - 2) end
+  if #all[3] > 2 then all[3] = since(all[3], 2, today - 62) end
   redis.call('HSET', key, 'all', cmsgpack.pack(all), 'of:' .. me, cmsgpack.pack(mine))
   redis.call('EXPIRE', key, EXPIRES)
 end
@@ -109,47 +112,68 @@ if op == 'own' then
   if old[6] >= new[6] then add(all[3], 2, old[6], -old[7]) end
   add(all[2], 4, new[2], new[3], new[4], new[5])
   add(all[3], 2, new[6], new[7])
-  for i = 1, #old[9], 3 do add(all[1], 3, old[9][i], -old[9][i + 1], -old[9][i + 2]) end
-  for i = 1, #new[9], 3 do add(all[1], 3, new[9][i], new[9][i + 1], new[9][i + 2]) end
+  -- Mostly all but the last second is as it was.
+  local was = {}
+  for i = 1, #old[9], 3 do was[old[9][i]] = i end
+  for i = 1, #new[9], 3 do
+    local second, requests, tokens, at = new[9][i], new[9][i + 1], new[9][i + 2], was[new[9][i]]
+    if at then
+      was[second] = nil
+      requests, tokens = requests - old[9][at + 1], tokens - old[9][at + 2]
+    end
+    if requests ~= 0 or tokens ~= 0 then add(all[1], 3, second, requests, tokens) end
+  end
+  for second, at in pairs(was) do add(all[1], 3, second, -old[9][at + 1], -old[9][at + 2]) end
   set_places(all, new[8])
-  write(key, all, new)
+  write(key, all, new, true)
   return { 1 }
 end
 
 local live = { [me] = true }
 for _, instance in ipairs(said[1]) do live[instance] = true end
 
--- What all have used as of then, and requests and tokens of that minute.
+local function told(sum) return sum < MOST and sum or MOST end
+
+-- What all have used as of then, requests and tokens of that minute, and its last second.
 local function used_of(all, second, day, month)
   local used = { 0, 0, 0, 0, 0 }
   for i = 1, #all[4], 2 do
     if live[all[4][i]] then used[1] = used[1] + all[4][i + 1] end
   end
   for i = 1, #all[2], 4 do
-    if all[2][i] == day then used[2], used[3], used[4] = all[2][i + 1], all[2][i + 2], all[2][i + 3] end
+    if all[2][i] == day then used[2], used[3], used[4] = all[2][i + 1], told(all[2][i + 2]), told(all[2][i + 3]) end
   end
   for i = 1, #all[3], 2 do
-    if all[3][i] == month then used[5] = all[3][i + 1] end
+    if all[3][i] == month then used[5] = told(all[3][i + 1]) end
   end
   -- Clocks may differ by less than a minute either way.
-  local requests, counted, last = 0, 0, second
-  for i = 1, #all[1], 3 do
-    local at = all[1][i]
-    if at >= second - 60 and at <= second + 60 then
-      requests, counted = requests + all[1][i + 1], counted + all[1][i + 2]
-      if #used == 5 or at > last then last = at end
-      used[#used + 1] = at
-      used[#used + 1] = all[1][i + 1]
-      used[#used + 1] = all[1][i + 2]
+  local ring, requests, counted, last = all[1], 0, 0, 0
+  local from, to = second - 60, second + 60
+  for i = 1, #ring, 3 do
+    local at = ring[i]
+    if at >= from and at <= to then
+      requests, counted = requests + ring[i + 1], counted + ring[i + 2]
+      if at > last then last = at end
     end
   end
-  for i = 1, #used do used[i] = math.min(used[i], MOST) end
-  return used, requests, counted, last
+  return used, requests, counted, last > 0 and last or second
+end
+
+-- That, and each second of the minute.
+local function in_full(used, ring, second)
+  local n = #used
+  for i = 1, #ring, 3 do
+    if ring[i] >= second - 60 and ring[i] <= second + 60 then
+      used[n + 1], used[n + 2], used[n + 3] = ring[i], ring[i + 1], told(ring[i + 2])
+      n = n + 3
+    end
+  end
+  return used
 end
 
 if op == 'look' then
   local all = read(KEYS[1])
-  return { 1, (used_of(all, unpack(said[4]))) }
+  return { 1, in_full((used_of(all, unpack(said[4]))), all[1], said[4][1]) }
 end
 
 -- Not as a sum, which may be beyond what is exact. What costs nothing goes through even where more was spent than there was.
@@ -164,22 +188,27 @@ for n, key in ipairs(KEYS) do
   local used, requests, counted, last = used_of(all, ask[1], ask[2], ask[3])
   over = exceeds(ask[4], requests, 1) or exceeds(ask[5], used[2], 1) or exceeds(ask[6], counted, tokens) or exceeds(ask[7], used[3], tokens)
     or exceeds(ask[8], used[1], 1) or exceeds(ask[9], used[4], usd) or exceeds(ask[10], used[5], usd) or over
-  scopes[n] = { all, mine, { used[1], used[2], used[3], used[4], used[5], last, requests, counted } }
-  answer[n + 1] = used
+  scopes[n] = { all, mine, used, { last, requests, told(counted) } }
 end
 if over then
   answer[1] = 2
+  for n, scope in ipairs(scopes) do answer[n + 1] = in_full(scope[3], scope[1][1], said[n + 3][1]) end
   return answer
 end
 for n, key in ipairs(KEYS) do
-  local all, mine, used = unpack(scopes[n])
+  local all, mine, used, minute = unpack(scopes[n])
   local second, day, month = said[n + 3][1], said[n + 3][2], said[n + 3][3]
-  local first, kept = second - 60, {}
-  for i = 1, #mine[9], 3 do
-    if mine[9][i] < first then
-      add(all[1], 3, mine[9][i], -mine[9][i + 1], -mine[9][i + 2])
-    else
-      for j = i, i + 2 do kept[#kept + 1] = mine[9][j] end
+  local first, kept = second - 60, mine[9]
+  -- Once a second; who counts the minute leaves out what is over in any case.
+  local over = kept[1] and kept[1] < first
+  if over then
+    kept = {}
+    for i = 1, #mine[9], 3 do
+      if mine[9][i] < first then
+        add(all[1], 3, mine[9][i], -mine[9][i + 1], -mine[9][i + 2])
+      else
+        for j = i, i + 2 do kept[#kept + 1] = mine[9][j] end
+      end
     end
   end
   -- As gateways do: by the second only if something is limited by the minute.
@@ -194,7 +223,8 @@ for n, key in ipairs(KEYS) do
   add(all[2], 4, day, 1, tokens, usd)
   add(all[3], 2, month, usd)
   set_places(all, mine[8])
-  write(key, all, mine)
+  write(key, all, mine, over)
+  for i = 1, 3 do used[5 + i] = minute[i] end
   answer[n + 1] = used
 end
 return answer
