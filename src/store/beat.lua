@@ -1,13 +1,13 @@
 -- An instance says that it lives, and hears who else does, and what others found broken.
 -- KEYS: the instances, when the store was empty last, the hints. ARGV: the instance, its process, whether it has told of all its counts, a word for
--- a store that is empty, and hints as JSON: [name, milliseconds, …], 0 to take one back.
+-- a store that is empty, hints as JSON: [name, milliseconds, …], 0 to take one back, and whether the store does not know what it was told: then it counts as empty.
 -- Answers {that word, how long ago it was said in milliseconds, the time in milliseconds, how many live instances have told of all, live
 -- instances, hints as {name, milliseconds, …}, the process that said last that it is this instance}.
 
 local LIVES = 10000
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-redis.call('SETNX', KEYS[2], string.format('%s %.0f', ARGV[4], now))
+redis.call(ARGV[6] == '1' and 'SET' or 'SETNX', KEYS[2], string.format('%s %.0f', ARGV[4], now))
 local word, since = string.match(redis.call('GET', KEYS[2]), '^(%S+) (%d+)$')
 
 local process = string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '', '(%S+)$') or ''

@@ -54,6 +54,8 @@ pub(super) struct Session<'s> {
     complete: bool,
     /// What the store said when it was empty last.
     word: Option<String>,
+    /// It does not know what it was told: everybody is to tell it anew.
+    lost: bool,
     live: Vec<String>,
     /// What the time was.
     clock: u64,
@@ -89,6 +91,7 @@ impl<'s> Session<'s> {
             told: 0,
             complete: false,
             word: None,
+            lost: false,
             live: Vec::new(),
             clock: clock_ms(),
             beat: now,
@@ -256,7 +259,8 @@ impl<'s> Session<'s> {
         self.complete = self.backlog.is_empty();
         let word = format!("{:016x}", fastrand::u64(..));
         let keys = [self.name("instances"), self.name("born"), self.name("hints")];
-        batch.add(self.link.beat(keys.iter().map(String::as_str), &[&self.instance, self.process, complete, &word, &hints]));
+        let lost = if std::mem::take(&mut self.lost) { "1" } else { "0" };
+        batch.add(self.link.beat(keys.iter().map(String::as_str), &[&self.instance, self.process, complete, &word, &hints, lost]));
         sent.push(Sent::Beat { since: Instant::now(), trial });
         self.beat = Instant::now() + BEAT;
     }
@@ -284,8 +288,9 @@ impl<'s> Session<'s> {
                     Admission::Unknown(place) => {
                         let lost = asked.each().nth(place).is_some_and(|(_, scope)| scope.told() == self.epoch);
                         if lost && !flushed {
-                            // It was told, and is forgotten: so is everything else.
+                            // It was told, and is forgotten: so may be everything else, and others' parts of it.
                             self.begin();
+                            self.lost = true;
                             self.beat = Instant::now();
                             flushed = true;
                         }

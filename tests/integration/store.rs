@@ -727,6 +727,22 @@ fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
     });
 }
 
+/// A server that drops one caller's counts, as some do when their memory is full: who finds out has everybody tell theirs.
+#[test]
+fn counts_that_the_store_drops_are_told_anew_by_all_gateways() {
+    run(async {
+        let redis = Redis::start();
+        let two = Instance::two(&redis, &key("requests_per_day: 10")).await;
+        for instance in [&two[0], &two[1], &two[1], &two[1]] {
+            drop(instance.admitted(ask(1, 0)).await);
+        }
+        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[0], 4);
+        redis::cmd("DEL").arg(key_of("key", "acme/prod")).exec(&mut redis.connection()).unwrap();
+        drop(two[0].admitted(ask(1, 0)).await);
+        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[0], 5);
+    });
+}
+
 #[test]
 fn what_costs_nothing_is_still_admitted_by_all_gateways_limits_when_the_money_is_spent() {
     run(async {
