@@ -294,8 +294,9 @@ impl Background {
             let snapshot = self.shared.live.load_full();
             let now = Instant::now();
             self.shared.vault.sweep(now);
-            for place in &snapshot.places {
-                place.state.pool.sweep(place.account.fingerprint, now);
+            self.shared.accounts.sweep(&snapshot.catalog, now);
+            for issuer in snapshot.places.iter().filter_map(|place| place.issuer.as_ref()) {
+                issuer.state.sweep(Some(issuer.account.fingerprint), now);
             }
         }
     }

@@ -11,6 +11,7 @@ pub mod latency;
 pub mod pool;
 pub mod quota;
 pub mod resolver;
+pub mod shared;
 pub mod strategy;
 pub mod token;
 pub mod track;
@@ -40,6 +41,8 @@ pub struct State {
     tracks: Mutex<HashMap<Arc<str>, Weak<Track>>>,
     /// Idle HTTP/1 connections.
     pub pool: pool::Pool,
+    /// HTTP/2 connections.
+    pub shared: shared::Shared,
     /// What its host name resolves to.
     pub addresses: resolver::Addresses,
     /// The token of an account that signs for one.
@@ -59,6 +62,7 @@ impl State {
             health: health::Health::default(),
             tracks: Mutex::default(),
             pool: pool::Pool::default(),
+            shared: shared::Shared::default(),
             addresses: resolver::Addresses::default(),
             tokens: token::Tokens::default(),
             doubted: Mutex::default(),
@@ -127,6 +131,12 @@ impl State {
         self.health.recall(rest);
     }
 
+    /// Closes idle connections: those of other settings than these, all if no catalog has the account any more, and what was idle for too long.
+    pub fn sweep(&self, fingerprint: Option<u64>, now: Instant) {
+        self.pool.sweep(fingerprint, now);
+        self.shared.sweep(fingerprint, now);
+    }
+
     /// Requests in flight now.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Acquire)
@@ -176,6 +186,17 @@ impl Registry {
         demands.retain(|_, demand| demand.strong_count() > 0);
         demands.extend(catalog.models().iter().zip(&kept).map(|(model, demand)| (model.id.clone(), Arc::downgrade(demand))));
         kept
+    }
+
+    /// Closes idle connections, those of accounts too that only exchanges of older catalogs still hold.
+    pub fn sweep(&self, catalog: &Catalog, now: Instant) {
+        let states: Vec<Arc<State>> =
+            self.states.lock().unwrap_or_else(PoisonError::into_inner).values().filter_map(Weak::upgrade).collect();
+        for state in states {
+            let account = catalog.accounts().binary_search_by(|account| account.id.cmp(&state.id)).ok();
+            let account = account.and_then(|place| catalog.accounts().get(place));
+            state.sweep(account.map(|account| account.fingerprint), now);
+        }
     }
 
     /// How many are held.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::io::ReadBuf;
 
 /// Longer than this no connection waits for its next request: most servers close at 60 s or more.
-const IDLE: Duration = Duration::from_secs(55);
+pub(super) const IDLE: Duration = Duration::from_secs(55);
 /// More are never kept for one account.
 const MOST: usize = 1024;
 
@@ -52,9 +52,9 @@ impl Pool {
     }
 
     /// Closes what is dead, too old, or of another fingerprint than the account's present one.
-    pub fn sweep(&self, fingerprint: u64, now: Instant) {
+    pub fn sweep(&self, fingerprint: Option<u64>, now: Instant) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain_mut(|i| i.fingerprint == fingerprint && now.duration_since(i.since) < IDLE && quiet(&mut i.stream));
+        idle.retain_mut(|i| Some(i.fingerprint) == fingerprint && now.duration_since(i.since) < IDLE && quiet(&mut i.stream));
     }
 
     /// How many wait.

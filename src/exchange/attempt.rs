@@ -16,7 +16,6 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use pingora::protocols::Stream;
 use pingora::protocols::http::v1::client::HttpSession as Http1;
 use pingora::protocols::http::v2::client::Http2Session as Http2;
-use pingora::upstreams::peer::HttpPeer;
 use pingora::{BError, ErrorType, RetryType};
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -34,8 +33,6 @@ const SLICE: usize = 64 * 1024;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// More informational heads than this are no answer.
 const INFORMATIONAL: usize = 8;
-/// An idle HTTP/2 connection is kept for as long.
-const IDLE: Duration = Duration::from_secs(55);
 
 /// What goes up.
 pub struct Outgoing<'a> {
@@ -76,7 +73,7 @@ pub struct Attempt {
 
 enum Wire {
     Http1(Box<Http1>),
-    Http2(Box<(Http2, HttpPeer)>),
+    Http2(Box<Http2>),
     Demo(VecDeque<demo::Piece>, HeaderMap),
     Spent,
 }
@@ -126,7 +123,7 @@ impl Attempt {
         };
         match connection {
             Connection::Http1(stream) => attempt.send_http1(stream, outgoing, alarm).await?,
-            Connection::Http2(connected) => attempt.send_http2(connected, outgoing, alarm).await?,
+            Connection::Http2(stream) => attempt.send_http2(stream, outgoing, alarm).await?,
             Connection::Demo => {
                 let pieces = if outgoing.stream {
                     demo::pieces(&outgoing.body.concat())
@@ -188,12 +185,12 @@ impl Attempt {
         }
     }
 
-    async fn send_http2(&mut self, connected: Box<(Http2, HttpPeer)>, outgoing: &Outgoing<'_>, alarm: &mut Alarm) -> Result<(), Failure> {
+    async fn send_http2(&mut self, stream: Box<Http2>, outgoing: &Outgoing<'_>, alarm: &mut Alarm) -> Result<(), Failure> {
         let header =
             self.upstream.header(&self.place.account, outgoing, outgoing.length()).map_err(|e| Failure::Nonsense(e.to_string()))?;
-        self.wire = Wire::Http2(connected);
+        self.wire = Wire::Http2(stream);
         let Wire::Http2(wire) = &mut self.wire else { return Err(Failure::Reset) };
-        if wire.0.write_request_header(Box::new(header), false).is_err() {
+        if wire.write_request_header(Box::new(header), false).is_err() {
             return Err(self.stale_or(Failure::Reset));
         }
         let mut written = Ok(());
@@ -203,7 +200,7 @@ impl Attempt {
         // The empty one ends the stream.
         for slice in slices.chain([Bytes::new()]) {
             let end = slice.is_empty();
-            written = match alarm.until(outgoing.total.min(Instant::now() + patience), pin!(wire.0.write_request_body(slice, end))).await {
+            written = match alarm.until(outgoing.total.min(Instant::now() + patience), pin!(wire.write_request_body(slice, end))).await {
                 Some(Ok(())) => Ok(()),
                 Some(Err(_)) => Err(Failure::Reset),
                 None => Err(late(outgoing.total)),
@@ -239,7 +236,7 @@ impl Attempt {
     fn response(&self) -> Option<(StatusCode, &HeaderMap)> {
         match &self.wire {
             Wire::Http1(session) => session.resp_header().filter(|h| !h.status.is_informational()).map(|h| (h.status, &h.headers)),
-            Wire::Http2(wire) => wire.0.response_header().map(|h| (h.status, &h.headers)),
+            Wire::Http2(wire) => wire.response_header().map(|h| (h.status, &h.headers)),
             Wire::Demo(_, headers) => Some((StatusCode::OK, headers)),
             Wire::Spent => None,
         }
@@ -261,7 +258,7 @@ impl Attempt {
                 }
                 Err(Failure::Nonsense("too many informational heads".to_owned()))
             }
-            Wire::Http2(wire) => wire.0.read_response_header().await.map_err(|e| {
+            Wire::Http2(wire) => wire.read_response_header().await.map_err(|e| {
                 // Where only the stream was reset, the connection was not stale: the request was looked at.
                 self.reused &= !is_reset_stream(&e);
                 failure_of(&e)
@@ -278,7 +275,7 @@ impl Attempt {
                 Ok(bytes) => Ok(bytes.map(Chunk::Borrowed)),
                 Err(_) => Err(Failure::Cut),
             },
-            Wire::Http2(wire) => match wire.0.read_response_body().await {
+            Wire::Http2(wire) => match wire.read_response_body().await {
                 Ok(bytes) => Ok(bytes.map(Chunk::Owned)),
                 Err(_) => Err(Failure::Cut),
             },
@@ -316,7 +313,7 @@ impl Attempt {
     pub fn is_done(&mut self) -> bool {
         match &mut self.wire {
             Wire::Http1(session) => session.is_body_done(),
-            Wire::Http2(wire) => wire.0.response_finished(),
+            Wire::Http2(wire) => wire.response_finished(),
             Wire::Demo(pieces, _) => pieces.is_empty(),
             Wire::Spent => true,
         }
@@ -329,11 +326,9 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if let Wire::Http2(wire) = std::mem::replace(&mut self.wire, Wire::Spent) {
-            let (mut session, peer) = *wire;
-            // A stream that is whole is not reset by this; one that is not is. Released in any case: a dropped one strands its connection.
-            session.shutdown();
-            self.upstream.release_http2(session, &peer, IDLE);
+        if let Wire::Http2(stream) = &mut self.wire {
+            // A stream that is whole is not reset by this; one that is not is.
+            stream.shutdown();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Connections to accounts: Pingora's connector, our pool of idle HTTP/1 connections, and the head that every request to an account begins with.
+//! Connections to accounts: Pingora opens them, our pools keep them; and the head that every request to an account begins with.
 //!
 //! **Invariant:** a connection is reused only for the account, credential, CA and address family of settings that it was made for: all of
 //! them are in the account's fingerprint. Certificates are always verified against the host of `base_url`.
@@ -12,12 +12,11 @@ use crate::dialect::openai::quirks::Quirks;
 use crate::dialect::{Dialect, anthropic};
 use crate::secret::Secret;
 use http::header::{self, HeaderName, HeaderValue};
-use pingora::connectors::ConnectorOptions;
-use pingora::connectors::http::v2::Connector;
+use pingora::connectors::TransportConnector;
+use pingora::connectors::http::v2::{H2HandshakeSettings, handshake};
 use pingora::http::RequestHeader;
 use pingora::listeners::ALPN;
 use pingora::protocols::Stream;
-use pingora::protocols::http::client::HttpSession;
 use pingora::protocols::http::v2::client::Http2Session as Http2;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{WrappedX509, parse_x509};
@@ -34,8 +33,6 @@ const HTTP2_STREAMS: usize = 100;
 const HTTP2_WINDOW: u32 = 256 * 1024;
 /// An unreachable address must leave time for the next.
 const LEAST_TRY: Duration = Duration::from_millis(250);
-/// HTTP/2 connections kept idle.
-const POOL: usize = 1024;
 
 /// An account as exchanges use it: its settings, its running state, and what follows from the settings and need not be made anew each time.
 pub struct Place {
@@ -96,20 +93,20 @@ pub enum Connection {
     /// HTTP/1.1.
     Http1(Stream),
     /// A stream of an HTTP/2 connection.
-    Http2(Box<(Http2, HttpPeer)>),
+    Http2(Box<Http2>),
     /// The built-in account.
     Demo,
 }
 
 /// The connector.
 pub struct Upstream {
-    connector: Connector,
+    transport: TransportConnector,
 }
 
 impl Default for Upstream {
     fn default() -> Upstream {
         // Pingora's connector panics without a system's store of certificates; with none of its own to offer, TLS accounts would fail one by one.
-        Upstream { connector: Connector::new(Some(ConnectorOptions::new(POOL))) }
+        Upstream { transport: TransportConnector::new(None) }
     }
 }
 
@@ -142,11 +139,13 @@ impl Upstream {
                 break;
             }
             let share = u32::try_from(addresses.len() - nth).map_or(left, |n| left / n).max(LEAST_TRY).min(left);
-            let peer = peer(place, *address);
-            match alarm.until(Instant::now() + share, pin!(self.open(account, peer, fresh))).await {
-                Some(Ok(connected)) => {
+            if !fresh && let Some(stream) = state.shared.take(*address, account.fingerprint) {
+                return Ok((Connection::Http2(Box::new(stream)), true));
+            }
+            match alarm.until(Instant::now() + share, pin!(self.open(place, *address))).await {
+                Some(Ok(connection)) => {
                     state.addresses.answered(*address);
-                    return Ok(connected);
+                    return Ok((connection, false));
                 }
                 Some(Err(failure @ Failure::Tls(_))) => return Err(failure),
                 Some(Err(failure)) => last = failure,
@@ -156,24 +155,20 @@ impl Upstream {
         Err(last)
     }
 
-    async fn open(&self, account: &Account, peer: HttpPeer, fresh: bool) -> Result<(Connection, bool), Failure> {
-        if !account.base.tls {
-            let stream = self.connector.transport().new_stream(&peer).await.map_err(|e| failure_of(&e))?;
-            return Ok((Connection::Http1(stream), false));
+    async fn open(&self, place: &Place, address: SocketAddr) -> Result<Connection, Failure> {
+        let transport = self.transport.new_stream(&peer(place, address)).await.map_err(|e| failure_of(&e))?;
+        if !place.account.base.tls || !matches!(transport.selected_alpn_proto(), Some(ALPN::H2)) {
+            return Ok(Connection::Http1(transport));
         }
-        if !fresh && let Some(session) = self.connector.reused_http_session(&peer).await.map_err(|e| failure_of(&e))? {
-            return Ok((Connection::Http2(Box::new((session, peer))), true));
-        }
-        match self.connector.new_http_session::<HttpPeer, ()>(&peer).await.map_err(|e| failure_of(&e))? {
-            HttpSession::H1(session) => Ok((Connection::Http1(session.into_inner()), false)),
-            HttpSession::H2(session) => Ok((Connection::Http2(Box::new((session, peer))), false)),
-            HttpSession::Custom(()) => Err(Failure::Nonsense("an unknown protocol was negotiated".to_owned())),
-        }
-    }
-
-    /// Gives an HTTP/2 stream back to its connection.
-    pub fn release_http2(&self, session: Http2, peer: &HttpPeer, idle: Duration) {
-        self.connector.release_http_session(session, peer, Some(idle));
+        let mut settings = H2HandshakeSettings::new();
+        settings.max_streams = HTTP2_STREAMS;
+        settings.stream_window_size = Some(HTTP2_WINDOW);
+        settings.connection_window_size = Some(HTTP2_WINDOW * 64);
+        let connection = handshake(transport, settings).await.map_err(|e| failure_of(&e))?;
+        let none = || Failure::Unreachable("a new HTTP/2 connection takes no request".to_owned());
+        let stream = connection.spawn_stream().await.map_err(|e| failure_of(&e))?.ok_or_else(none)?;
+        place.state.shared.put(&connection, address, place.account.fingerprint);
+        Ok(Connection::Http2(Box::new(stream)))
     }
 
     /// The head of a request, as HTTP/1.1 writes it. Built from nothing: no header of the caller's is ever in it.
@@ -240,9 +235,6 @@ fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
     peer.group_key = account.fingerprint;
     if account.base.tls {
         peer.options.alpn = ALPN::H2H1;
-        peer.options.max_h2_streams = HTTP2_STREAMS;
-        peer.options.h2_stream_window_size = Some(HTTP2_WINDOW);
-        peer.options.h2_connection_window_size = Some(HTTP2_WINDOW * 64);
         peer.options.ca = place.authorities.clone();
     }
     peer

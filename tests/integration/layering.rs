@@ -57,6 +57,7 @@ const IMPURE: &[&str] = &[
 /// Who may name Pingora.
 const FRAMEWORK: &[&str] = &[
     "src/account/pool.rs",
+    "src/account/shared.rs",
     "src/admin.rs",
     "src/cli",
     "src/connection.rs",

@@ -30,6 +30,7 @@ mod edge;
 mod explain;
 mod failover;
 mod framing;
+mod http2_upstreams;
 mod input;
 mod keys;
 mod layering;
