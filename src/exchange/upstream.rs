@@ -27,8 +27,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Streams on one HTTP/2 connection.
-const HTTP2_STREAMS: usize = 100;
+/// Streams on one HTTP/2 connection. Its window is that of all of them, so that callers who do not read hold up only themselves.
+const HTTP2_STREAMS: u32 = 100;
 /// How much of a stream is taken in before the caller drains it.
 const HTTP2_WINDOW: u32 = 256 * 1024;
 /// An unreachable address must leave time for the next.
@@ -161,9 +161,9 @@ impl Upstream {
             return Ok(Connection::Http1(transport));
         }
         let mut settings = H2HandshakeSettings::new();
-        settings.max_streams = HTTP2_STREAMS;
+        settings.max_streams = HTTP2_STREAMS as usize;
         settings.stream_window_size = Some(HTTP2_WINDOW);
-        settings.connection_window_size = Some(HTTP2_WINDOW * 64);
+        settings.connection_window_size = Some(HTTP2_WINDOW * HTTP2_STREAMS);
         let connection = handshake(transport, settings).await.map_err(|e| failure_of(&e))?;
         let none = || Failure::Unreachable("a new HTTP/2 connection takes no request".to_owned());
         let stream = connection.spawn_stream().await.map_err(|e| failure_of(&e))?.ok_or_else(none)?;

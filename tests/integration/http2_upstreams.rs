@@ -1,7 +1,8 @@
 //! Connections to upstreams that speak HTTP/2: how many there are, who shares them, and when they go.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::support::canary::KEY;
 use crate::support::script;
 use crate::support::tls::Ca;
 use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, eventually, join_all, run};
@@ -80,5 +81,36 @@ fn requests_at_once_share_one_http2_connection() {
         }
         assert_eq!(mock.connections(), before, "all found room on the one that was there");
         gateway.access_lines(6 * AT_ONCE).await;
+    });
+}
+
+#[test]
+fn callers_who_stop_reading_hold_up_nobody_else_on_the_same_http2_connection() {
+    run(async {
+        // One less than a connection takes; each has as much on its way as one stream may.
+        const STUCK: usize = 99;
+        let ca = Ca::new();
+        let mock = Mock::h2(&ca.leaf()).await;
+        let catalog = Catalog::new().account_with("a", &mock, TRUST).model("m", &["a"]);
+        let gateway = Gateway::with(catalog).listen("h2c: true").file("ca.pem", ca.pem()).start().await;
+        // So that there is one connection.
+        gateway.post(&chat("m")).await;
+        let long = (0..60).fold(Script::sse(), |script, _| script.event(script::delta(&"x".repeat(8000))));
+        mock.always(long.event(script::finish("stop")).done());
+        let h2 = gateway.h2c(0).await;
+        let bearer = format!("Bearer {KEY}");
+        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+        let body = chat_stream("m").to_string();
+        // Their connection has room for less than one of these answers.
+        let stuck = join_all((0..STUCK).map(|_| h2.open("POST", "/v1/chat/completions", &fields, body.as_bytes()))).await;
+        assert!(stuck.iter().all(|answer| answer.as_ref().is_ok_and(|(head, _)| head.status == 200)));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        mock.always(Script::answer("here"));
+        let began = Instant::now();
+        assert_eq!(gateway.post(&chat("m")).await.content(), "here");
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        assert_eq!(mock.connections(), 1);
+        drop(stuck);
+        gateway.access_lines(STUCK + 2).await;
     });
 }
