@@ -278,15 +278,15 @@ fn what_cannot_be_changed_surely_is_said_and_left() {
 
 #[test]
 fn a_hundred_thousand_keys_are_no_burden() {
-    // Unoptimised, and beside seven other tests, a tenth of them takes as long.
-    const KEYS: usize = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
+    // Unoptimised, a command takes 0.13 ms of processor time for each key, and it must end in time beside seven other tests.
+    const KEYS: usize = if cfg!(debug_assertions) { 5_000 } else { 100_000 };
     let mut text = "callers:\n  acme:\n    keys:\n".to_owned();
     for number in 0..KEYS {
         writeln!(text, "      k{number}:\n        hash: sha256:{number:064x} # sk-{number}-…").unwrap();
     }
     let folder = Folder::new(&[("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"), ("catalog.d/keys-acme.yaml", &text)]);
     let conf = folder.path().to_str().unwrap();
-    for arguments in [&["new", "--caller", "acme", "--name", "new"][..], &["list"], &["disable", "acme/k7000"], &["rotate", "acme/k7000"]] {
+    for arguments in [&["new", "--caller", "acme", "--name", "new"][..], &["list"], &["disable", "acme/k4000"], &["rotate", "acme/k4000"]] {
         // It ends within the time that a test waits for a process.
         let ran = folder.run(&[&["key"], arguments, &["--conf", conf]].concat());
         assert!(ran.status.success(), "{}", ran.stderr);
