@@ -1,6 +1,7 @@
 -- An instance says that it lives, and hears who else does, and what others found broken.
 -- KEYS: the instances, when the store was empty last, the hints. ARGV: the instance, its process, whether it has told of all its counts, a word for
--- a store that is empty, hints as JSON: [name, milliseconds, …], 0 to take one back, and whether the store does not know what it was told: then it counts as empty.
+-- a store that is empty, hints as JSON: [name, milliseconds, …], 0 to take one back, and whether the store does not know what it was told:
+-- then it counts as empty.
 -- Answers {that word, how long ago it was said in milliseconds, the time in milliseconds, how many live instances have told of all, live
 -- instances, hints as {name, milliseconds, …}, the process that said last that it is this instance}.
 
