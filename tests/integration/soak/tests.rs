@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::books::Seen;
 use super::callers::{Ask, judge};
 use super::speech::Text;
+use super::{Sample, drift};
 use crate::support::client::{End, Response};
 
 fn ask(stream: bool) -> Ask {
@@ -81,4 +82,21 @@ fn the_judge_of_the_soak_knows_what_is_broken() {
     let mut strange = response(200, &whole, End::Whole);
     strange.fields[0].1 = "soak-8".to_owned();
     assert!(judge(&ask(true), &strange).is_err(), "another's request id");
+}
+
+#[test]
+fn the_drift_of_the_soak_tells_a_leak_from_a_busy_machine() {
+    // 100 s; in their second half, perhaps, three times the connections; each with 40 KiB; and so many bytes that are lost each second.
+    let samples = |lost: f64, busy: bool| -> Vec<Sample> {
+        let sample = |n: u32| {
+            let descriptors = 200 + 10 * (n as usize % 7) + if busy && n > 50 { 400 } else { 0 };
+            let memory = 50e6 + 40960.0 * descriptors as f64 + lost * f64::from(n);
+            Sample { at: f64::from(n), memory: memory as u64, ledger: 0, descriptors, threads: 1 }
+        };
+        (0..=100).map(sample).collect()
+    };
+    for (lost, busy) in [(0.0, false), (0.0, true), (100_000.0, false), (100_000.0, true)] {
+        let found = drift(&samples(lost, busy));
+        assert!((found - lost * 100.0).abs() < 10_000.0, "{found} instead of {} (busy: {busy})", lost * 100.0);
+    }
 }
