@@ -259,8 +259,11 @@ impl Attempt {
                 Err(Failure::Nonsense("too many informational heads".to_owned()))
             }
             Wire::Http2(wire) => wire.read_response_header().await.map_err(|e| {
+                if is_unread(&e) {
+                    return Failure::Stale;
+                }
                 // Where only the stream was reset, the connection was not stale: the request was looked at.
-                self.reused &= !is_reset_stream(&e);
+                self.reused &= e.etype() != &ErrorType::H2Error;
                 failure_of(&e)
             }),
             Wire::Demo(..) => Ok(()),
@@ -327,6 +330,11 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if let Wire::Http2(stream) = &mut self.wire {
+            // Who has waited here in vain need not be the last: as with HTTP/1, the next request is not sent where this one was not answered. What else
+            // is on the connection goes on.
+            if stream.response_header().is_none() {
+                stream.conn.mark_shutdown();
+            }
             // A stream that is whole is not reset by this; one that is not is.
             stream.shutdown();
         }
@@ -346,7 +354,8 @@ fn failure_of(error: &BError) -> Failure {
     Failure::Reset
 }
 
-/// A stream that was reset on a connection that goes on, for another reason than that it was never looked at (`REFUSED_STREAM`).
-fn is_reset_stream(error: &BError) -> bool {
-    error.etype() == &ErrorType::H2Error && !matches!(error.retry, RetryType::Decided(true))
+/// The upstream says that it did not look at the request: `REFUSED_STREAM`, or a GOAWAY that leaves the stream out. On whichever connection, and
+/// however late.
+fn is_unread(error: &BError) -> bool {
+    error.etype() == &ErrorType::H2Error && matches!(error.retry, RetryType::Decided(true))
 }

@@ -19,7 +19,7 @@ pub enum Failure {
     Tls(String),
     /// The connection ended before a byte of an answer.
     Reset,
-    /// The same, on a reused connection and so soon that the request was never looked at.
+    /// The request was never looked at: the same, on a reused connection and so soon; or the upstream says so.
     Stale,
     /// The upstream stopped reading our request.
     SendTimeout,

@@ -17,6 +17,7 @@ use pingora::connectors::http::v2::{H2HandshakeSettings, handshake};
 use pingora::http::RequestHeader;
 use pingora::listeners::ALPN;
 use pingora::protocols::Stream;
+use pingora::protocols::TcpKeepalive;
 use pingora::protocols::http::v2::client::Http2Session as Http2;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{WrappedX509, parse_x509};
@@ -27,10 +28,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Streams on one HTTP/2 connection. Its window is that of all of them, so that callers who do not read hold up only themselves.
-const HTTP2_STREAMS: u32 = 100;
+/// Streams on one HTTP/2 connection.
+const HTTP2_STREAMS: usize = 100;
 /// How much of a stream is taken in before the caller drains it.
-const HTTP2_WINDOW: u32 = 256 * 1024;
+const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
+/// Ten times what all streams of a connection may take in: callers who do not read must hold up only themselves. For each frame that waits with less
+/// than 256 bytes h2 takes the difference from half of this, and ends the connection with all its streams when nothing is left.
+const HTTP2_WINDOW: u32 = 256 * 1024 * 1024;
+/// Whoever is behind a router that has forgotten the connection does not answer, and says nothing: given up after some 30 s.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive {
+    idle: Duration::from_secs(15),
+    interval: Duration::from_secs(5),
+    count: 3,
+    #[cfg(target_os = "linux")]
+    user_timeout: Duration::from_secs(30),
+};
 /// An unreachable address must leave time for the next.
 const LEAST_TRY: Duration = Duration::from_millis(250);
 
@@ -161,9 +173,9 @@ impl Upstream {
             return Ok(Connection::Http1(transport));
         }
         let mut settings = H2HandshakeSettings::new();
-        settings.max_streams = HTTP2_STREAMS as usize;
-        settings.stream_window_size = Some(HTTP2_WINDOW);
-        settings.connection_window_size = Some(HTTP2_WINDOW * HTTP2_STREAMS);
+        settings.max_streams = HTTP2_STREAMS;
+        settings.stream_window_size = Some(HTTP2_STREAM_WINDOW);
+        settings.connection_window_size = Some(HTTP2_WINDOW);
         let connection = handshake(transport, settings).await.map_err(|e| failure_of(&e))?;
         let none = || Failure::Unreachable("a new HTTP/2 connection takes no request".to_owned());
         let stream = connection.spawn_stream().await.map_err(|e| failure_of(&e))?.ok_or_else(none)?;
@@ -232,7 +244,7 @@ fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
     // `HttpPeer::new` resolves names and panics on those it cannot: here it is given an address.
     #[expect(clippy::disallowed_methods, reason = "the one place that makes peers, always from an address")]
     let mut peer = HttpPeer::new(address, account.base.tls, account.base.host.to_string());
-    peer.group_key = account.fingerprint;
+    peer.options.tcp_keepalive = Some(KEEPALIVE);
     if account.base.tls {
         peer.options.alpn = ALPN::H2H1;
         peer.options.ca = place.authorities.clone();

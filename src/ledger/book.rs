@@ -251,6 +251,10 @@ fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
         transaction.pragma_update(None, "application_id", APPLICATION)?;
     }
     is_ours(&transaction)?;
+    // A newer form has tables that are not ours to make.
+    if transaction.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'meta'", [], |row| row.get::<_, i64>(0))? > 0 {
+        check(&transaction)?;
+    }
     transaction.execute_batch(TABLES)?;
     transaction.execute("INSERT OR IGNORE INTO meta VALUES ('version', ?1), ('instance', ?2)", params![VERSION, instance])?;
     // What was made in vain goes with the transaction.

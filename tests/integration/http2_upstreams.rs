@@ -85,32 +85,97 @@ fn requests_at_once_share_one_http2_connection() {
 }
 
 #[test]
-fn callers_who_stop_reading_hold_up_nobody_else_on_the_same_http2_connection() {
+fn where_a_request_waited_in_vain_no_other_is_sent() {
     run(async {
-        // One less than a connection takes; each has as much on its way as one stream may.
-        const STUCK: usize = 99;
+        let ca = Ca::new();
+        let mock = Mock::h2(&ca.leaf()).await;
+        let catalog = Catalog::new().account_with("a", &mock, &format!("timeouts: {{ first_byte: 500ms }}, {TRUST}")).model("m", &["a"]);
+        let gateway = Gateway::with(catalog).file("ca.pem", ca.pem()).start().await;
+        gateway.post(&chat("m")).await;
+        // As one behind a router that has forgotten the connection.
+        mock.push(Script::silent());
+        let gate = Gate::new();
+        mock.push(held(&gate));
+        let body = chat_stream("m");
+        let meanwhile = async {
+            mock.request(1).await;
+            let (mut connection, mut head) = gateway.open(&body).await;
+            connection.piece(&mut head).await;
+            (connection, head)
+        };
+        let (in_vain, (mut connection, mut head)) = tokio::join!(gateway.post(&body), meanwhile);
+        assert_eq!(in_vain.status, 504);
+        assert_eq!(gateway.post(&chat("m")).await.status, 200);
+        let connections: Vec<usize> = mock.requests().iter().map(|request| request.connection).collect();
+        assert_eq!(connections, [0, 0, 0, 1], "who came before that is still on the first");
+        gate.open();
+        while connection.piece(&mut head).await.is_some() {}
+        assert_eq!(head.content(), "w0 w1 ");
+        eventually("the first is closed, since nobody is on it", || (mock.open() == 1).then_some(())).await;
+    });
+}
+
+#[test]
+fn a_request_that_an_upstream_did_not_look_at_is_sent_again_and_billed_for_nothing() {
+    run(async {
+        let ca = Ca::new();
+        let mock = Mock::h2(&ca.leaf()).await;
+        let catalog = Catalog::new().account_with("a", &mock, TRUST).model("m", &["a"]);
+        let gateway = Gateway::with(catalog).file("ca.pem", ca.pem()).start().await;
+        // On a new connection; later than a connection that was closed while it was idle would say so.
+        mock.push(Script::new().delay(Duration::from_millis(700)).refuse());
+        assert_eq!(gateway.post(&chat("m")).await.status, 200);
+        mock.push(Script::new().refuse());
+        mock.push(Script::new().refuse());
+        let answer = gateway.post(&chat("m")).await;
+        assert_eq!((answer.status, mock.count()), (503, 4), "{}", answer.text());
+        let line = gateway.lines_after(&answer).await.pop().expect("its line");
+        assert!(line["maybe_billed"] != true && line["prompt_tokens"].as_u64().unwrap_or(0) == 0, "{line:#?}");
+    });
+}
+
+#[test]
+fn callers_who_stop_reading_hold_up_nobody_else_on_the_same_http2_connection() {
+    // One less than a connection takes.
+    stuck(99, 8_000);
+}
+
+/// Of frames that wait, small ones are dear to h2: it ends a connection that has too many of them.
+#[test]
+fn callers_who_stop_reading_cut_nobody_off_by_many_small_frames() {
+    stuck(40, 60);
+}
+
+/// Some callers read nothing of streams that come in frames of so many bytes.
+fn stuck(callers: usize, frame: usize) {
+    run(async {
         let ca = Ca::new();
         let mock = Mock::h2(&ca.leaf()).await;
         let catalog = Catalog::new().account_with("a", &mock, TRUST).model("m", &["a"]);
         let gateway = Gateway::with(catalog).listen("h2c: true").file("ca.pem", ca.pem()).start().await;
         // So that there is one connection.
         gateway.post(&chat("m")).await;
-        let long = (0..60).fold(Script::sse(), |script, _| script.event(script::delta(&"x".repeat(8000))));
+        // More than a stream's window on the way up, and a caller's own on the way down.
+        let event = format!("data: {}\n\n", script::delta(&"x".repeat(7_800)));
+        let long = Script::sse().slices(event.repeat(60), frame, Duration::ZERO);
         mock.always(long.event(script::finish("stop")).done());
         let h2 = gateway.h2c(0).await;
         let bearer = format!("Bearer {KEY}");
         let fields = [("authorization", bearer.as_str()), ("content-type", "application/json")];
         let body = chat_stream("m").to_string();
         // Their connection has room for less than one of these answers.
-        let stuck = join_all((0..STUCK).map(|_| h2.open("POST", "/v1/chat/completions", &fields, body.as_bytes()))).await;
+        let stuck = join_all((0..callers).map(|_| h2.open("POST", "/v1/chat/completions", &fields, body.as_bytes()))).await;
         assert!(stuck.iter().all(|answer| answer.as_ref().is_ok_and(|(head, _)| head.status == 200)));
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        // Until all that may be on its way is.
+        tokio::time::sleep(Duration::from_secs(3)).await;
         mock.always(Script::answer("here"));
         let began = Instant::now();
         assert_eq!(gateway.post(&chat("m")).await.content(), "here");
         assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
         assert_eq!(mock.connections(), 1);
+        let cut = gateway.lines().into_iter().find(|line| line["outcome"] == "upstream_cut");
+        assert!(cut.is_none(), "{cut:?}");
         drop(stuck);
-        gateway.access_lines(STUCK + 2).await;
+        gateway.access_lines(callers + 2).await;
     });
 }

@@ -58,7 +58,7 @@ pub async fn http1(wire: &mut Wire, script: &Script) -> Played {
                 framing != Framing::Chunked || wire.write(b"0\r\n\r\n").await
             }
             Step::Close => return Played::Closed,
-            Step::Reset => return Played::Reset,
+            Step::Reset | Step::Refuse => return Played::Reset,
             Step::Do(call) => {
                 call();
                 true
@@ -139,6 +139,10 @@ pub async fn http2(respond: &mut SendResponse<Bytes>, stream: &mut Option<SendSt
             Step::Reset => {
                 flushed().await;
                 respond.send_reset(h2::Reason::INTERNAL_ERROR);
+                return Played::Reset;
+            }
+            Step::Refuse => {
+                respond.send_reset(h2::Reason::REFUSED_STREAM);
                 return Played::Reset;
             }
             Step::Do(call) => {

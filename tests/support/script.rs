@@ -37,6 +37,8 @@ pub enum Step {
     Close,
     /// RST; on HTTP/2, `RST_STREAM`.
     Reset,
+    /// `REFUSED_STREAM`: the request was not looked at (HTTP/2 only).
+    Refuse,
     /// Calls back into the test at this very point.
     Do(Arc<dyn Fn() + Send + Sync>),
 }
@@ -173,6 +175,10 @@ impl Script {
 
     pub fn reset(self) -> Self {
         self.then(Step::Reset)
+    }
+
+    pub fn refuse(self) -> Self {
+        self.then(Step::Refuse)
     }
 
     /// A whole buffered answer, after what there is already.

@@ -197,7 +197,7 @@ impl Opening<'_> {
             let begun = Attempt::begin(upstream, place, self.permit.clone(), &outgoing, fresh, alarm).await;
             let mut attempt = match begun {
                 Err(Failure::Stale) if !fresh => continue,
-                Err(Failure::Stale) => return Err(Failure::Reset),
+                Err(Failure::Stale) => return Err(unread()),
                 other => other?,
             };
             {
@@ -216,7 +216,12 @@ impl Opening<'_> {
             match head {
                 None => return Err(late),
                 Some(Ok(())) => return Ok(attempt),
-                Some(Err(Failure::Stale)) if !fresh => self.progress.lock().sent = false,
+                Some(Err(Failure::Stale)) => {
+                    self.progress.lock().sent = false;
+                    if fresh {
+                        return Err(unread());
+                    }
+                }
                 Some(Err(failure)) => return Err(failure),
             }
         }
@@ -296,6 +301,11 @@ async fn begin(mut reading: Reading, first: Option<Instant>, most: usize, progre
             return Err(Failure::Nonsense("a stream that does not begin".to_owned()).into());
         }
     }
+}
+
+/// Twice an upstream said that it had not looked at the request: of what it is billed for nothing was sent, but it has no room.
+fn unread() -> Failure {
+    Failure::Unreachable("it looked at no request, on a new connection neither".to_owned())
 }
 
 /// The first of some deadlines, and what it means.
