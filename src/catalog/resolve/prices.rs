@@ -12,13 +12,14 @@ use crate::problem::shown;
 use crate::units::Decimal;
 use crate::yaml::Path;
 
-/// A price as written; nothing where something is missing.
+/// A price as written.
 pub(super) fn read(written: Option<&raw::Price>, file: usize, at: &Path<'_>, report: &mut Report<'_>) -> Option<Price> {
     let raw = written?;
     let input = required(raw.input, file, &at.key("input"), report);
     let output = required(raw.output, file, &at.key("output"), report);
     let long = read_long(raw.long.as_ref(), file, &at.key("long"), report);
-    let (input, output) = input.zip(output)?;
+    // What is wrong with it has been told: that nobody knows the price need not be told, too.
+    let Some((input, output)) = input.zip(output) else { return Some(Price::FREE) };
     Some(Price {
         input,
         output,

@@ -76,6 +76,14 @@ impl Counts {
                 Ok(())
             })
             .ok()?;
+        // Some leave a part out of its whole: then both together are the count.
+        for (whole, part, name) in
+            [(counts.prompt, counts.cached, "cached_tokens"), (counts.completion, counts.reasoning, "reasoning_tokens")]
+        {
+            if whole.unwrap_or(0).saturating_add(part.unwrap_or(0)) > MOST {
+                doubted = doubted.or(Some(name));
+            }
+        }
         if doubted.is_some() {
             return Some(Self { doubted, ..Self::default() });
         }
@@ -109,7 +117,7 @@ impl Counts {
             completion,
             cached,
             cache_write: self.cache_write.unwrap_or(0),
-            reasoning: self.reasoning.unwrap_or(0),
+            reasoning: self.reasoning.unwrap_or(0).min(completion),
             source,
             doubted: self.doubted,
         }
@@ -247,6 +255,8 @@ mod tests {
             );
             check(&format!(r#"{{"completion_tokens_details":{{"reasoning_tokens":{absurd}}}}}"#), Some("reasoning_tokens"));
         }
+        check(r#"{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":1073741824}}"#, Some("cached_tokens"));
+        check(r#"{"completion_tokens":3,"completion_tokens_details":{"reasoning_tokens":1073741824}}"#, Some("reasoning_tokens"));
         let most = r#"{"prompt_tokens":1073741824,"completion_tokens":1073741824}"#;
         let usage = Counts::read(most.as_bytes(), &(0..most.len())).unwrap().settle(&Quirks::NONE, 400, 40);
         assert_eq!((usage.total(), usage.source, usage.doubted), (1 << 31, Source::Reported, None));

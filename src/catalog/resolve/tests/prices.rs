@@ -150,6 +150,10 @@ fn money_cannot_be_limited_where_nobody_knows_what_is_spent() {
     assert_eq!(told(&caller("\"*\"", "usd_per_month: 1")), [cannot("12 callers.acme.limits.usd_per_month", &format!("{local}, {odd}"))]);
     assert_eq!(told(&caller("odd", "usd_per_month: 1, usd_per_day: 1")), [cannot("12 callers.acme.limits.usd_per_day", odd)]);
     assert_eq!(told(&caller("dear, free, unserved", "usd_per_day: 1")), [""; 0]);
+    // A price that is wrong is one all the same.
+    let wrong = callers(&caller("odd", "usd_per_day: 1")).replace("odd: {", "odd: {price: {input: 1e-9, output: 1}, ");
+    let problems = read_all(&[&wrong]).err().map(|problems| problems.0.iter().map(ToString::to_string).collect::<Vec<_>>());
+    assert!(problems.as_ref().is_some_and(|all| all.len() == 1 && all[0].contains("at most six decimals")), "{problems:?}");
     assert_eq!(told(&caller("\"*\"", "tokens_per_day: 1")), [""; 0]);
 
     let of_key = |models: &str, more: &str| format!("  acme: {{models: [{models}], keys: {{k: {}}}}}", key(&format!(", {more}")));
