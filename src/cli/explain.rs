@@ -23,6 +23,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{ExplainArgs, limits, tell, write};
 use crate::account::Registry;
+use crate::catalog::Model;
 use crate::catalog::load::{Loaded, Secrets, folder, load};
 use crate::catalog::name;
 use crate::catalog::reload::Snapshot;
@@ -30,6 +31,8 @@ use crate::config::Server;
 use crate::error::What;
 use crate::gateway;
 use crate::intake::envelope::{self, Envelope};
+use crate::ledger::days;
+use crate::limits::{Ask, admit};
 use crate::plan;
 use order::Drawn;
 use report::{Obstacle, Report};
@@ -129,6 +132,9 @@ fn tried(key: &str, input: &Input) -> Report {
         report.fact("limits", bound.says());
         report.limits.push(bound.json());
     }
+    if let Some(plan) = plan::plan(snapshot, &key, &model, envelope.stream, None) {
+        within_limits(snapshot, &key, &model, plan::most(&envelope, &plan), &mut report);
+    }
     if !report.obstacles.is_empty() {
         return report.refused();
     }
@@ -150,6 +156,23 @@ fn tried(key: &str, input: &Input) -> Report {
     let walk = Walk { server, snapshot, status: status.as_ref(), key: &key, model: &model, envelope: &envelope, body, timeout, now };
     walk.tell(&drawn, &mut report);
     report
+}
+
+/// What is more than the whole of a limit never passes. How much of one is left only the instance knows, whose `/limits` tells it.
+fn within_limits(snapshot: &Snapshot, key: &Key, model: &Model, ask: Ask, report: &mut Report) {
+    let bounds = snapshot.scopes.get(key.index).map(|scopes| scopes.bounds(key, model.index)).unwrap_or_default();
+    if bounds.is_empty() {
+        return;
+    }
+    report.fact("limits", format!("it takes {} tokens and {} USD at most, until it is settled", ask.tokens, ask.usd));
+    // Nothing is used here.
+    match admit(&bounds, ask, days::now(), 1) {
+        Ok(reservation) => reservation.undo(),
+        Err(refused) => {
+            let refusal = refused.refusal();
+            report.fault("limits", Obstacle::new(refusal.what, refusal.message));
+        }
+    }
 }
 
 /// What the gateway reads of the body.

@@ -427,7 +427,8 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
     ] {
         assert!(text.contains(line), "no {line:?} in {text}");
     }
-    assert_eq!(text.matches("  limits ").count(), 3, "{text}");
+    assert_eq!(text.matches("  limits ").count(), 4, "{text}");
+    assert!(text.contains("  limits   it takes 1025 tokens and 0.01536375 USD at most, until it is settled\n"), "{text}");
     let told: Value = serde_json::from_slice(&report.json()).unwrap();
     assert_eq!(
         told["limits"],
@@ -440,6 +441,12 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
     assert_eq!(told["candidates"][0]["price"]["from"], "model");
     assert_eq!(told["candidates"][0]["price"]["costs"][0], json!(["input", "3"]));
     assert_eq!((&told["candidates"][3]["account"], &told["candidates"][3]["price"]["from"]), (&json!("claude"), &json!("list")));
+
+    // What is more than the whole of a limit never passes.
+    let large = chat("alias").replacen('{', "{\"max_tokens\": 2000000, ", 1);
+    let report = tried("acme/prod", &input(&catalog, None, &large));
+    assert_eq!((report.verdict.status, report.verdict.code.as_deref()), (Some(429), Some("insufficient_quota")));
+    assert!(report.verdict.says.contains("more than the limit of 12.5 USD per day of caller acme"), "{}", report.verdict.says);
 
     // Where nobody knows, that is said.
     let report = of("fast", None);
