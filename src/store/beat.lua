@@ -1,26 +1,32 @@
 -- An instance says that it lives, and hears who else does, and what others found broken.
 -- KEYS: the instances, when the store was empty last, the hints. ARGV: the instance, its process, whether it has told of all its counts, a word for
--- a store that is empty, hints as JSON: [name, milliseconds, …], 0 to take one back, and whether the store does not know what it was told:
--- then it counts as empty.
+-- a store that is empty, hints as JSON: [name, milliseconds, …], 0 to take one back, whether the store does not know what it was told: then it
+-- counts as empty, and the word that the instance heard last, or -. Who has not heard the present one has not told its counts since, nor does it
+-- know what was lost since.
 -- Answers {that word, how long ago it was said in milliseconds, the time in milliseconds, how many live instances have told of all, live
 -- instances, hints as {name, milliseconds, …}, the process that said last that it is this instance}.
+-- Of an instance is kept: when it was heard, whether it has told of all, the word it had heard (older gateways leave that out), and its process.
 
 local LIVES = 10000
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-redis.call(ARGV[6] == '1' and 'SET' or 'SETNX', KEYS[2], string.format('%s %.0f', ARGV[4], now))
-local word, since = string.match(redis.call('GET', KEYS[2]), '^(%S+) (%d+)$')
+local born = redis.call('GET', KEYS[2])
+if not born or ARGV[6] == '1' and string.match(born, '^%S+') == ARGV[7] then
+  born = string.format('%s %.0f', ARGV[4], now)
+  redis.call('SET', KEYS[2], born)
+end
+local word, since = string.match(born, '^(%S+) (%d+)$')
 
 local process = string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '', '(%S+)$') or ''
-redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f %s %s', now, ARGV[3], ARGV[2]))
+redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f %s %s %s', now, ARGV[3], ARGV[7], ARGV[2]))
 local live, complete = {}, 0
 local instances = redis.call('HGETALL', KEYS[1])
 for i = 1, #instances, 2 do
-  local at, all = string.match(instances[i + 1], '^(%d+) (%d)')
+  local at, all, heard = string.match(instances[i + 1], '^(%d+) (%d) (%S+)')
   local age = now - tonumber(at)
   if age < LIVES then
     live[#live + 1] = instances[i]
-    complete = complete + tonumber(all)
+    if heard == word then complete = complete + tonumber(all) end
   elseif age > 86400000 then
     redis.call('HDEL', KEYS[1], instances[i])
   end

@@ -50,7 +50,7 @@ pub(super) struct Session<'s> {
     /// Scopes that are still to be told.
     backlog: Vec<Arc<Scope>>,
     told: usize,
-    /// That there are none left has been said.
+    /// That there are none left has been said, by who has heard the store's word.
     complete: bool,
     /// What the store said when it was empty last.
     word: Option<String>,
@@ -255,12 +255,14 @@ impl<'s> Session<'s> {
             .flat_map(|(name, time)| [name.into(), u64::try_from(time.as_millis()).unwrap_or(u64::MAX).into()])
             .collect();
         let hints = serde_json::Value::from(hints).to_string();
-        let complete = if self.backlog.is_empty() { "1" } else { "0" };
-        self.complete = self.backlog.is_empty();
+        self.complete = self.backlog.is_empty() && self.word.is_some();
+        let complete = if self.complete { "1" } else { "0" };
+        let heard = self.word.as_deref().unwrap_or("-");
         let word = format!("{:016x}", fastrand::u64(..));
         let keys = [self.name("instances"), self.name("born"), self.name("hints")];
         let lost = if std::mem::take(&mut self.lost) { "1" } else { "0" };
-        batch.add(self.link.beat(keys.iter().map(String::as_str), &[&self.instance, self.process, complete, &word, &hints, lost]));
+        let arguments = [&self.instance, self.process, complete, &word, &hints, lost, heard];
+        batch.add(self.link.beat(keys.iter().map(String::as_str), &arguments));
         sent.push(Sent::Beat { since: Instant::now(), trial });
         self.beat = Instant::now() + BEAT;
     }

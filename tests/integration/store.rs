@@ -743,6 +743,85 @@ fn counts_that_the_store_drops_are_told_anew_by_all_gateways() {
     });
 }
 
+/// Whoever finds out decides nothing by what it alone has told: another one's part is not there before that has heard of it.
+#[test]
+fn who_finds_that_counts_were_dropped_waits_for_those_of_the_others() {
+    run(async {
+        // What the one that finds it has used itself, and whether the store says so to both at once.
+        for (own, both) in [(5, false), (0, false), (5, true)] {
+            let redis = Redis::start();
+            let two = Instance::two(&redis, &key("tokens_per_day: 100")).await;
+            two[0].admitted(ask(own, 0)).await.settle(spent(own, 0));
+            two[1].admitted(ask(90, 0)).await.settle(spent(90, 0));
+            assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[1], own + 90);
+            drop_counts(&redis);
+            let before = born(&redis);
+            if both {
+                join_all(two.iter().map(|instance| instance.refused(ask(60, 0)))).await;
+            }
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(1_500) {
+                two[0].refused(ask(60, 0)).await;
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[1], own + 90);
+            assert_ne!(born(&redis), before, "it is known that something was lost");
+            for instance in &two {
+                instance.comes(State::Up).await;
+            }
+            assert_eq!(two[0].refused(ask(60, 0)).await.over.limit, 100);
+        }
+    });
+}
+
+fn drop_counts(redis: &Redis) {
+    redis::cmd("DEL").arg(key_of("key", "acme/prod")).exec(&mut redis.connection()).unwrap();
+}
+
+/// The word that says since when the store holds what it holds.
+fn born(redis: &Redis) -> String {
+    redis::cmd("GET").arg("{portcullis}:born").query(&mut redis.connection()).unwrap()
+}
+
+/// Who has not heard the word has not told its counts since, whatever it said before, and finds no loss that is not known already.
+#[test]
+fn a_gateway_that_has_not_heard_what_was_lost_is_not_complete_and_says_nothing_new() {
+    let redis = Redis::start();
+    let mut connection = redis.connection();
+    // Its name, whether it has told all, the word it has for an empty store, whether something is lost, and the word that it heard: the store's, and
+    // how many have told all.
+    let mut beat = |name: &str, complete: &str, new: &str, lost: &str, heard: &str| -> (String, u64) {
+        let mut call = redis::cmd("EVAL");
+        call.arg(include_str!("../../src/store/beat.lua")).arg(3).arg("instances").arg("born").arg("hints");
+        for argument in [name, &format!("process-of-{name}"), complete, new, "[]", lost, heard] {
+            call.arg(argument);
+        }
+        let told: (String, u64, u64, u64, Vec<String>, Vec<String>, String) = call.query(&mut connection).unwrap();
+        (told.0, told.3)
+    };
+    let says = |word: &str, complete: u64| (word.to_owned(), complete);
+    assert_eq!(beat("a", "0", "w1", "0", "-"), says("w1", 0));
+    assert_eq!(beat("b", "0", "w2", "0", "-"), says("w1", 0));
+    assert_eq!(beat("a", "1", "w3", "0", "w1"), says("w1", 1));
+    assert_eq!(beat("b", "1", "w4", "0", "w1"), says("w1", 2));
+    // One finds a loss: nobody has told anything since, and one does.
+    assert_eq!(beat("a", "0", "w5", "1", "w1"), says("w5", 0));
+    assert_eq!(beat("a", "1", "w6", "0", "w5"), says("w5", 1));
+    // The other finds the same one, and then has told all.
+    assert_eq!(beat("b", "1", "w7", "1", "w1"), says("w5", 1));
+    assert_eq!(beat("b", "1", "w8", "0", "w5"), says("w5", 2));
+    // All is lost: what was told of before is not.
+    redis.flush();
+    assert_eq!(beat("b", "1", "w9", "0", "w5"), says("w9", 0));
+    // One of an older version, which names no word, and reads what others say of themselves.
+    redis::cmd("HSET").arg("instances").arg("c").arg(format!("{} 1 0123456789abcdef", now())).exec(&mut redis.connection()).unwrap();
+    assert_eq!(beat("b", "1", "w10", "0", "w9"), says("w9", 1));
+    let told: String = redis::cmd("HGET").arg("instances").arg("b").query(&mut redis.connection()).unwrap();
+    let told: Vec<&str> = told.split(' ').collect();
+    assert_eq!(told[1..], ["1", "w9", "process-of-b"]);
+    assert_eq!(beat("c", "1", "w11", "0", "w9"), says("w9", 2));
+}
+
 #[test]
 fn what_costs_nothing_is_still_admitted_by_all_gateways_limits_when_the_money_is_spent() {
     run(async {
