@@ -42,6 +42,9 @@ const FAREWELL: Duration = Duration::from_millis(250);
 /// Who was refused without the store's word may ask for it so soon again.
 const SOON: Duration = Duration::from_secs(1);
 
+/// That counts were lost is said once in so long: a store that drops them by itself does it all the time.
+const LOST_AGAIN: Duration = Duration::from_secs(3_600);
+
 /// The shared store.
 pub struct Store {
     inside: Arc<Inside>,
@@ -141,6 +144,8 @@ struct Desk {
     since: Instant,
     /// While it does not decide: what the log has said of that.
     outage: Option<Outage>,
+    /// When the log has said last that counts were lost.
+    lost: Option<Instant>,
     instance: String,
     live: usize,
     clock_ahead_ms: i64,
@@ -220,6 +225,7 @@ impl Store {
             leaving: false,
             since: now,
             outage: Some(Outage::new(now)),
+            lost: None,
             instance: instance.to_owned(),
             live: 0,
             clock_ahead_ms: 0,
@@ -432,6 +438,22 @@ impl Inside {
             };
             log::warn!("the store {} is out: {why}; until it is back {then}", self.settings.address);
         }
+    }
+
+    /// It was empty, or not whole.
+    fn lost(&self) {
+        let mut desk = self.desk();
+        if desk.lost.is_some_and(|said| said.elapsed() < LOST_AGAIN) {
+            return;
+        }
+        desk.lost = Some(Instant::now());
+        // Whoever reads the log may have stopped: nobody else waits for that.
+        drop(desk);
+        log::warn!(
+            "the store {} has lost what it held, or a part (flushed, restarted without its data, or short of memory without `maxmemory-policy noeviction`): \
+             all gateways tell it again, each time; this is said once an hour",
+            self.settings.address
+        );
     }
 
     /// It is there, but so many have told it all that they count, and others have so much longer to.

@@ -339,7 +339,7 @@ impl<'s> Session<'s> {
         }
         self.beaten = true;
         if flushed {
-            log::warn!("the store {} has lost what it held: all is told again", inside.settings.address);
+            inside.lost();
             self.begin();
         }
         let apart = heard.clock_ms.abs_diff(clock_ms());

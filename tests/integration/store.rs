@@ -822,6 +822,28 @@ fn a_gateway_that_has_not_heard_what_was_lost_is_not_complete_and_says_nothing_n
     assert_eq!(beat("c", "1", "w11", "0", "w9"), says("w9", 2));
 }
 
+/// A store that drops counts by itself would fill the log.
+#[test]
+fn that_counts_were_lost_is_said_once_in_a_while() {
+    run(async {
+        let redis = Redis::start();
+        let mock = Mock::start().await;
+        mock.always(Script::answer("a"));
+        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
+        let gateway = gateway(&catalog, &redis, "timeout: 5s").await;
+        comes(&gateway, "up").await;
+        for sent in 1..4 {
+            let before = born(&redis);
+            redis::cmd("DEL").arg("{portcullis:tight}:caller:tight").exec(&mut redis.connection()).unwrap();
+            assert_eq!(gateway.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
+            eventually("all is told", || (born(&redis) != before).then_some(())).await;
+            eventually("it is counted", || (redis.used("{portcullis:tight}:caller:tight").0[0] == sent).then_some(())).await;
+        }
+        gateway.logged("has lost what it held").await;
+        assert_eq!(gateway.log().matches("has lost what it held").count(), 1, "{}", gateway.log());
+    });
+}
+
 #[test]
 fn what_costs_nothing_is_still_admitted_by_all_gateways_limits_when_the_money_is_spent() {
     run(async {
