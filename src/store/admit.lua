@@ -11,9 +11,10 @@
 --          Answers {1}.
 --   admit  [[live instances], tokens, usd, a scope's [second, day, month, and its limits in this order or -1: requests a minute, a day,
 --          tokens a minute, a day, places, usd a day, a month], …]
---          Answers {1, used…} if it was taken from all, {2, used…} if it was taken from none, and {0, n} if the n-th scope does not know the
---          epoch: then `own` comes first. Used, before: {places, requests, tokens and usd of the day, usd of the month, second, requests, tokens, …}
---   look   the same of one scope without limits: answers {1, used} and takes nothing.
+--          Answers {1, used…} if it was taken from all, {2, used…} if it was taken from none, and {0, n, part} if the n-th scope does not know the
+--          epoch: then `own` comes first. Part is 1 if it has one of the instance, of another epoch, and 0 if it has none.
+--          Used, before: {places, requests, tokens and usd of the day, usd of the month, second, requests, tokens, …}
+--   look   the same of one scope without limits: answers {1, used} and takes nothing, or {0, 0, 0} if it has no part of the instance.
 -- Numbers are exact up to 2^53. Sums may be more for a while, where nobody limits what is asked for; no answer is.
 
 local EXPIRES, MOST = 40 * 86400, 2 ^ 53
@@ -172,7 +173,8 @@ local function in_full(used, ring, second)
 end
 
 if op == 'look' then
-  local all = read(KEYS[1])
+  local all, mine = read(KEYS[1])
+  if not mine then return { 0, 0, 0 } end
   return { 1, in_full((used_of(all, unpack(said[4]))), all[1], said[4][1]) }
 end
 
@@ -183,7 +185,7 @@ local tokens, usd = said[2], said[3]
 local scopes, answer, over = {}, { 1 }, false
 for n, key in ipairs(KEYS) do
   local all, mine = read(key)
-  if not mine or mine[1] ~= epoch then return { 0, n - 1 } end
+  if not mine or mine[1] ~= epoch then return { 0, n - 1, mine and 1 or 0 } end
   local ask = said[n + 3]
   local used, requests, counted, last = used_of(all, ask[1], ask[2], ask[3])
   over = exceeds(ask[4], requests, 1) or exceeds(ask[5], used[2], 1) or exceeds(ask[6], counted, tokens) or exceeds(ask[7], used[3], tokens)

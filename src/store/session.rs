@@ -29,6 +29,9 @@ const ADMISSIONS: usize = 256;
 const PARTS: usize = 64;
 /// Clocks that differ by more are worth a warning: windows are that much apart. Our own, set back by as much, has perhaps moved what is counted.
 const CLOCKS: u64 = 2_000;
+const DAY_MS: u64 = 86_400_000;
+/// No scope is told in this epoch.
+const UNTOLD: u64 = 0;
 
 /// How a session ends.
 pub(super) enum End {
@@ -50,6 +53,8 @@ pub(super) struct Session<'s> {
     /// Scopes that are still to be told.
     backlog: Vec<Arc<Scope>>,
     told: usize,
+    /// The day since 1970 on which that began.
+    begun: u64,
     /// That there are none left has been said, by who has heard the store's word.
     complete: bool,
     /// What the store said when it was empty last.
@@ -89,6 +94,7 @@ impl<'s> Session<'s> {
             epoch_name: String::new(),
             backlog: Vec::new(),
             told: 0,
+            begun: 0,
             complete: false,
             word: None,
             lost: false,
@@ -131,11 +137,12 @@ impl<'s> Session<'s> {
     /// All that is counted here is to be told anew.
     fn begin(&mut self) {
         /// Of all sessions of the process: a scope knows by it what it was told in.
-        static EPOCHS: AtomicU64 = AtomicU64::new(1);
+        static EPOCHS: AtomicU64 = AtomicU64::new(UNTOLD + 1);
         self.epoch = EPOCHS.fetch_add(1, Ordering::Relaxed);
         self.epoch_name = format!("{:016x}", fastrand::u64(..));
         self.backlog = self.inside.registry.scopes();
         (self.told, self.complete) = (0, false);
+        self.begun = clock_ms() / DAY_MS;
     }
 
     fn name(&self, what: &str) -> String {
@@ -214,6 +221,8 @@ impl<'s> Session<'s> {
         parts.extend(
             asked.iter().flat_map(|asked| asked.each()).filter(|(_, scope)| scope.told() != self.epoch).map(|(_, scope)| scope.clone()),
         );
+        // What was never told is not lost.
+        parts.extend(looking.iter().map(|looking| &looking.scope).filter(|scope| scope.told() != self.epoch).cloned());
         for (place, scope) in parts.iter().enumerate() {
             if parts.iter().take(place).any(|other| Arc::ptr_eq(other, scope)) {
                 continue;
@@ -287,14 +296,10 @@ impl<'s> Session<'s> {
                     Admission::Yes(_) | Admission::No(_) if flushed => alone(asked),
                     Admission::Yes(used) => granted(asked, used, &moments),
                     Admission::No(used) => refused(asked, used, &moments),
-                    Admission::Unknown(place) => {
-                        let lost = asked.each().nth(place).is_some_and(|(_, scope)| scope.told() == self.epoch);
-                        if lost && !flushed {
-                            // It was told, and is forgotten: so may be everything else, and others' parts of it.
-                            self.begin();
-                            self.lost = true;
-                            self.beat = Instant::now();
-                            flushed = true;
+                    Admission::Unknown { place, part } => {
+                        let told = asked.each().nth(place).is_some_and(|(_, scope)| scope.told() == self.epoch);
+                        if told && !flushed {
+                            flushed = self.unknown(&asked, place, part);
                         }
                         asked.tries += 1;
                         again.push_back(asked);
@@ -305,11 +310,16 @@ impl<'s> Session<'s> {
                 Sent::Find(finding) => finding.found(&answer),
                 // Of what was lost just now it has only a part.
                 Sent::Look(..) if flushed => {}
-                Sent::Look(Looking { answer: awaited, .. }, moment) => {
-                    let counts = talk::looked(&answer, moment, self.clock).ok_or_else(wrong)?;
+                Sent::Look(looking, moment) => match talk::looked(&answer, moment, self.clock).ok_or_else(wrong)? {
                     // If nobody waits any more, nobody needs it.
-                    awaited.send(counts).ok();
-                }
+                    Some(counts) => drop(looking.answer.send(counts)),
+                    None if self.may_be_forgotten(&looking.scope) => {
+                        looking.scope.tell(UNTOLD);
+                        self.inside.desk().looking.push_back(looking);
+                    }
+                    // It has lost others' parts too, and who asks goes by ours.
+                    None => {}
+                },
             }
         }
         if !again.is_empty() {
@@ -322,6 +332,34 @@ impl<'s> Session<'s> {
             self.beat = Instant::now();
         }
         Ok(())
+    }
+
+    /// The store does not know what it was told of this scope. True if it has lost it.
+    fn unknown(&mut self, asked: &Asked, place: usize, part: bool) -> bool {
+        self.beat = Instant::now();
+        if part {
+            // Another process tells its own by our name, and the beat says so. If it does not, something old was done late.
+            if asked.tries > 0 {
+                self.begin();
+            }
+            return false;
+        }
+        if asked.each().nth(place).is_some_and(|(_, scope)| self.may_be_forgotten(scope)) {
+            for (_, scope) in asked.each().filter(|(_, scope)| self.may_be_forgotten(scope)) {
+                scope.tell(UNTOLD);
+            }
+            return false;
+        }
+        // So may be everything else, and others' parts of it.
+        self.begin();
+        self.lost = true;
+        true
+    }
+
+    /// Without a loss: it was told in another month, and nothing is counted now.
+    fn may_be_forgotten(&self, scope: &Scope) -> bool {
+        let own = scope.own(self.clock);
+        own.moment.month > self.begun && talk::nothing(&own)
     }
 
     /// The store says how things are. True if it was empty meanwhile.

@@ -65,10 +65,19 @@ pub(super) fn look(live: &[String], Moment { second, day, month }: Moment) -> St
     format!("[{},0,0,[{second},{day},{month}]]", serde_json::json!(live))
 }
 
-/// What it saw.
-pub(super) fn looked(value: &Value, moment: Moment, now_ms: u64) -> Option<Counts> {
-    let Some(Admission::Yes(mut used)) = admission(value) else { return None };
-    used.pop().map(|used| used.counts(moment, now_ms))
+/// What it saw: no counts if they lack ours.
+pub(super) fn looked(value: &Value, moment: Moment, now_ms: u64) -> Option<Option<Counts>> {
+    match admission(value)? {
+        Admission::Yes(mut used) => Some(Some(used.pop()?.counts(moment, now_ms))),
+        Admission::Unknown { .. } => Some(None),
+        Admission::No(_) => None,
+    }
+}
+
+/// That nothing is counted.
+pub(super) fn nothing(counts: &Counts) -> bool {
+    let day = counts.day_requests == 0 && counts.day_tokens == 0 && counts.day_usd == Usd(0);
+    day && counts.month_usd == Usd(0) && counts.places == 0 && counts.minute.is_empty()
 }
 
 /// The order in which the script has them.
@@ -89,8 +98,8 @@ pub(super) enum Admission {
     Yes(Vec<Used>),
     /// Taken from none.
     No(Vec<Used>),
-    /// The scope of this number does not know the epoch.
-    Unknown(usize),
+    /// The scope of this number does not know the epoch; nor the instance, unless that has a part.
+    Unknown { place: usize, part: bool },
 }
 
 /// What all instances together had used of a scope.
@@ -139,7 +148,7 @@ pub(super) fn admission(value: &Value) -> Option<Admission> {
     let Value::Array(parts) = value else { return None };
     let (code, rest) = parts.split_first()?;
     match number(code)? {
-        0 => Some(Admission::Unknown(usize::try_from(number(rest.first()?)?).ok()?)),
+        0 => Some(Admission::Unknown { place: usize::try_from(number(rest.first()?)?).ok()?, part: number(rest.get(1)?)? > 0 }),
         1 => Some(Admission::Yes(rest.iter().map(used).collect::<Option<_>>()?)),
         2 => Some(Admission::No(rest.iter().map(used).collect::<Option<_>>()?)),
         _ => None,
@@ -262,8 +271,14 @@ mod tests {
         let Some(Admission::Yes(mut granted)) = answer(1) else { panic!("granted") };
         let left = granted.remove(0).left(&limits, Ask { tokens: 10, usd: Usd(0) }, moment, NOW);
         assert_eq!((left.requests.map(|room| room.remaining), left.tokens.map(|room| room.remaining)), (Some(0), Some(40)));
-        assert_eq!(admission(&ints(&[0, 2])), Some(Admission::Unknown(2)));
-        for nonsense in [ints(&[]), ints(&[7]), ints(&[1, 2]), Value::Nil, Value::Array(vec![Value::Int(1), ints(&[-1, 0, 0, 0, 0])])] {
+        assert_eq!(admission(&ints(&[0, 2, 1])), Some(Admission::Unknown { place: 2, part: true }));
+        assert_eq!(admission(&ints(&[0, 0, 0])), Some(Admission::Unknown { place: 0, part: false }));
+        assert_eq!(looked(&ints(&[0, 0, 0]), moment, NOW), Some(None));
+        let counts = looked(&Value::Array(vec![Value::Int(1), used.clone()]), moment, NOW).flatten().expect("counts");
+        assert_eq!((counts.day_requests, nothing(&counts), nothing(&Counts::default())), (4, false, true));
+        for nonsense in
+            [ints(&[]), ints(&[7]), ints(&[0, 2]), ints(&[1, 2]), Value::Nil, Value::Array(vec![Value::Int(1), ints(&[-1, 0, 0, 0, 0])])]
+        {
             assert_eq!(admission(&nonsense), None, "{nonsense:?}");
             assert_eq!(heard(&nonsense), None);
         }

@@ -1,5 +1,6 @@
 //! What several gateways share: limits of all together, whatever becomes of the store.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -822,6 +823,62 @@ fn a_gateway_that_has_not_heard_what_was_lost_is_not_complete_and_says_nothing_n
     assert_eq!(beat("c", "1", "w11", "0", "w9"), says("w9", 2));
 }
 
+/// What another process told by the same name, as in an upgrade, is not lost: nobody else needs to tell anything again.
+#[test]
+fn a_part_that_another_process_told_is_not_a_loss() {
+    run(async {
+        let redis = Redis::start();
+        let two = Instance::two(&redis, &key("requests_per_day: 10")).await;
+        drop(two[0].admitted(ask(1, 0)).await);
+        drop(two[1].admitted(ask(1, 0)).await);
+        agrees(&redis, "key", "acme/prod", &two).await;
+        let before = born(&redis);
+        let (day, month) = (now() / 86_400_000, two[0].registry.scopes()[0].moment(now()).month);
+        let mut call = redis::cmd("EVAL");
+        call.arg(include_str!("../../src/store/admit.lua")).arg(1).arg(key_of("key", "acme/prod"));
+        call.arg("own").arg("one").arg("another-epoch").arg(format!("[{day},7,0,0,{month},0,0]"));
+        let _: Vec<u64> = call.query(&mut redis.connection()).unwrap();
+        let left = two[0].admitted(ask(1, 0)).await.left;
+        assert_eq!(left.requests.map(|room| room.remaining), Some(7), "by the store");
+        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[0], 3);
+        assert_eq!(born(&redis), before);
+    });
+}
+
+/// A gateway tells what it alone has counted as that, if the store has lost it, and of all what it never asked the store for.
+#[test]
+fn a_look_at_counts_that_the_store_dropped_finds_none() {
+    run(async {
+        let redis = Redis::start();
+        let two = Instance::two(&redis, &key("requests_per_day: 10")).await;
+        for instance in &two {
+            drop(instance.admitted(ask(1, 0)).await);
+        }
+        agrees(&redis, "key", "acme/prod", &two).await;
+        let scopes = two[0].registry.scopes();
+        let seen = async || two[0].store.counted(&scopes).await.map(|counts| counts[0].day_requests);
+        assert_eq!(seen().await, Some(2));
+        drop_counts(&redis);
+        assert_eq!(seen().await, None);
+        // And goes on.
+        assert_eq!((two[0].store.state(), two[0].errors.get()), (State::Up, 0));
+        drop(two[0].admitted(ask(1, 0)).await);
+        agrees(&redis, "key", "acme/prod", &two).await;
+        two[0].comes(State::Up).await;
+        assert_eq!(seen().await, Some(3));
+
+        let more = format!(
+            "accounts: {{ a: {{ dialect: demo }} }}\nmodels: {{ m: {{ targets: [ {{ account: a }} ] }} }}\n\
+             callers: {{ new: {{ {} }} }}\n",
+            key("requests_per_day: 3")
+        );
+        let more = resolve(&[("catalog.yaml".to_owned(), more)], &mut |_| Err(String::new())).expect("a catalog");
+        let _scopes = two[0].registry.adopt(&more, &mut Vec::new);
+        let new = two[0].registry.scopes().into_iter().find(|scope| &*scope.name == "new/prod").expect("a scope");
+        assert_eq!(two[0].store.counted(&[new]).await.map(|counts| counts[0].day_requests), Some(0));
+    });
+}
+
 /// A store that drops counts by itself would fill the log.
 #[test]
 fn that_counts_were_lost_is_said_once_in_a_while() {
@@ -841,6 +898,39 @@ fn that_counts_were_lost_is_said_once_in_a_while() {
         }
         gateway.logged("has lost what it held").await;
         assert_eq!(gateway.log().matches("has lost what it held").count(), 1, "{}", gateway.log());
+    });
+}
+
+/// Parts of another month are let go when they are old, or when somebody else begins: nothing that matters is lost.
+#[test]
+fn counts_that_are_over_are_let_go_and_nobody_needs_to_tell_anything_again() {
+    run_within(Duration::from_secs(120), async {
+        let (_tools, library, shift) = shifted_clock("0");
+        let redis = Redis::start();
+        let mock = Mock::start().await;
+        mock.always(Script::answer("a"));
+        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 100 }", &[("prod", TIGHT, "")]);
+        let store = format!("workers: 1\nstore: {{ redis: '{}', timeout: 5s }}", redis.url());
+        let gateway = Gateway::with(&catalog).server(&store).upstream(redis.port);
+        let gateway = gateway.env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_SHIFT", shift.to_str().unwrap()).start().await;
+        comes(&gateway, "up").await;
+        let post = async || assert_eq!(gateway.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
+        post().await;
+        let (key, before) = ("{portcullis:tight}:caller:tight", born(&redis));
+        eventually("it is counted", || (redis.used(key).0[0] == 1).then_some(())).await;
+        set_clock(&shift, 41 * 86_400);
+        let let_go = || redis::cmd("DEL").arg(key).exec(&mut redis.connection()).unwrap();
+        let_go();
+        assert_eq!(limits(&gateway, "requests_per_day"), ("all instances".to_owned(), 0));
+        let_go();
+        post().await;
+        eventually("it is counted anew", || (redis.used(key).0[0] == 1).then_some(())).await;
+        assert_eq!(born(&redis), before);
+        // What is counted now is missed.
+        let_go();
+        assert_eq!(limits(&gateway, "requests_per_day"), ("this instance".to_owned(), 1));
+        post().await;
+        eventually("all is told", || (born(&redis) != before).then_some(())).await;
     });
 }
 
@@ -904,15 +994,26 @@ fn limits_tells_of_all_gateways_while_the_store_does() {
     });
 }
 
+/// A library that shifts the clock of a gateway, and the file that says by how many seconds, in a folder of their own.
+fn shifted_clock(by: &str) -> (Folder, PathBuf, PathBuf) {
+    let tools = Folder::new(&[("shift", by)]);
+    let (library, shift) = (tools.path().join("clock.so"), tools.path().join("shift"));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
+    let built = std::process::Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
+    assert!(built.expect("a C compiler, as the build needs one").success());
+    (tools, library, shift)
+}
+
+fn set_clock(shift: &Path, by: u64) {
+    std::fs::write(shift.with_extension("new"), by.to_string()).unwrap();
+    std::fs::rename(shift.with_extension("new"), shift).unwrap();
+}
+
 /// A gateway whose clock was ahead tells the store where its counts are now, asked for anything or not.
 #[test]
 fn a_clock_that_is_set_back_takes_the_counts_in_the_store_along() {
     run_within(Duration::from_secs(120), async {
-        let tools = Folder::new(&[("shift", "172800")]);
-        let (library, shift) = (tools.path().join("clock.so"), tools.path().join("shift"));
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
-        let built = std::process::Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
-        assert!(built.expect("a C compiler, as the build needs one").success());
+        let (_tools, library, shift) = shifted_clock("172800");
         let redis = Redis::start();
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
@@ -931,8 +1032,7 @@ fn a_clock_that_is_set_back_takes_the_counts_in_the_store_along() {
         let key = "{portcullis:tight}:caller:tight";
         eventually("they are counted", || (redis.used(key).0[0] == 3).then_some(())).await;
         assert_eq!(limits(&right, "requests_per_day").1, 0, "on another day");
-        std::fs::write(shift.with_extension("new"), "0").unwrap();
-        std::fs::rename(shift.with_extension("new"), &shift).unwrap();
+        set_clock(&shift, 0);
         for limit in ["requests_per_day", "requests_per_minute"] {
             eventually(limit, || (limits(&right, limit).1 == 3).then_some(())).await;
         }
