@@ -67,6 +67,8 @@ pub struct Attempt {
     permit: Option<Arc<Permit>>,
     reused: bool,
     whole_request: bool,
+    /// The upstream refused the request, one way or the other, before it answered.
+    turned_away: bool,
     connected: Duration,
     sent: Instant,
 }
@@ -118,6 +120,7 @@ impl Attempt {
             permit: Some(permit),
             reused,
             whole_request: false,
+            turned_away: false,
             connected: began.elapsed(),
             sent: Instant::now(),
         };
@@ -259,6 +262,7 @@ impl Attempt {
                 Err(Failure::Nonsense("too many informational heads".to_owned()))
             }
             Wire::Http2(wire) => wire.read_response_header().await.map_err(|e| {
+                self.turned_away = true;
                 if is_unread(&e) {
                     return Failure::Stale;
                 }
@@ -330,9 +334,9 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if let Wire::Http2(stream) = &mut self.wire {
-            // Who has waited here in vain need not be the last: as with HTTP/1, the next request is not sent where this one was not answered. What else
-            // is on the connection goes on.
-            if stream.response_header().is_none() {
+            // As with HTTP/1, no request is sent where another one has waited in vain: nobody may be there any more. What else is on the connection
+            // goes on.
+            if stream.response_header().is_none() && !self.turned_away {
                 stream.conn.mark_shutdown();
             }
             // A stream that is whole is not reset by this; one that is not is.
