@@ -169,6 +169,8 @@ pub struct Refused {
     pub over: Over,
     /// What is left of all of them.
     pub left: Left,
+    /// How many share the limits; each goes by its part, unless it is 1.
+    pub share: u32,
 }
 
 /// Takes one request, one place and what is asked for from all bounds, or from none. Each limit is divided by `share`, for who shares them with others.
@@ -187,7 +189,13 @@ pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<R
         each.fold(Left::default(), Left::and)
     };
     if let Some((scope, over)) = worst {
-        return Err(Refused { level: scope.level, name: scope.name.clone(), over, left: left(&tallies) });
+        return Err(Refused {
+            level: scope.level,
+            name: scope.name.clone(),
+            over,
+            left: left(&tallies),
+            share: u32::try_from(share).unwrap_or(u32::MAX),
+        });
     }
     let held = take(&mut tallies, ask);
     let reservation = Reservation { left: left(&tallies), at: now_ms, ask, held };

@@ -32,7 +32,11 @@ impl Refused {
             Kind::UsdPerDay => "per day".to_owned(),
             Kind::UsdPerMonth => "per month".to_owned(),
         };
-        let limit = format!("the limit of {} {what} of {whose}", amount(over.limit));
+        let part = match self.share {
+            0 | 1 => String::new(),
+            share => format!(" (the part of one of {share} gateways while their store does not decide)"),
+        };
+        let limit = format!("the limit of {} {what} of {whose}{part}", amount(over.limit));
         let left = amount(over.limit.saturating_sub(over.used));
         let asked = match over.kind {
             Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::Concurrency => None,
@@ -116,6 +120,17 @@ mod tests {
     use crate::limits::Over;
 
     #[test]
+    fn a_part_of_a_limit_is_told_as_one() {
+        let over = Over { kind: Kind::RequestsPerMinute, limit: 60, used: 60, asked: 1, wait: Some(Duration::from_secs(1)) };
+        let refused = Refused { level: Level::Caller, name: "acme".into(), over, left: Left::default(), share: 2 };
+        assert_eq!(
+            refused.refusal().message,
+            "All is used: the limit of 60 requests per minute of caller acme (the part of one of 2 gateways while their store does not decide) is \
+             reached. Try again in 1s."
+        );
+    }
+
+    #[test]
     fn spans_are_as_clients_read_them() {
         for (millis, expected) in
             [(0, "0ms"), (999, "999ms"), (1_000, "1s"), (1_001, "2s"), (59_500, "1m0s"), (360_000, "6m0s"), (3_605_000, "1h0m5s")]
@@ -128,7 +143,7 @@ mod tests {
     fn a_refusal_names_the_limit_and_what_is_left_of_it() {
         let told = |level: Level, name: &str, kind: Kind, (limit, used, asked): (u64, u64, u64), wait: Option<u64>| {
             let over = Over { kind, limit, used, asked, wait: wait.map(Duration::from_secs) };
-            let refusal = Refused { level, name: name.into(), over, left: Left::default() }.refusal();
+            let refusal = Refused { level, name: name.into(), over, left: Left::default(), share: 1 }.refusal();
             (refusal.message.to_string(), refusal.what.row().code.map(str::to_owned), refusal.retry_after, refusal.retry_helps)
         };
         assert_eq!(

@@ -455,7 +455,7 @@ fn refused(asked: Box<Asked>, used: Vec<talk::Used>, moments: &[Moment]) {
         }
     }
     let said = match worst {
-        Some((scope, over)) => Said::No(Refused { level: scope.level, name: scope.name.clone(), over, left }),
+        Some((scope, over)) => Said::No(Refused { level: scope.level, name: scope.name.clone(), over, left, share: 1 }),
         // Its sums and ours differ, as they may beyond what is exact.
         None => Said::Alone,
     };
