@@ -223,7 +223,11 @@ impl Attempt {
     /// An early 413 or 429 is better than "reset": the head, if there is one, is left for [`Attempt::head`].
     async fn last_words(&mut self, failure: Failure, alarm: &mut Alarm) -> Result<(), Failure> {
         let read = alarm.until(Instant::now() + LAST_WORDS, pin!(self.read_head())).await;
-        if let Some(Ok(())) = read { Ok(()) } else { Err(self.stale_or(failure)) }
+        match read {
+            Some(Ok(())) => Ok(()),
+            Some(Err(Failure::Stale)) => Err(Failure::Stale),
+            Some(Err(_)) | None => Err(self.stale_or(failure)),
+        }
     }
 
     /// The answer's status and headers.
@@ -335,8 +339,8 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         if let Wire::Http2(stream) = &mut self.wire {
             // As with HTTP/1, no request is sent where another one has waited in vain: nobody may be there any more. What else is on the connection
-            // goes on.
-            if stream.response_header().is_none() && !self.turned_away {
+            // goes on. Who leaves at once has not waited.
+            if stream.response_header().is_none() && !self.turned_away && self.sent.elapsed() >= STALE {
                 stream.conn.mark_shutdown();
             }
             // A stream that is whole is not reset by this; one that is not is.

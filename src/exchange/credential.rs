@@ -104,9 +104,10 @@ async fn fetch(
     let mut alarm = Alarm::default();
     let permit = issuer.state.admit().map(Arc::new).ok_or(Failure::Reset)?;
     // A fresh connection: once an hour no other would be open.
-    let mut attempt = Attempt::begin(upstream, issuer, permit, &outgoing, true, &mut alarm).await?;
+    let looked_at = |failure| if failure == Failure::Stale { Failure::unread() } else { failure };
+    let mut attempt = Attempt::begin(upstream, issuer, permit, &outgoing, true, &mut alarm).await.map_err(looked_at)?;
     let late = || Failure::ConnectTimeout;
-    let (status, _) = alarm.until(due, pin!(attempt.head())).await.ok_or_else(late)??;
+    let (status, _) = alarm.until(due, pin!(attempt.head())).await.ok_or_else(late)?.map_err(looked_at)?;
     let mut answer = Vec::new();
     while let Some(chunk) = alarm.until(due, pin!(attempt.read())).await.ok_or_else(late)?? {
         if answer.len() + chunk.len() > MOST {

@@ -219,6 +219,11 @@ impl Failure {
         }
     }
 
+    /// On a new connection, too, the upstream said that it had not looked at the request.
+    pub fn unread() -> Failure {
+        Failure::Unreachable("it looked at no request, on a new connection neither".to_owned())
+    }
+
     /// Whether the whole request had been sent, so that the upstream may have worked, and charge for it.
     pub fn maybe_billed(&self) -> bool {
         match self {

@@ -35,14 +35,8 @@ const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
 /// Ten times what all streams of a connection may take in: callers who do not read must hold up only themselves. For each frame that waits with less
 /// than 256 bytes h2 takes the difference from half of this, and ends the connection with all its streams when nothing is left.
 const HTTP2_WINDOW: u32 = 256 * 1024 * 1024;
-/// Whoever is behind a router that has forgotten the connection does not answer, and says nothing: given up after some 30 s.
-const KEEPALIVE: TcpKeepalive = TcpKeepalive {
-    idle: Duration::from_secs(15),
-    interval: Duration::from_secs(5),
-    count: 3,
-    #[cfg(target_os = "linux")]
-    user_timeout: Duration::from_secs(30),
-};
+/// Whoever is behind a router that has forgotten the connection does not answer, and says nothing: given up after so long.
+const SILENT: Duration = Duration::from_secs(30);
 /// An unreachable address must leave time for the next.
 const LEAST_TRY: Duration = Duration::from_millis(250);
 
@@ -244,7 +238,14 @@ fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
     // `HttpPeer::new` resolves names and panics on those it cannot: here it is given an address.
     #[expect(clippy::disallowed_methods, reason = "the one place that makes peers, always from an address")]
     let mut peer = HttpPeer::new(address, account.base.tls, account.base.host.to_string());
-    peer.options.tcp_keepalive = Some(KEEPALIVE);
+    peer.options.tcp_keepalive = Some(TcpKeepalive {
+        idle: SILENT / 2,
+        interval: SILENT / 6,
+        count: 3,
+        // Who answers, but reads nothing for as long as it may, is not silent.
+        #[cfg(target_os = "linux")]
+        user_timeout: account.timeouts.idle.max(SILENT),
+    });
     if account.base.tls {
         peer.options.alpn = ALPN::H2H1;
         peer.options.ca = place.authorities.clone();

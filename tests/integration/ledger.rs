@@ -215,8 +215,12 @@ impl Disk {
     }
 
     fn remount(&self, how: &str) {
-        let output = Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(&self.0).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
+        let mount = || {
+            let output = Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(&self.0).output().unwrap();
+            if output.status.success() { Ok(()) } else { Err(format!("{output:?}")) }
+        };
+        // A ledger's thread lets go of its file a moment after the ledger is dropped.
+        eventually_blocking("the disk is mounted anew", mount).unwrap();
     }
 }
 

@@ -197,7 +197,7 @@ impl Opening<'_> {
             let begun = Attempt::begin(upstream, place, self.permit.clone(), &outgoing, fresh, alarm).await;
             let mut attempt = match begun {
                 Err(Failure::Stale) if !fresh => continue,
-                Err(Failure::Stale) => return Err(unread()),
+                Err(Failure::Stale) => return Err(Failure::unread()),
                 other => other?,
             };
             {
@@ -219,7 +219,7 @@ impl Opening<'_> {
                 Some(Err(Failure::Stale)) => {
                     self.progress.lock().sent = false;
                     if fresh {
-                        return Err(unread());
+                        return Err(Failure::unread());
                     }
                 }
                 Some(Err(failure)) => return Err(failure),
@@ -301,11 +301,6 @@ async fn begin(mut reading: Reading, first: Option<Instant>, most: usize, progre
             return Err(Failure::Nonsense("a stream that does not begin".to_owned()).into());
         }
     }
-}
-
-/// Twice an upstream said that it had not looked at the request: of what it is billed for nothing was sent, but it has no room.
-fn unread() -> Failure {
-    Failure::Unreachable("it looked at no request, on a new connection neither".to_owned())
 }
 
 /// The first of some deadlines, and what it means.
