@@ -48,7 +48,7 @@ pub(super) fn admit<'s>(live: &[String], ask: Ask, scopes: impl Iterator<Item = 
     let mut json = format!("[{},{},{}", serde_json::json!(live), asked(ask.tokens), asked(ask.usd.0));
     for (limits, Moment { second, day, month }) in scopes {
         write!(json, ",[{second},{day},{month}").ok();
-        for kind in KINDS {
+        for kind in Kind::ALL {
             match kind.limit(limits, 1) {
                 Some(limit) => write!(json, ",{}", limit.min(MOST)).ok(),
                 None => write!(json, ",-1").ok(),
@@ -79,17 +79,6 @@ pub(super) fn nothing(counts: &Counts) -> bool {
     let day = counts.day_requests == 0 && counts.day_tokens == 0 && counts.day_usd == Usd(0);
     day && counts.month_usd == Usd(0) && counts.places == 0 && counts.minute.is_empty()
 }
-
-/// The order in which the script has them.
-const KINDS: [Kind; 7] = [
-    Kind::RequestsPerMinute,
-    Kind::RequestsPerDay,
-    Kind::TokensPerMinute,
-    Kind::TokensPerDay,
-    Kind::Concurrency,
-    Kind::UsdPerDay,
-    Kind::UsdPerMonth,
-];
 
 /// What the script said to an [`admit`]; of each scope what all had used before.
 #[derive(Debug, PartialEq, Eq)]

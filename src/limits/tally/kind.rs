@@ -24,7 +24,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All of them, in the order in which the store's script has them.
     pub const ALL: [Kind; 7] = [
         Kind::RequestsPerMinute,
         Kind::RequestsPerDay,
