@@ -53,6 +53,7 @@ fn main() -> Result<(), String> {
             status: 200,
             total_ms: 1_200,
             first_byte_ms: Some(300),
+            run: None,
         };
         let before = Instant::now();
         ledger.write(row);

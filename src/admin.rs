@@ -187,7 +187,7 @@ async fn limits(shared: &Shared, query: &str) -> (u16, &'static str, String) {
     let counted = if of_all.is_some() { "all instances" } else { "this instance" };
     let now = days::now();
     let counts = of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
-    let told: Vec<_> = bounds.iter().zip(&counts).map(|(bound, counts)| limits::told(bound, counts)).collect();
+    let told: Vec<_> = bounds.iter().zip(&counts).map(|(bound, counts)| limits::told(bound, counts, now)).collect();
     (200, "application/json", format!("{:#}\n", json!({ "counted": counted, "limits": told, "more": more })))
 }
 

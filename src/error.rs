@@ -38,7 +38,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// The word in logs and metrics.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Outcome::Ok => "ok",
             Outcome::Refused => "refused",

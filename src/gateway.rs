@@ -318,6 +318,7 @@ async fn chat(
     };
     let bounds = snapshot.scopes.get(key.index).map(|scopes| scopes.bounds(key, model.index)).unwrap_or_default();
     admit(shared, record, &bounds, plan::most(&envelope, &plan), snapshot.generation).await?;
+    let meter = record.meter(face.prompt_bytes);
     exchange::panic_here(session, "plan");
     let request = Request {
         envelope,
@@ -329,6 +330,7 @@ async fn chat(
         debug: key.debug.then(|| Before { auth: record.auth.unwrap_or_default(), plan: read.elapsed(), own: Duration::ZERO }),
         request_id: record.request_id.clone(),
         key: key.id.clone(),
+        meter,
         snapshot,
     };
     record.plan = Some(read.elapsed());

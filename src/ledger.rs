@@ -2,20 +2,26 @@
 //!
 //! Rows are gathered in memory and written by one thread, a transaction at most every `GATHER`: a request's way has no system call for them,
 //! and a crash loses the last second at most. In the same transaction the sums of days grow, so that they are the sums of the rows at any
-//! moment. When the file cannot be written, rows wait in memory, up to `MOST` bytes; beyond it they are dropped and counted, since neither a
+//! moment. What runs is written down as it grows, `EVERY` so often, in a table of its own that no sum reads: its final row replaces it, or, where
+//! its process died, whoever opens the file next makes a row of it. When the file cannot be written, rows wait in memory, up to `MOST` bytes; beyond it they are dropped and counted, since neither a
 //! full disk nor a broken file may stop the traffic.
 
 mod book;
+mod cut;
 pub mod days;
+mod life;
 pub mod read;
 pub mod report;
+mod row;
+mod running;
 mod sums;
 mod writer;
 
+pub use row::Row;
+pub use running::{Run, Runs};
+
 use crate::config;
 use crate::limits::{Past, Registry};
-use crate::price::Usd;
-use crate::usage::Usage;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +30,9 @@ use std::time::{Duration, Instant};
 
 /// So long rows are gathered before they are written together.
 const GATHER: Duration = Duration::from_millis(250);
-/// So many of them at most: a transaction is short, so that whoever else writes to the file has its turn.
+/// So often it is written down what those have used that run: so often that it is in the file within five seconds, the writing included.
+const EVERY: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 4_500 });
+/// So many rows at most: a transaction is short, so that whoever else writes to the file has its turn.
 const BATCH: usize = 16_384;
 /// Rows that are kept in one piece of memory, so that none has to be moved when there are many.
 const CHUNK: usize = 512;
@@ -36,52 +44,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LINES: usize = 100_000;
 /// At the end, a second longer for so many thousand rows.
 const THOUSANDS: u64 = 50;
-
-/// One settled exchange that was admitted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
-    /// When it was admitted, in milliseconds of Unix time.
-    pub at: u64,
-    /// As in the access line.
-    pub request_id: String,
-    /// Who asked.
-    pub caller: Arc<str>,
-    /// With which key.
-    pub key: Arc<str>,
-    /// For which model.
-    pub model: Arc<str>,
-    /// Who answered, or was asked last.
-    pub account: Option<Arc<str>>,
-    /// Its name for the model.
-    pub upstream_model: Option<Arc<str>>,
-    /// The answer's tokens.
-    pub usage: Usage,
-    /// What they cost. None: nobody knows the price.
-    pub cost: Option<Usd>,
-    /// Tokens that may be charged for attempts whose answer nobody got.
-    pub unused_tokens: u64,
-    /// What those cost. None: nobody knows.
-    pub unused_cost: Option<Usd>,
-    /// How it ended.
-    pub outcome: &'static str,
-    /// How many attempts there were.
-    pub attempts: u32,
-    /// Whether a stream was asked for.
-    pub stream: bool,
-    /// The status that the caller saw.
-    pub status: u16,
-    /// How long it took.
-    pub total_ms: u64,
-    /// How long it took until the answer began.
-    pub first_byte_ms: Option<u64>,
-}
-
-impl Row {
-    /// The memory that it holds. Names belong to the catalog.
-    fn bytes(&self) -> usize {
-        size_of::<Row>() + self.request_id.capacity()
-    }
-}
 
 /// How the ledger does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,6 +108,11 @@ struct Sink {
     /// Limits that began without what is in the file. All that is in the file was before them, and they have counted all that waits: until something
     /// is written.
     owed: Mutex<Option<Weak<Registry>>>,
+    /// Limits that have begun: what is found later of a process that died before is told to them.
+    limits: Mutex<Option<Weak<Registry>>>,
+    running: running::Running,
+    /// By which others see that this process lives, once the file has something of what runs.
+    life: Mutex<Option<life::Life>>,
     rows: AtomicU64,
     dropped: AtomicU64,
 }
@@ -182,7 +149,7 @@ struct Batch {
 }
 
 impl Batch {
-    fn rows(&self) -> impl Iterator<Item = &Row> {
+    fn rows(&self) -> impl Iterator<Item = &Row> + Clone {
         self.chunks.iter().flatten()
     }
 }
@@ -204,6 +171,9 @@ impl Ledger {
             reading: Mutex::new(()),
             answering: Mutex::new(()),
             owed: Mutex::default(),
+            limits: Mutex::default(),
+            running: running::Running::default(),
+            life: Mutex::default(),
             rows: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         });
@@ -217,8 +187,10 @@ impl Ledger {
     }
 
     /// Adds a row. It is written soon, or dropped and counted if too many wait.
-    pub fn write(&self, row: Row) {
+    pub fn write(&self, mut row: Row) {
         let Some(sink) = &self.sink else { return };
+        // What was never written down need not be replaced.
+        row.run = row.run.filter(|run| sink.running.end(*run));
         let mut waiting = sink.lock();
         let bytes = row.bytes();
         if waiting.bytes.saturating_add(bytes) > MOST {
@@ -241,6 +213,11 @@ impl Ledger {
             }
         }
         sink.begin(waiting);
+    }
+
+    /// An exchange runs, until its row is written: the run is for that.
+    pub fn begin(&self, runs: Weak<dyn Runs>) -> Option<Run> {
+        self.sink.as_ref().map(|sink| sink.running.begin(runs))
     }
 
     /// A key was used.
@@ -269,6 +246,9 @@ impl Ledger {
         let Some(sink) = &self.sink else { return Vec::new() };
         let _reading = sink.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let _nothing_moves = sink.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(limits) = limits {
+            *sink.limits.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::downgrade(limits));
+        }
         let read = read::past(&sink.path, now_ms);
         // A file that is not there may be on a disk that is not there yet.
         let failing = sink.lock().error.is_some();
@@ -290,15 +270,7 @@ impl Ledger {
         // Whoever settles needs the lock, and many may wait: what waits is looked at without it. Nobody else takes it meanwhile.
         let mut chunks = std::mem::take(&mut sink.lock().chunks);
         let counts = |row: &&Row| row.at >= read::since(now_ms);
-        past.extend(chunks.iter().flatten().filter(counts).map(|row| Past {
-            at: row.at.min(now_ms),
-            caller: row.caller.clone(),
-            key: row.key.clone(),
-            model: row.model.clone(),
-            requests: 1,
-            tokens: row.usage.total(),
-            usd: row.cost.unwrap_or_default(),
-        }));
+        past.extend(chunks.iter().flatten().filter(counts).map(|row| row.past(now_ms)));
         let mut waiting = sink.lock();
         chunks.append(&mut waiting.chunks);
         waiting.chunks = chunks;
@@ -337,6 +309,10 @@ impl Ledger {
         waiting.last_try = waiting.error.is_some();
         let patience = PATIENCE + Duration::from_millis(waiting.rows / THOUSANDS);
         sink.wait(waiting, patience);
+        // What still runs is found by the next process, which must not be told that this one is dead before it is.
+        if sink.running.is_empty() && sink.lock().is_empty() {
+            sink.life().take();
+        }
     }
 
     /// How it does.
@@ -384,6 +360,10 @@ impl Drop for Ledger {
 impl Sink {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn life(&self) -> MutexGuard<'_, Option<life::Life>> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn owe(&self, limits: Weak<Registry>) {

@@ -60,6 +60,11 @@ impl Source {
             Self::Estimated => "estimated",
         }
     }
+
+    /// Whose word it is. What is no such word was not counted by anybody who says so.
+    pub fn of_name(name: &str) -> Source {
+        [Self::Reported, Self::None].into_iter().find(|source| source.name() == name).unwrap_or(Self::Estimated)
+    }
 }
 
 /// Tokens in so many bytes of UTF-8 text: a quarter of them, rounded up.

@@ -5,6 +5,7 @@
 //! call, a refusal or a finish has come. Until then any failure may go to the next candidate, and two attempts may race; from then on there is
 //! one, and none after it.
 
+pub mod meter;
 mod opening;
 mod pick;
 pub mod probe;
@@ -32,6 +33,7 @@ use crate::plan::{Candidate, Reach};
 use crate::shared::Shared;
 use crate::usage::{Source, Usage};
 use bytes::Bytes;
+use meter::Meter;
 use opening::{Gained, Lost, Opened, Progress};
 use reading::Reading;
 use std::future::Future;
@@ -63,6 +65,8 @@ pub struct Request {
     pub request_id: String,
     /// The caller's key: what is kept for the next turn is kept for it.
     pub key: Arc<str>,
+    /// What it has used so far.
+    pub meter: Arc<Meter>,
     /// The catalog that the exchange began with, kept to its end.
     pub snapshot: Arc<Snapshot>,
 }
@@ -417,6 +421,9 @@ impl<'x> Producer<'x> {
         let Some(Declined { running, gained, held, noted }) = self.declined.take() else { return Err(refusal) };
         // It is told as what it is in the end.
         self.trail.remove(noted);
+        if let Some(candidate) = self.request.candidates.get(running.place) {
+            self.request.meter.wanted(candidate, &running.progress, &self.trail);
+        }
         Ok(Some(self.answer(running, gained, held)))
     }
 

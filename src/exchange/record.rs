@@ -4,9 +4,10 @@
 //! access line and the ledger's row, counts, and gives the drain its place back. Only the caller's limits are settled before, when it is certain
 //! what was used and the answer's end is about to leave.
 
+use super::producer::meter::{Meter, Unused, Who};
 use crate::access_log::{Line, Tried, rfc3339};
 use crate::error::{Outcome, Refusal, What};
-use crate::ledger::Row;
+use crate::ledger::{Row, Run, Runs};
 use crate::limits::{Kind, Left, Level, Past, Reservation, Spent};
 use crate::price::{Price, Usd};
 use crate::reply::Notes;
@@ -74,6 +75,9 @@ pub struct Record {
     /// When it was admitted, and what it cost, once that is settled.
     admitted: Option<u64>,
     settled: Option<Option<Usd>>,
+    /// Among those that run, from then on until its row is written.
+    run: Option<Run>,
+    meter: Option<Arc<Meter>>,
     /// What is left of them.
     pub left: Left,
     /// The limit that did not let it in.
@@ -132,6 +136,8 @@ impl Record {
             generation: 0,
             admitted: None,
             settled: None,
+            run: None,
+            meter: None,
             left: Left::default(),
             limited: None,
             price: None,
@@ -176,6 +182,25 @@ impl Record {
         self.reservation = Some(reservation);
     }
 
+    /// What it uses is written down from now on: `prompt_bytes` at least, once it is asked for.
+    pub fn meter(&mut self, prompt_bytes: u64) -> Arc<Meter> {
+        let name = |name: &Option<Arc<str>>| name.clone().unwrap_or_default();
+        let meter = Arc::new(Meter::new(Who {
+            at: self.admitted.unwrap_or_default(),
+            request_id: self.request_id.clone(),
+            caller: name(&self.caller),
+            key: name(&self.key),
+            model: name(&self.model),
+            stream: self.stream,
+            prompt_bytes,
+            began: Some(self.began),
+        }));
+        let runs: Arc<dyn Runs> = meter.clone();
+        self.run = self.shared.ledger.begin(Arc::downgrade(&runs));
+        self.meter = Some(meter.clone());
+        meter
+    }
+
     /// What is used so far, and who is paid for it.
     pub fn count(&mut self, usage: Usage, price: Option<Price>) {
         // What is settled stays as it was told to the limits.
@@ -202,7 +227,8 @@ impl Record {
                 && let (Some(caller), Some(key), Some(model)) = (&self.caller, &self.key, &self.model)
             {
                 let (caller, key, model) = (caller.clone(), key.clone(), model.clone());
-                let past = Past { at: reservation.at, caller, key, model, requests: 1, tokens: spent.tokens, usd: spent.usd };
+                let unpriced = u64::from(cost.is_none());
+                let past = Past { at: reservation.at, caller, key, model, requests: 1, tokens: spent.tokens, usd: spent.usd, unpriced };
                 self.shared.limits.late(&past, reservation.scopes());
             }
             reservation.settle(spent);
@@ -212,13 +238,11 @@ impl Record {
 
     /// Its row in the ledger. Last, since it takes from the record what is not needed any more.
     fn row(&mut self, cost: Option<Usd>, total: Duration) -> Option<Row> {
-        let unused = |tried: &Tried| tried.prompt_tokens.unwrap_or(0).saturating_add(tried.completion_tokens.unwrap_or(0));
-        let wasted = || self.attempts.iter().filter(|tried| unused(tried) > 0);
+        let unused = Unused::of(&self.attempts);
         Some(Row {
             at: self.admitted?,
-            unused_tokens: wasted().map(unused).fold(0, u64::saturating_add),
-            // One whose price is unknown makes the sum unknown.
-            unused_cost: wasted().map(|tried| tried.cost.flatten()).try_fold(Usd::ZERO, |sum, cost| Some(sum.plus(cost?))),
+            unused_tokens: unused.tokens,
+            unused_cost: unused.cost,
             caller: self.caller.take()?,
             key: self.key.take()?,
             model: self.model.take()?,
@@ -233,6 +257,7 @@ impl Record {
             total_ms: millis(total),
             first_byte_ms: self.first_byte.map(millis),
             request_id: std::mem::take(&mut self.request_id),
+            run: self.run,
         })
     }
 

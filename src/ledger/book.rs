@@ -1,7 +1,7 @@
 //! The file: its tables, how it is opened, and what is done to it in one transaction each. Knows no thread and no clock.
 
-use super::Batch;
 use super::sums::of_days;
+use super::{Batch, Row, cut};
 use crate::price::Usd;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::collections::HashMap;
@@ -147,74 +147,23 @@ impl Book {
         std::fs::metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.file && file.len() > 0)
     }
 
-    /// Writes all of it, or nothing.
-    pub(super) fn write(&mut self, batch: &Batch) -> Result<(), Fault> {
+    /// Writes all of it, or nothing. What was written of a row while it ran, by this process, goes.
+    pub(super) fn write(&mut self, batch: &Batch, process: &str) -> Result<(), Fault> {
         #[cfg(test)]
         assert!(batch.rows().all(|row| row.outcome != "panics"), "as a test wants it");
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut uses: HashMap<&str, u64> = batch.uses.iter().map(|(key, at)| (&**key, *at)).collect();
-        {
-            let mut insert = transaction.prepare_cached(ROW)?;
-            for row in batch.rows() {
-                insert.execute(params![
-                    number(row.at),
-                    row.request_id,
-                    row.caller,
-                    row.key,
-                    row.model,
-                    row.account.as_deref().unwrap_or(""),
-                    row.upstream_model.as_deref().unwrap_or(""),
-                    row.outcome,
-                    number(row.usage.prompt),
-                    number(row.usage.completion),
-                    number(row.usage.cached),
-                    number(row.usage.cache_write),
-                    number(row.usage.reasoning),
-                    row.usage.source.name(),
-                    row.cost.map(|Usd(cost)| number(cost)),
-                    number(row.unused_tokens),
-                    row.unused_cost.map(|Usd(cost)| number(cost)),
-                    row.attempts,
-                    row.stream,
-                    row.status,
-                    number(row.total_ms),
-                    row.first_byte_ms.map(number)
-                ])?;
-                let last = uses.entry(&row.key).or_default();
-                *last = row.at.max(*last);
-            }
-            let mut add = transaction.prepare_cached(SUMS)?;
-            for (group, sums) in of_days(batch.rows()) {
-                let [a, b, c, d, e, f, g, h, i, j, k, l] = sums.each().map(number);
-                add.execute(params![
-                    number(group.day),
-                    group.caller,
-                    group.key,
-                    group.model,
-                    group.account,
-                    group.upstream_model,
-                    group.outcome,
-                    a,
-                    b,
-                    c,
-                    d,
-                    e,
-                    f,
-                    g,
-                    h,
-                    i,
-                    j,
-                    k,
-                    l,
-                    MOST
-                ])?;
-            }
-            let mut used = transaction.prepare_cached(USED)?;
-            for (key, at) in uses {
-                used.execute(params![key, number(at)])?;
-            }
-        }
+        let transaction = self.transaction()?;
+        add(&transaction, batch.rows(), batch.uses.iter().map(|(key, at)| (&**key, *at)).collect())?;
+        cut::replaced(&transaction, batch.rows(), process)?;
         Ok(transaction.commit()?)
+    }
+
+    pub(super) fn transaction(&mut self) -> rusqlite::Result<Transaction<'_>> {
+        self.connection.transaction_with_behavior(TransactionBehavior::Immediate)
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Deletes some of what is older: rows before the first moment, sums of days before the second. True if there is more.
@@ -241,6 +190,74 @@ impl Book {
     }
 }
 
+/// Adds rows, and to the sums of their days; `uses` are keys' last uses besides.
+pub(super) fn add<'r>(
+    transaction: &Transaction<'_>,
+    rows: impl Iterator<Item = &'r Row> + Clone,
+    mut uses: HashMap<&'r str, u64>,
+) -> rusqlite::Result<()> {
+    let mut insert = transaction.prepare_cached(ROW)?;
+    for row in rows.clone() {
+        insert.execute(params![
+            number(row.at),
+            row.request_id,
+            row.caller,
+            row.key,
+            row.model,
+            row.account.as_deref().unwrap_or(""),
+            row.upstream_model.as_deref().unwrap_or(""),
+            row.outcome,
+            number(row.usage.prompt),
+            number(row.usage.completion),
+            number(row.usage.cached),
+            number(row.usage.cache_write),
+            number(row.usage.reasoning),
+            row.usage.source.name(),
+            row.cost.map(|Usd(cost)| number(cost)),
+            number(row.unused_tokens),
+            row.unused_cost.map(|Usd(cost)| number(cost)),
+            row.attempts,
+            row.stream,
+            row.status,
+            number(row.total_ms),
+            row.first_byte_ms.map(number)
+        ])?;
+        let last = uses.entry(&row.key).or_default();
+        *last = row.at.max(*last);
+    }
+    let mut sum = transaction.prepare_cached(SUMS)?;
+    for (group, sums) in of_days(rows) {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = sums.each().map(number);
+        sum.execute(params![
+            number(group.day),
+            group.caller,
+            group.key,
+            group.model,
+            group.account,
+            group.upstream_model,
+            group.outcome,
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            i,
+            j,
+            k,
+            l,
+            MOST
+        ])?;
+    }
+    let mut used = transaction.prepare_cached(USED)?;
+    for (key, at) in uses {
+        used.execute(params![key, number(at)])?;
+    }
+    Ok(())
+}
+
 /// From then on nothing is missing. Told in the very transaction that begins to delete.
 fn keep_from(transaction: &Transaction<'_>, name: &str, from: u64) -> rusqlite::Result<usize> {
     transaction
@@ -260,6 +277,7 @@ fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
         check(&transaction)?;
     }
     transaction.execute_batch(TABLES)?;
+    transaction.execute_batch(cut::TABLE)?;
     transaction.execute("INSERT OR IGNORE INTO meta VALUES ('version', ?1), ('instance', ?2)", params![VERSION, instance])?;
     // What was made in vain goes with the transaction.
     check(&transaction)?;

@@ -6,7 +6,7 @@ use super::sums::Sums;
 use crate::limits::Past;
 use crate::price::Usd;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Statement, params};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -192,7 +192,7 @@ const AHEAD: &str = "WITH before AS (SELECT
         coalesce((SELECT rowid FROM exchange WHERE at < ?2 ORDER BY at DESC LIMIT 1), 0) AS day,
         coalesce((SELECT rowid FROM exchange WHERE at < ?3 ORDER BY at DESC LIMIT 1), 0) AS month)
     SELECT CASE WHEN exchange.rowid > before.day THEN ?2 ELSE ?3 END AS since, caller, key, model, count(*),
-        CAST(total(prompt) + total(completion) AS INTEGER), CAST(total(cost) AS INTEGER)
+        CAST(total(prompt) + total(completion) AS INTEGER), CAST(total(cost) AS INTEGER), sum(cost IS NULL)
     FROM exchange, before WHERE at >= ?1 AND (exchange.rowid > before.day OR exchange.rowid > before.month) GROUP BY 1, 2, 3, 4";
 
 /// A day, a caller, a key, a model.
@@ -212,23 +212,33 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
     })?;
     // A little later than now is now.
     let late = now_ms.saturating_add(MINUTE);
-    let mut recent = view
-        .transaction
-        .prepare("SELECT at, caller, key, model, prompt, completion, coalesce(cost, 0) FROM exchange WHERE at BETWEEN ?1 AND ?2")?;
+    let mut recent = view.transaction.prepare(
+        "SELECT at, caller, key, model, prompt, completion, coalesce(cost, 0), cost IS NULL FROM exchange WHERE at BETWEEN ?1 AND ?2",
+    )?;
     let mut rows = recent.query([now_ms.saturating_sub(MINUTE), late].map(number))?;
     while let Some(row) = rows.next()? {
         let mut name = |column: usize| row.get_ref(column)?.as_str().map(|name| names.of(name)).map_err(rusqlite::Error::from);
         let (caller, key, model) = (name(1)?, name(2)?, name(3)?);
         let number = |column| row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default());
-        let (at, prompt, completion, cost) = (number(0)?, number(4)?, number(5)?, number(6)?);
+        let (at, prompt, completion, cost, unpriced) = (number(0)?, number(4)?, number(5)?, number(6)?, number(7)?);
         // It is told by itself, so its day is told without it.
         if let Some(day) = days.get_mut(&(day_of(at), caller.clone(), key.clone(), model.clone())) {
             day.requests = day.requests.saturating_sub(1);
             day.prompt = day.prompt.saturating_sub(prompt);
             day.completion = day.completion.saturating_sub(completion);
             day.cost = day.cost.saturating_sub(cost);
+            day.unpriced = day.unpriced.saturating_sub(unpriced);
         }
-        past.push(Past { at: at.min(now_ms), caller, key, model, requests: 1, tokens: prompt.saturating_add(completion), usd: Usd(cost) });
+        past.push(Past {
+            at: at.min(now_ms),
+            caller,
+            key,
+            model,
+            requests: 1,
+            tokens: prompt.saturating_add(completion),
+            usd: Usd(cost),
+            unpriced,
+        });
     }
     // What a clock wrote that was days ahead is of today, or of this month, if it was written later than all that is older.
     let mut ahead = view.transaction.prepare(AHEAD)?;
@@ -237,8 +247,8 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
     while let Some(row) = rows.next()? {
         let mut name = |column: usize| row.get_ref(column)?.as_str().map(|name| names.of(name)).map_err(rusqlite::Error::from);
         let (caller, key, model) = (name(1)?, name(2)?, name(3)?);
-        let (requests, tokens, usd) = (whole(row, 4)?, whole(row, 5)?, Usd(whole(row, 6)?));
-        past.push(Past { at: whole(row, 0)?, caller, key, model, requests, tokens, usd });
+        let (requests, tokens, usd, unpriced) = (whole(row, 4)?, whole(row, 5)?, Usd(whole(row, 6)?), whole(row, 7)?);
+        past.push(Past { at: whole(row, 0)?, caller, key, model, requests, tokens, usd, unpriced });
     }
     past.extend(days.into_iter().filter(|(_, sums)| sums.requests > 0).map(|((day, caller, key, model), sums)| Past {
         at: start_of(day),
@@ -248,6 +258,7 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
         requests: sums.requests,
         tokens: sums.total(),
         usd: Usd(sums.cost),
+        unpriced: sums.unpriced,
     }));
     Ok(past)
 }
@@ -265,6 +276,26 @@ impl Shared {
         self.0.insert(new.clone());
         new
     }
+}
+
+/// Whom the sums of days tell of: the callers, keys and models that are or were.
+#[derive(Debug, Default)]
+#[expect(missing_docs, reason = "each is what its name says")]
+pub struct Known {
+    pub callers: BTreeSet<String>,
+    pub keys: BTreeSet<String>,
+    pub models: BTreeSet<String>,
+}
+
+/// Nobody where there is no file yet.
+pub fn known(path: &Path) -> Result<Known, String> {
+    let Some(reader) = Reader::open(path)? else { return Ok(Known::default()) };
+    let names = |column: &str| -> rusqlite::Result<BTreeSet<String>> {
+        let mut statement = reader.connection.prepare(&format!("SELECT DISTINCT {column} FROM daily"))?;
+        statement.query_map([], |row| row.get(0))?.collect()
+    };
+    let read = || -> rusqlite::Result<Known> { Ok(Known { callers: names("caller")?, keys: names("key")?, models: names("model")? }) };
+    read().map_err(|why| format!("the ledger {} cannot be read: {}", path.display(), Fault::from(why).what))
 }
 
 /// When each key was used last, in milliseconds of Unix time. Nothing where there is no file yet.

@@ -2,7 +2,8 @@ use super::days::{DAY, day_of, start_of};
 use super::report::{Asked, Bounds, Query, Unanswered, answer};
 use super::*;
 use crate::limits;
-use crate::usage::{self, Source};
+use crate::price::Usd;
+use crate::usage::{self, Source, Usage};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
@@ -70,6 +71,7 @@ pub(super) fn row(at: u64) -> Row {
         status: 200,
         total_ms: 7,
         first_byte_ms: Some(3),
+        run: None,
     }
 }
 
@@ -165,11 +167,13 @@ proptest! {
         };
         let naive: Vec<Past> = rows.iter().map(|row| Past {
             at: row.at, caller: row.caller.clone(), key: row.key.clone(), model: row.model.clone(),
-            requests: 1, tokens: row.usage.total(), usd: row.cost.unwrap_or_default(),
+            requests: 1, tokens: row.usage.total(), usd: row.cost.unwrap_or_default(), unpriced: u64::from(row.cost.is_none()),
         }).collect();
         let this_month = |past: &Past| past.at >= start_of(days::month_of(day_of(now)));
         let kept: Vec<Past> = naive.iter().filter(|past| past.at >= now - 61_000 || this_month(past)).cloned().collect();
         prop_assert_eq!(spent(&past), spent(&kept));
+        let unpriced = |past: &[Past]| past.iter().map(|past| past.unpriced).sum::<u64>();
+        prop_assert_eq!(unpriced(&past), unpriced(&kept));
         let recent = |past: &[Past]| {
             let mut recent: Vec<_> = past.iter().filter(|past| past.at + 61_000 >= now && past.at != start_of(day_of(past.at))).map(|past| (past.at, past.key.clone(), past.tokens)).collect();
             recent.sort();
@@ -653,4 +657,5 @@ fn rows_that_come_while_the_past_is_asked_for_stay_in_their_order() {
     assert_sums(&connection);
 }
 
+mod cut;
 mod seeds;

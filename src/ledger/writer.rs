@@ -1,9 +1,12 @@
-//! The writer: one thread, which takes what waits and puts it into the file, and deletes what is old.
+//! The writer: one thread, which takes what waits and puts it into the file, writes down what runs, and deletes what is old.
 
 use super::book::{Book, Fault};
 use super::days::{DAY, day_of, now, start_of};
-use super::{BATCH, CHUNK, GATHER, Sink, Waiting, read};
+use super::life::Life;
+use super::{BATCH, CHUNK, EVERY, GATHER, Row, Sink, Waiting, read};
 use crate::limits::Registry;
+use crate::usage::Usage;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
@@ -33,17 +36,41 @@ pub(super) struct Writer {
     next: Instant,
     /// Writing panicked, and what was to be written waits once more.
     panicked: bool,
+    /// What runs here is told by it from what runs in other processes.
+    process: Arc<str>,
+    /// When to write down what runs.
+    look: Instant,
+    /// What the file has of that.
+    so_far: HashMap<u64, SoFar>,
+    /// That it cannot be written down has been said.
+    said: bool,
 }
+
+/// What of an exchange that runs can change: its tokens, those of attempts in vain, and the number of attempts.
+type SoFar = (Usage, u64, u32);
 
 impl Writer {
     /// Tries to have the file; the second is the instance's name.
     pub(super) fn begin(sink: Arc<Sink>) -> (Writer, Arc<str>) {
-        let mut writer = Writer { sink, book: None, instance: random_name(), next: Instant::now(), panicked: false };
+        let now = Instant::now();
+        let mut writer = Writer {
+            sink,
+            book: None,
+            instance: random_name(),
+            next: now,
+            panicked: false,
+            process: random_name(),
+            look: now + EVERY,
+            so_far: HashMap::new(),
+            said: false,
+        };
         for _ in 0..TRIES {
             match writer.book() {
                 Ok((book, instance)) => {
                     writer.instance = instance.into();
                     writer.book = Some(book);
+                    // Where it fails, it is tried again as soon as what is old is looked for.
+                    writer.take_over().ok();
                     break;
                 }
                 Err(why) if why.busy => std::thread::park_timeout(BREATH),
@@ -95,6 +122,9 @@ impl Writer {
         if is_due {
             self.write(&sink);
         }
+        if Instant::now() >= self.look && self.book.is_some() {
+            self.write_running(&sink);
+        }
         if Instant::now() >= self.next {
             self.prune();
         }
@@ -111,6 +141,7 @@ impl Writer {
                 if is_due(&waiting) {
                     return waiting;
                 }
+                wake = wake.min(self.look);
                 if let Some(since) = waiting.since {
                     wake = wake.min(since + GATHER);
                 }
@@ -129,11 +160,15 @@ impl Writer {
             Ok((book, _)) => {
                 self.book = Some(book);
                 self.next = Instant::now();
+                self.so_far.clear();
+                // Before the past is read. Where it fails, it is tried again at once.
+                self.take_over().ok();
                 if let Some(limits) = self.recall() {
                     self.sink.owe(limits);
                 }
                 // With something at hand, writing it is the proof.
-                if self.sink.lock().is_empty() {
+                let sink = self.sink.clone();
+                if self.sink.lock().is_empty() && (self.sink.running.is_empty() || self.write_running(&sink)) {
                     self.works();
                 }
             }
@@ -168,17 +203,104 @@ impl Writer {
         None
     }
 
-    /// Whether something was written.
-    fn write_down(&mut self, sink: &Sink) -> bool {
-        let _writing = sink.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.book.as_ref().is_some_and(|book| !book.is_in_place()) {
-            // What was moved away is not written to any more.
+    /// Makes rows of what ran in processes that are dead, and tells limits that have begun already.
+    fn take_over(&mut self) -> Result<(), Fault> {
+        let Some(book) = &mut self.book else { return Ok(()) };
+        let (rows, limits) = {
+            // Who reads the past from now on finds them there.
+            let _reading = self.sink.reading.lock().unwrap_or_else(PoisonError::into_inner);
+            let rows = book.take_over(&self.process)?;
+            (rows, self.sink.limits.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        };
+        if rows.is_empty() {
+            return Ok(());
+        }
+        log::warn!(
+            "{} requests ran in a process that was killed: the ledger {} has them now as `shutdown`, with what they had used up to five seconds before",
+            rows.len(),
+            self.sink.path.display()
+        );
+        // Those that are owed the past hear of it with the rest.
+        let Some(limits) = limits.and_then(|limits| limits.upgrade()).filter(|_| self.sink.owed().is_none()) else { return Ok(()) };
+        for row in &rows {
+            limits.late(&row.past(now()), std::iter::empty());
+        }
+        Ok(())
+    }
+
+    /// Writes down what those have used so far that run. False if the file cannot be written.
+    fn write_running(&mut self, sink: &Sink) -> bool {
+        self.look = Instant::now() + EVERY;
+        if sink.running.is_empty() {
+            self.so_far.clear();
+            return true;
+        }
+        if !self.is_in_place(sink) {
+            return false;
+        }
+        if let Err(why) = self.live(sink) {
+            if !std::mem::replace(&mut self.said, true) {
+                log::warn!("what runs is not written down, and is lost if this process is killed: {why}");
+            }
+            return true;
+        }
+        let running = sink.running.look();
+        let changed: Vec<(u64, Row)> = running
+            .iter()
+            .map(|(number, runs)| (*number, runs.so_far()))
+            .filter(|(number, row)| self.so_far.get(number) != Some(&so_far(row)))
+            .collect();
+        let mut known: HashMap<u64, SoFar> = running.iter().filter_map(|(number, _)| Some((*number, *self.so_far.get(number)?))).collect();
+        let Some(book) = self.book.as_mut().filter(|_| !changed.is_empty()) else {
+            self.so_far = known;
+            return true;
+        };
+        match book.write_running(&self.process, &changed) {
+            Ok(()) => {
+                known.extend(changed.iter().map(|(number, row)| (*number, so_far(row))));
+                self.so_far = known;
+                true
+            }
+            // Likely over in a moment.
+            Err(why) if why.busy => {
+                self.look = Instant::now() + BREATH;
+                true
+            }
+            Err(why) => {
+                self.failed(&why);
+                false
+            }
+        }
+    }
+
+    /// Others see that this process lives.
+    fn live(&self, sink: &Sink) -> std::io::Result<()> {
+        let mut life = sink.life();
+        if life.as_ref().is_none_or(|life| !life.is_in_place()) {
+            *life = None;
+            *life = Some(Life::begin(&sink.path, &self.process)?);
+        }
+        Ok(())
+    }
+
+    /// What was moved away is not written to any more.
+    fn is_in_place(&mut self, sink: &Sink) -> bool {
+        let is_away = self.book.as_ref().is_some_and(|book| !book.is_in_place());
+        if is_away {
             log::error!(
                 "the ledger {} was removed, replaced or emptied while it was written: what it held is not here any more; going on with what is there, or a new one",
                 sink.path.display()
             );
             self.book = None;
             self.next = Instant::now();
+        }
+        !is_away
+    }
+
+    /// Whether something was written.
+    fn write_down(&mut self, sink: &Sink) -> bool {
+        let _writing = sink.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_in_place(sink) {
             return false;
         }
         // Somebody began without the past just now.
@@ -188,7 +310,7 @@ impl Writer {
         let Some(book) = &mut self.book else { return false };
         let batch = sink.lock().take();
         let count = || u64::try_from(batch.rows().count()).unwrap_or(u64::MAX);
-        let written = catch_unwind(AssertUnwindSafe(|| book.write(&batch)));
+        let written = catch_unwind(AssertUnwindSafe(|| book.write(&batch, &self.process)));
         let is_written = matches!(written, Ok(Ok(())));
         match written {
             Ok(Ok(())) => {
@@ -224,7 +346,9 @@ impl Writer {
         let today = day_of(now());
         let kept = u64::try_from(self.sink.retention.as_millis()).unwrap_or(u64::MAX) / DAY;
         match book.prune(start_of(today.saturating_sub(kept)), today.saturating_sub(kept.max(SUMS_KEPT))) {
-            Ok(more) => self.next = Instant::now() + if more { BREATH } else { LOOK },
+            Ok(true) => self.next = Instant::now() + BREATH,
+            // Another process of this ledger may have died meanwhile.
+            Ok(false) => self.next = Instant::now() + if self.take_over().is_ok() { LOOK } else { AGAIN },
             Err(why) if why.busy => self.next = Instant::now() + AGAIN,
             // A full disk has no room to delete, either; whether rows can be written is for rows to say.
             Err(why) => {
@@ -265,6 +389,10 @@ impl Writer {
             log::info!("the ledger {} is written again; {dropped} rows were dropped since the start", self.sink.path.display());
         }
     }
+}
+
+fn so_far(row: &Row) -> SoFar {
+    (row.usage, row.unused_tokens, row.attempts)
 }
 
 /// Whether enough waits, or long enough.

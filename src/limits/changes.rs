@@ -3,9 +3,9 @@
 //! A scope stands in the list once, however often it changes before the list is looked at: what is told of it then is all that it counts. So
 //! the list is never longer than there are scopes.
 
-use super::Scope;
+use super::{Counts, Scope, Spent};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Notify;
 
 /// The scopes that have changed.
@@ -47,13 +47,24 @@ pub(super) struct Shared {
     listed: AtomicBool,
     told: AtomicU64,
     retired: AtomicBool,
+    /// What it began with.
+    began: OnceLock<Counts>,
+    /// What was kept elsewhere by who counted for it before is known.
+    is_known: AtomicBool,
 }
 
 impl Scope {
     /// From now on its changes are told.
     pub fn shared(self, changes: Arc<Changes>) -> Scope {
         Scope {
-            shared: Some(Shared { changes, listed: AtomicBool::default(), told: AtomicU64::default(), retired: AtomicBool::default() }),
+            shared: Some(Shared {
+                changes,
+                listed: AtomicBool::default(),
+                told: AtomicU64::default(),
+                retired: AtomicBool::default(),
+                began: OnceLock::new(),
+                is_known: AtomicBool::default(),
+            }),
             ..self
         }
     }
@@ -72,6 +83,36 @@ impl Scope {
         if let Some(shared) = &self.shared {
             shared.retired.store(true, Ordering::SeqCst);
         }
+    }
+
+    /// What it counts up to now it began with.
+    pub(super) fn begins(&self) {
+        if let Some(shared) = &self.shared {
+            // What it began with first stays.
+            shared.began.get_or_init(|| self.tally().counts());
+        }
+    }
+
+    /// What it began with; nothing, if nobody said so.
+    pub fn began(&self) -> Counts {
+        self.shared.as_ref().and_then(|shared| shared.began.get().cloned()).unwrap_or_default()
+    }
+
+    /// Whether it is known what was kept elsewhere by who counted for it before.
+    pub fn is_known(&self) -> bool {
+        self.shared.as_ref().is_none_or(|shared| shared.is_known.load(Ordering::Relaxed))
+    }
+
+    /// It is known now, and this of it was not counted here: each when, how many requests, and what they used.
+    pub fn know(self: &Arc<Scope>, missing: &[(u64, u64, Spent)]) {
+        let Some(shared) = &self.shared else { return };
+        if shared.is_known.swap(true, Ordering::Relaxed) || missing.is_empty() {
+            return;
+        }
+        let mut tally = self.tally();
+        missing.iter().for_each(|(at, requests, spent)| tally.recall(*at, *requests, *spent));
+        drop(tally);
+        self.changed();
     }
 
     /// In which epoch all its counts were told last.

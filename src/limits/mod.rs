@@ -12,11 +12,12 @@ mod told;
 
 pub use changes::Changes;
 pub use registry::{KeyScopes, LastUsed, Past, Registry};
-pub use tally::{Ask, Counts, Kind, Left, Moment, Over, Room, Spent};
+pub use tally::{Ask, Counts, Kind, Left, Moment, Over, Reserved, Room, Spent};
 pub use told::told;
 
 use crate::price::Usd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tally::month::Month;
 use tally::{Entry, Tally};
 
 /// How much may be used. A minute is the last sixty seconds; days and months are UTC's.
@@ -91,12 +92,21 @@ pub struct Scope {
     pub name: Arc<str>,
     tally: Mutex<Tally>,
     shared: Option<changes::Shared>,
+    unpriced: Mutex<Unpriced>,
+}
+
+/// Requests of one month whose cost nobody knows.
+#[derive(Debug, Default)]
+struct Unpriced {
+    /// As its first day since 1970.
+    month: u64,
+    requests: u64,
 }
 
 impl Scope {
     /// Nothing is counted yet.
     pub fn new(level: Level, name: Arc<str>) -> Scope {
-        Scope { level, name, tally: Mutex::default(), shared: None }
+        Scope { level, name, tally: Mutex::default(), shared: None, unpriced: Mutex::default() }
     }
 
     /// As of now, the second, day and month that an admission would be counted in.
@@ -111,6 +121,24 @@ impl Scope {
         let mut tally = self.tally();
         tally.advance(now_ms);
         tally.counts()
+    }
+
+    /// The sums of money lack what so many requests cost, since nobody knows it.
+    fn lacks(&self, at_ms: u64, requests: u64) {
+        let month = Month::of(at_ms / tally::DAY).first;
+        let mut unpriced = self.unpriced.lock().unwrap_or_else(PoisonError::into_inner);
+        if requests > 0 && month > unpriced.month {
+            *unpriced = Unpriced { month, requests: 0 };
+        }
+        if month == unpriced.month {
+            unpriced.requests = unpriced.requests.saturating_add(requests);
+        }
+    }
+
+    /// How many requests of this month the sums of money lack. As long as money is limited all prices are known: they are from before.
+    pub fn unpriced(&self, now_ms: u64) -> u64 {
+        let unpriced = self.unpriced.lock().unwrap_or_else(PoisonError::into_inner);
+        if unpriced.month == Month::of(now_ms / tally::DAY).first { unpriced.requests } else { 0 }
     }
 
     fn tally(&self) -> MutexGuard<'_, Tally> {

@@ -28,6 +28,8 @@ pub struct Past {
     pub tokens: u64,
     /// What they cost, as far as that is known.
     pub usd: Usd,
+    /// How many of the requests cost what nobody knows.
+    pub unpriced: u64,
 }
 
 /// When a key was last used. A key has one, limits or not, and keeps it from catalog to catalog.
@@ -177,6 +179,7 @@ impl Registry {
         let all = keys.into_iter().map(|key| key.map(&mut of_key).unwrap_or_default()).collect();
         if !adoption.new.is_empty() {
             seed(&adoption.new, seeds());
+            adoption.new.values().for_each(|(scope, _)| scope.begins());
             if self.owed.swap(false, Ordering::SeqCst) {
                 let began = adoption.new.iter().map(|(name, (scope, limits))| (name.clone(), (Arc::downgrade(scope), *limits)));
                 self.unseeded.lock().unwrap_or_else(PoisonError::into_inner).extend(began);
@@ -215,6 +218,7 @@ impl Registry {
         };
         for scope in now.iter().flatten().filter(|scope| !held.iter().any(|held| Arc::ptr_eq(held, scope))) {
             scope.tally().recall(past.at, past.requests, Spent { tokens: past.tokens, usd: past.usd });
+            scope.lacks(past.at, past.unpriced);
             scope.changed();
         }
     }
@@ -280,7 +284,7 @@ impl Adoption<'_> {
 
 fn seed(new: &HashMap<Arc<str>, (Arc<Scope>, Limits)>, past: Vec<Past>) {
     let of_models = new.values().any(|(scope, _)| scope.level == Level::KeyModel);
-    for Past { at, caller, key, model, requests, tokens, usd } in past {
+    for Past { at, caller, key, model, requests, tokens, usd, unpriced } in past {
         let model = of_models.then(|| of_key_and_model(&key, &model));
         for name in [Some(&*caller), Some(&*key), model.as_deref()].into_iter().flatten() {
             if let Some((scope, limits)) = new.get(name) {
@@ -288,6 +292,7 @@ fn seed(new: &HashMap<Arc<str>, (Arc<Scope>, Limits)>, past: Vec<Past>) {
                 tally.watch(limits);
                 tally.recall(at, requests, Spent { tokens, usd });
                 drop(tally);
+                scope.lacks(at, unpriced);
                 scope.changed();
             }
         }

@@ -150,6 +150,19 @@ pub struct Counts {
     pub month_usd: Usd,
     /// Requests at once.
     pub places: u64,
+    /// What of that is only reserved.
+    pub reserved: Reserved,
+}
+
+/// What those have reserved that run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reserved {
+    /// Tokens of the day.
+    pub day_tokens: u64,
+    /// Money of the day.
+    pub day_usd: Usd,
+    /// Money of the month.
+    pub month_usd: Usd,
 }
 
 /// The counts of one caller, key, or model of a key.
@@ -166,6 +179,8 @@ pub struct Tally {
     day_usd: u128,
     month_usd: u128,
     places: u64,
+    /// Of the three sums before.
+    reserved: [u128; 3],
     set_back: Option<Box<SetBack>>,
 }
 
@@ -181,6 +196,7 @@ impl Default for Tally {
             day_usd: 0,
             month_usd: 0,
             places: 0,
+            reserved: [0; 3],
             set_back: None,
         }
     }
@@ -203,9 +219,12 @@ impl Tally {
         if day != self.day {
             self.day = day;
             (self.day_requests, self.day_tokens, self.day_usd) = (0, 0, 0);
+            let [tokens, usd, of_month] = &mut self.reserved;
+            (*tokens, *usd) = (0, 0);
             if day >= self.month.next {
                 self.month = Month::of(day);
                 self.month_usd = 0;
+                *of_month = 0;
             }
         }
     }
@@ -284,6 +303,9 @@ impl Tally {
         self.day_tokens += u128::from(ask.tokens);
         self.day_usd += u128::from(ask.usd.0);
         self.month_usd += u128::from(ask.usd.0);
+        for (sum, asked) in self.reserved.iter_mut().zip([ask.tokens, ask.usd.0, ask.usd.0]) {
+            *sum += u128::from(asked);
+        }
         Entry { at: self.now, set_back: self.times_set_back(), by_second: self.minute.is_some() }
     }
 
@@ -295,12 +317,16 @@ impl Tally {
             let count = |tokens: u64| Count { requests: 0, tokens };
             minute.change(second(self.now), then, count(ask.tokens), count(spent.tokens));
         }
+        let [tokens, usd, of_month] = &mut self.reserved;
         if place.day {
             replace(&mut self.day_tokens, ask.tokens, spent.tokens);
             replace(&mut self.day_usd, ask.usd.0, spent.usd.0);
+            replace(tokens, ask.tokens, 0);
+            replace(usd, ask.usd.0, 0);
         }
         if place.month {
             replace(&mut self.month_usd, ask.usd.0, spent.usd.0);
+            replace(of_month, ask.usd.0, 0);
         }
     }
 
@@ -393,6 +419,10 @@ impl Tally {
             day_usd: Usd(clamp(self.day_usd)),
             month_usd: Usd(clamp(self.month_usd)),
             places: self.places,
+            reserved: {
+                let [tokens, usd, of_month] = self.reserved.map(clamp);
+                Reserved { day_tokens: tokens, day_usd: Usd(usd), month_usd: Usd(of_month) }
+            },
         }
     }
 

@@ -234,3 +234,20 @@ proptest! {
         prop_assert!(scopes.iter().all(|scope| scope.own(now).places == 0));
     }
 }
+
+#[test]
+fn what_nobody_knows_the_cost_of_is_told_beside_the_sums_of_money_of_its_month() {
+    const DAY: u64 = 86_400_000;
+    // The first of a month, and the last day before.
+    let (now, before) = (20_758 * DAY, 20_757 * DAY);
+    let scope = Arc::new(Scope::new(Level::Caller, "acme".into()));
+    for (at, requests) in [(before, 3), (now, 2), (before, 4), (now, 0), (now + 29 * DAY, 1)] {
+        scope.lacks(at, requests);
+    }
+    let told =
+        |limits: Limits, now| super::told(&Bound { limits: &limits, scope: &scope }, &scope.own(now), now)["unpriced_requests"].as_u64();
+    let money = Limits { usd_per_month: Some(Usd(5)), ..Limits::default() };
+    assert_eq!(told(money, now), Some(3));
+    assert_eq!(told(money, now + 31 * DAY), None, "another month");
+    assert_eq!(told(Limits { requests_per_day: Some(5), ..Limits::default() }, now), None, "no sum of money");
+}

@@ -66,8 +66,8 @@ impl Refused {
     }
 }
 
-/// What `/limits` tells of one scope: its limits, and what is used of them.
-pub fn told(bound: &Bound<'_>, counts: &Counts) -> serde_json::Value {
+/// What `/limits` tells of one scope: its limits, and what is used of them; where money is limited, how many requests of the month that lacks.
+pub fn told(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> serde_json::Value {
     let of_minute = |of: fn(&(u64, u64, u64)) -> u64| counts.minute.iter().map(of).fold(0, u64::saturating_add);
     let (mut limits, mut used) = (serde_json::Map::new(), serde_json::Map::new());
     for kind in Kind::ALL {
@@ -85,7 +85,15 @@ pub fn told(bound: &Bound<'_>, counts: &Counts) -> serde_json::Value {
             told.insert(kind.name().to_owned(), if kind.is_money() { json!(Usd(number)) } else { json!(number) });
         }
     }
-    json!({ "level": bound.scope.level.name(), "name": bound.scope.name, "limits": limits, "used": used })
+    let mut told = json!({ "level": bound.scope.level.name(), "name": bound.scope.name, "limits": limits, "used": used });
+    let unpriced = bound.scope.unpriced(now_ms);
+    if unpriced > 0
+        && bound.limits.limits_money()
+        && let Some(told) = told.as_object_mut()
+    {
+        told.insert("unpriced_requests".to_owned(), unpriced.into());
+    }
+    told
 }
 
 impl Left {

@@ -2,13 +2,17 @@
 --   all      what all have used: { minute, days, months, places }
 --            minute = { second, requests, tokens, … }, days = { day, requests, tokens, usd, … }, months = { month, usd, … },
 --            places = { instance, how many, … }
---   of:ID    an instance's part of that: { epoch, day, requests, tokens, usd, month, usd, places, { second, requests, tokens, … } }
+--   of:ID    an instance's part of that: { epoch, day, requests, tokens, usd, month, usd, places, { second, requests, tokens, … }, { what of the
+--            tokens and usd of the day and of the usd of the month is only reserved } }
 -- Whatever changes a part changes the sum by as much. Seconds, days and months are those of whoever counts; this server's clock says only what
 -- is so old that nobody can mean it any more.
 --
 -- KEYS: the scopes. ARGV: what is asked, the instance, its epoch, and JSON:
---   own    the instance's whole part, counted by itself: [day, requests, tokens, usd, month, usd, places, second, requests, tokens, …]
+--   own    the instance's whole part, counted by itself: [day, requests, tokens, usd, month, usd, places, reserved tokens, usd, usd of the
+--          month, second, requests, tokens, …]
 --          Answers {1}.
+--   was    what another process told last by the instance's name, without what was reserved: answers {1, day, requests, tokens, usd, month, usd},
+--          or {1} if none did. An epoch's name begins with its process and a dot.
 --   admit  [[live instances], tokens, usd, a scope's [second, day, month, and its limits in this order or -1: requests a minute, a day,
 --          tokens a minute, a day, places, usd a day, a month], …]
 --          Answers {1, used…} if it was taken from all, {2, used…} if it was taken from none, and {0, n, part} if the n-th scope does not know the
@@ -105,7 +109,8 @@ if op == 'own' then
   local key = KEYS[1]
   local all, old = read(key)
   local new = { epoch, said[1], said[2], said[3], said[4], said[5], said[6], said[7], {} }
-  for i = 8, #said do new[9][i - 7] = said[i] end
+  for i = 11, #said do new[9][i - 10] = said[i] end
+  new[10] = { said[8], said[9], said[10] }
   if not old or old[1] ~= epoch then forget(key, all, new[2], new[6]) end
   old = old or { '', new[2], 0, 0, 0, new[6], 0, 0, {} }
   -- A day and a month that are over keep what was used. Those that come again, since a clock was set back, do not: it is told of others now.
@@ -128,6 +133,20 @@ if op == 'own' then
   set_places(all, new[8])
   write(key, all, new, true)
   return { 1 }
+end
+
+if op == 'was' then
+  local _, mine = read(KEYS[1])
+  local function process(name) return string.match(name, '^[^.]*') end
+  if not mine or not mine[10] or process(mine[1]) == process(epoch) then return { 1 } end
+  local function settled(sum, reserved)
+    local rest = sum - reserved
+    return rest < 0 and 0 or rest < MOST and rest or MOST
+  end
+  local held = mine[10]
+  return {
+    1, mine[2], settled(mine[3], mine[8]), settled(mine[4], held[1]), settled(mine[5], held[2]), mine[6], settled(mine[7], held[3])
+  }
 end
 
 local live = { [me] = true }
@@ -219,8 +238,13 @@ for n, key in ipairs(KEYS) do
     add(all[1], 3, second, 1, tokens)
   end
   mine[9] = kept
-  if mine[2] ~= day then mine[2], mine[3], mine[4], mine[5] = day, 0, 0, 0 end
-  if mine[6] ~= month then mine[6], mine[7] = month, 0 end
+  local held = mine[10] or { 0, 0, 0 }
+  if mine[2] ~= day then
+    mine[2], mine[3], mine[4], mine[5] = day, 0, 0, 0
+    held[1], held[2] = 0, 0
+  end
+  if mine[6] ~= month then mine[6], mine[7], held[3] = month, 0, 0 end
+  mine[10] = { held[1] + tokens, held[2] + usd, held[3] + usd }
   mine[3], mine[4], mine[5], mine[7], mine[8] = mine[3] + 1, mine[4] + tokens, mine[5] + usd, mine[7] + usd, mine[8] + 1
   add(all[2], 4, day, 1, tokens, usd)
   add(all[3], 2, month, usd)

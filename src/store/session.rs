@@ -74,6 +74,7 @@ pub(super) struct Session<'s> {
 /// What was said, in its order.
 enum Sent {
     Beat { since: Instant, trial: bool },
+    Was(Arc<Scope>),
     Part,
     Admission(Box<Asked>, Vec<Moment>),
     Kept,
@@ -139,7 +140,7 @@ impl<'s> Session<'s> {
         /// Of all sessions of the process: a scope knows by it what it was told in.
         static EPOCHS: AtomicU64 = AtomicU64::new(UNTOLD + 1);
         self.epoch = EPOCHS.fetch_add(1, Ordering::Relaxed);
-        self.epoch_name = format!("{:016x}", fastrand::u64(..));
+        self.epoch_name = format!("{}.{:016x}", self.process, fastrand::u64(..));
         self.backlog = self.inside.registry.scopes();
         (self.told, self.complete) = (0, false);
         self.begun = clock_ms() / DAY_MS;
@@ -214,17 +215,33 @@ impl<'s> Session<'s> {
             && let Some(scope) = self.backlog.pop()
         {
             if scope.told() != self.epoch {
-                self.told += 1;
+                self.told += usize::from(scope.is_known());
                 parts.push(scope);
             }
         }
         parts.extend(
             asked.iter().flat_map(|asked| asked.each()).filter(|(_, scope)| scope.told() != self.epoch).map(|(_, scope)| scope.clone()),
         );
+        // What another process told by this name is heard before it is replaced: until then nobody is admitted.
+        let (asked, early) = asked.into_iter().partition::<Vec<_>, _>(|asked| asked.each().all(|(_, scope)| scope.is_known()));
+        let (looking, later) = looking.into_iter().partition::<Vec<_>, _>(|looking| looking.scope.is_known());
+        parts.extend(early.iter().flat_map(|asked| asked.each()).filter(|(_, scope)| !scope.is_known()).map(|(_, scope)| scope.clone()));
+        parts.extend(later.iter().map(|looking| looking.scope.clone()));
+        if !early.is_empty() || !later.is_empty() {
+            let mut desk = self.inside.desk();
+            early.into_iter().rev().for_each(|asked| desk.asked.push_front(asked));
+            later.into_iter().rev().for_each(|looking| desk.looking.push_front(looking));
+        }
         // What was never told is not lost.
         parts.extend(looking.iter().map(|looking| &looking.scope).filter(|scope| scope.told() != self.epoch).cloned());
         for (place, scope) in parts.iter().enumerate() {
             if parts.iter().take(place).any(|other| Arc::ptr_eq(other, scope)) {
+                continue;
+            }
+            if !scope.is_known() {
+                let key = self.key(scope);
+                batch.add(self.link.admit([key.as_str()].into_iter(), &["was", &self.instance, &self.epoch_name, "[]"]));
+                sent.push(Sent::Was(scope.clone()));
                 continue;
             }
             // The answers come in order, and if one does not, all are told anew: it counts as told.
@@ -285,6 +302,11 @@ impl<'s> Session<'s> {
                 Sent::Beat { since, trial } => {
                     let heard = talk::heard(&answer).ok_or_else(wrong)?;
                     flushed = self.beaten(heard, since.elapsed(), trial);
+                }
+                Sent::Was(scope) => {
+                    let was = talk::was(&answer).ok_or_else(wrong)?;
+                    scope.know(&was.missing(&scope.began(), scope.moment(self.clock)));
+                    self.backlog.push(scope);
                 }
                 Sent::Part => {
                     if complaint(&answer).is_some() {

@@ -4,7 +4,7 @@
 //! Where a sum gets there the script refuses, and each gateway, which sees that its limit is larger, goes by its part.
 
 use crate::limits::tally::Tally;
-use crate::limits::{Ask, Counts, Kind, Left, Level, Limits, Moment, Over};
+use crate::limits::{Ask, Counts, Kind, Left, Level, Limits, Moment, Over, Reserved, Spent};
 use crate::price::Usd;
 use redis::Value;
 use std::fmt::Write as _;
@@ -24,14 +24,17 @@ pub(super) fn key(prefix: &str, level: Level, name: &str) -> String {
 /// An instance's own part, whole.
 pub(super) fn own(counts: &Counts) -> String {
     let mut json = format!(
-        "[{},{},{},{},{},{},{}",
+        "[{},{},{},{},{},{},{},{},{},{}",
         counts.moment.day,
         counts.day_requests.min(MOST),
         counts.day_tokens.min(MOST),
         counts.day_usd.0.min(MOST),
         counts.moment.month,
         counts.month_usd.0.min(MOST),
-        counts.places.min(MOST)
+        counts.places.min(MOST),
+        counts.reserved.day_tokens.min(MOST),
+        counts.reserved.day_usd.0.min(MOST),
+        counts.reserved.month_usd.0.min(MOST)
     );
     for (second, requests, tokens) in &counts.minute {
         let tokens = tokens.min(&MOST);
@@ -71,6 +74,62 @@ pub(super) fn looked(value: &Value, moment: Moment, now_ms: u64) -> Option<Optio
         Admission::Yes(mut used) => Some(Some(used.pop()?.counts(moment, now_ms))),
         Admission::Unknown { .. } => Some(None),
         Admission::No(_) => None,
+    }
+}
+
+/// What an instance's part was when its process ended, without what was only reserved.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Was {
+    day: u64,
+    day_requests: u64,
+    day_tokens: u64,
+    day_usd: u64,
+    month: u64,
+    month_usd: u64,
+}
+
+/// Reads the answer to `was`: nothing, if no other process has told a part by this name.
+pub(super) fn was(value: &Value) -> Option<Was> {
+    let Value::Array(numbers) = value else { return None };
+    let numbers: Vec<u64> = numbers.iter().map(number).collect::<Option<_>>()?;
+    match numbers.as_slice() {
+        [1] => Some(Was::default()),
+        [1, day, day_requests, day_tokens, day_usd, month, month_usd] => Some(Was {
+            day: *day,
+            day_requests: *day_requests,
+            day_tokens: *day_tokens,
+            day_usd: *day_usd,
+            month: *month,
+            month_usd: *month_usd,
+        }),
+        _ => None,
+    }
+}
+
+impl Was {
+    /// What of it is counted still and was not in what the next process began with: a ledger that was killed may lack the last rows. Each when, how
+    /// many requests, and what they used.
+    pub(super) fn missing(&self, began: &Counts, now: Moment) -> Vec<(u64, u64, Spent)> {
+        const DAY: u64 = 86_400_000;
+        let mut missing = Vec::new();
+        let mut usd_of_day = 0;
+        if self.day == now.day {
+            let (requests, tokens, usd) = match began.moment.day == now.day {
+                true => (began.day_requests, began.day_tokens, began.day_usd.0),
+                false => (0, 0, 0),
+            };
+            usd_of_day = self.day_usd.saturating_sub(usd);
+            let spent = Spent { tokens: self.day_tokens.saturating_sub(tokens), usd: Usd(usd_of_day) };
+            missing.push((now.day.saturating_mul(DAY), self.day_requests.saturating_sub(requests), spent));
+        }
+        // On its first day all of a month is of that day.
+        if self.month == now.month && now.month != now.day {
+            let usd = if began.moment.month == now.month { began.month_usd.0 } else { 0 };
+            let usd = self.month_usd.saturating_sub(usd).saturating_sub(usd_of_day);
+            missing.push((now.month.saturating_mul(DAY), 0, Spent { tokens: 0, usd: Usd(usd) }));
+        }
+        missing.retain(|(_, requests, spent)| *requests > 0 || *spent != Spent::default());
+        missing
     }
 }
 
@@ -117,6 +176,8 @@ impl Used {
             day_usd: Usd(self.day_usd),
             month_usd: Usd(self.month_usd),
             places: self.places,
+            // Of all together that is nobody's to tell.
+            reserved: Reserved::default(),
         }
     }
 
@@ -237,12 +298,42 @@ mod tests {
             day_usd: Usd(5),
             month_usd: Usd(6),
             places: 1,
+            reserved: Reserved { day_tokens: u64::MAX, day_usd: Usd(3), month_usd: Usd(4) },
         };
-        assert_eq!(own(&counts), "[2,3,9007199254740992,5,1,6,1,8,1,7,9,0,9007199254740992]");
+        assert_eq!(own(&counts), "[2,3,9007199254740992,5,1,6,1,9007199254740992,3,4,8,1,7,9,0,9007199254740992]");
         let limits = Limits { tokens_per_day: Some(70), usd_per_month: Some(Usd(80)), ..Limits::default() };
         let ask = Ask { tokens: 11, usd: Usd(12) };
         let said = admit(&["a".to_owned(), "b".to_owned()], ask, [(&limits, moment)].into_iter());
         assert_eq!(said, r#"[["a","b"],11,12,[9,2,1,-1,-1,-1,70,-1,-1,80]]"#);
+    }
+
+    #[test]
+    fn what_a_part_was_is_no_more_than_what_is_counted_still() {
+        let now = Moment { second: 0, day: 20_770, month: 20_758 };
+        let began = Counts { moment: now, day_requests: 7, day_tokens: 700, day_usd: Usd(70), month_usd: Usd(170), ..Counts::default() };
+        let check = |numbers: [i64; 6], expected: &[(u64, u64, u64, u64)]| {
+            let answer = ints(&[&[1], &numbers[..]].concat());
+            let missing = was(&answer).expect("an answer").missing(&began, now);
+            let missing: Vec<_> =
+                missing.into_iter().map(|(at, requests, spent)| (at / 86_400_000, requests, spent.tokens, spent.usd.0)).collect();
+            assert_eq!(missing, expected, "{numbers:?}");
+        };
+        check([20_770, 7, 700, 70, 20_758, 170], &[]);
+        check([20_770, 9, 800, 71, 20_758, 171], &[(20_770, 2, 100, 1)]);
+        // The ledger has more of one and less of another: rows of its last seconds beside what was cut.
+        check([20_770, 5, 800, 60, 20_758, 180], &[(20_770, 0, 100, 0), (20_758, 0, 0, 10)]);
+        // Yesterday's part, and last month's.
+        check([20_769, 50, 8_000, 600, 20_758, 190], &[(20_758, 0, 0, 20)]);
+        check([20_757, 50, 8_000, 600, 20_728, 1_900], &[]);
+        // What began with yesterday's rows only has nothing of today.
+        let yesterday = Counts { moment: Moment { day: 20_769, ..now }, ..began.clone() };
+        let was_today = Was { day: 20_770, day_requests: 2, day_tokens: 3, day_usd: 4, month: 20_758, month_usd: 174 };
+        assert_eq!(was_today.missing(&yesterday, now), [(20_770 * 86_400_000, 2, Spent { tokens: 3, usd: Usd(4) })]);
+        assert_eq!(was(&ints(&[1])), Some(Was::default()));
+        assert!(Was::default().missing(&began, now).is_empty());
+        for nonsense in [ints(&[]), ints(&[0]), ints(&[1, 2]), Value::Nil] {
+            assert_eq!(was(&nonsense), None, "{nonsense:?}");
+        }
     }
 
     #[test]

@@ -45,6 +45,7 @@ fn row(request_id: &str, caller: &str, model: &str, cost: Option<u64>) -> Row {
         status: 200,
         total_ms: 5,
         first_byte_ms: None,
+        run: None,
     }
 }
 

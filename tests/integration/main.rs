@@ -33,6 +33,7 @@ mod framing;
 mod http2_upstreams;
 mod input;
 mod keys;
+mod killed;
 mod layering;
 mod ledger;
 mod limits;

@@ -682,6 +682,97 @@ fn a_gateway_that_was_killed_comes_back_with_its_part() {
     });
 }
 
+/// What the ledger could not write before the end, the store still knows.
+#[test]
+fn a_gateway_that_was_killed_does_not_take_back_what_its_ledger_lacks() {
+    run_within(Duration::from_secs(120), async {
+        let redis = Redis::start();
+        let (mock, gate) = (Mock::start().await, Gate::new());
+        mock.always(Script::answer("a"));
+        mock.on("slow", Script::new().wait(&gate).then_answer("a"));
+        let limits = "limits: { requests_per_day: 100, tokens_per_day: 1000000, usd_per_month: 5, concurrency: 50 }";
+        let price = "price: { input: 1, output: 1 }";
+        let catalog = Files::new().account("a", &mock).model_with("m", &["a"], price).model_with("slow", &["a"], price);
+        let catalog = catalog.caller_with("tight", limits, &[("prod", TIGHT, "")]);
+        let mut one = gateway(&catalog, &redis, "timeout: 5s").await;
+        comes(&one, "up").await;
+        let post = |model: &str| crate::support::client::post_as(TIGHT, &chat(model));
+        let each = crate::support::script::PROMPT_TOKENS + 3;
+        let sum = |requests: u64| [requests, requests * each, requests * each * 1_000, requests * each * 1_000, 0];
+        let counted = |requests: u64| {
+            let (key, redis, sum) = ("{portcullis:tight}:caller:tight", &redis, &sum);
+            let told = move || {
+                let (all, parts) = redis.used(key);
+                (all[..5] == sum(requests) && parts.len() == 1 && parts[0][..5] == sum(requests)).then_some(())
+            };
+            eventually("the store has it all", told)
+        };
+        for _ in 0..4 {
+            assert_eq!(one.raw(post("m")).await.status, 200);
+        }
+        eventually("the ledger is written", || (one.metrics().sum("portcullis_ledger_rows_total", &[]) == 4.0).then_some(())).await;
+        // From here on the ledger cannot be written.
+        let ledger = one.conf.parent().expect("a folder").join("ledger.sqlite");
+        let lock = rusqlite::Connection::open(&ledger).expect("the ledger");
+        lock.busy_timeout(Duration::from_secs(5)).expect("a timeout");
+        lock.execute_batch("BEGIN IMMEDIATE").expect("a lock");
+        for _ in 0..6 {
+            assert_eq!(one.raw(post("m")).await.status, 200);
+        }
+        counted(10).await;
+        let mut open = one.connect().await;
+        open.send(post("slow")).await;
+        eventually("one more has its place", || (redis.used("{portcullis:tight}:caller:tight").0[4] == 1).then_some(())).await;
+        one.access_lines(10).await;
+        one.crash();
+        lock.execute_batch("ROLLBACK").expect("no lock");
+        drop(lock);
+        one.restart();
+        gate.open();
+        comes(&one, "up").await;
+        let rows: i64 =
+            rusqlite::Connection::open(&ledger).unwrap().query_row("SELECT count(*) FROM exchange", [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 4, "the rest is lost to the ledger");
+        // What was only reserved is free again, and what was settled is not.
+        counted(10).await;
+        // It is counted here, too, and told with all that follows.
+        assert_eq!(one.raw(post("m")).await.status, 200);
+        counted(11).await;
+        let told: Value = serde_json::from_str(&one.admin("/limits?caller=tight").1).unwrap();
+        assert_eq!((&told["counted"], &told["limits"][0]["used"]["requests_per_day"]), (&json!("all instances"), &json!(11)));
+        redis.flush();
+        counted(11).await;
+    });
+}
+
+/// What a stream had used when its gateway was killed is in its part, and in the ledger.
+#[test]
+fn a_killed_gateways_streams_are_in_its_part() {
+    run_within(Duration::from_secs(120), async {
+        let redis = Redis::start();
+        let mock = Mock::start().await;
+        mock.always(Script::sse().words(0..400).stall());
+        let limits = "limits: { requests_per_day: 100, tokens_per_day: 1000000 }";
+        let catalog = Files::over(&mock).caller_with("tight", limits, &[("prod", TIGHT, "")]);
+        let mut one = gateway(&catalog, &redis, "timeout: 5s").await;
+        comes(&one, "up").await;
+        let mut open = crate::support::client::Connection::plain(one.address, None).await;
+        open.send(crate::support::client::post_as(TIGHT, &crate::support::chat_stream("m"))).await;
+        let ledger = one.conf.parent().expect("a folder").join("ledger.sqlite");
+        let tokens = |from: &str| -> Option<u64> {
+            let connection = rusqlite::Connection::open(&ledger).ok()?;
+            let sum = connection.query_row(&format!("SELECT sum(prompt + completion) FROM {from}"), [], |row| row.get::<_, i64>(0)).ok()?;
+            sum.try_into().ok()
+        };
+        let used = eventually("it is written down", || tokens("running").filter(|tokens| *tokens > 400)).await;
+        one.crash_and_restart();
+        comes(&one, "up").await;
+        assert_eq!(tokens("exchange"), Some(used));
+        let told = || redis.used("{portcullis:tight}:caller:tight").1.iter().any(|part| part[..5] == [1, used, 0, 0, 0]).then_some(());
+        eventually("its part is what its ledger has", told).await;
+    });
+}
+
 /// In a script numbers are exact up to 2⁵³ only: no limit lets more pass for that, and nobody can put the store out with large ones.
 #[test]
 fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {

@@ -411,8 +411,18 @@ impl Gateway {
 
     /// SIGKILL, and the same again on the same ports.
     pub fn crash_and_restart(&mut self) {
+        self.crash();
+        self.restart();
+    }
+
+    /// SIGKILL.
+    pub fn crash(&mut self) {
         self.signal("KILL");
         self.exit(PATIENCE);
+    }
+
+    /// After a crash, the same again on the same ports.
+    pub fn restart(&mut self) {
         self.earlier.extend(self.process.stdout());
         let mut process = self.place.spawn(&self.setup);
         ready(&mut process, self.admin).expect("it starts again");
@@ -481,9 +491,9 @@ impl Gateway {
                 None => return Err(format!("the connection to {remote} is still open")),
             }
         }
-        // The file, the two beside it, and one more of the file for who reads it.
+        // The file, the two beside it, one more of the file for who reads it, and the one that says that the process lives.
         let (ledger, others): (Vec<_>, Vec<_>) = open.others.iter().partition(|path| is_ledger(path));
-        if others.len() > self.descriptors || ledger.len() > 4 {
+        if others.len() > self.descriptors || ledger.len() > 5 {
             return Err(format!("{} descriptors became {}: {:?}", self.descriptors, others.len(), open.others));
         }
         Ok(())

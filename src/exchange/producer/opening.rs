@@ -124,6 +124,11 @@ impl Progress {
         (known.connected, known.begun)
     }
 
+    /// It has used so much so far.
+    pub(super) fn used(&self, usage: Usage) {
+        self.lock().usage = usage;
+    }
+
     /// What may be charged for it, if the request went up.
     pub(super) fn spent(&self, prompt_bytes: u64) -> Option<Usage> {
         let known = self.lock();
@@ -275,7 +280,7 @@ async fn begin(mut reading: Reading, first: Option<Instant>, most: usize, progre
         let (due, late) =
             soonest([Some((reading.total, Failure::TotalTimeout)), Some(idle), first.map(|due| (due, Failure::FirstTokenTimeout))]);
         let fed = reading.feed(due, late, alarm).await;
-        progress.lock().usage = reading.stream.usage_so_far();
+        progress.used(reading.stream.usage_so_far());
         let whole = match fed {
             Ok(whole) => whole,
             // Only its connection's end was missing.

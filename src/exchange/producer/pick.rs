@@ -179,6 +179,7 @@ impl<'x> Producer<'x> {
         self.served.get_or_insert(place);
         let losses = std::mem::take(&mut said.losses);
         let progress = Arc::new(Progress::default());
+        self.request.meter.asked(candidate, &progress);
         let opening = Opening {
             shared: self.shared,
             request: self.request,

@@ -2,6 +2,7 @@
 //! over, so that no caller's request has to find out.
 
 use super::Request;
+use super::meter::{Meter, Who};
 use super::opening::{Opening, Progress};
 use crate::account::demand::Demand;
 use crate::account::track::{Track, Trial};
@@ -88,6 +89,7 @@ fn due(
         debug: None,
         request_id: format!("probe-{}", uuid::Uuid::now_v7().simple()),
         key: "probe".into(),
+        meter: Arc::new(Meter::new(Who::default())),
         snapshot: snapshot.clone(),
     };
     Some((request, trial))

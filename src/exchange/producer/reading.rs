@@ -77,7 +77,9 @@ impl Producer<'_> {
         let reading = &mut live.reading;
         let idle = Instant::now() + reading.idle;
         let (due, late) = if reading.total <= idle { (reading.total, Failure::TotalTimeout) } else { (idle, Failure::IdleTimeout) };
-        let failure = match reading.feed(due, late, &mut self.alarm).await {
+        let fed = reading.feed(due, late, &mut self.alarm).await;
+        live.progress.used(reading.stream.usage_so_far());
+        let failure = match fed {
             Ok(false) if reading.out.is_empty() => return Ok(None),
             Ok(false) => return Ok(Some(Piece::Events(std::mem::take(&mut reading.out).into()))),
             Ok(true) => None,

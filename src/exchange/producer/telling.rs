@@ -10,7 +10,7 @@ use crate::error::{Refusal, What, scrub};
 use crate::exchange::failover::{self, Class, Failure};
 use crate::exchange::record::millis;
 use crate::secret::Secret;
-use crate::usage::Usage;
+use crate::usage::{Source, Usage};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -200,5 +200,8 @@ impl Producer<'_> {
             cost: unused.map(|used| candidate.price.map(|price| price.cost(&used))),
             detail: None,
         });
+        // What has ended without being in vain is what the exchange has used.
+        let used = Some(self.usage).filter(|usage| unused.is_none() && usage.source != Source::None);
+        self.request.meter.ended(progress, used, &self.trail);
     }
 }

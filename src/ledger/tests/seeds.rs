@@ -5,15 +5,15 @@ use crate::catalog::resolve::resolve;
 use crate::limits::{Ask, Counts, KeyScopes, Spent, admit};
 
 /// A ledger, and one key's scope of requests by day, which began with what the ledger knew.
-struct Limited {
-    ledger: Ledger,
+pub(super) struct Limited {
+    pub(super) ledger: Ledger,
     catalog: crate::catalog::Catalog,
     registry: Arc<Registry>,
     scopes: Vec<KeyScopes>,
 }
 
 impl Limited {
-    fn begin(ledger: Ledger) -> Limited {
+    pub(super) fn begin(ledger: Ledger) -> Limited {
         let text = format!(
             "accounts: {{a: {{dialect: demo}}}}\nmodels: {{m: {{targets: [{{account: a}}]}}}}\n\
              callers: {{acme: {{keys: {{prod: {{hash: 'sha256:{}', limits: {{requests_per_day: 1000}}}}}}}}}}\n",
@@ -26,12 +26,12 @@ impl Limited {
         Limited { ledger, catalog, registry, scopes }
     }
 
-    fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> Counts {
         self.scopes.iter().flat_map(KeyScopes::all).next().unwrap().own(days::now())
     }
 
     /// As the gateway does it: counted, settled, written.
-    fn exchange(&self) {
+    pub(super) fn exchange(&self) {
         let (key, now) = (self.catalog.keys().next().unwrap(), days::now());
         let held = admit(&self.scopes[key.index].bounds(key, 0), Ask { tokens: 15, usd: Usd(0) }, now, 1).unwrap();
         held.settle(Spent { tokens: 15, usd: Usd(1_000) });

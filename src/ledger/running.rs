@@ -1,0 +1,133 @@
+//! The exchanges that run: who they are, for the one timer that writes down what they have used so far.
+//!
+//! An exchange enters when it is admitted, and leaves with its final row. **Invariant:** whether the file may have something of an exchange is
+//! decided under the lock under which it leaves: so the row that replaces it knows, and what began and ended between two looks was never written.
+
+use super::Row;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// An exchange that runs.
+pub trait Runs: Send + Sync {
+    /// What its row would be if the process ended now.
+    fn so_far(&self) -> Row;
+}
+
+/// The place of an exchange among those that run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    place: usize,
+    /// Under which the file has it. No two of a process have the same.
+    pub(super) number: u64,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Running(Mutex<Places>);
+
+#[derive(Default)]
+struct Places {
+    all: Vec<Option<Place>>,
+    free: Vec<usize>,
+    last: u64,
+}
+
+struct Place {
+    number: u64,
+    runs: Weak<dyn Runs>,
+    /// The file may have something of it.
+    seen: bool,
+}
+
+impl Running {
+    /// One more runs.
+    pub(super) fn begin(&self, runs: Weak<dyn Runs>) -> Run {
+        let mut places = self.lock();
+        places.last += 1;
+        let number = places.last;
+        let new = Some(Place { number, runs, seen: false });
+        let free = places.free.pop();
+        let place = match free.and_then(|at| Some((at, places.all.get_mut(at)?))) {
+            Some((at, place)) => {
+                *place = new;
+                at
+            }
+            None => {
+                places.all.push(new);
+                places.all.len() - 1
+            }
+        };
+        Run { place, number }
+    }
+
+    /// It has ended. Whether the file may have something of it.
+    pub(super) fn end(&self, run: Run) -> bool {
+        let mut places = self.lock();
+        let Some(place) = places.all.get_mut(run.place) else { return false };
+        let Some(ended) = place.take_if(|place| place.number == run.number) else { return false };
+        places.free.push(run.place);
+        drop(places);
+        ended.seen
+    }
+
+    /// All that run now. From here on the file may have something of each.
+    pub(super) fn look(&self) -> Vec<(u64, Arc<dyn Runs>)> {
+        let mut places = self.lock();
+        let all = places.all.iter_mut().flatten().filter_map(|place| {
+            let runs = place.runs.upgrade()?;
+            place.seen = true;
+            Some((place.number, runs))
+        });
+        all.collect()
+    }
+
+    /// Whether none runs.
+    pub(super) fn is_empty(&self) -> bool {
+        let places = self.lock();
+        places.all.len() == places.free.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::row;
+    use super::*;
+
+    struct Still;
+
+    impl Runs for Still {
+        fn so_far(&self) -> Row {
+            row(1)
+        }
+    }
+
+    #[test]
+    fn who_leaves_knows_whether_it_was_looked_at() {
+        let running = Running::default();
+        let (one, two): (Arc<dyn Runs>, Arc<dyn Runs>) = (Arc::new(Still), Arc::new(Still));
+        let first = running.begin(Arc::downgrade(&one));
+        assert!(!running.end(first), "it was never looked at");
+        assert!(running.is_empty());
+        let second = running.begin(Arc::downgrade(&one));
+        assert_eq!(running.look().iter().map(|(number, _)| *number).collect::<Vec<_>>(), [second.number]);
+        // In the place of one that has left there is another one now.
+        let third = running.begin(Arc::downgrade(&two));
+        assert!(running.end(second));
+        let fourth = running.begin(Arc::downgrade(&two));
+        assert!(second.place == fourth.place && second.number != fourth.number);
+        assert!(!running.end(second), "it leaves once");
+        assert!(!running.end(third) && !running.end(fourth) && running.is_empty());
+    }
+
+    #[test]
+    fn who_is_gone_without_a_word_is_not_looked_at() {
+        let running = Running::default();
+        let one: Arc<dyn Runs> = Arc::new(Still);
+        running.begin(Arc::downgrade(&one));
+        drop(one);
+        assert_eq!(running.look().len(), 0);
+    }
+}

@@ -1,0 +1,131 @@
+//! What runs, and what becomes of it when its process dies.
+
+use super::seeds::Limited;
+use super::*;
+use std::sync::atomic::AtomicU64;
+
+/// An exchange that runs.
+struct Stream {
+    at: u64,
+    said: AtomicU64,
+}
+
+impl Runs for Stream {
+    fn so_far(&self) -> Row {
+        let usage = Usage { prompt: 10, completion: self.said.load(Ordering::SeqCst), source: Source::Estimated, ..Usage::default() };
+        Row { usage, unused_tokens: 7, unused_cost: None, outcome: "shutdown", first_byte_ms: None, ..row(self.at) }
+    }
+}
+
+impl Stream {
+    fn begin(ledger: &Ledger, at: u64) -> (Arc<Stream>, Option<Run>) {
+        let stream = Arc::new(Stream { at, said: AtomicU64::new(1) });
+        let runs: Arc<dyn Runs> = stream.clone();
+        (stream, ledger.begin(Arc::downgrade(&runs)))
+    }
+
+    fn says(&self, folder: &Folder, said: u64) {
+        self.said.store(said, Ordering::SeqCst);
+        eventually("what runs is in the file", || running(folder) == [said]);
+    }
+}
+
+/// What those have said that run.
+fn running(folder: &Folder) -> Vec<u64> {
+    let connection = folder.read();
+    let Ok(mut statement) = connection.prepare("SELECT completion FROM running ORDER BY 1") else { return Vec::new() };
+    statement.query_map([], |row| row.get::<_, i64>(0)).unwrap().map(|said| said.unwrap().try_into().unwrap()).collect()
+}
+
+/// As if the process had been killed that they ran in.
+fn kill(folder: &Folder) {
+    let connection = folder.read();
+    connection.busy_timeout(Duration::from_secs(5)).unwrap();
+    connection.execute("UPDATE running SET process = 'dead', number = number + 1000", []).unwrap();
+}
+
+#[test]
+fn what_runs_is_written_as_it_grows_and_replaced_by_its_row() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    let (stream, run) = Stream::begin(&ledger, NOW);
+    stream.says(&folder, 3);
+    stream.says(&folder, 40_000);
+    let connection = folder.read();
+    assert_eq!((count(&connection, "exchange"), count(&connection, "daily")), (0, 0), "no sum has it yet");
+    assert_eq!(ledger.past(NOW), Vec::new());
+    ledger.write(Row { run, ..row(NOW) });
+    ledger.flush();
+    assert_eq!((running(&folder), count(&connection, "exchange")), (Vec::new(), 1));
+    assert_sums(&connection);
+    // What ends before it is looked at is not looked for in the file.
+    let (_stream, run) = Stream::begin(&ledger, NOW + 1);
+    ledger.write(Row { run, ..row(NOW + 1) });
+    ledger.flush();
+    assert_eq!((running(&folder), count(&connection, "exchange")), (Vec::new(), 2));
+    drop(ledger);
+    eventually("nothing is left beside the file", || life::names(&folder.file()).is_empty());
+}
+
+#[test]
+fn what_ran_in_a_process_that_died_is_a_row_of_the_next_one() {
+    let folder = Folder::new();
+    let one = folder.open();
+    let (stream, run) = Stream::begin(&one, NOW);
+    stream.says(&folder, 500);
+    // As long as it lives, nobody else takes it.
+    let two = folder.open();
+    assert_eq!((running(&folder), two.past(NOW)), (vec![500], Vec::new()));
+    drop(two);
+    kill(&folder);
+    let three = folder.open();
+    let connection = folder.read();
+    let told = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
+    let cut = "SELECT outcome || ' ' || usage || ' ' || prompt || ' ' || completion || ' ' || cost || ' ' || unused_tokens FROM exchange WHERE \
+               completion = 500";
+    assert_eq!(told(cut), "shutdown estimated 10 500 1000 7");
+    assert_eq!(count(&connection, "exchange"), 1);
+    assert_sums(&connection);
+    assert_eq!(three.past(NOW).iter().map(|past| (past.requests, past.tokens)).collect::<Vec<_>>(), [(1, 510)]);
+    let used = read::last_used(&folder.file()).unwrap();
+    assert_eq!(used.get("acme/prod"), Some(&NOW));
+    // Its own end comes late, if it was no death: it is one more row, and nothing of anybody else's goes.
+    one.write(Row { run, ..row(NOW) });
+    one.flush();
+    assert_eq!(count(&connection, "exchange"), 2);
+    assert_sums(&connection);
+}
+
+#[test]
+fn a_ledger_from_before_has_no_such_table_and_one_whose_table_goes_has_it_again() {
+    let folder = Folder::new();
+    drop(folder.open());
+    folder.read().execute_batch("DROP TABLE running").unwrap();
+    let ledger = folder.open();
+    let (stream, run) = Stream::begin(&ledger, NOW);
+    stream.says(&folder, 2);
+    folder.read().execute_batch("DROP TABLE running").unwrap();
+    stream.says(&folder, 9);
+    folder.read().execute_batch("DROP TABLE running").unwrap();
+    ledger.write(Row { run, ..row(NOW) });
+    eventually("its row is written", || ledger.told().waiting == 0 && ledger.told().state == State::Ok);
+    assert_eq!((running(&folder), count(&folder.read(), "exchange")), (Vec::new(), 1));
+}
+
+#[test]
+fn limits_that_have_begun_are_told_what_is_found_later() {
+    let folder = Folder::new();
+    let limited = Limited::begin(folder.open());
+    limited.exchange();
+    limited.ledger.flush();
+    let other = folder.open();
+    let (stream, _run) = Stream::begin(&other, days::now());
+    stream.says(&folder, 30);
+    kill(&folder);
+    // It opens the file once more.
+    folder.read().execute_batch("DROP TABLE last_used").unwrap();
+    limited.exchange();
+    eventually("it is told", || limited.counts().day_requests == 3);
+    assert_eq!(limited.counts().day_tokens, 15 + 15 + 40);
+    drop(stream);
+}
