@@ -1,11 +1,14 @@
 //! `portcullis usage`: who used how much, out of the ledger's file. The gateway may run beside it, or not.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use super::{UsageArgs, fail, print, tell};
-use crate::catalog::load::{Secrets, folder, server};
+use crate::catalog::load::{Secrets, catalog, folder, server};
 use crate::ledger::days::now;
+use crate::ledger::read::known;
 use crate::ledger::report::{Asked, Query, answer};
+use crate::problem::{nearest, shown};
 
 /// Prints it.
 pub(super) fn run(args: &UsageArgs) -> ExitCode {
@@ -40,6 +43,11 @@ pub(super) fn run(args: &UsageArgs) -> ExitCode {
         }
         Err(why) => return fail(&why.to_string()),
     };
+    if answer.is_empty()
+        && let Some(why) = nobody(args, &conf, &ledger.path)
+    {
+        return fail(&why);
+    }
     if args.csv {
         for note in answer.notes() {
             tell(&format!("note: {note}"));
@@ -50,4 +58,32 @@ pub(super) fn run(args: &UsageArgs) -> ExitCode {
         (false, true) => answer.json(),
         (false, false) => answer.table(),
     })
+}
+
+/// Why nothing can be found: what is asked for by its name is, and was, not there. Where the catalog cannot be read, nobody knows.
+fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
+    let (catalog, known) = (catalog(conf, Secrets::Assume).catalog.ok()?, known(ledger).ok()?);
+    let callers: Vec<&str> = catalog.callers().iter().map(|caller| &*caller.id).collect();
+    let keys: Vec<&str> = catalog.keys().map(|key| &*key.id).collect();
+    let models: Vec<&str> = catalog.models().iter().map(|model| &*model.id).collect();
+    if let Some(alias) = args.model.as_deref().filter(|model| !models.contains(model))
+        && let Some(model) = catalog.model(alias)
+    {
+        return Some(format!("{} is another name of the model {}: the ledger has it by that one", shown(alias), model.id));
+    }
+    let asked = [
+        ("caller", args.caller.as_deref(), callers, &known.callers),
+        ("key", args.key.as_deref(), keys, &known.keys),
+        ("model", args.model.as_deref(), models, &known.models),
+    ];
+    let (what, name, there, were) = asked.into_iter().find_map(|(what, name, there, were)| {
+        let name = name.filter(|name| !there.contains(name) && !were.contains(*name))?;
+        Some((what, name, there, were))
+    })?;
+    let hint = match nearest(name, there.into_iter().chain(were.iter().map(String::as_str))) {
+        Some(meant) => format!("; did you mean {meant}?"),
+        None if what == "key" && !name.contains('/') => "; a key is named with its caller: acme/prod".to_owned(),
+        None => String::new(),
+    };
+    Some(format!("there is no {what} {}, neither in the catalog nor in the ledger{hint}", shown(name)))
 }

@@ -5,7 +5,7 @@
 
 mod shown;
 
-use super::days::{date, day_of, start_of};
+use super::days::{date, day_of, start_of, time};
 use super::read::{Names, Range, Reader, View, is_over};
 use super::sums::Sums;
 use crate::units::Time;
@@ -96,6 +96,9 @@ impl Query {
     /// Says what is wrong with it, beginning with the option's name.
     pub fn new(asked: &Asked<'_>, now: u64) -> Result<Query, String> {
         let since = moment("since", asked.since.unwrap_or(SINCE), now)?;
+        if since > now {
+            return Err(format!("since: is still to come: it is {} now, in UTC", time(now)));
+        }
         let until = asked.until.map(|text| moment("until", text, now)).transpose()?.filter(|until| *until <= now);
         if since >= until.unwrap_or(u64::MAX) {
             return Err("until: must be later than since".to_owned());
@@ -173,10 +176,12 @@ fn moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
             _ => return None,
         };
         let number = text.get(..at).filter(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))?;
-        Some(number.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(unit))
+        Some(number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)))
     });
     match ago {
-        Some(ago) => Ok(now.saturating_sub(ago)),
+        Some(ago) => {
+            ago.and_then(|ago| now.checked_sub(ago)).ok_or_else(|| format!("{name}: {text} is too long: it is before 1970; name a date"))
+        }
         None => text.parse::<Time>().map(|Time(seconds)| seconds.saturating_mul(1_000)).map_err(|_| {
             format!("{name}: must be 30m, 24h or 7d (so long ago), a date such as 2026-11-01, or a time such as 2026-11-01T08:00:00Z, not {text:?}")
         }),
@@ -228,6 +233,13 @@ pub struct Answer {
     lines: Vec<(Vec<String>, Used)>,
     total: Used,
     notes: Vec<String>,
+}
+
+impl Answer {
+    /// Nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
 }
 
 /// What an answer may take.

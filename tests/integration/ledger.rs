@@ -311,6 +311,7 @@ fn usage_in_its_three_forms() {
     fails(&[], "there is no ledger at");
     fails(&["--by", "who"], "--by: \"who\" is not known; there are day, caller, key, model, account, upstream_model, outcome");
     fails(&["--since", "soon"], "--since: must be 30m, 24h or 7d (so long ago), a date such as 2026-11-01");
+    fails(&["--since", "99999999999999999999d"], "--since: 99999999999999999999d is too long: it is before 1970; name a date");
     fails(&["--since", "1h", "--until", "2h"], "--until: must be later than since");
     fails(&["--csv", "--json"], "cannot be used with");
     // Read while it is open, and when it is not.
@@ -327,11 +328,11 @@ fn usage_in_its_three_forms() {
         assert_eq!(
             lines[2..],
             [
-                "caller  model  requests  failed  prompt  completion  cached  reasoning  total  estimated           USD  unpriced  unused",
-                "acme    m            10       0    1000         200     500          0   1200          0   10.00000001         0       0",
-                "acme    n             1       1     100          20      50          0    120          0   0.000000001         0       9",
-                "blue    n            10       0    1000         200     500          0   1200          0       unknown        10       0",
-                "total                21       1    2100         420    1050          0   2520          0  10.000000011        10       9",
+                "caller  model  requests  failed  prompt  completion  cached  reasoning  total  estimated             USD  unpriced  unused",
+                "acme    m            10       0    1000         200     500          0   1200          0     10.00000001         0       0",
+                "acme    n             1       1     100          20      50          0    120          0     0.000000001         0       9",
+                "blue    n            10       0    1000         200     500          0   1200          0         unknown        10       0",
+                "total                21       1    2100         420    1050          0   2520          0  >=10.000000011        10       9",
             ],
         );
         let csv = usage(&["--csv", "--by", "key,outcome", "--caller", "acme", "--since", "7d"]);
@@ -339,8 +340,8 @@ fn usage_in_its_three_forms() {
         assert_eq!(
             lines[1..],
             [
-                "acme/prod,ok,10,0,1000,200,500,0,0,1200,0,10.00000001,0,0,0,0",
-                "acme/prod,upstream_cut,1,1,100,20,50,0,0,120,0,0.000000001,0,9,,1"
+                "acme/prod,ok,10,0,1000,200,500,0,0,1200,0,10.00000001,all,0,0,0,all,0",
+                "acme/prod,upstream_cut,1,1,100,20,50,0,0,120,0,0.000000001,all,0,9,,none,1"
             ]
         );
         let json: Value = serde_json::from_str(&usage(&["--json", "--by", "model", "--key", "blue/prod", "--model", "n"])).unwrap();
@@ -358,6 +359,37 @@ fn usage_in_its_three_forms() {
 }
 
 #[test]
+fn usage_of_nobody_says_that_there_is_nobody() {
+    let catalog = "accounts: { a: { dialect: demo } }\nmodels: { m: { aliases: [fast], targets: [ { account: a } ] } }\n\
+                   callers: { new: { keys: { prod: { hash: 'sha256:1111111111111111111111111111111111111111111111111111111111111111' } } } }\n";
+    let folder = Folder::new(&[("catalog.yaml", catalog)]);
+    let path = folder.path().join("elsewhere/ledger.sqlite");
+    folder.write("server.yaml", format!("ledger: {{ path: {path:?} }}\n"));
+    drop(fill(&path));
+    let fails = |arguments: &[&str], why: &str| {
+        let Ran { status, stdout, stderr } = folder.run(&[&["usage"], arguments].concat());
+        assert!(!status.success() && stdout.is_empty() && stderr.contains(why), "{arguments:?}: {stdout}{stderr}");
+    };
+    fails(&["--caller", "nope"], "there is no caller \"nope\", neither in the catalog nor in the ledger\n");
+    fails(&["--caller", "acmee"], "there is no caller \"acmee\", neither in the catalog nor in the ledger; did you mean acme?");
+    fails(&["--caller", "nope", "--json"], "there is no caller \"nope\"");
+    fails(
+        &["--key", "prod"],
+        "there is no key \"prod\", neither in the catalog nor in the ledger; a key is named with its caller: acme/prod",
+    );
+    fails(&["--model", "gpt-9"], "there is no model \"gpt-9\"");
+    fails(&["--model", "fast"], "\"fast\" is another name of the model m: the ledger has it by that one");
+    // Who is in the catalog has used nothing; who is only in the ledger used nothing of late.
+    for arguments in [["--caller", "new"], ["--key", "new/prod"], ["--caller", "blue"]] {
+        let ran = folder.run(&[&["usage", "--until", "1h", "--since", "2h"], &arguments[..]].concat());
+        assert!(ran.status.success() && ran.stdout.ends_with("no requests\n"), "{arguments:?}: {}{}", ran.stdout, ran.stderr);
+    }
+    folder.write("catalog.yaml", "accounts: {");
+    let ran = folder.run(&["usage", "--caller", "nope"]);
+    assert!(ran.status.success() && ran.stdout.ends_with("no requests\n"), "nobody knows: {}{}", ran.stdout, ran.stderr);
+}
+
+#[test]
 fn usage_on_the_admin_listener() {
     run(async {
         let mock = Mock::start().await;
@@ -369,9 +401,14 @@ fn usage_on_the_admin_listener() {
         assert_eq!(status, 200, "{body}");
         let json: Value = serde_json::from_str(&body).unwrap();
         assert_eq!((&json["total"]["requests"], &json["total"]["cost_usd"]), (&21.into(), &"10.000000011".into()));
+        assert_eq!((&json["total"]["cost_known"], &json["usage"][2]["cost_known"]), (&"part".into(), &"none".into()));
         assert_eq!((&json["usage"][2]["caller"], &json["usage"][2]["cost_usd"]), (&"blue".into(), &Value::Null));
-        for (query, why) in [("by=who", "by: \"who\" is not known"), ("since=soon", "since: must be"), ("group=key", "group: is not known")]
-        {
+        for (query, why) in [
+            ("by=who", "by: \"who\" is not known"),
+            ("since=soon", "since: must be"),
+            ("since=99999999999999999999d", "since: 99999999999999999999d is too long"),
+            ("group=key", "group: is not known"),
+        ] {
             let (status, body) = gateway.admin(&format!("/usage?{query}"));
             assert!(status == 400 && body.starts_with(why), "{status} {body}");
         }
@@ -455,6 +492,26 @@ fn what_was_spent_is_recalled_when_the_file_is_mended() {
         assert!(gateway.admin("/limits?caller=nobody").1.contains("\"limits\": []"));
         let (status, why) = gateway.admin("/limits?key=x");
         assert!(status == 400 && why == "key: is not known; there are caller\n", "{status} {why}");
+    });
+}
+
+/// A limit in money on what cost something that nobody knew before: its sum says that it lacks that.
+#[test]
+fn a_limits_sum_of_money_says_what_it_lacks() {
+    run(async {
+        let mock = Mock::start().await;
+        let folder = Folder::new(&[]);
+        let path = folder.path().join("ledger.sqlite");
+        drop(fill(&path));
+        let (limits, price) = ("limits: { usd_per_month: 9 }", "price: { input: 1, output: 1 }");
+        let catalog = Catalog::new().without_acme().account("a", &mock).model_with("m", &["a"], price);
+        let catalog =
+            catalog.caller_with("acme", limits, &[("prod", "pc-acme", "")]).caller_with("blue", limits, &[("prod", "pc-blue", "")]);
+        let gateway = Gateway::with(catalog).server(&format!("ledger: {{ path: {path:?} }}")).start().await;
+        let told: Value = serde_json::from_str(&gateway.admin("/limits").1).unwrap();
+        let of = |at: usize| (&told["limits"][at]["used"]["usd_per_month"], &told["limits"][at]["unpriced_requests"]);
+        assert_eq!(of(0), (&Value::from(10.000000011), &Value::Null), "{told}");
+        assert_eq!(of(1), (&Value::from(0.0), &Value::from(10)), "{told}");
     });
 }
 

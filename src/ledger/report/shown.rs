@@ -5,20 +5,57 @@ use crate::ledger::days::time;
 use crate::price::Usd;
 use serde_json::{Map, Value, json};
 
+/// What is known of a sum of money. What costs nothing, as a failed request does, says nothing of what the others cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Money {
+    /// All of it.
+    All(Usd),
+    /// So much at least: nobody knows what some requests cost.
+    Part(Usd),
+    /// Nothing.
+    Unknown,
+}
+
+impl Money {
+    fn of(sum: u64, unpriced: u64) -> Money {
+        match (sum, unpriced) {
+            (sum, 0) => Money::All(Usd(sum)),
+            (0, _) => Money::Unknown,
+            (sum, _) => Money::Part(Usd(sum)),
+        }
+    }
+
+    /// What is known.
+    fn usd(self) -> Option<String> {
+        match self {
+            Money::All(usd) | Money::Part(usd) => Some(usd.to_string()),
+            Money::Unknown => None,
+        }
+    }
+
+    /// How much of it that is.
+    fn known(self) -> &'static str {
+        match self {
+            Money::All(_) => "all",
+            Money::Part(_) => "part",
+            Money::Unknown => "none",
+        }
+    }
+
+    /// For people.
+    fn shown(self) -> String {
+        match self {
+            Money::All(usd) => usd.to_string(),
+            Money::Part(usd) => format!(">={usd}"),
+            Money::Unknown => "unknown".to_owned(),
+        }
+    }
+}
+
 impl Used {
-    /// None: nobody knows. What is known is a part of it where some requests are unpriced.
-    fn cost(&self) -> Option<String> {
-        let none_known = self.sums.unpriced > 0 && self.sums.unpriced >= self.sums.requests;
-        (!none_known).then(|| Usd(self.sums.cost).to_string())
-    }
-
-    fn unused_cost(&self) -> Option<String> {
-        let none_known = self.sums.unused_unpriced > 0 && self.sums.unused_cost == 0;
-        (!none_known).then(|| Usd(self.sums.unused_cost).to_string())
-    }
-
-    fn columns(&self) -> [(&'static str, Cell); 14] {
+    fn columns(&self) -> [(&'static str, Cell); 16] {
         let sums = &self.sums;
+        let (cost, unused_cost) = (Money::of(sums.cost, sums.unpriced), Money::of(sums.unused_cost, sums.unused_unpriced));
         [
             ("requests", Cell::Count(sums.requests)),
             ("failed", Cell::Count(self.failed)),
@@ -29,10 +66,12 @@ impl Used {
             ("reasoning_tokens", Cell::Count(sums.reasoning)),
             ("total_tokens", Cell::Count(sums.total())),
             ("estimated_requests", Cell::Count(sums.estimated)),
-            ("cost_usd", Cell::Usd(self.cost())),
+            ("cost_usd", Cell::Usd(cost)),
+            ("cost_known", Cell::Known(cost)),
             ("unpriced_requests", Cell::Count(sums.unpriced)),
             ("unused_tokens", Cell::Count(sums.unused_tokens)),
-            ("unused_cost_usd", Cell::Usd(self.unused_cost())),
+            ("unused_cost_usd", Cell::Usd(unused_cost)),
+            ("unused_cost_known", Cell::Known(unused_cost)),
             ("unused_unpriced_requests", Cell::Count(sums.unused_unpriced)),
         ]
     }
@@ -40,7 +79,8 @@ impl Used {
 
 enum Cell {
     Count(u64),
-    Usd(Option<String>),
+    Usd(Money),
+    Known(Money),
 }
 
 /// The table's words for the columns that it has.
@@ -81,7 +121,8 @@ impl Answer {
             let columns = used.columns().into_iter().filter(|(name, _)| SHORT.iter().any(|(column, _)| column == name));
             cells.extend(columns.map(|(_, cell)| match cell {
                 Cell::Count(count) => count.to_string(),
-                Cell::Usd(usd) => usd.unwrap_or_else(|| "unknown".to_owned()),
+                Cell::Usd(money) => money.shown(),
+                Cell::Known(money) => money.known().to_owned(),
             }));
             table.push(cells);
         }
@@ -98,7 +139,8 @@ impl Answer {
         for (names, used) in &self.lines {
             let cells = used.columns().map(|(_, cell)| match cell {
                 Cell::Count(count) => count.to_string(),
-                Cell::Usd(usd) => usd.unwrap_or_default(),
+                Cell::Usd(money) => money.usd().unwrap_or_default(),
+                Cell::Known(money) => money.known().to_owned(),
             });
             text.push_str(&names.iter().map(|name| quoted(name)).chain(cells).collect::<Vec<_>>().join(","));
             text.push('\n');
@@ -139,7 +181,8 @@ impl Answer {
 fn object(used: &Used) -> Map<String, Value> {
     let value = |cell| match cell {
         Cell::Count(count) => Value::from(count),
-        Cell::Usd(usd) => usd.map_or(Value::Null, Value::from),
+        Cell::Usd(money) => money.usd().map_or(Value::Null, Value::from),
+        Cell::Known(money) => Value::from(money.known()),
     };
     used.columns().into_iter().map(|(name, cell)| (name.to_owned(), value(cell))).collect()
 }

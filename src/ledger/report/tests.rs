@@ -3,6 +3,7 @@ use super::super::days::DAY;
 use super::super::tests::{Folder, row};
 use super::*;
 use crate::price::Usd;
+use crate::usage::Usage;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
@@ -16,7 +17,6 @@ fn moments() {
         ("24h", NOW - DAY),
         ("7d", NOW - 7 * DAY),
         ("0h", NOW),
-        ("99999999999999999999d", 0),
         ("2026-11-01", 1_793_491_200_000),
         ("2026-11-01T08:00:00Z", 1_793_520_000_000),
         ("2026-11-01T08:00:00+02:00", 1_793_512_800_000),
@@ -27,6 +27,12 @@ fn moments() {
         let why = moment("since", wrong, NOW).unwrap_err();
         assert!(why.starts_with("since: must be 30m, 24h or 7d"), "{wrong}: {why}");
     }
+    // Where nobody can mean it, a wrong digit is likelier.
+    for wrong in ["99999999999999999999d", "999999999999h", "18446744073709551615m", "20779d"] {
+        let why = format!("since: {wrong} is too long: it is before 1970; name a date");
+        assert_eq!(moment("since", wrong, NOW), Err(why), "{wrong}");
+    }
+    assert_eq!(moment("since", "20778d", NOW), Ok(NOW - 20_778 * DAY));
 }
 
 #[test]
@@ -44,6 +50,9 @@ fn questions_in_a_url() {
         ("by=key,key", "by: key stands there a second time"),
         ("by=key&by=day", "by: stands there a second time"),
         ("since=soon", "since: must be"),
+        ("since=99999999999999999999d", "since: 99999999999999999999d is too long"),
+        ("until=99999999999999999999d", "until: 99999999999999999999d is too long"),
+        ("since=2999-01-01", "since: is still to come: it is 2026-11-21T12:00:00.000Z now, in UTC"),
         ("since=1h&until=2h", "until: must be later than since"),
         ("group=key", "group: is not known; there are by, since"),
         ("caller=%zz", "the query holds a % that encodes nothing"),
@@ -71,17 +80,17 @@ fn the_answer_in_its_three_forms() {
     assert_eq!(
         ask("caller,model").table(),
         "usage from 2026-11-20T12:00:00.000Z to 2026-11-21T12:00:00.000Z\n\n\
-         caller  model  requests  failed  prompt  completion  cached  reasoning  total  estimated         USD  unpriced  unused\n\
-         acme    m             3       0      30          15      12          9     45          0  1.23456889         1       0\n\
-         acme    n,1           1       1      10           5       4          3     15          0     unknown         1       7\n\
-         total                 4       1      40          20      16         12     60          0  1.23456889         2       7\n"
+         caller  model  requests  failed  prompt  completion  cached  reasoning  total  estimated           USD  unpriced  unused\n\
+         acme    m             3       0      30          15      12          9     45          0  >=1.23456889         1       0\n\
+         acme    n,1           1       1      10           5       4          3     15          0       unknown         1       7\n\
+         total                 4       1      40          20      16         12     60          0  >=1.23456889         2       7\n"
     );
     assert_eq!(
         ask("model,account").csv(),
         "model,account,requests,failed,prompt_tokens,completion_tokens,cached_tokens,cache_write_tokens,reasoning_tokens,total_tokens,\
-         estimated_requests,cost_usd,unpriced_requests,unused_tokens,unused_cost_usd,unused_unpriced_requests\n\
-         m,a,3,0,30,15,12,6,9,45,0,1.23456889,1,0,0,0\n\
-         \"n,1\",,1,1,10,5,4,2,3,15,0,,1,7,,1\n"
+         estimated_requests,cost_usd,cost_known,unpriced_requests,unused_tokens,unused_cost_usd,unused_cost_known,unused_unpriced_requests\n\
+         m,a,3,0,30,15,12,6,9,45,0,1.23456889,part,1,0,0,all,0\n\
+         \"n,1\",,1,1,10,5,4,2,3,15,0,,none,1,7,,none,1\n"
     );
     let json: serde_json::Value = serde_json::from_str(&ask("account,model").json()).unwrap();
     assert_eq!((&json["by"], &json["since"]), (&serde_json::json!(["account", "model"]), &"2026-11-20T12:00:00.000Z".into()));
@@ -91,6 +100,35 @@ fn the_answer_in_its_three_forms() {
     assert_eq!((&json["total"]["requests"], &json["total"]["unpriced_requests"]), (&4.into(), &2.into()));
     let nobody = Query::new(&Asked { caller: Some("nobody"), ..Asked::default() }, NOW).unwrap();
     assert!(answer(&folder.file(), &nobody, None).unwrap().unwrap().table().ends_with("\n\nno requests\n"));
+}
+
+/// As a request that failed before it cost anything, beside one whose price nobody knows.
+#[test]
+fn what_is_unknown_stays_unknown_beside_what_costs_nothing() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    let nothing = Row { usage: Usage::default(), cost: Some(Usd::ZERO), outcome: "upstream_error", ..row(NOW - 1_000) };
+    ledger.write(Row { model: "free".into(), cost: Some(Usd::ZERO), ..row(NOW - 1_000) });
+    ledger.write(Row { model: "unpriced".into(), cost: None, ..row(NOW - 1_000) });
+    ledger.write(Row { model: "unpriced".into(), ..nothing.clone() });
+    ledger.write(Row { model: "both".into(), cost: None, ..row(NOW - 1_000) });
+    ledger.write(Row { model: "both".into(), ..row(NOW - 1_000) });
+    ledger.write(Row { model: "both".into(), ..nothing });
+    ledger.flush();
+    let ask = |by| {
+        let query = Query::new(&Asked { by: Some(by), ..Asked::default() }, NOW).unwrap();
+        answer(&folder.file(), &query, None).unwrap().unwrap()
+    };
+    let json: serde_json::Value = serde_json::from_str(&ask("model").json()).unwrap();
+    let told = |line: &serde_json::Value| [&line["cost_usd"], &line["cost_known"], &line["unpriced_requests"]].map(ToString::to_string);
+    let of = |model: &str| json["usage"].as_array().unwrap().iter().find(|line| line["model"] == model).map(told).unwrap();
+    assert_eq!(of("unpriced"), ["null", "\"none\"", "1"]);
+    assert_eq!(of("free"), ["\"0\"", "\"all\"", "0"]);
+    assert_eq!(of("both"), ["\"0.000001\"", "\"part\"", "1"]);
+    assert_eq!(told(&json["total"]), ["\"0.000001\"", "\"part\"", "2"]);
+    let table = ask("model").table();
+    let usd = |name: &str| table.lines().find(|line| line.starts_with(name)).and_then(|line| line.split_whitespace().nth(9)).unwrap();
+    assert_eq!([usd("unpriced"), usd("free"), usd("both"), usd("total")], ["unknown", "0", ">=0.000001", ">=0.000001"]);
 }
 
 /// What a row is grouped by, without a file.
