@@ -23,7 +23,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 /// A reused connection that ends within this time of the request's last byte was closed before the request was looked at.
 const STALE: Duration = Duration::from_millis(500);
@@ -76,8 +76,16 @@ pub struct Attempt {
 enum Wire {
     Http1(Box<Http1>),
     Http2(Box<Http2>),
-    Demo(VecDeque<demo::Piece>, HeaderMap),
+    Demo(Demo),
     Spent,
+}
+
+/// What the demo account has still to say.
+struct Demo {
+    pieces: VecDeque<demo::Piece>,
+    /// When the first of them is due, once it is waited for.
+    due: Option<Instant>,
+    headers: HeaderMap,
 }
 
 /// A piece of the answer's body.
@@ -135,7 +143,7 @@ impl Attempt {
                 };
                 let kind = if outgoing.stream { "text/event-stream" } else { "application/json" };
                 let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(kind))]);
-                attempt.wire = Wire::Demo(pieces.into(), headers);
+                attempt.wire = Wire::Demo(Demo { pieces: pieces.into(), due: None, headers });
                 attempt.whole_request = true;
             }
         }
@@ -244,7 +252,7 @@ impl Attempt {
         match &self.wire {
             Wire::Http1(session) => session.resp_header().filter(|h| !h.status.is_informational()).map(|h| (h.status, &h.headers)),
             Wire::Http2(wire) => wire.response_header().map(|h| (h.status, &h.headers)),
-            Wire::Demo(_, headers) => Some((StatusCode::OK, headers)),
+            Wire::Demo(demo) => Some((StatusCode::OK, &demo.headers)),
             Wire::Spent => None,
         }
     }
@@ -274,31 +282,32 @@ impl Attempt {
                 self.reused &= e.etype() != &ErrorType::H2Error;
                 failure_of(&e)
             }),
-            Wire::Demo(..) => Ok(()),
+            Wire::Demo(_) => Ok(()),
             Wire::Spent => Err(Failure::Reset),
         }
     }
 
     /// The next piece of the body; `None` at its end.
+    ///
+    /// **Invariant:** whoever drops this future before it is ready has lost nothing, and may read on: waits for what has come already
+    /// poll it once, deadlines give it up. So each wire has all of its state outside of the future, and takes a piece only in the poll
+    /// that yields it.
     pub async fn read(&mut self) -> Result<Option<Chunk<'_>>, Failure> {
         match &mut self.wire {
+            // Pingora 0.9.1, `BodyReader::read_body`: each framing (length, chunks, end of file, trailers) awaits at one place only, a
+            // `read_buf` of tokio's, which has read nothing if it is dropped. What a dropped one leaves behind is said before that place: an
+            // emptied buffer, whose bytes were yielded before, or the head of a chunk that came in part, with the state that says so.
             Wire::Http1(session) => match session.read_body_ref().await {
                 Ok(bytes) => Ok(bytes.map(Chunk::Borrowed)),
                 Err(_) => Err(Failure::Cut),
             },
+            // Pingora 0.9.1, `Http2Session::read_response_body`: it awaits only `RecvStream::data` of h2, a `poll_fn` without state of its
+            // own; the connection's task holds the frames. The window is opened again in the poll that yields one.
             Wire::Http2(wire) => match wire.read_response_body().await {
                 Ok(bytes) => Ok(bytes.map(Chunk::Owned)),
                 Err(_) => Err(Failure::Cut),
             },
-            Wire::Demo(pieces, _) => match pieces.pop_front() {
-                Some(piece) => {
-                    if !piece.pause.is_zero() {
-                        tokio::time::sleep(piece.pause).await;
-                    }
-                    Ok(Some(Chunk::Owned(piece.bytes.into())))
-                }
-                None => Ok(None),
-            },
+            Wire::Demo(demo) => Ok(demo.next().await.map(|bytes| Chunk::Owned(bytes.into()))),
             Wire::Spent => Ok(None),
         }
     }
@@ -325,13 +334,25 @@ impl Attempt {
         match &mut self.wire {
             Wire::Http1(session) => session.is_body_done(),
             Wire::Http2(wire) => wire.response_finished(),
-            Wire::Demo(pieces, _) => pieces.is_empty(),
+            Wire::Demo(demo) => demo.pieces.is_empty(),
             Wire::Spent => true,
         }
     }
 
     fn stale_or(&self, failure: Failure) -> Failure {
         if failure == Failure::Reset && self.reused && self.sent.elapsed() <= STALE { Failure::Stale } else { failure }
+    }
+}
+
+impl Demo {
+    /// The next piece, at its time. It is taken after the wait, and until then only its time is kept.
+    async fn next(&mut self) -> Option<Vec<u8>> {
+        let pause = self.pieces.front()?.pause;
+        if !pause.is_zero() {
+            sleep_until(*self.due.get_or_insert_with(|| Instant::now() + pause)).await;
+            self.due = None;
+        }
+        self.pieces.pop_front().map(|piece| piece.bytes)
     }
 }
 
@@ -367,3 +388,6 @@ fn failure_of(error: &BError) -> Failure {
 fn is_unread(error: &BError) -> bool {
     error.etype() == &ErrorType::H2Error && matches!(error.retry, RetryType::Decided(true))
 }
+
+#[cfg(test)]
+pub(in crate::exchange) mod tests;

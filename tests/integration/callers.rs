@@ -232,6 +232,7 @@ fn e04_a_slow_reader_gets_everything() {
         assert_eq!(answer.end, Some(End::Whole));
         assert_eq!(answer.events().pop().unwrap(), "[DONE]");
         assert_eq!(answer.content().len(), 64 * (32 * 1024 - 256));
+        assert!(answer.content().bytes().all(|byte| byte == b'x'), "not what the upstream said");
         drop(connection);
         assert_eq!(gateway.line().await["outcome"], "ok");
     });

@@ -42,6 +42,8 @@ fn without_cors_there_is_no_word_of_it() {
         for answer in [gateway.raw(list(&[("origin", APP)])).await, gateway.raw(ask(&[("origin", APP)], &chat_stream("m"))).await] {
             let cors: Vec<_> = answer.fields.iter().filter(|(name, _)| name.to_ascii_lowercase().starts_with("access-control")).collect();
             assert!(answer.status == 200 && cors.is_empty(), "{cors:?}");
+            let is_stream = answer.field("content-type") == Some("text/event-stream");
+            assert!(!is_stream || answer.content() == "w0 w1 w2 ", "{}", answer.text());
         }
     });
 }
@@ -82,6 +84,7 @@ fn with_cors_pages_of_these_origins_may_call() {
             gateway.raw(request("DELETE", "/v1/models", &[origin], b"")).await,
         ];
         assert_eq!(answers.each_ref().map(|answer| answer.status), [200, 200, 404, 401, 404, 405]);
+        assert_eq!([answers[0].content(), answers[1].content()], ["Hello from the mock.", "w0 w1 w2 "]);
         for answer in answers {
             assert_eq!(
                 (answer.field("access-control-allow-origin"), answer.field("vary")),
@@ -248,6 +251,7 @@ fn a_caller_who_expects_it_is_told_to_continue_once_the_key_is_good() {
             connection.send(&body).await;
             let answer = connection.response().await;
             assert_eq!((answer.status, answer.informational.len()), (200, 0));
+            assert_eq!(answer.content(), if stream { "w0 w1 w2 " } else { "Hello from the mock." });
         }
         // What is refused anyway is refused before the body is asked for.
         let refused: &[(&str, Fields<'_>, u16)] = &[

@@ -41,10 +41,10 @@ fn tls_speaks_http2_by_alpn_and_http1_to_everybody_else() {
         assert_eq!(h2.post(&chat_stream("m")).await.content(), "w0 w1 w2 ");
         for alpn in [&["http/1.1"][..], &[]] {
             let mut connection = gateway.connect_tls(0, &ca, alpn).await;
-            for body in [chat("m"), chat_stream("m")] {
+            for (body, text) in [(chat("m"), "Hello from the mock."), (chat_stream("m"), "w0 w1 w2 ")] {
                 connection.send(client::post(&body)).await;
                 let answer = connection.response().await;
-                assert_eq!((answer.status, answer.content().is_empty()), (200, false), "{alpn:?}");
+                assert_eq!((answer.status, answer.content().as_str()), (200, text), "{alpn:?}");
             }
         }
         // Plain text on a TLS port gets no answer, and hurts nobody.
@@ -119,7 +119,7 @@ fn connections_over_the_cap_are_closed_at_once() {
         gate.open();
         for (connection, head) in &mut streams {
             connection.rest(head).await;
-            assert_eq!(head.events().last().unwrap(), "[DONE]");
+            assert_eq!((head.content().as_str(), head.events().last().unwrap().as_str()), ("w0 ", "[DONE]"));
         }
         streams.clear();
         let start = Instant::now();
@@ -127,7 +127,7 @@ fn connections_over_the_cap_are_closed_at_once() {
             let mut connection = gateway.connect().await;
             connection.send(client::post(&chat_stream("m"))).await;
             match connection.try_response("POST").await {
-                Some(answer) => break assert_eq!(answer.status, 200),
+                Some(answer) => break assert_eq!((answer.status, answer.content().as_str()), (200, "w0 ")),
                 None => assert!(start.elapsed() < PATIENCE, "places do not come back"),
             }
         }
@@ -337,7 +337,7 @@ fn metrics_have_their_names_and_labels() {
         gateway.post(&chat("m")).await;
         // Nobody counts this one.
         mock.push(Script::sse().words(0..2).event(finish("stop")).done());
-        gateway.post(&chat_stream("m")).await;
+        assert_eq!(gateway.post(&chat_stream("m")).await.content(), "w0 w1 ");
         gateway.access_lines(2).await;
         let metrics = gateway.metrics();
         assert!(metrics.0.ends_with("# EOF\n"), "{}", metrics.0);

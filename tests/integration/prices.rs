@@ -79,6 +79,7 @@ fn what_passes_through_says_what_it_cost() {
             mock.push(streamed(theirs));
             let answer = gateway.post(&chat_stream("m")).await;
             assert!(answer.text().ends_with("data: [DONE]\n\n") && !answer.text().contains("cost"), "{}", answer.text());
+            assert_eq!(answer.content(), "hi");
         }
     });
 }

@@ -15,6 +15,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::sdk::installed;
+use crate::support::client::content_of;
 use crate::support::gateway::{BINARY, free_port, portcullis, ready};
 use crate::support::process::Process;
 use crate::support::{Gateway, run_within};
@@ -72,6 +73,48 @@ fn readme_commands_and_programs_work() {
                 "yaml" | "text" | "json" => {}
                 other => panic!("README.md:{}: nothing checks a block of kind {other:?}", block.line),
             }
+        }
+    });
+}
+
+/// What the first commands say is read, not only looked at for errors: the stream's text is the buffered answer's, word by word.
+#[test]
+fn the_first_stream_of_the_readme_says_what_the_first_answer_says() {
+    run_within(Duration::from_secs(60), async {
+        let gateway = Gateway::start(std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml")).await;
+        let blocks = readme();
+        let asks = |block: &&Block| block.kind == "sh" && block.text.contains("/v1/chat/completions") && block.text.contains("\"demo\"");
+        let mut asking = blocks.iter().filter(asks);
+        let (buffered, stream) = (asking.next().expect("a first answer"), asking.next().expect("a first stream"));
+        assert!(!buffered.text.contains("\"stream\"") && stream.text.contains("\"stream\":true"), "the order of the README's commands");
+        let said = |block: &Block| {
+            let last = block.text.rfind("curl ").and_then(|at| block.text.get(at..)).expect("a command");
+            let command = last.replace("127.0.0.1:8080", &gateway.address.to_string());
+            let output = Command::new("sh").args(["-eu", "-c", &command]).env("NO_PROXY", "*").output().expect("curl");
+            String::from_utf8(output.stdout).expect("text")
+        };
+        let answer: serde_json::Value = serde_json::from_str(&said(buffered)).expect("an answer");
+        let answer = answer["choices"][0]["message"]["content"].as_str().expect("a text").to_owned();
+        let stream = said(stream);
+        let events: Vec<&str> = stream.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).collect();
+        assert_eq!(events.iter().map(|event| content_of(event)).collect::<String>(), answer, "{stream}");
+        assert_eq!(events.last(), Some(&"[DONE]"), "{stream}");
+        assert!(answer.split(' ').count() > 20, "{answer}");
+        // The same by the official clients, as the README has them.
+        for block in &blocks {
+            let text = block.text.replace("127.0.0.1:8080", &gateway.address.to_string());
+            let mut command = match block.kind.as_str() {
+                "python" if text.contains("stream=True") => Command::new(installed("python-3.52.0").join("bin/python")),
+                "js" if text.contains("stream: true") => Command::new("node"),
+                _ => continue,
+            };
+            match block.kind.as_str() {
+                "python" => command.args(["-c", &text]),
+                _ => command.args(["--input-type=module", "-e", &text]).current_dir(installed("node")),
+            };
+            let output = command.env("NO_PROXY", "*").env("no_proxy", "*").output().expect("a program");
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(said.ends_with(&answer), "README.md:{}: {said:?} does not end with {answer:?}", block.line);
         }
     });
 }

@@ -339,7 +339,8 @@ async fn ask(address: std::net::SocketAddr, caller: usize) -> Result<(), String>
     connection.send(client::post(&body)).await;
     let answer = connection.try_response("POST").await.ok_or("no answer")?;
     let whole = if stream { answer.text().ends_with("data: [DONE]\n\n") } else { answer.end == Some(End::Whole) };
-    (answer.status == 200 && whole).then_some(()).ok_or_else(|| format!("{}: {}", answer.status, answer.text()))
+    let said = answer.status == 200 && answer.content() == if stream { "w0 w1 w2 " } else { "Hello from the mock." };
+    (said && whole).then_some(()).ok_or_else(|| format!("{}: {}", answer.status, answer.text()))
 }
 
 /// Two targets of one version, the first of which always fails: each exchange tries both, of the same catalog.
@@ -559,6 +560,7 @@ fn f10_a_caller_who_is_revoked_finishes_the_stream_and_then_gets_401() {
             gate.open();
             connection.rest(&mut head).await;
             assert_eq!((head.events().last().map(String::as_str), head.end), (Some("[DONE]"), Some(End::Whole)), "{what}");
+            assert_eq!(head.content(), "w0 ", "{what}");
             // Not on the old connection either.
             connection.send(client::post_as(other, &chat("m"))).await;
             connection.response().await.is_error(401, "invalid_api_key");

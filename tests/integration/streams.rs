@@ -227,7 +227,7 @@ fn past_commit_after_the_head_and_a_comment_go_out_and_the_next_account_may_stil
             if model == "m" {
                 assert_eq!(read_to(&mut connection, &mut answer, "w2 ").await, "w0 w1 w2 ");
                 while connection.event(&mut answer).await.is_some() {}
-                assert_eq!(answer.events().last().unwrap(), "[DONE]");
+                assert_eq!((answer.content().as_str(), answer.events().last().unwrap().as_str()), ("w0 w1 w2 ", "[DONE]"));
             } else {
                 assert_eq!(broken(&mut connection, &mut answer).await, "upstream_timeout");
             }
@@ -277,7 +277,7 @@ fn a_silent_stream_is_kept_alive_by_comments_and_a_buffered_answer_by_none() {
         gate.open();
         assert_eq!(read_to(&mut connection, &mut answer, "w1 ").await, "w1 ");
         while connection.event(&mut answer).await.is_some() {}
-        assert!(answer.text().contains(":") && answer.text().ends_with("data: [DONE]\n\n"), "{}", answer.text());
+        assert!(answer.content() == "w0 w1 " && answer.text().ends_with("data: [DONE]\n\n"), "{}", answer.text());
         mock.push(Script::new().delay(ms(400)).then_answer("late"));
         let whole = gateway.post(&chat("m")).await;
         assert_eq!(whole.json()["choices"][0]["message"]["content"], "late");
@@ -558,6 +558,7 @@ fn events_are_passed_on_as_they_come() {
         }
         connection.rest(&mut answer).await;
         assert_eq!((answer.events().pop().as_deref(), answer.end), (Some("[DONE]"), Some(End::Whole)));
+        assert_eq!(answer.content(), "w0 w1 w2 w3 ");
         eventually("settled", || (gateway.lines().len() == 1).then_some(())).await;
     });
 }

@@ -517,7 +517,7 @@ fn a_request_of_http_1_0_gets_its_stream_until_the_connection_ends() {
         let answer = gateway.raw(bytes).await;
         assert_eq!((answer.status, answer.field("transfer-encoding")), (200, None));
         assert_eq!(answer.end, Some(crate::support::client::End::Eof));
-        assert_eq!(answer.events().last().unwrap(), "[DONE]");
+        assert_eq!((answer.content().as_str(), answer.events().last().unwrap().as_str()), ("w0 w1 w2 ", "[DONE]"));
         gateway.line().await;
     });
 }

@@ -165,3 +165,6 @@ pub(super) fn failure_of(fault: StreamFault) -> Failure {
         StreamFault::Cut => Failure::Cut,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,6 +72,7 @@ const tests = {
     const chunks = await all(await create('chat', { stream: true, stream_options: { include_usage: true } }));
     assert.deepEqual(chunks.at(-1).choices, []);
     assert.equal(chunks.at(-1).usage.total_tokens, 12);
+    assert.equal(chunks.slice(0, -1).map((c) => c.choices[0].delta.content ?? '').join(''), 'w0 w1 w2 ');
   },
 
   async calls_tools() {

@@ -70,6 +70,7 @@ def streams():
 def counts_in_a_stream():
     chunks = list(create("chat", stream=True, stream_options={"include_usage": True}))
     assert chunks[-1].choices == [] and chunks[-1].usage.total_tokens == 12
+    assert "".join(c.choices[0].delta.content or "" for c in chunks[:-1]) == "w0 w1 w2 "
     assert all(c.usage is None for c in chunks[:-1])
 
 
