@@ -93,8 +93,17 @@ pub struct Line<'a> {
     pub maybe_billed: bool,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub dropped: &'a [Cow<'static, str>],
+    #[serde(skip_serializing_if = "is_none")]
+    pub broken_calls: u32,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub not_json: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'a str>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// The log.

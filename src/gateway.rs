@@ -314,6 +314,7 @@ async fn chat(
         show_usage: envelope.include_usage,
         prompt_bytes: envelope.prompt_bytes.saturating_add(envelope.more_bytes) as u64,
         // Who will answer, and so at which price, is not known yet.
+        wants_json: envelope.wants_json,
         cost: if key.caller.expose_cost { ShowCost::At(None) } else { ShowCost::No },
     };
     let bounds = snapshot.scopes.get(key.index).map(|scopes| scopes.bounds(key, model.index)).unwrap_or_default();

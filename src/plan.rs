@@ -8,6 +8,7 @@ use crate::account::strategy::{self, View};
 use crate::account::track::Track;
 use crate::catalog::reload::{Route, Snapshot};
 use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
+use crate::dialect::Flaws;
 use crate::dialect::traits::Traits;
 use crate::exchange::upstream::Place;
 use crate::intake::envelope::Envelope;
@@ -36,6 +37,13 @@ pub struct Candidate {
     pub model: Arc<Model>,
     /// For which requests it is there.
     pub reach: Reach,
+}
+
+impl Candidate {
+    /// Whether an answer with these flaws is none.
+    pub fn refuses(&self, flaws: Flaws) -> bool {
+        self.model.refuse_broken_calls && flaws.broken_calls > 0
+    }
 }
 
 /// For which requests a candidate is there.

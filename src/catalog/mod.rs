@@ -16,7 +16,7 @@ use crate::address::Cidr;
 use crate::dialect::Dialect;
 use crate::dialect::bedrock::sign;
 use crate::dialect::gemini::token::ServiceAccount;
-use crate::dialect::traits::Traits;
+use crate::dialect::traits::{Server, Traits};
 use crate::limits::Limits;
 use crate::price::{Origin, Price};
 use crate::problem::Problem;
@@ -267,6 +267,8 @@ pub struct Model {
     pub queue: Option<Queue>,
     /// A target that cannot express a field of a request is passed over.
     pub refuse_loss: bool,
+    /// An answer that calls a tool with broken JSON is none.
+    pub refuse_broken_calls: bool,
     /// Callers see its thinking.
     pub show_reasoning: bool,
 }
@@ -361,10 +363,11 @@ pub struct Account {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Whether it may be asked for the usage of a stream.
     pub stream_usage: bool,
+    /// What its server reads of its dialect's newer fields.
+    pub server: Server,
     /// Certificates (PEM) to trust besides the system's.
     pub ca: Option<Arc<[u8]>>,
-    /// A hash of all that decides what a connection is good for (address, key, CA): connections are shared only
-    /// where it is equal.
+    /// A hash of all that decides what a connection is good for (address, key, CA): connections are shared only where it is equal.
     pub fingerprint: u64,
 }
 

@@ -18,7 +18,8 @@ use crate::yaml::read::{Entries, List};
 mod model;
 
 pub use model::{
-    Defaults, Effort, FallbacksOn, Hedge, LongPrice, Model, OnLoss, Price, Queue, Reasoning, Sampling, Strategy, Target, Thinking, Traits,
+    Defaults, Effort, FallbacksOn, Hedge, LongPrice, Model, OnBrokenCall, OnLoss, Price, Queue, Reasoning, Sampling, Strategy, Target,
+    Thinking, Traits,
 };
 
 /// What is served, to whom, and from where.
@@ -77,10 +78,25 @@ pub struct Account {
     pub headers: Option<Entries<HeaderText>>,
     /// Whether it may be asked for the usage of a stream: false for old servers that refuse `stream_options`. Default: true.
     pub stream_usage: Option<bool>,
+    /// What a server reads that only imitates its dialect's inventor. Default: all of it.
+    pub traits: Option<Server>,
     /// How its certificate is checked.
     pub tls: Option<Tls>,
     /// Lets a key and prompts go over plain http: to a public address. Default: false.
     pub insecure: Option<bool>,
+}
+
+/// What an account's server reads of its dialect's newer fields.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Of `anthropic` and `bedrock`: whether it reads `output_config` (`outputConfig`). If not, a schema is had by a tool that must be called, and no effort is
+    /// told in it. Default: true.
+    pub output_config: Option<bool>,
+    /// Of `gemini` and `vertex`: whether it reads `responseJsonSchema`. If not, the older `responseSchema` is sent. Default: true.
+    pub response_json_schema: Option<bool>,
+    /// Of `gemini` and `vertex`: whether it reads `parametersJsonSchema` of tools. If not, the older `parameters` is sent. Default: true.
+    pub parameters_json_schema: Option<bool>,
 }
 
 /// A wire format.

@@ -358,6 +358,8 @@ pub struct Undo {
     pub names: Vec<(String, String)>,
     /// The tool that was forced to get an answer in a format: its call's arguments are the content.
     pub format_tool: Option<String>,
+    /// Tools that the caller does not offer, and that are there only so that calls before can be said: a call of one is none.
+    pub stubs: Vec<String>,
 }
 
 /// Why a request cannot be written for a target.

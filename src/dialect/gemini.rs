@@ -10,6 +10,7 @@ mod lenient;
 mod media;
 mod models;
 mod names;
+mod open_api;
 mod request;
 mod schema;
 pub mod token;

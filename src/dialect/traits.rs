@@ -31,6 +31,8 @@ pub struct Traits {
     pub structured: bool,
     /// Whether structured answers and tools go together.
     pub structured_with_tools: bool,
+    /// What the account's server reads.
+    pub server: Server,
     /// Whether it sees pictures.
     pub images: bool,
     /// Whether the conversation may end with the assistant's own words.
@@ -51,9 +53,15 @@ impl Traits {
         forced_while_thinking: true,
         structured: true,
         structured_with_tools: true,
+        server: Server::OWN,
         images: true,
         prefill: true,
     };
+
+    /// The same model at a server that reads no more than these.
+    pub fn at(self, server: Server) -> Traits {
+        Traits { structured: self.structured && server.output_config, server, ..self }
+    }
 
     /// Whether there is anything that [`Traits::check`] could refuse.
     pub fn deny(&self) -> bool {
@@ -87,6 +95,22 @@ impl Traits {
         }
         Ok(())
     }
+}
+
+/// What an account's server reads of its dialect's newer fields: one that only imitates the dialect's inventor may ignore them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Server {
+    /// Anthropic's `output_config`, Bedrock's `outputConfig`.
+    pub output_config: bool,
+    /// Gemini's `responseJsonSchema`; else `responseSchema`.
+    pub response_json_schema: bool,
+    /// Gemini's `parametersJsonSchema`; else `parameters`.
+    pub parameters_json_schema: bool,
+}
+
+impl Server {
+    /// The inventor's own.
+    pub const OWN: Server = Server { output_config: true, response_json_schema: true, parameters_json_schema: true };
 }
 
 /// What of `temperature` and `top_p` may be said.

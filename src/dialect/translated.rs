@@ -14,7 +14,7 @@ pub use repair::repaired;
 use super::chat::speak::{Chunks, Kept, Manner, Whole};
 use super::chat::{Emit, Reader};
 use super::openai::Strays;
-use super::{Answer, AnswerFault, Face, StreamFault};
+use super::{Answer, AnswerFault, Face, Flaws, StreamFault};
 use crate::usage::Usage;
 use crate::wire::json::{Cursor, slice};
 use crate::wire::{frames, lines, sse};
@@ -167,6 +167,11 @@ impl Stream {
         self.telling.chunks.usage_so_far()
     }
 
+    /// What is wrong with the answer, though it is whole.
+    pub fn flaws(&self) -> Flaws {
+        self.telling.chunks.flaws()
+    }
+
     /// Thoughts to keep for the next turn, each once.
     pub fn kept(&mut self) -> Vec<Kept> {
         self.telling.chunks.kept()
@@ -237,7 +242,7 @@ pub fn converted(
         StreamFault::Broken(why) => AnswerFault::Nonsense(why),
         StreamFault::Cut => AnswerFault::Nonsense("the answer has no end"),
     })?;
-    Ok((Answer { body, usage, declined: chunks.declined() }, chunks.kept()))
+    Ok((Answer { body, usage, declined: chunks.declined(), flaws: chunks.flaws() }, chunks.kept()))
 }
 
 fn too_large(_: sse::TooLarge) -> StreamFault {

@@ -37,6 +37,8 @@ pub enum Failure {
     NoRoom,
     /// An answer that is none.
     Nonsense(String),
+    /// A call of tools whose arguments nobody can read, where the catalog says that this is no answer.
+    BrokenCall,
     /// The stream ended before its end.
     Cut,
     /// Another status than 200.
@@ -119,6 +121,7 @@ impl Failure {
             | Failure::IdleTimeout
             | Failure::TotalTimeout
             | Failure::Nonsense(_)
+            | Failure::BrokenCall
             | Failure::Cut => Class::Transient,
         }
     }
@@ -139,6 +142,7 @@ impl Failure {
             Failure::Unsigned(_) => "credential",
             Failure::NoRoom => "no_room",
             Failure::Nonsense(_) => "nonsense",
+            Failure::BrokenCall => "broken_call",
             Failure::Cut => "cut",
             Failure::Status { .. } => match self.class() {
                 Class::Caller => "callers_fault",
@@ -169,6 +173,7 @@ impl Failure {
             | Failure::Unsigned(_)
             | Failure::NoRoom
             | Failure::Nonsense(_)
+            | Failure::BrokenCall
             | Failure::Cut => None,
         }
     }
@@ -177,7 +182,7 @@ impl Failure {
     pub fn status(&self) -> Option<u16> {
         match self {
             Failure::Status { seen, .. } => Some(*seen),
-            Failure::InAnswer(_) | Failure::Nonsense(_) | Failure::Cut | Failure::NoRoom => Some(200),
+            Failure::InAnswer(_) | Failure::Nonsense(_) | Failure::BrokenCall | Failure::Cut | Failure::NoRoom => Some(200),
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
             | Failure::Tls(_)
@@ -215,6 +220,7 @@ impl Failure {
             | Failure::IdleTimeout
             | Failure::TotalTimeout
             | Failure::NoRoom
+            | Failure::BrokenCall
             | Failure::Cut => None,
         }
     }
@@ -234,6 +240,7 @@ impl Failure {
             | Failure::TotalTimeout
             | Failure::Nonsense(_)
             | Failure::NoRoom
+            | Failure::BrokenCall
             | Failure::Cut => true,
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
@@ -277,6 +284,10 @@ impl Failure {
                 "The upstream's answer could not be understood. Try again, or ask the gateway's operator, with the request id.",
             ),
             Failure::NoRoom => Refusal::no_room(),
+            Failure::BrokenCall => Refusal::new(
+                What::BadUpstreamResponse,
+                "The upstream's answer calls a tool with arguments that are not a JSON object. Try again.",
+            ),
             Failure::Cut => Refusal::new(
                 What::UpstreamTruncated,
                 "The upstream ended the answer before it was complete. What was received is not the whole answer.",

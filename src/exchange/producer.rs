@@ -23,9 +23,8 @@ use crate::account::demand::Demand;
 use crate::account::track::Trial;
 use crate::catalog::Model;
 use crate::catalog::reload::Snapshot;
-use crate::dialect::chat::speak::Kept;
 use crate::dialect::chat::{Losses, Refused};
-use crate::dialect::{Answer, Face};
+use crate::dialect::{Answer, Face, Flaws};
 use crate::error::Refusal;
 use crate::intake::Held;
 use crate::intake::envelope::Envelope;
@@ -34,7 +33,7 @@ use crate::shared::Shared;
 use crate::usage::{Source, Usage};
 use bytes::Bytes;
 use meter::Meter;
-use opening::{Gained, Lost, Opened, Progress};
+use opening::{Gained, Lost, Opened, Progress, Told};
 use reading::Reading;
 use std::future::Future;
 use std::pin::Pin;
@@ -113,8 +112,10 @@ pub struct Producer<'x> {
     pub upstream_request_id: Option<String>,
     /// An upstream may charge for an answer that nobody got.
     pub maybe_billed: bool,
-    /// What the request as it went up last does not say of what the caller said.
+    /// What the request as it went up last does not say of what the caller said, and what the answer did not do of it.
     pub losses: Losses,
+    /// What is wrong with the answer, though it is whole.
+    pub flaws: Flaws,
     /// How long it waited for a place, and since when it does.
     queued: Duration,
     waiting: Option<Instant>,
@@ -224,6 +225,7 @@ impl<'x> Producer<'x> {
             upstream_request_id: None,
             maybe_billed: false,
             losses: Losses::default(),
+            flaws: Flaws::default(),
             queued: Duration::ZERO,
             waiting: None,
             timing: (None, None),
@@ -327,9 +329,9 @@ impl<'x> Producer<'x> {
         self.timing = progress.timing();
         self.answer_held = held;
         match gained {
-            Gained::Whole { piece, usage, kept, attempt } => {
+            Gained::Whole { piece, told, attempt } => {
                 let ended = Ended { place, began, trial, progress };
-                self.whole(ended, usage, kept, attempt);
+                self.whole(ended, told, attempt);
                 piece
             }
             Gained::Stream { mut reading, .. } => {
@@ -342,9 +344,12 @@ impl<'x> Producer<'x> {
     }
 
     /// An answer is whole.
-    fn whole(&mut self, Ended { place, began, mut trial, progress }: Ended, usage: Usage, kept: Vec<Kept>, attempt: Option<Attempt>) {
+    fn whole(&mut self, Ended { place, began, mut trial, progress }: Ended, told: Told, attempt: Option<Attempt>) {
+        let Told { usage, kept, flaws } = told;
         self.commit();
         self.usage = usage;
+        self.flaws = flaws;
+        flaws.names().for_each(|name| self.losses.add(name));
         self.request.demand.answered(usage.completion / self.request.envelope.choices);
         trial.whole(std::time::Instant::now());
         self.keep(kept);

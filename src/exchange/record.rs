@@ -6,6 +6,7 @@
 
 use super::producer::meter::{Meter, Unused, Who};
 use crate::access_log::{Line, Tried, rfc3339};
+use crate::dialect::Flaws;
 use crate::error::{Outcome, Refusal, What};
 use crate::ledger::{Row, Run, Runs};
 use crate::limits::{Kind, Left, Level, Past, Reservation, Spent};
@@ -96,8 +97,10 @@ pub struct Record {
     pub upstream_request_id: Option<String>,
     /// An upstream may charge for an answer that nobody got.
     pub maybe_billed: bool,
-    /// Fields of the request that the upstream was not told.
+    /// Fields of the request that the upstream was not told, and what is wrong with its answer.
     pub dropped: Vec<Cow<'static, str>>,
+    /// What is wrong with the answer, though it is whole.
+    pub flaws: Flaws,
     error: Option<String>,
 }
 
@@ -148,6 +151,7 @@ impl Record {
             upstream_request_id: None,
             maybe_billed: false,
             dropped: Vec::new(),
+            flaws: Flaws::default(),
             error: None,
         }
     }
@@ -310,6 +314,8 @@ impl Drop for Record {
                 upstream_request_id: self.upstream_request_id.as_deref(),
                 maybe_billed: self.maybe_billed,
                 dropped: &self.dropped,
+                broken_calls: self.flaws.broken_calls,
+                not_json: self.flaws.not_json,
                 error: self.error.as_deref(),
             });
             if let Some(row) = self.row(cost, total) {

@@ -59,6 +59,7 @@ fn told(record: &mut Record, producer: &mut Producer<'_>) {
     record.hedged = producer.hedged;
     record.shed = producer.shed;
     record.dropped = producer.losses.names().to_vec();
+    record.flaws = producer.flaws;
     record.upstream_request_id = producer.upstream_request_id.take();
     if let Some(candidate) = producer.candidate() {
         record.account = Some(candidate.place.account.id.clone());

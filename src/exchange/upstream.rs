@@ -9,6 +9,7 @@ use super::failover::Failure;
 use crate::account::State;
 use crate::catalog::{Account, KeyHeader, Signer};
 use crate::dialect::openai::quirks::Quirks;
+use crate::dialect::traits::Server;
 use crate::dialect::{Dialect, anthropic};
 use crate::secret::Secret;
 use http::header::{self, HeaderName, HeaderValue};
@@ -88,6 +89,7 @@ fn issuer(account: &Account) -> Option<Account> {
         timeouts: account.timeouts,
         headers: vec![(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"))],
         stream_usage: false,
+        server: Server::OWN,
         insecure: account.insecure,
         ca: account.ca.clone(),
         fingerprint: !account.fingerprint,

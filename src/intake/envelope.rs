@@ -32,6 +32,8 @@ pub struct Envelope {
     pub most_tokens: Option<u64>,
     /// How many answers are asked for, at least one.
     pub choices: u64,
+    /// Whether the answer must be JSON.
+    pub wants_json: bool,
     /// Offset of the `{` that opens the body.
     pub open: usize,
     /// The value of `prompt_cache_key`, if it is a text.
@@ -99,6 +101,7 @@ struct Seen<'a> {
     max_tokens_null: Option<Span>,
     most_tokens: Option<u64>,
     choices: Option<u64>,
+    wants_json: bool,
     cache_key: Option<Span>,
     user: Option<Span>,
     beginning: Option<Span>,
@@ -131,7 +134,12 @@ impl<'a> Seen<'a> {
                 let span = cursor.value()?;
                 self.choices = number(cursor, &span);
             }
-            b"tools" | b"functions" | b"response_format" => self.more_bytes += cursor.value()?.len(),
+            b"tools" | b"functions" => self.more_bytes += cursor.value()?.len(),
+            b"response_format" => {
+                let span = cursor.value()?;
+                self.more_bytes += span.len();
+                self.wants_json = is_json_format(json::slice(cursor.text(), &span));
+            }
             b"prompt_cache_key" | b"user" => {
                 let kind = cursor.kind()?;
                 let span = Some(cursor.value()?).filter(|_| kind == Kind::String);
@@ -261,6 +269,7 @@ impl<'a> Seen<'a> {
             max_tokens_null: self.max_tokens_null,
             most_tokens: self.most_tokens,
             choices: self.choices.unwrap_or(1).max(1),
+            wants_json: self.wants_json,
             cache_key: self.cache_key,
             user: self.user,
             beginning: self.beginning,
@@ -302,6 +311,19 @@ impl Fault {
         }
         Self { message: format!("`{shown}` is given more than once"), param: Some(shown.into()), code: None }
     }
+}
+
+/// Whether a `response_format` asks for JSON.
+fn is_json_format(format: &[u8]) -> bool {
+    let mut found = false;
+    let read = Cursor::new(format).object(|cursor, key| {
+        let value = cursor.value()?;
+        if *json::name_of(format, &key) == *b"type" {
+            found = json::text_of(format, &value).is_some_and(|kind| matches!(&*kind, "json_object" | "json_schema"));
+        }
+        Ok(())
+    });
+    read.is_ok() && found
 }
 
 fn named(kind: Kind) -> &'static str {

@@ -4,11 +4,13 @@
 //! in UTF-8, up to [`MAX_DEPTH`] levels; numbers are checked for their form only, and lone surrogates
 //! in `\u` escapes pass, since both are kept as text. It builds no values and does not compare keys.
 
+mod pieces;
 mod text;
 mod write;
 
 use std::ops::Range;
 
+pub use pieces::Pieces;
 pub use text::{integer_of, name_of, quote, text_len, text_of};
 pub use write::{Writer, escape_into};
 

@@ -29,6 +29,7 @@ mod dialects;
 mod edge;
 mod explain;
 mod failover;
+mod flaws;
 mod framing;
 mod http2_upstreams;
 mod input;

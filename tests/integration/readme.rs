@@ -141,7 +141,7 @@ fn shell(gateway: &Gateway, block: &Block, text: &str) {
 fn program(block: &Block, command: &mut Command) {
     let output = command.env("NO_PROXY", "*").env("no_proxy", "*").output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let failed = !output.status.success() || said.contains("\"error\"");
+    let failed = !output.status.success() || said.contains("\"error\":");
     assert_eq!(failed, block.expects_error, "README.md:{}: {}\n{said}\n{}", block.line, output.status, block.text);
 }
 

@@ -35,6 +35,8 @@ pub struct Model {
     pub price: Option<Price>,
     /// What happens to a field of a request that a target's dialect cannot express. Default: drop.
     pub on_loss: Option<OnLoss>,
+    /// What happens to an answer that calls a tool with broken JSON, though the upstream says that the call is whole. Default: pass.
+    pub on_broken_call: Option<OnBrokenCall>,
     /// Whether callers see what the model thinks, as `reasoning_content`. Default: show.
     pub reasoning: Option<Reasoning>,
     /// Shown by /v1/models. Default: one fixed date.
@@ -51,6 +53,16 @@ pub enum OnLoss {
     Drop,
     /// The target is passed over; if none is left, the request is refused.
     Refuse,
+}
+
+/// What happens to an answer that calls a tool with broken JSON.
+#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+pub enum OnBrokenCall {
+    /// It goes to the caller as it is, and is named in the header x-portcullis-dropped.
+    Pass,
+    /// It is no answer: the next target is asked. A stream that has begun ends with an error.
+    Error,
 }
 
 /// Whether thinking is shown.

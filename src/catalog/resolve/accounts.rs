@@ -7,6 +7,7 @@ use super::{Accounts, LookUp, Merged, Report, base, timeouts};
 use crate::catalog::{Account, Base, KeyHeader, name, raw};
 use crate::dialect::openai::quirks::{self, Quirks};
 use crate::dialect::presets::{self, Preset};
+use crate::dialect::traits::Server;
 use crate::dialect::{Dialect, anthropic, bedrock, cohere, gemini, ollama};
 use crate::problem::{nearest, shown};
 use crate::yaml::Path;
@@ -122,6 +123,7 @@ impl One<'_> {
             timeouts,
             headers,
             stream_usage: raw.stream_usage.unwrap_or(true),
+            server: self.server(report),
             insecure: raw.insecure.unwrap_or(false),
             ca: ca.map(|pem| pem.into_bytes().into()),
         })
@@ -191,6 +193,27 @@ impl One<'_> {
         good.then_some(written)
     }
 
+    /// What its server reads. A trait of another dialect's servers is a mistake.
+    fn server(&self, report: &mut Report<'_>) -> Server {
+        use raw::Dialect as D;
+        let Some(written) = &self.raw.traits else { return Server::OWN };
+        for (field, is_written, of, names) in [
+            ("output_config", written.output_config.is_some(), [D::Anthropic, D::Bedrock], "anthropic and bedrock"),
+            ("response_json_schema", written.response_json_schema.is_some(), [D::Gemini, D::Vertex], "gemini and vertex"),
+            ("parameters_json_schema", written.parameters_json_schema.is_some(), [D::Gemini, D::Vertex], "gemini and vertex"),
+        ] {
+            if is_written && self.raw.dialect.is_some_and(|dialect| !of.contains(&dialect)) {
+                let at = self.at.key("traits");
+                report.problem(self.file, &at.key(field), &format!("has a meaning for the dialects {names} only: leave it out"));
+            }
+        }
+        Server {
+            output_config: written.output_config.unwrap_or(true),
+            response_json_schema: written.response_json_schema.unwrap_or(true),
+            parameters_json_schema: written.parameters_json_schema.unwrap_or(true),
+        }
+    }
+
     /// Fields that only another dialect has.
     fn foreign_fields(&self, report: &mut Report<'_>) {
         use raw::Dialect as D;
@@ -240,6 +263,7 @@ impl One<'_> {
             ("key", raw.key.is_some()),
             ("headers", raw.headers.is_some()),
             ("stream_usage", raw.stream_usage.is_some()),
+            ("traits", raw.traits.is_some()),
             ("tls", raw.tls.is_some()),
             ("insecure", raw.insecure.is_some()),
         ] {

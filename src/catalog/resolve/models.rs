@@ -117,6 +117,7 @@ impl One<'_> {
             created: raw.created.map_or(CREATED, |Text(Time(seconds))| seconds),
             owned_by: raw.owned_by.as_deref().unwrap_or(OWNED_BY).into(),
             refuse_loss: matches!(raw.on_loss, Some(raw::OnLoss::Refuse)),
+            refuse_broken_calls: matches!(raw.on_broken_call, Some(raw::OnBrokenCall::Error)),
             show_reasoning: !matches!(raw.reasoning, Some(raw::Reasoning::Hide)),
         };
         let tiers: HashSet<u32> = model.targets.iter().map(|target| target.tier).collect();
@@ -174,7 +175,7 @@ impl One<'_> {
                     let wrong = "cannot stand in the path of a request, where this account's dialect has it: no `?`, `#`, `\\\\`, and no empty, `.` or `..` part between slashes";
                     report.problem(self.file, &at.key("model"), wrong);
                 }
-                let traits = traits(account.dialect.traits(model), target.traits.as_ref());
+                let traits = traits(account.dialect.traits(model), target.traits.as_ref()).at(account.server);
                 if traits.max_output == Some(0) {
                     report.problem(self.file, &at.key("traits").key("max_output"), "must be at least 1");
                 }
@@ -299,6 +300,7 @@ fn traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
         forced_while_thinking: written.forced_while_thinking.unwrap_or(known.forced_while_thinking),
         structured: written.structured.unwrap_or(known.structured),
         structured_with_tools: written.structured_with_tools.unwrap_or(known.structured_with_tools),
+        server: known.server,
         images: written.images.unwrap_or(known.images),
         prefill: written.prefill.unwrap_or(known.prefill),
     }

@@ -4,7 +4,7 @@
 //! than all of them, since each generation so far took less than the one before; another name is a server that imitates the API.
 
 use crate::dialect::chat::Effort::{High, Low, Max, Medium, Xhigh};
-use crate::dialect::traits::{Efforts, Sampling, Thinking, Traits};
+use crate::dialect::traits::{Efforts, Sampling, Server, Thinking, Traits};
 
 /// What a model can do. `us.anthropic.claude-opus-4-1-20250805-v1:0`, `claude-opus-4-1@20250805` and `anthropic/claude-4.1-opus` are one.
 pub fn traits(model: &str) -> Traits {
@@ -46,6 +46,7 @@ const LEGACY: [&str; 3] = ["claude-2", "claude-v2", "claude-instant"];
 const CLAUDE_2: Traits = Traits { tools: false, forced_tools: false, images: false, ..CLAUDE_3 };
 
 const CLAUDE_3: Traits = Traits {
+    server: Server::OWN,
     max_output: Some(4096),
     sampling: Sampling::Both,
     thinking: Thinking::None,

@@ -158,6 +158,12 @@ impl<'r, 'a> Offers<'r, 'a> {
         self.format_tool.as_deref()
     }
 
+    /// The tools that nobody offers, by their names at the upstream. It is told to call none, and may not heed that.
+    pub(super) fn stubs(&self, names: &Names<'_>) -> Vec<String> {
+        let stub = |offer: &Offer<'_, '_>| if let Offer::Stub(name) = offer { Some(names.written(name).to_owned()) } else { None };
+        self.tools.iter().filter_map(stub).collect()
+    }
+
     /// How many of the tools have a hint for the cache.
     pub(super) fn breakpoints(&self) -> usize {
         let has_one = |offer: &&Offer<'_, '_>| matches!(offer, Offer::Tool(tool) if tool.cache.is_some());

@@ -34,6 +34,9 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
 
     let names = Names::of(request);
     let mut thinking = Thinking::of(request, target, &mut losses)?;
+    if !target.traits.server.output_config {
+        thinking.leave_out_effort(&mut losses);
+    }
     let calling = sides.clone().rfind(|side| side.has_calls());
     if thinking.needs_thoughts() && (prefilled || calling.is_some_and(|side| !side.begins_with_thoughts())) {
         thinking.leave_out(&mut losses);
@@ -73,6 +76,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
             }
         });
     });
+    written.undo.stubs = offers.stubs(&names);
     written.undo.format_tool = offers.format_tool().map(str::to_owned);
     written.undo.names = names.into_changed();
     lose_others(request, &mut losses);

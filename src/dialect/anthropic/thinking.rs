@@ -164,6 +164,13 @@ impl<'a> Thinking<'a> {
         }
     }
 
+    /// The effort is not told, since the server would not read it.
+    pub(in crate::dialect) fn leave_out_effort(&mut self, losses: &mut Losses) {
+        if self.effort.take().is_some() {
+            losses.add("reasoning_effort");
+        }
+    }
+
     fn say(&mut self, meant: Effort, known: Efforts, losses: &mut Losses) {
         let word = known.nearest(meant);
         self.effort = word.map(|word| match word {

@@ -103,6 +103,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
         describe(w, request, &mut losses);
     });
     let mut written = Written { body: w.into_bytes(), losses, ..Written::default() };
+    written.undo.stubs = offers.stubs();
     written.undo.format_tool = offers.format_tool;
     written.undo.names = names.into_changed();
     lose_others(request, family, &mut written.losses);
@@ -141,6 +142,10 @@ impl<'r> Dial<'r> {
             top_k: request.top_k,
             effort: thinking.effort(),
         };
+        let in_output_config = matches!(family, Family::Claude | Family::Mistral | Family::Other);
+        if !target.traits.server.output_config && in_output_config && dial.effort.take().is_some() {
+            losses.add("reasoning_effort");
+        }
         dial.sample(target.traits.sampling, family == Family::Claude && thinking.is_on(), losses);
         let takes_top_k = matches!(family, Family::Claude | Family::Nova | Family::Nova2);
         if !takes_top_k && dial.top_k.take().is_some() {

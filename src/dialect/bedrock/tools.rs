@@ -66,6 +66,7 @@ pub(super) struct Situation<'s> {
     pub(super) names: &'s Names<'s>,
 }
 
+const STUB_NAME: &str = "no_tool";
 const STUB: &str = r#"{"toolSpec":{"name":"no_tool","description":"Does nothing. There are no tools any more: do not call any.","inputSchema":{"json":{"type":"object","properties":{}}}}}"#;
 
 impl<'r, 'a> Offers<'r, 'a> {
@@ -86,6 +87,8 @@ impl<'r, 'a> Offers<'r, 'a> {
         offers.format(request, target, situation, thinking, losses)?;
         if offers.tools.is_empty() && situation.has_calls {
             if request.tools.is_empty() {
+                // It might be called, though nobody offers it: the answer hides that, and this says that it is there.
+                losses.add(request.words.tools);
                 offers.tools.push(Offer::Stub);
             } else {
                 losses.add(request.words.tool_choice);
@@ -219,6 +222,11 @@ impl<'r, 'a> Offers<'r, 'a> {
         if may_call && request.parallel_tool_calls == Some(true) {
             losses.add("parallel_tool_calls");
         }
+    }
+
+    /// The tools that nobody offers.
+    pub(super) fn stubs(&self) -> Vec<String> {
+        self.tools.iter().filter(|offer| matches!(offer, Offer::Stub)).map(|_| STUB_NAME.to_owned()).collect()
     }
 
     /// Whether there is a `toolConfig`.

@@ -31,7 +31,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
         tools.write(w, &mut losses);
         write_options(w, request, target, &mut losses);
     });
-    Ok(Written { body: w.into_bytes(), headers: Vec::new(), losses, undo: Undo { names: Vec::new(), format_tool: tools.answer_tool() } })
+    Ok(Written { body: w.into_bytes(), headers: Vec::new(), losses, undo: Undo { format_tool: tools.answer_tool(), ..Undo::default() } })
 }
 
 const MAX_STOPS: usize = 5;

@@ -51,7 +51,12 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
     }
     say_losses(request, service, &mut losses);
     let format_tool = plan.answer.map(|(name, _)| name);
-    Ok(Written { body: w.into_bytes(), headers: Vec::new(), losses, undo: Undo { names: plan.names.undo(), format_tool } })
+    Ok(Written {
+        body: w.into_bytes(),
+        headers: Vec::new(),
+        losses,
+        undo: Undo { names: plan.names.undo(), format_tool, stubs: Vec::new() },
+    })
 }
 
 /// Google takes so many stop sequences,
@@ -111,7 +116,7 @@ fn config(request: &Request<'_>, target: &Target<'_>, service: Service, plan: &P
             }
         }
         if let Some(format) = plan.native {
-            tools::write_format(format, losses, w);
+            tools::write_format(format, target.traits.server.response_json_schema, losses, w);
         }
         thinking(request, target, losses, w);
     });

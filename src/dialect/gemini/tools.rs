@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::names::{self, Names};
+use super::open_api;
 use super::schema::Schema;
 use crate::dialect::chat::{Format, Losses, Raw, Refused, Request, Target, Tool, ToolChoice, ToolKind};
 use crate::dialect::traits::Traits;
@@ -18,6 +19,8 @@ pub(super) struct Plan<'r, 'a> {
     pub native: Option<&'r Format<'a>>,
     /// The function that stands for the format: its name, and what it takes.
     pub answer: Option<(String, Answer<'r>)>,
+    /// What functions take is said in JSON Schema.
+    in_json_schema: bool,
 }
 
 /// The function whose call is the answer.
@@ -30,7 +33,13 @@ pub(super) struct Answer<'r> {
 impl<'r, 'a> Plan<'r, 'a> {
     pub(super) fn of(request: &'r Request<'a>, target: &Target<'_>, losses: &mut Losses) -> Result<Self, Refused> {
         let traits = &target.traits;
-        let mut plan = Plan { names: Names::default(), declared: &request.tools, native: None, answer: None };
+        let mut plan = Plan {
+            names: Names::default(),
+            declared: &request.tools,
+            native: None,
+            answer: None,
+            in_json_schema: traits.server.parameters_json_schema,
+        };
         plan.check(request, traits, losses)?;
         plan.format(request, traits, losses)?;
         plan.names = Names::of(request);
@@ -128,7 +137,7 @@ impl<'r, 'a> Plan<'r, 'a> {
                         w.object(|w| self.declaration(tool, losses, w));
                     }
                     if let Some((name, answer)) = &self.answer {
-                        w.object(|w| answer.declaration(name, losses, w));
+                        w.object(|w| answer.declaration(name, self.in_json_schema, losses, w));
                     }
                 });
             });
@@ -166,14 +175,14 @@ impl<'r, 'a> Plan<'r, 'a> {
         }
         let ToolKind::Function(Some(Raw(parameters)), _) = tool.kind else { return };
         let schema = Schema::read(parameters);
-        if !schema.has_no_properties() && schema.write(w.key("parametersJsonSchema")) {
+        if !schema.has_no_properties() && write_parameters(&schema, self.in_json_schema, w) {
             losses.add("tools[].function.parameters");
         }
     }
 }
 
 impl Answer<'_> {
-    fn declaration(&self, name: &str, losses: &mut Losses, w: &mut Writer) {
+    fn declaration(&self, name: &str, in_json_schema: bool, losses: &mut Losses, w: &mut Writer) {
         const WHAT: &str =
             "Gives the final answer. When no other function needs to be called any more, call this one; its arguments are the answer.";
         w.key("name").text(name);
@@ -181,10 +190,15 @@ impl Answer<'_> {
             Some(description) => w.key("description").text(&format!("{WHAT} {description}")),
             None => w.key("description").text(WHAT),
         }
-        if self.schema.write(w.key("parametersJsonSchema")) {
+        if write_parameters(&self.schema, in_json_schema, w) {
             losses.add("response_format.json_schema.schema");
         }
     }
+}
+
+/// Writes what a function takes; whether something of it is lost.
+fn write_parameters(schema: &Schema<'_>, in_json_schema: bool, w: &mut Writer) -> bool {
+    if in_json_schema { schema.write(w.key("parametersJsonSchema")) } else { open_api::write(schema, w.key("parameters")) }
 }
 
 /// Whether the answer has to be a call of the caller's tools.
@@ -196,7 +210,7 @@ fn must_call(request: &Request<'_>) -> bool {
 }
 
 /// Writes the format as such.
-pub(super) fn write_format(format: &Format<'_>, losses: &mut Losses, w: &mut Writer) {
+pub(super) fn write_format(format: &Format<'_>, in_json_schema: bool, losses: &mut Losses, w: &mut Writer) {
     w.key("responseMimeType").text("application/json");
     match format {
         Format::JsonObject | Format::JsonSchema { schema: None, .. } => {}
@@ -204,7 +218,10 @@ pub(super) fn write_format(format: &Format<'_>, losses: &mut Losses, w: &mut Wri
             if description.is_some() {
                 losses.add("response_format.json_schema.description");
             }
-            if Schema::read(json).write(w.key("responseJsonSchema")) {
+            let schema = Schema::read(json);
+            let lost =
+                if in_json_schema { schema.write(w.key("responseJsonSchema")) } else { open_api::write(&schema, w.key("responseSchema")) };
+            if lost {
                 losses.add("response_format.json_schema.schema");
             }
         }

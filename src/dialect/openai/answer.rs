@@ -12,9 +12,9 @@ use super::meter::{self, Counts};
 use super::quirks::Quirks;
 use super::shape::{self, Call, Shape};
 use super::{content, digits, error, reasoning};
-use crate::dialect::{Answer, AnswerFault, Face, StreamFault};
+use crate::dialect::{Answer, AnswerFault, Face, Flaws, StreamFault, flaws};
 use crate::usage::{Source, Usage};
-use crate::wire::json::{self, integer_of, slice};
+use crate::wire::json::{self, Pieces, integer_of, slice};
 use crate::wire::splice::Edits;
 
 /// Reads a buffered answer. An event stream is none, even if it holds a whole answer.
@@ -37,13 +37,13 @@ pub fn answer(face: &Face, quirks: &Quirks, show_reasoning: bool, body: &[u8]) -
 
 /// Reads a buffered answer that came where a stream was asked for, and writes it as one.
 pub fn converted(face: &Face, quirks: &Quirks, show_reasoning: bool, body: &[u8]) -> Result<Answer, AnswerFault> {
-    let Answer { body, usage, declined } = answer(face, quirks, show_reasoning, body)?;
+    let Answer { body, usage, declined, flaws } = answer(face, quirks, show_reasoning, body)?;
     let mut chunks = Chunks::new(face, &Quirks::NONE, show_reasoning);
     let mut events = Vec::new();
     chunks.event(b"", &body, &mut events).map_err(fault)?;
     chunks.reported.is_estimate = usage.source == Source::Estimated;
     chunks.finish(&mut events, None).map_err(fault)?;
-    Ok(Answer { body: events, usage, declined })
+    Ok(Answer { body: events, usage, declined, flaws })
 }
 
 fn standard(face: &Face, quirks: &Quirks, show_reasoning: bool, text: &[u8], shape: &Shape) -> Result<Answer, AnswerFault> {
@@ -56,23 +56,24 @@ fn standard(face: &Face, quirks: &Quirks, show_reasoning: bool, text: &[u8], sha
     if shape.list.is_empty() {
         return Err(AnswerFault::Nonsense("the answer has no choices"));
     }
-    let common = Common { ids: Ids::new(face), show_reasoning };
+    let common = Common { ids: Ids::new(face), show_reasoning, wants_json: face.wants_json };
     let mut head = Head::new(face);
     head.learn(text, shape);
     let mut edits = Edits::default();
     head.edit(text, shape, br#""chat.completion""#, &mut edits);
-    let (mut said, mut answers, mut declines) = (0, false, false);
+    let (mut said, mut answers, mut declines, mut flaws) = (0, false, false, Flaws::default());
     let indices = indices(text, &shape.list);
     for (choice, at) in shape.list.iter().zip(indices) {
         let told = edit_choice(text, choice, &shape.calls, at, &common, &mut edits)?;
         said += told.bytes;
         answers |= told.answers;
         declines |= told.declines;
+        flaws.add(told.flaws);
     }
     let usage = edit_usage(face, quirks, text, shape, said as u64, &mut edits);
     let mut body = Vec::new();
     edits.apply_into(text, &mut body);
-    Ok(Answer { body, usage, declined: declines && !answers })
+    Ok(Answer { body, usage, declined: declines && !answers, flaws })
 }
 
 /// What a choice tells.
@@ -82,6 +83,7 @@ struct Told {
     answers: bool,
     /// That there will be no answer, or no more of it.
     declines: bool,
+    flaws: Flaws,
 }
 
 /// The index of each choice: its own if they fit together, else its place.
@@ -149,8 +151,27 @@ fn edit_choice(
     }
     let calls = calls.get(body.call_range.clone()).unwrap_or_default();
     let reason = edit_finish(text, choice, !calls.is_empty(), edits)?;
-    said += calls::whole(text, calls, finish::is_cut(reason), &common.ids, at, edits).map_err(nonsense)?;
-    Ok(Told { bytes: said, answers: body.answers(text), declines: body.refuses || reason == finish::FILTERED })
+    let is_cut = finish::is_cut(reason);
+    let (arguments, broken_calls) = calls::whole(text, calls, is_cut, &common.ids, at, edits).map_err(nonsense)?;
+    said += arguments;
+    let flaws = if is_cut || body.refuses { Flaws::default() } else { flaws_of(text, body, broken_calls, common.wants_json) };
+    Ok(Told { bytes: said, answers: body.answers(text), declines: body.refuses || reason == finish::FILTERED, flaws })
+}
+
+/// What is wrong with a message that is whole.
+fn flaws_of(text: &[u8], body: &shape::Body, broken_calls: u32, wants_json: bool) -> Flaws {
+    let mut broken_calls = broken_calls;
+    if let Some(call) = &body.old_call {
+        let mut arguments = Pieces::default();
+        calls::take_old(text, call, &mut arguments);
+        broken_calls += u32::from(flaws::is_broken(&arguments));
+    }
+    let mut content = Pieces::default();
+    let not_json = wants_json && body.call_range.is_empty() && body.old_call.is_none() && {
+        content::take(text, body, &mut content);
+        !content.is_whole()
+    };
+    Flaws { broken_calls, not_json }
 }
 
 /// Puts right why a choice ended; returns the reason.

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 
 use super::shape::{Call, MAX_CALLS, Member};
 use super::{digits, filled};
-use crate::dialect::Face;
-use crate::wire::json::{self, Cursor, Kind, integer_of, slice};
+use crate::dialect::{Face, flaws};
+use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, slice};
 use crate::wire::splice::Edits;
 
 /// The calls of one choice of a stream.
@@ -34,6 +34,8 @@ struct Open {
     held: Vec<u8>,
     /// It is a function's, and the caller has seen no arguments yet.
     is_empty: bool,
+    /// What the arguments are so far.
+    arguments: Pieces,
 }
 
 /// Makes ids for calls that have none.
@@ -72,6 +74,22 @@ impl Calls {
     /// Whether a call never got a name, so that the caller knows nothing of it.
     pub(super) fn any_unnamed(&self) -> bool {
         self.introduced < self.list.len()
+    }
+
+    /// How many have arguments that are no object, where all of them have come.
+    pub(super) fn broken(&self) -> u32 {
+        let broken = self.list.iter().filter(|open| flaws::is_broken(&open.arguments));
+        u32::try_from(broken.count()).unwrap_or(u32::MAX)
+    }
+
+    /// The place of the call that a fragment with nothing but arguments goes on with.
+    pub(super) fn goes_on(&mut self, text: &[u8], call: &Call) -> Option<usize> {
+        self.place(text, call).ok()
+    }
+
+    /// What the arguments of the call at this place are so far.
+    pub(super) fn arguments_of(&mut self, slot: usize) -> Option<&mut Pieces> {
+        self.list.get_mut(slot).map(|open| &mut open.arguments)
     }
 
     /// Fragments that complete the calls without arguments: such a call takes none.
@@ -116,6 +134,7 @@ impl Calls {
             open.id.extend_from_slice(id_of(text, call).unwrap_or_default());
         }
         let arguments = arguments(text, call);
+        open.arguments.take_literal(&arguments);
         let was_text = call.arguments.as_ref().is_some_and(|member| member.kind(text) == Kind::String);
 
         if let Some(index) = open.index {
@@ -183,7 +202,8 @@ impl Calls {
     }
 }
 
-/// Puts right the `tool_calls` of a whole message, or one that `is_cut`; returns the bytes of their arguments.
+/// Puts right the `tool_calls` of a whole message, or one that `is_cut`; returns the bytes of their arguments, and how many of the calls
+/// have arguments that are no object.
 pub(super) fn whole(
     text: &[u8],
     calls: &[Call],
@@ -191,8 +211,8 @@ pub(super) fn whole(
     ids: &Ids,
     choice: usize,
     edits: &mut Edits<'_>,
-) -> Result<usize, &'static str> {
-    let mut said = 0;
+) -> Result<(usize, u32), &'static str> {
+    let (mut said, mut broken) = (0, 0);
     for (number, call) in calls.iter().enumerate() {
         if id_of(text, call).is_none() {
             put(edits, call.span.start, call.id.as_ref(), br#""id""#, ids.make(choice, number));
@@ -208,6 +228,9 @@ pub(super) fn whole(
         };
         let inside = arguments(text, call);
         said += arguments_len(text, call);
+        let mut read = Pieces::default();
+        read.take_literal(&inside);
+        broken += u32::from(!is_cut && flaws::is_broken(&read));
         let is_text = call.arguments.as_ref().is_some_and(|arguments| arguments.kind(text) == Kind::String);
         // A whole call without arguments is one that takes none.
         let takes_none = inside.is_empty() && !is_cut;
@@ -217,7 +240,25 @@ pub(super) fn whole(
             put(edits, function.value.start, call.arguments.as_ref(), br#""arguments""#, literal);
         }
     }
-    Ok(said)
+    Ok((said, broken))
+}
+
+/// Takes the arguments of a call of the old kind (`function_call`), of which there is one at most.
+pub(super) fn take_old(text: &[u8], member: &Member, to: &mut Pieces) {
+    let call = slice(text, &member.value);
+    // The text was scanned before; what is no object has none.
+    let _read = Cursor::new(call).object(|cursor, key| {
+        let value = cursor.value()?;
+        if slice(call, &key) == br#""arguments""# && slice(call, &value).starts_with(b"\"") {
+            to.take_literal(between_quotes(slice(call, &value)));
+        }
+        Ok(())
+    });
+}
+
+/// What stands between the quotes of a literal.
+pub(super) fn between_quotes(literal: &[u8]) -> &[u8] {
+    literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default()
 }
 
 impl Ids {
@@ -322,12 +363,11 @@ fn arguments_len(text: &[u8], call: &Call) -> usize {
 fn arguments<'a>(text: &'a [u8], call: &Call) -> Cow<'a, [u8]> {
     let Some(member) = &call.arguments else { return Cow::Borrowed(b"") };
     let value = slice(text, &member.value);
-    let inside = |literal: &[u8]| literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default().to_vec();
     match member.kind(text) {
         Kind::Null => Cow::Borrowed(b""),
-        Kind::String => Cow::Borrowed(value.get(1..value.len().saturating_sub(1)).unwrap_or_default()),
+        Kind::String => Cow::Borrowed(between_quotes(value)),
         Kind::Object | Kind::Array | Kind::Number | Kind::Bool => {
-            Cow::Owned(inside(json::quote(&String::from_utf8_lossy(value)).as_bytes()))
+            Cow::Owned(between_quotes(json::quote(&String::from_utf8_lossy(value)).as_bytes()).to_vec())
         }
     }
 }

@@ -1,10 +1,10 @@
 //! One choice of a stream: what it has shown so far, and so what its next chunk must still show, or no more.
 
-use super::calls::{Calls, Ids};
+use super::calls::{self, Calls, Ids};
 use super::shape::{self, Body, Call, LISTS, MAX_CHOICES};
 use super::{content, digits, finish, reasoning};
-use crate::dialect::StreamFault;
-use crate::wire::json::{self, Cursor, Kind, integer_of, slice};
+use crate::dialect::{Flaws, StreamFault, flaws};
+use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, slice};
 use crate::wire::splice::Edits;
 
 /// A choice; its place in the list is its index to the caller.
@@ -28,6 +28,10 @@ pub(super) struct Choice {
     pub(super) has_ended_audio: bool,
     /// The chunk that brought the finish, held back.
     pub(super) last: Vec<u8>,
+    /// The content so far, where it must be JSON.
+    pub(super) content: Pieces,
+    /// The arguments of a call of the old kind so far, if there is one.
+    old_call: Option<Pieces>,
     /// The last piece of reasoning, for servers that send pieces twice.
     last_reasoning: Vec<u8>,
 }
@@ -37,6 +41,8 @@ pub(super) struct Choice {
 pub(super) struct Common {
     pub(super) ids: Ids,
     pub(super) show_reasoning: bool,
+    /// The content must be JSON.
+    pub(super) wants_json: bool,
 }
 
 /// How it ended.
@@ -92,6 +98,16 @@ impl Choice {
     /// Whether it says that there will be no answer, or no more of it.
     pub(super) fn declines(&self) -> bool {
         self.refuses || self.ended.as_ref().is_some_and(|ended| ended.reason == finish::FILTERED)
+    }
+
+    /// What is wrong with it, now that it is whole. Nothing is where it says that it may be cut short.
+    pub(super) fn flaws(&self, wants_json: bool) -> Flaws {
+        if self.refuses || self.ended.as_ref().is_none_or(|ended| finish::is_cut(ended.reason)) {
+            return Flaws::default();
+        }
+        let has_calls = self.calls.any() || self.old_call.is_some();
+        let old = u32::from(self.old_call.as_ref().is_some_and(flaws::is_broken));
+        Flaws { broken_calls: self.calls.broken() + old, not_json: wants_json && !has_calls && !self.content.is_whole() }
     }
 
     /// How many bytes of thinking an entry holds, if it has nothing beside it and neither begins nor ends the choice.
@@ -179,6 +195,12 @@ impl Choice {
         self.edit_role(text, body, edits);
         let mut bytes = body.said + content::edit(text, body, common.show_reasoning, edits).map_err(StreamFault::Broken)?;
         reasoning::edit(text, body, common.show_reasoning, edits);
+        if common.wants_json {
+            content::take(text, body, &mut self.content);
+        }
+        if let Some(call) = &body.old_call {
+            calls::take_old(text, call, self.old_call.get_or_insert_default());
+        }
         if let Some(member) = &body.calls
             && !body.call_range.is_empty()
         {

@@ -4,19 +4,20 @@
 //! until the stream has ended: so it comes last and once, however often and early the upstream says it, and
 //! nothing that follows it is lost.
 
-use super::calls::Ids;
+use super::calls::{Ids, between_quotes};
 use super::choice::{Choice, Common, Ended, Finishes, place_of};
 use super::error;
+use super::event::{edit_usage, groq_usage, write_event};
 use super::finish::{self, Finish};
 use super::head::Head;
 use super::meter::{self, Counts};
 use super::pattern::{Pattern, Probe};
 use super::quirks::Quirks;
 use super::shape::{self, Shape};
-use crate::dialect::{Face, StreamFault, mark};
+use crate::dialect::{Face, Flaws, StreamFault, mark};
 use crate::price::ShowCost;
 use crate::usage::{Source, Usage};
-use crate::wire::json::{self, Cursor, Kind, Span, slice};
+use crate::wire::json::{self, Kind, Pieces, slice};
 use crate::wire::splice::Edits;
 
 /// The data of the event that ends a stream.
@@ -36,6 +37,8 @@ pub(super) struct Chunks {
     prompt_bytes: u64,
     shape: Shape,
     pub(super) pattern: Pattern,
+    /// What the text belongs to that the pattern follows.
+    followed: Followed,
     choices: Vec<Choice>,
     pub(super) reported: Reported,
     /// What the answer cites, where that came in a chunk that is not shown.
@@ -44,6 +47,14 @@ pub(super) struct Chunks {
     pub(super) said: u64,
     opened: bool,
     done: bool,
+}
+
+/// What a text goes on with, as far as somebody looks at it: the places of a choice, and of its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Followed {
+    Nothing,
+    Content(usize),
+    Arguments(usize, usize),
 }
 
 /// The last usage that the upstream reported.
@@ -62,12 +73,13 @@ impl Chunks {
         Self {
             quirks,
             head: Head::new(face),
-            common: Common { ids: Ids::new(face), show_reasoning },
+            common: Common { ids: Ids::new(face), show_reasoning, wants_json: face.wants_json },
             show_usage: face.show_usage,
             cost: face.cost,
             prompt_bytes: face.prompt_bytes,
             shape: Shape::default(),
             pattern: Pattern::default(),
+            followed: Followed::Nothing,
             choices: Vec::new(),
             reported: Reported::default(),
             citations: Vec::new(),
@@ -89,6 +101,9 @@ impl Chunks {
         if let Some(text) = self.pattern.follow(data, out) {
             self.said = self.said.saturating_add(json::text_len(text, &(0..text.len())) as u64);
             self.opened |= text.len() > 2;
+            if let Some(pieces) = self.pieces() {
+                pieces.take_literal(between_quotes(text));
+            }
             return Ok(());
         }
         if data == DONE {
@@ -164,14 +179,17 @@ impl Chunks {
             return Ok(());
         }
         match self.pattern.probe(text, &self.shape) {
-            Some(probe) => self.learn(probe),
+            Some(probe) => self.learn(text, probe),
             None => Ok(()),
         }
     }
 
     /// Finds out what becomes of chunks like the one just written.
-    fn learn(&mut self, probe: Probe) -> Result<(), StreamFault> {
+    fn learn(&mut self, text: &[u8], probe: Probe) -> Result<(), StreamFault> {
         let (said, opened) = (self.said, self.opened);
+        self.followed = self.goes_on_with(text)?;
+        // What is tried out was not said.
+        let so_far = self.pieces().copied();
         let mut written = Vec::new();
         if self.shape.read(&probe.text).is_ok() {
             self.write(&probe.text, Finishes::Held, &mut written)?;
@@ -180,7 +198,36 @@ impl Chunks {
             }
         }
         (self.said, self.opened) = (said, opened);
+        if let (Some(pieces), Some(so_far)) = (self.pieces(), so_far) {
+            *pieces = so_far;
+        }
         Ok(())
+    }
+
+    /// What the only text of the chunk in the shape goes on with.
+    fn goes_on_with(&mut self, text: &[u8]) -> Result<Followed, StreamFault> {
+        let [entry] = self.shape.list.as_slice() else { return Ok(Followed::Nothing) };
+        let Some(body) = &entry.in_delta else { return Ok(Followed::Nothing) };
+        let at = place_of(&mut self.choices, text, entry, 0)?;
+        let is_content = || body.content.as_ref().is_some_and(|content| body.only_text.as_ref() == Some(&content.value));
+        Ok(match self.shape.calls.get(body.call_range.clone()) {
+            Some([call]) => {
+                let slot = self.choices.get_mut(at).and_then(|choice| choice.calls.goes_on(text, call));
+                slot.map_or(Followed::Nothing, |slot| Followed::Arguments(at, slot))
+            }
+            Some(_) | None if self.common.wants_json && is_content() => Followed::Content(at),
+            Some(_) | None => Followed::Nothing,
+        })
+    }
+
+    /// What is known of what is followed.
+    #[inline]
+    fn pieces(&mut self) -> Option<&mut Pieces> {
+        match self.followed {
+            Followed::Nothing => None,
+            Followed::Content(at) => self.choices.get_mut(at).map(|choice| &mut choice.content),
+            Followed::Arguments(at, slot) => self.choices.get_mut(at)?.calls.arguments_of(slot),
+        }
     }
 
     /// Keeps the citations of a chunk without choices, unless it is shown as it is: with the usage.
@@ -276,6 +323,13 @@ impl Chunks {
 
     pub(super) fn done(&self) -> bool {
         self.done
+    }
+
+    /// What is wrong with what was said, once all of it was.
+    pub(super) fn flaws(&self) -> Flaws {
+        let mut flaws = Flaws::default();
+        self.choices.iter().for_each(|choice| flaws.add(choice.flaws(self.common.wants_json)));
+        flaws
     }
 
     /// The usage, unless nothing was said or counted.
@@ -417,49 +471,4 @@ impl Reported {
             return;
         }
     }
-}
-
-/// Takes usage out of a chunk that is not the last: it would be counted there, and the last one lost. Where
-/// the caller asked for usage, the member is there and `null`.
-fn edit_usage(text: &[u8], shape: &Shape, show_usage: bool, edits: &mut Edits<'_>) {
-    if let Some(usage) = &shape.usage {
-        match slice(text, &usage.value) {
-            b"null" if show_usage => {}
-            _ if show_usage => edits.replace(usage.value.clone(), &b"null"[..]),
-            _ => edits.remove_member(&usage.key, &usage.value),
-        }
-    } else if show_usage {
-        edits.insert_member(shape.open, &br#""usage":null"#[..]);
-    }
-    if let Some((key, value)) = groq_usage(text, shape) {
-        edits.remove_member(&key, &value);
-    }
-}
-
-/// Key and value of the usage in Groq's `x_groq`.
-fn groq_usage(text: &[u8], shape: &Shape) -> Option<(Span, Span)> {
-    let start = shape.x_groq.as_ref()?.value.start;
-    let rest = text.get(start..)?;
-    let mut found = None;
-    let read = Cursor::new(rest).object(|cursor, key| {
-        let value = cursor.value()?;
-        if slice(rest, &key) == br#""usage""# {
-            found = Some((key.start + start..key.end + start, value.start + start..value.end + start));
-        }
-        Ok(())
-    });
-    read.ok().and(found)
-}
-
-/// Appends one event; JSON that came over several lines goes out on one.
-fn write_event(text: &[u8], edits: &mut Edits<'_>, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"data: ");
-    let start = out.len();
-    edits.apply_into(text, out);
-    let written = out.get_mut(start..).unwrap_or_default();
-    if memchr::memchr2(b'\n', b'\r', written).is_some() {
-        // Raw line ends stand only between tokens: the scanner refuses them inside strings.
-        written.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
-    }
-    out.extend_from_slice(b"\n\n");
 }

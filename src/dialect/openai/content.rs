@@ -1,7 +1,8 @@
 //! Content as a string. Mistral and others send a list of parts, with their thinking among them.
 
+use super::calls::between_quotes;
 use super::shape::Body;
-use crate::wire::json::{self, Broken, Cursor, Kind, slice, text_of};
+use crate::wire::json::{self, Broken, Cursor, Kind, Pieces, slice, text_of};
 use crate::wire::splice::Edits;
 
 /// Makes the content of a delta or message a string; returns how long it is. Thinking that came among its
@@ -22,6 +23,16 @@ pub(super) fn edit(text: &[u8], body: &Body, show_reasoning: bool, edits: &mut E
             Ok(parts.text.len() + parts.thinking.len())
         }
         Kind::Number | Kind::Bool => Err("content is neither text nor parts"),
+    }
+}
+
+/// Takes the content of a delta or message, as [`edit`] leaves it.
+pub(super) fn take(text: &[u8], body: &Body, to: &mut Pieces) {
+    let Some(member) = &body.content else { return };
+    match member.kind(text) {
+        Kind::String => to.take_literal(between_quotes(slice(text, &member.value))),
+        Kind::Array | Kind::Object => to.take(&parts(slice(text, &member.value)).text),
+        Kind::Null | Kind::Number | Kind::Bool => {}
     }
 }
 

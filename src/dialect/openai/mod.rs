@@ -13,6 +13,7 @@ mod choice;
 mod chunks;
 mod content;
 mod error;
+mod event;
 mod finish;
 mod head;
 mod meter;

@@ -118,6 +118,8 @@ pub(super) struct Body {
     pub(super) is_special: bool,
     /// Whether it holds a refusal.
     pub(super) refuses: bool,
+    /// A call of the old kind.
+    pub(super) old_call: Option<Member>,
     /// Whether it holds a call, audio or pictures, or content that is a string.
     has_answer: bool,
     /// Whether it holds thinking under any name of its own, be it `null`.
@@ -388,6 +390,7 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, O
                 body.has_answer |= speaks;
                 if speaks {
                     body.said += value.len();
+                    body.old_call = Some(Member { key, value });
                 }
             }
             name if LISTS.contains(&name) => {

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use super::chunks::{Chunks, DONE};
 use super::quirks::Quirks;
 use super::stray::Strays;
-use crate::dialect::{Face, StreamFault};
+use crate::dialect::{Face, Flaws, StreamFault};
 use crate::usage::Usage;
 use crate::wire::json::{Cursor, slice};
 use crate::wire::sse::Decoder;
@@ -89,6 +89,11 @@ impl Stream {
             return Err(StreamFault::Upstream(found));
         }
         self.chunks.finish(out, trail)
+    }
+
+    /// What is wrong with the answer, though it is whole.
+    pub fn flaws(&self) -> Flaws {
+        self.chunks.flaws()
     }
 
     /// What was used so far, for streams that end early: as the upstream said, else an estimate of what

@@ -7,7 +7,7 @@ use super::{Piece, Request};
 use crate::account::{Permit, quota};
 use crate::dialect::chat::speak::{Kept, Manner};
 use crate::dialect::translated::Framing;
-use crate::dialect::{AnswerFault, ErrorHead, Face, Said};
+use crate::dialect::{AnswerFault, ErrorHead, Face, Flaws, Said};
 use crate::error::scrub;
 use crate::exchange::alarm::Alarm;
 use crate::exchange::attempt::{Attempt, Outgoing};
@@ -57,8 +57,7 @@ pub(super) enum Gained {
     /// All of the answer.
     Whole {
         piece: Piece,
-        usage: Usage,
-        kept: Vec<Kept>,
+        told: Told,
         /// A stream's, until its connection's fate is known.
         attempt: Option<Attempt>,
     },
@@ -66,10 +65,17 @@ pub(super) enum Gained {
     Stream { reading: Reading, whole: bool },
 }
 
+/// What is known of an answer once it is whole.
+pub(super) struct Told {
+    pub(super) usage: Usage,
+    pub(super) kept: Vec<Kept>,
+    pub(super) flaws: Flaws,
+}
+
 impl Gained {
     pub(super) fn usage(&self) -> Usage {
         match self {
-            Gained::Whole { usage, .. } => *usage,
+            Gained::Whole { told, .. } => told.usage,
             Gained::Stream { reading, .. } => reading.stream.usage_so_far(),
         }
     }
@@ -266,10 +272,15 @@ impl Opening<'_> {
         let face = &*self.request.face_of(self.candidate);
         let read = if stream { dialect.converted(model, face, &manner, &body) } else { dialect.answer(model, face, &manner, &body) };
         let (answer, kept) = read.map_err(fault)?;
-        let (usage, declined) = (answer.usage, answer.declined);
+        let (usage, declined, flaws) = (answer.usage, answer.declined, answer.flaws);
         let piece = if stream { Piece::End(answer.body.into()) } else { Piece::Whole(answer) };
         attempt.finish().await;
-        Ok(Opened { gained: Gained::Whole { piece, usage, kept, attempt: None }, declined, held: Some(self.held) })
+        if self.candidate.refuses(flaws) {
+            self.progress.lock().usage = usage;
+            return Err(Failure::BrokenCall);
+        }
+        let told = Told { usage, kept, flaws };
+        Ok(Opened { gained: Gained::Whole { piece, told, attempt: None }, declined, held: Some(self.held) })
     }
 }
 
@@ -297,10 +308,10 @@ async fn begin(mut reading: Reading, first: Option<Instant>, most: usize, progre
         if whole {
             // Nothing in it counted: what its end makes of it is all.
             let usage = reading.stream.finish(&mut reading.out, None).map_err(failure_of)?;
-            let kept = reading.stream.kept();
+            let told = Told { usage, kept: reading.stream.kept(), flaws: reading.stream.flaws() };
             let piece = Piece::End(std::mem::take(&mut reading.out).into());
             reading.attempt.finish().await;
-            return Ok(Opened { gained: Gained::Whole { piece, usage, kept, attempt: None }, declined: false, held: None });
+            return Ok(Opened { gained: Gained::Whole { piece, told, attempt: None }, declined: false, held: None });
         }
         if reading.out.len() > most {
             return Err(Failure::Nonsense("a stream that does not begin".to_owned()).into());

@@ -1,8 +1,8 @@
 //! A stream that has begun, as it comes: the next events, its end, and its connection's fate.
 
-use super::opening::{Gained, Lost, Progress};
+use super::opening::{Gained, Lost, Progress, Told};
 use super::{Ended, Live, Piece, Producer};
-use crate::dialect::{Stream, StreamFault};
+use crate::dialect::{Flaws, Stream, StreamFault};
 use crate::error::Refusal;
 use crate::exchange::alarm::Alarm;
 use crate::exchange::attempt::Attempt;
@@ -98,8 +98,8 @@ impl Producer<'_> {
     fn close(&mut self, live: Live) -> Result<Option<Piece>, Refusal> {
         let Live { place, began, mut trial, progress, reading } = live;
         match self.conclude(place, began, &progress, reading) {
-            Ok(Gained::Whole { piece, usage, kept, attempt }) => {
-                self.whole(Ended { place, began, trial, progress }, usage, kept, attempt);
+            Ok(Gained::Whole { piece, told, attempt }) => {
+                self.whole(Ended { place, began, trial, progress }, told, attempt);
                 Ok(Some(piece))
             }
             Ok(Gained::Stream { .. }) => Ok(None),
@@ -107,18 +107,30 @@ impl Producer<'_> {
         }
     }
 
-    /// The end of a stream: its last events, if it is whole, and its connection, whose fate is not known yet.
+    /// The end of a stream: its last events, if it is whole, and its connection, whose fate is not known yet. What is wrong with it although it is
+    /// whole is said before its finishes; or, where the catalog wants that, it has none.
     pub(super) fn conclude(&self, place: usize, began: Instant, progress: &Progress, mut reading: Reading) -> Result<Gained, Lost> {
         let trail = self.debug(Some((place, began, "ok")), progress.timing()).map(|(attempts, timing)| trail(&attempts, &timing));
+        let said = reading.out.len();
         match reading.stream.finish(&mut reading.out, trail.as_deref()) {
+            Ok(_) if self.refuses(place, reading.stream.flaws()) => {
+                reading.out.truncate(said);
+                Err(Lost { failure: Failure::BrokenCall, salvage: Some(Box::new(reading)) })
+            }
             Ok(usage) => {
-                let kept = reading.stream.kept();
-                let Reading { mut attempt, out, .. } = reading;
+                let told = Told { usage, kept: reading.stream.kept(), flaws: reading.stream.flaws() };
+                let Reading { mut attempt, mut out, .. } = reading;
+                out.splice(said..said, told.flaws.comment().into_bytes());
                 attempt.release();
-                Ok(Gained::Whole { piece: Piece::End(out.into()), usage, kept, attempt: Some(attempt) })
+                Ok(Gained::Whole { piece: Piece::End(out.into()), told, attempt: Some(attempt) })
             }
             Err(fault) => Err(Lost { failure: failure_of(fault), salvage: Some(Box::new(reading)) }),
         }
+    }
+
+    /// Whether an answer of the candidate at this place is none, for what is wrong with it.
+    fn refuses(&self, place: usize, flaws: Flaws) -> bool {
+        self.request.candidates.get(place).is_some_and(|candidate| candidate.refuses(flaws))
     }
 
     /// The stream broke. What came whole before still belongs to the caller.

@@ -265,3 +265,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_format_that_is_json_is_noticed() {
+    for (format, wants_json) in [
+        ("null", false),
+        (r#"{"type":"text"}"#, false),
+        (r#"{"type":"json_object"}"#, true),
+        (r#"{"json_schema":{"name":"n","schema":{"type":"object"}},"type":"json_schema"}"#, true),
+        (r#"{"schema":{"type":"json_object"}}"#, false),
+        (r#""json_object""#, false),
+        (r#"[]"#, false),
+    ] {
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"a"}}],"response_format":{format}}}"#);
+        assert_eq!(accepted(&body).wants_json, wants_json, "{format}");
+    }
+    assert!(!accepted(r#"{"model":"m","messages":[{"role":"user","content":"a"}]}"#).wants_json);
+}

@@ -119,7 +119,7 @@ fn unescape(mut rest: &[u8]) -> Option<String> {
 }
 
 /// The character that an escape stands for, from just after its backslash, and what follows it.
-fn escaped(rest: &[u8]) -> Option<(char, &[u8])> {
+pub(super) fn escaped(rest: &[u8]) -> Option<(char, &[u8])> {
     let (&letter, after) = rest.split_first()?;
     let character = match letter {
         b'"' | b'\\' | b'/' => char::from(letter),

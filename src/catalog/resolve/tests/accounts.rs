@@ -136,6 +136,34 @@ fn what_is_wrong_with_an_account() {
 }
 
 #[test]
+fn an_account_says_what_its_server_reads() {
+    let catalog = read_all(&["accounts:
+  claude: {dialect: anthropic, key: k, traits: {output_config: false}}
+  gemini: {dialect: gemini, key: k, traits: {response_json_schema: false, parameters_json_schema: false}}
+  whole: {dialect: anthropic, key: k, traits: {}}
+models:
+  m: {targets: [{account: claude, model: claude-sonnet-4-5, traits: {structured: true}}, {account: gemini, model: gemini-2.5-pro}, {account: whole, model: claude-sonnet-4-5}], on_broken_call: error}
+callers: {}
+"])
+    .unwrap();
+    let model = catalog.model("m").unwrap();
+    let traits: Vec<_> = model.targets.iter().map(|target| target.traits).collect();
+    assert!(!traits[0].structured && !traits[0].server.output_config, "what the server does not read, no model of it is told");
+    assert!(traits[1].structured && !traits[1].server.response_json_schema && !traits[1].server.parameters_json_schema);
+    assert!(traits[2].structured && traits[2].server == crate::dialect::traits::Server::OWN);
+    assert!(model.refuse_broken_calls);
+    check_account(
+        "{dialect: openai, traits: {output_config: false}}",
+        &[".traits.output_config: has a meaning for the dialects anthropic and bedrock only"],
+    );
+    check_account(
+        "{dialect: bedrock, region: r, traits: {parameters_json_schema: false}}",
+        &[".traits.parameters_json_schema: has a meaning for the dialects gemini and vertex only"],
+    );
+    check_account("{dialect: gemini, key: {env: KEY}, traits: {response_json_schema: maybe}}", &[".traits.response_json_schema: must be"]);
+}
+
+#[test]
 fn s06_what_is_wrong_with_a_secret_shows_nothing_of_it() {
     check_account("{dialect: openai, key: ''}", &[".key: is empty"]);
     check_account("{dialect: openai, key: \"sk-canary\\n\"}", &[".key: holds a control character"]);

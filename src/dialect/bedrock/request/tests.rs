@@ -296,7 +296,10 @@ fn tool_choice() {
 #[test]
 fn conversations_with_calls_have_tools() {
     let stub = r#"{"toolSpec":{"name":"no_tool","description":"Does nothing. There are no tools any more: do not call any.","inputSchema":{"json":{"type":"object","properties":{}}}}}"#;
-    check(CLAUDE, &format!(r#"{{"messages":[{CALLED}]}}"#), &format!(r#"{{"toolConfig":{{"tools":[{stub}]}},{SAID_CALLED}}}"#), &[]);
+    // That it is there is said, and what calls it is no call.
+    let body = format!(r#"{{"messages":[{CALLED}]}}"#);
+    check(CLAUDE, &body, &format!(r#"{{"toolConfig":{{"tools":[{stub}]}},{SAID_CALLED}}}"#), &["tools"]);
+    assert_eq!(written(CLAUDE, &body).unwrap().undo.stubs, ["no_tool"]);
     check(
         CLAUDE,
         &format!(r#"{{"messages":[{CALLED}],"tools":[{F}],"tool_choice":"none"}}"#),
@@ -328,7 +331,7 @@ fn names_that_may_not_be_are_changed_and_undone() {
     let written = written(CLAUDE, &body).unwrap();
     let body = String::from_utf8(written.body).unwrap();
     assert!(body.contains(r#""toolSpec":{"name":"a_b_2""#) && body.contains(r#""toolChoice":{"tool":{"name":"a_b_2"}}"#), "{body}");
-    assert_eq!(written.undo, Undo { names: vec![("a_b_2".into(), "a.b".into())], format_tool: None });
+    assert_eq!(written.undo, Undo { names: vec![("a_b_2".into(), "a.b".into())], ..Undo::default() });
 }
 
 #[test]
@@ -600,7 +603,7 @@ fn formats_of_models_that_must_call() {
         &["reasoning_effort"],
     );
     let undo = written(NOVA, &format!("{{{HI},{}}}", json_schema())).unwrap().undo;
-    assert_eq!(undo, Undo { names: vec![], format_tool: Some("json_answer".into()) });
+    assert_eq!(undo, Undo { format_tool: Some("json_answer".into()), ..Undo::default() });
     // Neither.
     check_refused(LLAMA, &format!("{{{HI},{}}}", json_schema()), "response_format");
     check_refused(R1, &format!("{{{HI},{}}}", json_schema()), "response_format");

@@ -6,7 +6,7 @@ use super::course::Course;
 use super::words::{self, Said, Words};
 use super::{Kept, Manner};
 use crate::dialect::chat::Event;
-use crate::dialect::{Face, StreamFault, mark};
+use crate::dialect::{Face, Flaws, StreamFault, mark};
 use crate::usage::Usage;
 use crate::wire::json;
 
@@ -85,6 +85,11 @@ impl Chunks {
         }
         out.extend_from_slice(b"data: [DONE]\n\n");
         Ok(usage)
+    }
+
+    /// What is wrong with what was told, once all of it was.
+    pub fn flaws(&self) -> Flaws {
+        self.course.flaws()
     }
 
     /// What was used so far, for streams that end early: as the upstream said, and an estimate of what it did not count; nothing if

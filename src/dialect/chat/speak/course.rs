@@ -8,14 +8,16 @@ use super::tally::Tally;
 use super::thoughts::Thoughts;
 use super::words::{Said, Words, is_picture};
 use super::{Kept, Manner};
-use crate::dialect::Face;
 use crate::dialect::chat::{Event, Finish, Undo};
+use crate::dialect::{Face, Flaws, flaws};
 use crate::usage::Usage;
+use crate::wire::json::Pieces;
 
 /// The state behind an answer.
 #[derive(Debug)]
 pub(super) struct Course {
     undo: Undo,
+    wants_json: bool,
     hide_reasoning: bool,
     /// Where thoughts are kept, if they are.
     thoughts: Option<Box<Thoughts>>,
@@ -27,6 +29,7 @@ pub(super) struct Course {
     opened: bool,
     ended: bool,
     fault: Option<&'static str>,
+    flaws: Flaws,
 }
 
 /// A choice; its place in the list is its index.
@@ -38,6 +41,12 @@ struct Choice {
     current: Current,
     /// The current call has no arguments yet.
     is_bare: bool,
+    /// The current call's arguments so far.
+    arguments: Pieces,
+    /// Calls before it whose arguments are no object.
+    broken: u32,
+    /// The content so far, where it must be JSON.
+    json: Option<Pieces>,
     pictures: usize,
     files: usize,
     /// It told something that a caller can use: text, a call, media. Thinking is none.
@@ -68,6 +77,8 @@ enum Current {
     Format,
     /// A second answer in the format: there is one content only.
     Surplus,
+    /// A call of a tool that the caller does not offer.
+    Nobodys,
 }
 
 /// Official clients refuse more of either.
@@ -80,6 +91,7 @@ impl Course {
     pub(super) fn new(face: &Face, manner: Manner) -> Self {
         Self {
             undo: manner.undo,
+            wants_json: face.wants_json,
             hide_reasoning: manner.hide_reasoning,
             thoughts: manner.keep_thoughts.then(Box::default),
             ids: Ids::new(face),
@@ -90,6 +102,7 @@ impl Course {
             opened: false,
             ended: false,
             fault: None,
+            flaws: Flaws::default(),
         }
     }
 
@@ -133,6 +146,11 @@ impl Course {
             self.fault = Some(fault);
             self.ended = true;
         }
+    }
+
+    /// What is wrong with the answer, once it was closed.
+    pub(super) fn flaws(&self) -> Flaws {
+        self.flaws
     }
 
     /// Why what was told is no answer, if so.
@@ -197,6 +215,7 @@ impl Course {
                 }
             };
             words.finish(at, reason);
+            self.flaws.add(choice.flaws());
         }
         Ok(())
     }
@@ -210,6 +229,7 @@ impl Course {
         choice.answers = true;
         match &mut choice.content {
             Content::Text => {
+                choice.hear(text);
                 self.show(at, words);
                 words.say(at, Said::Content, text);
             }
@@ -265,6 +285,12 @@ impl Course {
             return Err("a tool call without a name");
         }
         self.tally.say(name);
+        if self.undo.stubs.iter().any(|stub| stub == name) {
+            let (at, choice) = self.choice(index)?;
+            choice.close_call(at, words);
+            choice.current = Current::Nobodys;
+            return Ok(());
+        }
         let is_format = self.undo.format_tool.as_deref() == Some(name);
         let (at, choice) = self.choice(index)?;
         choice.answers = true;
@@ -299,11 +325,15 @@ impl Course {
         match choice.current {
             Current::None => return Err("arguments without a tool call"),
             Current::Call => {
+                choice.arguments.take(text);
                 let number = choice.calls.saturating_sub(1);
                 words.arguments(at, number, text);
             }
-            Current::Format => words.say(at, Said::Content, text),
-            Current::Surplus => {}
+            Current::Format => {
+                choice.hear(text);
+                words.say(at, Said::Content, text);
+            }
+            Current::Surplus | Current::Nobodys => {}
         }
         Ok(())
     }
@@ -337,6 +367,9 @@ impl Course {
                 calls: 0,
                 current: Current::None,
                 is_bare: false,
+                arguments: Pieces::default(),
+                broken: 0,
+                json: self.wants_json.then(Pieces::default),
                 pictures: 0,
                 files: 0,
                 answers: false,
@@ -369,15 +402,35 @@ impl Choice {
         Ok(())
     }
 
+    /// A piece of the content is told.
+    #[inline]
+    fn hear(&mut self, text: &str) {
+        if let Some(json) = &mut self.json {
+            json.take(text);
+        }
+    }
+
+    /// What is wrong with it, now that it is whole. Nothing is where it says that it may be cut short.
+    fn flaws(&self) -> Flaws {
+        if self.refuses || self.finish != Some(Finish::Stop) {
+            return Flaws::default();
+        }
+        Flaws { broken_calls: self.broken, not_json: self.calls == 0 && self.json.as_ref().is_some_and(|json| !json.is_whole()) }
+    }
+
     /// The current call is whole. One without arguments takes none.
     fn close_call(&mut self, at: usize, words: &mut dyn Words) {
+        self.broken += u32::from(flaws::is_broken(&std::mem::take(&mut self.arguments)));
         if !std::mem::take(&mut self.is_bare) {
             return;
         }
         match self.current {
             Current::Call => words.arguments(at, self.calls.saturating_sub(1), "{}"),
-            Current::Format => words.say(at, Said::Content, "{}"),
-            Current::None | Current::Surplus => {}
+            Current::Format => {
+                self.hear("{}");
+                words.say(at, Said::Content, "{}");
+            }
+            Current::None | Current::Surplus | Current::Nobodys => {}
         }
     }
 
@@ -387,6 +440,7 @@ impl Choice {
             let held = std::mem::take(held);
             self.content = Content::Text;
             if !held.is_empty() {
+                self.hear(&held);
                 words.say(at, Said::Content, &held);
             }
         }

@@ -8,7 +8,7 @@ use super::thoughts::MAX_KEPT;
 use super::*;
 use crate::dialect::chat::{Event, Finish, Tokens};
 use crate::dialect::translated::{answer, converted};
-use crate::dialect::{Answer, AnswerFault, Face, StreamFault};
+use crate::dialect::{Answer, AnswerFault, Face, Flaws, StreamFault};
 use crate::usage::{Source, Usage};
 
 const ROLE: &str = r#"0 {"role":"assistant","content":""}"#;
@@ -958,7 +958,7 @@ pub(crate) fn plausible(told: &mut Vec<Told>) {
 
 pub(crate) fn any_manner() -> impl Strategy<Value = Manner> {
     (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(hide_reasoning, keep_thoughts, has_format)| Manner {
-        undo: Undo { names: vec![("f_1".into(), "f.1".into())], format_tool: has_format.then(|| "fmt".into()) },
+        undo: Undo { names: vec![("f_1".into(), "f.1".into())], format_tool: has_format.then(|| "fmt".into()), ..Undo::default() },
         hide_reasoning,
         keep_thoughts,
     })
@@ -1057,4 +1057,84 @@ proptest! {
             (streamed, whole) => prop_assert!(false, "{:?} {:?}", streamed, whole),
         }
     }
+}
+
+#[test]
+fn calls_that_are_told_as_whole_and_are_broken_are_counted_in_both_forms() {
+    let part = |text| Event::Arguments(0, text);
+    let one = |parts: &[&'static str], finish| {
+        let mut events = vec![call(0, None, "f")];
+        events.extend(parts.iter().map(|text| part(text)));
+        events.extend([Event::Finish(0, finish), Event::End]);
+        events
+    };
+    let two = vec![call(0, None, "f"), part("{\"a\":"), call(0, None, "g"), part("{}"), STOP, Event::End];
+    let refused = [vec![Event::Refusal(0, "no")], one(&["{"], Finish::Stop)].concat();
+    for (events, broken) in [
+        (one(&["{\"a\":", "1}"], Finish::Stop), 0),
+        (one(&[], Finish::Stop), 0),
+        (one(&["{\"a\":"], Finish::Stop), 1),
+        (one(&["{}", "{}"], Finish::Stop), 1),
+        (one(&["{\"a\":"], Finish::Length), 0),
+        (one(&["{\"a\":"], Finish::Filtered), 0),
+        (two, 1),
+        (refused, 0),
+    ] {
+        assert_eq!(flaws(false, &manner(), &events), Flaws { broken_calls: broken, not_json: false }, "{events:?}");
+    }
+}
+
+#[test]
+fn content_that_should_be_json_and_is_not_is_noticed_in_both_forms() {
+    let said = |text, finish| vec![Event::Text(0, text), Event::Finish(0, finish), Event::End];
+    let tool = |arguments| vec![Event::Text(0, "Well:"), call(0, None, "fmt"), Event::Arguments(0, arguments), STOP, Event::End];
+    for (manner, events, not_json) in [
+        (manner(), said("{\"a\":1}", Finish::Stop), false),
+        (manner(), said("Sure!", Finish::Stop), true),
+        (manner(), said("{\"a\":", Finish::Length), false),
+        (manner(), vec![call(0, None, "f"), STOP, Event::End], false),
+        (formatted(), tool("{\"a\":1}"), false),
+        (formatted(), tool("{\"a\":"), true),
+        (formatted(), said("{}", Finish::Stop), false),
+        (formatted(), said("Sure!", Finish::Stop), true),
+        (formatted(), vec![call(0, None, "fmt"), STOP, Event::End], false),
+    ] {
+        assert_eq!(flaws(true, &manner, &events), Flaws { broken_calls: 0, not_json }, "{events:?}");
+        assert_eq!(flaws(false, &manner, &events).not_json, false, "{events:?}");
+    }
+}
+
+/// What is wrong with an answer, which is the same in both forms.
+#[track_caller]
+fn flaws(wants_json: bool, manner: &Manner, events: &[Event<'_>]) -> Flaws {
+    let face = Face { wants_json, ..face(false) };
+    let tell = |emit: crate::dialect::chat::Emit<'_>| -> Result<(), AnswerFault> {
+        events.iter().for_each(|event| emit(event.clone()));
+        Ok(())
+    };
+    let (whole, _) = answer(&face, manner.clone(), tell).expect("an answer");
+    let (stream, _) = converted(&face, manner.clone(), tell).expect("a stream");
+    assert_eq!(whole.flaws, stream.flaws);
+    whole.flaws
+}
+
+#[test]
+fn a_call_of_a_tool_that_nobody_offered_is_none() {
+    let manner = Manner { undo: Undo { stubs: vec!["no_tool".into()], ..Undo::default() }, ..manner() };
+    let stub = || vec![call(0, Some("t1"), "no_tool"), Event::Arguments(0, "{\"a\":")];
+    let text = vec![Event::Text(0, "Noon.")];
+    let end = || vec![STOP, Event::End];
+    check_with(&manner, &[text.clone(), stub(), end()].concat(), &[ROLE, r#"0 {"content":"Noon."}"#, "0 =stop"]);
+    check_with(&manner, &[stub(), text, end()].concat(), &[ROLE, r#"0 {"content":"Noon."}"#, "0 =stop"]);
+    check_with(&manner, &[stub(), end()].concat(), &[ROLE, "0 =stop"]);
+    let tell = |emit: crate::dialect::chat::Emit<'_>| -> Result<(), AnswerFault> {
+        [stub(), end()].concat().into_iter().for_each(emit);
+        Ok(())
+    };
+    let (whole, _) = answer(&face(false), manner.clone(), tell).expect("an answer");
+    let whole: Value = serde_json::from_slice(&whole.body).unwrap();
+    assert_eq!(whole["choices"][0]["message"], json!({"role": "assistant", "content": "", "refusal": null}));
+    assert_eq!(whole["choices"][0]["finish_reason"], "stop");
+    // It is not broken either: nobody will execute it.
+    assert_eq!(flaws(false, &manner, &[stub(), end()].concat()), Flaws::default());
 }

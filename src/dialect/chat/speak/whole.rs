@@ -73,7 +73,7 @@ impl Whole {
         out.extend_from_slice(br#"],"usage":"#);
         self.course.tally.write(&mut out);
         out.push(b'}');
-        Ok(Answer { body: out, usage: self.course.tally.usage(), declined: self.course.declined() })
+        Ok(Answer { body: out, usage: self.course.tally.usage(), declined: self.course.declined(), flaws: self.course.flaws() })
     }
 }
 

@@ -202,3 +202,39 @@ fn a_model_without_formats_answers_by_a_call_too() {
     assert_eq!(String::from_utf8(written.body).unwrap(), expected);
     assert_eq!(written.losses.names(), ["tools"]);
 }
+
+#[test]
+fn servers_that_know_no_json_schema_are_asked_in_older_words() {
+    let server = crate::dialect::traits::Server {
+        response_json_schema: false,
+        parameters_json_schema: false,
+        ..crate::dialect::traits::Server::OWN
+    };
+    let ask = |model: &'static str, fields: &str| {
+        let body = format!("{HI},{fields}}}");
+        let read = read::read(body.as_bytes()).unwrap();
+        let target = target(model, &nothing_kept);
+        let traits = target.traits.at(server);
+        let written = request(&read, &crate::dialect::chat::Target { traits, ..target }).unwrap();
+        (String::from_utf8(written.body).unwrap(), written.losses.names().join(" "))
+    };
+    let schema = r##"{"type":"object","properties":{"q":{"$ref":"#/$defs/Q"}},"required":["q"],"$defs":{"Q":{"type":["string","null"]}}}"##;
+    let theirs = r#"{"type":"object","properties":{"q":{"type":"string","nullable":true}},"required":["q"]}"#;
+    let tools = format!(r#""tools":[{{"type":"function","function":{{"name":"f","parameters":{schema}}}}}]"#);
+    let format = format!(r#""response_format":{{"type":"json_schema","json_schema":{{"name":"n","schema":{schema}}}}}"#);
+    let (body, losses) = ask(OLD, &tools);
+    assert!(body.contains(&format!(r#"{{"name":"f","parameters":{theirs}}}"#)) && losses.is_empty(), "{body} {losses}");
+    let (body, losses) = ask(OLD, &format);
+    assert!(
+        body.contains(&format!(r#""responseMimeType":"application/json","responseSchema":{theirs}"#)) && losses.is_empty(),
+        "{body} {losses}"
+    );
+    // The function that stands for the format takes the same.
+    let (body, _) = ask(OLD, &format!("{tools},{format}"));
+    assert_eq!(body.matches(&format!(r#""parameters":{theirs}"#)).count(), 2, "{body}");
+    for body in [ask(OLD, &tools).0, ask(OLD, &format).0, body] {
+        assert!(!body.contains("JsonSchema"), "{body}");
+    }
+    let strict = r#""tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"q":{"type":"string"}},"additionalProperties":false}}}]"#;
+    assert_eq!(ask(OLD, strict).1, "tools[].function.parameters");
+}

@@ -551,3 +551,47 @@ fn what_thinking_cost_is_told_though_it_is_hidden() {
     assert_eq!(String::from_utf8(answer.body).unwrap(), body(""));
     assert_eq!(answer.usage, Usage { reasoning: 2, ..REPORTED });
 }
+
+#[test]
+fn an_answer_that_is_whole_and_flawed_is_told_so() {
+    let flaws = |message: &str, finish: &str, wants_json: bool| {
+        let body = format!(r#"{{"choices":[{{"index":0,"message":{message},"finish_reason":"{finish}"}}]}}"#);
+        let face = Face { wants_json, ..face(false) };
+        let whole = answer(&face, &Quirks::NONE, true, body.as_bytes()).expect("an answer").flaws;
+        assert_eq!(converted(&face, &Quirks::NONE, true, body.as_bytes()).expect("a stream").flaws, whole);
+        (whole.broken_calls, whole.not_json)
+    };
+    let call = |arguments: &str| {
+        let arguments = serde_json::to_string(arguments).unwrap();
+        format!(r#"{{"role":"assistant","tool_calls":[{{"id":"a","type":"function","function":{{"name":"f","arguments":{arguments}}}}}]}}"#)
+    };
+    let said = |content: &str| format!(r#"{{"role":"assistant","content":{}}}"#, serde_json::to_string(content).unwrap());
+    for (message, finish, wants_json, expected) in [
+        (call("{\"a\":1}"), "tool_calls", true, (0, false)),
+        (call(""), "tool_calls", true, (0, false)),
+        (call("{\"a\":"), "tool_calls", true, (1, false)),
+        (call("{\"a\":"), "length", true, (0, false)),
+        (call("{\"a\":"), "content_filter", false, (0, false)),
+        (said("{\"a\":1}"), "stop", true, (0, false)),
+        (said("Sure!"), "stop", true, (0, true)),
+        (said("Sure!"), "stop", false, (0, false)),
+        (said("{\"a\":"), "length", true, (0, false)),
+        (r#"{"role":"assistant","content":[{"type":"text","text":"{}"}]}"#.to_owned(), "stop", true, (0, false)),
+        (r#"{"role":"assistant","content":null,"refusal":"no"}"#.to_owned(), "stop", true, (0, false)),
+        (
+            r#"{"role":"assistant","tool_calls":[{"id":"a","type":"custom","custom":{"name":"f","input":"{"}}]}"#.to_owned(),
+            "tool_calls",
+            true,
+            (0, false),
+        ),
+        (
+            r#"{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":{"a":1}}}]}"#.to_owned(),
+            "tool_calls",
+            true,
+            (0, false),
+        ),
+        (r#"{"role":"assistant","function_call":{"name":"f","arguments":"{"}}"#.to_owned(), "function_call", true, (1, false)),
+    ] {
+        assert_eq!(flaws(&message, finish, wants_json), expected, "{message} {finish}");
+    }
+}

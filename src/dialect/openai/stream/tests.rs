@@ -1626,3 +1626,120 @@ const POOL: [&str; 57] = [
     r#"{"error":{"message":"x"}}"#,
     r#"{"type":"ping"}"#,
 ];
+
+/// What is wrong with a stream that ends well, however it is cut and with or without the short way.
+#[track_caller]
+fn check_flaws(wants_json: bool, bytes: &[u8], expected: Flaws) {
+    let flaws = |pattern: Pattern, size: usize| {
+        let mut stream = Stream::new(&Face { wants_json, ..face(false) }, &Quirks::NONE, true, 1 << 20);
+        stream.chunks.pattern = pattern;
+        let mut out = Vec::new();
+        bytes.chunks(size).for_each(|read| stream.feed(read, &mut out).expect("no fault"));
+        stream.finish(&mut out, None).expect("a whole stream");
+        stream.flaws()
+    };
+    for size in [bytes.len(), 7] {
+        assert_eq!(flaws(Pattern::default(), size), expected, "{}", String::from_utf8_lossy(bytes));
+        assert_eq!(flaws(Pattern::off(), size), expected, "the long way: {}", String::from_utf8_lossy(bytes));
+    }
+}
+
+fn calling(fragments: &[(usize, &str)], finish: &str) -> Vec<u8> {
+    let mut events = String::new();
+    let mut seen = Vec::new();
+    for (index, arguments) in fragments {
+        let arguments = serde_json::to_string(arguments).unwrap();
+        let call = if seen.contains(index) {
+            format!(r#"{{"index":{index},"function":{{"arguments":{arguments}}}}}"#)
+        } else {
+            format!(r#"{{"index":{index},"id":"c{index}","type":"function","function":{{"name":"f","arguments":{arguments}}}}}"#)
+        };
+        seen.push(*index);
+        events.push_str(&format!(
+            "data: {{{IN},\"choices\":[{{\"index\":0,\"delta\":{{\"tool_calls\":[{call}]}},\"finish_reason\":null}}]}}\n\n"
+        ));
+    }
+    events.push_str(&format!(
+        "data: {{{IN},\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"{finish}\"}}]}}\n\ndata: [DONE]\n\n"
+    ));
+    events.into_bytes()
+}
+
+#[test]
+fn calls_that_are_told_as_whole_and_are_broken_are_counted() {
+    let broken = |broken_calls| Flaws { broken_calls, not_json: false };
+    let whole = [(0, ""), (0, "{\"city\":"), (0, "\"Ro"), (0, "me"), (0, "\"}")];
+    let without = |left_out: usize| whole.iter().enumerate().filter(|(at, _)| *at != left_out).map(|(_, it)| *it).collect::<Vec<_>>();
+    check_flaws(false, &calling(&whole, "tool_calls"), broken(0));
+    check_flaws(false, &calling(&without(1), "tool_calls"), broken(1));
+    check_flaws(false, &calling(&without(2), "stop"), broken(1));
+    check_flaws(false, &calling(&without(4), "tool_calls"), broken(1));
+    check_flaws(false, &calling(&without(4), "length"), broken(0));
+    check_flaws(false, &calling(&without(4), "content_filter"), broken(0));
+    check_flaws(false, &calling(&[(0, ""), (0, "{}"), (0, "{}")], "tool_calls"), broken(1));
+    check_flaws(false, &calling(&[(0, "")], "tool_calls"), broken(0));
+    check_flaws(false, &calling(&[(0, "null")], "tool_calls"), broken(0));
+    check_flaws(false, &calling(&[(0, "{\"a\":1"), (1, "{\"b\":"), (0, "}"), (1, "2}")], "tool_calls"), broken(0));
+    check_flaws(false, &calling(&[(0, "{\"a\":1"), (1, "{\"b\":"), (1, "}"), (0, "}")], "tool_calls"), broken(1));
+    let custom = format!(
+        "data: {{{IN},\"choices\":[{{\"index\":0,\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"c\",\"type\":\"custom\",\"custom\":{{\"name\":\"f\",\"input\":\"free {{\"}}}}]}},\
+         \"finish_reason\":\"tool_calls\"}}]}}\n\ndata: [DONE]\n\n"
+    );
+    check_flaws(false, custom.as_bytes(), broken(0));
+    let old = format!(
+        "data: {{{IN},\"choices\":[{{\"index\":0,\"delta\":{{\"function_call\":{{\"name\":\"f\",\"arguments\":\"{{\"}}}},\"finish_reason\":\"function_call\"}}]}}\n\ndata: [DONE]\n\n"
+    );
+    check_flaws(true, old.as_bytes(), broken(1));
+    let refused = format!(
+        "data: {{{IN},\"choices\":[{{\"index\":0,\"delta\":{{\"refusal\":\"no\"}},\"finish_reason\":null}}]}}\n\n{}",
+        String::from_utf8(calling(&without(4), "stop")).unwrap()
+    );
+    check_flaws(true, refused.as_bytes(), broken(0));
+}
+
+#[test]
+fn content_that_should_be_json_and_is_not_is_noticed() {
+    let said = |words: &[&str], finish: &str| {
+        let word = |word: &&str| {
+            let word = serde_json::to_string(word).unwrap();
+            format!("data: {{{IN},\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{word}}},\"finish_reason\":null}}]}}\n\n")
+        };
+        let words: String = words.iter().map(word).collect();
+        let end = format!("data: {{{IN},\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"{finish}\"}}]}}\n\ndata: [DONE]\n\n");
+        (words + &end).into_bytes()
+    };
+    let not_json = |not_json| Flaws { broken_calls: 0, not_json };
+    for (words, finish, flawed) in [
+        (&["", "{\"a\"", ":", " \"é\\n\"", "}"][..], "stop", false),
+        (&["", "Sure", "!", " Here", " it is"], "stop", true),
+        (&["```json\n", "{", "}", "\n```"], "stop", true),
+        (&["{\"a\"", ":", " 1"], "stop", true),
+        (&["{\"a\"", ":", " 1"], "length", false),
+        (&["Sure", "!", "!"], "content_filter", false),
+        (&["[1,", "2]"], "stop", false),
+        (&[], "stop", true),
+    ] {
+        check_flaws(true, &said(words, finish), not_json(flawed));
+        check_flaws(false, &said(words, finish), not_json(false));
+    }
+    // Beside calls there need be no content.
+    check_flaws(true, &calling(&[(0, "{}")], "tool_calls"), not_json(false));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Fragments that are left out, doubled or swapped.
+    #[test]
+    fn broken_calls_are_those_whose_fragments_make_no_object(
+        fragments in prop::collection::vec((0_usize..3, prop::sample::select(vec!["{", "}", "{\"a\":", "1", "\"x\"", ",", "\"b\":", "", " ", "é", "\"", "\\"])), 1..14),
+    ) {
+        let arguments = |index: usize| fragments.iter().filter(|(of, _)| *of == index).map(|(_, text)| *text).collect::<String>();
+        let is_broken = |index: &usize| {
+            let text = arguments(*index);
+            !text.trim_ascii().is_empty() && serde_json::from_str::<serde_json::Map<String, Value>>(&text).is_err()
+        };
+        let broken = (0..3).filter(|index| fragments.iter().any(|(of, _)| of == index)).filter(is_broken).count();
+        check_flaws(false, &calling(&fragments, "tool_calls"), Flaws { broken_calls: u32::try_from(broken).unwrap(), not_json: false });
+    }
+}

@@ -1,0 +1,315 @@
+//! JSON text that comes in pieces, and nothing of which is kept: is it one whole value?
+//!
+//! It accepts what [`Cursor`](super::Cursor) accepts, however the text is cut between characters. The pieces are UTF-8, and so is what
+//! their escapes stand for: nothing else comes out of a scanned text.
+
+use memchr::memchr;
+
+use super::MAX_DEPTH;
+use super::text::escaped;
+
+/// What is known of the text so far.
+#[derive(Debug, Clone, Copy)]
+pub struct Pieces {
+    at: At,
+    /// One bit a level, the innermost lowest: is it an object?
+    objects: u128,
+    depth: u8,
+    first: First,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Value,
+    /// After `[`: a value, or `]`.
+    FirstItem,
+    /// After `{`: a key, or `}`.
+    FirstKey,
+    Key,
+    Colon,
+    /// A value has ended.
+    After,
+    /// Inside a string, which is a key or not.
+    Text(bool),
+    /// After a backslash.
+    Escape(bool),
+    /// So many hexadecimal digits.
+    Hex(bool, u8),
+    Number(Number),
+    /// The rest of `true`, `false` or `null`.
+    Word(&'static [u8]),
+    Broken,
+}
+
+/// Where in a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Number {
+    Minus,
+    Zero,
+    Whole,
+    Point,
+    Fraction,
+    E,
+    Sign,
+    Exponent,
+}
+
+/// What the whole text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    Nothing,
+    Object,
+    Null,
+    Other,
+}
+
+impl Default for Pieces {
+    fn default() -> Self {
+        Self { at: At::Value, objects: 0, depth: 0, first: First::Nothing }
+    }
+}
+
+impl Pieces {
+    /// The next piece.
+    pub fn take(&mut self, piece: &str) {
+        self.bytes(piece.as_bytes());
+    }
+
+    /// The next piece, as it stands between the quotes of a literal that was scanned.
+    pub fn take_literal(&mut self, inside: &[u8]) {
+        let mut rest = inside;
+        while let Some(at) = memchr(b'\\', rest) {
+            let (plain, escape) = rest.split_at(at);
+            self.bytes(plain);
+            let Some((character, after)) = escaped(escape.get(1..).unwrap_or_default()) else {
+                self.at = At::Broken;
+                return;
+            };
+            self.bytes(character.encode_utf8(&mut [0; 4]).as_bytes());
+            rest = after;
+        }
+        self.bytes(rest);
+    }
+
+    /// Whether there was nothing but white space.
+    pub fn is_blank(&self) -> bool {
+        self.first == First::Nothing && self.at != At::Broken
+    }
+
+    /// Whether it is one whole value, and nothing else.
+    pub fn is_whole(&self) -> bool {
+        use Number::{E, Exponent, Fraction, Minus, Point, Sign, Whole, Zero};
+        self.depth == 0
+            && match self.at {
+                At::After | At::Number(Zero | Whole | Fraction | Exponent) => true,
+                At::Value
+                | At::FirstItem
+                | At::FirstKey
+                | At::Key
+                | At::Colon
+                | At::Text(_)
+                | At::Escape(_)
+                | At::Hex(..)
+                | At::Number(Minus | Point | E | Sign)
+                | At::Word(_)
+                | At::Broken => false,
+            }
+    }
+
+    /// Whether that value is an object.
+    pub fn is_object(&self) -> bool {
+        self.first == First::Object && self.is_whole()
+    }
+
+    /// Whether that value is `null`.
+    pub fn is_null(&self) -> bool {
+        self.first == First::Null && self.is_whole()
+    }
+
+    fn bytes(&mut self, mut rest: &[u8]) {
+        while let Some((&byte, after)) = rest.split_first() {
+            if self.at == At::Broken {
+                return;
+            }
+            // Most of a text is inside of strings.
+            if let At::Text(_) = self.at {
+                let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)).unwrap_or(rest.len());
+                if plain > 0 {
+                    rest = rest.get(plain..).unwrap_or_default();
+                    continue;
+                }
+            }
+            self.byte(byte);
+            rest = after;
+        }
+    }
+
+    fn byte(&mut self, byte: u8) {
+        self.at = match (self.at, byte) {
+            (At::Value | At::FirstItem | At::FirstKey | At::Key | At::Colon | At::After, b' ' | b'\n' | b'\r' | b'\t') => self.at,
+            (At::FirstItem, b']') | (At::FirstKey, b'}') => self.close(),
+            (At::Value | At::FirstItem, _) => self.begin(byte),
+            (At::FirstKey | At::Key, b'"') => At::Text(true),
+            (At::Colon, b':') => At::Value,
+            (At::After, _) => self.more(byte),
+            (At::Text(true), b'"') => At::Colon,
+            (At::Text(false), b'"') => At::After,
+            (At::Text(is_key), b'\\') => At::Escape(is_key),
+            (At::Text(is_key), 0x20..) => At::Text(is_key),
+            (At::Escape(is_key), b'u') => At::Hex(is_key, 4),
+            (At::Escape(is_key), b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => At::Text(is_key),
+            (At::Hex(is_key, left), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => match left {
+                ..=1 => At::Text(is_key),
+                2.. => At::Hex(is_key, left - 1),
+            },
+            (At::Number(number), _) => self.digit(number, byte),
+            (At::Word(word), _) => match word.split_first() {
+                Some((wanted, [])) if *wanted == byte => At::After,
+                Some((wanted, rest)) if *wanted == byte => At::Word(rest),
+                Some(_) | None => At::Broken,
+            },
+            (At::FirstKey | At::Key | At::Colon | At::Text(_) | At::Escape(_) | At::Hex(..) | At::Broken, _) => At::Broken,
+        };
+    }
+
+    /// The first byte of a value.
+    fn begin(&mut self, byte: u8) -> At {
+        if self.first == First::Nothing {
+            self.first = match byte {
+                b'{' => First::Object,
+                b'n' => First::Null,
+                _ => First::Other,
+            };
+        }
+        match byte {
+            b'{' | b'[' if usize::from(self.depth) == MAX_DEPTH => At::Broken,
+            b'{' | b'[' => {
+                self.depth += 1;
+                self.objects = self.objects << 1 | u128::from(byte == b'{');
+                if byte == b'{' { At::FirstKey } else { At::FirstItem }
+            }
+            b'"' => At::Text(false),
+            b'-' => At::Number(Number::Minus),
+            b'0' => At::Number(Number::Zero),
+            b'1'..=b'9' => At::Number(Number::Whole),
+            b't' => At::Word(b"rue"),
+            b'f' => At::Word(b"alse"),
+            b'n' => At::Word(b"ull"),
+            _ => At::Broken,
+        }
+    }
+
+    /// What follows a value.
+    fn more(&mut self, byte: u8) -> At {
+        let in_object = self.objects & 1 == 1;
+        match byte {
+            _ if self.depth == 0 => At::Broken,
+            b',' if in_object => At::Key,
+            b',' => At::Value,
+            b'}' if in_object => self.close(),
+            b']' if !in_object => self.close(),
+            _ => At::Broken,
+        }
+    }
+
+    fn close(&mut self) -> At {
+        self.depth = self.depth.saturating_sub(1);
+        self.objects >>= 1;
+        At::After
+    }
+
+    /// The next byte of a number, or what ends it.
+    fn digit(&mut self, number: Number, byte: u8) -> At {
+        use Number::{E, Exponent, Fraction, Minus, Point, Sign, Whole, Zero};
+        let next = match (number, byte) {
+            (Minus, b'0') => Zero,
+            (Minus, b'1'..=b'9') | (Whole, b'0'..=b'9') => Whole,
+            (Zero | Whole, b'.') => Point,
+            (Point | Fraction, b'0'..=b'9') => Fraction,
+            (Zero | Whole | Fraction, b'e' | b'E') => E,
+            (E, b'+' | b'-') => Sign,
+            (E | Sign | Exponent, b'0'..=b'9') => Exponent,
+            (Zero | Whole | Fraction | Exponent, b' ' | b'\n' | b'\r' | b'\t') => return At::After,
+            (Zero | Whole | Fraction | Exponent, _) => return self.more(byte),
+            (Minus | Point | E | Sign, _) => return At::Broken,
+        };
+        At::Number(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::json::{Cursor, quote};
+    use proptest::prelude::*;
+
+    fn of<'t>(pieces: impl IntoIterator<Item = &'t str>) -> Pieces {
+        let mut all = Pieces::default();
+        pieces.into_iter().for_each(|piece| all.take(piece));
+        all
+    }
+
+    /// What the scanner says of the same text.
+    fn is_whole(text: &str) -> bool {
+        let mut cursor = Cursor::new(text.as_bytes());
+        cursor.value().and_then(|_| cursor.end()).is_ok()
+    }
+
+    #[test]
+    fn whole_values_and_what_they_are() {
+        for (text, whole, object, null, blank) in [
+            ("", false, false, false, true),
+            (" \n", false, false, false, true),
+            ("{}", true, true, false, false),
+            (" {\"a\": [1, {\"b\": \"}\"}]} ", true, true, false, false),
+            ("null", true, false, true, false),
+            ("[]", true, false, false, false),
+            ("\"{}\"", true, false, false, false),
+            ("12", true, false, false, false),
+            ("{\"a\":1", false, false, false, false),
+            ("{}{}", false, false, false, false),
+            ("{\"a\":1}}", false, false, false, false),
+            ("\"a\":1}", false, false, false, false),
+            ("{\"a\":\"\n\"}", false, false, false, false),
+            ("]", false, false, false, false),
+        ] {
+            let all = of([text]);
+            assert_eq!((all.is_whole(), all.is_object(), all.is_null(), all.is_blank()), (whole, object, null, blank), "{text}");
+        }
+        assert!(of([&*"[".repeat(127), &*"]".repeat(127)]).is_whole());
+        assert!(!of([&*"[".repeat(128), &*"]".repeat(128)]).is_whole());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn it_says_what_the_scanner_says_however_the_text_is_cut(
+            tokens in prop::collection::vec(
+                prop::sample::select(vec![
+                    "{", "}", "[", "]", ",", ":", " ", "\"a\"", "\"é\\u00e9\\n\"", "\"\\ud83d\\ude00\"", "\"\\x\"", "\"", "\\", "0", "-1.5e+3", "1.", "01",
+                    "true", "null", "nul", "{\"a\":", "{\"a\":1}", "[1,2]", "{\"k\":[{\"x\":\"y\"},null]}", "\n", "\u{1}",
+                ]),
+                0..8,
+            ),
+            cuts in prop::collection::vec(1_usize..5, 1..6),
+        ) {
+            let text = tokens.concat();
+            let (mut plain, mut literal) = (Pieces::default(), Pieces::default());
+            let mut characters = text.chars().peekable();
+            for cut in cuts.iter().cycle() {
+                let piece: String = characters.by_ref().take(*cut).collect();
+                plain.take(&piece);
+                let quoted = quote(&piece);
+                literal.take_literal(quoted[1..quoted.len() - 1].as_bytes());
+                if characters.peek().is_none() {
+                    break;
+                }
+            }
+            prop_assert_eq!(plain.is_whole(), is_whole(&text), "{:?}", text);
+            prop_assert_eq!(literal.is_whole(), is_whole(&text), "{:?}", text);
+            prop_assert_eq!(plain.is_blank(), text.trim_matches([' ', '\n', '\r', '\t']).is_empty(), "{:?}", text);
+        }
+    }
+}
