@@ -181,7 +181,7 @@ pub struct Refusal {
     pub param: Option<String>,
     /// Seconds until another try makes sense; at most [`MAX_RETRY_AFTER`], but for limits of the caller's own.
     pub retry_after: Option<u64>,
-    /// False once we have tried several times ourselves: an SDK would otherwise multiply the tries.
+    /// False where nothing changes by itself, and once we have tried several times ourselves: an SDK would otherwise multiply the tries.
     pub retry_helps: bool,
 }
 
@@ -229,6 +229,20 @@ impl Refusal {
         // SDKs do not wait for longer, but would not give up either.
         self.retry_helps = self.retry_after.is_some_and(|seconds| seconds <= MAX_RETRY_AFTER);
         self
+    }
+
+    /// Says that nothing will change by itself: no time is named, since some clients wait for it whatever else is said.
+    #[must_use]
+    pub fn in_vain(mut self) -> Refusal {
+        (self.retry_after, self.retry_helps) = (None, false);
+        self
+    }
+
+    /// What a caller is told where only the operator can help. Whose credential it is, and what is wrong with it, is not the caller's business.
+    pub fn for_the_operator(what: What) -> Refusal {
+        let message = "No upstream account of this model can be used before the gateway's operator has put something right. Trying again does \
+                       not help: give the operator the request id.";
+        Refusal::new(what, message).in_vain()
     }
 
     /// The one text for every key that does not open the gate: which of the many reasons it was is nobody's business.
@@ -309,6 +323,15 @@ mod tests {
     fn retry_after_is_clamped() {
         assert_eq!(Refusal::new(What::NoCapacity, "").retry_after(1_000_000_000).retry_after, Some(60));
         assert_eq!(Refusal::new(What::NoCapacity, "").retry_after(0).retry_after, Some(1));
+    }
+
+    #[test]
+    fn where_only_the_operator_can_help_no_client_is_told_to_wait() {
+        let refusal = Refusal::new(What::NoCapacity, "").retry_after(9).in_vain();
+        assert_eq!((refusal.retry_after, refusal.retry_helps), (None, false));
+        let refusal = Refusal::for_the_operator(What::UpstreamUnavailable);
+        assert_eq!((refusal.retry_after, refusal.retry_helps), (None, false));
+        assert!(refusal.message.contains("operator") && !refusal.message.contains("key"));
     }
 
     #[test]

@@ -14,6 +14,14 @@ impl Why {
             Why::Refused => "refused",
         }
     }
+
+    /// When it is over nothing has changed, unless the operator has done something.
+    pub fn is_for_the_operator(self) -> bool {
+        match self {
+            Why::Credential | Why::Refused => true,
+            Why::Rate => false,
+        }
+    }
 }
 
 /// Why an account, or one of its targets, rests.

@@ -30,6 +30,11 @@ impl Away {
         }
     }
 
+    /// It rests for what only the operator can put right.
+    pub fn is_for_the_operator(self) -> bool {
+        matches!(self, Away::Resting(Rest { why, .. }) if why.is_for_the_operator())
+    }
+
     /// It waits out its provider's limit.
     pub fn is_for_rate(self) -> bool {
         matches!(self, Away::Resting(Rest { why: Why::Rate, .. }))

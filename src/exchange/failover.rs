@@ -259,9 +259,10 @@ impl Failure {
             Failure::Status { status, error, .. } => by_class(Some(*status), error, secrets),
             Failure::InAnswer(error) => by_class(error.status, error, secrets),
             // Refused or not routed, nobody was there: only who took the request can be too slow with it.
-            Failure::Unreachable(_) | Failure::ConnectTimeout | Failure::Unsigned(_) => {
-                Refusal::new(What::UpstreamUnavailable, "The upstream could not be reached. Try again later.").retry_after(5)
+            Failure::Unreachable(_) | Failure::ConnectTimeout => {
+                Refusal::new(What::UpstreamUnavailable, "The upstream could not be reached. Try again later.").retry_after(UNREACHABLE)
             }
+            Failure::Unsigned(_) => Refusal::for_the_operator(What::UpstreamUnavailable),
             Failure::SendTimeout => Refusal::new(What::UpstreamTimeout, "The upstream stopped reading the request. Try again later."),
             Failure::FirstByteTimeout | Failure::FirstTokenTimeout => {
                 Refusal::new(What::UpstreamTimeout, "The upstream did not begin to answer in time. Try again, or ask for less.")
@@ -293,7 +294,12 @@ impl Failure {
                 "The upstream ended the answer before it was complete. What was received is not the whole answer.",
             ),
         };
-        Refusal { retry_helps: tries < 2 && refusal.retry_helps, ..refusal }
+        Refusal { retry_helps: tries < 2 && refusal.retry_helps && !self.lasts(), ..refusal }
+    }
+
+    /// A rate limit that is over only when no client waits any more: one by the day, say.
+    pub fn lasts(&self) -> bool {
+        self.class() == Class::Rate && self.retry_after().is_some_and(|wait| wait > MAX_COOL)
     }
 }
 
@@ -333,11 +339,7 @@ fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Ref
             refusal.param = error.param.clone().filter(|p| p.len() <= 128).map(|p| scrub(&p, secrets));
             refusal
         }
-        Class::Credential => Refusal::new(
-            What::UpstreamUnavailable,
-            "The upstream account is not usable at the moment. Ask the gateway's operator, with the request id.",
-        )
-        .retry_after(MAX_COOL.as_secs()),
+        Class::Credential => Refusal::for_the_operator(What::UpstreamUnavailable),
         Class::Refused => Refusal::new(
             What::BadUpstreamResponse,
             "The upstream account does not serve this model. Ask the gateway's operator, with the request id.",
@@ -352,6 +354,8 @@ fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Ref
     }
 }
 
+/// Seconds after which whoever could not be reached may be asked again: a server that starts again needs some.
+pub const UNREACHABLE: u64 = 5;
 /// How long an account rests after a failure of class `credential`, and the most after `rate`.
 pub const MAX_COOL: Duration = Duration::from_secs(60);
 /// How long (account, model) rests after [`REFUSALS_IN_A_ROW`].
@@ -454,6 +458,39 @@ mod tests {
         assert_eq!(error(None).class(), Class::Transient);
         let refused = UpstreamError { code: Some("content_filter".into()), ..UpstreamError::default() };
         assert_eq!(Failure::InAnswer(Box::new(refused)).then(), Then::Milder);
+    }
+
+    #[test]
+    fn who_may_try_again_and_when() {
+        let check = |failure: Failure, wait: Option<u64>, helps: bool| {
+            let refusal = failure.refusal(1, &[]);
+            assert_eq!((refusal.retry_after, refusal.retry_helps), (wait, helps), "{failure:?}");
+        };
+        // Nothing changes by itself.
+        check(status(401, ""), None, false);
+        check(status(402, ""), None, false);
+        check(status(429, "insufficient_quota"), None, false);
+        check(Failure::Unsigned(String::new()), None, false);
+        // A server that starts again is back soon.
+        check(Failure::Unreachable(String::new()), Some(5), true);
+        check(Failure::ConnectTimeout, Some(5), true);
+        check(status(429, ""), Some(5), true);
+        check(status(529, ""), Some(5), true);
+        check(Failure::NoRoom, Some(1), true);
+        let limited = |wait: u64| {
+            let retry_after = Some(Duration::from_secs(wait));
+            Failure::Status { status: 429, seen: 429, error: Box::default(), retry_after }
+        };
+        check(limited(60), Some(5), true);
+        // No client waits for an hour, and after a minute it would be refused again.
+        check(limited(3600), Some(5), false);
+        // What may pass at once is left to the client's own pace. One 404 may be a slip.
+        for kind in [403, 404, 500, 503] {
+            check(status(kind, ""), None, true);
+        }
+        for failure in [Failure::Reset, Failure::FirstByteTimeout, Failure::TotalTimeout, Failure::Nonsense(String::new())] {
+            check(failure, None, true);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! is ours and not Pingora's proxy loop, because that loop picks the upstream before the body is read, keeps 64 KiB of it for a second
 //! try, and sends the head before any of the answer is seen.
 
+pub mod advice;
 pub mod alarm;
 pub mod asking;
 pub mod attempt;

@@ -144,6 +144,8 @@ pub struct Producer<'x> {
     reach: Reach,
     tries: usize,
     last: Option<Failure>,
+    /// One of those that were asked may answer the next time.
+    hope: bool,
     resting: Resting,
     /// When the first of those that were asked and limit their rate will be back.
     limited: Option<Duration>,
@@ -205,7 +207,7 @@ struct Ended {
 struct Resting {
     passed: usize,
     for_rate: usize,
-    /// When the first of them will be back.
+    /// When the first of them will be back; not those that only the operator can bring back.
     soonest: Option<Duration>,
 }
 
@@ -243,6 +245,7 @@ impl<'x> Producer<'x> {
             reach: Reach::Any,
             tries: 0,
             last: None,
+            hope: false,
             resting: Resting::default(),
             limited: None,
             unable: None,

@@ -50,6 +50,7 @@ mod reload;
 mod routing;
 mod sdk;
 mod sdk_outages;
+mod sdk_waits;
 mod secrets;
 mod soak;
 mod store;

@@ -117,6 +117,11 @@ impl Mock {
         Self::listen_at("[::1]:0", None, false).await
     }
 
+    /// Plain HTTP/1 at this address.
+    pub async fn at(address: SocketAddr) -> Self {
+        Self::listen_at(&address.to_string(), None, false).await
+    }
+
     /// HTTP/1 over TLS.
     pub async fn tls(leaf: &Leaf) -> Self {
         Self::listen(Some(tls::acceptor(leaf, &["http/1.1"])), false).await

@@ -151,7 +151,9 @@ impl Walk<'_> {
         }
         let any = || drawn.places.iter().zip(found).filter(|(place, _)| place.candidate.reach == Reach::Any).map(|(_, found)| found);
         let away: Vec<Away> = any().filter_map(|found| if let Found::Away(away) = found { Some(*away) } else { None }).collect();
-        let soonest = away.iter().filter_map(|away| away.wait(self.now)).min();
+        let by_themselves = away.iter().filter(|away| !away.is_for_the_operator());
+        let soonest = by_themselves.filter_map(|away| away.wait(self.now)).min();
+        let is_for_the_operator = !away.is_empty() && away.iter().all(|away| away.is_for_the_operator());
         if let Some(queue) = self.model.queue.filter(|_| !away.is_empty())
             && let Some(wait) = soonest.filter(|wait| *wait <= queue.wait)
         {
@@ -166,6 +168,10 @@ impl Walk<'_> {
             },
             Some(Refused::Unsupported(complaint)) if away.is_empty() => {
                 Obstacle { param: Some(complaint.param.clone()), ..Obstacle::new(What::Unsupported, complaint.message.clone()) }
+            }
+            Some(_) | None if is_for_the_operator => {
+                let says = "no account can take it before you act: trying again does not help, and the caller is told so";
+                Obstacle::new(What::NoCapacity, says.to_owned())
             }
             Some(_) | None => {
                 let all_for_rate = !away.is_empty() && away.iter().all(|away| away.is_for_rate());

@@ -50,7 +50,10 @@ impl<'x> Producer<'x> {
             return Ok(true);
         }
         let Some(queue) = self.request.model.queue else { return Ok(false) };
-        if self.tries >= self.shared.server.attempts || self.not_retried.is_some() || (!after_others && self.resting.passed == 0) {
+        if self.tries >= self.shared.server.attempts
+            || self.not_retried.is_some()
+            || (!after_others && (self.resting.passed == 0 || self.is_for_the_operator()))
+        {
             return Ok(false);
         }
         self.waiting = Some(Instant::now());
@@ -84,7 +87,7 @@ impl<'x> Producer<'x> {
                 self.start(chosen, false);
                 return Ok(true);
             }
-            if self.resting.passed == 0 || self.not_retried.is_some() {
+            if self.resting.passed == 0 || self.not_retried.is_some() || self.is_for_the_operator() {
                 return Ok(false);
             }
             let look = Instant::now() + self.resting.soonest.unwrap_or(LATE).clamp(SOON, LATE);
@@ -236,6 +239,15 @@ impl<'x> Producer<'x> {
         soonest
     }
 
+    /// Whether nothing changes by itself: whoever was asked has refused our credential, and whoever could be asked rests for what only the operator can
+    /// put right.
+    pub(super) fn is_for_the_operator(&self) -> bool {
+        let now = std::time::Instant::now();
+        let mut left = self.request.candidates.iter().enumerate().filter(|(place, c)| self.stands_ready(*place, c, None)).map(|(_, c)| c);
+        let rests = |candidate: &Candidate| candidate.place.state.health.rest(now).or_else(|| candidate.track.rest(now));
+        !self.hope && left.all(|candidate| rests(candidate).is_some_and(|rest| rest.why.is_for_the_operator()))
+    }
+
     fn pass(&mut self, away: Away) {
         self.resting.passed += 1;
         self.resting.for_rate += usize::from(away.is_for_rate());
@@ -243,7 +255,7 @@ impl<'x> Producer<'x> {
     }
 
     fn come_back(&mut self, away: Away) {
-        if let Some(wait) = away.wait(std::time::Instant::now()) {
+        if let Some(wait) = away.wait(std::time::Instant::now()).filter(|_| !away.is_for_the_operator()) {
             self.resting.soonest = Some(self.resting.soonest.map_or(wait, |soonest| soonest.min(wait)));
         }
     }

@@ -9,6 +9,7 @@ use crate::account::track::{Track, Trial};
 use crate::catalog::reload::{Route, Snapshot};
 use crate::catalog::{Model, Target};
 use crate::dialect::{Ask, Face};
+use crate::exchange::advice;
 use crate::exchange::failover::{Class, Failure};
 use crate::intake::envelope;
 use crate::plan::{Candidate, Reach};
@@ -130,7 +131,9 @@ async fn ask(shared: &Shared, request: &Request, mut trial: Trial) {
         Some(failure) => {
             if failure.class() == Class::Credential {
                 candidate.place.state.tokens.forget();
-                candidate.place.state.health.failed(now);
+                if candidate.place.state.health.failed(now).is_some() {
+                    log::warn!("account {}: {}", account.id, advice::on_credential(&failure, account, &account.secrets()));
+                }
             }
             trial.failed(failure.class(), false, began.elapsed(), failure.retry_after(), now);
             log::info!("account {} is still out for {model}: {}", account.id, Failure::name(&failure));

@@ -76,7 +76,7 @@ impl<'x> Producer<'x> {
         if self.request.model.hedge.is_some() {
             self.request.demand.took(stream, took, now);
         }
-        self.told(running.place, change.map(|state| Failed { breaker: Some(state), rest: None }), "an answer", None);
+        self.told(running.place, change.map(|state| Failed { breaker: Some(state), rest: None }), "an answer", None, None);
         if declined && self.asks(Reach::Declined) {
             let noted = self.trail.len();
             self.note(running.place, "declined", running.began, Some(200), &running.progress, Some(gained.usage()));

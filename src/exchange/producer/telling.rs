@@ -4,9 +4,11 @@ use super::Producer;
 use super::opening::Progress;
 use crate::access_log::Tried;
 use crate::account::breaker::State;
+use crate::account::health::Why;
 use crate::account::track::{Failed, Trial};
 use crate::dialect::chat::Refused;
 use crate::error::{Refusal, What, scrub};
+use crate::exchange::advice;
 use crate::exchange::failover::{self, Class, Failure};
 use crate::exchange::record::millis;
 use crate::secret::Secret;
@@ -55,6 +57,9 @@ impl Producer<'_> {
             if self.resting.passed > 0 {
                 self.not_retried.get_or_insert("nobody_fit");
             }
+            if failure.class() == Class::Credential && !self.is_for_the_operator() {
+                return self.somebody_else_later();
+            }
             return self.refusal(&failure);
         }
         match self.unable.take().filter(|_| self.resting.passed == 0) {
@@ -66,6 +71,9 @@ impl Producer<'_> {
                 return Refusal::new(What::Unsupported, message).param(complaint.param);
             }
             None => {}
+        }
+        if self.is_for_the_operator() {
+            return Refusal::for_the_operator(What::NoCapacity);
         }
         let seconds = self.resting.soonest.map_or(1, |wait| wait.as_secs() + 1);
         if self.shed || !self.queued().is_zero() {
@@ -90,6 +98,14 @@ impl Producer<'_> {
         }
     }
 
+    /// The last one's credential was refused, and that is no reason to give up: another one is back by itself.
+    fn somebody_else_later(&self) -> Refusal {
+        let soonest = [self.resting.soonest, self.limited].into_iter().flatten().min();
+        let refusal = Refusal::new(What::UpstreamUnavailable, "No upstream account of this model could answer. Try again later.")
+            .retry_after(soonest.map_or(failover::UNREACHABLE, |wait| wait.as_secs() + 1));
+        Refusal { retry_helps: self.tries < 2, ..refusal }
+    }
+
     pub(super) fn refusal(&self, failure: &Failure) -> Refusal {
         if *failure == Failure::Cut && !self.opened {
             // Nobody received a part of it.
@@ -104,7 +120,8 @@ impl Producer<'_> {
         // Some other account may be back sooner than the last one that was asked.
         let soonest = [self.resting.soonest, self.limited].into_iter().flatten().min();
         if let Some(wait) = soonest.filter(|_| failure.class() == Class::Rate) {
-            return refusal.retry_after(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
+            let retry_helps = refusal.retry_helps || (self.tries < 2 && wait < failover::MAX_COOL);
+            return Refusal { retry_helps, ..refusal }.retry_after(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
         }
         refusal
     }
@@ -130,9 +147,12 @@ impl Producer<'_> {
             let wait = failover::rate_cool(retry_after);
             self.limited = Some(self.limited.map_or(wait, |sooner| sooner.min(wait)));
         }
-        self.told(place, Some(news), failure.name(), failure.status());
+        self.hope |= matches!(failure.class(), Class::Rate | Class::Refused | Class::Transient);
         let account = &candidate.place.account;
         let secrets: Vec<&str> = account.secrets().into_iter().chain(token.as_ref().map(Secret::expose)).collect();
+        let refused = news.rest.filter(|rest| rest.why == Why::Credential).is_some();
+        let advice = refused.then(|| advice::on_credential(failure, account, &secrets));
+        self.told(place, Some(news), failure.name(), failure.status(), advice.as_deref());
         let detail = failure.detail().map(|d| scrub(&d, &secrets).chars().take(200).collect());
         self.maybe_billed |= failure.maybe_billed();
         let unused = progress.spent(self.request.face.prompt_bytes).filter(|_| unused && failure.maybe_billed());
@@ -143,13 +163,14 @@ impl Producer<'_> {
     }
 
     /// Says in the log what begins or ends for a target.
-    pub(super) fn told(&self, place: usize, news: Option<Failed>, after: &str, status: Option<u16>) {
+    pub(super) fn told(&self, place: usize, news: Option<Failed>, after: &str, status: Option<u16>, advice: Option<&str>) {
         let (Some(Failed { breaker, rest }), Some(candidate)) = (news, self.request.candidates.get(place)) else { return };
         let (account, model) = (&candidate.place.account.id, &candidate.upstream_model);
         let status = status.map_or_else(|| "-".to_owned(), |s| s.to_string());
         if let Some(rest) = rest {
             let seconds = rest.until.saturating_duration_since(std::time::Instant::now()).as_secs() + 1;
-            log::warn!("account {account} rests for {seconds} s ({}) after {after} (HTTP {status}) for {model}", rest.why.name());
+            let advice = advice.map(|advice| format!(": {advice}")).unwrap_or_default();
+            log::warn!("account {account} rests for {seconds} s ({}) after {after} (HTTP {status}) for {model}{advice}", rest.why.name());
         }
         let hint = |time: Duration| self.shared.store.iter().for_each(|store| store.hint(account, model, time));
         match breaker {

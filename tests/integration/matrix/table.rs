@@ -88,8 +88,8 @@ impl Class {
         match self {
             Rate(wait) => Some(wait.clone()),
             // How long is not laid down; no SDK heeds more than a minute.
-            Credential | Unreachable => Some(1..=60),
-            Sound | Caller(_) | Refused | Late | TooLate | Bad | Cut => None,
+            Unreachable => Some(1..=60),
+            Credential | Sound | Caller(_) | Refused | Late | TooLate | Bad | Cut => None,
         }
     }
 }
@@ -272,6 +272,8 @@ pub struct Expected {
     pub status: u16,
     pub seen: Seen,
     pub retry_after: Option<RangeInclusive<u64>>,
+    /// Another try changes nothing.
+    pub in_vain: bool,
     pub outcome: &'static str,
     /// Prompt, completion, and who counted.
     pub usage: (u64, u64, &'static str),
@@ -303,6 +305,8 @@ pub fn expected(fault: &Fault, course: &Course, dialect: Dialect, stream: bool, 
         status,
         seen: what,
         retry_after: class.retry_after().filter(|_| !goes_on && !begun),
+        // Or only after longer than clients wait: what is absurd is told as a minute.
+        in_vain: !goes_on && !begun && (*class == Credential || *class == Rate(60..=60)),
         outcome: if goes_on { "ok" } else { class.outcome(begun) },
         usage: match answers {
             Some(voice) => (voice.prompt, voice.completion, "reported"),

@@ -320,7 +320,7 @@ pub fn judge(ask: &Ask, answer: &Response) -> Result<Seen, String> {
             if status < 429 && !error["message"].as_str().is_some_and(|text| text.contains("injected")) {
                 return Err(format!("{status}, which no upstream said"));
             }
-            if matches!(status, 429 | 503) && answer.field("retry-after").is_none() {
+            if matches!(status, 429 | 503) && answer.field("retry-after").is_none() && answer.field("x-should-retry") != Some("false") {
                 return Err(format!("{status} without retry-after"));
             }
             Ok(Seen::Status(status))

@@ -1,0 +1,115 @@
+//! What the operator's log says of an account whose credential was refused: what the provider answered, and what to do.
+//!
+//! **Invariant:** a provider's sentence is taken into a log nowhere else, since it may quote the prompt. Who refuses a credential has not looked
+//! at the request; all the same the sentence is one short line here, and has no secret in it.
+
+use super::failover::Failure;
+use crate::catalog::{Account, Signer};
+use crate::dialect::UpstreamError;
+use crate::error::scrub;
+
+/// A longer sentence is cut.
+const LONGEST: usize = 200;
+
+/// For an account that rests because its credential failed. `secrets` must not appear in it.
+pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> String {
+    let (said, error) = match failure {
+        Failure::Status { error, .. } | Failure::InAnswer(error) => (sentence(&error.message, secrets), Some(&**error)),
+        Failure::Unsigned(why) => (sentence(why, secrets), None),
+        Failure::Unreachable(_)
+        | Failure::ConnectTimeout
+        | Failure::Tls(_)
+        | Failure::Reset
+        | Failure::Stale
+        | Failure::SendTimeout
+        | Failure::FirstByteTimeout
+        | Failure::FirstTokenTimeout
+        | Failure::IdleTimeout
+        | Failure::TotalTimeout
+        | Failure::NoRoom
+        | Failure::Nonsense(_)
+        | Failure::Cut => (String::new(), None),
+    };
+    let words = failure.detail().filter(|_| error.is_some()).map(|words| format!(" ({})", scrub(&words, secrets))).unwrap_or_default();
+    let said = match (said.is_empty(), error.is_some()) {
+        (true, _) => format!("it gave no reason{words}"),
+        (false, true) => format!("it says \"{said}\"{words}"),
+        (false, false) => format!("no request could be signed: {said}"),
+    };
+    let id = &account.id;
+    let act = match (failure.status(), error, &account.signer) {
+        (Some(402), _, _) => "pay for the account at its provider, or raise its limit there".to_owned(),
+        (_, Some(error), _) if is_for_money(error) => "pay for the account at its provider, or raise its limit there".to_owned(),
+        (_, _, Some(Signer::Aws(_))) => format!("put keys that are good into accounts.{id}.aws"),
+        (_, _, Some(Signer::Google(..))) => format!("put a service account that is good into accounts.{id}.service_account"),
+        (_, _, None) if account.key.is_none() => format!("accounts.{id} has no `key`: give it one"),
+        (_, _, None) => format!("put a key that is good where accounts.{id}.key points"),
+    };
+    format!(
+        "{said}. Until you act none of its models can be used: {act}. What changes there is tried at once; else POST /accounts/{id}/reset"
+    )
+}
+
+fn is_for_money(error: &UpstreamError) -> bool {
+    let words = [&error.code, &error.kind].into_iter().flatten();
+    words.into_iter().any(|word| ["insufficient_quota", "billing"].iter().any(|mark| word.contains(mark)))
+}
+
+/// In one line, without secrets, and short.
+fn sentence(text: &str, secrets: &[&str]) -> String {
+    let line: String = scrub(text, secrets).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line = line.trim();
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+        None => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::resolve::resolve;
+
+    const CATALOG: &str = "accounts:\n  \
+        keyed: { dialect: openai, key: s3cret-of-ours }\n  \
+        bare: { dialect: openai, base_url: \"http://127.0.0.1:1/v1\" }\n  \
+        aws: { dialect: bedrock, region: eu-west-1, aws: { access_key_id: A, secret_access_key: B } }\n\
+        models: {}\ncallers: {}\n";
+
+    fn status(status: u16, message: &str, code: Option<&str>) -> Failure {
+        let error = UpstreamError { message: message.into(), code: code.map(str::to_owned), ..UpstreamError::default() };
+        Failure::Status { status, seen: status, error: Box::new(error), retry_after: None }
+    }
+
+    #[track_caller]
+    fn check(id: &str, failure: Failure, expected: &[&str], never: &[&str]) {
+        let catalog = resolve(&[("catalog.yaml".to_owned(), CATALOG.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
+        let account = catalog.accounts().iter().find(|account| *account.id == *id).expect("the account");
+        let line = on_credential(&failure, account, &account.secrets());
+        for part in expected {
+            assert!(line.contains(part), "no {part:?} in {line}");
+        }
+        for part in never {
+            assert!(!line.contains(part), "{part:?} in {line}");
+        }
+        assert!(line.len() < 700 && !line.contains('\n'), "{line}");
+    }
+
+    #[test]
+    fn it_says_what_the_provider_says_and_what_to_do() {
+        let wrong = status(401, "Incorrect API key provided: s3cret-of-ours.\nGo to x.test", Some("invalid_api_key"));
+        let expected = ["Incorrect API key provided: [redacted]", "code=invalid_api_key", "accounts.keyed.key", "/accounts/keyed/reset"];
+        check("keyed", wrong, &expected, &["s3cret"]);
+        check("keyed", status(402, "", None), &["it gave no reason", "pay for the account"], &["accounts.keyed.key"]);
+        check("keyed", status(429, "You exceeded your quota", Some("insufficient_quota")), &["pay for the account"], &[]);
+        check("bare", status(401, "who are you?", None), &["it says \"who are you?\"", "accounts.bare has no `key`"], &[]);
+        check(
+            "aws",
+            Failure::Unsigned("the path cannot be signed".into()),
+            &["no request could be signed: the path", "accounts.aws.aws"],
+            &[],
+        );
+        check("keyed", status(401, &"é".repeat(5000), None), &["é…\""], &[]);
+        check("keyed", status(401, "your sk-live-0123456789abcdef is bad", None), &["your [redacted] is bad"], &["0123456789abcdef"]);
+    }
+}
