@@ -1,11 +1,18 @@
 //! The cap on connections: a `ServerApp` around the proxy that holds one permit for each, since neither Pingora's settings nor its connection
 //! filter can count them. And the time that a request's head may take, since Pingora bounds each of its bytes, but not the whole: who drips
-//! would hold a place for ever.
+//! would hold a place for ever. And the answer to a head that Pingora cannot read: it says so by itself before there is a request, with an empty
+//! 400, and what it writes then is replaced here by an answer of ours, with its access line.
 
+mod misread;
+
+use crate::auth;
 use crate::config::ClientTimeouts;
-use crate::gateway::Gateway;
+use crate::exchange::record::Record;
+use crate::gateway::{self, Gateway};
 use crate::shared::Shared;
 use async_trait::async_trait;
+use http::HeaderMap;
+use misread::Seen;
 use pingora::apps::ServerApp;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::{SslDigest, TlsRef};
@@ -14,13 +21,14 @@ use pingora::protocols::{
 };
 use pingora::server::ShutdownWatch;
 use pingora_proxy::{HttpProxy, Session};
+use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use std::time::{Duration, SystemTime};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep};
 
@@ -48,7 +56,7 @@ impl ServerApp for Connections {
         let stream: Stream = match stream.selected_alpn_proto() {
             // Its connections have deadlines of their own.
             Some(ALPN::H2) => stream,
-            _ => Box::new(Timed::new(stream, self.shared.server.timeouts)),
+            _ => Box::new(Timed::new(stream, self.shared.clone())),
         };
         self.proxy.process_new(stream, shutdown).await
     }
@@ -82,10 +90,15 @@ const BUSY: u8 = 1;
 /// It has ended.
 const OVER: u8 = 2;
 
+/// How Pingora's own answer to a head begins that it cannot read.
+const MISREAD: &[u8] = b"HTTP/1.1 400 ";
+/// What is left of such a request is read for so long, so that the caller sees the answer and not a reset.
+const DRAIN_UNREAD: Duration = Duration::from_secs(1);
+
 /// A connection whose heads must come in time: `client_read` from the first byte on. (Until then it is idle, which Pingora bounds.)
-#[derive(Debug)]
 struct Timed {
     stream: Stream,
+    shared: Arc<Shared>,
     phase: AtomicU8,
     /// The head's first byte has come.
     begun: bool,
@@ -93,12 +106,80 @@ struct Timed {
     alarm: Option<Pin<Box<Sleep>>>,
     keepalive: Duration,
     client_read: Duration,
+    /// Of the head that is being read.
+    seen: Seen,
+    /// It could not be read: this is said instead of what Pingora says, and so much of it has been.
+    refusal: Option<(Vec<u8>, usize)>,
+}
+
+impl fmt::Debug for Timed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timed").field("stream", &self.stream).finish_non_exhaustive()
+    }
 }
 
 impl Timed {
-    fn new(stream: Stream, timeouts: ClientTimeouts) -> Timed {
-        let ClientTimeouts { keepalive, client_read, .. } = timeouts;
-        Timed { stream, phase: AtomicU8::new(OVER), begun: false, due: Instant::now(), alarm: None, keepalive, client_read }
+    fn new(stream: Stream, shared: Arc<Shared>) -> Timed {
+        let ClientTimeouts { keepalive, client_read, .. } = shared.server.timeouts;
+        Timed {
+            stream,
+            shared,
+            phase: AtomicU8::new(OVER),
+            begun: false,
+            due: Instant::now(),
+            alarm: None,
+            keepalive,
+            client_read,
+            seen: Seen::default(),
+            refusal: None,
+        }
+    }
+
+    /// What is said to a head that cannot be read. It is an exchange as any other, and over with this.
+    fn refuse(&self) -> Vec<u8> {
+        let refusal = self.seen.fault();
+        let (method, path) = self.seen.asked();
+        let mut record = Record::new(self.shared.clone());
+        if let Some(began) = self.due.into_std().checked_sub(self.client_read).filter(|_| self.begun) {
+            record.began = began;
+        }
+        record.request_id = gateway::made_up_id();
+        (record.method, record.path) = (method.to_owned(), gateway::shown_path(path));
+        let peer = self.stream.get_socket_digest().and_then(|digest| Some(digest.peer_addr()?.as_inet()?.ip()));
+        record.address = auth::address(&self.shared.server, peer, &HeaderMap::new());
+        record.status = refusal.what.row().status;
+        let bare = method == "HEAD";
+        record.bytes_out = if bare { 0 } else { refusal.body().len() as u64 };
+        record.refused(&refusal);
+        misread::answer(&refusal, &record.request_id, bare, SystemTime::now())
+    }
+
+    /// Says it, and takes what Pingora would say for said.
+    fn poll_refuse(&mut self, cx: &mut Context<'_>, theirs: usize) -> Poll<io::Result<usize>> {
+        let (ours, mut said) = self.refusal.take().unwrap_or_else(|| (self.refuse(), 0));
+        while let Some(rest) = ours.get(said..).filter(|rest| !rest.is_empty()) {
+            match Pin::new(&mut self.stream).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(more)) => said += more,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    self.refusal = Some((ours, said));
+                    return Poll::Pending;
+                }
+            }
+        }
+        self.refusal = Some((ours, said));
+        Poll::Ready(Ok(theirs))
+    }
+
+    /// Ends what we say, and reads what is left of what the caller says.
+    async fn linger(&mut self) {
+        if AsyncWriteExt::shutdown(&mut self.stream).await.is_ok() {
+            let mut unread = [0; 4096];
+            let all = async { while self.stream.read(&mut unread).await.is_ok_and(|read| read > 0) {} };
+            // Who goes on for longer sees the reset.
+            drop(tokio::time::timeout(DRAIN_UNREAD, all).await);
+        }
     }
 
     fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -121,9 +202,11 @@ impl AsyncRead for Timed {
         if phase == OVER {
             *this.phase.get_mut() = HEAD;
             this.begun = false;
+            this.seen.clear();
         }
         let before = buf.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(cx, buf)?;
+        this.seen.note(buf.filled().get(before..).unwrap_or_default());
         if read.is_ready() && !this.begun && buf.filled().len() > before {
             this.begun = true;
             this.due = Instant::now() + this.client_read;
@@ -149,7 +232,12 @@ impl Peek for Timed {
 
 impl AsyncWrite for Timed {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let this = &mut *self;
+        // What is ours is written while a request runs.
+        if *this.phase.get_mut() != BUSY && (this.refusal.is_some() || buf.starts_with(MISREAD)) {
+            return this.poll_refuse(cx, buf.len());
+        }
+        Pin::new(&mut this.stream).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -172,7 +260,10 @@ impl AsyncWrite for Timed {
 #[async_trait]
 impl Shutdown for Timed {
     async fn shutdown(&mut self) {
-        self.stream.shutdown().await;
+        if self.refusal.is_some() {
+            self.linger().await;
+        }
+        Shutdown::shutdown(&mut *self.stream).await;
     }
 }
 

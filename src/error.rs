@@ -82,6 +82,10 @@ pub enum What {
     UnsupportedMedia,
     /// The headers are over the limit.
     HeadersTooLarge,
+    /// The target is.
+    TargetTooLong,
+    /// The body is coded in a way that is not read here.
+    UnknownCoding,
     /// The body did not come in time.
     BodyTimeout,
     /// A limit of the caller's own on requests or tokens.
@@ -149,6 +153,8 @@ impl What {
             What::TooLarge => (413, REQUEST, Some("request_too_large"), O::Refused),
             What::UnsupportedMedia => (415, REQUEST, Some("unsupported_media_type"), O::Refused),
             What::HeadersTooLarge => (431, REQUEST, Some("headers_too_large"), O::Refused),
+            What::TargetTooLong => (414, REQUEST, Some("target_too_long"), O::Refused),
+            What::UnknownCoding => (501, REQUEST, Some("unsupported_transfer_encoding"), O::Refused),
             What::BodyTimeout => (408, REQUEST, Some("request_timeout"), O::Refused),
             What::OverLimit => (429, "rate_limit_error", Some("rate_limit_exceeded"), O::Limited),
             // Both words are what OpenAI's own clients look for.

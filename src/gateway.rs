@@ -189,24 +189,34 @@ fn request_id(value: &[u8]) -> Option<String> {
     fits.then(|| String::from_utf8_lossy(value).into_owned())
 }
 
-fn made_up_id() -> String {
+/// An id of ours: they sort by time.
+pub(crate) fn made_up_id() -> String {
     uuid::Uuid::now_v7().hyphenated().to_string()
 }
 
 /// Known paths whole, others cut short: they may hold anything.
-fn shown_path(path: &str) -> String {
+pub(crate) fn shown_path(path: &str) -> String {
     path.chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 async fn handle(shared: &Arc<Shared>, session: &mut Session, context: &mut Context) -> Result<Handled, Refusal> {
     let record = &mut context.record;
+    let target = session.req_header().uri.path_and_query().map_or(0, |target| target.as_str().len());
     let size: usize = session.req_header().headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum();
-    if size + session.req_header().uri.path_and_query().map_or(0, |p| p.as_str().len()) > shared.server.limits.header_bytes {
+    if target > shared.server.limits.header_bytes {
+        let most = shared.server.limits.header_bytes;
+        return Err(Refusal::new(
+            What::TargetTooLong,
+            format!("The request's target is longer than {most} bytes, which is the limit here."),
+        ));
+    }
+    if size + target > shared.server.limits.header_bytes {
         return Err(Refusal::new(
             What::HeadersTooLarge,
             format!("The request's headers are larger than {} bytes, which is the limit here.", shared.server.limits.header_bytes),
         ));
     }
+    coding(session)?;
     protected(session)?;
     let header = session.req_header();
     let door = door::find(header.method.as_str(), header.uri.path(), !shared.server.cors.is_empty())?;
@@ -263,6 +273,24 @@ fn used(shared: &Shared, snapshot: &Snapshot, key: &Key, old: bool) {
     if old {
         used.by_old_hash(now);
     }
+}
+
+/// Chunks are read, and nothing that is packed into them: that would be taken for the body as it is.
+fn coding(session: &mut Session) -> Result<(), Refusal> {
+    let headers = &session.req_header().headers;
+    if !headers.contains_key(http::header::TRANSFER_ENCODING) {
+        return Ok(());
+    }
+    let lines = headers.get_all(http::header::TRANSFER_ENCODING).iter();
+    let codings: Vec<&str> = lines.flat_map(|line| line.to_str().unwrap_or("?").split(',')).map(str::trim).collect();
+    let is = |coding: &str, name: &str| coding.eq_ignore_ascii_case(name);
+    if codings.iter().all(|coding| coding.is_empty() || is(coding, "identity") || is(coding, "chunked")) {
+        return Ok(());
+    }
+    // Whoever stands before us may see another end of it.
+    session.set_keepalive(None);
+    let message = "The body's `transfer-encoding` may be `chunked` and nothing else: send it without compression.";
+    Err(Refusal::new(What::UnknownCoding, message).in_vain())
 }
 
 /// `connection` lets a hop take headers away. Those that decide who asks and what are not for that.

@@ -1,0 +1,214 @@
+//! Heads of HTTP/1 that Pingora's parser refuses before there is a request: what was wrong with one, as far as its bytes tell, and the bytes of its
+//! answer in the one form.
+//!
+//! Pingora says of all of them 400, with nothing else. It is asked for no reason, so that a good head costs no more than to be remembered until it is
+//! read. Pure.
+
+use crate::error::{Refusal, What};
+use http::StatusCode;
+use std::time::SystemTime;
+
+/// So much of a head is kept: what is read of it at once, as a rule.
+const KEPT: usize = 4096;
+/// So many fields are read.
+const FIELDS: usize = 256;
+/// And so many bytes of them.
+const LARGEST: usize = 1_048_575;
+/// A longer target is no URI to the library that reads it.
+const LONGEST_TARGET: usize = 65_534;
+/// What stands in the first line after the target.
+const VERSION: usize = " HTTP/1.1\r".len();
+
+/// A head as far as it was read.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Its beginning.
+    kept: Vec<u8>,
+    /// Bytes and lines of what came after that.
+    more: usize,
+    more_lines: usize,
+    /// How much of that belongs to the first line.
+    more_target: usize,
+}
+
+impl Seen {
+    /// Another head begins. What it needs stays allocated.
+    pub(super) fn clear(&mut self) {
+        self.kept.clear();
+        (self.more, self.more_lines, self.more_target) = (0, 0, 0);
+    }
+
+    /// Some more of it.
+    pub(super) fn note(&mut self, bytes: &[u8]) {
+        if self.kept.is_empty() {
+            let (kept, more) = bytes.split_at(bytes.len().min(KEPT));
+            self.kept.extend_from_slice(kept);
+            if more.is_empty() {
+                return;
+            }
+            return self.count(more);
+        }
+        self.count(bytes);
+    }
+
+    /// Of a head that is not there at once, which few are not.
+    fn count(&mut self, bytes: &[u8]) {
+        if self.more_lines == 0 && !self.start().contains(&b'\n') {
+            self.more_target += memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
+        }
+        self.more += bytes.len();
+        self.more_lines += lines(bytes);
+    }
+
+    /// Without the empty lines that may stand before it.
+    fn start(&self) -> &[u8] {
+        let first = self.kept.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(self.kept.len());
+        self.kept.get(first..).unwrap_or_default()
+    }
+
+    /// The first line, as far as it is kept.
+    fn line(&self) -> &[u8] {
+        self.start().split(|byte| *byte == b'\n').next().unwrap_or_default()
+    }
+
+    /// What was asked for, if it can be told: the method and the target.
+    pub(super) fn asked(&self) -> (&str, &str) {
+        let line = std::str::from_utf8(self.line()).unwrap_or_default();
+        let mut words = line.split(' ');
+        let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let is_method = (1..=16).contains(&method.len()) && method.bytes().all(|byte| byte.is_ascii_uppercase());
+        if is_method && target.starts_with('/') { (method, target.split('?').next().unwrap_or_default()) } else { ("", "") }
+    }
+
+    /// What is wrong with it.
+    pub(super) fn fault(&self) -> Refusal {
+        let line = self.line().len() + self.more_target;
+        let target = line.saturating_sub(self.line().iter().position(|byte| *byte == b' ').map_or(0, |at| at + 1) + VERSION);
+        if target > LONGEST_TARGET {
+            return Refusal::new(What::TargetTooLong, format!("The request's target is longer than {LONGEST_TARGET} bytes."));
+        }
+        if lines(self.start()) + self.more_lines > FIELDS + 1 {
+            return Refusal::new(What::HeadersTooLarge, format!("The request has more than {FIELDS} header fields."));
+        }
+        if self.kept.len() + self.more > LARGEST {
+            return Refusal::new(What::HeadersTooLarge, "The request's headers are larger than 1 MiB.");
+        }
+        let message = "The request's head is not good HTTP/1.1, or says in two ways how long the body is: see its first line, `host`, \
+                       `content-length` and `transfer-encoding`.";
+        Refusal::new(What::BadRequest { code: None }, message)
+    }
+}
+
+/// The lines of what belongs to the head.
+fn lines(bytes: &[u8]) -> usize {
+    let ends = [memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 2), memchr::memmem::find(bytes, b"\n\n").map(|at| at + 1)];
+    let end = ends.into_iter().flatten().min().unwrap_or(bytes.len());
+    memchr::memchr_iter(b'\n', bytes.get(..end).unwrap_or_default()).count()
+}
+
+/// The answer to it, after which the connection closes. `bare`: its body must not be sent.
+pub(super) fn answer(refusal: &Refusal, request_id: &str, bare: bool, now: SystemTime) -> Vec<u8> {
+    let status = refusal.what.row().status;
+    let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default();
+    let body = refusal.body();
+    let mut answer = format!(
+        "HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nx-request-id: {request_id}\r\ndate: {}\r\n\
+         connection: close\r\n\r\n",
+        body.len(),
+        httpdate::fmt_http_date(now)
+    )
+    .into_bytes();
+    if !bare {
+        answer.extend_from_slice(&body);
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn seen(reads: &[&[u8]]) -> Seen {
+        let mut seen = Seen::default();
+        for read in reads {
+            seen.note(read);
+        }
+        seen
+    }
+
+    fn head(line: &str, fields: usize) -> Vec<u8> {
+        format!("{line}\r\n{}\r\n", "x: y\r\n".repeat(fields)).into_bytes()
+    }
+
+    fn status(head: &[u8]) -> u16 {
+        seen(&[head]).fault().what.row().status
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_as_what_it_is() {
+        assert_eq!(status(&head("GET /v1/models HTTP/1.1", 256)), 400);
+        assert_eq!(status(&head("GET /v1/models HTTP/1.1", 257)), 431);
+        assert_eq!(status(&head("\r\n\r\nGET /v1/models HTTP/1.1", 256)), 400, "empty lines before it are none of its fields");
+        assert_eq!(status("GET / HTTP/1.1\nx: y\n\n".as_bytes()), 400);
+        let body = [head("POST / HTTP/1.1", 9), b"{\n".repeat(400)].concat();
+        assert_eq!(status(&body), 400, "a body's lines are none of it");
+        assert_eq!(status(&head(&format!("GET /{} HTTP/1.1", "a".repeat(65_533)), 3)), 400);
+        assert_eq!(status(&head(&format!("GET /{} HTTP/1.1", "a".repeat(65_534)), 3)), 414);
+        assert_eq!(status(&"a".repeat(2_000_000).into_bytes()), 414);
+        assert_eq!(status(&[b"GET / HTTP/1.1\r\nx: ".as_slice(), &b"y".repeat(2_000_000)].concat()), 431);
+        assert_eq!(status(b"\x16\x03\x01\x02\0"), 400);
+        assert_eq!(status(b""), 400);
+    }
+
+    #[test]
+    fn another_head_is_told_by_itself() {
+        let mut seen = seen(&[&head("GET / HTTP/1.1", 999)]);
+        seen.clear();
+        seen.note(&head("GET /v1/models?q=1 HTTP/1.1", 2));
+        assert_eq!((seen.fault().what.row().status, seen.asked()), (400, ("GET", "/v1/models")));
+    }
+
+    #[test]
+    fn what_was_asked_for_is_shown_only_where_it_is_that() {
+        let check = |line: &str, expected: (&str, &str)| assert_eq!(seen(&[line.as_bytes()]).asked(), expected, "{line}");
+        check("POST /v1/chat/completions?key=s3cret HTTP/1.1\r\nx", ("POST", "/v1/chat/completions"));
+        check("\r\nGET / HTTP/1.1", ("GET", "/"));
+        for line in
+            ["", "GET", "get / HTTP/1.1", "GET http://a/b HTTP/1.1", "\x16\x03\x01", "G\0T / HTTP/1.1", "AVERYVERYLONGMETHOD / HTTP/1.1"]
+        {
+            check(line, ("", ""));
+        }
+    }
+
+    #[test]
+    fn an_answer_is_whole() {
+        let refusal = seen(&[b"\x16"]).fault();
+        let answer = String::from_utf8(answer(&refusal, "id-1", false, SystemTime::UNIX_EPOCH)).expect("text");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n") && head.contains("x-request-id: id-1\r\n"), "{head}");
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len())) && head.ends_with("connection: close"), "{head}");
+        assert_eq!(body.as_bytes(), refusal.body());
+        assert!(super::answer(&refusal, "i", true, SystemTime::UNIX_EPOCH).ends_with(b"\r\n\r\n"));
+    }
+
+    proptest! {
+        /// However the bytes come, a head without a body is told as the same, but where its end itself is cut in two.
+        #[test]
+        fn the_split_makes_no_difference(fields in 200_usize..320, target in 1_usize..200, cut in 1_usize..4000) {
+            let head = head(&format!("GET /{} HTTP/1.1", "a".repeat(target)), fields);
+            let (one, two) = head.split_at(cut.min(head.len() - 8));
+            prop_assert_eq!(seen(&[one, two]).fault(), seen(&[&head]).fault());
+        }
+
+        /// Nothing that comes makes it fail.
+        #[test]
+        fn anything_may_come(reads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..5)) {
+            let reads: Vec<&[u8]> = reads.iter().map(Vec::as_slice).collect();
+            let seen = seen(&reads);
+            let (_, path) = seen.asked();
+            prop_assert!(path.is_empty() || path.starts_with('/'));
+            prop_assert!([400, 414, 431].contains(&seen.fault().what.row().status));
+        }
+    }
+}
