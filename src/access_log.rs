@@ -233,7 +233,11 @@ impl Sink {
 }
 
 fn open(path: &PathBuf) -> Result<File, String> {
-    File::options().create(true).append(true).open(path).map_err(|e| format!("cannot open the access log {}: {e}", path.display()))
+    File::options()
+        .create(true)
+        .append(true)
+        .open(path)
+        .map_err(|e| format!("cannot open the access log that `log.access` in server.yaml names: {e}"))
 }
 
 fn text(out: &mut Vec<u8>, line: &Line<'_>) {

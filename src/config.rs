@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use crate::address::Cidr;
 use crate::catalog::resolve::LookUp;
-use crate::problem::{Problem, Problems, shown};
+use crate::problem::{Problem, Problems, in_column, quoted};
 use crate::units::{Days, Size, Span, Text};
 use crate::yaml::read::{items, read as read_tree};
 use crate::yaml::{self, Fault, Node, Path};
 
+mod habits;
 pub mod raw;
 mod store;
 
@@ -156,10 +157,10 @@ pub struct Ledger {
 /// Reads `server.yaml`; `name` is shown in errors. What it names but does not hold is looked up.
 pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, Problems> {
     let (mut faults, mut warnings) = (Vec::new(), Vec::new());
-    let server = match yaml::parse(text) {
+    let server = match yaml::parse_as(text, habits::KIND.shows) {
         Ok((tree, doubles)) => {
             faults.extend(doubles);
-            let raw = read_tree(&tree, &mut faults);
+            let raw = read_tree(&tree, habits::KIND, &mut faults);
             raw.map(|raw| resolve(&raw, look_up, &mut Report { tree: &tree, faults: &mut faults, warnings: &mut warnings }))
         }
         Err(fault) => {
@@ -172,7 +173,7 @@ pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, 
         Some(server) if faults.is_empty() => Ok(Server { warnings: warnings.into_iter().map(problem).collect(), ..server }),
         Some(_) | None => {
             faults.sort_by_key(|fault| fault.line);
-            Err(Problems(faults.into_iter().map(problem).collect()))
+            Err(Problems(faults.into_iter().map(problem).collect(), warnings.into_iter().map(problem).collect()))
         }
     }
 }
@@ -187,6 +188,12 @@ impl Report<'_> {
     fn problem(&mut self, at: &Path<'_>, what: impl Into<String>) {
         let line = self.tree.line_of(at).unwrap_or(self.tree.line);
         self.faults.push(Fault { line, path: at.to_string(), what: what.into() });
+    }
+
+    /// The same about a value that is not quoted.
+    fn withheld(&mut self, at: &Path<'_>, what: &str) {
+        let column = self.tree.find(at).map(|found| found.node.column);
+        self.problem(at, column.map_or_else(|| what.to_owned(), |column| in_column(what, column)));
     }
 
     fn warn(&mut self, at: &Path<'_>, what: impl Into<String>) {
@@ -360,12 +367,9 @@ fn cors(raw: Option<&raw::Cors>, report: &mut Report<'_>) -> Vec<String> {
     for (index, written) in items(raw.and_then(|raw| raw.origins.as_ref())) {
         match origin(written) {
             Some(origin) => origins.push(origin),
-            None => report.problem(
+            None => report.withheld(
                 &list.index(index),
-                format!(
-                    "must be \"*\" or an origin such as https://app.example.com (no path, no slash at its end), not {}",
-                    shown(written)
-                ),
+                "must be \"*\" or an origin such as https://app.example.com, without a path and without a slash at its end",
             ),
         }
     }
@@ -399,10 +403,11 @@ fn log(raw: Option<&raw::Log>, report: &mut Report<'_>) -> Log {
         Some(path) if path.contains('/') && !path.ends_with('/') => Access::File(path.into()),
         // Without a slash it is likelier a misspelt word than a file.
         Some(other) => {
-            report.problem(
-                &section.key("access"),
-                format!("must be stdout, off, or the path of a file with a / in it, such as ./access.log, not {}", shown(other)),
-            );
+            let what = "must be stdout, off, or the path of a file with a / in it, such as ./access.log";
+            match quoted(other, ["stdout", "off"]) {
+                Some(quoted) => report.problem(&section.key("access"), format!("{what}, not {quoted}")),
+                None => report.withheld(&section.key("access"), what),
+            }
             Access::Off
         }
     };

@@ -1,6 +1,7 @@
 //! What is wrong in the operator's files, said so that it can be put right: file, line, path, cause, fix.
 //!
-//! No message holds a value that may be a secret: what is quoted goes through [`shown`].
+//! **Invariant:** no message holds a value that may be a secret. What an operator wrote is quoted only where it nearly is an allowed word
+//! ([`quoted`]), or is an id of the catalog ([`shown`]); of everything else a message says where it stands ([`in_column`]).
 
 use std::fmt;
 
@@ -30,11 +31,24 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All that is wrong, in the order of the files.
+/// All that is wrong, in the order of the files; and what was to be warned of beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problems(pub Vec<Problem>);
+pub struct Problems(pub Vec<Problem>, pub Vec<Problem>);
 
-/// One a line.
+impl Problems {
+    /// One thing that is wrong.
+    pub fn one(problem: Problem) -> Self {
+        Self(vec![problem], Vec::new())
+    }
+
+    /// Everything, one a line: the warnings first, so that the errors are what stands last.
+    pub fn with_warnings(&self) -> String {
+        let warnings: String = self.1.iter().map(|warning| format!("warning: {warning}\n")).collect();
+        format!("{warnings}{self}")
+    }
+}
+
+/// What is wrong, one a line.
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, problem) in self.0.iter().enumerate() {
@@ -49,7 +63,20 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// A value in quotes, as far as it may be shown: not if it is long, not if it looks like a secret.
+/// A value in quotes, if it is within two edits of an allowed word: then it was meant to be one. Anything else may be a secret in the wrong
+/// place, whatever it looks like.
+pub fn quoted<'n>(text: &str, allowed: impl IntoIterator<Item = &'n str>) -> Option<String> {
+    const EDITS: usize = 2;
+    let near = nearest(text, allowed)?;
+    (distance(text, near) <= EDITS).then(|| shown(text))
+}
+
+/// A sentence about a value that is not quoted, with where on its line it stands.
+pub fn in_column(what: &str, column: usize) -> String {
+    format!("{what} (column {column})")
+}
+
+/// An id of the catalog in quotes: not all of a long one, and nothing of one that looks like a secret.
 pub fn shown(text: &str) -> String {
     const LONGEST: usize = 60;
     if looks_secret(text) {
@@ -66,14 +93,19 @@ pub fn unless_secret(name: &str) -> &str {
     if looks_secret(name) { "…" } else { name }
 }
 
-/// Whether a text has a word like `sk-…`, a run of 20 letters and digits mixed, or a URL's user name. Hits more than
+/// Whether a text has a word like `sk-…`, a run of 20 letters and digits mixed, an AWS secret, or a URL's user name. Hits more than
 /// secrets, never fewer than those of the known forms.
 fn looks_secret(text: &str) -> bool {
     const MARKS: [&str; 10] = ["sk-", "sk_", "pk-", "gsk_", "xai-", "AKIA", "AIza", "ghp_", "hf_", "eyJ"];
     let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c)));
     let mut runs = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let mut tokens = text.split(|c: char| !(c.is_ascii_alphanumeric() || "/+".contains(c)));
+    let mixed =
+        |token: &str| [u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit].iter().all(|is| token.bytes().any(|b| is(&b)));
     words.any(|word| MARKS.iter().any(|mark| word.strip_prefix(mark).is_some_and(|rest| rest.len() >= 8)))
         || runs.any(|run| run.len() >= 20 && run.bytes().any(|b| b.is_ascii_digit()) && run.bytes().any(|b| b.is_ascii_alphabetic()))
+        // An AWS secret access key.
+        || tokens.any(|token| token.len() == 40 && mixed(token))
         || (text.contains("://") && text.contains('@'))
 }
 
@@ -137,6 +169,22 @@ mod tests {
     }
 
     #[test]
+    fn s06_a_value_is_quoted_only_where_it_nearly_is_an_allowed_word() {
+        let allowed = ["openai", "anthropic", "demo", "m"];
+        for (text, told) in
+            [("opneai", Some("\"opneai\"")), ("OpenAI", Some("\"OpenAI\"")), ("antropik", Some("\"antropik\"")), ("demo", Some("\"demo\""))]
+        {
+            assert_eq!(quoted(text, allowed).as_deref(), told, "{text}");
+        }
+        // The third is near enough to ask whether `anthropic` was meant, and not to be repeated.
+        for secret in
+            ["wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f", "nthrpc", "hunter2", "pw", "x", ""]
+        {
+            assert_eq!(quoted(secret, allowed), None, "{secret}");
+        }
+    }
+
+    #[test]
     fn s06_what_looks_like_a_secret_is_not_shown() {
         for secret in [
             "sk-live-0123456789",
@@ -145,6 +193,7 @@ mod tests {
             "0123456789abcdef0123456789abcdef",
             "x: sk-proj-aaaaaaaa",
             "https://user:password@host",
+            "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzEXAMPLEK1",
         ] {
             assert!(!shown(secret).contains(secret) && unless_secret(secret) == "…", "{secret}");
         }

@@ -13,7 +13,6 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use crate::address::Cidr;
-use crate::problem::shown;
 
 /// A value that is written as text. `T` says how it is read and what the schema tells editors about it.
 #[derive(Clone, Copy)]
@@ -27,8 +26,6 @@ pub trait Written: FromStr<Err = String> {
     const PATTERN: &str;
     /// One line for the operator.
     const MEANING: &str;
-    /// Whether a wrong value may be repeated: not where a secret is likely to have slipped in.
-    const SHOWN: bool = true;
 }
 
 impl<'de, T: Written> Deserialize<'de> for Text<T> {
@@ -40,13 +37,11 @@ impl<'de, T: Written> Deserialize<'de> for Text<T> {
                 f.write_str("text")
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Text<T>, E> {
-                text.parse().map(Text).map_err(|wrong| match T::SHOWN {
-                    true => E::custom(format_args!("{wrong}, not {}", shown(text))),
-                    false => E::custom(wrong),
-                })
+                // The text is not repeated: it may be a secret in the wrong place.
+                text.parse().map(Text).map_err(E::custom)
             }
         }
-        deserializer.deserialize_str(Parse(PhantomData))
+        deserializer.deserialize_newtype_struct(T::NAME, Parse(PhantomData))
     }
 }
 
@@ -75,7 +70,7 @@ impl FromStr for Span {
     fn from_str(text: &str) -> Result<Self, String> {
         const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
         let (number, milliseconds) = number_and_unit(text, &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)])
-            .ok_or("must be a length of time with its unit (ms, s, m or h), such as 250ms, 5s, 10m or 1h")?;
+            .ok_or("must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h")?;
         number
             .checked_mul(milliseconds)
             .map(Duration::from_millis)
@@ -158,7 +153,7 @@ impl<'de> Deserialize<'de> for Decimal {
                 f.write_str("a number")
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Decimal, E> {
-                text.parse().map_err(|wrong: String| E::custom(format_args!("{wrong}, not {}", shown(text))))
+                text.parse().map_err(E::custom)
             }
         }
         // A number comes as it is written: no float has all decimals.

@@ -9,6 +9,8 @@ use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
+use crate::problem::in_column;
+
 pub mod edit;
 pub mod read;
 
@@ -26,6 +28,8 @@ const MOST_ALIASED: usize = 100_000;
 pub struct Node<'t> {
     /// From 1.
     pub line: usize,
+    /// On its line, from 1, in characters.
+    pub column: usize,
     /// The value.
     pub value: Value<'t>,
 }
@@ -50,6 +54,8 @@ pub struct Entry<'t> {
     pub key: Cow<'t, str>,
     /// The key's line.
     pub line: usize,
+    /// The key's column.
+    pub column: usize,
     /// What belongs to it.
     pub node: Node<'t>,
 }
@@ -60,24 +66,36 @@ impl<'t> Node<'t> {
         matches!(&self.value, Value::Plain(text) if matches!(&**text, "" | "~" | "null" | "Null" | "NULL"))
     }
 
-    fn get(&self, step: &Step<'_>) -> Option<(usize, &Self)> {
+    fn get(&self, step: &Step<'_>) -> Option<Found<'_, 't>> {
         match (step, &self.value) {
-            (Step::Key(key), Value::Map(entries)) => entries.iter().find(|entry| entry.key == *key).map(|entry| (entry.line, &entry.node)),
-            (Step::Index(index), Value::List(items)) => items.get(*index).map(|node| (node.line, node)),
+            (Step::Key(key) | Step::Hidden(key), Value::Map(entries)) => {
+                let entry = entries.iter().find(|entry| entry.key == *key)?;
+                Some(Found { line: entry.line, column: entry.column, node: &entry.node })
+            }
+            (Step::Index(index), Value::List(items)) => {
+                let node = items.get(*index)?;
+                Some(Found { line: node.line, column: node.column, node })
+            }
             _ => None,
         }
     }
 
-    /// The line of a path, or of as much of it as is written; `None` where none of it is.
-    pub fn line_of(&self, path: &Path<'_>) -> Option<usize> {
+    /// What stands at a path, or at as much of it as is written; `None` where none of it is.
+    pub fn find(&self, path: &Path<'_>) -> Option<Found<'_, 't>> {
         let mut steps: Vec<&Step<'_>> = path.steps().collect();
         steps.reverse();
-        let (mut line, mut node) = (None, self);
+        let (mut found, mut node) = (None, self);
         for step in steps {
-            let Some((at, next)) = node.get(step) else { break };
-            (line, node) = (Some(at), next);
+            let Some(next) = node.get(step) else { break };
+            node = next.node;
+            found = Some(next);
         }
-        line
+        found
+    }
+
+    /// The line of a path, or of as much of it as is written; `None` where none of it is.
+    pub fn line_of(&self, path: &Path<'_>) -> Option<usize> {
+        self.find(path).map(|found| found.line)
     }
 
     /// Whether it says the same, wherever it stands and with whatever quotes.
@@ -109,6 +127,17 @@ impl<'t> Node<'t> {
     }
 }
 
+/// A value in its place.
+#[derive(Clone, Copy)]
+pub struct Found<'n, 't> {
+    /// The line of its key, or of itself in a list.
+    pub line: usize,
+    /// The column there.
+    pub column: usize,
+    /// The value.
+    pub node: &'n Node<'t>,
+}
+
 /// A place in a document, as a chain towards its root.
 #[derive(Clone, Copy)]
 pub enum Path<'p> {
@@ -123,6 +152,8 @@ pub enum Path<'p> {
 pub enum Step<'p> {
     /// Into a map.
     Key(&'p str),
+    /// The same by a key that must not be shown: it is no word of ours and no id, so that it may be a secret in the wrong place.
+    Hidden(&'p str),
     /// Into a list, from 0.
     Index(usize),
 }
@@ -131,6 +162,24 @@ impl<'p> Path<'p> {
     /// The place of a key in this map.
     pub fn key(&'p self, key: &'p str) -> Self {
         Self::In(self, Step::Key(key))
+    }
+
+    /// The place of a key in this map, which is shown or not.
+    pub fn entry(&'p self, key: &'p str, is_shown: bool) -> Self {
+        Self::In(self, if is_shown { Step::Key(key) } else { Step::Hidden(key) })
+    }
+
+    /// The nearest key, itself or above: what [`Shows`] goes by.
+    pub fn section(&'p self) -> Option<&'p str> {
+        self.steps().find_map(|step| match step {
+            Step::Key(key) | Step::Hidden(key) => Some(*key),
+            Step::Index(_) => None,
+        })
+    }
+
+    /// Whether a part of it is not shown.
+    pub fn hides(&self) -> bool {
+        self.steps().any(|step| matches!(step, Step::Hidden(_)))
     }
 
     /// The place of an item in this list.
@@ -156,12 +205,13 @@ impl std::fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Path::In(parent, step) = self else { return Ok(()) };
         parent.fmt(f)?;
+        if matches!(step, Step::Key(_) | Step::Hidden(_)) && matches!(parent, Path::In(..)) {
+            f.write_str(".")?;
+        }
         match step {
             Step::Index(index) => write!(f, "[{index}]"),
+            Step::Hidden(_) => f.write_str("…"),
             Step::Key(key) => {
-                if matches!(parent, Path::In(..)) {
-                    f.write_str(".")?;
-                }
                 if key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-/:@+".contains(&b)) && !key.is_empty() {
                     f.write_str(crate::problem::unless_secret(key))
                 } else {
@@ -183,8 +233,16 @@ pub struct Fault {
     pub what: String,
 }
 
+/// Whether a key below another one (the nearest above it that is no place in a list) may be shown.
+pub type Shows = fn(Option<&str>, &str) -> bool;
+
 /// Reads one document. The tree, with all keys that stand twice; or the one fault after which there is no tree.
 pub fn parse(text: &str) -> Result<(Node<'_>, Vec<Fault>), Fault> {
+    parse_as(text, |_, _| true)
+}
+
+/// The same, with faults that show no other keys than these.
+pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Fault>), Fault> {
     let fault = |line: usize, what: String| Fault { line, path: String::new(), what };
     if text.len() > LARGEST {
         return Err(fault(1, format!("is too large: at most {} MiB are read", LARGEST >> 20)));
@@ -192,13 +250,16 @@ pub fn parse(text: &str) -> Result<(Node<'_>, Vec<Fault>), Fault> {
     if text.starts_with('\u{feff}') {
         return Err(fault(1, "begins with a byte-order mark: save the file as UTF-8 without one".to_owned()));
     }
-    let mut tree = Tree::default();
+    let mut tree =
+        Tree { open: Vec::new(), root: None, anchors: HashMap::new(), faults: Vec::new(), documents: 0, count: 0, aliased: 0, shows };
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
         match event {
-            Ok((event, span)) => {
-                tree.take(event, span.start.line()).map_err(|what| Fault { line: span.start.line(), path: tree.path(None), what })?
-            }
+            Ok((event, span)) => tree.take(event, span.start.line(), span.start.col() + 1).map_err(|what| Fault {
+                line: span.start.line(),
+                path: tree.path(None),
+                what,
+            })?,
             Err(error) => {
                 // At the end of the text the parser may be a line too far.
                 let line = error.marker().line().min(text.lines().count()).max(1);
@@ -213,7 +274,6 @@ pub fn parse(text: &str) -> Result<(Node<'_>, Vec<Fault>), Fault> {
 }
 
 /// The tree while it grows. No recursion: its depth is the file's to choose.
-#[derive(Default)]
 struct Tree<'t> {
     open: Vec<Open<'t>>,
     root: Option<Node<'t>>,
@@ -222,22 +282,24 @@ struct Tree<'t> {
     documents: usize,
     count: usize,
     aliased: usize,
+    shows: Shows,
 }
 
 /// A list or map that is not closed yet.
 struct Open<'t> {
     line: usize,
+    column: usize,
     anchor: usize,
     inside: Inside<'t>,
 }
 
 enum Inside<'t> {
     List(Vec<Node<'t>>),
-    Map { entries: Vec<Entry<'t>>, key: Option<(Cow<'t, str>, usize)> },
+    Map { entries: Vec<Entry<'t>>, key: Option<(Cow<'t, str>, usize, usize)> },
 }
 
 impl<'t> Tree<'t> {
-    fn take(&mut self, event: Event<'t>, line: usize) -> Result<(), String> {
+    fn take(&mut self, event: Event<'t>, line: usize, column: usize) -> Result<(), String> {
         const TAG: &str = "tags (`!…`) are not allowed: the place of a value says what it is";
         match event {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
@@ -251,24 +313,26 @@ impl<'t> Tree<'t> {
             Event::Scalar(_, _, _, Some(_)) | Event::SequenceStart(_, Some(_)) | Event::MappingStart(_, Some(_)) => Err(TAG.to_owned()),
             Event::Scalar(text, style, anchor, None) => {
                 let value = if style == ScalarStyle::Plain { Value::Plain(text) } else { Value::Quoted(text) };
-                self.put(Node { line, value }, anchor)
+                self.put(Node { line, column, value }, anchor)
             }
-            Event::SequenceStart(anchor, None) => self.open(Open { line, anchor, inside: Inside::List(Vec::new()) }),
-            Event::MappingStart(anchor, None) => self.open(Open { line, anchor, inside: Inside::Map { entries: Vec::new(), key: None } }),
+            Event::SequenceStart(anchor, None) => self.open(Open { line, column, anchor, inside: Inside::List(Vec::new()) }),
+            Event::MappingStart(anchor, None) => {
+                self.open(Open { line, column, anchor, inside: Inside::Map { entries: Vec::new(), key: None } })
+            }
             Event::SequenceEnd | Event::MappingEnd => {
-                let Some(Open { line, anchor, inside }) = self.open.pop() else { return Ok(()) };
+                let Some(Open { line, column, anchor, inside }) = self.open.pop() else { return Ok(()) };
                 let value = match inside {
                     Inside::List(items) => Value::List(items),
                     Inside::Map { entries, .. } => Value::Map(self.without_doubles(entries)),
                 };
-                self.put(Node { line, value }, anchor)
+                self.put(Node { line, column, value }, anchor)
             }
             Event::Alias(anchor) => {
                 let Some(node) = self.anchors.get(&anchor) else {
                     return Err("this alias (`*`) stands inside what it stands for".to_owned());
                 };
                 let mut node = node.clone();
-                node.line = line;
+                (node.line, node.column) = (line, column);
                 if self.open.len() + node.depth() > DEEPEST {
                     return Err(too_deep());
                 }
@@ -303,19 +367,19 @@ impl<'t> Tree<'t> {
             None => self.root = Some(node),
             Some(Open { inside: Inside::List(items), .. }) => items.push(node),
             Some(Open { inside: Inside::Map { entries, key }, .. }) => match key.take() {
-                Some((key, line)) => {
+                Some((key, line, column)) => {
                     // An absent value has no place of its own.
                     if node.is_null() {
-                        node.line = line;
+                        (node.line, node.column) = (line, column);
                     }
-                    entries.push(Entry { key, line, node });
+                    entries.push(Entry { key, line, column, node });
                 }
                 None if node.is_null() => return Err("a key is missing before the colon".to_owned()),
                 None => match node.value {
                     Value::Plain(text) if text == "<<" => {
                         return Err("merge keys (`<<`) are not part of YAML 1.2: write the fields out".to_owned());
                     }
-                    Value::Plain(text) | Value::Quoted(text) => *key = Some((text, node.line)),
+                    Value::Plain(text) | Value::Quoted(text) => *key = Some((text, node.line, node.column)),
                     Value::List(_) | Value::Map(_) => return Err("a key must be plain text, not a list or map".to_owned()),
                 },
             },
@@ -340,11 +404,13 @@ impl<'t> Tree<'t> {
         let mut kept = Vec::with_capacity(entries.len());
         for entry in entries {
             match first.get(&entry.key) {
-                Some(line) => self.faults.push(Fault {
-                    line: entry.line,
-                    path: self.path(Some(&entry.key)),
-                    what: format!("stands here a second time, first in line {line}: keep one"),
-                }),
+                Some(line) => {
+                    let path = self.path(Some(&entry.key));
+                    let what = format!("stands here a second time, first in line {line}: keep one");
+                    // Where the path does not name it, its place does.
+                    let what = if path.contains('…') { in_column(&what, entry.column) } else { what };
+                    self.faults.push(Fault { line: entry.line, path, what });
+                }
                 None => {
                     first.insert(entry.key.clone(), entry.line);
                     kept.push(entry);
@@ -356,18 +422,20 @@ impl<'t> Tree<'t> {
 
     /// Where the parser is.
     fn path(&self, last: Option<&str>) -> String {
-        fn go(open: &[Open<'_>], at: &Path<'_>, last: Option<&str>) -> String {
+        fn go(shows: Shows, open: &[Open<'_>], above: Option<&str>, at: &Path<'_>, last: Option<&str>) -> String {
             match open.split_first() {
                 None => match last {
-                    Some(key) => at.key(key).to_string(),
+                    Some(key) => at.entry(key, shows(above, key)).to_string(),
                     None => at.to_string(),
                 },
-                Some((Open { inside: Inside::List(items), .. }, rest)) => go(rest, &at.index(items.len()), last),
-                Some((Open { inside: Inside::Map { key: Some((key, _)), .. }, .. }, rest)) => go(rest, &at.key(key), last),
-                Some((Open { inside: Inside::Map { key: None, .. }, .. }, rest)) => go(rest, at, last),
+                Some((Open { inside: Inside::List(items), .. }, rest)) => go(shows, rest, above, &at.index(items.len()), last),
+                Some((Open { inside: Inside::Map { key: Some((key, ..)), .. }, .. }, rest)) => {
+                    go(shows, rest, Some(key), &at.entry(key, shows(above, key)), last)
+                }
+                Some((Open { inside: Inside::Map { key: None, .. }, .. }, rest)) => go(shows, rest, above, at, last),
             }
         }
-        go(&self.open, &Path::Root, last)
+        go(self.shows, &self.open, None, &Path::Root, last)
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::Catalog;
-use super::load::{Source, assumed, sources};
+use super::load::{Source, assumed, is_there, shown, sources};
 use crate::problem::Problems;
 use crate::yaml::edit::{Change, Refused, edit_and_find};
 use crate::yaml::{self, Entry, Node, Value};
@@ -25,6 +25,17 @@ pub struct Files {
     catalog: Catalog,
     /// Held by whoever changes something: the folder itself, so that nothing is left behind.
     lock: Option<File>,
+    /// What was there before the last change.
+    before: Option<Before>,
+}
+
+/// What a change is undone to.
+struct Before {
+    path: PathBuf,
+    /// `None` if there was no such file.
+    text: Option<String>,
+    /// The folder that was made for it.
+    made: Option<PathBuf>,
 }
 
 /// Where a key stands.
@@ -39,15 +50,16 @@ pub struct Place {
 impl Files {
     /// Reads them, no secret with them.
     pub fn read(conf: &Path) -> Result<Self, String> {
-        let told =
-            |problems: Problems| format!("{problems}\n{}: nothing can be said of keys as long as the catalog is wrong", conf.display());
+        let told = |problems: Problems| format!("{problems}\n{}: nothing can be said of keys as long as the catalog is wrong", shown(conf));
+        is_there(conf).map_err(|problems| problems.to_string())?;
         let sources = sources(conf).map_err(told)?;
         let catalog = assumed(conf, &sources).map_err(told)?;
-        Ok(Self { conf: conf.to_owned(), sources, catalog, lock: None })
+        Ok(Self { conf: conf.to_owned(), sources, catalog, lock: None, before: None })
     }
 
     /// The same, to change something: nobody else who asks for it can meanwhile.
     pub fn lock(conf: &Path) -> Result<Self, String> {
+        is_there(conf).map_err(|problems| problems.to_string())?;
         let shown = conf.display();
         let folder = File::open(conf).map_err(|why| format!("{shown}: the configuration folder cannot be read: {why}"))?;
         let start = Instant::now();
@@ -92,7 +104,7 @@ impl Files {
         for (file, source) in self.sources.iter().enumerate() {
             let Ok((tree, _)) = yaml::parse(&source.text) else { continue };
             for Entry { key: caller, node, .. } in section(&tree, "callers") {
-                for Entry { key, line, node } in section(node, "keys").iter().filter(|entry| wanted(caller, &entry.key)) {
+                for Entry { key, line, node, .. } in section(node, "keys").iter().filter(|entry| wanted(caller, &entry.key)) {
                     taken.push(take(format!("{caller}/{key}"), Place { file, line: *line }, node));
                 }
             }
@@ -141,12 +153,36 @@ impl Files {
         if !unchanged || self.lock.is_none() {
             return Err(format!("{}: is not changed: somebody else changed it at this moment. Try again", path.display()));
         }
-        if let Some(folder) = real.parent().filter(|folder| !folder.exists()) {
+        let made = real.parent().filter(|folder| !folder.exists()).map(Path::to_owned);
+        if let Some(folder) = &made {
             make_folder(folder, &self.conf).map_err(|why| cannot(folder, &why))?;
         }
-        replace(&real, text, like).map_err(|why| cannot(path, &why))?;
+        if let Err(why) = replace(&real, text, like) {
+            remove_folder(made.as_deref());
+            return Err(cannot(path, &why));
+        }
+        self.before = Some(Before { path: real, text: before.map(str::to_owned), made });
         (self.sources, self.catalog) = (after, catalog);
         Ok(())
+    }
+
+    /// Makes the last change as if it had not been; nothing is to be done with these files afterwards.
+    pub fn undo(&mut self) -> Result<(), String> {
+        let Some(Before { path, text, made }) = self.before.take() else { return Ok(()) };
+        let undo = || match &text {
+            Some(text) => replace(&path, text, &fs::metadata(&path)?),
+            None => fs::remove_file(&path),
+        };
+        undo().map_err(|why| cannot(&path, &why))?;
+        remove_folder(made.as_deref());
+        Ok(())
+    }
+}
+
+/// A folder that was made for a file that is not there now. One in which somebody else has put something stays.
+fn remove_folder(made: Option<&Path>) {
+    if let Some(folder) = made {
+        drop(fs::remove_dir(folder));
     }
 }
 

@@ -1,7 +1,8 @@
 //! The files of the configuration folder, read once: the only place where configuration meets the file system.
 //!
 //! No file can make it hang or run out of memory: only regular files are opened, and each is read up to a limit. What
-//! was read, or looked for in vain, is told besides the result, so that a later change of it can be seen.
+//! was read, or looked for in vain, is told besides the result, so that a later change of it can be seen. What a file names is not repeated:
+//! a secret may stand where its place should.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -13,11 +14,15 @@ use sha2::{Digest as _, Sha256};
 use super::resolve::{ASSUMED, Reference, faults, resolve};
 use super::{Catalog, PUBLISHED_KEY};
 use crate::config::{self, Server};
+use crate::dialect::presets;
 use crate::exchange::upstream::certificates;
 use crate::limits::Limits;
-use crate::problem::{Problem, Problems, unless_secret};
+use crate::problem::{Problem, Problems, in_column, nearest, quoted};
 use crate::yaml;
 
+const SERVER: &str = "server.yaml";
+/// Where the configuration is if nobody says.
+const USUAL: [&str; 2] = ["conf", "/etc/portcullis"];
 /// A secret longer than this is none.
 const LARGEST_SECRET: usize = 64 << 10;
 /// A file that the catalog names. The system's own bundle of certificates has some 250 KiB.
@@ -65,7 +70,6 @@ pub struct Fingerprint([u8; 32]);
 
 /// The folder to read: the one given, or the first that exists of `./conf` and `/etc/portcullis`.
 pub fn folder(given: Option<&Path>) -> PathBuf {
-    const USUAL: [&str; 2] = ["conf", "/etc/portcullis"];
     match given {
         Some(given) => given.to_owned(),
         None => PathBuf::from(USUAL.into_iter().find(|folder| Path::new(folder).is_dir()).unwrap_or("conf")),
@@ -74,16 +78,24 @@ pub fn folder(given: Option<&Path>) -> PathBuf {
 
 /// Reads everything, and reports everything that is wrong in either file at once.
 pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
+    is_there(conf)?;
+    let has_server = conf.join(SERVER).exists();
     let server = server(conf, secrets);
     let ReadCatalog { catalog, files, fingerprint, count } = catalog(conf, secrets);
     match (server, catalog) {
         (Ok(server), Ok(mut catalog)) => {
             catalog.warnings.splice(0..0, server.warnings.iter().cloned().chain(forgetful(&server, &catalog)));
-            Ok(Loaded { server, catalog, files, fingerprint, count: count + 1 })
+            Ok(Loaded { server, catalog, files, fingerprint, count: count + usize::from(has_server) })
         }
         (server, catalog) => {
-            let problems = [server.err(), catalog.err()].into_iter().flatten().flat_map(|problems| problems.0);
-            Err(Problems(problems.collect()))
+            let mut all = Problems(Vec::new(), Vec::new());
+            let warnings = [server.as_ref().ok().map(|server| &server.warnings), catalog.as_ref().ok().map(|catalog| &catalog.warnings)];
+            all.1.extend(warnings.into_iter().flatten().flatten().cloned());
+            for Problems(errors, warnings) in [server.err(), catalog.err()].into_iter().flatten() {
+                all.0.extend(errors);
+                all.1.extend(warnings);
+            }
+            Err(all)
         }
     }
 }
@@ -94,21 +106,37 @@ fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
     let mut limits = catalog.callers().iter().map(|caller| &caller.limits).chain(of_keys());
     let forgets = !server.ledger.enabled && server.store.is_none() && limits.any(Limits::by_date);
     forgets.then(|| Problem {
-        file: "server.yaml".to_owned(),
+        file: SERVER.to_owned(),
         line: None,
         path: "ledger.enabled".to_owned(),
         what: "is false, so limits by day and by month begin at nothing after each restart".to_owned(),
     })
 }
 
-/// Reads `server.yaml`. Its relative paths of certificates are joined to the folder.
+/// The folder as messages name it: one that is not there may be anything, also a secret.
+pub fn shown(conf: &Path) -> String {
+    if conf.is_dir() || USUAL.into_iter().any(|usual| Path::new(usual) == conf) { conf.display().to_string() } else { "--conf".to_owned() }
+}
+
+/// A folder that is not there has no file to be missed in it.
+pub(super) fn is_there(conf: &Path) -> Result<(), Problems> {
+    if fs::metadata(conf).is_err_and(|why| why.kind() == io::ErrorKind::NotFound) {
+        return Err(Problems::one(of_file(shown(conf), "there is no such folder: `--conf DIR` says which one has catalog.yaml")));
+    }
+    Ok(())
+}
+
+/// Reads `server.yaml`; where there is none, everything in it is as by default. Its relative paths of certificates are joined to the folder.
 pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
-    const NAME: &str = "server.yaml";
-    let path = conf.join(NAME);
-    let bytes = contents(&path, yaml::LARGEST).map_err(|why| Problems(vec![no_file(&path, &why)]))?;
-    let text = utf8(NAME, bytes).map_err(|problem| Problems(vec![problem]))?;
+    is_there(conf)?;
+    let path = conf.join(SERVER);
+    let bytes = match contents(&path, yaml::LARGEST) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => b"{}".to_vec(),
+        read => read.map_err(|why| Problems::one(no_file(&path, &why)))?,
+    };
+    let text = utf8(SERVER, bytes).map_err(Problems::one)?;
     let (mut seen, mut private) = (Seen::default(), BTreeSet::new());
-    let mut server = config::read(NAME, &text, &mut |reference| look_up(conf, secrets, reference, &mut seen, &mut private))?;
+    let mut server = config::read(SERVER, &text, &mut |reference| look_up(conf, secrets, reference, &mut seen, &mut private))?;
     server.warnings.extend(open_to_all(conf, &private));
     let mut problems = Vec::new();
     for (index, tls) in server.listen.iter_mut().enumerate().filter_map(|(index, listen)| Some((index, listen.tls.as_mut()?))) {
@@ -118,17 +146,18 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
                 _ if secrets == Secrets::Assume => continue,
                 Ok(pem) if String::from_utf8_lossy(&pem).contains(mark) => continue,
                 Ok(_) => format!("the file is not PEM with a `-----BEGIN … {mark}`"),
-                Err(why) => unreadable(path, &why),
+                Err(why) => unreadable(conf, path, &why),
             };
             let list = yaml::Path::Root.key("listen");
             let listener = list.index(index);
             let tls = listener.key("tls");
             let at = tls.key(field);
-            let line = yaml::parse(&text).ok().and_then(|(tree, _)| tree.line_of(&at));
-            problems.push(Problem { file: NAME.to_owned(), line, path: at.to_string(), what: wrong });
+            let place = yaml::parse(&text).ok().and_then(|(tree, _)| tree.find(&at).map(|found| (found.line, found.node.column)));
+            let (line, what) = place.map_or((None, wrong.clone()), |(line, column)| (Some(line), in_column(&wrong, column)));
+            problems.push(Problem { file: SERVER.to_owned(), line, path: at.to_string(), what });
         }
     }
-    if problems.is_empty() { Ok(server) } else { Err(Problems(problems)) }
+    if problems.is_empty() { Ok(server) } else { Err(Problems(problems, server.warnings)) }
 }
 
 /// Reads `catalog.yaml` and all of `catalog.d`, with what they name. For reloads: `server.yaml` is not looked at.
@@ -169,16 +198,17 @@ pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
     };
     let catalog = match resolved {
         Ok(mut catalog) => {
-            if holds_secrets(&catalog, &texts) {
-                private.extend(paths.iter().cloned());
-            }
+            let worth_hiding = |file: usize, text: &str| catalog.literal_secrets.contains(&file) || holds_guessable_hash(text);
+            let texts = texts.iter().enumerate().filter(|(file, (_, text))| worth_hiding(*file, text));
+            private.extend(texts.filter_map(|(file, _)| paths.get(file).cloned()));
             warnings.extend(open_to_all(conf, &private));
             catalog.warnings.extend(warnings);
             Ok(catalog)
         }
-        Err(more) => {
-            problems.extend(more.0);
-            Err(Problems(problems))
+        Err(Problems(more, warned)) => {
+            problems.extend(more);
+            warnings.extend(open_to_all(conf, &private));
+            Err(Problems(problems, [warned, warnings].concat()))
         }
     };
     let files = seen.0.keys().filter(|path| !paths.contains(path)).cloned().collect();
@@ -198,7 +228,7 @@ pub struct Source {
 
 /// The files that the catalog is made of, in their order.
 pub fn sources(conf: &Path) -> Result<Vec<Source>, Problems> {
-    let paths = list(conf).map_err(|problem| Problems(vec![problem]))?.paths;
+    let paths = list(conf).map_err(Problems::one)?.paths;
     let mut left = yaml::LARGEST;
     let (mut sources, mut problems) = (Vec::new(), Vec::new());
     for path in paths {
@@ -212,7 +242,7 @@ pub fn sources(conf: &Path) -> Result<Vec<Source>, Problems> {
             Err(problem) => problems.push(problem),
         }
     }
-    if problems.is_empty() { Ok(sources) } else { Err(Problems(problems)) }
+    if problems.is_empty() { Ok(sources) } else { Err(Problems(problems, Vec::new())) }
 }
 
 /// The catalog that these files make, with no secret read.
@@ -324,16 +354,14 @@ fn look_up(
         (Secrets::Resolve, Reference::Env(variable)) => {
             return match std::env::var(variable) {
                 Ok(text) => Ok(text),
-                Err(std::env::VarError::NotPresent) => Err(format!("the environment variable {} is not set", unless_secret(variable))),
+                Err(std::env::VarError::NotPresent) => Err(not_set(variable)),
                 Err(std::env::VarError::NotUnicode(_)) => Err("the environment variable is not UTF-8".to_owned()),
             };
         }
         (Secrets::Resolve, Reference::File(path) | Reference::Ca(path)) => path,
     };
     let path = conf.join(written);
-    // A secret may stand where its path should: only what the operator wrote is guarded, not where it leads.
-    let shown = |why| if unless_secret(written) == written { unreadable(&path, &why) } else { "there is no such file".to_owned() };
-    let bytes = seen.read(&path, LARGEST_NAMED).map_err(shown)?;
+    let bytes = seen.read(&path, LARGEST_NAMED).map_err(|why| unreadable(conf, &path, &why))?;
     if matches!(reference, Reference::File(_)) {
         if bytes.len() > LARGEST_SECRET {
             return Err(format!("the file is too large for a secret: {} KiB are the most", LARGEST_SECRET >> 10));
@@ -358,11 +386,29 @@ fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
     })
 }
 
-/// Whether the catalog's own text is worth hiding: a secret written out, or any key but the published one.
-fn holds_secrets(catalog: &Catalog, texts: &[(String, String)]) -> bool {
+/// What is said of a variable that is not there. Its name is shown only where it nearly is one that is set, or that everybody uses.
+fn not_set(variable: &str) -> String {
+    let set: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    let usual = || presets::VARIABLES.iter().copied();
+    let meant = nearest(variable, set.iter().map(String::as_str)).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    match quoted(variable, usual().chain(set.iter().map(String::as_str))) {
+        Some(_) => format!("the environment variable {variable} is not set{meant}"),
+        None => format!("the environment variable that is named here is not set{meant}"),
+    }
+}
+
+/// Whether a text holds the hash of a key that somebody could guess: any but the published one's, and those of `key new` and `key rotate`. Beside
+/// these stands the beginning of a secret of 256 random bits.
+fn holds_guessable_hash(text: &str) -> bool {
+    const MARK: &str = "sha256:";
     let published = super::raw::Digest(super::resolve::digest(PUBLISHED_KEY)).to_string();
-    let only_published = catalog.key_count() == 0 || (catalog.key_count() == 1 && texts.iter().any(|(_, text)| text.contains(&published)));
-    !only_published || catalog.literal_secrets
+    text.lines().filter(|line| line.contains(MARK) && !line.trim_start().starts_with('#')).any(|line| {
+        let note = line.rsplit_once('#').map(|(_, note)| note.trim());
+        let id = note.and_then(|note| note.strip_prefix("sk-")?.strip_suffix("-…"));
+        let made_here = id.is_some_and(|id| id.len() == 11 && id.bytes().all(|b| b.is_ascii_alphanumeric()));
+        let hashes = line.matches(MARK).count();
+        !(made_here && hashes == 1) && line.matches(&published).count() < hashes
+    })
 }
 
 /// Warnings of files that hold secrets and can be read by everybody.
@@ -398,9 +444,13 @@ fn no_file(path: &Path, why: &io::Error) -> Problem {
     of_file(path.display().to_string(), &what)
 }
 
-fn unreadable(path: &Path, why: &io::Error) -> String {
-    let path = path.display();
-    if why.kind() == io::ErrorKind::NotFound { format!("there is no file {path}") } else { format!("{path} cannot be read: {why}") }
+/// What is said of a file that another one names. Its path is not: it may be a secret in the wrong place.
+fn unreadable(conf: &Path, path: &Path, why: &io::Error) -> String {
+    match why.kind() {
+        io::ErrorKind::NotFound if path.starts_with(conf) => format!("there is no such file; a relative path starts at {}", conf.display()),
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        _ => format!("the file cannot be read: {why}"),
+    }
 }
 
 /// About a file as a whole.

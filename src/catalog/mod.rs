@@ -4,7 +4,7 @@
 //! every index is the position in its sorted list. A catalog never changes; a new one takes its place.
 //! It only looks things up: files are read in [`load`], what is written is understood in [`resolve`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -52,8 +52,8 @@ pub struct Catalog {
     rotating: Vec<Arc<Key>>,
     key_total: usize,
     permissions: usize,
-    /// Whether a secret is written out in the text.
-    literal_secrets: bool,
+    /// The files in which a secret is written out, by their positions.
+    literal_secrets: BTreeSet<usize>,
 }
 
 impl Catalog {

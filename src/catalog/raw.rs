@@ -15,8 +15,10 @@ use crate::secret::Secret;
 use crate::units::{Decimal, Span, Text, Time, Written};
 use crate::yaml::read::{Entries, List};
 
+mod habits;
 mod model;
 
+pub use habits::{Habit, KIND, find, shows, words};
 pub use model::{
     Defaults, Effort, FallbacksOn, Hedge, LongPrice, Model, OnBrokenCall, OnLoss, Price, Queue, Reasoning, Sampling, Strategy, Target,
     Thinking, Traits,
@@ -38,10 +40,9 @@ pub struct Catalog {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Account {
-    /// The wire format that it speaks.
-    #[schemars(required)]
+    /// The wire format that it speaks. Default: that of its `preset`.
     pub dialect: Option<Dialect>,
-    /// A known server that speaks `openai`: fills in `base_url` and `quirks`. `portcullis presets` lists them.
+    /// A known server that speaks `openai`: fills in `dialect`, `base_url` and `quirks`. `portcullis presets` lists them.
     pub preset: Option<String>,
     /// Of `openai`: what a server does differently, by its name: mistral, groq, vllm, …
     pub quirks: Option<String>,
@@ -373,5 +374,4 @@ impl Written for Digest {
     const NAME: &str = "Hash";
     const PATTERN: &str = "^sha256:[0-9a-fA-F]{64}$";
     const MEANING: &str = "The SHA-256 of a key: `sha256:` and 64 hex digits.";
-    const SHOWN: bool = false;
 }

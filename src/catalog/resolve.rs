@@ -3,14 +3,14 @@
 //! Pure: what is outside the texts (environment, secret files, CA files) comes through one function that the caller
 //! gives. An error about one thing is told once: what could not be read is not also reported as missing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
 use super::rotation::KeySecret;
 use super::{Account, Catalog, Key, Model, raw};
-use crate::problem::{Problem, Problems, unless_secret};
+use crate::problem::{Problem, Problems, in_column, nearest, quoted, unless_secret};
 use crate::yaml::read::{Entries, MOST_FAULTS, read};
 use crate::yaml::{self, Fault, Node, Path};
 
@@ -18,7 +18,9 @@ mod accounts;
 mod base;
 mod callers;
 mod credential;
+mod known;
 mod models;
+pub(crate) mod placeholder;
 mod prices;
 mod timeouts;
 
@@ -57,6 +59,7 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
     let mut unpriced = Unpriced::new(&models);
     let served = callers::resolve(&documents, &models, &mut unpriced, &mut report);
     unpriced.warn(&written, &served, &mut report);
+    report.somebody_may_call(&served);
 
     if !report.problems.is_empty() {
         return Err(report.problems());
@@ -75,7 +78,7 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
         callers: served.callers,
         models: models.into_values().flatten().collect(),
         accounts: accounts.into_values().flatten().collect(),
-        literal_secrets: report.literal_secrets,
+        literal_secrets: std::mem::take(&mut report.literal_secrets),
         warnings: report.warnings(),
     })
 }
@@ -132,8 +135,8 @@ struct Report<'t> {
     cut: bool,
     /// No tree, or no section: whatever else could be said would be a consequence.
     hopeless: bool,
-    /// A secret is written out in the text.
-    literal_secrets: bool,
+    /// The files in which a secret is written out.
+    literal_secrets: BTreeSet<usize>,
 }
 
 impl<'t> Report<'t> {
@@ -147,10 +150,10 @@ impl<'t> Report<'t> {
             more_warnings: 0,
             cut: false,
             hopeless: false,
-            literal_secrets: false,
+            literal_secrets: BTreeSet::new(),
         };
         for (file, (_, text)) in files.iter().enumerate() {
-            let tree = match yaml::parse(text) {
+            let tree = match yaml::parse_as(text, raw::KIND.shows) {
                 Ok((tree, faults)) => {
                     report.take(file, faults);
                     Some(tree)
@@ -170,7 +173,7 @@ impl<'t> Report<'t> {
         let mut documents = Vec::new();
         for file in 0..self.trees.len() {
             let mut faults = Vec::new();
-            let document = self.trees.get(file).and_then(Option::as_ref).and_then(|tree| read(tree, &mut faults));
+            let document = self.trees.get(file).and_then(Option::as_ref).and_then(|tree| read(tree, raw::KIND, &mut faults));
             self.hopeless |= faults.iter().any(|fault| matches!(fault.path.as_str(), "" | "accounts" | "models" | "callers"));
             self.cut |= faults.len() >= MOST_FAULTS;
             self.take(file, faults);
@@ -196,6 +199,15 @@ impl<'t> Report<'t> {
         }
     }
 
+    /// A gateway that refuses everybody is seldom meant.
+    fn somebody_may_call(&mut self, served: &callers::Served) {
+        if served.callers.is_empty() {
+            let what =
+                "there are none, so nobody may call: `portcullis key new --caller NAME --name NAME --create` makes the first, with a key";
+            self.warn(0, &Path::Root.key("callers"), what);
+        }
+    }
+
     /// One section of all files.
     fn merge<'r, T>(
         &mut self,
@@ -205,16 +217,16 @@ impl<'t> Report<'t> {
     ) -> Merged<'r, T> {
         let mut merged: Merged<'r, T> = BTreeMap::new();
         for (file, document) in documents.iter().enumerate() {
-            for (name, entry) in document.as_ref().and_then(&of).into_iter().flat_map(|entries| &entries.0) {
+            for (name, written) in document.as_ref().and_then(&of).into_iter().flat_map(|entries| &entries.0) {
                 match merged.get(name.as_str()) {
                     Some((first, _)) => {
                         let section = Path::Root.key(section);
-                        let at = section.key(name);
+                        let at = entry(&section, name);
                         let first = self.place(*first, &at);
                         self.problem(file, &at, &format!("stands also in {first}: keep one"));
                     }
                     None => {
-                        merged.insert(name, (file, entry.as_ref()));
+                        merged.insert(name, (file, written.as_ref()));
                     }
                 }
             }
@@ -241,12 +253,37 @@ impl<'t> Report<'t> {
         }
     }
 
+    /// An error about a value that is not quoted: its column stands for it.
+    fn withheld(&mut self, file: usize, at: &Path<'_>, what: &str) {
+        self.problem(file, at, &self.in_column(file, at, what));
+    }
+
+    fn in_column(&self, file: usize, at: &Path<'_>, what: &str) -> String {
+        let found = self.trees.get(file).and_then(Option::as_ref).and_then(|tree| tree.find(at));
+        found.map_or_else(|| what.to_owned(), |found| in_column(what, found.node.column))
+    }
+
+    /// A value that should name something else of the catalog, and does not.
+    fn unknown<'n>(&mut self, file: usize, at: &Path<'_>, what: &str, id: &str, known: impl Iterator<Item = &'n str> + Clone) {
+        let hint = meant(&format!("{what}s"), id, known.clone());
+        match quoted(id, known) {
+            Some(quoted) => self.problem(file, at, &format!("no {what} {quoted}; {hint}")),
+            None => self.withheld(file, at, &format!("no such {what}; {hint}")),
+        }
+    }
+
     /// A field is not there: an error, unless it is there and could not be read.
     fn missing(&mut self, file: usize, at: &Path<'_>, what: &str) {
         let path = at.to_string();
         if !self.problems.iter().any(|(in_file, problem)| *in_file == file && problem.path.starts_with(&path)) {
             self.problem(file, at, what);
         }
+    }
+
+    /// Whether an error inside this place says so.
+    fn tells(&self, file: usize, at: &Path<'_>, what: &str) -> bool {
+        let inside = format!("{at}.");
+        self.problems.iter().any(|(in_file, problem)| *in_file == file && problem.path.starts_with(&inside) && problem.what.contains(what))
     }
 
     fn warn(&mut self, file: usize, at: &Path<'_>, what: &str) {
@@ -259,8 +296,12 @@ impl<'t> Report<'t> {
     }
 
     fn locate(&self, file: usize, at: &Path<'_>, what: &str) -> Problem {
-        let tree = self.trees.get(file).and_then(Option::as_ref);
-        Problem { file: self.name(file), line: tree.and_then(|tree| tree.line_of(at)), path: at.to_string(), what: what.to_owned() }
+        let found = self.trees.get(file).and_then(Option::as_ref).and_then(|tree| tree.find(at));
+        let what = match found {
+            Some(found) if at.hides() => in_column(what, found.column),
+            Some(_) | None => what.to_owned(),
+        };
+        Problem { file: self.name(file), line: found.map(|found| found.line), path: at.to_string(), what }
     }
 
     /// `catalog.yaml:14`. The line is searched for, so this is for errors only, and only for those that are told.
@@ -278,13 +319,14 @@ impl<'t> Report<'t> {
         self.files.get(file).map(|(name, _)| name.clone()).unwrap_or_default()
     }
 
-    fn problems(self) -> Problems {
+    fn problems(mut self) -> Problems {
         let more = match self.more {
             _ if self.cut => Some("and more errors: the reading stopped here".to_owned()),
             0 => None,
             more => Some(format!("and {more} more errors")),
         };
-        Problems(in_order(self.problems, more))
+        let problems = in_order(std::mem::take(&mut self.problems), more);
+        Problems(problems, self.warnings())
     }
 
     fn warnings(self) -> Vec<Problem> {
@@ -302,9 +344,22 @@ fn in_order(mut found: Vec<(usize, Problem)>, more: Option<String>) -> Vec<Probl
     found
 }
 
+/// The place of an entry, by its name as far as that may be shown.
+fn entry<'p>(section: &'p Path<'p>, name: &'p str) -> Path<'p> {
+    section.entry(name, raw::shows(section.section(), name))
+}
+
 /// The names of a map, for "did you mean".
-fn names<'m, T>(map: &'m BTreeMap<&str, T>) -> impl Iterator<Item = &'m str> {
+fn names<'m, T>(map: &'m BTreeMap<&str, T>) -> impl Iterator<Item = &'m str> + Clone {
     map.keys().copied()
+}
+
+/// The nearest name, or those that there are.
+fn meant<'n>(what: &str, wrong: &str, names: impl Iterator<Item = &'n str> + Clone) -> String {
+    match nearest(wrong, names.clone()) {
+        Some(near) => format!("did you mean \"{}\"?", unless_secret(near)),
+        None => listed(what, names),
+    }
 }
 
 /// What is allowed where nothing is near.

@@ -40,7 +40,7 @@ fn the_published_key_on_a_public_listener() {
     let hash = raw::Digest(resolve::digest(PUBLISHED_KEY));
     let catalog = |caller: &str, models: &str| {
         catalog(&format!(
-            "accounts: {{demo: {{dialect: demo}}, real: {{dialect: openai}}, off: {{dialect: openai, enabled: false}}}}\nmodels: {{{models}}}\n\
+            "accounts: {{demo: {{dialect: demo}}, real: {{dialect: openai, base_url: https://a.b}}, off: {{dialect: openai, enabled: false}}}}\nmodels: {{{models}}}\n\
              callers: {{demo: {{{caller} keys: {{k: {{hash: '{hash}'}}}}}}}}\n"
         ))
     };

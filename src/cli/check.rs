@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use super::{CheckArgs, fail, print, tell};
-use crate::catalog::load::{Loaded, Secrets, folder, load};
+use crate::catalog::load::{Loaded, Secrets, folder, load, shown};
 use crate::catalog::published_key_problem;
 
 /// Says what is wrong, or what was read.
@@ -14,20 +14,21 @@ pub(super) fn run(args: &CheckArgs) -> ExitCode {
     let Loaded { server, catalog, count: files, .. } = match load(&conf, secrets) {
         Ok(loaded) => loaded,
         Err(problems) => {
-            let count = problems.0.len();
-            return fail(&format!("{problems}\n{}: {count} {}", conf.display(), if count == 1 { "error" } else { "errors" }));
+            let (errors, warnings) = (count(problems.0.len(), "error"), problems.1.len());
+            let warned = if warnings == 0 { String::new() } else { format!(", {}", count(warnings, "warning")) };
+            return fail(&format!("{}\n{}: {errors}{warned}", problems.with_warnings(), shown(&conf)));
         }
     };
-    let listeners: Vec<SocketAddr> = server.listen.iter().map(|listen| listen.address).collect();
-    if let Some(problem) = published_key_problem(&catalog, &listeners) {
-        return fail(&format!("{}: {problem}", conf.display()));
-    }
     for warning in &catalog.warnings {
         tell(&format!("warning: {warning}"));
     }
+    let listeners: Vec<SocketAddr> = server.listen.iter().map(|listen| listen.address).collect();
+    if let Some(problem) = published_key_problem(&catalog, &listeners) {
+        return fail(&format!("{}: {problem}", shown(&conf)));
+    }
     print(&format!(
         "{}: fine. {}, {}, {}, {}, {}, {}\n",
-        conf.display(),
+        shown(&conf),
         count(files, "file"),
         count(catalog.accounts().len(), "account"),
         count(catalog.models().len(), "model"),

@@ -24,7 +24,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use super::{ExplainArgs, limits, tell, write};
 use crate::account::Registry;
 use crate::catalog::Model;
-use crate::catalog::load::{Loaded, Secrets, folder, load};
+use crate::catalog::load::{Loaded, Secrets, folder, load, shown};
 use crate::catalog::name;
 use crate::catalog::reload::Snapshot;
 use crate::config::Server;
@@ -77,7 +77,7 @@ fn explain(args: &ExplainArgs) -> Result<Report, String> {
     let headers = headers(&args.headers)?;
     let conf = folder(args.conf.conf.as_deref());
     let Loaded { server, catalog, .. } = load(&conf, Secrets::Assume)
-        .map_err(|problems| format!("{problems}\n{}: nothing can be explained. `portcullis check` says the same", conf.display()))?;
+        .map_err(|problems| format!("{problems}\n{}: nothing can be explained. `portcullis check` says the same", shown(&conf)))?;
     let status = args.status.as_deref().map(status::read).transpose()?;
     let body = body(&args.request, server.limits.request_body)?;
     let snapshot = Snapshot::new(catalog, &Registry::default(), &crate::limits::Registry::default(), &mut Vec::new, 1);
@@ -105,7 +105,7 @@ fn body(path: &Path, limit: usize) -> Result<Bytes, String> {
     } else {
         File::open(path).and_then(|file| file.take(most).read_to_end(&mut body))
     };
-    read.map_err(|why| format!("{}: the request cannot be read: {why}", path.display()))?;
+    read.map_err(|why| format!("the file with the request cannot be read: {why}"))?;
     Ok(body.into())
 }
 

@@ -9,11 +9,12 @@ use super::{KeyCommand, fail};
 use crate::access_log::rfc3339;
 use crate::catalog::amend::{Files, Place};
 use crate::catalog::{Key, name};
-use crate::problem::nearest;
+use crate::problem::{nearest, quoted};
 use crate::units::{Span, Time};
 use crate::yaml::Step;
 
 mod change;
+mod delete;
 mod list;
 mod new;
 mod rotate;
@@ -32,6 +33,7 @@ pub(super) fn run(command: &KeyCommand) -> ExitCode {
         KeyCommand::Enable(args) => change::enabled(args, true, now),
         KeyCommand::Expire(args) => change::expire(args, now),
         KeyCommand::Rotate(args) => rotate::run(args, now),
+        KeyCommand::Delete(args) => delete::run(args),
         KeyCommand::Hash => return secret::hash(),
     };
     done.unwrap_or_else(|why| fail(&why))
@@ -71,8 +73,13 @@ impl<'a> Id<'a> {
         match secrets.first() {
             Some((_, key, _)) => Ok(Known { key, secrets: secrets.iter().map(|(digest, _, until)| (*digest, *until)).collect() }),
             None => {
-                let meant = nearest(self.whole, files.catalog().keys().map(|key| &*key.id)).map(|meant| format!("; did you mean {meant}?"));
-                Err(format!("there is no key {}{}", self.whole, meant.unwrap_or_else(|| ": `portcullis key list` shows them".to_owned())))
+                let known = || files.catalog().keys().map(|key| &*key.id);
+                let hint = nearest(self.whole, known()).map(|meant| format!("did you mean {meant}?"));
+                let hint = hint.unwrap_or_else(|| "`portcullis key list` shows them".to_owned());
+                Err(match quoted(self.whole, known()) {
+                    Some(_) => format!("there is no key {}; {hint}", self.whole),
+                    None => format!("there is no such key; {hint}"),
+                })
             }
         }
     }

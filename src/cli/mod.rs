@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Parser, Subcommand};
 
 use crate::ledger::report;
+use crate::problem::quoted;
 
 mod check;
 mod explain;
@@ -163,6 +164,8 @@ pub enum KeyCommand {
     Expire(ExpireKeyArgs),
     /// Give a key another secret, printed once; the one before works for a while.
     Rotate(RotateKeyArgs),
+    /// Take a key out of its file, for good. `disable` can be undone.
+    Delete(KeyArgs),
     /// Read an existing key from standard input and print its hash.
     Hash,
 }
@@ -179,8 +182,12 @@ pub struct NewKeyArgs {
     /// What the key is for, such as prod
     #[arg(long)]
     pub name: String,
-    /// A glob over the ids of models that it may use, within those of its caller; several times for several [default: all of its caller's]
-    #[arg(long = "model", value_name = "GLOB")]
+    /// Make the caller too. Its models are then those of --model [default: all], and the key may use what its caller may
+    #[arg(long)]
+    pub create: bool,
+    /// A glob over the ids of models that it may use, within those of its caller; several with commas, or several times [default: all of
+    /// its caller's]
+    #[arg(long = "model", visible_alias = "models", value_name = "GLOB", value_delimiter = ',')]
     pub models: Vec<String>,
     /// From when on it does not work any more, such as 2027-01-01 or 2027-01-01T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = key::time)]
@@ -293,7 +300,16 @@ pub enum SchemaOf {
 
 /// Runs what the process was started with.
 pub fn run() -> ExitCode {
-    match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(wrong) => {
+            let told = discreet(wrong);
+            // Nobody is left to hear that nobody listens.
+            drop(told.print());
+            return ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(2));
+        }
+    };
+    match cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
@@ -303,6 +319,29 @@ pub fn run() -> ExitCode {
         Command::Presets => presets::run(),
         Command::Prices(args) => prices::run(&args),
     }
+}
+
+/// What is wrong with the arguments, without those that are no words of ours: a secret may be among them.
+fn discreet(mut wrong: clap::Error) -> clap::Error {
+    use clap::error::{ContextKind as Kind, ContextValue as Value, ErrorKind};
+    let near = |given: Option<&Value>, meant: Option<&Value>| match (given, meant) {
+        (Some(Value::String(given)), Some(Value::String(meant))) => quoted(given, [meant.as_str()]).is_some(),
+        (Some(Value::String(given)), Some(Value::Strings(meant))) => quoted(given, meant.iter().map(String::as_str)).is_some(),
+        _ => false,
+    };
+    let unknown = wrong.kind() == ErrorKind::UnknownArgument;
+    for (kind, meant, is_foreign) in [
+        (Kind::InvalidArg, Kind::SuggestedArg, unknown),
+        (Kind::InvalidSubcommand, Kind::SuggestedSubcommand, true),
+        (Kind::InvalidValue, Kind::SuggestedValue, true),
+    ] {
+        if is_foreign && wrong.get(kind).is_some() && !near(wrong.get(kind), wrong.get(meant)) {
+            wrong.insert(kind, Value::String("…".to_owned()));
+            // Advice that repeats it.
+            wrong.remove(Kind::Suggested);
+        }
+    }
+    wrong
 }
 
 /// Prints a result. Whoever reads it may have gone: that is no reason to panic, as `println!` would.

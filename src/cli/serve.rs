@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use super::{ServeArgs, fail};
-use crate::catalog::load::{Secrets, folder, load};
+use crate::catalog::load::{Secrets, folder, load, shown};
 use crate::config::Listen;
 
 /// Serves. Returns only if it cannot begin.
@@ -12,7 +12,11 @@ pub(super) fn run(args: ServeArgs) -> ExitCode {
     let mut loaded = match load(&conf, Secrets::Resolve) {
         Ok(loaded) => loaded,
         Err(problems) => {
-            return fail(&format!("{problems}\n{}: not served. `portcullis check` says the same without serving", conf.display()));
+            return fail(&format!(
+                "{}\n{}: not served. `portcullis check` says the same without serving",
+                problems.with_warnings(),
+                shown(&conf)
+            ));
         }
     };
     crate::log::install(loaded.server.log.format, loaded.server.log.level);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{Report, raw};
 use crate::catalog::raw::SecretRef;
+use crate::catalog::resolve::placeholder::Placeholder;
 use crate::catalog::resolve::{ASSUMED, LookUp, Reference};
 use crate::secret::Secret;
 use crate::units::{Span, Text};
@@ -110,7 +111,7 @@ pub(super) fn resolve(raw: &raw::Store, look_up: &mut LookUp<'_>, report: &mut R
             report.missing(&at, "is missing: a file of certificates (PEM)");
             return None;
         };
-        look_up(Reference::Ca(path)).map_err(|wrong| report.problem(&at, wrong)).ok()
+        look_up(Reference::Ca(path)).map_err(|wrong| report.withheld(&at, &wrong)).ok()
     });
     let instances = raw.instances.unwrap_or(1);
     if !(1..=1000).contains(&instances) {
@@ -141,6 +142,12 @@ fn address(raw: &raw::Store, section: &Path<'_>, look_up: &mut LookUp<'_>, repor
         report.missing(&at, "is missing: a URL such as redis://host:6379, or `{ env: NAME }` or `{ file: /path }` with one");
         return None;
     };
+    if let SecretRef::Literal(url) = written
+        && let Some(placeholder) = Placeholder::of(url.expose())
+    {
+        report.withheld(&at, &placeholder.wrong("redis", Some("REDIS_URL")));
+        return None;
+    }
     let (place, found) = match written {
         SecretRef::Literal(url) => (None, Ok(url.expose().to_owned())),
         SecretRef::Env(variable) => (Some(("env", "the environment variable ")), look_up(Reference::Env(variable))),
@@ -160,8 +167,8 @@ fn address(raw: &raw::Store, section: &Path<'_>, look_up: &mut LookUp<'_>, repor
         }
         Err(wrong) => {
             match place {
-                Some((field, _)) => report.problem(&at.key(field), wrong),
-                None => report.problem(&at, wrong),
+                Some((field, _)) => report.withheld(&at.key(field), &wrong),
+                None => report.withheld(&at, &wrong),
             }
             None
         }

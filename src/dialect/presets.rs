@@ -42,8 +42,34 @@ pub fn table() -> String {
 
 const EXAMPLE: &str = "
 accounts:
-  groq: { dialect: openai, preset: groq, key: { env: GROQ_API_KEY } }
+  groq: { preset: groq, key: { env: GROQ_API_KEY } }
 ";
+
+/// The environment variables that providers' own documentation has credentials in.
+pub const VARIABLES: [&str; 22] = [
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "AZURE_OPENAI_KEY",
+    "AZURE_OPENAI_API_KEY",
+    "COHERE_API_KEY",
+    "CO_API_KEY",
+    "OLLAMA_API_KEY",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "MISTRAL_API_KEY",
+    "XAI_API_KEY",
+    "GROQ_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "OPENROUTER_API_KEY",
+    "PERPLEXITY_API_KEY",
+    "TOGETHER_API_KEY",
+    "FIREWORKS_API_KEY",
+    "CEREBRAS_API_KEY",
+];
 
 const fn hosted(name: &'static str, base_url: &'static str, quirks: &'static Quirks, key: &'static str, note: &'static str) -> Preset {
     Preset { name, base_url, quirks, key: Some(key), note }
@@ -95,6 +121,7 @@ mod tests {
             assert!(ALL.iter().skip(at + 1).all(|other| other.name != preset.name), "{}", preset.name);
             assert_eq!(Quirks::find(preset.quirks.name), Some(preset.quirks), "{}", preset.name);
             assert!(!preset.base_url.ends_with('/'), "{}", preset.name);
+            assert!(preset.key.is_none_or(|key| VARIABLES.contains(&key)), "{}", preset.name);
             assert_eq!(preset.base_url.starts_with("https://"), preset.key.is_some(), "{}", preset.name);
         }
         assert_eq!(find("nobody"), None);

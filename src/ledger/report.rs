@@ -157,7 +157,7 @@ fn groups(text: &str) -> Result<Vec<Group>, String> {
     for name in text.split(',').map(str::trim) {
         let group = Group::ALL.into_iter().find(|group| group.name() == name);
         let names = Group::ALL.map(Group::name).join(", ");
-        let group = group.ok_or_else(|| format!("by: {name:?} is not known; there are {names}, with commas between them"))?;
+        let group = group.ok_or_else(|| format!("by: holds a name that is not known; there are {names}, with commas between them"))?;
         if groups.contains(&group) {
             return Err(format!("by: {name} stands there a second time"));
         }
@@ -183,7 +183,7 @@ fn moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
             ago.and_then(|ago| now.checked_sub(ago)).ok_or_else(|| format!("{name}: {text} is too long: it is before 1970; name a date"))
         }
         None => text.parse::<Time>().map(|Time(seconds)| seconds.saturating_mul(1_000)).map_err(|_| {
-            format!("{name}: must be 30m, 24h or 7d (so long ago), a date such as 2026-11-01, or a time such as 2026-11-01T08:00:00Z, not {text:?}")
+            format!("{name}: must be 30m, 24h or 7d (so long ago), a date such as 2026-11-01, or a time such as 2026-11-01T08:00:00Z")
         }),
     }
 }

@@ -21,7 +21,7 @@ pub use new::New;
 pub enum Change<'c> {
     /// A map's entry gets this value. One that is not there is added behind the others, with the maps around it.
     Set(Vec<Step<'c>>, New),
-    /// A map's entry or a list's item goes.
+    /// A map's entry or a list's item goes; of the only entry of a map `{}` is left.
     Remove(Vec<Step<'c>>),
     /// A list gets one more item, its last.
     Push(Vec<Step<'c>>, New),
@@ -189,7 +189,7 @@ fn set(node: &mut Node<'_>, path: &[Step<'_>], new: &New) {
 fn nested(path: &[Step<'_>], new: &New) -> Option<New> {
     path.iter().rev().try_fold(new.clone(), |new, step| match step {
         Step::Key(key) => Some(New::Map(vec![((*key).to_owned(), new)])),
-        Step::Index(_) => None,
+        Step::Hidden(_) | Step::Index(_) => None,
     })
 }
 

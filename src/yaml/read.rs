@@ -15,20 +15,29 @@ use std::ptr;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Deserialize, DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 
-use super::{Entry, Fault, Node, Path, Step, Value};
-use crate::problem::{nearest, shown};
+use super::{Entry, Fault, Node, Path, Shows, Step, Value};
+use crate::problem::{in_column, nearest, quoted};
 
 /// Faults that are told at once. Beyond it the reading stops: each costs a second reading of its surroundings.
 pub const MOST_FAULTS: usize = 100;
 
+/// What is known of a kind of file, besides its types.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    /// Which keys of maps of many entries may be shown: no secret that stands there by mistake.
+    pub shows: Shows,
+    /// What to write instead of a field that there is not, but elsewhere; by its name and by what is allowed in its place.
+    pub instead: fn(&str, &[&str]) -> Option<&'static str>,
+}
+
 /// Reads a value. `None` where nothing of it could be read; everything that is wrong is added to `faults`.
-pub fn read<T: for<'de> Deserialize<'de>>(root: &Node<'_>, faults: &mut Vec<Fault>) -> Option<T> {
-    let reader = Reader { faults: RefCell::new(Vec::new()), dead: RefCell::new(HashSet::new()) };
+pub fn read<T: for<'de> Deserialize<'de>>(root: &Node<'_>, kind: Kind, faults: &mut Vec<Fault>) -> Option<T> {
+    let reader = Reader { kind, faults: RefCell::new(Vec::new()), dead: RefCell::new(HashSet::new()) };
     let value = loop {
         let before = reader.count();
         match T::deserialize(Reading { node: root, path: &Path::Root, reader: &reader }) {
             Ok(value) => break Some(value),
-            Err(error) => reader.record(error, root, root.line, &Path::Root),
+            Err(error) => reader.record(error, root, (root.line, root.column), &Path::Root),
         };
         if reader.is_dead(root) || reader.is_full() || reader.count() == before {
             break None;
@@ -88,6 +97,7 @@ pub fn items<T>(list: Option<&List<T>>) -> impl Iterator<Item = (usize, &T)> {
 }
 
 struct Reader {
+    kind: Kind,
     faults: RefCell<Vec<Fault>>,
     /// Nodes that are passed over, by address: the tree does not move while it is read.
     dead: RefCell<HashSet<usize>>,
@@ -115,11 +125,26 @@ impl Reader {
     }
 
     /// Records an error that has no place yet as one of this node, which is dead from then on.
-    fn record(&self, error: Error, node: &Node<'_>, line: usize, path: &Path<'_>) -> Error {
-        if let Error::Fresh(what) = error
-            && self.dead.borrow_mut().insert(address(node))
-        {
-            self.faults.borrow_mut().push(Fault { line, path: path.to_string(), what });
+    fn record(&self, error: Error, node: &Node<'_>, (line, column): (usize, usize), path: &Path<'_>) -> Error {
+        let (path, what) = match (error, path) {
+            (Error::Recorded, _) => return Error::Recorded,
+            (Error::Fresh(what), _) => (path.to_string(), if path.hides() { in_column(&what, column) } else { what }),
+            (Error::Withheld(what), _) => (path.to_string(), in_column(&what, column)),
+            (Error::UnknownField(field, allowed), Path::In(map, _)) => {
+                let instead = (self.kind.instead)(&field, allowed);
+                let is_shown = instead.is_some() || quoted(&field, allowed.iter().copied()).is_some();
+                let what = match instead {
+                    Some(instead) => format!("unknown field: {instead}"),
+                    None => format!("unknown field{}", hint(&field, allowed)),
+                };
+                let path = map.entry(&field, is_shown);
+                (path.to_string(), if path.hides() { in_column(&what, column) } else { what })
+            }
+            // No field without a map around it.
+            (Error::UnknownField(field, allowed), Path::Root) => (String::new(), format!("unknown field{}", hint(&field, allowed))),
+        };
+        if self.dead.borrow_mut().insert(address(node)) {
+            self.faults.borrow_mut().push(Fault { line, path, what });
         }
         Error::Recorded
     }
@@ -133,13 +158,17 @@ fn address(node: &Node<'_>) -> usize {
 #[derive(Debug)]
 enum Error {
     Fresh(String),
+    /// About a value that the message does not quote: it says where it stands.
+    Withheld(String),
+    UnknownField(String, &'static [&'static str]),
     Recorded,
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fresh(what) => f.write_str(what),
+            Self::Fresh(what) | Self::Withheld(what) => f.write_str(what),
+            Self::UnknownField(..) => f.write_str("unknown field"),
             Self::Recorded => f.write_str("recorded"),
         }
     }
@@ -149,7 +178,7 @@ impl std::error::Error for Error {}
 
 impl de::Error for Error {
     fn custom<T: fmt::Display>(what: T) -> Self {
-        Self::Fresh(what.to_string())
+        Self::Withheld(what.to_string())
     }
 
     // The values themselves are never shown: they may be secrets.
@@ -162,11 +191,15 @@ impl de::Error for Error {
     }
 
     fn unknown_field(field: &str, allowed: &'static [&'static str]) -> Self {
-        Self::Fresh(format!("unknown field{}", hint(field, allowed)))
+        Self::UnknownField(field.to_owned(), allowed)
     }
 
     fn unknown_variant(variant: &str, allowed: &'static [&'static str]) -> Self {
-        Self::Fresh(format!("{} is not known{}", shown(variant), hint(variant, allowed)))
+        let hint = hint(variant, allowed);
+        match quoted(variant, allowed.iter().copied()) {
+            Some(quoted) => Self::Fresh(format!("{quoted} is not known{hint}")),
+            None => Self::Withheld(format!("is not known{hint}")),
+        }
     }
 }
 
@@ -213,7 +246,7 @@ impl<'a, 't> Reading<'a, 't> {
     }
 
     fn fields(self, entries: &'a [Entry<'t>]) -> Fields<'a, 't> {
-        Fields { all: self, entries, left: entries }
+        Fields { all: self, entries, left: entries, are_names: false }
     }
 }
 
@@ -258,7 +291,8 @@ macro_rules! whole_numbers {
                     Ok(number) => visitor.visit_u64(number),
                     Err(_) => Err(Error::Fresh("is too large".to_owned())),
                 },
-                Value::Plain(text) if !self.node.is_null() => Err(Error::Fresh(format!("must be a whole number, 0 or more, not {}", shown(text)))),Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => self.not("a whole number, 0 or more"),
+                Value::Plain(_) if !self.node.is_null() => Err(Error::Withheld("must be a whole number, 0 or more".to_owned())),
+                Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => self.not("a whole number, 0 or more"),
             }
         }
     )*};
@@ -279,7 +313,13 @@ impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
         match &self.node.value {
             Value::Plain(text) if !self.node.is_null() => match boolean(text) {
                 Some(value) => visitor.visit_bool(value),
-                None => Err(Error::Fresh(format!("must be true or false, not {}", shown(text)))),
+                // What other formats, and YAML 1.1, take for one.
+                None => {
+                    Err(match quoted(text, ["true", "false"]).or_else(|| known(text, ["yes", "no", "on", "off", "y", "n", "1", "0"])) {
+                        Some(quoted) => Error::Fresh(format!("must be true or false, not {quoted}")),
+                        None => Error::Withheld("must be true or false".to_owned()),
+                    })
+                }
             },
             Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => self.not("true or false"),
         }
@@ -289,7 +329,7 @@ impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match &self.node.value {
             Value::Plain(text) if is_number(text) => visitor.visit_str(text),
-            Value::Plain(text) if !self.node.is_null() => Err(Error::Fresh(format!("must be a number, not {}", shown(text)))),
+            Value::Plain(_) if !self.node.is_null() => Err(Error::Withheld("must be a number".to_owned())),
             Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => self.not("a number"),
         }
     }
@@ -323,7 +363,7 @@ impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match &self.node.value {
-            Value::Map(entries) => visitor.visit_map(self.fields(entries)),
+            Value::Map(entries) => visitor.visit_map(Fields { are_names: true, ..self.fields(entries) }),
             Value::Plain(_) | Value::Quoted(_) | Value::List(_) => self.not("a map"),
         }
     }
@@ -342,8 +382,12 @@ impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
         }
     }
 
+    /// A value that is written as text: also one that looks like a number, so that it is the value's own type that says what is missing.
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_newtype_struct(self)
+        match &self.node.value {
+            Value::Plain(text) if is_number(text) => visitor.visit_str(text),
+            Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => visitor.visit_str(self.text()?),
+        }
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -355,11 +399,25 @@ impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
     }
 }
 
+/// A word of a list, in quotes.
+fn known<const N: usize>(text: &str, words: [&str; N]) -> Option<String> {
+    words.into_iter().find(|word| word.eq_ignore_ascii_case(text)).map(|_| format!("{text:?}"))
+}
+
 /// A map being read. The first of `left` is the entry whose key or value comes next.
 struct Fields<'a, 't> {
+    /// Its keys are names, and no words of ours.
+    are_names: bool,
     all: Reading<'a, 't>,
     entries: &'a [Entry<'t>],
     left: &'a [Entry<'t>],
+}
+
+impl<'a> Fields<'a, '_> {
+    fn path(&self, key: &'a str) -> Path<'a> {
+        let is_shown = !self.are_names || (self.all.reader.kind.shows)(self.all.path.section(), key);
+        self.all.path.entry(key, is_shown)
+    }
 }
 
 impl<'de> MapAccess<'de> for Fields<'_, '_> {
@@ -373,16 +431,17 @@ impl<'de> MapAccess<'de> for Fields<'_, '_> {
                 continue;
             }
             let key: de::value::StrDeserializer<'_, Error> = (*entry.key).into_deserializer();
-            let path = self.all.path.key(&entry.key);
-            return seed.deserialize(key).map(Some).map_err(|error| reader.record(error, &entry.node, entry.line, &path));
+            let path = self.path(&entry.key);
+            let place = (entry.line, entry.column);
+            return seed.deserialize(key).map(Some).map_err(|error| reader.record(error, &entry.node, place, &path));
         }
         Ok(None)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         let Some((entry, rest)) = self.left.split_first() else { return Err(Error::Recorded) };
-        let Reading { path, reader, .. } = self.all;
-        let path = path.key(&entry.key);
+        let Reading { reader, .. } = self.all;
+        let path = self.path(&entry.key);
         let before = reader.count();
         match seed.deserialize(Reading { node: &entry.node, path: &path, reader }) {
             Ok(value) => {
@@ -390,7 +449,7 @@ impl<'de> MapAccess<'de> for Fields<'_, '_> {
                 Ok(value)
             }
             Err(error) => {
-                let error = reader.record(error, &entry.node, entry.line, &path);
+                let error = reader.record(error, &entry.node, (entry.line, entry.node.column), &path);
                 reader.give_up(&entry.node, before);
                 if reader.is_full() {
                     self.left = &[];
@@ -421,7 +480,7 @@ impl<'de> SeqAccess<'de> for Items<'_, '_> {
         let path = Path::In(path, Step::Index(self.at));
         self.at += 1;
         let item = seed.deserialize(Reading { node, path: &path, reader });
-        item.map(Some).map_err(|error| reader.record(error, node, node.line, &path))
+        item.map(Some).map_err(|error| reader.record(error, node, (node.line, node.column), &path))
     }
 
     fn size_hint(&self) -> Option<usize> {

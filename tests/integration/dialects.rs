@@ -789,7 +789,7 @@ fn a_request_that_only_one_target_refuses_goes_to_the_next() {
 #[test]
 fn an_account_with_a_preset_takes_two_lines() {
     run(async {
-        let catalog = "accounts:\n  groq: { dialect: openai, preset: groq, key: { env: GROQ_API_KEY } }\n  typo: { dialect: openai, preset: grok_, key: k }\n\
+        let catalog = "accounts:\n  groq: { preset: groq, key: { env: GROQ_API_KEY } }\n  typo: { dialect: openai, preset: grok_, key: k }\n\
                        models:\n  llama: { targets: [{ account: groq, model: llama-3.3-70b }] }\ncallers: {}\n";
         let folder =
             crate::support::folder::Folder::new(&[("server.yaml", "listen: [{ address: 127.0.0.1:0 }]\n"), ("catalog.yaml", catalog)]);

@@ -235,7 +235,7 @@ fn the_exit_code_tells_whether_it_would_be_tried() {
         1,
         "no: nobody would be asked, the caller gets 401 invalid_api_key: there is no key acme/prd",
     );
-    check(&["--key", "acme/prod", &file("none.json")], 2, &file("none.json"));
+    check(&["--key", "acme/prod", &file("none.json")], 2, "the file with the request cannot be read: No such file");
     check(&["--key", "acme/prod", &file("m.json"), "--status", &file("m.json")], 2, "--status: this is no /status of this version");
     check(&["--key", "acme/prod", &file("m.json"), "--status", "https://127.0.0.1/status"], 2, "--status: only http://");
     check(&["--key", "acme/prod", &file("m.json"), "--status", "http://127.0.0.1:1"], 2, "--status: http://127.0.0.1:1 does not answer");

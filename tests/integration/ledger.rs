@@ -309,7 +309,7 @@ fn usage_in_its_three_forms() {
         assert!(!status.success() && stderr.contains(why), "{arguments:?}: {stderr}");
     };
     fails(&[], "there is no ledger at");
-    fails(&["--by", "who"], "--by: \"who\" is not known; there are day, caller, key, model, account, upstream_model, outcome");
+    fails(&["--by", "who"], "--by: holds a name that is not known; there are day, caller, key, model, account, upstream_model, outcome");
     fails(&["--since", "soon"], "--since: must be 30m, 24h or 7d (so long ago), a date such as 2026-11-01");
     fails(&["--since", "99999999999999999999d"], "--since: 99999999999999999999d is too long: it is before 1970; name a date");
     fails(&["--since", "1h", "--until", "2h"], "--until: must be later than since");
@@ -404,7 +404,7 @@ fn usage_on_the_admin_listener() {
         assert_eq!((&json["total"]["cost_known"], &json["usage"][2]["cost_known"]), (&"part".into(), &"none".into()));
         assert_eq!((&json["usage"][2]["caller"], &json["usage"][2]["cost_usd"]), (&"blue".into(), &Value::Null));
         for (query, why) in [
-            ("by=who", "by: \"who\" is not known"),
+            ("by=who", "by: holds a name that is not known"),
             ("since=soon", "since: must be"),
             ("since=99999999999999999999d", "since: 99999999999999999999d is too long"),
             ("group=key", "group: is not known"),

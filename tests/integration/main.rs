@@ -40,6 +40,7 @@ mod ledger;
 mod limits;
 mod matrix;
 mod models;
+mod newcomer;
 mod operation;
 mod prices;
 mod process;

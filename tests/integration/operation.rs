@@ -482,11 +482,11 @@ const SERVER: &str = "listen: [{ address: \"127.0.0.1:1\" }]\n";
 fn check_says_what_serve_would_with_its_exit_code() {
     let catalog = |key: &str| {
         format!(
-            "accounts: {{ a: {{ dialect: openai{key} }} }}\nmodels: {{ m: {{ targets: [{{ account: a }}], price: {{ input: 1, output: 2 }} }} }}\ncallers: {{}}\n"
+            "accounts: {{ a: {{ dialect: openai{key} }} }}\nmodels: {{ m: {{ targets: [{{ account: a }}], price: {{ input: 1, output: 2 }} }} }}\ncallers: {{ someone: {{}} }}\n"
         )
     };
     let cases: &[(&str, &[&str], i32, &str, &str)] = &[
-        (", key: { env: PATH }", &["check"], 0, "fine. 2 files, 1 account, 1 model, 0 callers, 0 keys, 0 warnings", ""),
+        (", key: { env: PATH }", &["check"], 0, "fine. 2 files, 1 account, 1 model, 1 caller, 0 keys, 0 warnings", ""),
         (", key: { env: PORTCULLIS_TEST_UNSET }", &["check"], 1, "", "catalog.yaml:1 accounts.a.key"),
         (", key: { env: PORTCULLIS_TEST_UNSET }", &["check", "--no-secrets"], 0, "fine.", ""),
         (", key: { file: nowhere }", &["check"], 1, "", "catalog.yaml:1 accounts.a.key"),

@@ -20,6 +20,10 @@ use crate::support::gateway::{BINARY, free_port, portcullis, ready};
 use crate::support::process::Process;
 use crate::support::{Gateway, run_within};
 
+/// What the README has an account's key in.
+const VARIABLE: &str = "OPENAI_API_KEY";
+const VALUE: &str = "of-nobody";
+
 #[derive(Debug)]
 struct Block {
     line: usize,
@@ -54,7 +58,7 @@ fn readme_commands_and_programs_work() {
     run_within(Duration::from_secs(120), async {
         let blocks = readme();
         let catalog = std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml");
-        let gateway = Gateway::start(catalog).await;
+        let gateway = Gateway::with(catalog).env(VARIABLE, VALUE).start().await;
         for block in &blocks {
             let text = block
                 .text
@@ -139,7 +143,8 @@ fn shell(gateway: &Gateway, block: &Block, text: &str) {
 }
 
 fn program(block: &Block, command: &mut Command) {
-    let output = command.env("NO_PROXY", "*").env("no_proxy", "*").output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let output =
+        command.env(VARIABLE, VALUE).env("NO_PROXY", "*").env("no_proxy", "*").output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let failed = !output.status.success() || said.contains("\"error\":");
     assert_eq!(failed, block.expects_error, "README.md:{}: {}\n{said}\n{}", block.line, output.status, block.text);

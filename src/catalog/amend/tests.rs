@@ -132,3 +132,34 @@ fn of_many_at_once_each_sees_what_the_one_before_did() {
     });
     assert_eq!(Files::read(&folder.0).unwrap().catalog().key_total(), 9);
 }
+
+#[test]
+fn what_is_undone_leaves_nothing() {
+    let folder = Folder::new("undo");
+    let mut files = Files::lock(&folder.0).unwrap();
+    files.change(0, &field("debug", New::Bool(true))).unwrap();
+    files.undo().unwrap();
+    assert_eq!((folder.text(), folder.names()), (CATALOG.to_owned(), vec!["catalog.yaml".to_owned()]));
+    drop(files);
+    let mut files = Files::lock(&folder.0).unwrap();
+    files.add("keys-acme.yaml", "callers: { acme: {} }\n".to_owned()).unwrap();
+    assert_eq!(folder.names(), ["catalog.d", "catalog.yaml"]);
+    files.undo().unwrap();
+    // With the folder that was made for it; one that was there stays.
+    assert_eq!(folder.names(), ["catalog.yaml"]);
+    fs::create_dir(folder.0.join("catalog.d")).unwrap();
+    drop(files);
+    let mut files = Files::lock(&folder.0).unwrap();
+    files.add("keys-acme.yaml", "callers: { acme: {} }\n".to_owned()).unwrap();
+    files.undo().unwrap();
+    assert_eq!(folder.names(), ["catalog.d", "catalog.yaml"]);
+}
+
+#[test]
+fn a_file_that_cannot_be_written_leaves_no_folder() {
+    let folder = Folder::new("nofolder");
+    let mut files = Files::lock(&folder.0).unwrap();
+    let name = format!("keys-{}.yaml", "a".repeat(300));
+    assert!(files.add(&name, "callers: { acme: {} }\n".to_owned()).is_err());
+    assert_eq!(folder.names(), ["catalog.yaml"]);
+}

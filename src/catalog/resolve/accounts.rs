@@ -3,19 +3,21 @@
 use std::collections::HashSet;
 
 use super::credential::fingerprint;
-use super::{Accounts, LookUp, Merged, Report, base, timeouts};
+use super::placeholder::Placeholder;
+use super::{Accounts, LookUp, Merged, Report, base, entry, known, timeouts};
 use crate::catalog::{Account, Base, KeyHeader, name, raw};
 use crate::dialect::openai::quirks::{self, Quirks};
 use crate::dialect::presets::{self, Preset};
 use crate::dialect::traits::Server;
 use crate::dialect::{Dialect, anthropic, bedrock, cohere, gemini, ollama};
-use crate::problem::{nearest, shown};
 use crate::yaml::Path;
 use http::{HeaderName, HeaderValue};
 
 /// Where Vertex AI runs a model if nothing else is said.
 const GLOBAL: &str = "global";
 
+/// Headers that a credential is sent in.
+const CREDENTIALS: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
 /// Headers that are the gateway's own to write.
 const OURS: [&str; 16] = [
     "accept",
@@ -40,7 +42,7 @@ pub(super) fn resolve<'r>(written: &Merged<'r, raw::Account>, look_up: &mut Look
     let section = Path::Root.key("accounts");
     let mut accounts = Accounts::new();
     for (index, (id, (file, raw))) in written.iter().enumerate() {
-        let at = section.key(id);
+        let at = entry(&section, id);
         if let Err(wrong) = name::of_entry(id) {
             report.problem(*file, &at, wrong);
         }
@@ -63,9 +65,10 @@ impl One<'_> {
         let raw = self.raw;
         let enabled = raw.enabled.unwrap_or(true);
         let preset = self.preset(report);
-        self.foreign_fields(report);
-        let dialect = self.dialect(preset, report);
-        let base = match raw.dialect? {
+        let speaks = self.speaks(preset);
+        self.foreign_fields(speaks, report);
+        let dialect = self.dialect(speaks, preset, report);
+        let base = match speaks? {
             raw::Dialect::Demo => self.no_network(report),
             raw::Dialect::OpenAi => self.base(preset.map_or("https://api.openai.com/v1", |preset| preset.base_url), report),
             raw::Dialect::Azure if raw.base_url.is_none() => {
@@ -85,8 +88,13 @@ impl One<'_> {
             raw::Dialect::Ollama => self.base(ollama::BASE_URL, report),
         };
         let ca = raw.tls.as_ref().and_then(|tls| self.ca(tls, enabled, base.as_ref(), look_up, report));
-        let key = raw.key.as_ref().and_then(|key| self.secret(key, &self.at.key("key"), enabled, look_up, report));
-        let signer = self.signer(enabled, look_up, report);
+        let usual = preset.map_or_else(|| known::variable(speaks?), |preset| preset.key);
+        let key = raw.key.as_ref().and_then(|key| self.secret(key, usual, &self.at.key("key"), enabled, look_up, report));
+        let signer = self.signer(speaks?, enabled, look_up, report);
+        // Of a preset that there is not, nobody knows where it is.
+        if let Some(base) = base.as_ref().filter(|_| preset.is_some() == raw.preset.is_some()) {
+            self.at_a_known_host(speaks?, base, enabled, report);
+        }
         let headers = self.headers(report);
         let timeouts = timeouts::of_account(raw.timeouts.as_ref(), self.file, &self.at.key("timeouts"), report);
         if raw.concurrency == Some(0) {
@@ -104,7 +112,7 @@ impl One<'_> {
             dialect: dialect?,
             base,
             key,
-            key_header: match raw.dialect? {
+            key_header: match speaks? {
                 raw::Dialect::Anthropic => KeyHeader::Named("x-api-key"),
                 raw::Dialect::Gemini => KeyHeader::Named("x-goog-api-key"),
                 raw::Dialect::Azure if raw.auth != Some(raw::Auth::Bearer) => KeyHeader::Named("api-key"),
@@ -133,17 +141,24 @@ impl One<'_> {
         let name = self.raw.preset.as_deref()?;
         let found = presets::find(name);
         if found.is_none() {
-            let near = nearest(name, presets::ALL.iter().map(|preset| preset.name));
-            let near = near.map_or_else(|| "`portcullis presets` lists them".to_owned(), |near| format!("did you mean \"{near}\"?"));
-            report.problem(self.file, &self.at.key("preset"), &format!("no preset {}; {near}", shown(name)));
+            report.unknown(self.file, &self.at.key("preset"), "preset", name, presets::ALL.iter().map(|preset| preset.name));
         }
         found
     }
 
-    fn dialect(&self, preset: Option<&'static Preset>, report: &mut Report<'_>) -> Option<Dialect> {
+    /// What is written, or what the preset speaks.
+    fn speaks(&self, preset: Option<&'static Preset>) -> Option<raw::Dialect> {
+        self.raw.dialect.or(preset.map(|_| raw::Dialect::OpenAi))
+    }
+
+    fn dialect(&self, speaks: Option<raw::Dialect>, preset: Option<&'static Preset>, report: &mut Report<'_>) -> Option<Dialect> {
         let raw = self.raw;
-        let Some(dialect) = raw.dialect else {
-            report.missing(self.file, &self.at.key("dialect"), &format!("is missing; allowed: {}", Dialect::NAMES.join(", ")));
+        let Some(dialect) = speaks else {
+            // A preset that there is not is told already, and would have said it.
+            if raw.preset.is_none() {
+                let what = format!("is missing, and no `preset` says it; allowed: {}", Dialect::NAMES.join(", "));
+                report.missing(self.file, &self.at.key("dialect"), &what);
+            }
             return None;
         };
         Some(match dialect {
@@ -174,10 +189,7 @@ impl One<'_> {
         let Some(name) = self.raw.quirks.as_deref() else { return Some(preset.map_or(&Quirks::NONE, |preset| preset.quirks)) };
         let found = Quirks::find(name);
         if found.is_none() {
-            let names = quirks::ALL.iter().map(|quirks| quirks.name);
-            let near = nearest(name, names.clone()).map(|near| format!("did you mean \"{near}\"?"));
-            let near = near.unwrap_or_else(|| format!("known: {}", names.collect::<Vec<_>>().join(", ")));
-            report.problem(self.file, &self.at.key("quirks"), &format!("no quirks {}; {near}", shown(name)));
+            report.unknown(self.file, &self.at.key("quirks"), "quirks", name, quirks::ALL.iter().map(|quirks| quirks.name));
         }
         found
     }
@@ -215,10 +227,10 @@ impl One<'_> {
     }
 
     /// Fields that only another dialect has.
-    fn foreign_fields(&self, report: &mut Report<'_>) {
+    fn foreign_fields(&self, speaks: Option<raw::Dialect>, report: &mut Report<'_>) {
         use raw::Dialect as D;
         let raw = self.raw;
-        let Some(dialect) = raw.dialect else { return };
+        let Some(dialect) = speaks else { return };
         for (field, written, of, name) in [
             ("preset", raw.preset.is_some(), D::OpenAi, "openai"),
             ("quirks", raw.quirks.is_some(), D::OpenAi, "openai"),
@@ -255,6 +267,30 @@ impl One<'_> {
         Some(base)
     }
 
+    /// What is known of the server there: that it answers nobody without a credential, and under which path it is asked.
+    fn at_a_known_host(&self, dialect: raw::Dialect, base: &Base, enabled: bool, report: &mut Report<'_>) {
+        let Some(known) = known::find(dialect, base) else { return };
+        let raw = self.raw;
+        let pays = raw.key.is_some() || raw.aws.is_some() || raw.service_account.is_some() || self.has_credential_header();
+        // One that stands there under another name is told already.
+        let misnamed = || report.tells(self.file, &self.at, "write `key:");
+        if let Some(variable) = known.variable.filter(|_| enabled && !pays && !misnamed()) {
+            let what = format!(
+                "is missing: {} answers nobody without one. Write `key: {{ env: {variable} }}`, or `{{ file: /path }}`",
+                known.host()
+            );
+            report.missing(self.file, &self.at.key("key"), &what);
+        }
+        if let Some(what) = raw.base_url.as_ref().and_then(|_| known.other_path(base)) {
+            report.warn(self.file, &self.at.key("base_url"), &what);
+        }
+    }
+
+    fn has_credential_header(&self) -> bool {
+        let mut names = self.raw.headers.iter().flat_map(|headers| &headers.0).map(|(name, _)| name);
+        names.any(|name| CREDENTIALS.iter().any(|header| name.eq_ignore_ascii_case(header)))
+    }
+
     /// A demo account calls nobody: whatever says how is a mistake.
     fn no_network(&self, report: &mut Report<'_>) -> Option<Base> {
         let raw = self.raw;
@@ -282,7 +318,7 @@ impl One<'_> {
         let mut headers = Vec::new();
         let mut seen = HashSet::new();
         for (name, value) in self.raw.headers.iter().flat_map(|headers| &headers.0) {
-            let at = section.key(name);
+            let at = entry(&section, name);
             let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
                 report.problem(self.file, &at, "is not the name of a header");
                 continue;
@@ -293,13 +329,19 @@ impl One<'_> {
                 report.problem(self.file, &at, "is made of `aws`: keep one of the two");
             } else if header == http::header::AUTHORIZATION && self.raw.service_account.is_some() {
                 report.problem(self.file, &at, "is made of `service_account`: keep one of the two");
-            } else if self.raw.key.is_some() && ["authorization", "x-api-key", "api-key", "x-goog-api-key"].contains(&header.as_str()) {
+            } else if self.raw.key.is_some() && CREDENTIALS.contains(&header.as_str()) {
                 report.problem(self.file, &at, "is made of `key`: keep one of the two");
             } else if !seen.insert(header.clone()) {
                 report.problem(self.file, &at, "stands here a second time in other letters: keep one");
             }
             let Some(value) = value else { continue };
-            match HeaderValue::from_str(value.0.expose()) {
+            let text = value.0.expose();
+            if Placeholder::of(text.strip_prefix("Bearer ").unwrap_or(text)).is_some() {
+                let what = "is a template or a placeholder, and nothing fills it in: write the value itself, or the credential as `key: { env: NAME }`";
+                report.withheld(self.file, &at, what);
+                continue;
+            }
+            match HeaderValue::from_str(text) {
                 Ok(mut value) => {
                     value.set_sensitive(true);
                     headers.push((header, value));
@@ -308,13 +350,5 @@ impl One<'_> {
             }
         }
         headers
-    }
-}
-
-/// The nearest account, in words.
-pub(super) fn unknown(id: &str, accounts: &Accounts<'_>) -> String {
-    match crate::problem::nearest(id, super::names(accounts)) {
-        Some(near) => format!("no account {}; did you mean \"{near}\"?", shown(id)),
-        None => format!("no account {}; {}", shown(id), super::listed("accounts", super::names(accounts))),
     }
 }

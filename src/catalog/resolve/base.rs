@@ -5,12 +5,16 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use super::placeholder::Placeholder;
 use crate::address::{forbidden_ip, private_ip};
 use crate::catalog::Base;
 
 /// Reads an address; `insecure` lets `http:` go anywhere. No message repeats the URL: it may hold a password.
 pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     const RIGHT: &str = "must be a URL such as https://api.example.com/v1";
+    if Placeholder::of(url).is_some() {
+        return Err("is a template or a placeholder, and nothing fills it in: write the address itself".to_owned());
+    }
     let tls = match url.split_once("://") {
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => true,
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => false,

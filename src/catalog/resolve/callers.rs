@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::prices::Unpriced;
-use super::{Models, Report};
+use super::{Models, Report, entry};
 use crate::catalog::globs::Globs;
 use crate::catalog::rotation::{KeySecret, is_replaced, newest};
 use crate::catalog::{Caller, Key, Permissions, name, raw};
 use crate::limits::Limits;
 use crate::price::Usd;
-use crate::problem::{nearest, shown};
+use crate::problem::{quoted, shown};
 use crate::units::{Decimal, Text, Time};
 use crate::yaml::Path;
 use crate::yaml::read::{Entries, List, items};
@@ -37,7 +37,7 @@ pub(super) fn resolve<'m>(
         for (id, caller) in document.as_ref().and_then(|raw| raw.callers.as_ref()).into_iter().flat_map(|callers| &callers.0) {
             parts.entry(id).or_default().extend(caller.as_ref().map(|caller| (file, caller)));
             if let Err(wrong) = name::of_entry(id) {
-                report.problem(file, &section.key(id), wrong);
+                report.problem(file, &entry(&section, id), wrong);
             }
         }
     }
@@ -72,7 +72,7 @@ struct All<'u, 'm, 'r> {
 impl<'r> All<'_, '_, 'r> {
     fn caller(&mut self, id: &'r str, parts: &[(usize, &'r raw::Caller)], report: &mut Report<'_>) -> Arc<Caller> {
         let section = Path::Root.key("callers");
-        let at = section.key(id);
+        let at = entry(&section, id);
         // Its keys may be spread over files; all else stands in one of them.
         let mut whole = parts.iter().filter(|(_, raw)| is_whole(raw));
         let own = whole.next().or(parts.first());
@@ -97,7 +97,7 @@ impl<'r> All<'_, '_, 'r> {
         let mut used: BTreeMap<usize, Arc<Permissions>> = BTreeMap::new();
         for (file, raw) in parts {
             for (name, key) in raw.keys.iter().flat_map(|keys| &keys.0) {
-                let at = list.key(name);
+                let at = entry(&list, name);
                 if let Err(wrong) = name::of_entry(name) {
                     report.problem(*file, &at, wrong);
                 }
@@ -204,7 +204,8 @@ impl<'r> All<'_, '_, 'r> {
         let section = at.key("model_limits");
         let mut found = Vec::new();
         for (id, raw) in written.into_iter().flat_map(|entries| &entries.0) {
-            let at = section.key(id);
+            let is_known = self.models.contains_key(id.as_str()) || self.aliases.contains_key(id.as_str());
+            let at = section.entry(id, is_known);
             let limits = limits(raw.as_ref(), file, &at, report);
             match (self.models.get(id.as_str()), self.aliases.get(id.as_str())) {
                 (Some(Some(model)), _) => found.push((model.index, limits)),
@@ -212,8 +213,13 @@ impl<'r> All<'_, '_, 'r> {
                 (Some(None), _) => {}
                 (None, Some(model)) => report.problem(file, &at, &format!("{} is an alias: write \"{model}\"", shown(id))),
                 (None, None) => {
-                    let near = nearest(id, self.models.keys().copied()).map(|near| format!("; did you mean \"{near}\"?"));
-                    report.problem(file, &at, &format!("no model {}{}", shown(id), near.unwrap_or_default()));
+                    let known = self.models.keys().copied();
+                    // The value stands in the path here: its place is the key's.
+                    let hint = super::meant("models", id, known.clone());
+                    match quoted(id, known) {
+                        Some(quoted) => report.problem(file, &section.key(id), &format!("no model {quoted}; {hint}")),
+                        None => report.problem(file, &at, &format!("no such model; {hint}")),
+                    }
                 }
             }
         }
@@ -239,11 +245,16 @@ impl<'r> All<'_, '_, 'r> {
         for (index, glob) in items(Some(written)) {
             let at = list.index(index);
             if glob.is_empty() || !glob.bytes().all(|b| b.is_ascii_graphic()) {
-                report.problem(file, &at, "must be a glob over model ids, such as \"gpt-*\"");
+                report.withheld(file, &at, "must be a glob over model ids, such as \"gpt-*\"");
             } else if let Some(model) = self.aliases.get(glob.as_str()) {
                 report.warn(file, &at, &format!("{} is an alias, and globs match ids: write \"{model}\"", shown(glob)));
             } else if !glob.contains(['*', '?']) && !self.models.contains_key(glob.as_str()) {
-                report.warn(file, &at, &format!("there is no model {}", shown(glob)));
+                let known = self.models.keys().copied();
+                let what = match quoted(glob, known.clone()) {
+                    Some(quoted) => format!("there is no model {quoted}; {}", super::meant("models", glob, known)),
+                    None => report.in_column(file, &at, "there is no such model"),
+                };
+                report.warn(file, &at, &what);
             }
         }
         Globs::new(items(Some(written)).map(|(_, glob)| Arc::clone(self.globs.entry(glob).or_insert_with(|| glob.as_str().into()))))

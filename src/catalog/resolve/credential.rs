@@ -3,19 +3,20 @@
 use sha2::{Digest as _, Sha256};
 
 use super::accounts::One;
+use super::placeholder::Placeholder;
 use super::{ASSUMED, LookUp, Reference, Report, base};
 use crate::catalog::{AwsKeys, Base, Signer, raw};
 use crate::dialect::bedrock::sign;
 use crate::dialect::gemini::token::ServiceAccount;
 use crate::secret::Secret;
-use crate::yaml::Path;
+use crate::yaml::{Path, Step};
 
 impl One<'_> {
     /// What makes the credential of each request, or of an hour.
-    pub(super) fn signer(&self, enabled: bool, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Option<Signer> {
+    pub(super) fn signer(&self, speaks: raw::Dialect, enabled: bool, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Option<Signer> {
         let raw = self.raw;
         let needs_one = enabled && raw.key.is_none() && !self.has_authorization();
-        match raw.dialect? {
+        match speaks {
             raw::Dialect::Vertex => {
                 let at = self.at.key("service_account");
                 let Some(written) = &raw.service_account else {
@@ -45,16 +46,16 @@ impl One<'_> {
                     }
                     return None;
                 };
-                let mut secret = |field: &str, written: Option<&raw::SecretRef>, required: bool| {
+                let mut secret = |field: &str, usual: &str, written: Option<&raw::SecretRef>, required: bool| {
                     let at = at.key(field);
                     if written.is_none() && required {
                         report.missing(self.file, &at, "is missing");
                     }
-                    self.secret(written?, &at, enabled, look_up, report)
+                    self.secret(written?, Some(usual), &at, enabled, look_up, report)
                 };
-                let access_key_id = secret("access_key_id", written.access_key_id.as_ref(), true);
-                let secret_access_key = secret("secret_access_key", written.secret_access_key.as_ref(), true);
-                let session_token = secret("session_token", written.session_token.as_ref(), false);
+                let access_key_id = secret("access_key_id", "AWS_ACCESS_KEY_ID", written.access_key_id.as_ref(), true);
+                let secret_access_key = secret("secret_access_key", "AWS_SECRET_ACCESS_KEY", written.secret_access_key.as_ref(), true);
+                let session_token = secret("session_token", "AWS_SESSION_TOKEN", written.session_token.as_ref(), false);
                 let (access_key_id, secret_access_key) = (access_key_id?, secret_access_key?);
                 let region = raw.region.as_deref()?;
                 let signer = sign::Signer::new(region, access_key_id.expose(), &secret_access_key, session_token.as_ref());
@@ -78,12 +79,13 @@ impl One<'_> {
     pub(super) fn secret(
         &self,
         written: &raw::SecretRef,
+        usual: Option<&str>,
         at: &Path<'_>,
         enabled: bool,
         look_up: &mut LookUp<'_>,
         report: &mut Report<'_>,
     ) -> Option<Secret> {
-        self.found(written, at, enabled, credential, look_up, report)
+        self.found(written, usual, at, enabled, credential, look_up, report)
     }
 
     /// A secret of several lines.
@@ -96,21 +98,37 @@ impl One<'_> {
         report: &mut Report<'_>,
     ) -> Option<Secret> {
         let read = |text: &str| if text.trim().is_empty() { Err("is empty".to_owned()) } else { Ok(Secret::new(text)) };
-        self.found(written, at, enabled, read, look_up, report)
+        self.found(written, Some("GOOGLE_CREDENTIALS"), at, enabled, read, look_up, report)
     }
 
+    #[expect(clippy::too_many_arguments, reason = "what is written, where, and how it is read")]
     fn found(
         &self,
         written: &raw::SecretRef,
+        usual: Option<&str>,
         at: &Path<'_>,
         enabled: bool,
         read: impl Fn(&str) -> Result<Secret, String>,
         look_up: &mut LookUp<'_>,
         report: &mut Report<'_>,
     ) -> Option<Secret> {
+        let field = match at {
+            Path::In(_, Step::Key(field)) => field,
+            Path::In(..) | Path::Root => "key",
+        };
+        let read = |text: &str| match Placeholder::of(text) {
+            Some(_) => Err("holds a template or a placeholder, and no secret".to_owned()),
+            None => read(text),
+        };
+        if let raw::SecretRef::Literal(secret) = written
+            && let Some(placeholder) = Placeholder::of(secret.expose())
+        {
+            report.withheld(self.file, at, &placeholder.wrong(field, usual));
+            return None;
+        }
         let found = match written {
             raw::SecretRef::Literal(secret) => {
-                report.literal_secrets = true;
+                report.literal_secrets.insert(self.file);
                 report.warn(self.file, at, "is a secret written out: better `{ env: NAME }` or `{ file: /path }`");
                 read(secret.expose())
             }
@@ -118,6 +136,9 @@ impl One<'_> {
                 Err("must be the name of an environment variable: letters, digits and _, such as OPENAI_API_KEY".to_owned())
             }
             raw::SecretRef::File(path) if path.is_empty() => Err("must be the path of a file".to_owned()),
+            raw::SecretRef::File(path) if path.starts_with(['~', '$']) => {
+                Err("is taken as it is written: `~` and `$NAME` are not filled in. Write the whole path, or one that starts at the configuration folder".to_owned())
+            }
             raw::SecretRef::Env(_) | raw::SecretRef::File(_) if !enabled => return None,
             raw::SecretRef::Env(variable) => {
                 look_up(Reference::Env(variable)).and_then(|text| read(&text).map_err(|wrong| format!("the environment variable {wrong}")))
@@ -131,9 +152,9 @@ impl One<'_> {
             Ok(secret) => enabled.then_some(secret),
             Err(wrong) => {
                 match written {
-                    raw::SecretRef::Literal(_) => report.problem(self.file, at, &wrong),
-                    raw::SecretRef::Env(_) => report.problem(self.file, &at.key("env"), &wrong),
-                    raw::SecretRef::File(_) => report.problem(self.file, &at.key("file"), &wrong),
+                    raw::SecretRef::Literal(_) => report.withheld(self.file, at, &wrong),
+                    raw::SecretRef::Env(_) => report.withheld(self.file, &at.key("env"), &wrong),
+                    raw::SecretRef::File(_) => report.withheld(self.file, &at.key("file"), &wrong),
                 }
                 None
             }
@@ -164,7 +185,7 @@ impl One<'_> {
         if !enabled {
             return None;
         }
-        let pem = look_up(Reference::Ca(path)).map_err(|wrong| report.problem(self.file, &at, &wrong)).ok()?;
+        let pem = look_up(Reference::Ca(path)).map_err(|wrong| report.withheld(self.file, &at, &wrong)).ok()?;
         if !pem.contains("-----BEGIN CERTIFICATE-----") {
             report.problem(self.file, &at, "the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`");
         }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Accounts, Merged, Models, Report, accounts, prices, timeouts};
+use super::{Accounts, Merged, Models, Report, entry, prices, timeouts};
 use crate::catalog::{Hedge, Model, Queue, Strategy, Target, name, raw};
 use crate::dialect::chat::Effort;
 use crate::dialect::traits::{Efforts, Sampling, Thinking, Traits};
-use crate::problem::{nearest, shown};
+use crate::problem::shown;
 use crate::units::{Quantile, Share, Span, Text, Time};
 use crate::yaml::Path;
 use crate::yaml::read::{List, items};
@@ -28,7 +28,7 @@ pub(super) fn resolve<'r>(written: &Merged<'r, raw::Model>, accounts: &Accounts<
     let aliases = aliases(written, report);
     let mut models = Models::new();
     for (index, (id, (file, raw))) in written.iter().enumerate() {
-        let at = section.key(id);
+        let at = entry(&section, id);
         if let Err(wrong) = name::of_model(id) {
             report.problem(*file, &at, wrong);
         }
@@ -44,12 +44,12 @@ fn aliases<'r>(written: &Merged<'r, raw::Model>, report: &mut Report<'_>) -> Has
     let section = Path::Root.key("models");
     let mut aliases: HashMap<&str, &str> = HashMap::new();
     for (id, (file, raw)) in written {
-        let at = section.key(id);
+        let at = entry(&section, id);
         let at = at.key("aliases");
         for (index, alias) in items(raw.and_then(|raw| raw.aliases.as_ref())) {
             let at = at.index(index);
             if let Err(wrong) = name::of_model(alias) {
-                report.problem(*file, &at, wrong);
+                report.withheld(*file, &at, wrong);
             } else if written.contains_key(alias.as_str()) {
                 report.problem(*file, &at, &format!("{} is a model's id, so it cannot be an alias too", shown(alias)));
             } else if let Some(other) = aliases.insert(alias, id) {
@@ -166,7 +166,7 @@ impl One<'_> {
                     report.problem(self.file, &at, "is the same account and model as a target before it: keep one");
                 }
                 let Some(found) = accounts.get(account) else {
-                    report.problem(self.file, &at.key("account"), &accounts::unknown(account, accounts));
+                    report.unknown(self.file, &at.key("account"), "account", account, super::names(accounts));
                     return None;
                 };
                 // `None` if the account has errors of its own.
@@ -257,10 +257,8 @@ impl One<'_> {
             } else if let Some(model) = aliases.get(id.as_str()) {
                 format!("{} is an alias: write \"{model}\"", shown(id))
             } else if !written.contains_key(id.as_str()) {
-                match nearest(id, super::names(written)) {
-                    Some(near) => format!("no model {}; did you mean \"{near}\"?", shown(id)),
-                    None => format!("no model {}; {}", shown(id), super::listed("models", super::names(written))),
-                }
+                report.unknown(self.file, &at.index(index), "model", id, super::names(written));
+                continue;
             } else if !seen.insert(id) {
                 format!("{} stands here a second time: keep one", shown(id))
             } else {
@@ -349,7 +347,7 @@ fn circles(written: &Merged<'_, raw::Model>, report: &mut Report<'_>) {
                     let circle: Vec<_> = way.iter().skip(from).take(8).map(|(id, _)| *id).chain([fallback.as_str()]).collect();
                     let Some((id, _)) = way.last() else { continue };
                     let (file, _) = written.get(id).copied().unwrap_or_default();
-                    let at = section.key(id);
+                    let at = entry(&section, id);
                     let at = at.key("fallbacks");
                     report.problem(file, &at.index(index), &format!("closes a circle of fallbacks: {}", circle.join(" → ")));
                 }

@@ -18,6 +18,7 @@ fn look_up(reference: Reference<'_>) -> Result<String, String> {
     match reference {
         Reference::Env("KEY") => Ok("sk-canary-env".to_owned()),
         Reference::Env("EMPTY") => Ok(String::new()),
+        Reference::Env("TEMPLATE") => Ok("${OTHER_KEY}".to_owned()),
         Reference::Env(_) => Err("the environment variable is not set".to_owned()),
         Reference::File("/key") => Ok("sk-canary-file\r\n".to_owned()),
         Reference::File("/two-lines") => Ok("sk-canary\nsk-canary\n".to_owned()),
@@ -151,11 +152,11 @@ fn all_errors_of_all_files_at_once() {
         &[
             "catalog.yaml:2 accounts.a.dialect: \"opneai\" is not known; did you mean `openai`? Allowed: openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo",
             "catalog.yaml:2 accounts.a.enabled: must be true or false, not \"yes\"",
-            "catalog.yaml:3 accounts.b.weights: unknown field; allowed: dialect, preset, quirks, base_url",
+            "catalog.yaml:3 accounts.b.…: unknown field; allowed: dialect, preset, quirks, base_url",
             "catalog.yaml:3 accounts.b.concurrency: must be at least 1",
-            "catalog.yaml:6 models.m.targets[1].account: no account \"c\"; allowed: a, b",
-            "catalog.yaml:7 models.m.strategy: \"random\" is not known; allowed: priority, weighted, least_busy, fastest",
-            "catalog.yaml:8 models.m.fallbacks[0]: no model \"x\"; allowed: m, n, o",
+            "catalog.yaml:6 models.m.targets[1].account: no such account; allowed: a, b (column 39)",
+            "catalog.yaml:7 models.m.strategy: is not known; allowed: priority, weighted, least_busy, fastest (column 15)",
+            "catalog.yaml:8 models.m.fallbacks[0]: no such model; allowed: m, n, o (column 17)",
             "catalog.yaml:9 models.n.targets: must list at least one target",
             "catalog.d/1.yaml:3 callers.acme.limit: unknown field; did you mean `limits`?",
             "catalog.d/1.yaml:4 callers.acme.expires: must be a time",
@@ -171,22 +172,22 @@ fn all_errors_of_all_files_at_once() {
 fn a_file_that_is_no_yaml_makes_no_errors_in_others() {
     check_all(
         &["accounts: {}\nmodels: {m: {targets: [{account: a}], colour: 1}}\ncallers: {}\n", "accounts:\n  a: {dialect: demo\n"],
-        &["catalog.yaml:2 models.m.colour: unknown field", "catalog.d/1.yaml:2: is not YAML"],
+        &["catalog.yaml:2 models.m.…: unknown field", "catalog.d/1.yaml:2: is not YAML"],
     );
 }
 
 #[test]
 fn a_field_of_later_days_is_unknown() {
     for (text, path) in [
-        ("accounts: {a: {dialect: demo, weights: {}}}\nmodels: {}\ncallers: {}", "accounts.a.weights: unknown field"),
-        ("accounts: {}\nmodels: {m: {colours: {}}}\ncallers: {}", "models.m.colours: unknown field; allowed: aliases, strategy, sticky"),
+        ("accounts: {a: {dialect: demo, weights: {}}}\nmodels: {}\ncallers: {}", "accounts.a.…: unknown field"),
+        ("accounts: {}\nmodels: {m: {colours: {}}}\ncallers: {}", "models.m.…: unknown field; allowed: aliases, strategy, sticky"),
     ] {
         let problems = read_all(&[text]).expect_err(text).to_string();
         assert!(problems.contains(path), "{problems}");
     }
     check_account(
         "{dialect: smtp}",
-        &[".dialect: \"smtp\" is not known; allowed: openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo"],
+        &[".dialect: is not known; allowed: openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo"],
     );
 }
 

@@ -9,14 +9,16 @@ use crate::access_log::rfc3339;
 use crate::catalog::{self, Catalog, Model};
 use crate::error::What;
 use crate::plan;
-use crate::problem::nearest;
+use crate::problem::{nearest, quoted};
 
 /// The key with this id, whether it may be used or not.
 pub(super) fn find(catalog: &Catalog, id: &str, now: SystemTime, report: &mut Report) -> Option<Key> {
     let secrets: Vec<_> = catalog.secrets_of(id).collect();
     let Some((key, _)) = secrets.first() else {
-        let meant = nearest(id, catalog.keys().map(|key| &*key.id)).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-        report.fault("key", Obstacle::new(What::InvalidKey, format!("there is no key {id}{meant}")));
+        let known = || catalog.keys().map(|key| &*key.id);
+        let meant = nearest(id, known()).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        let what = quoted(id, known()).map_or_else(|| "there is no such key".to_owned(), |_| format!("there is no key {id}"));
+        report.fault("key", Obstacle::new(What::InvalidKey, format!("{what}{meant}")));
         return None;
     };
     let gone = |until: &Option<SystemTime>| until.is_some_and(|until| until <= now);

@@ -106,7 +106,7 @@ pub(super) fn read(from: &str) -> Result<Status, String> {
     let (source, json) = if from.contains("://") {
         (from.to_owned(), fetch(from).map_err(|why| format!("--status: {why}"))?)
     } else {
-        let (age, json) = saved(from).map_err(|why| format!("--status: {from} cannot be read: {why}"))?;
+        let (age, json) = saved(from).map_err(|why| format!("--status: the file cannot be read: {why}"))?;
         let age = age.map(|age| format!(", saved {} ago,", left(age))).unwrap_or_default();
         (format!("{from}{age}"), json)
     };

@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use super::secret::{Made, made};
+use super::secret::{Made, exposed, made};
 use super::{Id, ahead, place, stamp};
-use crate::catalog::amend::{Files, Place};
+use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
 use crate::catalog::name;
 use crate::cli::{NewKeyArgs, print, tell};
-use crate::problem::nearest;
+use crate::problem::{nearest, quoted};
+use crate::yaml::Step;
 use crate::yaml::edit::{Change, New, document};
 
 pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
@@ -20,8 +21,8 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
     if expires.is_some_and(|expires| expires <= now) {
         return Err("the key would have expired before it is made: give it a time to come".to_owned());
     }
-    if let Some(wrong) = args.models.iter().find(|glob| glob.is_empty() || !glob.bytes().all(|b| b.is_ascii_graphic())) {
-        return Err(format!("--model: {wrong:?} is no glob over model ids, such as \"gpt-*\""));
+    if args.models.iter().any(|glob| glob.is_empty() || !glob.bytes().all(|b| b.is_ascii_graphic())) {
+        return Err("--model: takes a glob over model ids, such as \"gpt-*\"".to_owned());
     }
     if args.print {
         return printed(args, &made()?, expires);
@@ -30,27 +31,26 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
     let whole = format!("{}/{}", args.caller, args.name);
     let id = Id::of(&whole)?;
     let mut files = Files::lock(&folder(args.conf.conf.as_deref()))?;
-    is_free(&files, id)?;
+    is_free(&files, id, args.create)?;
     let Made { secret, hash, note } = made()?;
-    let entry = entry(&hash, &note, args, expires);
+    let (path, new) = entry(id, &hash, &note, args, expires);
     let name = format!("keys-{}.yaml", args.caller);
-    let at = match files.position(&format!("catalog.d/{name}")) {
-        Some(file) => files
-            .change(file, &[Change::Set(id.path(), entry)])
-            .map_err(|why| format!("{why}\nNo key is made. `portcullis key new --print` prints what to write there by hand"))?,
+    match files.position(&format!("catalog.d/{name}")) {
+        Some(file) => {
+            let by_hand = |why| format!("{why}\nNo key is made. `portcullis key new --print` prints what to write there by hand");
+            files.change(file, &[Change::Set(path, new)]).map_err(by_hand)?;
+        }
         None => {
             let text = format!(
                 "# Keys of {}, as `portcullis key` writes them. What else is written here stays as it is.\n{}",
                 args.caller,
-                document(&caller(id, entry))
+                document(&around(&path, new))
             );
-            // Each level has a line of its own, below the comment.
-            let line = 1 + id.path().len();
-            Place { file: files.add(&name, text)?, line }
+            files.add(&name, text)?;
         }
-    };
-    let at = place(&files, at);
-    let about = format!("callers.{}.keys.{}", id.caller, id.name);
+    }
+    let at = files.written(id.caller, id.name, |_| ()).map(|(at, ())| place(&files, at)).unwrap_or_default();
+    let about = if args.create { format!("callers.{}", id.caller) } else { format!("callers.{}.keys.{}", id.caller, id.name) };
     for warning in files.catalog().warnings.iter().filter(|warning| warning.path.starts_with(&about)) {
         tell(&format!("warning: {warning}"));
     }
@@ -58,28 +58,41 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
     if let Some(hinders) = super::standing::Standing::of(&known, now).hinders() {
         tell(&format!("warning: {whole} does not work yet: {hinders}"));
     }
+    if args.create {
+        let all = if args.models.is_empty() { ", and may use every model: `--model` makes it fewer" } else { "" };
+        tell(&format!("the caller {} is new{all}", id.caller));
+    }
     tell(&format!("{whole} is in {at}; a running gateway has it within a second. Its secret, shown this once and stored nowhere:"));
-    Ok(once(&secret, &whole))
+    Ok(once(&secret, &mut files, "no key is made"))
 }
 
-/// Prints a secret. If nobody takes it, nobody ever has it.
-pub(super) fn once(secret: &str, id: &str) -> ExitCode {
+/// Prints a secret. If nobody takes it, nobody ever has it, and the files are as they were.
+pub(super) fn once(secret: &str, files: &mut Files, undone: &str) -> ExitCode {
     let printed = print(&format!("{secret}\n"));
-    if printed != ExitCode::SUCCESS {
-        tell(&format!("the secret could not be printed, and is lost: `portcullis key rotate {id} --overlap 0s` makes another"));
+    if printed == ExitCode::SUCCESS {
+        exposed().into_iter().for_each(tell);
+    } else {
+        match files.undo() {
+            Ok(()) => tell(&format!("the secret could not be printed: {undone}")),
+            Err(why) => tell(&format!("{why}\nThe secret could not be printed, and is lost: `portcullis key rotate` makes another")),
+        }
     }
     printed
 }
 
-fn is_free(files: &Files, id: Id<'_>) -> Result<(), String> {
-    let callers = files.catalog().callers();
-    if !callers.iter().any(|caller| *caller.id == *id.caller) {
-        let meant = nearest(id.caller, callers.iter().map(|caller| &*caller.id)).map(|meant| format!("; did you mean {meant}?"));
-        let meant = meant.unwrap_or_default();
+fn is_free(files: &Files, id: Id<'_>, create: bool) -> Result<(), String> {
+    let known = || files.catalog().callers().iter().map(|caller| &*caller.id);
+    let exists = known().any(|caller| *caller == *id.caller);
+    if exists && create {
+        return Err(format!("the caller {} exists: leave --create out. What it may use stands in the catalog", id.caller));
+    }
+    if !exists && !create {
+        let meant = nearest(id.caller, known()).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        let what = quoted(id.caller, known())
+            .map_or_else(|| "there is no such caller".to_owned(), |_| format!("there is no caller {}", id.caller));
         return Err(format!(
-            "there is no caller {0}{meant}\nWho it is and what it may use is yours to write, in catalog.yaml or a file of catalog.d: \
-             `callers: {{ {0}: {{ models: [\"…\"] }} }}`",
-            id.caller
+            "{what}{meant}\nThe same command with --create makes it, with --model 'gpt-*' for some models only. Or write it, in catalog.yaml or a file \
+             of catalog.d: `callers: {{ NAME: {{ models: [\"gpt-*\"] }} }}`"
         ));
     }
     if !files.catalog().keys().any(|key| *key.id == *id.whole) {
@@ -89,27 +102,40 @@ fn is_free(files: &Files, id: Id<'_>) -> Result<(), String> {
     Err(format!("{0} exists, in {at}: choose another name, or give it another secret with `portcullis key rotate {0}`", id.whole))
 }
 
-fn entry(hash: &str, note: &str, args: &NewKeyArgs, expires: Option<SystemTime>) -> New {
-    let mut fields = vec![("hash".to_owned(), New::text(hash).noted(note))];
-    if !args.models.is_empty() {
-        fields.push(("models".to_owned(), New::List(args.models.iter().map(New::text).collect())));
+/// What is written, and where: the key, or its caller with it.
+fn entry<'a>(id: Id<'a>, hash: &str, note: &str, args: &NewKeyArgs, expires: Option<SystemTime>) -> (Vec<Step<'a>>, New) {
+    let models = (!args.models.is_empty()).then(|| ("models".to_owned(), New::List(args.models.iter().map(New::text).collect())));
+    let (of_caller, of_key) = if args.create { (models, None) } else { (None, models) };
+    let fields = std::iter::once(("hash".to_owned(), New::text(hash).noted(note)));
+    let fields = fields.chain(of_key).chain(expires.map(|expires| ("expires".to_owned(), New::text(stamp(expires)))));
+    let key = New::Map(fields.collect());
+    let path = id.path();
+    if !args.create {
+        return (path, key);
     }
-    fields.extend(expires.map(|expires| ("expires".to_owned(), New::text(stamp(expires)))));
-    New::Map(fields)
+    let keys = ("keys".to_owned(), New::map([(id.name, key)]));
+    (path.into_iter().take(2).collect(), New::Map(of_caller.into_iter().chain([keys]).collect()))
 }
 
-fn caller(id: Id<'_>, entry: New) -> New {
-    New::map([("callers", New::map([(id.caller, New::map([("keys", New::map([(id.name, entry)]))]))]))])
+/// A value with the maps around it.
+fn around(path: &[Step<'_>], new: New) -> New {
+    path.iter().rev().fold(new, |new, step| match step {
+        Step::Key(key) | Step::Hidden(key) => New::map([(key, new)]),
+        Step::Index(_) => new,
+    })
 }
 
 /// What to paste, for whoever writes the catalog otherwise.
 fn printed(args: &NewKeyArgs, made: &Made, expires: Option<SystemTime>) -> Result<ExitCode, String> {
     let whole = format!("{}/{}", args.caller, args.name);
-    let yaml = document(&caller(Id::of(&whole)?, entry(&made.hash, &made.note, args, expires)));
-    Ok(print(&format!(
+    let (path, new) = entry(Id::of(&whole)?, &made.hash, &made.note, args, expires);
+    let yaml = document(&around(&path, new));
+    let printed = print(&format!(
         "The key, shown this once and stored nowhere:\n\n{}\n\nFor conf/catalog.yaml or a file of conf/catalog.d:\n\n{yaml}",
         made.secret
-    )))
+    ));
+    exposed().into_iter().for_each(tell);
+    Ok(printed)
 }
 
 #[cfg(test)]
@@ -121,7 +147,7 @@ mod tests {
     fn what_is_to_paste_is_read_back() {
         for whole in ["acme/prod", "true/123", "no/a.b-c", "1e5/0x1f"] {
             let entry = New::map([("hash", New::text(format!("sha256:{}", "07".repeat(32))).noted("sk-a-…"))]);
-            let yaml = document(&caller(Id::of(whole).unwrap(), entry));
+            let yaml = document(&around(&Id::of(whole).unwrap().path(), entry));
             let files = [("catalog.yaml".to_owned(), format!("accounts: {{}}\nmodels: {{}}\n{yaml}"))];
             let catalog = resolve::resolve(&files, &mut |_| unreachable!("it names nothing")).unwrap();
             let key = catalog.key(&[7; 32], SystemTime::now()).unwrap();

@@ -36,7 +36,7 @@ pub(super) fn run(args: &RotateKeyArgs, now: SystemTime) -> Result<ExitCode, Str
         )
     })?;
     said(&files, id, now)?;
-    Ok(once(&secret, id.whole))
+    Ok(once(&secret, &mut files, "nothing is changed"))
 }
 
 fn said(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {

@@ -1,10 +1,14 @@
 //! Secrets: made, or read, and hashed. None is stored.
 
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::ExitCode;
 
 use crate::catalog::raw::Digest;
 use crate::catalog::resolve;
+use crate::catalog::resolve::placeholder::Placeholder;
 use crate::cli::{fail, print};
 
 /// A secret that was just made.
@@ -28,6 +32,16 @@ pub(super) fn made() -> Result<Made, String> {
     Ok(Made { hash: Digest(resolve::digest(&secret)).to_string(), note: format!("sk-{id}-…"), secret })
 }
 
+/// A warning, if what was printed went into a file that everybody can read.
+pub(super) fn exposed() -> Option<&'static str> {
+    let out = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?).metadata().ok()?;
+    let is_open = out.is_file() && out.permissions().mode() & 0o004 != 0;
+    is_open.then_some(
+        "warning: the secret went into a file that everybody on this machine can read: `chmod 600` it. `umask 077` before such a command makes \
+         files that only you can read",
+    )
+}
+
 /// Reads a key from standard input and prints its hash. One line end at its end is not part of it.
 pub(super) fn hash() -> ExitCode {
     const LARGEST: u64 = 64 << 10;
@@ -45,6 +59,9 @@ pub(super) fn hash() -> ExitCode {
 fn of_existing(key: &str) -> Result<Digest, &'static str> {
     if key.is_empty() {
         return Err("no key: give it on standard input, such as `portcullis key hash < key.txt`");
+    }
+    if Placeholder::of(key).is_some() {
+        return Err("this is a template or a placeholder, and no key: give it the key itself, on standard input");
     }
     if !key.bytes().all(|b| b.is_ascii_graphic()) || key.len() > 512 {
         return Err("this cannot be sent as a key: it must be one line of at most 512 ASCII characters, without spaces");
@@ -90,7 +107,7 @@ mod tests {
     fn existing_keys() {
         let abc = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(of_existing("abc").map(|digest| digest.to_string()), Ok(abc.to_owned()));
-        for wrong in ["", "a b", "a\nb", "ä", &"a".repeat(513)] {
+        for wrong in ["", "a b", "a\nb", "ä", "$MY_KEY", "sk-...", "your-key", &"a".repeat(513)] {
             assert!(of_existing(wrong).is_err(), "{wrong}");
         }
     }

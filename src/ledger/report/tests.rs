@@ -45,8 +45,8 @@ fn questions_in_a_url() {
     assert_eq!((query.by, query.since, query.until), (vec![Group::Caller, Group::Model], NOW - DAY, None));
     assert_eq!(read("until=2027-01-01").unwrap().until, None, "what is to come is not there yet");
     for (wrong, why) in [
-        ("by=", "by: \"\" is not known; there are day, caller,"),
-        ("by=who", "by: \"who\" is not known"),
+        ("by=", "by: holds a name that is not known; there are day, caller,"),
+        ("by=who", "by: holds a name that is not known"),
         ("by=key,key", "by: key stands there a second time"),
         ("by=key&by=day", "by: stands there a second time"),
         ("since=soon", "since: must be"),

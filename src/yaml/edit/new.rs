@@ -43,6 +43,16 @@ impl New {
         }
     }
 
+    /// Whether it holds a note, wherever.
+    pub(super) fn is_noted(&self) -> bool {
+        match self {
+            Self::Noted(..) => true,
+            Self::List(items) => items.iter().any(New::is_noted),
+            Self::Map(entries) => entries.iter().any(|(_, new)| new.is_noted()),
+            Self::Text(_) | Self::Bool(_) => false,
+        }
+    }
+
     /// On one line, inside brackets or not.
     pub(super) fn flow(&self) -> String {
         self.on_a_line(true)
@@ -96,12 +106,12 @@ impl New {
             Self::Map(entries) => Value::Map(entries.iter().map(|(key, new)| entry(key, new)).collect()),
             Self::Noted(new, _) => return new.node(),
         };
-        Node { line: 0, value }
+        Node { line: 0, column: 0, value }
     }
 }
 
 pub(super) fn entry<'t>(key: &str, new: &New) -> Entry<'t> {
-    Entry { key: key.to_owned().into(), line: 0, node: new.node() }
+    Entry { key: key.to_owned().into(), line: 0, column: 0, node: new.node() }
 }
 
 /// Text as a scalar, in quotes where it would be taken for something else.
@@ -112,7 +122,7 @@ pub(super) fn scalar(text: &str, flow: bool) -> String {
     };
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.bytes().enumerate().all(plain)
-        && reads_as_text(&Node { line: 0, value: Value::Plain(text.into()) })
+        && reads_as_text(&Node { line: 0, column: 0, value: Value::Plain(text.into()) })
         // What other readers take for a truth value or a number, such as `yes`.
         && serde_yaml::to_string(text).is_ok_and(|written| written.trim_end() == text);
     if is_plain { text.to_owned() } else { double_quoted(text) }

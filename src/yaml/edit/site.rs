@@ -47,7 +47,7 @@ impl<'p, 't> Site<'p, 't> {
         match self.missing.split_first() {
             None => self.replace(new),
             Some((Step::Key(key), rest)) => self.insert(key, &nested(rest, new).ok_or(UNSURE)?),
-            Some((Step::Index(_), _)) => Err(UNSURE),
+            Some((Step::Hidden(_) | Step::Index(_), _)) => Err(UNSURE),
         }
     }
 
@@ -87,6 +87,13 @@ impl<'p, 't> Site<'p, 't> {
         let map = self.place()?;
         let Kind::Map { flow, entries } = &map.kind else { return Err(UNSURE) };
         if *flow {
+            // `{}` has no style of its own: where there is a note to write, it gets one that has room for it.
+            if entries.is_empty()
+                && new.is_noted()
+                && let Some(splices) = self.in_place_of_braces(map, key, new)
+            {
+                return Ok(splices);
+            }
             return self.in_brackets(
                 map,
                 entries.last().map(|entry| &entry.value),
@@ -139,15 +146,17 @@ impl<'p, 't> Site<'p, 't> {
             (Kind::Map { flow, entries }, Some(Step::Key(key))) => {
                 let index = entries.iter().position(|entry| entry.name == key).ok_or(UNSURE)?;
                 let spans: Vec<_> = entries.iter().map(|entry| (entry.key.start, entry.value.end)).collect();
-                match (flow, spans.len()) {
-                    (true, _) => self.out_of_brackets(&spans, index),
-                    (false, 1) => Err(LAST),
-                    (false, _) => {
-                        let start = entries.get(index).ok_or(UNSURE)?.key.start;
-                        self.indent_of_line(start)?;
-                        self.lines(start, place.end.ok_or(UNSURE)?)
-                    }
+                if *flow {
+                    return self.out_of_brackets(&spans, index);
                 }
+                let start = entries.get(index).ok_or(UNSURE)?.key.start;
+                let indent = self.indent_of_line(start)?;
+                let mut splices = match spans.len() {
+                    1 => vec![self.emptied()?],
+                    _ => Vec::new(),
+                };
+                splices.extend(self.lines(start, place.end.ok_or(UNSURE)?, Some(indent))?);
+                Ok(splices)
             }
             (Kind::List { flow, items }, Some(Step::Index(index))) => {
                 let spans: Vec<_> = items.iter().map(|item| (item.start, item.end)).collect();
@@ -156,12 +165,50 @@ impl<'p, 't> Site<'p, 't> {
                     (false, 1) => Err(LAST),
                     (false, _) => {
                         let (_, dash) = self.dash(place.start)?;
-                        self.lines(dash, place.end.ok_or(UNSURE)?)
+                        self.lines(dash, place.end.ok_or(UNSURE)?, None)
                     }
                 }
             }
             _ => Err(UNSURE),
         }
+    }
+
+    /// The first entry of a map that is written `{}` and stands behind a key in block style: on lines of its own.
+    fn in_place_of_braces(&self, map: &Place<'_>, key: &str, new: &New) -> Option<Vec<Splice>> {
+        let (start, colon) = self.colon_before(map, self.around().ok()?).ok()?;
+        let end = map.end?;
+        let inside = self.text.get(map.start..end)?.strip_prefix('{')?.strip_suffix('}')?;
+        let between = self.text.get(colon..map.start)?;
+        if !inside.trim().is_empty() || inside.contains('\n') || !between.bytes().all(|b| b == b' ') {
+            return None;
+        }
+        let line = self.rest_of_line(end)?;
+        let indent = self.indent(start).ok()?;
+        let (eol, step) = (self.eol(line), self.step(indent));
+        let inner = indent + step;
+        let entry = format!("{eol}{:inner$}{}:{}", "", scalar(key, false), new.block(inner + step, step, eol));
+        Some(vec![(colon..end, String::new()), (line..line, entry)])
+    }
+
+    /// Of the key in block style, in the map around it, that a value stands behind: its first byte, and behind its colon.
+    fn colon_before(&self, value: &Place<'_>, around: &Place<'_>) -> Result<(usize, usize), &'static str> {
+        let Kind::Map { flow: false, entries } = &around.kind else { return Err(LAST) };
+        let key = &entries.iter().find(|entry| entry.value.start == value.start).ok_or(LAST)?.key;
+        let end = key.end.ok_or(UNSURE)?;
+        let behind = self.text.get(end..value.start).ok_or(UNSURE)?;
+        let colon = behind.find(':').filter(|colon| behind.get(..*colon).is_some_and(|before| before.trim().is_empty()));
+        Ok((key.start, end + colon.ok_or(UNSURE)? + 1))
+    }
+
+    /// Behind the colon of a map in block style that loses its only entry: `{}`.
+    fn emptied(&self) -> Result<Splice, &'static str> {
+        let map = self.around()?;
+        let (_, colon) = self.colon_before(map, self.chain.iter().rev().nth(2).ok_or(LAST)?)?;
+        // The map begins on a line of its own.
+        if self.rest_of_line(colon).is_none_or(|end| end >= map.start) {
+            return Err(UNSURE);
+        }
+        Ok((colon..colon, " {}".to_owned()))
     }
 
     /// Takes one out of a list or map in flow style, with one comma.
@@ -180,10 +227,12 @@ impl<'p, 't> Site<'p, 't> {
         Ok(vec![(range, String::new())])
     }
 
-    /// Takes whole lines away: from the one in which something starts to the one in which it ends.
-    fn lines(&self, start: usize, end: usize) -> Splices {
+    /// Takes whole lines away: from the one in which something starts to the one in which it ends; of an entry that is indented so far with the
+    /// comments below it that are indented deeper, since they are its own.
+    fn lines(&self, start: usize, end: usize, indent: Option<usize>) -> Splices {
         let start = self.line_start(start);
         let end = self.rest_of_line(end).ok_or(UNSURE)?;
+        let end = indent.map_or(end, |indent| self.behind_comments(end, indent));
         let behind = end + self.line_end(end).len();
         if behind > end {
             return Ok(vec![(start..behind, String::new())]);

@@ -81,10 +81,46 @@ fn entries_and_items_go() {
     check("a: [b, {c: 1}, d]\n", remove("a.1"), "a: [b, d]\n");
     check("a: [b, {c: 1}]\n", remove("a.1"), "a: [b]\n");
     check("a: [b, c, # c\n  # }\n  ]\nd: e\n", remove("a.1"), "a: [b, # c\n  # }\n  ]\nd: e\n");
-    check_refused("a:\n  b: 1\n", remove("a.b"), 2, LAST);
+    check("a:\n  b: 1\n", remove("a.b"), "a: {}\n");
+    check_refused("a: 1\n", remove("a"), 1, LAST);
     check_refused("a:\n  - b\n", remove("a.0"), 2, LAST);
     check_refused("a:\n  - b: 1\n    c: 2\n", remove("a.0.b"), 2, UNSURE);
     check_refused("a: [b, # b\n  c]\n", remove("a.0"), 1, UNSURE);
+}
+
+#[test]
+fn a_whole_entry_goes_with_what_is_its_own() {
+    let remove = |path| Change::Remove(steps(path));
+    // The comments inside it and those below it that are indented deeper go with it; what stands above it stays.
+    check(
+        "a:\n  # all\n  b: # of b\n    c: 1 # one\n    # d: 2\n  # of e\n  e:\n    f: [x,\n      y]\n",
+        remove("a.b"),
+        "a:\n  # all\n  # of e\n  e:\n    f: [x,\n      y]\n",
+    );
+    check("a:\n  b:\n    c: 1\n  e:\n    f: 2\n    # g: 3\nh: 4\n", remove("a.e"), "a:\n  b:\n    c: 1\nh: 4\n");
+    check("a:\n  b:\n    c: 1\n  e: { f: 2, g: [3] } # e\n", remove("a.e"), "a:\n  b:\n    c: 1\n");
+    check("a:\n  b:\n  - c: 1\n  - c: 2\n  e: 1", remove("a.b"), "a:\n  e: 1");
+    // Of the only one an empty map is left, so that what is around it stays.
+    check(
+        "a:\n  b: # bs\n    # the only one\n    c:\n      d: 1\n      # e: 2\n  f: 3\n",
+        remove("a.b.c"),
+        "a:\n  b: {} # bs\n    # the only one\n  f: 3\n",
+    );
+    check("a:\n  'b' :\n    c:\n      d: 1", remove("a.b.c"), "a:\n  'b' : {}");
+    check("x: {a: {b: {c: 1}}}\n", remove("x.a.b"), "x: {a: {}}\n");
+    check_refused("a:\n  b: &x\n    c: 1\nd: *x\n", remove("a.b.c"), 3, ANCHORED);
+    check_refused("a:\n  - b: 1\n", remove("a.0.b"), 2, UNSURE);
+}
+
+#[test]
+fn what_has_a_note_gets_room_for_it() {
+    let new = || New::map([("h", text("x").noted("n-…"))]);
+    check("a:\n  b: {} # bs\n  c: 1\n", set("a.b.k", new()), "a:\n  b: # bs\n    k:\n      h: x # n-…\n  c: 1\n");
+    check("a:\n    b: { }", set("a.b.k", new()), "a:\n    b:\n        k:\n            h: x # n-…");
+    check("a: {}\n", set("a.b.k", new()), "a:\n  b:\n    k:\n      h: x # n-…\n");
+    // Inside brackets there is none.
+    check("a: { b: {} }\n", set("a.b.k", new()), "a: { b: { k: { h: x } } }\n");
+    check("{}\n", set("a.k", new()), "{ a: { k: { h: x } } }\n");
 }
 
 #[test]
@@ -134,7 +170,7 @@ fn what_cannot_be_edited_surely_is_refused() {
     check_refused("a:\n  c: |\n    d\n", on(), 1, UNSURE);
     check_refused("a: {\n  # c\n  }\n", on(), 1, UNSURE);
     check_refused("a: [b]\n", on(), 1, UNSURE);
-    check_refused("a:\n  ? b\n  : c\n", Change::Remove(steps("a.b")), 2, LAST);
+    check_refused("a:\n  ? b\n  : c\n", Change::Remove(steps("a.b")), 2, UNSURE);
     check_refused("a: 1\nb: [\n", on(), 2, "is not YAML: while parsing a node, did not find expected node content (column 1)");
     check_refused("a: 1\na: 2\n", on(), 2, "stands here a second time, first in line 1: keep one");
 }

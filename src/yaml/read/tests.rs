@@ -2,7 +2,7 @@ use serde::Deserialize;
 
 use super::*;
 use crate::units::{Span, Text};
-use crate::yaml::parse;
+use crate::yaml::{parse, parse_as};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,7 +40,9 @@ enum Colour {
 
 fn told(text: &str) -> (Option<Outer>, Vec<String>) {
     let (tree, mut faults) = parse(text).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
-    let outer = read(&tree, &mut faults);
+    let shows = |section: Option<&str>, key: &str| section == Some("inner") && key != "hunter2";
+    let instead = |field: &str, allowed: &[&str]| (field == "farbe" && allowed.contains(&"colour")).then_some("write `colour: red`");
+    let outer = read(&tree, Kind { shows, instead }, &mut faults);
     faults.sort_by_key(|fault| fault.line);
     (outer, faults.iter().map(|fault| format!("{} {}: {}", fault.line, fault.path, fault.what)).collect())
 }
@@ -84,10 +86,10 @@ fn kinds_that_are_not_asked_for() {
     check("on: yes", &["1 on: must be true or false, not \"yes\""]);
     check("on: 'true'", &["1 on: must be true or false, not text"]);
     check("on: [true]", &["1 on: must be true or false, not a list"]);
-    check("count: -1", &["1 count: must be a whole number, 0 or more, not \"-1\""]);
-    check("count: 1.5", &["1 count: must be a whole number, 0 or more, not \"1.5\""]);
+    check("count: -1", &["1 count: must be a whole number, 0 or more (column 8)"]);
+    check("count: 1.5", &["1 count: must be a whole number, 0 or more (column 8)"]);
     check("count: '1'", &["1 count: must be a whole number, 0 or more, not text"]);
-    check("count: many", &["1 count: must be a whole number, 0 or more, not \"many\""]);
+    check("count: many", &["1 count: must be a whole number, 0 or more (column 8)"]);
     check("count: [1]", &["1 count: must be a whole number, 0 or more, not a list"]);
     check("count: 4294967296", &["1 count: is too large"]);
     check("count: 99999999999999999999", &["1 count: is too large"]);
@@ -96,8 +98,8 @@ fn kinds_that_are_not_asked_for() {
     check("inner: []", &["1 inner: must be a map, not a list"]);
     check("inner: {a: 5}", &["1 inner.a: must be a map of size, parts, not a number"]);
     check("colour: {}", &["1 colour: must be one of red, green, not a map"]);
-    check("wait: 5", &["1 wait: must be text (in quotes, if it looks like something else), not a number"]);
-    check("wait: 5 s", &["1 wait: must be a length of time with its unit (ms, s, m or h), such as 250ms, 5s, 10m or 1h, not \"5 s\""]);
+    check("wait: 5", &["1 wait: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 7)"]);
+    check("wait: 5 s", &["1 wait: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 7)"]);
     check("[]", &["1 : must be a map of name, on, count, list, inner, colour, wait, not a list"]);
     check("text", &["1 : must be a map of name, on, count, list, inner, colour, wait, not text"]);
 }
@@ -130,11 +132,48 @@ fn nulls_are_errors_everywhere() {
 #[test]
 fn unknown_words_name_the_nearest() {
     check("nam: x", &["1 nam: unknown field; did you mean `name`? Allowed: name, on, count, list, inner, colour, wait"]);
-    check("price: 1", &["1 price: unknown field; allowed: name, on, count, list, inner, colour, wait"]);
+    check("price: 1", &["1 …: unknown field; allowed: name, on, count, list, inner, colour, wait (column 1)"]);
+    check("farbe: red", &["1 farbe: unknown field: write `colour: red`"]);
     check("inner: {a: {sise: 1}}", &["1 inner.a.sise: unknown field; did you mean `size`? Allowed: size, parts"]);
     check("colour: gren", &["1 colour: \"gren\" is not known; did you mean `green`? Allowed: red, green"]);
-    check("colour: blue", &["1 colour: \"blue\" is not known; allowed: red, green"]);
+    check("colour: blue", &["1 colour: is not known; allowed: red, green (column 9)"]);
     check("colour: Red", &["1 colour: \"Red\" is not known; did you mean `red`? Allowed: red, green"]);
+}
+
+#[test]
+fn s06_what_is_no_word_of_ours_is_told_by_its_place() {
+    for secret in ["wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f", "hunter2", "12345678"] {
+        for text in [
+            format!("name: [{secret}]"),
+            format!("on: {secret}"),
+            format!("count: x{secret}"),
+            format!("count: -{secret}"),
+            format!("list: {secret}"),
+            format!("inner: {secret}"),
+            format!("inner: {{ a: {{ {secret}: 1 }} }}"),
+            format!("inner: {{ a: {{ size: {secret}x }} }}"),
+            format!("colour: {secret}"),
+            format!("colour: {{ {secret}: 1 }}"),
+            format!("wait: {secret}"),
+            format!("{secret}: 1"),
+            format!("{secret}: 1\n{secret}: 2"),
+        ] {
+            let parsed = parse_as(&text, |_, _| false).map(|(tree, doubles)| {
+                let mut faults = doubles;
+                drop(read::<Outer>(&tree, Kind { shows: |_, _| false, instead: |_, _| None }, &mut faults));
+                faults
+            });
+            let faults = parsed.unwrap_or_else(|fault| vec![fault]);
+            assert!(!faults.is_empty(), "{text}");
+            for fault in faults {
+                assert!(!fault.path.contains(secret) && !fault.what.contains(secret), "{text}: {fault:?}");
+                assert!(
+                    fault.line > 0 && (fault.what.contains("(column ") || fault.what.contains("not text") || fault.what.contains("not a ")),
+                    "{fault:?}"
+                );
+            }
+        }
+    }
 }
 
 #[test]
@@ -147,15 +186,15 @@ fn all_errors_at_once_with_their_lines() {
             "2 on: must be true or false, not \"1\"",
             "5 list[1]: must be text (in quotes, if it looks like something else), not a number",
             "7 list[3]: must be text (in quotes, if it looks like something else), not a number",
-            "10 inner.first.size: must be a whole number, 0 or more, not \"-1\"",
-            "12 inner.first.parts[0].weight: must be a whole number, 0 or more, not \"x\"",
+            "10 inner.first.size: must be a whole number, 0 or more (column 11)",
+            "12 inner.first.parts[0].weight: must be a whole number, 0 or more (column 18)",
             "12 inner.first.parts[0].label: must be text (in quotes, if it looks like something else), not a number",
-            "12 inner.first.parts[0].colour: unknown field; allowed: weight, label",
+            "12 inner.first.parts[0].…: unknown field; allowed: weight, label (column 31)",
             "13 inner.first.parts[1]: must be a map of weight, label, not a number",
             "14 inner.first.parts[2].label: has no value: write one, or leave it out",
             "15 inner.second: must be a map of size, parts, not a number",
-            "16 inner.third.size: must be a whole number, 0 or more, not \"a\"",
-            "17 wait: must be a length of time with its unit (ms, s, m or h), such as 250ms, 5s, 10m or 1h, not \"1d\"",
+            "16 inner.third.size: must be a whole number, 0 or more (column 17)",
+            "17 wait: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 7)",
             "18 list: stands here a second time, first in line 3: keep one",
         ],
     );

@@ -5,8 +5,11 @@ use super::*;
 /// Fields that only one dialect has, and what each dialect must have.
 #[test]
 fn each_dialect_has_its_own_fields() {
-    check_account("{dialect: anthropic, region: us-east-1}", &[".region: has a meaning for the dialect bedrock only"]);
-    check_account("{dialect: openai, api_version: x, auth: bearer}", &[".api_version: has a meaning for the dialect azure", ".auth: has"]);
+    check_account("{dialect: anthropic, key: k, region: us-east-1}", &[".region: has a meaning for the dialect bedrock only"]);
+    check_account(
+        "{dialect: openai, base_url: https://a.b, api_version: x, auth: bearer}",
+        &[".api_version: has a meaning for the dialect azure", ".auth: has"],
+    );
     check_account("{dialect: azure, key: k}", &[".base_url: is missing: the resource's address"]);
     check_account("{dialect: azure, base_url: 'https://a.b', key: k, api_version: '../x?'}", &[".api_version: may hold letters"]);
     check_account("{dialect: vertex, key: k}", &[".project: is missing"]);
@@ -23,7 +26,10 @@ fn each_dialect_has_its_own_fields() {
     check_account("{dialect: bedrock, region: us-east-1}", &[".aws: is missing"]);
     check_account("{dialect: bedrock, region: us-east-1, aws: {access_key_id: a}}", &[".aws.secret_access_key: is missing"]);
     check_account("{dialect: openai, preset: groqq}", &[".preset: no preset \"groqq\"; did you mean \"groq\"?"]);
-    check_account("{dialect: openai, quirks: mistal}", &[".quirks: no quirks \"mistal\"; did you mean \"mistral\"?"]);
+    check_account(
+        "{dialect: openai, base_url: https://a.b, quirks: mistal}",
+        &[".quirks: no quirks \"mistal\"; did you mean \"mistral\"?"],
+    );
     check_account("{dialect: anthropic, key: k, headers: {x-api-key: y}}", &[".headers.x-api-key: is made of `key`"]);
 }
 
@@ -73,10 +79,10 @@ callers: {}
 #[test]
 fn accounts_as_written_and_by_default() {
     let catalog = read_one(
-        "accounts:\n  b: {dialect: openai}\n  a:\n    dialect: openai\n    base_url: http://127.0.0.1:8000/v1/\n    key: {env: KEY}\n    concurrency: 200\n    \
+        "accounts:\n  b: {dialect: openai, base_url: https://a.b}\n  a:\n    dialect: openai\n    base_url: http://127.0.0.1:8000/v1/\n    key: {env: KEY}\n    concurrency: 200\n    \
          timeouts: {connect: 1s, first_byte: 2s, idle: 3s, total: 4s}\n    headers: {OpenAI-Organization: org-1}\n    stream_usage: false\n  \
          c: {dialect: openai, key: {file: /key}, tls: {ca: /ca}}\n  d: {dialect: openai, enabled: false, key: {env: ABSENT}, tls: {ca: /absent}}\n  \
-         e: {dialect: demo, concurrency: 5}\nmodels: {}\ncallers: {}\n",
+         e: {dialect: demo, concurrency: 5}\nmodels: {}\ncallers: {someone: {}}\n",
     );
     let [a, b, c, d, e] = catalog.accounts() else { panic!() };
     assert_eq!((&*a.id, a.index, &*e.id, e.index), ("a", 0, "e", 4));
@@ -96,7 +102,7 @@ fn accounts_as_written_and_by_default() {
         (&a.headers[0].0.as_str(), a.headers[0].1.as_bytes(), a.headers[0].1.is_sensitive()),
         (&"openai-organization", &b"org-1"[..], true)
     );
-    assert_eq!((b.base.authority.as_str(), &*b.base.path, b.base.port), ("api.openai.com", "/v1", 443));
+    assert_eq!((c.base.authority.as_str(), &*c.base.path, c.base.port), ("api.openai.com", "/v1", 443));
     assert!(b.key.is_none() && b.enabled && b.stream_usage && b.concurrency.is_none());
     assert_eq!(c.key.as_ref().unwrap().expose(), "sk-canary-file");
     assert_eq!(c.ca.as_deref(), Some(&b"-----BEGIN CERTIFICATE-----\n"[..]));
@@ -109,30 +115,44 @@ fn accounts_as_written_and_by_default() {
 
 #[test]
 fn what_is_wrong_with_an_account() {
-    check_account("{}", &[".dialect: is missing; allowed: openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo"]);
-    check_account("5", &[": must be a map of dialect, preset, quirks, base_url"]);
-    check_account("{dialect: openai, concurrency: 0}", &[".concurrency: must be at least 1"]);
     check_account(
-        "{dialect: openai, timeouts: {idle: 0s, total: 5}}",
-        &[".timeouts.total: must be text", ".timeouts.idle: must be more than 0s"],
+        "{}",
+        &[
+            ".dialect: is missing, and no `preset` says it; allowed: openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo",
+        ],
     );
-    check_account("{dialect: openai, headers: {Host: x}}", &[".headers.Host: is written by the gateway itself"]);
-    check_account("{dialect: openai, headers: {x-a: b, X-A: c}}", &[".headers.X-A: stands here a second time in other letters"]);
-    check_account("{dialect: openai, headers: {x a: b}}", &[".headers.\"x a\": is not the name of a header"]);
-    check_account("{dialect: openai, headers: {x-a: \"can\\nary\"}}", &[".headers.x-a: may hold printable ASCII only"]);
-    check_account("{dialect: openai, headers: {x-a: 5}}", &[".headers.x-a: must be text"]);
+    check_account("5", &[": must be a map of dialect, preset, quirks, base_url"]);
+    check_account("{dialect: openai, base_url: https://a.b, concurrency: 0}", &[".concurrency: must be at least 1"]);
+    check_account(
+        "{dialect: openai, base_url: https://a.b, timeouts: {idle: 0s, total: 5}}",
+        &[".timeouts.total: must be a length of time", ".timeouts.idle: must be more than 0s"],
+    );
+    check_account("{dialect: openai, base_url: https://a.b, headers: {Host: x}}", &[".headers.Host: is written by the gateway itself"]);
+    check_account(
+        "{dialect: openai, base_url: https://a.b, headers: {x-a: b, X-A: c}}",
+        &[".headers.…: stands here a second time in other letters: keep one (column "],
+    );
+    check_account("{dialect: openai, base_url: https://a.b, headers: {x a: b}}", &[".headers.…: is not the name of a header (column "]);
+    check_account(
+        "{dialect: openai, base_url: https://a.b, headers: {x-a: \"can\\nary\"}}",
+        &[".headers.…: may hold printable ASCII only"],
+    );
+    check_account("{dialect: openai, base_url: https://a.b, headers: {x-a: 5}}", &[".headers.…: must be text"]);
     check_account("{dialect: openai, key: {env: KEY}, headers: {Authorization: x}}", &[".headers.Authorization: is made of `key`"]);
     check_account("{dialect: openai, headers: {Authorization: Basic canary}}", &[]);
-    check_account("{dialect: openai, tls: {}}", &[".tls.ca: is missing"]);
-    check_account("{dialect: openai, tls: {verify: false}}", &[".tls.verify: unknown field; allowed: ca", ".tls.ca: is missing"]);
-    check_account("{dialect: openai, tls: {ca: /absent}}", &[".tls.ca: there is no file /absent"]);
-    check_account("{dialect: openai, tls: {ca: /other}}", &[".tls.ca: the file holds no certificate"]);
+    check_account("{dialect: openai, base_url: https://a.b, tls: {}}", &[".tls.ca: is missing"]);
+    check_account(
+        "{dialect: openai, base_url: https://a.b, tls: {verify: false}}",
+        &[".tls.verify: unknown field: certificates are always checked", ".tls.ca: is missing"],
+    );
+    check_account("{dialect: openai, base_url: https://a.b, tls: {ca: /absent}}", &[".tls.ca: there is no file"]);
+    check_account("{dialect: openai, base_url: https://a.b, tls: {ca: /other}}", &[".tls.ca: the file holds no certificate"]);
     check_account("{dialect: openai, base_url: http://127.0.0.1, tls: {ca: /ca}}", &[".tls.ca: has no meaning with http:"]);
     check_account(
         "{dialect: demo, base_url: https://a.b, key: {env: KEY}, stream_usage: true}",
         &[".base_url: has no meaning for a demo account", ".key: has no meaning", ".stream_usage: has no meaning"],
     );
-    check_all(&["accounts: {a/b: {dialect: demo}}\nmodels: {}\ncallers: {}"], &["catalog.yaml:1 accounts.a/b: a name has 1 to 64"]);
+    check_all(&["accounts: {a/b: {dialect: demo}}\nmodels: {}\ncallers: {}"], &["catalog.yaml:1 accounts.…: a name has 1 to 64"]);
 }
 
 #[test]
@@ -171,21 +191,24 @@ fn s06_what_is_wrong_with_a_secret_shows_nothing_of_it() {
     check_account("{dialect: openai, key: 5}", &[".key: must be text"]);
     check_account("{dialect: openai, key: {}}", &[".key: must have one field"]);
     check_account("{dialect: openai, key: {env: KEY, file: /key}}", &[".key: must have one field"]);
-    check_account("{dialect: openai, key: {vault: x}}", &[".key.vault: unknown field; allowed: env, file", ".key: must have one field"]);
+    check_account(
+        "{dialect: openai, key: {vault: x}}",
+        &[".key.…: unknown field; allowed: env, file (column 30)", ".key: must have one field"],
+    );
     check_account("{dialect: openai, key: {env: ABSENT}}", &[".key.env: the environment variable is not set"]);
     check_account("{dialect: openai, key: {env: EMPTY}}", &[".key.env: the environment variable is empty"]);
     check_account("{dialect: openai, key: {env: sk-canary-12345678}}", &[".key.env: must be the name of an environment variable"]);
-    check_account("{dialect: openai, key: {file: /absent}}", &[".key.file: there is no file /absent"]);
+    check_account("{dialect: openai, key: {file: /absent}}", &[".key.file: there is no file"]);
     check_account("{dialect: openai, key: {file: /two-lines}}", &[".key.file: the file holds a control character or more than one line"]);
     check_account("{dialect: openai, key: {file: /two-ends}}", &[".key.file: the file holds a control character"]);
     check_account("{dialect: openai, key: {file: /nul}}", &[".key.file: the file holds a control character"]);
     check_account("{dialect: openai, key: {file: /space}}", &[".key.file: the file begins or ends with a space"]);
     check_account("{dialect: openai, key: {file: /umlaut}}", &[".key.file: the file holds a character that no header can carry"]);
-    check_account("{dialect: openai, kye: sk-canary-12345678}", &[".kye: unknown field; did you mean `key`?"]);
-    check_account("{dialect: sk-canary-12345678}", &[".dialect: (a value that is not shown here) is not known"]);
-    check_account("{dialect: openai, enabled: sk-canary-12345678}", &[".enabled: must be true or false, not (a value"]);
+    check_account("{dialect: openai, base_url: https://a.b, kye: sk-canary-12345678}", &[".kye: unknown field; did you mean `key`?"]);
+    check_account("{dialect: sk-canary-12345678}", &[".dialect: is not known; allowed: openai"]);
+    check_account("{dialect: openai, base_url: https://a.b, enabled: sk-canary-12345678}", &[".enabled: must be true or false (column"]);
     check_account("{dialect: openai, base_url: 'https://user:canary@a.b'}", &[".base_url: must not hold a user name or password"]);
-    check_account("{dialect: openai, sk-canary-12345678: x}", &[".…: unknown field"]);
+    check_account("{dialect: openai, base_url: https://a.b, sk-canary-12345678: x}", &[".…: unknown field"]);
 }
 
 #[test]
@@ -207,7 +230,152 @@ fn s10_destinations() {
     check_account("{dialect: openai, base_url: file:///etc/passwd}", &[".base_url: must begin with https://"]);
     check_account("{dialect: openai, base_url: http://example.com/v1}", &[".base_url: is http: to an address that is neither"]);
     check_account("{dialect: openai, base_url: http://example.com/v1, insecure: true}", &[]);
-    let catalog = read_one("accounts: {a: {dialect: openai, base_url: http://example.com, insecure: true}}\nmodels: {}\ncallers: {}\n");
+    let catalog =
+        read_one("accounts: {a: {dialect: openai, base_url: http://example.com, insecure: true}}\nmodels: {}\ncallers: {someone: {}}\n");
     assert_eq!(catalog.warnings.len(), 1);
     assert!(catalog.warnings[0].to_string().starts_with("catalog.yaml:1 accounts.a.base_url: is http: to a public address"));
+}
+
+#[test]
+fn a_template_for_a_secret_is_no_secret() {
+    let instead = |name: &str| format!(": is a template, and nothing fills it in: write `key: {{ env: {name} }}`");
+    for key in ["'${OPENAI_API_KEY}'", "$OPENAI_API_KEY", "os.environ/OPENAI_API_KEY", "\"${OPENAI_API_KEY:-}\""] {
+        check_account(&format!("{{dialect: openai, key: {key}}}"), &[&format!(".key{}", instead("OPENAI_API_KEY"))]);
+        // Wherever it is.
+        check_account(
+            &format!("{{dialect: openai, base_url: http://127.0.0.1, key: {key}, enabled: false}}"),
+            &[&format!(".key{}", instead("OPENAI_API_KEY"))],
+        );
+    }
+    for (account, name) in
+        [("dialect: openai", "OPENAI_API_KEY"), ("dialect: anthropic", "ANTHROPIC_API_KEY"), ("preset: groq", "GROQ_API_KEY")]
+    {
+        for key in ["sk-...", "<key>", "your-api-key", "sk-xxxxxxxx"] {
+            check_account(
+                &format!("{{{account}, key: {key}}}"),
+                &[&format!(".key: is a placeholder, and no secret: write `key: {{ env: {name} }}`, or `{{ file: /path }}` (column ")],
+            );
+        }
+    }
+    check_account(
+        "{dialect: bedrock, region: us-east-1, aws: {access_key_id: $AWS_ACCESS_KEY_ID, secret_access_key: your-secret}}",
+        &[
+            ".aws.access_key_id: is a template, and nothing fills it in: write `access_key_id: { env: AWS_ACCESS_KEY_ID }`",
+            ".aws.secret_access_key: is a placeholder, and no secret: write `secret_access_key: { env: AWS_SECRET_ACCESS_KEY }`",
+        ],
+    );
+    check_account(
+        "{dialect: vertex, project: p, service_account: '{{ .Values.sa }}'}",
+        &[".service_account: is a template, and nothing fills it in: write `service_account: { env: "],
+    );
+    check_account(
+        "{dialect: openai, headers: {Authorization: 'Bearer ${OPENAI_API_KEY}'}}",
+        &[".headers.Authorization: is a template or a placeholder"],
+    );
+    check_account("{dialect: openai, key: k, base_url: '${OPENAI_BASE_URL}'}", &[".base_url: is a template or a placeholder"]);
+    check_account("{dialect: openai, key: {env: $OPENAI_API_KEY}}", &[".key.env: must be the name of an environment variable"]);
+    check_account("{dialect: openai, key: {file: ~/key}}", &[".key.file: is taken as it is written: `~` and `$NAME` are not filled in"]);
+    check_account(
+        "{dialect: openai, key: {env: TEMPLATE}}",
+        &[".key.env: the environment variable holds a template or a placeholder, and no secret"],
+    );
+    // What servers of one's own are given.
+    for key in ["EMPTY", "none", "p$ssword", "'$ecret'"] {
+        check_account(&format!("{{dialect: openai, base_url: http://127.0.0.1, key: {key}}}"), &[]);
+    }
+}
+
+#[test]
+fn no_key_where_none_is_answered() {
+    let missing = |host: &str, name: &str| format!(".key: is missing: {host} answers nobody without one. Write `key: {{ env: {name} }}`");
+    for (account, host, name) in [
+        ("dialect: openai", "api.openai.com", "OPENAI_API_KEY"),
+        ("dialect: openai, base_url: https://api.openai.com/v1", "api.openai.com", "OPENAI_API_KEY"),
+        ("preset: groq", "api.groq.com", "GROQ_API_KEY"),
+        ("dialect: anthropic", "api.anthropic.com", "ANTHROPIC_API_KEY"),
+        ("dialect: gemini", "generativelanguage.googleapis.com", "GEMINI_API_KEY"),
+        ("dialect: cohere", "api.cohere.com", "COHERE_API_KEY"),
+        ("dialect: azure, base_url: https://acme.openai.azure.com", "NAME.openai.azure.com", "AZURE_OPENAI_API_KEY"),
+        ("dialect: openai, headers: {x-team: blue}", "api.openai.com", "OPENAI_API_KEY"),
+    ] {
+        check_account(&format!("{{{account}}}"), &[&missing(host, name)]);
+        check_account(&format!("{{{account}, enabled: false}}"), &[]);
+        check_account(&format!("{{{account}, key: {{env: KEY}}}}"), &[]);
+    }
+    check_account("{dialect: openai, headers: {Authorization: Bearer canary}}", &[]);
+    check_account("{dialect: openai, base_url: https://llm.example.com/v1}", &[]);
+    check_account("{dialect: openai, api_key: canary}", &[".api_key: unknown field: write `key: { env: OPENAI_API_KEY }`"]);
+    check_account("{dialect: ollama}", &[]);
+    check_account("{preset: vllm}", &[]);
+}
+
+#[test]
+fn an_address_without_its_version_is_warned_of() {
+    let warned = |account: &str| {
+        let catalog = read_one(&format!("accounts:\n  a: {{{account}}}\nmodels: {{}}\ncallers: {{someone: {{}}}}\n"));
+        catalog.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for (account, meant) in [
+        ("dialect: openai, key: {env: KEY}, base_url: https://api.openai.com", "https://api.openai.com/v1"),
+        ("dialect: anthropic, key: {env: KEY}, base_url: https://api.anthropic.com/", "https://api.anthropic.com/v1"),
+        ("dialect: ollama, base_url: http://127.0.0.1:11434/v1", "http://HOST:11434"),
+    ] {
+        let told = warned(account);
+        assert!(
+            told.len() == 1
+                && told[0].starts_with("catalog.yaml:2 accounts.a.base_url: ")
+                && told[0].contains(&format!("probably {meant} is meant")),
+            "{told:?}"
+        );
+    }
+    for account in [
+        "dialect: openai, key: {env: KEY}, base_url: https://api.openai.com/v1/",
+        "dialect: openai, base_url: https://gateway.example.com",
+        "dialect: ollama, base_url: https://ollama.example.com/v1",
+    ] {
+        assert_eq!(warned(account), [""; 0], "{account}");
+    }
+}
+
+#[test]
+fn a_preset_says_what_it_speaks() {
+    let catalog = read_one("accounts:\n  a: {preset: mistral, key: {env: KEY}}\n  b: {preset: vllm}\nmodels: {}\ncallers: {}\n");
+    let shown: Vec<_> = catalog.accounts().iter().map(|a| format!("{} {}{}", a.dialect.name(), a.base.authority, a.base.path)).collect();
+    assert_eq!(shown, ["openai api.mistral.ai/v1", "openai 127.0.0.1:8000/v1"]);
+    check_account("{preset: groqq, key: {env: KEY}}", &[".preset: no preset \"groqq\"; did you mean \"groq\"?"]);
+    check_account("{preset: hunter2, key: {env: KEY}}", &[".preset: no such preset; allowed: openai, mistral"]);
+    check_account("{preset: groq, dialect: anthropic, key: {env: KEY}}", &[".preset: has a meaning for the dialect openai only"]);
+}
+
+#[test]
+fn words_that_people_bring_are_answered_with_ours() {
+    for (field, instead) in [
+        ("api_key: x", "write `key: { env: OPENAI_API_KEY }`"),
+        ("api_base: x", "write `base_url: https://api.example.com/v1`"),
+        ("provider: x", "write `dialect: openai`"),
+        ("rpm: 5", "`limits: { requests_per_minute: 600"),
+        ("tpm: 5", "tokens_per_minute: 200000 }`"),
+        ("timeout: 30", "write `timeouts: { total: 30s }`"),
+        ("max_parallel_requests: 3", "write `concurrency: 200`"),
+    ] {
+        let name = field.split(':').next().unwrap();
+        let problems = read_all(&[&format!("accounts:\n  a: {{dialect: demo, {field}}}\nmodels: {{}}\ncallers: {{}}\n")]).unwrap_err().0;
+        let told = problems[0].to_string();
+        assert!(
+            problems.len() == 1
+                && told.starts_with(&format!("catalog.yaml:2 accounts.a.{name}: unknown field: "))
+                && told.contains(instead),
+            "{told}"
+        );
+    }
+    check_account(
+        "{dialect: demo, timeouts: {total: 30}}",
+        &[".timeouts.total: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 40)"],
+    );
+    check_callers("  acme: {rpm: 5}", &["5 callers.acme.rpm: unknown field: write `limits: { requests_per_minute: 600 }`"]);
+    check_callers("  acme: {limits: {tpm: 5}}", &["5 callers.acme.limits.tpm: unknown field: write `tokens_per_minute: 200000`"]);
+    check_all(
+        &["model_list: []\naccounts: {}\nmodels: {}\ncallers: {}\n"],
+        &["catalog.yaml:1 model_list: unknown field: write `models: { NAME: { targets: [{ account: NAME }] } }`"],
+    );
 }

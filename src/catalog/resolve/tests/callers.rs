@@ -7,10 +7,10 @@ fn what_is_wrong_with_a_caller() {
     check_callers("  acme: 5", &["5 callers.acme: must be a map of enabled, expires, models, limits, expose_cost, keys"]);
     check_callers("  acme: {models: ['']}", &["5 callers.acme.models[0]: must be a glob"]);
     check_callers("  acme: {models: m}", &["5 callers.acme.models: must be a list, not text"]);
-    check_callers("  a/b: {}", &["5 callers.a/b: a name has 1 to 64"]);
+    check_callers("  a/b: {}", &["5 callers.…: a name has 1 to 64"]);
     check_callers(
         "  acme: {keys: {a/b: {hash: 'x'}}}",
-        &["5 callers.acme.keys.a/b.hash: must be `sha256:`", "5 callers.acme.keys.a/b: a name has 1 to 64"],
+        &["5 callers.acme.keys.….hash: must be `sha256:`", "5 callers.acme.keys.…: a name has 1 to 64"],
     );
     check_callers("  acme: {keys: []}", &["5 callers.acme.keys: must be a map, not a list"]);
     check_callers("  acme: {keys: {k: {}}}", &["5 callers.acme.keys.k.hash: is missing"]);
@@ -50,7 +50,7 @@ fn s07_a_key_in_clear_text_is_refused_and_not_shown() {
     }
     check_callers(
         "  acme: {keys: {k: {secret: sk-canary-1234}}}",
-        &["5 callers.acme.keys.k.secret: unknown field; allowed: hash", "5 callers.acme.keys.k.hash: is missing"],
+        &["5 callers.acme.keys.k.secret: unknown field: a key stands here by its hash only", "5 callers.acme.keys.k.hash: is missing"],
     );
     check_callers("  acme: {keys: {k: sk-canary-1234}}", &["5 callers.acme.keys.k: must be a map of hash"]);
 }
@@ -126,8 +126,8 @@ fn globs_that_name_nothing_are_warned_of() {
         told,
         [
             "catalog.yaml:5 callers.acme.models[1]: \"n\" is an alias, and globs match ids: write \"m\"",
-            "catalog.yaml:5 callers.acme.models[2]: there is no model \"gone\"",
-            "catalog.yaml:5 callers.acme.keys.k.models[0]: there is no model \"nowhere\"",
+            "catalog.yaml:5 callers.acme.models[2]: there is no such model (column 25)",
+            "catalog.yaml:5 callers.acme.keys.k.models[0]: there is no such model (column 139)",
         ]
     );
 }
@@ -144,4 +144,28 @@ fn every_caller_stands_twice() {
     let problems = read_all(&[&text, &more]).unwrap_err().0;
     assert_eq!(problems.len(), 101);
     assert_eq!(problems.last().unwrap().to_string(), "catalog.d/1.yaml: and 3900 more errors");
+}
+
+#[test]
+fn a_catalog_that_nobody_may_call_is_warned_of() {
+    let warned = |text: &str| read_one(text).warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let told = warned("accounts: {}\nmodels: {}\ncallers: {}\n");
+    assert!(
+        told.len() == 1 && told[0].starts_with("catalog.yaml:3 callers: there are none, so nobody may call: `portcullis key new"),
+        "{told:?}"
+    );
+    assert_eq!(warned("accounts: {}\nmodels: {}\ncallers: {acme: {}}\n"), [""; 0]);
+    // Those of other files count.
+    let catalog =
+        read_all(&["accounts: {}\nmodels: {}\ncallers: {}\n", "callers: {acme: {}}\n"]).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(catalog.warnings, []);
+}
+
+#[test]
+fn warnings_stand_beside_errors() {
+    let problems = read_all(&["accounts: {a: {dialect: openai, key: sk-canary-1}}\nmodels: {m: {}}\ncallers: {}\n"]).unwrap_err();
+    assert_eq!((problems.0.len(), problems.1.len()), (1, 2), "{problems:?}");
+    let told = problems.with_warnings();
+    let begins: Vec<&str> = told.lines().map(|line| line.split(':').next().unwrap_or_default()).collect();
+    assert_eq!(begins, ["warning", "warning", "catalog.yaml"], "{told}");
 }

@@ -33,5 +33,5 @@ fn limits_are_read_exactly_and_what_makes_no_sense_is_said() {
     wrong("limits: { usd_per_day: \"1\" }", "must be a number");
     wrong("limits: { usd_per_day: 1000000000.000001 }", "must be at most 1000000000");
     wrong(&format!("keys: {{ k: {{ {hash}, model_limits: {{ n: {{}} }} }} }}"), "is an alias: write \"m\"");
-    wrong(&format!("keys: {{ k: {{ {hash}, model_limits: {{ o: {{}} }} }} }}"), "no model \"o\"");
+    wrong(&format!("keys: {{ k: {{ {hash}, model_limits: {{ o: {{}} }} }} }}"), "model_limits.…: no such model; allowed: m (column");
 }

@@ -7,7 +7,7 @@ fn models_as_written_and_by_default() {
     let catalog = read_one(
         "accounts: {a: {dialect: demo}, off: {dialect: demo, enabled: false}}\nmodels:\n  z: {targets: [{account: off}]}\n  fast:\n    aliases: [small, gpt-4o]\n    strategy: \
          weighted\n    targets: [{account: a, model: x/y, weight: 8}, {account: off}]\n    fallbacks: [z]\n    defaults: {max_tokens: 1024}\n    created: 2026-02-01\n    owned_by: \
-         acme\ncallers: {}\n",
+         acme\ncallers: {someone: {}}\n",
     );
     let [fast, z] = catalog.models() else { panic!() };
     assert_eq!((&*fast.id, fast.index, z.index, fast.strategy, z.strategy), ("fast", 0, 1, Strategy::Weighted, Strategy::Priority));
@@ -34,7 +34,7 @@ fn what_is_wrong_with_a_model() {
     check_models("  m: {targets: [{}]}", &["5 models.m.targets[0].account: is missing"]);
     check_models(
         "  m: {targets: [5, {account: x}]}",
-        &["5 models.m.targets[0]: must be a map", "5 models.m.targets[1].account: no account \"x\"; allowed: off, openai"],
+        &["5 models.m.targets[0]: must be a map", "5 models.m.targets[1].account: no such account; allowed: off, openai (column 30)"],
     );
     check_models(
         "  m: {targets: [{account: openai}, {account: openai, model: m}]}",
@@ -42,11 +42,11 @@ fn what_is_wrong_with_a_model() {
     );
     check_models("  m: {targets: [{account: openai}, {account: openai, model: n}]}", &[]);
     check_models("  m: {targets: [{account: openai, model: ''}]}", &["5 models.m.targets[0].model: must be 1 to 512 bytes"]);
-    check_models("  m*: {targets: [{account: openai}]}", &["5 models.\"m*\": a model id has"]);
+    check_models("  m*: {targets: [{account: openai}]}", &["5 models.…: a model id has"]);
     check_models("  m: {targets: [{account: openai}], defaults: {max_tokens: 0}}", &["5 models.m.defaults.max_tokens: must be at least 1"]);
     check_models(
         "  m: {targets: [{account: openai}], defaults: {temperature: 1}}",
-        &["5 models.m.defaults.temperature: unknown field; allowed: max_tokens"],
+        &["5 models.m.defaults.…: unknown field; allowed: max_tokens"],
     );
     check_models(
         "  m: {targets: [{account: openai}], created: 2026-02-30, owned_by: ''}",

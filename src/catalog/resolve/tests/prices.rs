@@ -109,7 +109,7 @@ fn all_that_is_wrong_with_a_price_is_said() {
         "targets: [{account: local}], price: {input: -1, output: 0.0000001}",
         &["price.input: must be a number from 0 on", "price.output: must have at most six decimals"],
     );
-    check("targets: [{account: local}], price: {input: 1, output: 1, per_token: 1}", &["price.per_token: unknown field"]);
+    check("targets: [{account: local}], price: {input: 1, output: 1, per_token: 1}", &["price.…: unknown field"]);
     check(
         "targets: [{account: local}], price: {input: 1, output: 1, long: {above: 0, output: 1}}",
         &["price.long.above: must be at least 1", "price.long.input: is missing"],

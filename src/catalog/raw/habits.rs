@@ -1,0 +1,324 @@
+//! What may be shown of the catalog's text, and what to write instead of words that people bring from elsewhere.
+//!
+//! **Invariant:** a key is shown where it is a word of ours, or an id. Anything else may be a secret in the wrong place.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::Value;
+
+use super::Catalog;
+use crate::catalog::name;
+use crate::problem::unless_secret;
+use crate::yaml::read::Kind;
+
+/// The catalog's files.
+pub const KIND: Kind = Kind { shows, instead };
+
+/// Headers that messages name; others may be secrets.
+const HEADERS: [&str; 24] = [
+    "accept",
+    "accept-encoding",
+    "api-key",
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "openai-organization",
+    "openai-project",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "x-api-key",
+    "x-goog-api-key",
+    "x-goog-user-project",
+    "x-request-id",
+];
+
+/// Whether a key below another may be shown.
+pub fn shows(section: Option<&str>, key: &str) -> bool {
+    static WORDS: LazyLock<BTreeSet<String>> = LazyLock::new(words::<Catalog>);
+    match section {
+        Some("accounts" | "callers" | "keys") => name::of_entry(key).is_ok() && unless_secret(key) == key,
+        Some("models") => name::of_model(key).is_ok() && unless_secret(key) == key,
+        Some("headers") => HEADERS.contains(&key.to_ascii_lowercase().as_str()),
+        _ => WORDS.contains(key),
+    }
+}
+
+/// All fields of a file, wherever they stand.
+pub fn words<T: JsonSchema>() -> BTreeSet<String> {
+    fn gather(schema: &Value, words: &mut BTreeSet<String>) {
+        match schema {
+            Value::Object(object) => {
+                if let Some(Value::Object(properties)) = object.get("properties") {
+                    words.extend(properties.keys().cloned());
+                }
+                object.values().for_each(|inner| gather(inner, words));
+            }
+            Value::Array(items) => items.iter().for_each(|inner| gather(inner, words)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let mut found = BTreeSet::new();
+    gather(&SchemaGenerator::default().into_root_schema_for::<T>().to_value(), &mut found);
+    found
+}
+
+/// A field of other gateways, proxies and client libraries: how it is written there, by a word that is allowed where it stands; and what to
+/// write here.
+pub type Habit = (&'static [&'static str], &'static str, &'static str);
+
+const KEY: &str = "write `key: { env: OPENAI_API_KEY }`, with the name of the variable that holds it, or `key: { file: /path }`";
+const HABITS: &[Habit] = &[
+    // Accounts.
+    (
+        &[
+            "api_key",
+            "apikey",
+            "api-key",
+            "key_env",
+            "api_key_env",
+            "env_key",
+            "token",
+            "auth_token",
+            "bearer_token",
+            "access_token",
+            "secret",
+        ],
+        "dialect",
+        KEY,
+    ),
+    (
+        &[
+            "api_base",
+            "base",
+            "baseurl",
+            "base-url",
+            "api_base_url",
+            "api_url",
+            "url",
+            "uri",
+            "endpoint",
+            "address",
+            "host",
+            "hostname",
+            "azure_endpoint",
+        ],
+        "dialect",
+        "write `base_url: https://api.example.com/v1`, with its version",
+    ),
+    (
+        &["provider", "type", "kind", "vendor", "custom_llm_provider", "llm_provider", "schema", "format"],
+        "dialect",
+        "write `dialect: openai`, or `preset: groq` for a server that `portcullis presets` lists",
+    ),
+    (
+        &["timeout", "request_timeout", "stream_timeout", "read_timeout", "connect_timeout"],
+        "dialect",
+        "write `timeouts: { total: 30s }`, each with its unit",
+    ),
+    (&["timeout", "request_timeout", "stream_timeout"], "targets", "write `timeouts: { total: 30s }`, each with its unit"),
+    (&["timeout", "request_timeout", "request", "read", "response"], "first_byte", "write `total: 30s`, with its unit"),
+    (
+        &["rpm", "tpm", "rpm_limit", "tpm_limit", "rate_limit", "ratelimit", "rate_limits"],
+        "dialect",
+        "an account has `concurrency` only; how much may be asked for is bounded for callers and keys: `limits: { requests_per_minute: 600, tokens_per_minute: 200000 }`",
+    ),
+    (
+        &["rpm", "rpm_limit", "rate_limit", "ratelimit", "rate_limits", "requests_per_min"],
+        "keys",
+        "write `limits: { requests_per_minute: 600 }`",
+    ),
+    (
+        &["rpm", "rpm_limit", "rate_limit", "ratelimit", "rate_limits", "requests_per_min"],
+        "hash",
+        "write `limits: { requests_per_minute: 600 }`",
+    ),
+    (&["tpm", "tpm_limit", "tokens_per_min"], "keys", "write `limits: { tokens_per_minute: 200000 }`"),
+    (&["tpm", "tpm_limit", "tokens_per_min"], "hash", "write `limits: { tokens_per_minute: 200000 }`"),
+    (&["rpm", "rpm_limit", "requests", "requests_per_min"], "requests_per_minute", "write `requests_per_minute: 600`"),
+    (&["tpm", "tpm_limit", "tokens", "tokens_per_min"], "requests_per_minute", "write `tokens_per_minute: 200000`"),
+    (&["rpm", "tpm"], "targets", "limits belong to callers and keys: `limits: { requests_per_minute: 600, tokens_per_minute: 200000 }`"),
+    (
+        &["max_parallel_requests", "max_concurrency", "max_connections", "max_concurrent_requests", "parallel"],
+        "dialect",
+        "write `concurrency: 200`",
+    ),
+    (
+        &["max_parallel_requests", "max_concurrency", "max_concurrent_requests", "parallel"],
+        "requests_per_minute",
+        "write `concurrency: 50`",
+    ),
+    (&["max_parallel_requests"], "keys", "write `limits: { concurrency: 50 }`"),
+    (&["max_parallel_requests"], "hash", "write `limits: { concurrency: 50 }`"),
+    (&["max_budget", "budget", "budget_limit"], "keys", "write `limits: { usd_per_month: 100 }`, or `usd_per_day`"),
+    (&["max_budget", "budget", "budget_limit"], "hash", "write `limits: { usd_per_month: 100 }`, or `usd_per_day`"),
+    (&["max_budget", "budget"], "requests_per_minute", "write `usd_per_month: 100`, or `usd_per_day`"),
+    (&["organization", "org", "organization_id"], "dialect", "write `headers: { OpenAI-Organization: org-1 }`"),
+    (
+        &["aws_access_key_id", "aws_secret_access_key", "aws_session_token", "access_key_id", "secret_access_key"],
+        "dialect",
+        "write `aws: { access_key_id: { env: AWS_ACCESS_KEY_ID }, secret_access_key: { env: AWS_SECRET_ACCESS_KEY } }`",
+    ),
+    (&["aws_region_name", "aws_region"], "dialect", "write `region: us-east-1`"),
+    (&["vertex_project", "project_id"], "dialect", "write `project: my-project`"),
+    (&["vertex_location"], "dialect", "write `location: europe-west4`"),
+    (&["vertex_credentials", "credentials", "service_account_key"], "dialect", "write `service_account: { file: /path.json }`"),
+    (
+        &["models", "model", "model_name"],
+        "dialect",
+        "an account has no list of models: write `models: { NAME: { targets: [{ account: …, model: … }] } }` at the top",
+    ),
+    (&["extra_headers", "default_headers", "custom_headers", "header"], "dialect", "write `headers: { NAME: VALUE }`"),
+    (&["max_retries", "num_retries", "retries"], "dialect", "server.yaml says how many targets one request tries: `attempts: 3`"),
+    (&["max_retries", "num_retries", "retries"], "targets", "server.yaml says how many targets one request tries: `attempts: 3`"),
+    (
+        &["verify", "ssl_verify", "insecure_skip_verify", "skip_verify"],
+        "ca",
+        "certificates are always checked; write `ca: /path.pem` to trust one more",
+    ),
+    (
+        &["ssl_verify", "verify_ssl", "insecure_skip_verify"],
+        "dialect",
+        "certificates are always checked; write `tls: { ca: /path.pem }` to trust one more",
+    ),
+    // Models and targets.
+    (
+        &["litellm_params", "params", "deployments", "backends", "providers", "accounts", "account", "upstreams", "provider"],
+        "targets",
+        "write `targets: [{ account: NAME }]`",
+    ),
+    (&["model_name", "model", "upstream_model"], "targets", "write it on the target: `targets: [{ account: NAME, model: … }]`"),
+    (&["provider", "upstream", "backend", "name"], "tier", "write `account: NAME`"),
+    (&["max_tokens"], "targets", "write `defaults: { max_tokens: 1024 }`"),
+    (
+        &["routing_strategy", "load_balancing", "lb_policy", "balancing"],
+        "targets",
+        "write `strategy: priority`, or weighted, least_busy, fastest",
+    ),
+    (&["priority", "order"], "tier", "write `tier: 1`, the lowest first"),
+    (
+        &["input_cost_per_token", "output_cost_per_token"],
+        "targets",
+        "write `price: { input: 0.15, output: 0.60 }`, in USD for a million tokens",
+    ),
+    (
+        &["input_cost_per_token", "output_cost_per_token"],
+        "tier",
+        "write `price: { input: 0.15, output: 0.60 }`, in USD for a million tokens",
+    ),
+    // Callers and keys.
+    (
+        &["key", "api_key", "api_keys", "virtual_keys", "tokens"],
+        "expose_cost",
+        "write `keys: { NAME: { hash: … } }`; `portcullis key new` does",
+    ),
+    (
+        &["key", "value", "secret", "token", "api_key"],
+        "hashes",
+        "a key stands here by its hash only: `portcullis key hash` makes it of the key",
+    ),
+    (&["allowed_ips", "ips", "ip_allowlist", "allow_ip"], "hash", "write `allow_ips: [10.0.0.0/8]`"),
+    (&["allowed_models", "model"], "hash", "write `models: [\"gpt-*\"]`"),
+    (&["allowed_models", "model"], "keys", "write `models: [\"gpt-*\"]`"),
+    (&["duration", "ttl", "expires_at", "expiry"], "hash", "write `expires: 2030-01-01`"),
+    // The file.
+    (&["model_list", "routes"], "callers", "write `models: { NAME: { targets: [{ account: NAME }] } }`"),
+    (
+        &["providers", "upstreams", "backends", "clusters", "endpoints"],
+        "callers",
+        "write `accounts: { NAME: { dialect: openai, key: { env: OPENAI_API_KEY } } }`",
+    ),
+    (
+        &["users", "teams", "keys", "virtual_keys", "api_keys", "consumers", "clients"],
+        "callers",
+        "write `callers: { NAME: { keys: … } }`; `portcullis key new --create` does",
+    ),
+    (
+        &[
+            "general_settings",
+            "litellm_settings",
+            "router_settings",
+            "server",
+            "listen",
+            "listeners",
+            "log",
+            "limits",
+            "timeouts",
+            "port",
+            "admin",
+            "ledger",
+            "store",
+        ],
+        "callers",
+        "how the process runs stands in server.yaml",
+    ),
+    // Secrets.
+    (
+        &["value", "literal", "secret", "key"],
+        "env",
+        "write the secret itself in place of this map, or `{ env: NAME }` or `{ file: /path }`, which is better",
+    ),
+    (&["variable", "name", "var", "env_var", "from_env"], "env", "write `env: NAME`"),
+    (&["path", "filename", "from_file"], "env", "write `file: /path`"),
+];
+
+/// What to write instead of a field.
+fn instead(field: &str, allowed: &[&str]) -> Option<&'static str> {
+    find(HABITS, field, allowed)
+}
+
+/// What a table says of a field that stands where these are allowed.
+pub fn find(habits: &[Habit], field: &str, allowed: &[&str]) -> Option<&'static str> {
+    let meant = |(brought, beside, _): &&Habit| allowed.contains(beside) && brought.iter().any(|word| word.eq_ignore_ascii_case(field));
+    habits.iter().find(meant).map(|(_, _, instead)| *instead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s06_only_words_of_ours_and_ids_are_shown() {
+        for (section, key) in [
+            (None, "accounts"),
+            (Some("accounts"), "openai-main"),
+            (Some("models"), "meta-llama/Llama-3"),
+            (Some("keys"), "prod"),
+            (Some("headers"), "Authorization"),
+            (Some("openai-main"), "base_url"),
+            (Some("targets"), "account"),
+        ] {
+            assert!(shows(section, key), "{key}");
+        }
+        for (section, key) in [
+            (None, "hunter2"),
+            (Some("accounts"), "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+            (Some("accounts"), "sk-0123456789abcdef"),
+            (Some("headers"), "hunter2"),
+            (Some("model_limits"), "hunter2"),
+            (Some("openai-main"), "hunter2"),
+        ] {
+            assert!(!shows(section, key), "{key}");
+        }
+    }
+
+    #[test]
+    fn no_habit_is_a_word_that_is_right() {
+        let words = words::<Catalog>();
+        for (brought, beside, instead) in HABITS {
+            assert!(words.contains(*beside) || ["env"].contains(beside), "{beside}");
+            assert!(!brought.contains(beside), "{beside}: {instead}");
+        }
+    }
+}

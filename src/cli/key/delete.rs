@@ -1,0 +1,21 @@
+//! `portcullis key delete`: a key's whole entry goes out of its file.
+
+use std::process::ExitCode;
+
+use super::{Id, place};
+use crate::catalog::amend::Files;
+use crate::catalog::load::folder;
+use crate::cli::{KeyArgs, print};
+use crate::yaml::edit::Change;
+
+/// Deletes a key. Its caller stays, also without any.
+pub(super) fn run(args: &KeyArgs) -> Result<ExitCode, String> {
+    let id = Id::of(&args.key)?;
+    let mut files = Files::lock(&folder(args.conf.conf.as_deref()))?;
+    id.find(&files)?;
+    let (at, ()) = files.written(id.caller, id.name, |_| ()).ok_or_else(|| format!("{} is in no file", id.whole))?;
+    files.change(at.file, &[Change::Remove(id.path())]).map_err(|why| {
+        format!("{why}\nNothing is changed. By hand: take out callers.{}.keys.{}, {}", id.caller, id.name, place(&files, at))
+    })?;
+    Ok(print(&format!("{} is deleted, out of {}\n", id.whole, place(&files, at))))
+}
