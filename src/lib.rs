@@ -39,7 +39,8 @@
 //!
 //! * A stream that ends is complete, or says that it is not.
 //! * An exchange keeps the catalog that it began with, and is settled exactly once, however it ends.
-//! * Nothing that a caller sends decides where a request goes, but for the model's id. No URL in a request is ever fetched.
+//! * Nothing that a caller sends decides where a request goes, but for the model's id. No URL in a request is
+//!   ever fetched here; and none goes to who would fetch it with the operator's rights, or in the operator's network, unless the account says so.
 //! * What a dialect cannot say is named to the caller, or the request is refused; nothing is left out in silence.
 //! * A secret is a [`secret::Secret`]: it cannot be printed.
 //! * What is asked for is taken from all limits that bound it or from none, and counts for when it was admitted. A refusal takes nothing.

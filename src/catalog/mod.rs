@@ -17,6 +17,7 @@ use crate::dialect::Dialect;
 use crate::dialect::bedrock::sign;
 use crate::dialect::gemini::token::ServiceAccount;
 use crate::dialect::traits::{Server, Traits};
+use crate::dialect::references::Leave;
 use crate::limits::Limits;
 use crate::price::{Origin, Price};
 use crate::problem::Problem;
@@ -365,6 +366,8 @@ pub struct Account {
     pub stream_usage: bool,
     /// What its server reads of its dialect's newer fields.
     pub server: Server,
+    /// What callers may refer to in their requests: it is read by the account's provider or server.
+    pub leave: Leave,
     /// Certificates (PEM) to trust besides the system's.
     pub ca: Option<Arc<[u8]>>,
     /// A hash of all that decides what a connection is good for (address, key, CA): connections are shared only where it is equal.

@@ -81,6 +81,11 @@ pub struct Account {
     pub stream_usage: Option<bool>,
     /// What a server reads that only imitates its dialect's inventor. Default: all of it.
     pub traits: Option<Server>,
+    /// What callers may name that is then read with the account's own rights: `gs` and `s3` (files in storage, by URL), `files` (files that
+    /// were uploaded to the account, by id), `data_sources` (Azure's). Default: nothing, and such a request is refused.
+    pub caller_references: Option<List<CallerReference>>,
+    /// Which URLs in requests go up, for the account's server to fetch. Default: public.
+    pub media_urls: Option<MediaUrls>,
     /// How its certificate is checked.
     pub tls: Option<Tls>,
     /// Lets a key and prompts go over plain http: to a public address. Default: false.
@@ -122,6 +127,33 @@ pub enum Dialect {
     Ollama,
     /// Answers by itself, without a network: for trying things out.
     Demo,
+}
+
+/// What is read with an account's own rights.
+#[derive(serde::Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum CallerReference {
+    /// `gs://` URLs.
+    Gs,
+    /// `s3://` URLs.
+    S3,
+    /// Ids of uploaded files, and their addresses at the Gemini API.
+    Files,
+    /// Azure's `data_sources`.
+    DataSources,
+}
+
+/// Which URLs in requests go up.
+#[derive(serde::Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum MediaUrls {
+    /// Those with `https:` and a host of the public internet; none where the account's own address is private or http:, since its server
+    /// would fetch them from within your network.
+    Public,
+    /// All of them, as they are.
+    Pass,
+    /// None.
+    Refuse,
 }
 
 /// How a key is sent to Azure.

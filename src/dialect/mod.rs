@@ -21,6 +21,7 @@ pub mod ollama;
 pub mod openai;
 pub mod presets;
 mod stream;
+pub mod references;
 pub mod traits;
 pub mod translated;
 

@@ -69,6 +69,10 @@ pub fn write(candidate: &Candidate, body: &Bytes, envelope: &Envelope, kept: &dy
         kept,
     })?;
     match said.losses.names().first() {
+    // Behind it, as who could not carry a part in any case says why better.
+    if envelope.refers {
+        account.leave.check(body)?;
+    }
         Some(lost) if candidate.model.refuse_loss => {
             Err(Refused::unsupported(lost.as_ref(), format!("`{lost}` cannot be expressed in the language of this model's upstream.")))
         }

@@ -91,6 +91,7 @@ fn issuer(account: &Account) -> Option<Account> {
         stream_usage: false,
         server: Server::OWN,
         insecure: account.insecure,
+        leave: account.leave,
         ca: account.ca.clone(),
         fingerprint: !account.fingerprint,
     })

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 
+use crate::dialect::references::{is_plain, is_plain_in_message};
 use crate::wire::json::{self, Broken, Cursor, Kind, Span};
 
 /// What Portcullis needs to know of a request.
@@ -44,6 +45,8 @@ pub struct Envelope {
     pub beginning: Option<Span>,
     /// UTF-8 bytes of text in the messages: contents, text parts and the arguments of tool calls.
     pub prompt_bytes: usize,
+    /// Whether it may refer to something that it does not hold: a part of a message that is no text, or `data_sources`.
+    pub refers: bool,
     /// Bytes of what else a model reads: tools, the answer's schema; and of what is no text, for each part as many as it may stand for.
     pub more_bytes: usize,
 }
@@ -107,6 +110,7 @@ struct Seen<'a> {
     beginning: Option<Span>,
     prompt_bytes: usize,
     more_bytes: usize,
+    refers: bool,
 }
 
 impl<'a> Seen<'a> {
@@ -144,6 +148,10 @@ impl<'a> Seen<'a> {
                 let kind = cursor.kind()?;
                 let span = Some(cursor.value()?).filter(|_| kind == Kind::String);
                 if *name == *b"user" { self.user = span } else { self.cache_key = span }
+            }
+            b"data_sources" | b"dataSources" => {
+                self.refers = true;
+                cursor.value()?;
             }
             _ => {
                 cursor.value()?;
@@ -190,7 +198,7 @@ impl<'a> Seen<'a> {
             }
             let start = *begins.get_or_insert(cursor.at());
             let mut is_users = false;
-            self.prompt_bytes += message(cursor, &mut is_users, &mut self.more_bytes)?;
+            self.prompt_bytes += message(cursor, &mut is_users, &mut self.more_bytes, &mut self.refers)?;
             if is_users && self.beginning.is_none() {
                 self.beginning = Some(start..cursor.at());
             }
@@ -276,6 +284,7 @@ impl<'a> Seen<'a> {
             open,
             prompt_bytes: self.prompt_bytes,
             more_bytes: self.more_bytes,
+            refers: self.refers,
         })
     }
 }
@@ -378,8 +387,8 @@ fn number(cursor: &Cursor<'_>, span: &Span) -> Option<u64> {
 /// What a picture, a file or a sound stands for, in bytes of text: no more than a guess, some thousand tokens.
 const MEDIUM: usize = 4 * 1024;
 
-/// Consumes a message, counts its text and what is none, and finds out whether it is a user's.
-fn message(cursor: &mut Cursor<'_>, is_users: &mut bool, media: &mut usize) -> Result<usize, Broken> {
+/// Consumes a message, counts its text and what is none, and finds out whether it is a user's, and whether it may refer to something.
+fn message(cursor: &mut Cursor<'_>, is_users: &mut bool, media: &mut usize, refers: &mut bool) -> Result<usize, Broken> {
     members(cursor, |cursor, name| match name {
         b"role" => {
             let role = cursor.value()?;
@@ -391,10 +400,14 @@ fn message(cursor: &mut Cursor<'_>, is_users: &mut bool, media: &mut usize) -> R
                 if matches!(name, b"image_url" | b"input_audio" | b"file") {
                     *media += MEDIUM;
                 }
+                *refers |= !is_plain(name);
                 text(cursor, name == b"text")
             })
         }),
-        b"content" => text(cursor, true),
+        b"content" => {
+            *refers |= cursor.kind()? == Kind::Object;
+            text(cursor, true)
+        }
         b"tool_calls" => elements(cursor, |cursor| {
             members(cursor, |cursor, name| match name {
                 b"function" | b"custom" => call(cursor),
@@ -402,7 +415,10 @@ fn message(cursor: &mut Cursor<'_>, is_users: &mut bool, media: &mut usize) -> R
             })
         }),
         b"function_call" => call(cursor),
-        _ => text(cursor, false),
+        name => {
+            *refers |= !is_plain_in_message(name) && matches!(cursor.kind()?, Kind::Array | Kind::Object);
+            text(cursor, false)
+        }
     })
 }
 

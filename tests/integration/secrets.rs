@@ -276,7 +276,7 @@ fn s08_a_catalog_that_everybody_can_read_is_warned_of() {
 fn s09_s11_nothing_in_a_request_decides_where_it_goes() {
     run(async {
         let (mock, evil) = (Mock::start().await, Mock::start().await);
-        let gateway = Gateway::over(&mock).await;
+        let gateway = Gateway::start(Catalog::new().account_with("a", &mock, "media_urls: pass").model("m", &["a"])).await;
         let url = evil.base_url();
         let host = evil.address().to_string();
         let body = json!({
@@ -318,6 +318,81 @@ fn s09_s11_nothing_in_a_request_decides_where_it_goes() {
         // The answer has come: whatever was to be fetched for it would have been.
         gateway.idle().await;
         assert_eq!((mock.count(), evil.connections()), (1, 0));
+    });
+}
+
+/// What a provider would read with the operator's rights, and what a server in the operator's network would fetch.
+#[test]
+fn s09_nothing_is_read_for_a_caller_with_rights_that_it_has_not() {
+    run(async {
+        let (strict, open, google) = (Mock::start().await, Mock::start().await, Mock::start().await);
+        google.always(Script::json(200, &json!({"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}]})));
+        let leave = "caller_references: [gs, s3, files, data_sources], media_urls: pass";
+        let vertex = "dialect: vertex, project: p, location: global";
+        let at = format!("http://{}", google.address());
+        let catalog = Catalog::new()
+            .account("strict", &strict)
+            .account_with("open", &open, leave)
+            .account_at("google", &at, vertex)
+            .account_at("bucket", &at, &format!("{vertex}, caller_references: [gs]"))
+            .model("m", &["strict"])
+            .model("both", &["strict", "open"])
+            .model("g", &["google=gemini-2.5-pro"])
+            .model("gs", &["google=gemini-2.5-pro", "bucket=gemini-2.5-pro"]);
+        let gateway = Gateway::start(catalog).await;
+        let ask = |model: &str, role: &str, part: Value| {
+            let message = if role == "tool" {
+                json!([{"role": "user", "content": "x"},
+                    {"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+                    {"role": "tool", "tool_call_id": "c", "content": [part]}])
+            } else {
+                json!([{"role": "user", "content": [{"type": "text", "text": "x"}, part]}])
+            };
+            json!({"model": model, "messages": message})
+        };
+        let image = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
+        let parts = [
+            ("user", image("gs://bucket/a.png"), "messages[0].content[1].image_url"),
+            ("user", image("s3://bucket/a.png"), "messages[0].content[1].image_url"),
+            ("user", json!({"type": "file", "file": {"file_id": "file-abc"}}), "messages[0].content[1].file"),
+            ("user", image("https://example.com/a.png"), "messages[0].content[1].image_url"),
+            ("user", image("http://169.254.169.254/latest/meta-data"), "messages[0].content[1].image_url"),
+            ("user", image("file:///etc/passwd"), "messages[0].content[1].image_url"),
+            (
+                "user",
+                json!({"type": "input_audio", "input_audio": {"data": "http://10.0.0.1/a", "format": "wav"}}),
+                "messages[0].content[1].input_audio",
+            ),
+            ("user", json!({"type": "file", "file": {"file_data": "https://10.0.0.1/a.pdf"}}), "messages[0].content[1].file"),
+            ("tool", image("http://10.0.0.1/a.png"), "messages[2].content[0].image_url"),
+        ];
+        for (nth, (role, part, param)) in parts.into_iter().enumerate() {
+            let error = gateway.post(&ask("m", role, part.clone())).await.is_error(400, "unsupported_parameter");
+            assert_eq!(error["param"], param, "{error}");
+            // Another that may is asked, and gets the very bytes.
+            let body = ask("both", role, part);
+            assert_eq!(gateway.post(&body).await.status, 200, "{body}");
+            let seen = open.request(nth).await.json();
+            assert_eq!(seen["messages"], body["messages"]);
+        }
+        let sources = |model: &str| json!({"model": model, "data_sources": [{"type": "azure_search"}], "messages": [{"role": "user", "content": "x"}]});
+        assert_eq!(gateway.post(&sources("m")).await.is_error(400, "unsupported_parameter")["param"], "data_sources");
+        assert_eq!(gateway.post(&sources("both")).await.status, 200);
+        assert_eq!(strict.count(), 0, "nothing of it went up");
+        // Google would fetch it under our service account.
+        let gs = image("gs://bucket/a.png");
+        let error = gateway.post(&ask("g", "user", gs.clone())).await.is_error(400, "unsupported_parameter");
+        assert_eq!(error["param"], "messages[0].content[1].image_url");
+        assert_eq!(google.count(), 0);
+        assert_eq!(gateway.post(&ask("gs", "user", gs)).await.status, 200);
+        assert_eq!(google.request(0).await.json()["contents"][0]["parts"][1]["fileData"]["fileUri"], "gs://bucket/a.png");
+        // What it holds itself goes up anywhere.
+        for part in [
+            image("data:image/png;base64,iVBORw0KGgo="),
+            json!({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}),
+        ] {
+            assert_eq!(gateway.post(&ask("m", "user", part)).await.status, 200);
+        }
     });
 }
 

@@ -9,8 +9,10 @@ use crate::catalog::{Account, Base, KeyHeader, name, raw};
 use crate::dialect::openai::quirks::{self, Quirks};
 use crate::dialect::presets::{self, Preset};
 use crate::dialect::traits::Server;
+use crate::dialect::references::{Leave, Urls};
 use crate::dialect::{Dialect, anthropic, bedrock, cohere, gemini, ollama};
 use crate::yaml::Path;
+use crate::yaml::read::items;
 use http::{HeaderName, HeaderValue};
 
 /// Where Vertex AI runs a model if nothing else is said.
@@ -105,6 +107,7 @@ impl One<'_> {
             );
         }
         let base = base?;
+        let leave = self.leave(raw.dialect?, &base);
         Some(Account {
             fingerprint: fingerprint(self.id, &base, key.as_ref(), signer.as_ref(), ca.as_deref()),
             id: self.id.into(),
@@ -133,6 +136,7 @@ impl One<'_> {
             stream_usage: raw.stream_usage.unwrap_or(true),
             server: self.server(report),
             insecure: raw.insecure.unwrap_or(false),
+            leave,
             ca: ca.map(|pem| pem.into_bytes().into()),
         })
     }
@@ -300,6 +304,8 @@ impl One<'_> {
             ("headers", raw.headers.is_some()),
             ("stream_usage", raw.stream_usage.is_some()),
             ("traits", raw.traits.is_some()),
+            ("caller_references", raw.caller_references.is_some()),
+            ("media_urls", raw.media_urls.is_some()),
             ("tls", raw.tls.is_some()),
             ("insecure", raw.insecure.is_some()),
         ] {
@@ -311,6 +317,28 @@ impl One<'_> {
             report.warn(self.file, &self.at.key("probe"), "has no effect on a demo account, which is never out: leave it out");
         }
         Some(Base { tls: false, host: "".into(), port: 0, path: "".into(), authority: String::new() })
+    }
+
+    /// What its callers may refer to.
+    fn leave(&self, dialect: raw::Dialect, base: &Base) -> Leave {
+        use raw::CallerReference as R;
+        use raw::Dialect as D;
+        let may = |reference: R| items(self.raw.caller_references.as_ref()).any(|(_, written)| *written == reference);
+        let urls = match self.raw.media_urls.unwrap_or(raw::MediaUrls::Public) {
+            raw::MediaUrls::Pass => Urls::Any,
+            raw::MediaUrls::Refuse => Urls::None,
+            raw::MediaUrls::Public if base::is_near(base) => Urls::NoneSinceNear,
+            raw::MediaUrls::Public => Urls::Public,
+        };
+        match dialect {
+            // It reads nothing but texts.
+            D::Demo => Leave::ALL,
+            D::OpenAi | D::Azure => Leave { gs: may(R::Gs), s3: may(R::S3), files: may(R::Files), data_sources: may(R::DataSources), urls },
+            // They leave out what is not in their own words.
+            D::Anthropic | D::Gemini | D::Vertex | D::Bedrock | D::Cohere | D::Ollama => {
+                Leave { gs: may(R::Gs), s3: may(R::S3), files: may(R::Files), data_sources: true, urls }
+            }
+        }
     }
 
     fn headers(&self, report: &mut Report<'_>) -> Vec<(HeaderName, HeaderValue)> {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use super::placeholder::Placeholder;
-use crate::address::{forbidden_ip, private_ip};
+use crate::address::{forbidden_ip, is_public_host, private_ip};
 use crate::catalog::Base;
 
 /// Reads an address; `insecure` lets `http:` go anywhere. No message repeats the URL: it may hold a password.
@@ -51,6 +51,12 @@ pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     };
     let authority = if port == standard { name } else { format!("{name}:{port}") };
     Ok(Base { tls, host: bare.into(), port, path, authority })
+}
+
+/// Whether an account there is in the operator's own network: its host is not surely public, or is reached without TLS.
+pub(super) fn is_near(base: &Base) -> bool {
+    let v6 = base.host.contains(':').then(|| format!("[{}]", base.host));
+    !base.tls || !is_public_host(v6.as_deref().unwrap_or(&base.host))
 }
 
 fn host_and_port(authority: &str) -> Option<(&str, Option<&str>)> {
@@ -144,6 +150,24 @@ mod tests {
         ] {
             let base = Base { tls, host: host.into(), port, path: path.into(), authority: authority.to_owned() };
             assert_eq!(read(url, false), Ok(base), "{url}");
+        }
+    }
+
+    #[test]
+    fn who_is_near() {
+        for (url, near) in [
+            ("https://api.openai.com/v1", false),
+            ("https://8.8.8.8", false),
+            ("https://[2606:4700::1111]/v1", false),
+            ("http://127.0.0.1:8000/v1", true),
+            ("http://localhost:11434", true),
+            ("https://10.0.0.5", true),
+            ("https://[fd00::1]/v1", true),
+            ("https://vllm", true),
+            ("https://vllm.llm.svc.cluster.local", true),
+            ("http://vllm.example.com", true),
+        ] {
+            assert_eq!(is_near(&read(url, true).unwrap()), near, "{url}");
         }
     }
 
