@@ -65,17 +65,44 @@ pub fn find(method: &str, path: &str, cors: bool) -> Result<Door, Refusal> {
     }
 }
 
-fn by_path(path: &str) -> Option<Door> {
+/// What stands at a path, whatever the method.
+pub fn by_path(path: &str) -> Option<Door> {
     match path {
         "/v1/chat/completions" => Some(Door::Chat),
         "/v1/models" => Some(Door::Models),
         "/livez" => Some(Door::Live),
         "/readyz" => Some(Door::Ready),
-        _ => {
-            let id = path.strip_prefix("/v1/models/").filter(|id| !id.is_empty())?;
-            decode(id).map(Door::Model)
-        }
+        _ => loosely(path),
     }
+}
+
+/// As clients put a path together from a base URL that ends with a slash, or without `/v1`: slashes too many, and no version.
+fn loosely(path: &str) -> Option<Door> {
+    let path = skip_slashes(path)?;
+    match path.trim_end_matches('/') {
+        "livez" => return Some(Door::Live),
+        "readyz" => return Some(Door::Ready),
+        _ => {}
+    }
+    let path = path.strip_prefix("v1").and_then(skip_slashes).unwrap_or(path);
+    if let Some(rest) = path.strip_prefix("chat").and_then(skip_slashes) {
+        return (rest.trim_end_matches('/') == "completions").then_some(Door::Chat);
+    }
+    let rest = path.strip_prefix("models")?;
+    match skip_slashes(rest) {
+        None if rest.is_empty() => Some(Door::Models),
+        None => None,
+        // What is between is the id's own.
+        Some(id) => match id.trim_end_matches('/') {
+            "" => Some(Door::Models),
+            id => decode(id).map(Door::Model),
+        },
+    }
+}
+
+/// What follows one slash or more.
+fn skip_slashes(path: &str) -> Option<&str> {
+    path.starts_with('/').then(|| path.trim_start_matches('/'))
 }
 
 /// `%2F` and its kin; ids are UTF-8. Anything else that a `%` begins is no id.
@@ -99,18 +126,19 @@ fn decode(id: &str) -> Option<String> {
 
 /// Near misses say what to use.
 fn unknown(path: &str) -> String {
-    let bare = path.trim_end_matches('/').to_ascii_lowercase();
-    let hint = match bare.trim_start_matches('/') {
-        "chat/completions" | "v1/chat/completions" | "v1/v1/chat/completions" | "v1/chat/completion" | "v1/chat" => {
-            "POST /v1/chat/completions"
-        }
-        "models" | "v1/models" | "v1/v1/models" | "v1/model" => "GET /v1/models",
+    let bare = path.trim_matches('/').to_ascii_lowercase();
+    // The client adds it to a base URL that should have it, or has it already.
+    let twice = bare.strip_prefix("v1/").filter(|rest| rest.starts_with("v1/"));
+    let note = if twice.is_some() { " (`/v1` stands there twice: the client adds it itself)" } else { "" };
+    let hint = match twice.unwrap_or(&bare) {
+        "chat/completions" | "v1/chat/completions" | "v1/chat/completion" | "v1/chat" | "chat" => "POST /v1/chat/completions",
+        "models" | "v1/models" | "v1/model" => "GET /v1/models",
         "livez" | "healthz" | "health" => "GET /livez",
         "readyz" | "ready" => "GET /readyz",
         _ => "POST /v1/chat/completions or GET /v1/models",
     };
     let shown: String = path.chars().take(80).collect();
-    format!("There is nothing at {shown}; use {hint}.")
+    format!("There is nothing at {shown}; use {hint}{note}.")
 }
 
 #[cfg(test)]
@@ -129,23 +157,55 @@ mod tests {
         check("GET", "/v1/models/org%2Fm", Ok(Door::Model("org/m".into())));
         check("GET", "/v1/models/a%zz", Err(404));
         check("GET", "/v1/models/a%ff", Err(404));
-        check("GET", "/v1/models/", Err(404));
+        check("GET", "/v1/models/", Ok(Door::Models));
         check("GET", "/v1/chat/completions", Err(405));
         check("OPTIONS", "/v1/models", Err(405));
         check("TRACE", "/v1/chat/completions", Err(405));
         check("CONNECT", "", Err(405));
-        for path in ["/", "", "/V1/models", "//v1/models", "/v1/../v1/models", "/v1/%6dodels", "/v1/chat/completions/", "/v1/models?x", "*"]
-        {
+        for path in [
+            "/",
+            "",
+            "v1/models",
+            "/V1/models",
+            "/v1/../v1/models",
+            "/v1/%6dodels",
+            "/v1models",
+            "/v1/modelsx",
+            "/v1/chatcompletions",
+            "/v1/chat/completions/x",
+            "/v1/v1/models",
+            "/v1/models?x",
+            "/livez/x",
+            "*",
+        ] {
             check("GET", path, Err(404));
             check("POST", path, Err(404));
         }
     }
 
     #[test]
+    fn slashes_too_many_and_a_missing_version_are_no_obstacle() {
+        for path in
+            ["/chat/completions", "//chat/completions", "/v1/chat/completions/", "//v1/chat/completions", "/v1//chat//completions//"]
+        {
+            assert_eq!(find("POST", path, false), Ok(Door::Chat), "{path}");
+        }
+        for path in ["/models", "/models/", "//models", "/v1/models/", "//v1//models//"] {
+            assert_eq!(find("GET", path, false), Ok(Door::Models), "{path}");
+        }
+        for path in ["/models/org/m", "//v1//models//org/m/", "/v1/models/org%2Fm"] {
+            assert_eq!(find("GET", path, false), Ok(Door::Model("org/m".into())), "{path}");
+        }
+        assert_eq!(find("GET", "/v1/models/a//b", false), Ok(Door::Model("a//b".into())), "an id is as it is");
+        assert_eq!(find("GET", "//livez/", false), Ok(Door::Live));
+    }
+
+    #[test]
     fn near_misses_say_what_to_use() {
         let said = |path| find("POST", path, false).unwrap_err().message.into_owned();
-        assert!(said("/chat/completions").ends_with("use POST /v1/chat/completions."));
-        assert!(said("/v1/models/").ends_with("use GET /v1/models."));
+        assert!(said("/V1/chat/completions").ends_with("use POST /v1/chat/completions."));
+        assert!(said("/v1/model/").ends_with("use GET /v1/models."));
+        assert!(said("/v1/v1/models").ends_with("use GET /v1/models (`/v1` stands there twice: the client adds it itself)."));
     }
 
     #[test]

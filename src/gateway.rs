@@ -229,7 +229,7 @@ async fn handle(shared: &Arc<Shared>, session: &mut Session, context: &mut Conte
             written(reply::plain(session, shared, record, status, "text/plain", Bytes::new()).await)
         }
         Door::Preflight => {
-            let door = if record.path == "/v1/chat/completions" { Door::Chat } else { Door::Models };
+            let door = door::by_path(header.uri.path()).unwrap_or(Door::Models);
             written(reply::preflight(session, shared, record, &door).await)
         }
         Door::Models | Door::Model(_) | Door::Chat => {

@@ -1,6 +1,7 @@
 //! Reading a request's body: bounded in size, in time, and in what all requests together may hold.
 
 pub mod envelope;
+mod gzip;
 
 use crate::error::{Refusal, What};
 use crate::exchange::alarm::Alarm;
@@ -82,7 +83,7 @@ impl Drop for Held {
 
 /// The whole body.
 pub async fn body(session: &mut Session, shared: &Shared) -> Result<(Bytes, Held), Refusal> {
-    let declared = check_headers(session, shared.server.limits.request_body)?;
+    let Head { declared, packed, form } = check_headers(session, shared.server.limits.request_body)?;
     // What is only announced takes nothing from others.
     let mut held = shared.budget.take(0).ok_or_else(Refusal::no_room)?;
     // HTTP/1.0 knows no interim answers (RFC 9110, 10.1.1).
@@ -136,33 +137,64 @@ pub async fn body(session: &mut Session, shared: &Shared) -> Result<(Bytes, Held
             }
         }
     }
-    let body = if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() };
+    let mut body = if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() };
+    if packed {
+        body = gzip::unpacked(body, limit, &mut held).await?;
+    }
+    if form && !body.trim_ascii_start().starts_with(b"{") {
+        return Err(no_json(FORM));
+    }
     Ok((body, held))
 }
 
-/// What can be refused before a byte of the body is read. Returns the declared length.
-fn check_headers(session: &Session, limit: usize) -> Result<usize, Refusal> {
+/// What a body's headers say of it.
+struct Head {
+    /// Its length, where it is said.
+    declared: usize,
+    /// It is compressed with gzip.
+    packed: bool,
+    /// It is called a form, as curl calls whatever `-d` gives if nobody says otherwise.
+    form: bool,
+}
+
+/// What curl says where nothing else is.
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// What can be refused before a byte of the body is read.
+fn check_headers(session: &Session, limit: usize) -> Result<Head, Refusal> {
     let headers = &session.req_header().headers;
+    let mut packed = false;
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING).filter(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        let shown: String = String::from_utf8_lossy(encoding.as_bytes()).chars().take(40).collect();
-        return Err(Refusal::new(
-            What::UnsupportedMedia,
-            format!("The header `content-encoding: {shown}` is not supported; send the body uncompressed."),
-        ));
-    }
-    if let Some(kind) = headers.get(header::CONTENT_TYPE) {
-        let name = kind.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
-        if !name.eq_ignore_ascii_case(b"application/json") {
-            let shown: String = String::from_utf8_lossy(kind.as_bytes()).chars().take(80).collect();
+        packed = [&b"gzip"[..], b"x-gzip"].iter().any(|name| encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(name));
+        if !packed {
+            let shown: String = String::from_utf8_lossy(encoding.as_bytes()).chars().take(40).collect();
             return Err(Refusal::new(
                 What::UnsupportedMedia,
-                format!("The header `content-type: {shown}` is not supported; use application/json."),
+                format!(
+                    "The header `content-encoding: {shown}` is not supported; send the body uncompressed, or with `content-encoding: gzip`."
+                ),
             ));
+        }
+    }
+    let mut form = false;
+    if let Some(kind) = headers.get(header::CONTENT_TYPE) {
+        let name = kind.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+        form = name.eq_ignore_ascii_case(FORM.as_bytes());
+        if !form && !name.eq_ignore_ascii_case(b"application/json") {
+            return Err(no_json(&String::from_utf8_lossy(kind.as_bytes())));
         }
     }
     let declared =
         headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse::<usize>().ok()).unwrap_or(0);
-    if declared > limit { Err(too_large(limit)) } else { Ok(declared) }
+    if declared > limit { Err(too_large(limit)) } else { Ok(Head { declared, packed, form }) }
+}
+
+fn no_json(kind: &str) -> Refusal {
+    let shown: String = kind.chars().take(80).collect();
+    Refusal::new(
+        What::UnsupportedMedia,
+        format!("A body of the kind `{shown}` is not supported; send a JSON object, with the header `content-type: application/json`."),
+    )
 }
 
 fn too_large(limit: usize) -> Refusal {

@@ -203,29 +203,24 @@ fn a10_unknown_paths_are_404_whoever_asks() {
             "//",
             "/v1",
             "/v1/",
-            "//v1/models",
-            "/v1//models",
             "/v1/../v1/models",
             "/v1/./models",
             "/v1/%2e%2e/v1/models",
             "/v1/%2e/models",
             "/%76%31/models",
-            "/v1/models/",
-            "/v1/chat/completions/",
             "/V1/models",
             "/v1/Models",
             "/v1/chat/Completions",
             "/v1/chat",
+            "/v1/v1/models",
+            "/v1/v1/chat/completions",
             "/v1/completions",
             "/v1/embeddings",
             "/v1/responses",
-            "/models",
-            "/chat/completions",
             "/v1/chat/completions%2f",
             "/v1%2fmodels",
             "/v1/models/%zz",
             "/v1/models/%ff",
-            "/livez/",
             "/metrics",
             "/status",
             "/health",
@@ -246,13 +241,9 @@ fn a10_unknown_paths_are_404_whoever_asks() {
             }
             assert!(told.iter().all(|error| *error == told[0]), "{path}: {told:?}");
         }
-        for (path, hint) in [
-            ("/chat/completions", "POST /v1/chat/completions"),
-            ("/v1/chat/completions/", "POST /v1/chat/completions"),
-            ("/models", "GET /v1/models"),
-            ("/V1/models", "GET /v1/models"),
-            ("/v1/models/", "GET /v1/models"),
-        ] {
+        for (path, hint) in
+            [("/v1/v1/chat/completions", "POST /v1/chat/completions"), ("/V1/models", "GET /v1/models"), ("/v1/model/", "GET /v1/models")]
+        {
             let error = gateway.raw(request("GET", path, &[], b"")).await.is_error(404, "unknown_url");
             assert!(error["message"].as_str().unwrap().contains(hint), "{path}: {error}");
         }
@@ -268,6 +259,42 @@ fn a10_unknown_paths_are_404_whoever_asks() {
         for line in gateway.lines().iter().filter(|line| line["status"] == 404) {
             assert_eq!((&line["outcome"], &line["caller"]), (&json!("refused"), &Value::Null), "{line}");
         }
+    });
+}
+
+/// A base URL without `/v1`, or with a slash at its end, and whatever clients make of it.
+#[test]
+fn a10_slashes_too_many_and_a_missing_version_are_served() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::with(Catalog::over(&mock)).server("cors: { origins: [\"https://app.example\"] }").start().await;
+        let bearer = format!("Bearer {KEY}");
+        let fields = [("authorization", bearer.as_str()), JSON];
+        let body = chat("m").to_string();
+        let chats =
+            ["/chat/completions", "//chat/completions", "/v1/chat/completions/", "//v1/chat/completions", "/v1//chat/completions?x=1"];
+        for (nth, path) in chats.into_iter().enumerate() {
+            let answer = gateway.raw(request("POST", path, &fields, body.as_bytes())).await;
+            assert_eq!((answer.status, answer.content().as_str()), (200, "Hello from the mock."), "{path}: {}", answer.text());
+            assert_eq!(mock.request(nth).await.target, "/v1/chat/completions", "{path}");
+            gateway.raw(request("POST", path, &[JSON], body.as_bytes())).await.is_error(401, "invalid_api_key");
+            gateway.raw(request("GET", path, &fields, b"")).await.is_error(405, "method_not_supported");
+            let origin = [("origin", "https://app.example"), ("access-control-request-method", "POST")];
+            let preflight = gateway.raw(request("OPTIONS", path, &origin, b"")).await;
+            assert!(preflight.field("access-control-allow-methods").is_some_and(|methods| methods.contains("POST")), "{path}");
+        }
+        for path in ["/models", "/models/", "//models", "/v1/models/", "//v1/models", "/v1//models"] {
+            let list = gateway.raw(request("GET", path, &fields, b"")).await;
+            assert_eq!((list.status, ids(&list)), (200, vec!["m".to_owned()]), "{path}");
+            gateway.raw(request("GET", path, &[], b"")).await.is_error(401, "invalid_api_key");
+        }
+        for path in ["/models/m", "//v1/models/m", "/v1/models/m/"] {
+            assert_eq!(gateway.raw(request("GET", path, &fields, b"")).await.json()["id"], "m", "{path}");
+        }
+        // Of which no access line tells.
+        let mut probe = crate::support::client::Connection::plain(gateway.address, None).await;
+        probe.send(request("GET", "//livez/", &[], b"")).await;
+        assert_eq!(probe.response().await.status, 200);
     });
 }
 

@@ -238,3 +238,76 @@ fn what_all_requests_hold_together_is_bounded() {
         assert_eq!(gateway.raw(request("POST", "/v1/chat/completions", &fields, &body("m", 700_000))).await.status, 200);
     });
 }
+
+fn gzip(body: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut encoder, body).expect("memory");
+    encoder.finish().expect("memory")
+}
+
+/// What clients and proxies compress by themselves is served, and counts as what it unpacks to.
+#[test]
+fn a_body_in_gzip_is_served_and_bounded_by_what_it_unpacks_to() {
+    run(async {
+        let mock = Mock::start().await;
+        let limits = "limits: { request_body: 2MiB, response_body: 2MiB, buffered_total: 24MiB }";
+        let gateway = Gateway::with(Catalog::over(&mock)).server(limits).start().await;
+        let bearer = format!("Bearer {KEY}");
+        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-encoding", "gzip")];
+        let chunked = [&fields[..], &[("transfer-encoding", "chunked")]].concat();
+        for (nth, size) in [100, 100 * KIB, 2 * MIB].into_iter().enumerate() {
+            let body = body("m", size);
+            let packed = gzip(&body);
+            let sent = request("POST", "/v1/chat/completions", &fields, &packed);
+            let chunks = [request("POST", "/v1/chat/completions", &chunked, b""), in_chunks(&packed, 777)].concat();
+            for (more, bytes) in [sent, chunks].into_iter().enumerate() {
+                let answer = gateway.raw(bytes).await;
+                assert_eq!(answer.status, 200, "{size}: {}", answer.text());
+                let seen = mock.request(2 * nth + more).await;
+                assert!(seen.body == body, "{size}: what went up is what was packed");
+                assert_eq!((seen.field("content-encoding"), seen.field("content-type")), (None, Some("application/json")));
+            }
+        }
+        // A bomb is refused where any other body would be, and what it took is given back.
+        let bomb = gzip(&vec![b' '; 64 * MIB]);
+        assert!(bomb.len() < 100 * KIB, "{}", bomb.len());
+        let before = gateway.rss();
+        for _ in 0..24 {
+            let answer = gateway.raw(request("POST", "/v1/chat/completions", &fields, &bomb)).await;
+            answer.is_error(413, "request_too_large");
+        }
+        assert!(gateway.rss() < before + 32 * MIB as u64, "{} after {before}", gateway.rss());
+        let answer = gateway.raw(request("POST", "/v1/chat/completions", &fields, b"{\"model\":\"m\"}")).await;
+        let error = answer.is_error(400, "");
+        assert!(error["message"].as_str().is_some_and(|said| said.contains("not gzip")), "{error}");
+        let body = body("m", 2 * MIB);
+        assert_eq!(gateway.raw(request("POST", "/v1/chat/completions", &fields, &gzip(&body))).await.status, 200, "room was given back");
+    });
+}
+
+/// `curl -d` says that it sends a form, whatever it is.
+#[test]
+fn what_curl_calls_a_form_is_served_if_it_is_json() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        let bearer = format!("Bearer {KEY}");
+        let send = async |kind: &str, body: &[u8]| {
+            let fields = [("authorization", bearer.as_str()), ("content-type", kind)];
+            gateway.raw(request("POST", "/v1/chat/completions", &fields, body)).await
+        };
+        let form = "application/x-www-form-urlencoded";
+        let good = crate::support::chat("m").to_string();
+        let answer = send(form, good.as_bytes()).await;
+        assert_eq!((answer.status, answer.content().as_str()), (200, "Hello from the mock."), "{}", answer.text());
+        assert_eq!(mock.request(0).await.field("content-type"), Some("application/json"));
+        for (kind, body) in
+            [(form, "model=m&messages=x"), (form, ""), ("text/plain", good.as_str()), ("multipart/form-data; boundary=x", &good)]
+        {
+            let error = send(kind, body.as_bytes()).await.is_error(415, "unsupported_media_type");
+            let said = error["message"].as_str().expect("a message");
+            assert!(said.contains("`content-type: application/json`"), "the line to write: {said}");
+        }
+        assert_eq!(mock.count(), 1);
+    });
+}

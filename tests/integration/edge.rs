@@ -257,7 +257,7 @@ fn a_caller_who_expects_it_is_told_to_continue_once_the_key_is_good() {
         let refused: &[(&str, Fields<'_>, u16)] = &[
             ("wrong", &[("content-length", &length)], 401),
             (KEY, &[("content-length", "1000000000")], 413),
-            (KEY, &[("content-length", &length), ("content-encoding", "gzip")], 415),
+            (KEY, &[("content-length", &length), ("content-encoding", "br")], 415),
         ];
         for (key, fields, status) in refused {
             let mut connection = gateway.connect().await;
