@@ -106,6 +106,7 @@ fn requests(criterion: &mut Criterion) {
                     model,
                     traits: dialect.traits(model),
                     default_max_tokens: None,
+                    within: None,
                     stream_usage: true,
                     kept: &|_| None,
                 });

@@ -331,6 +331,8 @@ pub struct Target<'a> {
     pub default_max_tokens: Option<u64>,
     /// Whether a stream is asked for.
     pub stream: bool,
+    /// How long a buffered answer may take.
+    pub within: Option<std::time::Duration>,
     /// The thoughts that came before a call, by the call's id, where they were kept (and are of this dialect's family).
     pub kept: &'a dyn Fn(&str) -> Option<Kept>,
 }

@@ -83,6 +83,8 @@ pub struct Ask<'a> {
     pub traits: Traits,
     /// For requests that are silent about it.
     pub default_max_tokens: Option<u64>,
+    /// How long a buffered answer may take in all, where that bounds how long it should be.
+    pub within: Option<Duration>,
     /// Whether the account's server may be asked for the usage of a stream.
     pub stream_usage: bool,
     /// The thoughts that came before a call, where they were kept.
@@ -329,6 +331,7 @@ fn translate(ask: &Ask<'_>, path: Cow<'static, str>, write: Write) -> Result<Sai
         traits: ask.traits,
         default_max_tokens: ask.default_max_tokens,
         stream: ask.envelope.stream,
+        within: ask.within.filter(|_| !ask.envelope.stream),
         kept: ask.kept,
     };
     let written = write(&request, &target)?;

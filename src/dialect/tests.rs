@@ -9,7 +9,16 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
     let odd = Bytes::from_static(br#"{"model":"m","messages":[{"role":"user","content":[{"type":"video_url"}]}]}"#);
     let write = |dialect: &Dialect, body: &Bytes, traits| {
         let envelope = crate::intake::envelope::read(body).unwrap();
-        let ask = Ask { body, envelope: &envelope, model: "m", traits, default_max_tokens: None, stream_usage: true, kept: &|_| None };
+        let ask = Ask {
+            body,
+            envelope: &envelope,
+            model: "m",
+            traits,
+            default_max_tokens: None,
+            within: None,
+            stream_usage: true,
+            kept: &|_| None,
+        };
         dialect.write(&ask).map(|said| said.body.concat())
     };
     let blind = Traits { images: false, ..Traits::UNKNOWN };

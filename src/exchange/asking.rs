@@ -65,14 +65,15 @@ pub fn write(candidate: &Candidate, body: &Bytes, envelope: &Envelope, kept: &dy
         model: &candidate.upstream_model,
         traits: candidate.traits,
         default_max_tokens: candidate.model.max_tokens,
+        within: Some(candidate.timeouts.total),
         stream_usage: account.stream_usage,
         kept,
     })?;
-    match said.losses.names().first() {
     // Behind it, as who could not carry a part in any case says why better.
     if envelope.refers {
         account.leave.check(body)?;
     }
+    match said.losses.names().first() {
         Some(lost) if candidate.model.refuse_loss => {
             Err(Refused::unsupported(lost.as_ref(), format!("`{lost}` cannot be expressed in the language of this model's upstream.")))
         }

@@ -71,6 +71,7 @@ impl Dialect {
             model,
             traits: spoken.traits(model),
             default_max_tokens: None,
+            within: None,
             stream_usage: true,
             kept: &of,
         })?;

@@ -91,7 +91,7 @@ fn anthropic_buffered_and_streamed() {
         assert_eq!(seen.target, "/v1/messages");
         assert_eq!(seen.field("x-api-key"), Some(ACCOUNT_KEY));
         assert_eq!((seen.field("anthropic-version"), seen.field("authorization")), (Some("2023-06-01"), None));
-        assert_eq!((&seen.json()["model"], &seen.json()["max_tokens"]), (&json!(CLAUDE), &json!(64000)), "B15: the model's own most");
+        assert_eq!((&seen.json()["model"], &seen.json()["max_tokens"]), (&json!(CLAUDE), &json!(21333)), "B15: what comes in time");
 
         let stream = gateway.post(&with(chat_stream("m"), json!({"stream_options": {"include_usage": true}}))).await;
         is_whole(&stream);
@@ -607,7 +607,7 @@ fn b07_numbers_are_exact_or_refused() {
             (r#""temperature":1e999"#, None),
             (r#""max_tokens":12345678901234567890"#, None),
             (r#""max_tokens":1.5"#, None),
-            (r#""max_tokens":-1"#, None),
+            (r#""max_tokens":-2"#, None),
             (r#""temperature":-0"#, Some(r#""temperature":-0"#)),
             (r#""temperature":0.70"#, Some(r#""temperature":0.70"#)),
             (r#""max_tokens":16.0"#, Some(r#""max_tokens":16"#)),
@@ -681,7 +681,7 @@ fn b12_a_very_large_request_is_translated_whole() {
         );
         let expected =
             format!(
-                r#"{{"model":"{CLAUDE}","max_tokens":64000,"tools":[{}],"messages":[{},{{"role":"user","content":[{}]}}]}}"#,
+                r#"{{"model":"{CLAUDE}","max_tokens":21333,"tools":[{}],"messages":[{},{{"role":"user","content":[{}]}}]}}"#,
                 list(&mut (0..32).map(|n| format!(r#"{{"name":"tool_{n}","input_schema":{schema}}}"#))),
                 list(&mut (0..998).map(|n| format!(r#"{{"role":"{}","content":[{{"type":"text","text":"message {n}"}}]}}"#, role(n)))),
                 list(&mut pictures.iter().map(|data| {
@@ -728,7 +728,8 @@ fn b14_odd_conversations_are_put_right() {
     });
 }
 
-/// B15: where a dialect wants `max_tokens`: the request's, else the model's default, else the most that it can, else 8192.
+/// B15: where a dialect wants `max_tokens`: the request's, else the model's default, else the most that it can, else 8192. A buffered answer is
+/// asked for no longer than it can be in its time: cut off by a deadline it is paid for, lost, and asked for again.
 #[test]
 fn b15_max_tokens_is_filled_in_where_it_must_be() {
     run(async {
@@ -736,23 +737,95 @@ fn b15_max_tokens_is_filled_in_where_it_must_be() {
         mock.always(claude(json!([{"type": "text", "text": "Bonjour"}]), "end_turn"));
         let catalog = Catalog::new()
             .account_with("a", &mock, "dialect: anthropic")
+            .account_with("slow", &mock, "dialect: anthropic, timeouts: { total: 20m }")
+            .account_with("quick", &mock, "dialect: anthropic, timeouts: { total: 20s }")
             .model("known", &["a=claude-sonnet-4-5"])
+            .model("slow", &["slow=claude-sonnet-4-5"])
+            .model("quick", &["quick=claude-sonnet-4-5"])
             .model_with("set", &["a=claude-sonnet-4-5"], "defaults: { max_tokens: 77 }")
+            .model_with("long", &["a=claude-sonnet-4-5"], "defaults: { max_tokens: 64000 }")
+            .model("small", &["a=claude-3-5-haiku"])
             .model("unknown", &["a=house-model"]);
         let gateway = Gateway::start(catalog).await;
         for (nth, (model, more, expected)) in [
-            ("known", json!({}), 64000),
+            ("known", json!({}), 21333),
+            ("known", json!({"stream": true}), 64000),
             ("known", json!({"max_tokens": 5}), 5),
             ("known", json!({"max_completion_tokens": 6}), 6),
+            ("known", json!({"max_tokens": 60000}), 60000),
+            // No limit, as llama.cpp's and Ollama's clients say it.
+            ("known", json!({"max_tokens": -1}), 21333),
+            ("known", json!({"max_completion_tokens": -1}), 21333),
+            ("slow", json!({}), 42666),
+            ("quick", json!({}), 8192),
             ("set", json!({}), 77),
+            ("set", json!({"max_tokens": -1}), 77),
+            ("long", json!({}), 64000),
+            ("small", json!({}), 8192),
             ("unknown", json!({}), 8192),
         ]
         .into_iter()
         .enumerate()
         {
             assert_eq!(gateway.post(&with(chat(model), more)).await.status, 200);
-            assert_eq!(mock.request(nth).await.json()["max_tokens"], expected, "{model}");
+            assert_eq!(mock.request(nth).await.json()["max_tokens"], expected, "{model} {nth}");
         }
+        for wrong in [0, -2] {
+            let error = gateway.post(&with(chat("known"), json!({"max_tokens": wrong}))).await.is_error(400, "invalid_value");
+            assert_eq!(error["param"], "max_tokens");
+        }
+    });
+}
+
+/// A caller's own limits reserve what answers have as a rule, not what is asked of Claude where the request is silent.
+#[test]
+fn a_silent_request_towards_claude_is_not_shed_by_a_small_limit() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(claude(json!([{"type": "text", "text": "Bonjour"}]), "end_turn"));
+        let key = "sk-CaNaRy-caller-small-0123456789abcdefghijklmnop";
+        let priced = "price: { input: 3, output: 15 }";
+        let catalog = Catalog::new()
+            .account_with("a", &mock, "dialect: anthropic")
+            .model_with("m", &["a=claude-sonnet-4-5"], priced)
+            .caller("small", key, "limits: { tokens_per_minute: 10000, usd_per_day: 0.1 }");
+        let gateway = Gateway::start(catalog).await;
+        for nth in 0..4 {
+            let answer = gateway.raw(crate::support::client::post_as(key, &chat("m"))).await;
+            assert_eq!(answer.status, 200, "{nth}: {}", answer.text());
+            assert_eq!(mock.request(nth).await.json()["max_tokens"], 21333);
+        }
+    });
+}
+
+/// Where only the system speaks, Claude hears it from the user, wherever it runs.
+#[test]
+fn b15_a_conversation_without_a_user_is_said_by_the_user() {
+    run(async {
+        let (mock, aws) = (Mock::start().await, Mock::start().await);
+        mock.always(claude(json!([{"type": "text", "text": "Bonjour"}]), "end_turn"));
+        let said = json!({"output": {"message": {"role": "assistant", "content": [{"text": "Bonjour"}]}}, "stopReason": "end_turn",
+            "usage": {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}});
+        aws.always(Script::json(200, &said));
+        let base = format!("http://{}", aws.address());
+        let catalog = Catalog::new()
+            .account_with("a", &mock, "dialect: anthropic")
+            .account_at("b", &base, "dialect: bedrock, region: us-east-1")
+            .model("m", &["a=claude-sonnet-4-5"])
+            .model("b", &["b=anthropic.claude-sonnet-4-5-20250929-v1:0"]);
+        let gateway = Gateway::start(catalog).await;
+        let system = json!({"messages": [{"role": "system", "content": "Say hello."}, {"role": "developer", "content": "In French."}]});
+        for model in ["m", "b"] {
+            let answer = gateway.post(&with(chat(model), system.clone())).await;
+            assert_eq!((answer.status, answer.content().as_str()), (200, "Bonjour"), "{}", answer.text());
+            assert_eq!(answer.field("x-portcullis-dropped"), Some("messages[].role"));
+        }
+        let (seen, at_aws) = (mock.request(0).await.json(), aws.request(0).await.json());
+        let texts = json!([{"type": "text", "text": "Say hello."}, {"type": "text", "text": "In French."}]);
+        assert_eq!((&seen["messages"], &seen["system"]), (&json!([{"role": "user", "content": texts}]), &Value::Null));
+        let texts = json!([{"text": "Say hello."}, {"text": "In French."}]);
+        assert_eq!((&at_aws["messages"], &at_aws["system"]), (&json!([{"role": "user", "content": texts}]), &Value::Null));
+        assert_eq!(at_aws["inferenceConfig"]["maxTokens"], 21333, "a buffered answer comes in time there, too");
     });
 }
 

@@ -21,8 +21,14 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     let mut sides = pairs::sides(&spoken).peekable();
     let begins_alone = sides.peek().is_some_and(|side| side.is_assistant);
     let prefilled = sides.clone().next_back().is_some_and(|side| side.is_assistant);
-    if spoken.is_empty() {
+    let system: Vec<_> = system.into_iter().filter(|part| !matches!(&part.kind, PartKind::Text(text) if is_blank(text))).collect();
+    // Somebody must speak: where only the system does, the user says it.
+    let as_user = spoken.is_empty();
+    if as_user && system.is_empty() {
         return Err(Refused::unsupported("messages", "Claude needs a message of the user that says something."));
+    }
+    if as_user {
+        losses.add("messages[].role");
     }
     if prefilled && !target.traits.prefill {
         let last = request.messages.iter().rposition(|message| message.role == Role::Assistant).unwrap_or_default();
@@ -49,7 +55,6 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
         losses.add(request.words.thoughts);
     }
 
-    let system: Vec<_> = system.into_iter().filter(|part| !matches!(&part.kind, PartKind::Text(text) if is_blank(text))).collect();
     let breakpoints = offers.breakpoints() + system.iter().filter(|part| part.cache.is_some()).count() + cached(&spoken);
     let mut written = Written::default();
     let mut w = Writer::with_capacity(request.room());
@@ -66,8 +71,14 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
         let mut breakpoints = Breakpoints::of(breakpoints, &mut losses);
         offers.write_tools(w, &names, &target.traits, &mut breakpoints, &mut losses);
         let mut blocks = Blocks { ids: ids.into_iter(), names: &names, breakpoints, thoughts: sends_thoughts, losses: &mut losses };
-        write_system(w, &system, offers.hint, &mut blocks);
+        write_system(w, if as_user { &[] } else { &system }, offers.hint, &mut blocks);
         w.key("messages").array(|w| {
+            if as_user {
+                w.object(|w| {
+                    w.key("role").text("user");
+                    w.key("content").array(|w| system.iter().for_each(|part| blocks.part(w, &part.kind, part.cache.as_ref(), false)));
+                });
+            }
             if begins_alone {
                 w.raw(r#"{"role":"user","content":[{"type":"text","text":"."}]}"#);
             }

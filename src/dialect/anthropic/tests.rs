@@ -32,7 +32,7 @@ fn kept(id: &str) -> Option<Kept> {
 /// Writes a request given as a caller sends it.
 pub(super) fn write(model: &str, body: &str) -> Result<Written, Refused> {
     let read = read::read(body.as_bytes())?;
-    let target = Target { model, traits: traits(model), default_max_tokens: None, stream: false, kept: &kept };
+    let target = Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &kept };
     request(&read, &target)
 }
 
@@ -124,7 +124,7 @@ proptest! {
     #[test]
     fn no_request_panics_and_what_is_written_is_json(body in mutated(REQUEST), model in proptest::sample::select(vec![OPUS_4_1, SONNET_4, HAIKU_3_5, OPUS_4_6, OPUS_5, OPUS_5_5, "glm"])) {
         let Ok(read) = read::read(&body) else { return Ok(()) };
-        let target = Target { model, traits: traits(model), default_max_tokens: Some(50), stream: true, kept: &kept };
+        let target = Target { model, traits: traits(model), default_max_tokens: Some(50), stream: true, within: None, kept: &kept };
         if let Ok(written) = request(&read, &target) {
             let value: serde_json::Value = serde_json::from_slice(&written.body).unwrap();
             for message in value["messages"].as_array().unwrap() {

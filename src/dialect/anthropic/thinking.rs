@@ -4,6 +4,7 @@ use super::schema::{members, string};
 use crate::dialect::chat::{Effort, Losses, Raw, Refused, Request, Target};
 use crate::dialect::traits::{Efforts, Thinking as Kind};
 use crate::wire::json::Writer;
+use std::time::Duration;
 
 /// What is said of thinking, and the most tokens of the answer, which thinking is part of.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub(in crate::dialect) struct Thinking<'a> {
     /// The most tokens of an answer without thinking.
     plain: u64,
     max_tokens: u64,
+    /// Nobody said how long it may be, and it is less than the model can, so that it comes in time.
+    is_bounded: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,11 +51,15 @@ impl<'a> Thinking<'a> {
     pub(in crate::dialect) fn of(request: &Request<'a>, target: &Target<'_>, losses: &mut Losses) -> Result<Self, Refused> {
         let traits = &target.traits;
         let cap = traits.max_output.unwrap_or(u64::MAX);
-        let plain = request.max_tokens.or(target.default_max_tokens).or(traits.max_output).unwrap_or(MAX_TOKENS).clamp(1, cap.max(1));
+        let silent = traits.max_output.unwrap_or(MAX_TOKENS);
+        let said = request.max_tokens.or(target.default_max_tokens);
+        let in_time = target.within.map_or(u64::MAX, in_time);
+        let is_bounded = said.is_none() && in_time < silent;
+        let plain = said.unwrap_or(silent.min(in_time)).clamp(1, cap.max(1));
         if request.max_tokens.is_some_and(|said| said != plain) {
             losses.add(request.words.max_tokens);
         }
-        let mut thinking = Self { mode: Mode::Unsaid, effort: None, plain, max_tokens: plain };
+        let mut thinking = Self { mode: Mode::Unsaid, effort: None, plain, max_tokens: plain, is_bounded };
         // What the caller did not bound may grow by what is thought.
         let room = |budget: u64| if request.max_tokens.is_some() { plain } else { plain.saturating_add(budget).min(cap) };
         let said = own(request);
@@ -106,6 +113,11 @@ impl<'a> Thinking<'a> {
     /// The most tokens of the answer.
     pub(in crate::dialect) fn max_tokens(&self) -> u64 {
         self.max_tokens
+    }
+
+    /// Whether the answer may be less long than the model can, though nobody said so.
+    pub(in crate::dialect) fn is_bounded(&self) -> bool {
+        self.is_bounded
     }
 
     /// `output_config.effort`.
@@ -184,6 +196,12 @@ impl<'a> Thinking<'a> {
             losses.add("reasoning_effort");
         }
     }
+}
+
+/// The longest buffered answer that surely comes in this time. Anthropic's own clients reckon with 128,000 tokens an hour, and refuse to ask
+/// for more than fits into ten minutes: what is cut off by a deadline is paid for, read by nobody, and asked for again.
+fn in_time(within: Duration) -> u64 {
+    (within.as_secs().saturating_mul(128_000) / 3600).max(MAX_TOKENS)
 }
 
 /// How much an effort is in tokens. A convention, not a fact.

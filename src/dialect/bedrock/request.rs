@@ -29,8 +29,14 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     let mut sides = pairs::sides(&spoken).peekable();
     let begins_alone = sides.peek().is_some_and(|side| side.is_assistant);
     let prefilled = sides.clone().next_back().is_some_and(|side| side.is_assistant);
-    if spoken.is_empty() {
+    let system: Vec<_> = system.into_iter().filter(|part| !matches!(&part.kind, PartKind::Text(text) if is_blank(text))).collect();
+    // Somebody must speak: where only the system does, the user says it.
+    let as_user = spoken.is_empty();
+    if as_user && system.is_empty() {
         return Err(Refused::unsupported("messages", "This model needs a message of the user that says something."));
+    }
+    if as_user {
+        losses.add("messages[].role");
     }
     if prefilled && !traits.prefill {
         let last = request.messages.iter().rposition(|message| message.role == Role::Assistant).unwrap_or_default();
@@ -59,7 +65,6 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
         losses.add(request.words.thoughts);
     }
 
-    let system: Vec<_> = system.into_iter().filter(|part| !matches!(&part.kind, PartKind::Text(text) if is_blank(text))).collect();
     let of_tools = if family == Family::Claude { offers.cache_points() } else { 0 };
     let points = of_tools + system.iter().filter(|part| part.cache.is_some()).count() + cached(&spoken);
     let mut points = CachePoints::of(points, family, &mut losses);
@@ -77,15 +82,22 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
             documents: BTreeMap::new(),
             losses: &mut losses,
         };
-        if !system.is_empty() || offers.hint.is_some() {
+        let said: &[_] = if as_user { &[] } else { &system };
+        if !said.is_empty() || offers.hint.is_some() {
             w.key("system").array(|w| {
-                system.iter().for_each(|part| blocks.system(w, part));
+                said.iter().for_each(|part| blocks.system(w, part));
                 if let Some(hint) = offers.hint {
                     w.object(|w| w.key("text").text(hint));
                 }
             });
         }
         w.key("messages").array(|w| {
+            if as_user {
+                w.object(|w| {
+                    w.key("role").text("user");
+                    w.key("content").array(|w| system.iter().for_each(|part| blocks.system(w, part)));
+                });
+            }
             if begins_alone {
                 w.raw(r#"{"role":"user","content":[{"text":"."}]}"#);
             }
@@ -133,7 +145,8 @@ struct Dial<'r> {
 impl<'r> Dial<'r> {
     fn of(request: &Request<'r>, target: &Target<'_>, family: Family, thinking: &Thinking<'_>, losses: &mut Losses) -> Self {
         // Silence is the most that the model can say, which a budget must be less than.
-        let says_most = request.max_tokens.is_some() || target.default_max_tokens.is_some() || thinking.needs_thoughts();
+        let is_bounded = family == Family::Claude && thinking.is_bounded();
+        let says_most = request.max_tokens.is_some() || target.default_max_tokens.is_some() || thinking.needs_thoughts() || is_bounded;
         let mut dial = Self {
             family,
             max_tokens: says_most.then(|| thinking.max_tokens()),

@@ -99,10 +99,10 @@ impl<'a> Reading<'a> {
             }
             "parallel_tool_calls" => request.parallel_tool_calls = value.flag()?,
             "response_format" => request.format = format(value, &mut self.tools.others)?,
-            "max_completion_tokens" => self.max_completion_tokens = value.count(1)?,
+            "max_completion_tokens" => self.max_completion_tokens = most_tokens(value)?,
             "max_tokens" => {
                 let raw = value.ahead()?;
-                self.max_tokens = value.count(1)?.map(|number| (number, raw));
+                self.max_tokens = most_tokens(value)?.map(|number| (number, raw));
             }
             "temperature" => request.temperature = value.number()?,
             "top_p" => request.top_p = value.number()?,
@@ -252,6 +252,15 @@ fn top_k(value: Value<'_, '_>) -> Result<Option<u64>, Fault> {
     match value.integer()? {
         None | Some(-1 | 0) => Ok(None),
         Some(number) => u64::try_from(number).map(Some).map_err(|_| place.refuse("must be at least 0")),
+    }
+}
+
+/// The most tokens of an answer; -1 means no limit to llama.cpp, Ollama and their clients, which is the same as silence.
+fn most_tokens(value: Value<'_, '_>) -> Result<Option<u64>, Fault> {
+    let place = value.place;
+    match value.integer()? {
+        None | Some(-1) => Ok(None),
+        Some(number) => u64::try_from(number).ok().filter(|number| *number > 0).map(Some).ok_or_else(|| place.refuse("must be at least 1")),
     }
 }
 

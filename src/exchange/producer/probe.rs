@@ -105,6 +105,7 @@ async fn ask(shared: &Shared, request: &Request, mut trial: Trial) {
         model,
         traits: candidate.traits,
         default_max_tokens: None,
+        within: None,
         stream_usage: false,
         kept: &|_| None,
     });

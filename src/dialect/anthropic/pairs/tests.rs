@@ -96,7 +96,7 @@ fn calls_and_results_belong_together() {
     ] {
         assert_eq!(refused(OPUS_4_1, &body(short)), expected, "{short:?}");
     }
-    assert_eq!(refused(OPUS_4_1, r#"{"model":"x","messages":[{"role":"system","content":"s"}]}"#), "? messages");
+    assert_eq!(refused(OPUS_4_1, r#"{"model":"x","messages":[{"role":"system","content":" "}]}"#), "? messages");
     assert_eq!(
         refused(OPUS_4_1, r#"{"model":"x","messages":[{"role":"user","content":"x"},{"role":"function","name":"f","content":"r"}]}"#),
         "! messages[1]"

@@ -94,7 +94,8 @@ fn what_would_change_the_meaning_is_refused() {
 fn a_stream_is_asked_for() {
     let read = crate::dialect::chat::read::read(br#"{"model":"x","messages":[{"role":"user","content":"hi"}]}"#).unwrap();
     let traits = super::super::traits(OPUS_4_1);
-    let target = crate::dialect::chat::Target { model: "m\"", traits, default_max_tokens: Some(1000), stream: true, kept: &|_| None };
+    let target =
+        crate::dialect::chat::Target { model: "m\"", traits, default_max_tokens: Some(1000), stream: true, within: None, kept: &|_| None };
     let body = super::request(&read, &target).unwrap().body;
     assert!(body.starts_with(br#"{"model":"m\"","max_tokens":1000,"stream":true,"messages""#));
 }

@@ -31,7 +31,14 @@ fn what_nobody_bounds_grows_by_what_is_thought() {
         (31_000, r#""max_tokens":32000,"thinking":{"type":"enabled","budget_tokens":8192}"#),
     ] {
         let traits = super::super::traits(OPUS_4_1);
-        let target = crate::dialect::chat::Target { model: "m", traits, default_max_tokens: Some(default), stream: false, kept: &|_| None };
+        let target = crate::dialect::chat::Target {
+            model: "m",
+            traits,
+            default_max_tokens: Some(default),
+            stream: false,
+            within: None,
+            kept: &|_| None,
+        };
         let body = String::from_utf8(super::super::request(&read, &target).unwrap().body).unwrap();
         assert!(body.contains(expected), "{body}");
     }

@@ -23,7 +23,7 @@ fn written(model: &str, body: &str) -> Result<Written, Refused> {
 }
 
 fn written_with(model: &str, default_max_tokens: Option<u64>, body: &str, kept: &dyn Fn(&str) -> Option<Kept>) -> Result<Written, Refused> {
-    let target = Target { model, traits: traits(model), default_max_tokens, stream: true, kept };
+    let target = Target { model, traits: traits(model), default_max_tokens, stream: true, within: None, kept };
     request(&read::read(body.as_bytes()).unwrap(), &target)
 }
 
@@ -102,7 +102,13 @@ fn the_user_speaks_first_and_as_a_rule_last() {
     let expected = r#""messages":[{"role":"user","content":[{"text":"a"}]},{"role":"assistant","content":[{"text":"b"}]}]"#;
     check_messages(CLAUDE, prefilled, expected, &[]);
     check_refused(CLAUDE_4_6, &format!(r#"{{"messages":[{prefilled}]}}"#), "messages[1]");
-    check_refused(CLAUDE, r#"{"messages":[{"role":"system","content":"be"}]}"#, "messages");
+    check_refused(CLAUDE, r#"{"messages":[{"role":"system","content":" "}]}"#, "messages");
+    check_messages(
+        CLAUDE,
+        r#"{"role":"system","content":"be"}"#,
+        r#""messages":[{"role":"user","content":[{"text":"be"}]}]"#,
+        &["messages[].role"],
+    );
     check_refused(CLAUDE, r#"{"messages":[{"role":"user","content":" "}]}"#, "messages");
 }
 
@@ -706,7 +712,7 @@ proptest! {
         }
         let read = read::read(body.as_bytes());
         let Ok(read) = read else { return Ok(()) };
-        let target = Target { model, traits: traits(model), default_max_tokens: None, stream: false, kept: &|_| None };
+        let target = Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &|_| None };
         if let Ok(written) = request(&read, &target) {
             let text = String::from_utf8(written.body).unwrap();
             prop_assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");

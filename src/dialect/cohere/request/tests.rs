@@ -10,7 +10,7 @@ const OLD: &str = "command-r-08-2024";
 const SEER: &str = "command-a-vision-07-2025";
 
 fn written(body: &str, model: &str) -> Result<Written, Refused> {
-    let target = Target { model, traits: traits(model), default_max_tokens: None, stream: false, kept: &|_| None };
+    let target = Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &|_| None };
     request(&read(body.as_bytes()).unwrap(), &target)
 }
 
@@ -159,7 +159,7 @@ fn options_have_other_names_and_ranges() {
 #[test]
 fn the_target_says_the_rest() {
     let request = |default_max_tokens, stream| {
-        let target = Target { model: "a\"b", traits: Traits::UNKNOWN, default_max_tokens, stream, kept: &|_| None };
+        let target = Target { model: "a\"b", traits: Traits::UNKNOWN, default_max_tokens, stream, within: None, kept: &|_| None };
         let written =
             super::request(&read(br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"stream":true}"#).unwrap(), &target);
         String::from_utf8(written.unwrap().body).unwrap()
@@ -299,7 +299,7 @@ fn a_format_beside_tools_is_a_tool() {
 #[test]
 fn the_catalog_may_know_better() {
     let written = |traits, fields: &str| {
-        let target = Target { model: "m", traits, default_max_tokens: None, stream: false, kept: &|_| None };
+        let target = Target { model: "m", traits, default_max_tokens: None, stream: false, within: None, kept: &|_| None };
         let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
         let written = super::request(&read(body.as_bytes()).unwrap(), &target).map_err(|refused| format!("{refused:?}"))?;
         Ok::<_, String>(String::from_utf8(written.body).unwrap())
@@ -319,7 +319,7 @@ proptest! {
         let at = at % body.len();
         body[at] = byte;
         let Ok(read) = read(&body) else { return Ok(()) };
-        let target = Target { model, traits: traits(model), default_max_tokens: None, stream: true, kept: &|_| None };
+        let target = Target { model, traits: traits(model), default_max_tokens: None, stream: true, within: None, kept: &|_| None };
         if let Ok(written) = request(&read, &target) {
             let json: Result<serde_json::Value, _> = serde_json::from_slice(&written.body);
             prop_assert!(json.is_ok(), "{}", String::from_utf8_lossy(&written.body));

@@ -9,7 +9,7 @@ use crate::dialect::traits::Traits;
 
 /// The target that the tests ask.
 pub(in super::super) fn target<'t>(model: &'t str, kept: &'t dyn Fn(&str) -> Option<Kept>) -> Target<'t> {
-    Target { model, traits: traits(model), default_max_tokens: None, stream: false, kept }
+    Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept }
 }
 
 pub(in super::super) fn nothing_kept(_: &str) -> Option<Kept> {

@@ -7,7 +7,7 @@ use crate::dialect::ollama::traits;
 const MODEL: &str = "gemma3:12b";
 
 fn written(body: &str, model: &str) -> Result<Written, Refused> {
-    let target = Target { model, traits: traits(model), default_max_tokens: None, stream: false, kept: &|_| None };
+    let target = Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &|_| None };
     request(&read(body.as_bytes()).unwrap(), &target)
 }
 
@@ -145,7 +145,7 @@ fn options_are_in_an_object_of_their_own() {
 
 #[test]
 fn whether_it_streams_is_always_said() {
-    let target = Target { model: "m", traits: Traits::UNKNOWN, default_max_tokens: Some(9), stream: true, kept: &|_| None };
+    let target = Target { model: "m", traits: Traits::UNKNOWN, default_max_tokens: Some(9), stream: true, within: None, kept: &|_| None };
     let written = request(&read(br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"stream":true}"#).unwrap(), &target).unwrap();
     let expected = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}],"options":{"num_predict":9}}"#;
     assert_eq!(String::from_utf8(written.body).unwrap(), expected);
@@ -174,7 +174,7 @@ fn tools_and_choices() {
 #[test]
 fn nothing_makes_a_model_call_a_tool() {
     let body = r#"{"model":"x","messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{"name":"b"}}],"tool_choice":"required"}"#;
-    let target = Target { model: "m", traits: Traits::UNKNOWN, default_max_tokens: None, stream: false, kept: &|_| None };
+    let target = Target { model: "m", traits: Traits::UNKNOWN, default_max_tokens: None, stream: false, within: None, kept: &|_| None };
     let refused = request(&read(body.as_bytes()).unwrap(), &target).unwrap_err();
     assert!(matches!(refused, Refused::Unsupported(complaint) if complaint.param == "tool_choice"));
 }
@@ -221,7 +221,7 @@ proptest! {
         let at = at % body.len();
         body[at] = byte;
         let Ok(read) = read(&body) else { return Ok(()) };
-        let target = Target { model, traits: traits(model), default_max_tokens: None, stream: true, kept: &|_| None };
+        let target = Target { model, traits: traits(model), default_max_tokens: None, stream: true, within: None, kept: &|_| None };
         if let Ok(written) = request(&read, &target) {
             let json: Result<serde_json::Value, _> = serde_json::from_slice(&written.body);
             prop_assert!(json.is_ok(), "{}", String::from_utf8_lossy(&written.body));
