@@ -1,16 +1,9 @@
 //! The admin listener: `/metrics`, `/status`, `/usage`, and the probes. A service of its own, on its own thread, so that it answers while everything else
 //! is drained, up to the process's last moment. It knows no keys: bind it to an address that only operators reach.
 
-use crate::access_log::rfc3339;
-use crate::account::breaker;
-use crate::account::track::Told;
-use crate::catalog::reload::{self, Route, Snapshot};
-use crate::drain::Phase;
-use crate::exchange::upstream::Place;
 use crate::ledger::days;
 use crate::ledger::report::{Query, Unanswered, texts};
 use crate::limits;
-use crate::metrics::account_state;
 use crate::shared::Shared;
 use async_trait::async_trait;
 use pingora::http::ResponseHeader;
@@ -19,19 +12,18 @@ use pingora::protocols::l4::stream::Stream;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
 use serde_json::json;
-use std::cmp::Reverse;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+
+mod status;
 
 /// Scrapers are few.
 const CONNECTIONS: usize = 64;
 /// And quick.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So many keys are told of: `/status` is read by people.
-const KEYS: usize = 1_000;
-/// And of so many limited callers, keys and models of keys.
+/// So many limited callers, keys and models of keys are told of.
 const SCOPES: usize = 1_000;
 
 /// The service.
@@ -132,7 +124,7 @@ fn answer(shared: &Shared, path: &str) -> (u16, &'static str, String) {
         "/livez" => (200, "text/plain", String::new()),
         "/readyz" => (if shared.drain.ready() { 200 } else { 503 }, "text/plain", String::new()),
         "/metrics" => (200, "application/openmetrics-text; version=1.0.0; charset=utf-8", shared.metrics.render(shared)),
-        "/status" => (200, "application/json", format!("{:#}\n", status(shared))),
+        "/status" => (200, "application/json", format!("{:#}\n", status::of(shared))),
         _ => {
             let paths = "there are /status, /limits, /usage, /metrics, /livez and /readyz, and POST /accounts/NAME/reset\n";
             (404, "text/plain", paths.to_owned())
@@ -201,137 +193,5 @@ fn reset(shared: &Shared, account: &str) -> (u16, &'static str, String) {
             (204, "text/plain", String::new())
         }
         None => (404, "text/plain", "no account of this name is in the catalog\n".to_owned()),
-    }
-}
-
-fn status(shared: &Shared) -> serde_json::Value {
-    let snapshot = shared.live.load();
-    let (now, clock) = (Instant::now(), SystemTime::now());
-    let accounts: Vec<_> = snapshot
-        .places
-        .iter()
-        .zip(&snapshot.tracks)
-        .map(|(place, tracks)| {
-            let targets: Vec<_> = tracks.iter().map(|(model, track)| (model, track.told(now, clock))).collect();
-            let least = targets.iter().filter_map(|(_, told)| told.headroom).min_by(f64::total_cmp);
-            let targets: Vec<_> = targets.iter().map(|(model, told)| target(place, model, told, now)).collect();
-            json!({
-                "id": place.account.id,
-                "dialect": place.account.dialect.name(),
-                "state": account_state(place.account.enabled, &place.state, tracks, now),
-                "in_flight": place.state.in_flight(),
-                "concurrency": place.account.concurrency,
-                "idle_connections": place.state.pool.len(),
-                "headroom": least.map(rounded),
-                "targets": targets,
-            })
-        })
-        .collect();
-    let models: Vec<_> = snapshot
-        .catalog
-        .models()
-        .iter()
-        .zip(&snapshot.routes)
-        .map(|(model, Route { demand, .. })| {
-            json!({ "id": model.id, "waiting": demand.waiting(), "retry_budget_spent": rounded(demand.spent(now)) })
-        })
-        .collect();
-    let reload::Told { refused, held } = shared.reloads.told();
-    let ledger = shared.ledger.told();
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "phase": phase_name(shared.drain.phase()),
-        "ready": shared.drain.ready(),
-        "uptime_seconds": shared.started.elapsed().as_secs(),
-        "exchanges": shared.drain.exchanges(),
-        "catalog": {
-            "generation": snapshot.generation,
-            "hash": snapshot.catalog.hash,
-            "loaded": rfc3339(snapshot.loaded),
-            "accounts": snapshot.catalog.accounts().len(),
-            "models": snapshot.catalog.models().len(),
-            "callers": snapshot.catalog.callers().len(),
-            "keys": snapshot.catalog.key_count(),
-            "warnings": snapshot.catalog.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "last_refusal": refused.map(|r| json!({ "time": rfc3339(r.at), "standing": r.standing, "reasons": r.reasons })),
-            "held": held,
-        },
-        "ledger": {
-            "state": ledger.state.name(),
-            "path": shared.ledger.path(),
-            "rows": ledger.rows,
-            "waiting": ledger.waiting,
-            "dropped": ledger.dropped,
-            "problem": ledger.error,
-        },
-        "store": shared.store.as_ref().map(|store| {
-            let told = store.told();
-            json!({
-                "state": told.state.name(),
-                "for_seconds": told.time.as_secs(),
-                "address": told.address,
-                "live": told.live,
-                "waiting": told.waiting,
-                "clock_ahead_ms": told.clock_ahead_ms,
-                "error": told.error,
-            })
-        }),
-        "accounts": accounts,
-        "keys": keys(&snapshot),
-        "models": models,
-    })
-}
-
-/// The keys that were ever used, as far as is known, the last one first.
-fn keys(snapshot: &Snapshot) -> Vec<serde_json::Value> {
-    let time = |at: u64| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(at));
-    let mut used: Vec<_> = snapshot
-        .catalog
-        .keys()
-        .filter_map(|key| {
-            let used = &snapshot.scopes.get(key.index)?.used;
-            Some((used.at()?, key, used.old_hash_at()))
-        })
-        .collect();
-    // A key with several secrets comes several times.
-    used.sort_unstable_by_key(|(_, key, _)| key.index);
-    used.dedup_by_key(|(_, key, _)| key.index);
-    used.sort_by_key(|(at, ..)| Reverse(*at));
-    used.truncate(KEYS);
-    used.into_iter().map(|(at, key, old)| json!({ "id": key.id, "last_used": time(at), "old_hash_last_used": old.map(time) })).collect()
-}
-
-/// How a target does.
-fn target(place: &Place, model: &str, told: &Told, now: Instant) -> serde_json::Value {
-    let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-    let until = |at: Instant| millis(at.saturating_duration_since(now));
-    let [whole, first] = told.expected;
-    let rest = place.state.health.rest(now).or(told.rest);
-    json!({
-        "model": model,
-        "breaker": told.breaker.name(),
-        "opens_in_ms": if let breaker::State::Open(at) = told.breaker { Some(until(at)) } else { None },
-        "calls": told.calls.0,
-        "failed": told.calls.1,
-        "rest": rest.map(|rest| json!({ "why": rest.why.name(), "for_ms": until(rest.until) })),
-        "first_token_ms": first.map(millis),
-        "whole_ms": whole.map(millis),
-        "awaited": told.awaited,
-        "headroom": told.headroom.map(rounded),
-    })
-}
-
-/// To the thousandth.
-fn rounded(share: f64) -> f64 {
-    (share * 1000.0).round() / 1000.0
-}
-
-fn phase_name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Starting => "starting",
-        Phase::Serving => "serving",
-        Phase::Delaying => "delaying",
-        Phase::Draining => "draining",
-        Phase::Cutting => "cutting",
     }
 }

@@ -42,12 +42,13 @@
 //! * Nothing that a caller sends decides where a request goes, but for the model's id. No URL in a request is
 //!   ever fetched here; and none goes to who would fetch it with the operator's rights, or in the operator's network, unless the account says so.
 //! * What a dialect cannot say is named to the caller, or the request is refused; nothing is left out in silence.
+//! * Of each file of the catalog only a whole text is taken, and nobody's writing holds up another file.
 //! * A secret is a [`secret::Secret`]: it cannot be printed.
 //! * What is asked for is taken from all limits that bound it or from none, and counts for when it was admitted. A refusal takes nothing.
 //! * Each instance counts its own part exactly; what is shared is the sum of parts, and no request waits long for it.
 //! * Before the commit two attempts may race, and any failure may be mended; what was asked in vain is counted as such, and an outage is not multiplied.
 //! * [`wire`], [`dialect`], [`usage`], [`price`], [`account::strategy`] and what it goes by ([`account::breaker`], [`account::latency`], [`account::quota`]),
-//!   [`exchange::failover`], [`exchange::budget`], [`limits::tally`] and the catalog's `mod`, `raw` and `resolve` are pure: no Pingora, no clock, no file, no socket.
+//!   [`exchange::failover`], [`exchange::budget`], [`limits::tally`] and the catalog's `mod`, `raw`, `resolve`, `settle` and `texts` are pure: no Pingora, no clock, no file, no socket.
 
 pub mod access_log;
 pub mod account;

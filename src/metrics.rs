@@ -163,6 +163,7 @@ pub struct Metrics {
     refusals: Counter,
     reload_failed: Gauge,
     shrunk: Counter,
+    edit_waits: Gauge<f64, AtomicU64>,
     dropped: Gauge,
     refused_connections: Counter,
     panics: Counter,
@@ -215,6 +216,7 @@ impl Default for Metrics {
             refusals: Counter::default(),
             reload_failed: Gauge::default(),
             shrunk: Counter::default(),
+            edit_waits: Gauge::default(),
             dropped: Gauge::default(),
             refused_connections: Counter::default(),
             panics: Counter::default(),
@@ -256,6 +258,11 @@ impl Default for Metrics {
             "catalog_shrunk",
             "Changes taken although they removed more than half of the accounts, models or callers",
             metrics.shrunk.clone(),
+        );
+        r.register(
+            "catalog_waiting_seconds",
+            "How long the oldest change of the files waits to be live; 0 if none does",
+            metrics.edit_waits.clone(),
         );
         r.register("access_lines_dropped", "Access lines dropped because their sink stalled or refused them", metrics.dropped.clone());
         r.register("connections_refused", "Connections closed at once because of limits.connections", metrics.refused_connections.clone());
@@ -436,6 +443,8 @@ impl Metrics {
             let uses = snapshot.scopes.get(key.index).map(|scopes| scopes.used.old_hash_uses()).unwrap_or_default();
             self.old_hashes.get_or_create(&Key { key: Name(Some(key.id.clone())) }).inc_by(uses);
         }
+        let waits = shared.reloads.waiting().map(|waiting| now.saturating_duration_since(waiting.since));
+        self.edit_waits.set(waits.unwrap_or_default().as_secs_f64());
         self.dropped.set(i64::try_from(shared.access_log.dropped()).unwrap_or(i64::MAX));
         if let Some(store) = &shared.store {
             self.store_up.get_or_create(&[]).set(i64::from(store.state() == store::State::Up));

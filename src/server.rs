@@ -135,6 +135,8 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     }
     server.add_service(Admin::new(shared.clone()));
     server.add_service(background(&shared, dir, &loaded, certificates)?);
+    // The texts that it was read from are the watch's now, and go as they are replaced.
+    drop(loaded);
     server.run(RunArgs { shutdown_signal: Box::new(Signals { shared }) });
     Ok(())
 }

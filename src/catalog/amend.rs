@@ -84,6 +84,21 @@ impl Files {
         self.sources.get(file).map(|source| source.path.display().to_string()).unwrap_or_default()
     }
 
+    /// A file's name within the folder: `catalog.d/x.yaml`.
+    pub fn within(&self, file: usize) -> &str {
+        self.sources.get(file).map(|source| source.name.as_str()).unwrap_or_default()
+    }
+
+    /// The folder.
+    pub fn conf(&self) -> &Path {
+        &self.conf
+    }
+
+    /// Lets others change the files again. Nothing can be changed here any more.
+    pub fn unlock(&mut self) {
+        self.lock = None;
+    }
+
     /// The position of the file of this name in the folder: `catalog.d/x.yaml`.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.sources.iter().position(|source| source.name == name)

@@ -1,17 +1,16 @@
-//! The files of the configuration folder, read once: the only place where configuration meets the file system.
+//! The files of the configuration folder, read once and put together.
 //!
-//! No file can make it hang or run out of memory: only regular files are opened, and each is read up to a limit. What
-//! was read, or looked for in vain, is told besides the result, so that a later change of it can be seen. What a file names is not repeated:
-//! a secret may stand where its place should.
+//! What a file names is not repeated: a secret may stand where its place should.
+//! What was read, or looked for in vain, is told besides the result, so that a later change of it can be seen.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest as _, Sha256};
-
+use super::files::{LARGEST_NAMED, Listed, contents, list, no_file, of_file, read_now};
 use super::resolve::{ASSUMED, Reference, faults, resolve};
+use super::texts::{Text, Texts, is_source};
 use super::{Catalog, PUBLISHED_KEY};
 use crate::config::{self, Server};
 use crate::dialect::presets;
@@ -25,8 +24,6 @@ const SERVER: &str = "server.yaml";
 const USUAL: [&str; 2] = ["conf", "/etc/portcullis"];
 /// A secret longer than this is none.
 const LARGEST_SECRET: usize = 64 << 10;
-/// A file that the catalog names. The system's own bundle of certificates has some 250 KiB.
-const LARGEST_NAMED: usize = 4 << 20;
 
 /// Whether secrets are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,10 +41,8 @@ pub struct Loaded {
     pub server: Server,
     /// `catalog.yaml` with all of `catalog.d`.
     pub catalog: Catalog,
-    /// Secret and CA files that the catalog names.
-    pub files: Vec<PathBuf>,
-    /// What the catalog was read from.
-    pub fingerprint: Fingerprint,
+    /// What the catalog was read from: its files, and the secret and CA files that it names.
+    pub texts: Texts,
     /// How many files of the folder were read.
     pub count: usize,
 }
@@ -57,16 +52,10 @@ pub struct Loaded {
 pub struct ReadCatalog {
     /// What came of it.
     pub catalog: Result<Catalog, Problems>,
-    /// Secret and CA files that it names, whether they could be read or not.
-    pub files: Vec<PathBuf>,
-    /// What was read: equal to [`fingerprint`] as long as nothing changes.
-    pub fingerprint: Fingerprint,
+    /// What was read, or looked for in vain: its files, and the secret and CA files that it names.
+    pub texts: Texts,
     count: usize,
 }
-
-/// A hash of the contents of files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fingerprint([u8; 32]);
 
 /// The folder to read: the one given, or the first that exists of `./conf` and `/etc/portcullis`.
 pub fn folder(given: Option<&Path>) -> PathBuf {
@@ -81,11 +70,11 @@ pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
     is_there(conf)?;
     let has_server = conf.join(SERVER).exists();
     let server = server(conf, secrets);
-    let ReadCatalog { catalog, files, fingerprint, count } = catalog(conf, secrets);
+    let ReadCatalog { catalog, texts, count } = catalog(conf, secrets);
     match (server, catalog) {
         (Ok(server), Ok(mut catalog)) => {
             catalog.warnings.splice(0..0, server.warnings.iter().cloned().chain(forgetful(&server, &catalog)));
-            Ok(Loaded { server, catalog, files, fingerprint, count: count + usize::from(has_server) })
+            Ok(Loaded { server, catalog, texts, count: count + usize::from(has_server) })
         }
         (server, catalog) => {
             let mut all = Problems(Vec::new(), Vec::new());
@@ -160,12 +149,26 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
     if problems.is_empty() { Ok(server) } else { Err(Problems(problems, server.warnings)) }
 }
 
-/// Reads `catalog.yaml` and all of `catalog.d`, with what they name. For reloads: `server.yaml` is not looked at.
+/// Reads `catalog.yaml` and all of `catalog.d`, with what they name.
 pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
-    let mut seen = Seen::default();
+    assemble(conf, secrets, Seen::default(), list(conf))
+}
+
+/// The same for reloads, of texts that are known to be whole: only what they name and was never looked at is read.
+pub fn of_texts(conf: &Path, known: Texts) -> ReadCatalog {
+    let listed = list(conf).map(|Listed { passed_over, .. }| {
+        let there = known.iter().filter(|(path, version)| is_source(conf, path) && version.text != Text::Missing).map(|(path, _)| path);
+        let main = conf.join("catalog.yaml");
+        let others: Vec<_> = there.filter(|path| **path != main).cloned().collect();
+        Listed { paths: std::iter::once(main).chain(others).collect(), passed_over }
+    });
+    assemble(conf, Secrets::Resolve, Seen { known, ..Seen::default() }, listed)
+}
+
+fn assemble(conf: &Path, secrets: Secrets, mut seen: Seen, listed: Result<Listed, Problem>) -> ReadCatalog {
     let mut problems = Vec::new();
     let mut warnings = Vec::new();
-    let paths = match list(conf) {
+    let paths = match listed {
         Ok(Listed { paths, passed_over }) => {
             warnings.extend(passed_over.iter().map(|path| of_file(name(conf, path), "is not read: only names that end in .yaml are")));
             paths
@@ -211,8 +214,7 @@ pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
             Err(Problems(problems, [warned, warnings].concat()))
         }
     };
-    let files = seen.0.keys().filter(|path| !paths.contains(path)).cloned().collect();
-    ReadCatalog { catalog, files, fingerprint: seen.fingerprint(), count: paths.len() }
+    ReadCatalog { catalog, texts: seen.found, count: paths.len() }
 }
 
 /// A file of the catalog.
@@ -252,93 +254,20 @@ pub fn assumed(conf: &Path, sources: &[Source]) -> Result<Catalog, Problems> {
     resolve(&texts, &mut |reference| look_up(conf, Secrets::Assume, reference, &mut seen, &mut private))
 }
 
-/// The hash of what a catalog would be read from now, given the secret and CA files that it named last.
-pub fn fingerprint(conf: &Path, files: &[PathBuf]) -> Fingerprint {
-    let mut seen = Seen::default();
-    let paths = list(conf).map_or_else(|_| vec![conf.join("catalog.yaml")], |listed| listed.paths);
-    let mut left = yaml::LARGEST;
-    for path in &paths {
-        left -= seen.read(path, left).map_or(0, |bytes| bytes.len()).min(left);
-    }
-    for path in files {
-        drop(seen.read(path, LARGEST_NAMED));
-    }
-    seen.fingerprint()
-}
-
-/// The hashes of what was read.
+/// What was read, and what is known before.
 #[derive(Default)]
-struct Seen(BTreeMap<PathBuf, [u8; 32]>);
+struct Seen {
+    known: Texts,
+    found: Texts,
+}
 
 impl Seen {
     fn read(&mut self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
-        let read = contents(path, limit);
-        let hash = match &read {
-            Ok(bytes) => Sha256::digest(bytes),
-            Err(why) => Sha256::digest(format!("{:?}", why.kind())),
-        };
-        self.0.insert(path.to_owned(), hash.into());
+        let version = self.known.get(path).cloned().unwrap_or_else(|| read_now(path, limit));
+        let read = version.text.bytes(limit).map(<[u8]>::to_vec);
+        self.found.insert(path.to_owned(), version);
         read
     }
-
-    fn fingerprint(&self) -> Fingerprint {
-        let mut sha = Sha256::new();
-        for (path, hash) in &self.0 {
-            // No path holds a NUL.
-            sha.update(path.as_os_str().as_encoded_bytes());
-            sha.update([0]);
-            sha.update(hash);
-        }
-        Fingerprint(sha.finalize().into())
-    }
-}
-
-struct Listed {
-    /// `catalog.yaml`, then those of `catalog.d` by name.
-    paths: Vec<PathBuf>,
-    /// Endings that look like a mistake.
-    passed_over: Vec<PathBuf>,
-}
-
-fn list(conf: &Path) -> Result<Listed, Problem> {
-    let folder = conf.join("catalog.d");
-    let mut listed = Listed { paths: vec![conf.join("catalog.yaml")], passed_over: Vec::new() };
-    let entries = fs::read_dir(&folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-    let entries = match entries {
-        Ok(entries) => entries,
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(listed),
-        Err(why) => return Err(no_file(&folder, &why)),
-    };
-    let mut paths: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
-    paths.sort();
-    for path in paths {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if name.starts_with('.') {
-            continue;
-        }
-        match path.extension().and_then(|ending| ending.to_str()) {
-            Some("yaml") => listed.paths.push(path),
-            Some("yml" | "YAML" | "YML" | "json") => listed.passed_over.push(path),
-            _ => {}
-        }
-    }
-    Ok(listed)
-}
-
-/// The whole file, if it is a regular one and not too large. A pipe would wait for a writer, a device never end.
-fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
-    let regular = |metadata: fs::Metadata| {
-        if metadata.is_file() { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
-    };
-    regular(fs::metadata(path)?)?;
-    let file = File::open(path)?;
-    regular(file.metadata()?)?;
-    let mut bytes = Vec::new();
-    file.take(u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() > limit {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {} KiB", limit >> 10)));
-    }
-    Ok(bytes)
 }
 
 fn look_up(
@@ -433,17 +362,6 @@ fn name(conf: &Path, path: &Path) -> String {
     path.strip_prefix(conf).unwrap_or(path).display().to_string()
 }
 
-fn no_file(path: &Path, why: &io::Error) -> Problem {
-    let what = if why.kind() == io::ErrorKind::NotFound {
-        "is not there: write it, or say with --conf which folder holds the configuration".to_owned()
-    } else if why.kind() == io::ErrorKind::FileTooLarge {
-        format!("is too large: all files together may have {} MiB", yaml::LARGEST >> 20)
-    } else {
-        format!("cannot be read: {why}")
-    };
-    of_file(path.display().to_string(), &what)
-}
-
 /// What is said of a file that another one names. Its path is not: it may be a secret in the wrong place.
 fn unreadable(conf: &Path, path: &Path, why: &io::Error) -> String {
     match why.kind() {
@@ -451,11 +369,6 @@ fn unreadable(conf: &Path, path: &Path, why: &io::Error) -> String {
         io::ErrorKind::NotFound => "there is no such file".to_owned(),
         _ => format!("the file cannot be read: {why}"),
     }
-}
-
-/// About a file as a whole.
-fn of_file(file: String, what: &str) -> Problem {
-    Problem { file, line: None, path: String::new(), what: what.to_owned() }
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use crate::address::Cidr;
 use crate::dialect::Dialect;
 use crate::dialect::bedrock::sign;
 use crate::dialect::gemini::token::ServiceAccount;
-use crate::dialect::traits::{Server, Traits};
 use crate::dialect::references::Leave;
+use crate::dialect::traits::{Server, Traits};
 use crate::limits::Limits;
 use crate::price::{Origin, Price};
 use crate::problem::Problem;
@@ -25,6 +25,7 @@ use crate::secret::Secret;
 use globs::Globs;
 
 pub mod amend;
+mod files;
 pub mod globs;
 pub mod load;
 pub mod name;
@@ -32,6 +33,8 @@ pub mod raw;
 pub mod reload;
 pub mod resolve;
 pub mod rotation;
+pub mod settle;
+pub mod texts;
 
 /// The secret of the key that ships in `conf/catalog.yaml`. Everybody knows it, so it may see the demo model only,
 /// or be used on this machine only: see [`published_key_problem`].

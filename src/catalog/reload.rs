@@ -1,12 +1,11 @@
 //! Keeping the live catalog true to its files: the only part of the catalog that does I/O while the process runs.
 //!
-//! One thread looks: at once when the folder says that something changed, and every few seconds in any case, by the content's hash, since
-//! mounted volumes swap links that no watch sees. A change is taken when two looks, `SETTLE` apart, found the same, so that a file that is
-//! still being written is never taken. **Invariant:** all or nothing. What is refused is told in the log, `/status` and a metric, and the old
-//! catalog goes on; a running exchange keeps the one that it began with.
+//! One thread looks ([`watch`](mod@watch)), and takes of each file the last text that is whole ([`settle`](super::settle)). **Invariant:** all or nothing.
+//! What is refused is told in the log, `/status` and a metric, and the old catalog goes on; a running exchange keeps the one that it began with.
 
-use super::load::{self, Loaded};
-use super::{Catalog, Target, published_key_problem, shrinks};
+use super::load::Loaded;
+use super::settle::{Settling, Waiting};
+use super::{Catalog, Target};
 use crate::account::demand::Demand;
 use crate::account::track::Track;
 use crate::account::{Registry, State};
@@ -14,26 +13,20 @@ use crate::exchange::upstream::Place;
 use crate::ledger::days;
 use crate::limits::{self, KeyScopes, Past};
 use crate::models::Lists;
-use crate::problem::Problem;
 use crate::shared::Shared;
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A change is taken when the files stood still for so long.
-const SETTLE: Duration = Duration::from_millis(500);
-/// How often they are looked at while they settle.
-const LOOK: Duration = Duration::from_millis(100);
-/// How often they are looked at when nothing seems to happen.
-const POLL: Duration = Duration::from_secs(3);
-/// A change that takes away more than half of something is taken when the files stood still for so long.
-const SUSPICIOUS: Duration = Duration::from_secs(5);
+mod folders;
+mod watch;
 
-/// So many catalogs of the past are kept at most.
-const PAST: usize = 16;
+use folders::Event;
+use watch::Watch;
+
+/// How often the files are looked at when nothing seems to happen.
+const POLL: Duration = Duration::from_secs(3);
 
 /// A catalog with everything that exchanges need besides.
 pub struct Snapshot {
@@ -119,12 +112,35 @@ pub struct Refused {
 #[derive(Default)]
 pub struct Reloads {
     told: Mutex<Told>,
+    settling: Mutex<Settling>,
+    folder: OnceLock<PathBuf>,
 }
 
 impl Reloads {
     /// For `/status`.
     pub fn told(&self) -> Told {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The change that is not live yet.
+    pub fn waiting(&self) -> Option<Waiting> {
+        self.settling().waiting(Instant::now())
+    }
+
+    /// The folder that is watched.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.get().map(PathBuf::as_path)
+    }
+
+    /// The files by when the text of theirs that is live was seen there last, the latest change last.
+    pub fn live(&self) -> Vec<(PathBuf, Instant)> {
+        let mut live: Vec<_> = self.settling().live().map(|(path, at)| (path.to_owned(), at)).collect();
+        live.sort_by_key(|(_, at)| *at);
+        live
+    }
+
+    fn settling(&self) -> MutexGuard<'_, Settling> {
+        self.settling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tell(&self, change: impl FnOnce(&mut Told)) {
@@ -149,241 +165,27 @@ pub fn publish(shared: &Shared, catalog: Catalog) -> Arc<Snapshot> {
 
 /// Wakes the watching thread, for SIGHUP.
 #[derive(Clone)]
-pub struct Nudge(Sender<()>);
+pub struct Nudge(Sender<Event>);
 
 impl Nudge {
     /// Look now.
     pub fn now(&self) {
         // If the thread is gone, so is the process.
-        self.0.send(()).ok();
+        self.0.send(Event::Asked).ok();
     }
 }
 
-/// Starts the watching thread. `hash` is that of the files as they were read at the start.
+/// Starts the watching thread. `first` is what was read at the start, and is live.
 pub fn watch(shared: Arc<Shared>, dir: PathBuf, first: &Loaded) -> Result<Nudge, String> {
     let (sender, receiver) = channel();
     let nudge = Nudge(sender.clone());
-    let files = first.files.clone();
-    let fingerprint = first.fingerprint;
+    *shared.reloads.settling() = Settling::new(first.texts.clone(), Instant::now());
+    // A relative path means another folder once the working directory is another one.
+    shared.reloads.folder.set(std::path::absolute(&dir).unwrap_or_else(|_| dir.clone())).ok();
+    let mut watch = Watch::new(shared, dir, &first.texts, sender, receiver);
     std::thread::Builder::new()
         .name("catalog".to_owned())
-        .spawn(move || {
-            let mut watch = Watch { shared, dir, files, considered: fingerprint, past: Vec::new(), watched: None, sender, receiver };
-            watch.run();
-        })
+        .spawn(move || watch.run())
         .map_err(|e| format!("cannot start the catalog's thread: {e}"))?;
     Ok(nudge)
-}
-
-/// The watcher, and the folders that it watches with their inodes.
-type Watched = (RecommendedWatcher, Vec<(PathBuf, Option<u64>)>);
-
-enum Considered {
-    /// Taken or refused.
-    Done,
-    /// Too early to tell.
-    Changed,
-    /// To be considered again when it has stood still for [`SUSPICIOUS`].
-    Held,
-}
-
-struct Watch {
-    shared: Arc<Shared>,
-    dir: PathBuf,
-    /// Files outside the folder that the catalog refers to: secrets and certificates.
-    files: Vec<PathBuf>,
-    /// The fingerprint of what was last taken or refused.
-    considered: load::Fingerprint,
-    /// Catalogs that exchanges still hold. They are dropped here, since a large one takes its time.
-    past: Vec<Arc<Snapshot>>,
-    watched: Option<Watched>,
-    sender: Sender<()>,
-    receiver: Receiver<()>,
-}
-
-impl Watch {
-    fn run(&mut self) {
-        loop {
-            // What came into a folder before it was watched, nobody tells.
-            if !self.watch_folders() {
-                match self.receiver.recv_timeout(POLL) {
-                    Ok(()) | Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => return,
-                }
-            }
-            while self.receiver.try_recv().is_ok() {}
-            self.past.retain(|past| Arc::strong_count(past) > 1);
-            match self.look() {
-                // In a busy folder there is always something to look at.
-                same if same == self.considered => std::thread::park_timeout(LOOK),
-                seen => self.settle(seen),
-            }
-        }
-    }
-
-    fn look(&self) -> load::Fingerprint {
-        load::fingerprint(&self.dir, &self.files)
-    }
-
-    /// Waits until the files stand still, then considers them.
-    fn settle(&mut self, mut seen: load::Fingerprint) {
-        let mut held = None;
-        let mut since = Instant::now();
-        loop {
-            std::thread::park_timeout(LOOK);
-            let now = self.look();
-            if now != seen {
-                (seen, since) = (now, Instant::now());
-            }
-            if seen == self.considered {
-                // Changed and changed back.
-                self.shared.reloads.tell(|told| told.held = None);
-                return;
-            }
-            // What is held is not read again before its time.
-            let wait = if held == Some(seen) { SUSPICIOUS } else { SETTLE };
-            if since.elapsed() < wait {
-                continue;
-            }
-            match self.consider(seen, since.elapsed(), held.is_none()) {
-                Considered::Done => return,
-                Considered::Changed => {}
-                Considered::Held => held = Some(seen),
-            }
-        }
-    }
-
-    /// Takes or refuses what the files hold, or holds it; says so aloud if that is `news`.
-    fn consider(&mut self, seen: load::Fingerprint, still: Duration, news: bool) -> Considered {
-        let read = load::catalog(&self.dir, load::Secrets::Resolve);
-        if self.look() != seen {
-            // It changed while it was read.
-            return Considered::Changed;
-        }
-        let live = self.shared.live.load_full();
-        let addresses: Vec<_> = self.shared.server.listen.iter().map(|l| l.address).collect();
-        let catalog = read.catalog.map_err(|problems| problems.0.iter().map(ToString::to_string).collect()).and_then(|catalog| {
-            match published_key_problem(&catalog, &addresses) {
-                Some(problem) => Err(vec![problem]),
-                None => Ok(catalog),
-            }
-        });
-        let catalog = match catalog {
-            Ok(catalog) => catalog,
-            Err(reasons) => {
-                self.refuse(reasons);
-                // What mends it may be a file that was not there.
-                self.files = read.files;
-                self.considered = read.fingerprint;
-                return Considered::Done;
-            }
-        };
-        if let Some(loss) = shrinks(&live.catalog, &catalog) {
-            if still < SUSPICIOUS {
-                if news {
-                    log::warn!("the catalog's new content {loss}: it is taken if it stands still for {} s", SUSPICIOUS.as_secs());
-                }
-                self.shared.reloads.tell(|told| told.held = Some(loss));
-                return Considered::Held;
-            }
-            log::warn!("the catalog {loss}: taken, since it stood still for {} s", SUSPICIOUS.as_secs());
-            self.shared.metrics.shrank();
-        }
-        self.files = read.files;
-        self.considered = read.fingerprint;
-        self.shared.reloads.tell(|told| {
-            told.held = None;
-            if let Some(refused) = &mut told.refused {
-                refused.standing = false;
-            }
-        });
-        if catalog.hash == live.catalog.hash {
-            self.shared.metrics.reload_recovered();
-            log::info!("the catalog is back to what is live (hash {})", live.catalog.hash);
-            return Considered::Done;
-        }
-        for warning in unsaid(&live.catalog.warnings, &catalog.warnings) {
-            log::warn!("{warning}");
-        }
-        drop(live);
-        self.remember(publish(&self.shared, catalog));
-        let live = self.shared.live.load_full();
-        log::info!(
-            "catalog {} is live: {} accounts, {} models, {} callers, {} keys (hash {})",
-            live.generation,
-            live.catalog.accounts().len(),
-            live.catalog.models().len(),
-            live.catalog.callers().len(),
-            live.catalog.key_count(),
-            live.catalog.hash
-        );
-        Considered::Done
-    }
-
-    fn remember(&mut self, past: Arc<Snapshot>) {
-        self.past.push(past);
-        self.past.retain(|past| Arc::strong_count(past) > 1);
-        if self.past.len() > PAST {
-            // Its exchanges have been at it for long; the last of them drops it.
-            self.past.remove(0);
-        }
-    }
-
-    fn refuse(&mut self, reasons: Vec<String>) {
-        log::error!("the catalog's new content is refused, the old one stays live: {}", reasons.join("; "));
-        self.shared.reloads.tell(|told| {
-            told.held = None;
-            told.refused = Some(Refused { at: SystemTime::now(), standing: true, reasons });
-        });
-        // Last, so that whoever is alarmed by it finds the reasons.
-        self.shared.metrics.reload_refused();
-    }
-
-    /// Watches the folders, never the files: a watch on a file goes deaf after the first atomic rename. A folder that was replaced is
-    /// another one, and is watched anew. Whether one is watched that was not.
-    fn watch_folders(&mut self) -> bool {
-        let mut folders = vec![self.dir.clone(), self.dir.join("catalog.d")];
-        folders.extend(self.files.iter().filter_map(|f| f.parent().map(Path::to_owned)));
-        folders.sort();
-        folders.dedup();
-        let wanted: Vec<_> = folders.into_iter().map(|folder| (folder.clone(), inode(&folder))).collect();
-        if self.watched.as_ref().is_some_and(|(_, watched)| *watched == wanted) {
-            return false;
-        }
-        let sender = self.sender.clone();
-        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // Reading is an event too, and our own looks would wake us for ever.
-            if !event.is_ok_and(|e| e.kind.is_access()) {
-                sender.send(()).ok();
-            }
-        });
-        match watcher {
-            Ok(mut watcher) => {
-                for (folder, inode) in &wanted {
-                    if inode.is_some()
-                        && let Err(why) = watcher.watch(folder, RecursiveMode::NonRecursive)
-                    {
-                        log::warn!("cannot watch {}: {why}; changes are found within {} s all the same", folder.display(), POLL.as_secs());
-                    }
-                }
-                self.watched = Some((watcher, wanted));
-                true
-            }
-            Err(why) => {
-                log::warn!("cannot watch the catalog's folder: {why}; changes are found within {} s all the same", POLL.as_secs());
-                false
-            }
-        }
-    }
-}
-
-/// Warnings that are not about the same as before. Where they stand does not count: a line that is added moves all that follow.
-fn unsaid<'w>(before: &[Problem], now: &'w [Problem]) -> impl Iterator<Item = &'w Problem> {
-    let known: HashSet<_> = before.iter().map(|warning| (&warning.file, &warning.path, &warning.what)).collect();
-    now.iter().filter(move |warning| !known.contains(&(&warning.file, &warning.path, &warning.what)))
-}
-
-fn inode(folder: &Path) -> Option<u64> {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(folder).ok().map(|m| m.ino())
 }

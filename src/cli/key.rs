@@ -18,6 +18,7 @@ mod delete;
 mod list;
 mod new;
 mod rotate;
+mod running;
 mod secret;
 mod show;
 mod standing;

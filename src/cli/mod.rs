@@ -13,6 +13,7 @@ use crate::problem::quoted;
 
 mod check;
 mod explain;
+mod http;
 mod key;
 mod limits;
 mod presets;
@@ -156,7 +157,7 @@ pub enum KeyCommand {
     List(ListKeysArgs),
     /// Tell everything about one key, but for its secret, which nobody knows.
     Show(ShowKeyArgs),
-    /// Switch a key off: within a second a running gateway refuses it.
+    /// Switch a key off, and wait until the gateway that runs on this folder refuses it.
     Disable(KeyArgs),
     /// Switch a key on again.
     Enable(KeyArgs),

@@ -20,8 +20,8 @@ mod mark;
 pub mod ollama;
 pub mod openai;
 pub mod presets;
-mod stream;
 pub mod references;
+mod stream;
 pub mod traits;
 pub mod translated;
 

@@ -323,6 +323,7 @@ fn metrics_have_their_names_and_labels() {
         ("portcullis_usage_estimated_total", DOOR),
         ("portcullis_reload_failed", ""),
         ("portcullis_catalog_shrunk_total", ""),
+        ("portcullis_catalog_waiting_seconds", ""),
         ("portcullis_access_lines_dropped", ""),
         ("portcullis_connections_refused_total", ""),
         ("portcullis_panics_total", ""),
@@ -417,7 +418,21 @@ fn status_tells_how_things_are() {
             set(&["version", "phase", "ready", "uptime_seconds", "exchanges", "catalog", "ledger", "store", "keys", "accounts", "models"])
         );
         let catalog = &status["catalog"];
-        let named = ["generation", "hash", "loaded", "accounts", "models", "callers", "keys", "warnings", "last_refusal", "held"];
+        let named = [
+            "generation",
+            "hash",
+            "loaded",
+            "accounts",
+            "models",
+            "callers",
+            "keys",
+            "warnings",
+            "last_refusal",
+            "held",
+            "folder",
+            "waiting",
+            "files",
+        ];
         assert_eq!(keys(catalog), set(&named));
         assert_eq!(
             (&status["version"], &status["phase"], &status["ready"]),

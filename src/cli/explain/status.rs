@@ -1,8 +1,8 @@
 //! What a running instance tells of itself: its `/status`, fetched or saved, put into a snapshot that nobody serves.
 
 use std::fs::File;
-use std::io::{self, Read, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::io::{self, Read};
+use std::net::ToSocketAddrs as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,9 +15,8 @@ use crate::account::health::{Rest, Why};
 use crate::account::track::Told;
 use crate::catalog::reload::Snapshot;
 use crate::catalog::{Account, Model};
+use crate::cli::http::{LARGEST, get};
 
-/// A catalog of thousands of accounts is told in less.
-const LARGEST: u64 = 64 << 20;
 /// The admin listener is quick.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Nothing rests for longer.
@@ -132,33 +131,15 @@ fn fetch(url: &str) -> Result<Vec<u8>, String> {
         return Err("the URL holds a character that none may hold".to_owned());
     }
     let port = if authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) { "" } else { ":80" };
-    let answer = get(&format!("{authority}{port}"), authority, path).map_err(|why| format!("{url} does not answer: {why}"))?;
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(|| format!("{url} does not speak HTTP"))?;
-    let (head, body) = answer.split_at(end);
-    let status = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-    if status != b"200" {
-        return Err(format!("{url} answers {}, not 200", String::from_utf8_lossy(status.get(..3).unwrap_or(status))));
-    }
-    Ok(body.get(4..).unwrap_or_default().to_vec())
-}
-
-fn get(address: &str, host: &str, path: &str) -> io::Result<Vec<u8>> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(mut stream) => {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                // Of HTTP/1.0, so that the answer comes in one piece and ends with the connection.
-                stream.write_all(format!("GET {path} HTTP/1.0\r\nhost: {host}\r\n\r\n").as_bytes())?;
-                let mut answer = Vec::new();
-                stream.take(LARGEST).read_to_end(&mut answer)?;
-                return Ok(answer);
-            }
-            Err(why) => last = why,
+    let mut last = format!("does not answer: {}", io::Error::from(io::ErrorKind::NotFound));
+    let addresses = format!("{authority}{port}").to_socket_addrs().map_err(|why| format!("{url} does not answer: {why}"))?;
+    for address in addresses {
+        match get(address, authority, path, PATIENCE) {
+            Ok(answer) => return answer.map_err(|why| format!("{url} {why}")),
+            Err(why) => last = format!("does not answer: {why}"),
         }
     }
-    Err(last)
+    Err(format!("{url} {last}"))
 }
 
 impl Status {

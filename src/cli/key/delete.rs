@@ -1,11 +1,13 @@
 //! `portcullis key delete`: a key's whole entry goes out of its file.
 
 use std::process::ExitCode;
+use std::time::SystemTime;
 
+use super::running::{self, Running};
 use super::{Id, place};
 use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
-use crate::cli::{KeyArgs, print};
+use crate::cli::{KeyArgs, fail, print};
 use crate::yaml::edit::Change;
 
 /// Deletes a key. Its caller stays, also without any.
@@ -17,5 +19,11 @@ pub(super) fn run(args: &KeyArgs) -> Result<ExitCode, String> {
     files.change(at.file, &[Change::Remove(id.path())]).map_err(|why| {
         format!("{why}\nNothing is changed. By hand: take out callers.{}.keys.{}, {}", id.caller, id.name, place(&files, at))
     })?;
-    Ok(print(&format!("{} is deleted, out of {}\n", id.whole, place(&files, at))))
+    let at_place = place(&files, at);
+    Ok(match running::wait(&mut files, at.file, SystemTime::now()) {
+        Running::Late(why) => fail(&format!("{} is out of {at_place}, but still works: {why}", id.whole)),
+        running @ (Running::Has | Running::Nobody(_) | Running::Unknown(_)) => {
+            print(&format!("{} is deleted, out of {at_place}; {}\n", id.whole, running.says()))
+        }
+    })
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use super::running;
 use super::secret::{Made, exposed, made};
 use super::{Id, ahead, place, stamp};
 use crate::catalog::amend::Files;
@@ -49,7 +50,9 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
             files.add(&name, text)?;
         }
     }
-    let at = files.written(id.caller, id.name, |_| ()).map(|(at, ())| place(&files, at)).unwrap_or_default();
+    let written = files.written(id.caller, id.name, |_| ()).map(|(at, ())| at);
+    let file = written.as_ref().map(|at| at.file);
+    let at = written.map(|at| place(&files, at)).unwrap_or_default();
     let about = if args.create { format!("callers.{}", id.caller) } else { format!("callers.{}.keys.{}", id.caller, id.name) };
     for warning in files.catalog().warnings.iter().filter(|warning| warning.path.starts_with(&about)) {
         tell(&format!("warning: {warning}"));
@@ -62,8 +65,12 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
         let all = if args.models.is_empty() { ", and may use every model: `--model` makes it fewer" } else { "" };
         tell(&format!("the caller {} is new{all}", id.caller));
     }
-    tell(&format!("{whole} is in {at}; a running gateway has it within a second. Its secret, shown this once and stored nowhere:"));
-    Ok(once(&secret, &mut files, "no key is made"))
+    tell(&format!("{whole} is in {at}. Its secret, shown this once and stored nowhere:"));
+    let printed = once(&secret, &mut files, "no key is made");
+    Ok(match file {
+        Some(file) if printed == ExitCode::SUCCESS => running::tell_of(&mut files, file, printed),
+        Some(_) | None => printed,
+    })
 }
 
 /// Prints a secret. If nobody takes it, nobody ever has it, and the files are as they were.

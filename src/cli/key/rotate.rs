@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use super::new::once;
+use super::running;
 use super::secret::{Made, made};
 use super::standing::Standing;
 use super::{Id, ahead, place, stamp, time};
@@ -36,17 +37,19 @@ pub(super) fn run(args: &RotateKeyArgs, now: SystemTime) -> Result<ExitCode, Str
         )
     })?;
     said(&files, id, now)?;
-    Ok(once(&secret, &mut files, "nothing is changed"))
+    let printed = once(&secret, &mut files, "nothing is changed");
+    Ok(if printed == ExitCode::SUCCESS { running::tell_of(&mut files, at.file, printed) } else { printed })
 }
 
 fn said(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {
     let known = id.find(files)?;
     let ends = known.secrets.iter().filter_map(|(_, until)| *until).filter(|until| *until > now).max();
-    let old = ends.map_or_else(|| "no older one works any more".to_owned(), |until| format!("the one before works until {}", stamp(until)));
+    let old =
+        ends.map_or_else(|| "no older one works from then on".to_owned(), |until| format!("the one before works until {}", stamp(until)));
     if let Some(hinders) = Standing::of(&known, now).hinders() {
         tell(&format!("{} does not work: {hinders}", id.whole));
     }
-    tell(&format!("{} has a new secret; {old}. It is shown this once and stored nowhere:", id.whole));
+    tell(&format!("{} has a new secret in the files; once that is in effect, {old}. It is shown this once and stored nowhere:", id.whole));
     Ok(())
 }
 

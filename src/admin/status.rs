@@ -1,0 +1,196 @@
+//! `/status`: how things are, for people and for the command line.
+
+use std::cmp::Reverse;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::json;
+
+use crate::access_log::rfc3339;
+use crate::account::breaker;
+use crate::account::track::Told;
+use crate::catalog::reload::{self, Route, Snapshot};
+use crate::drain::Phase;
+use crate::exchange::upstream::Place;
+use crate::metrics::account_state;
+use crate::shared::Shared;
+
+/// So many keys are told of: it is read by people.
+const KEYS: usize = 1_000;
+/// And so many files.
+const FILES: usize = 1_000;
+
+/// The page, as it is now.
+pub(super) fn of(shared: &Shared) -> serde_json::Value {
+    let snapshot = shared.live.load();
+    let (now, clock) = (Instant::now(), SystemTime::now());
+    let accounts: Vec<_> = snapshot
+        .places
+        .iter()
+        .zip(&snapshot.tracks)
+        .map(|(place, tracks)| {
+            let targets: Vec<_> = tracks.iter().map(|(model, track)| (model, track.told(now, clock))).collect();
+            let least = targets.iter().filter_map(|(_, told)| told.headroom).min_by(f64::total_cmp);
+            let targets: Vec<_> = targets.iter().map(|(model, told)| target(place, model, told, now)).collect();
+            json!({
+                "id": place.account.id,
+                "dialect": place.account.dialect.name(),
+                "state": account_state(place.account.enabled, &place.state, tracks, now),
+                "in_flight": place.state.in_flight(),
+                "concurrency": place.account.concurrency,
+                "idle_connections": place.state.pool.len(),
+                "headroom": least.map(rounded),
+                "targets": targets,
+            })
+        })
+        .collect();
+    let models: Vec<_> = snapshot
+        .catalog
+        .models()
+        .iter()
+        .zip(&snapshot.routes)
+        .map(|(model, Route { demand, .. })| {
+            json!({ "id": model.id, "waiting": demand.waiting(), "retry_budget_spent": rounded(demand.spent(now)) })
+        })
+        .collect();
+    let reload::Told { refused, held } = shared.reloads.told();
+    let ledger = shared.ledger.told();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "phase": phase_name(shared.drain.phase()),
+        "ready": shared.drain.ready(),
+        "uptime_seconds": shared.started.elapsed().as_secs(),
+        "exchanges": shared.drain.exchanges(),
+        "catalog": {
+            "generation": snapshot.generation,
+            "hash": snapshot.catalog.hash,
+            "loaded": rfc3339(snapshot.loaded),
+            "accounts": snapshot.catalog.accounts().len(),
+            "models": snapshot.catalog.models().len(),
+            "callers": snapshot.catalog.callers().len(),
+            "keys": snapshot.catalog.key_count(),
+            "warnings": snapshot.catalog.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "last_refusal": refused.map(|r| json!({ "time": rfc3339(r.at), "standing": r.standing, "reasons": r.reasons })),
+            "held": held,
+            "folder": folder(shared),
+            "waiting": waiting(shared, now),
+            "files": files(shared, now, clock),
+        },
+        "ledger": {
+            "state": ledger.state.name(),
+            "path": shared.ledger.path(),
+            "rows": ledger.rows,
+            "waiting": ledger.waiting,
+            "dropped": ledger.dropped,
+            "problem": ledger.error,
+        },
+        "store": shared.store.as_ref().map(|store| {
+            let told = store.told();
+            json!({
+                "state": told.state.name(),
+                "for_seconds": told.time.as_secs(),
+                "address": told.address,
+                "live": told.live,
+                "waiting": told.waiting,
+                "clock_ahead_ms": told.clock_ahead_ms,
+                "error": told.error,
+            })
+        }),
+        "accounts": accounts,
+        "keys": keys(&snapshot),
+        "models": models,
+    })
+}
+
+/// Which folder is served: by its device and inode, so that nobody takes another one for it.
+fn folder(shared: &Shared) -> Option<serde_json::Value> {
+    let path = shared.reloads.folder()?;
+    let metadata = std::fs::metadata(path).ok();
+    Some(json!({
+        "path": path,
+        "device": metadata.as_ref().map(MetadataExt::dev),
+        "inode": metadata.as_ref().map(MetadataExt::ino),
+    }))
+}
+
+/// The change that is not live yet, and for how long.
+fn waiting(shared: &Shared, now: Instant) -> Option<serde_json::Value> {
+    let waiting = shared.reloads.waiting()?;
+    let millis = |since: Instant| u64::try_from(now.saturating_duration_since(since).as_millis()).unwrap_or(u64::MAX);
+    let name = |path: &Path| name(shared, path);
+    let endless = waiting.endless.iter().map(|(path, since)| json!({ "file": name(path), "for_ms": millis(*since) }));
+    Some(json!({
+        "for_ms": millis(waiting.since),
+        "files": waiting.files.iter().take(FILES).map(|path| name(path)).collect::<Vec<_>>(),
+        "endless": endless.take(FILES).collect::<Vec<_>>(),
+    }))
+}
+
+/// The files that changed last: an edit that was made before this time is live.
+fn files(shared: &Shared, now: Instant, clock: SystemTime) -> Vec<serde_json::Value> {
+    let live = shared.reloads.live();
+    let at = |at: Instant| rfc3339(clock.checked_sub(now.saturating_duration_since(at)).unwrap_or(clock));
+    let told = live.iter().rev().take(FILES);
+    told.map(|(path, seen)| json!({ "file": name(shared, path), "live_as_of": at(*seen) })).collect()
+}
+
+/// As the operator knows it: `catalog.d/10-acme.yaml`.
+fn name(shared: &Shared, path: &Path) -> String {
+    let within = shared.reloads.folder().and_then(|folder| std::path::absolute(path).ok()?.strip_prefix(folder).ok().map(Path::to_owned));
+    within.as_deref().unwrap_or(path).display().to_string()
+}
+
+/// The keys that were ever used, as far as is known, the last one first.
+fn keys(snapshot: &Snapshot) -> Vec<serde_json::Value> {
+    let time = |at: u64| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(at));
+    let mut used: Vec<_> = snapshot
+        .catalog
+        .keys()
+        .filter_map(|key| {
+            let used = &snapshot.scopes.get(key.index)?.used;
+            Some((used.at()?, key, used.old_hash_at()))
+        })
+        .collect();
+    // A key with several secrets comes several times.
+    used.sort_unstable_by_key(|(_, key, _)| key.index);
+    used.dedup_by_key(|(_, key, _)| key.index);
+    used.sort_by_key(|(at, ..)| Reverse(*at));
+    used.truncate(KEYS);
+    used.into_iter().map(|(at, key, old)| json!({ "id": key.id, "last_used": time(at), "old_hash_last_used": old.map(time) })).collect()
+}
+
+/// How a target does.
+fn target(place: &Place, model: &str, told: &Told, now: Instant) -> serde_json::Value {
+    let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    let until = |at: Instant| millis(at.saturating_duration_since(now));
+    let [whole, first] = told.expected;
+    let rest = place.state.health.rest(now).or(told.rest);
+    json!({
+        "model": model,
+        "breaker": told.breaker.name(),
+        "opens_in_ms": if let breaker::State::Open(at) = told.breaker { Some(until(at)) } else { None },
+        "calls": told.calls.0,
+        "failed": told.calls.1,
+        "rest": rest.map(|rest| json!({ "why": rest.why.name(), "for_ms": until(rest.until) })),
+        "first_token_ms": first.map(millis),
+        "whole_ms": whole.map(millis),
+        "awaited": told.awaited,
+        "headroom": told.headroom.map(rounded),
+    })
+}
+
+/// To the thousandth.
+fn rounded(share: f64) -> f64 {
+    (share * 1000.0).round() / 1000.0
+}
+
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Starting => "starting",
+        Phase::Serving => "serving",
+        Phase::Delaying => "delaying",
+        Phase::Draining => "draining",
+        Phase::Cutting => "cutting",
+    }
+}

@@ -1,0 +1,110 @@
+//! The files of the configuration folder as the file system has them: the only place where configuration meets it.
+//!
+//! No file can make it hang or run out of memory: only regular files are opened, and each is read up to a limit.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::texts::{Stat, Version, too_large};
+use crate::problem::Problem;
+use crate::yaml;
+
+/// A file that the catalog names. The system's own bundle of certificates has some 250 KiB.
+pub(super) const LARGEST_NAMED: usize = 4 << 20;
+
+/// The files that the catalog is read from.
+pub(super) struct Listed {
+    /// `catalog.yaml`, then those of `catalog.d` by name.
+    pub(super) paths: Vec<PathBuf>,
+    /// Endings that look like a mistake.
+    pub(super) passed_over: Vec<PathBuf>,
+}
+
+/// Looks which there are.
+pub(super) fn list(conf: &Path) -> Result<Listed, Problem> {
+    let folder = conf.join("catalog.d");
+    let mut listed = Listed { paths: vec![conf.join("catalog.yaml")], passed_over: Vec::new() };
+    let entries = fs::read_dir(&folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let entries = match entries {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(listed),
+        Err(why) => return Err(no_file(&folder, &why)),
+    };
+    let mut paths: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if name.starts_with('.') {
+            continue;
+        }
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("yaml") => listed.paths.push(path),
+            Some("yml" | "YAML" | "YML" | "json") => listed.passed_over.push(path),
+            _ => {}
+        }
+    }
+    Ok(listed)
+}
+
+/// The whole file, if it is a regular one and not too large. A pipe would wait for a writer, a device never end.
+pub(super) fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+    let regular = |metadata: fs::Metadata| match metadata.is_file() {
+        true => Ok(metadata.len()),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+    };
+    regular(fs::metadata(path)?)?;
+    let file = File::open(path)?;
+    let (size, most) = (regular(file.metadata()?)?, u64::try_from(limit).unwrap_or(u64::MAX));
+    if size > most {
+        return Err(too_large(limit));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() > limit { Err(too_large(limit)) } else { Ok(bytes) }
+}
+
+/// What a file holds, as it is: for the first look, before anything is live.
+pub(super) fn read_now(path: &Path, limit: usize) -> Version {
+    Version::of(stat(path), contents(path, limit))
+}
+
+/// What a file holds, if no write cut across the reading.
+pub(super) fn read_whole(path: &Path, limit: usize) -> Option<Version> {
+    const TRIES: usize = 3;
+    (0..TRIES).find_map(|_| {
+        let before = stat(path);
+        let read = contents(path, limit);
+        (stat(path) == before).then(|| Version::of(before, read))
+    })
+}
+
+/// A file's fingerprint. None: it cannot be had.
+pub(super) fn stat(path: &Path) -> Option<Stat> {
+    let metadata = fs::metadata(path).ok()?;
+    let time = |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+    Some(Stat {
+        id: (metadata.dev(), metadata.ino()),
+        size: metadata.len(),
+        modified: time(metadata.mtime(), metadata.mtime_nsec()),
+        changed: time(metadata.ctime(), metadata.ctime_nsec()),
+    })
+}
+
+/// Why a file of the configuration cannot be read.
+pub(super) fn no_file(path: &Path, why: &io::Error) -> Problem {
+    let what = if why.kind() == io::ErrorKind::NotFound {
+        "is not there: write it, or say with --conf which folder holds the configuration".to_owned()
+    } else if why.kind() == io::ErrorKind::FileTooLarge {
+        format!("is too large: all files together may have {} MiB", yaml::LARGEST >> 20)
+    } else {
+        format!("cannot be read: {why}")
+    };
+    of_file(path.display().to_string(), &what)
+}
+
+/// About a file as a whole.
+pub(super) fn of_file(file: String, what: &str) -> Problem {
+    Problem { file, line: None, path: String::new(), what: what.to_owned() }
+}

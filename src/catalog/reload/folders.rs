@@ -1,0 +1,99 @@
+//! What the file system tells of the folders that the catalog is read from.
+//!
+//! It tells when to look, and how a file came to be what it is; what is there, only a look finds out.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+
+use super::POLL;
+
+/// What happened.
+pub(super) enum Event {
+    /// Somebody asked to look at once.
+    Asked,
+    /// Something that says nothing about a file's content.
+    Stirred,
+    /// Nobody knows what: what was told of files may be out of date.
+    Lost,
+    /// A file was put here by a rename.
+    Renamed(PathBuf),
+    /// Somebody writes into a file.
+    Written(PathBuf),
+    /// Somebody who could write into a file closed it.
+    Closed(PathBuf),
+}
+
+/// A folder with its inode, if there is one.
+type Folder = (PathBuf, Option<u64>);
+
+/// The folders that are watched.
+pub(super) struct Folders {
+    sender: Sender<Event>,
+    watched: Option<(RecommendedWatcher, Vec<Folder>)>,
+}
+
+impl Folders {
+    /// Events go there.
+    pub(super) fn new(sender: Sender<Event>) -> Self {
+        Self { sender, watched: None }
+    }
+
+    /// Watches these folders, never the files: a watch on a file goes deaf after the first atomic rename. A folder that was replaced is
+    /// another one, and is watched anew. Whether one is watched that was not.
+    pub(super) fn watch(&mut self, folders: BTreeSet<PathBuf>) -> bool {
+        let wanted: Vec<_> = folders.into_iter().map(|folder| (folder.clone(), inode(&folder))).collect();
+        if self.watched.as_ref().is_some_and(|(_, watched)| *watched == wanted) {
+            return false;
+        }
+        let sender = self.sender.clone();
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            for event in told(event) {
+                sender.send(event).ok();
+            }
+        });
+        match watcher {
+            Ok(mut watcher) => {
+                for (folder, inode) in &wanted {
+                    if inode.is_some()
+                        && let Err(why) = watcher.watch(folder, RecursiveMode::NonRecursive)
+                    {
+                        log::warn!("cannot watch {}: {why}; changes are found within {} s all the same", folder.display(), POLL.as_secs());
+                    }
+                }
+                self.watched = Some((watcher, wanted));
+                true
+            }
+            Err(why) => {
+                log::warn!("cannot watch the catalog's folder: {why}; changes are found within {} s all the same", POLL.as_secs());
+                false
+            }
+        }
+    }
+}
+
+/// What an event says. Reading is an event too, and our own looks would wake us for ever.
+fn told(event: notify::Result<notify::Event>) -> Vec<Event> {
+    let Ok(event) = event else { return vec![Event::Lost] };
+    if event.need_rescan() {
+        return vec![Event::Lost];
+    }
+    let each = |of: fn(PathBuf) -> Event| event.paths.iter().cloned().map(of).collect();
+    match event.kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => each(Event::Closed),
+        EventKind::Access(_) => Vec::new(),
+        EventKind::Modify(ModifyKind::Name(RenameMode::To)) => each(Event::Renamed),
+        EventKind::Modify(ModifyKind::Data(_)) | EventKind::Create(_) => each(Event::Written),
+        // The same rename once more.
+        EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => Vec::new(),
+        EventKind::Modify(_) | EventKind::Remove(_) | EventKind::Any | EventKind::Other => vec![Event::Stirred],
+    }
+}
+
+fn inode(folder: &Path) -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(folder).ok().map(|m| m.ino())
+}

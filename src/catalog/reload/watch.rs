@@ -1,0 +1,348 @@
+//! The thread that looks at the catalog's files, and takes what is whole.
+//!
+//! It looks at once when a folder says that something changed, and every few seconds in any case, by the content, since mounted volumes swap links
+//! that no watch sees. When a text is whole, [`Settling`] decides; what is taken is made of the texts that were found whole, never of another reading.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::folders::{Event, Folders};
+use super::{POLL, Refused, Snapshot, publish};
+use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
+use crate::catalog::load::{self, ReadCatalog};
+use crate::catalog::settle::{ENDLESS, QUIET, Ready, Signs};
+use crate::catalog::texts::{Text, Texts, Version, is_source};
+use crate::catalog::{Catalog, published_key_problem, shrinks};
+use crate::problem::{Problem, Problems};
+use crate::shared::Shared;
+use crate::yaml;
+
+/// How often the files are looked at while something is going on.
+const LOOK: Duration = Duration::from_millis(50);
+/// A change that takes away more than half of something is taken so long after it was seen first.
+const SUSPICIOUS: Duration = Duration::from_secs(5);
+/// A file that was changed so recently may have been changed again within the same tick of its file system's clock.
+const YOUNG: Duration = Duration::from_secs(2);
+/// Between two catalogs there is time for others: so many times as long as making one took, and at most half a second.
+const SHARE: u32 = 3;
+
+/// So many catalogs of the past are kept at most.
+const PAST: usize = 16;
+
+pub(super) struct Watch {
+    shared: Arc<Shared>,
+    dir: PathBuf,
+    /// The secret and CA files that the catalog names.
+    named: BTreeSet<PathBuf>,
+    /// How the files that are followed came to be what they are.
+    signs: HashMap<PathBuf, Signs>,
+    /// What was considered, and may be again.
+    tried: Option<Tried>,
+    /// Since when what is whole takes away too much.
+    held: Option<Instant>,
+    /// The files that were told of because they are written without an end.
+    endless: Vec<PathBuf>,
+    /// Everything is read, however it looks.
+    thorough: bool,
+    /// Not before is another catalog made.
+    rest: Instant,
+    /// Catalogs that exchanges still hold. They are dropped here, since a large one takes its time.
+    past: Vec<Arc<Snapshot>>,
+    folders: Folders,
+    receiver: Receiver<Event>,
+}
+
+/// What is not decided yet: it is considered again when it is another one, or all of it is whole, or then.
+struct Tried {
+    texts: Texts,
+    all: bool,
+    until: Instant,
+}
+
+impl Watch {
+    /// Of this folder, of which these files are live.
+    pub(super) fn new(shared: Arc<Shared>, dir: PathBuf, live: &Texts, sender: Sender<Event>, receiver: Receiver<Event>) -> Self {
+        let named = live.keys().filter(|path| !is_source(&dir, path)).cloned().collect();
+        Self {
+            shared,
+            dir,
+            named,
+            signs: HashMap::new(),
+            tried: None,
+            held: None,
+            endless: Vec::new(),
+            thorough: true,
+            rest: Instant::now(),
+            past: Vec::new(),
+            folders: Folders::new(sender),
+            receiver,
+        }
+    }
+
+    pub(super) fn run(&mut self) {
+        loop {
+            // What came into a folder before it was watched, nobody tells.
+            if !self.watch_folders() && !self.wait() {
+                return;
+            }
+            while let Ok(event) = self.receiver.try_recv() {
+                self.heard(event);
+            }
+            self.past.retain(|past| Arc::strong_count(past) > 1);
+            self.look();
+            self.decide();
+            self.tell();
+            if self.is_quiet() {
+                // In a busy folder there is always something to look at.
+                std::thread::park_timeout(LOOK);
+            }
+        }
+    }
+
+    fn watch_folders(&mut self) -> bool {
+        let of_named = self.named.iter().filter_map(|path| path.parent().map(Path::to_owned));
+        self.folders.watch([self.dir.clone(), self.dir.join("catalog.d")].into_iter().chain(of_named).collect())
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.shared.reloads.settling().is_quiet()
+    }
+
+    /// Whether there is anybody left who could tell something.
+    fn wait(&mut self) -> bool {
+        if !self.is_quiet() {
+            std::thread::park_timeout(LOOK);
+            return true;
+        }
+        match self.receiver.recv_timeout(POLL) {
+            Ok(event) => self.heard(event),
+            Err(RecvTimeoutError::Timeout) => self.thorough = true,
+            Err(RecvTimeoutError::Disconnected) => return false,
+        }
+        true
+    }
+
+    fn heard(&mut self, event: Event) {
+        let mut signs = |path: PathBuf, signs: Signs| {
+            if is_source(&self.dir, &path) || self.named.contains(&path) {
+                self.signs.insert(path, signs);
+            }
+        };
+        match event {
+            Event::Asked => {
+                self.thorough = true;
+                self.shared.reloads.settling().ask(Instant::now());
+            }
+            Event::Stirred => {}
+            Event::Lost => self.signs.clear(),
+            Event::Renamed(path) => signs(path, Signs { renamed: true, open: false }),
+            Event::Written(path) => signs(path, Signs { renamed: false, open: true }),
+            Event::Closed(path) => {
+                if let Some(signs) = self.signs.get_mut(&path) {
+                    signs.open = false;
+                }
+            }
+        }
+    }
+
+    /// Finds what there is.
+    fn look(&mut self) {
+        let reloads = &self.shared.reloads;
+        let listed = list(&self.dir).map_or_else(|_| vec![self.dir.join("catalog.yaml")], |listed| listed.paths);
+        let there: HashSet<&Path> = listed.iter().map(PathBuf::as_path).collect();
+        let others: Vec<PathBuf> = {
+            let (mut settling, now) = (reloads.settling(), Instant::now());
+            settling.keep(|path| self.named.contains(path) || there.contains(path));
+            for path in &listed {
+                settling.appeared(path, now);
+            }
+            settling.paths().filter(|path| !there.contains(path)).map(Path::to_owned).collect()
+        };
+        let (clock, thorough) = (SystemTime::now(), std::mem::take(&mut self.thorough));
+        let mut left = yaml::LARGEST;
+        for path in listed.iter().chain(&others) {
+            let limit = if is_source(&self.dir, path) { left } else { LARGEST_NAMED };
+            let known = reloads.settling().found(path).cloned().filter(|known| !thorough && is_as_before(path, known, clock));
+            let now = Instant::now();
+            let found = known.or_else(|| read_whole(path, limit));
+            if is_source(&self.dir, path)
+                && let Some(Version { text: Text::Bytes(bytes), .. }) = &found
+            {
+                left = left.saturating_sub(bytes.len());
+            }
+            let signs = self.signs.get(path).copied().unwrap_or_default();
+            reloads.settling().observe(path, found, signs, now);
+        }
+        let settling = reloads.settling();
+        self.signs.retain(|path, _| settling.follows(path));
+    }
+
+    /// Considers what is whole, when it is time.
+    fn decide(&mut self) {
+        let now = Instant::now();
+        let ready = self.shared.reloads.settling().ready(now);
+        let (since, all) = match ready {
+            Ready::Whole { since, all } if now >= self.rest => (since, all),
+            Ready::Whole { .. } => return,
+            Ready::Wait => return,
+            Ready::Nothing => {
+                self.tried = None;
+                return;
+            }
+        };
+        let texts: Texts = self.shared.reloads.settling().whole().map(|(path, version)| (path.to_owned(), version.clone())).collect();
+        let is_tried = |tried: &Tried| tried.texts == texts && (tried.all || !all) && now < tried.until;
+        if self.tried.as_ref().is_some_and(is_tried) {
+            return;
+        }
+        let undecided = self.consider(&texts, since, all);
+        self.tried = undecided.map(|until| Tried { texts, all, until });
+        let ended = Instant::now();
+        self.rest = ended + (ended.duration_since(now) * SHARE).min(QUIET);
+    }
+
+    /// Takes or refuses the texts. Until when not, if it is too early for either.
+    fn consider(&mut self, texts: &Texts, since: Instant, all: bool) -> Option<Instant> {
+        let ReadCatalog { catalog, texts: used, .. } = load::of_texts(&self.dir, texts.clone());
+        let now = Instant::now();
+        if self.names_what_is_young(&used, now) && now.duration_since(since) < ENDLESS {
+            return Some(now);
+        }
+        let live = self.shared.live.load_full();
+        let catalog = match self.is_allowed(catalog) {
+            Ok(catalog) => catalog,
+            // The other half of the change may be in a file that is not whole yet.
+            Err(_) if !all && now.duration_since(since) < ENDLESS => return Some(since + ENDLESS),
+            Err(reasons) => {
+                self.refuse(reasons);
+                self.is_over(&used, false);
+                return None;
+            }
+        };
+        if let Some(loss) = shrinks(&live.catalog, &catalog) {
+            let until = *self.held.get_or_insert_with(|| {
+                log::warn!("the catalog's new content {loss}: it is taken if it still does in {} s", SUSPICIOUS.as_secs());
+                now
+            }) + SUSPICIOUS;
+            if now < until {
+                self.shared.reloads.tell(|told| told.held = Some(loss));
+                return Some(until);
+            }
+            log::warn!("the catalog {loss}: taken, since it has done so for {} s", SUSPICIOUS.as_secs());
+            self.shared.metrics.shrank();
+        }
+        self.take(&live, catalog);
+        self.is_over(&used, true);
+        None
+    }
+
+    /// Whether the texts name files that were never looked at, and that were written just now. They are followed from now on.
+    fn names_what_is_young(&mut self, used: &Texts, now: Instant) -> bool {
+        let clock = SystemTime::now();
+        let mut settling = self.shared.reloads.settling();
+        for (path, version) in used {
+            if !settling.follows(path) {
+                self.named.insert(path.clone());
+                settling.named(path.clone(), version.clone(), !was_changed_within(version, QUIET, clock), now);
+            }
+        }
+        !settling.is_complete()
+    }
+
+    fn is_allowed(&self, catalog: Result<Catalog, Problems>) -> Result<Catalog, Vec<String>> {
+        let catalog = catalog.map_err(|problems| problems.0.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let addresses: Vec<_> = self.shared.server.listen.iter().map(|listen| listen.address).collect();
+        match published_key_problem(&catalog, &addresses) {
+            Some(problem) => Err(vec![problem]),
+            None => Ok(catalog),
+        }
+    }
+
+    fn refuse(&self, reasons: Vec<String>) {
+        log::error!("the catalog's new content is refused, the old one stays live: {}", reasons.join("; "));
+        self.shared.reloads.tell(|told| told.refused = Some(Refused { at: SystemTime::now(), standing: true, reasons }));
+        // Last, so that whoever is alarmed by it finds the reasons.
+        self.shared.metrics.reload_refused();
+    }
+
+    fn take(&mut self, live: &Arc<Snapshot>, catalog: Catalog) {
+        if catalog.hash == live.catalog.hash {
+            self.shared.metrics.reload_recovered();
+            log::info!("the catalog is back to what is live (hash {})", live.catalog.hash);
+        } else {
+            for warning in unsaid(&live.catalog.warnings, &catalog.warnings) {
+                log::warn!("{warning}");
+            }
+            self.remember(publish(&self.shared, catalog));
+            let live = self.shared.live.load_full();
+            log::info!(
+                "catalog {} is live: {} accounts, {} models, {} callers, {} keys (hash {})",
+                live.generation,
+                live.catalog.accounts().len(),
+                live.catalog.models().len(),
+                live.catalog.callers().len(),
+                live.catalog.key_count(),
+                live.catalog.hash
+            );
+        }
+        self.shared.reloads.tell(|told| {
+            if let Some(refused) = &mut told.refused {
+                refused.standing = false;
+            }
+        });
+    }
+
+    /// What was considered is decided. What mends an error may be a file that was not there.
+    fn is_over(&mut self, used: &Texts, live: bool) {
+        self.held = None;
+        self.shared.reloads.tell(|told| told.held = None);
+        self.named = used.keys().filter(|path| !is_source(&self.dir, path)).cloned().collect();
+        let mut settling = self.shared.reloads.settling();
+        settling.considered(live);
+        settling.keep_only(|path| is_source(&self.dir, path) || self.named.contains(path));
+    }
+
+    fn remember(&mut self, past: Arc<Snapshot>) {
+        self.past.push(past);
+        self.past.retain(|past| Arc::strong_count(past) > 1);
+        if self.past.len() > PAST {
+            // Its exchanges have been at it for long; the last of them drops it.
+            self.past.remove(0);
+        }
+    }
+
+    /// Says which files are written without an end, once.
+    fn tell(&mut self) {
+        let waiting = self.shared.reloads.settling().waiting(Instant::now());
+        let endless: Vec<PathBuf> = waiting.into_iter().flat_map(|waiting| waiting.endless).map(|(path, _)| path).collect();
+        for path in endless.iter().filter(|path| !self.endless.contains(path)) {
+            log::warn!(
+                "{} is being written without a pause, so no text of it can be taken for whole: the last one that was stays live, and other files \
+                 go on. Write it beside, and rename it into place",
+                path.display()
+            );
+        }
+        self.endless = endless;
+    }
+}
+
+/// Whether a file looks as it did when it was read, and no write since then could hide.
+fn is_as_before(path: &Path, known: &Version, clock: SystemTime) -> bool {
+    matches!(known.text, Text::Bytes(_)) && stat(path) == known.stat && !was_changed_within(known, YOUNG, clock)
+}
+
+/// Whether a file was changed so recently, or, if clocks differ, perhaps.
+fn was_changed_within(version: &Version, span: Duration, clock: SystemTime) -> bool {
+    let Some(stat) = version.stat else { return false };
+    let now = clock.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    i128::try_from(now).is_ok_and(|now| now - stat.changed < i128::try_from(span.as_nanos()).unwrap_or(i128::MAX))
+}
+
+/// Warnings that are not about the same as before. Where they stand does not count: a line that is added moves all that follow.
+fn unsaid<'w>(before: &[Problem], now: &'w [Problem]) -> impl Iterator<Item = &'w Problem> {
+    let known: HashSet<_> = before.iter().map(|warning| (&warning.file, &warning.path, &warning.what)).collect();
+    now.iter().filter(move |warning| !known.contains(&(&warning.file, &warning.path, &warning.what)))
+}

@@ -1,0 +1,254 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::super::texts::Stat;
+use super::*;
+
+/// How often the watching thread looks.
+const LOOK: u64 = 50;
+
+/// What is done to a file.
+#[derive(Debug, Clone)]
+enum Act {
+    /// Its text is another one: the same file, opened, written and closed.
+    Write(String),
+    /// More is added to it.
+    Add(String),
+    /// The same by somebody who holds it open.
+    Hold(String),
+    Rename(String),
+    Remove,
+    /// Not about the file: somebody asks to look at once.
+    Ask,
+}
+
+fn write(text: &str) -> Act {
+    Act::Write(text.to_owned())
+}
+
+fn add(text: &str) -> Act {
+    Act::Add(text.to_owned())
+}
+
+fn renamed(text: &str) -> Act {
+    Act::Rename(text.to_owned())
+}
+
+/// A file system of a few files, and what is live of them.
+struct World {
+    settling: Settling,
+    start: Instant,
+    now: u64,
+    files: BTreeMap<&'static str, (Stat, String, Signs)>,
+    inodes: u64,
+    /// When what was considered: all files' texts.
+    taken: Vec<(u64, BTreeMap<&'static str, String>)>,
+}
+
+impl World {
+    fn new() -> Self {
+        let start = Instant::now();
+        let mut world = World { settling: Settling::default(), start, now: 0, files: BTreeMap::new(), inodes: 0, taken: Vec::new() };
+        for file in ["a", "b"] {
+            world.act(file, &renamed("old"));
+        }
+        let live: Vec<_> = ["a", "b"].map(|file| (PathBuf::from(file), world.version(file))).into();
+        world.settling = Settling::new(live, start);
+        world
+    }
+
+    fn at(&self) -> Instant {
+        self.start + Duration::from_millis(self.now)
+    }
+
+    fn version(&self, file: &str) -> Version {
+        match self.files.get(file) {
+            Some((stat, text, _)) => Version::of(Some(*stat), Ok(text.clone().into_bytes())),
+            None => Version::missing(),
+        }
+    }
+
+    fn act(&mut self, file: &'static str, act: &Act) {
+        self.inodes += 1;
+        let (id, text) = self.files.get(file).map_or(((1, self.inodes), ""), |(stat, text, _)| (stat.id, text));
+        let (id, text, signs) = match act {
+            Act::Write(text) => (id, text.clone(), Signs::default()),
+            Act::Add(more) => (id, format!("{text}{more}"), Signs::default()),
+            Act::Hold(more) => (id, format!("{text}{more}"), Signs { renamed: false, open: true }),
+            Act::Rename(text) => ((1, self.inodes), text.clone(), Signs { renamed: true, open: false }),
+            Act::Remove => return drop(self.files.remove(file)),
+            Act::Ask => return self.settling.ask(self.at()),
+        };
+        let stat = Stat { id, size: text.len() as u64, modified: i128::from(self.now), changed: i128::from(self.inodes) };
+        self.files.insert(file, (stat, text, signs));
+    }
+
+    fn look(&mut self) {
+        let now = self.at();
+        for file in ["a", "b"] {
+            let signs = self.files.get(file).map(|(.., signs)| *signs).unwrap_or_default();
+            self.settling.observe(Path::new(file), Some(self.version(file)), signs, now);
+        }
+        if let Ready::Whole { .. } = self.settling.ready(now) {
+            let text = |version: &Version| version.text.bytes(usize::MAX).map(|text| String::from_utf8_lossy(text).into_owned());
+            let whole = ["a", "b"].into_iter().filter_map(|file| {
+                let version = self.settling.whole().find(|(path, _)| *path == Path::new(file))?.1;
+                Some((file, text(version).unwrap_or_else(|_| "missing".to_owned())))
+            });
+            self.taken.push((self.now, whole.collect()));
+            self.settling.considered(true);
+        }
+    }
+
+    /// Plays a script, whose times are in milliseconds, and looks on until it is over.
+    fn play(mut self, script: &[(u64, &'static str, Act)], until: u64) -> Self {
+        let mut script = script.iter().peekable();
+        while self.now < until {
+            while let Some((_, file, act)) = script.next_if(|(at, ..)| *at <= self.now) {
+                self.act(file, act);
+            }
+            if self.now.is_multiple_of(LOOK) {
+                self.look();
+            }
+            self.now += 1;
+        }
+        self
+    }
+}
+
+/// When which text of the file `a` was taken.
+#[track_caller]
+fn check(script: &[(u64, &'static str, Act)], expected: &[(u64, &str)]) {
+    let world = World::new().play(script, 8_000);
+    let mut taken: Vec<(u64, String)> = world.taken.into_iter().map(|(at, mut files)| (at, files.remove("a").unwrap())).collect();
+    taken.dedup_by(|next, before| next.1 == before.1);
+    let taken: Vec<(u64, &str)> = taken.iter().map(|(at, text)| (*at, text.as_str())).collect();
+    assert_eq!(taken, expected);
+}
+
+fn every(pause: u64, times: u64, act: impl Fn(u64) -> Act) -> Vec<(u64, &'static str, Act)> {
+    (0..times).map(|n| (1 + n * pause, "a", act(n))).collect()
+}
+
+#[test]
+fn what_is_written_in_place_is_taken_when_it_stood_still() {
+    check(&[(1, "a", write("new"))], &[(550, "new")]);
+    check(&[(1, "a", write("new")), (301, "a", add("er"))], &[(850, "newer")]);
+    check(&[(1, "a", write("")), (301, "a", write("new")), (601, "a", write("newer"))], &[(1_050, "newer")]);
+    check(&[(1, "a", Act::Remove)], &[(550, "missing")]);
+    check(&[(1, "a", Act::Remove), (301, "a", write("new"))], &[(850, "new")]);
+    check(&[(1, "a", write("new")), (401, "a", write("old"))], &[]);
+}
+
+#[test]
+fn what_is_renamed_into_place_is_taken_at_the_second_look() {
+    check(&[(1, "a", renamed("new"))], &[(150, "new")]);
+    // Who then writes into it begins anew.
+    check(&[(1, "a", renamed("new")), (101, "a", write("half")), (401, "a", add(" whole"))], &[(950, "half whole")]);
+    check(&[(1, "a", renamed("half")), (101, "a", add(" whole"))], &[(650, "half whole")]);
+}
+
+#[test]
+fn who_never_stops_holds_up_nothing() {
+    let taken = |script: &[(u64, &'static str, Act)]| World::new().play(script, 3_000).taken;
+    for pause in [150, 200, 300, 400] {
+        let written: Vec<_> = every(pause, 20, |n| write(&format!("{n} text")));
+        let first = taken(&written);
+        assert!(first.first().is_some_and(|(at, _)| *at <= 1_400), "written each {pause} ms: {first:?}");
+        let first = taken(&every(pause, 20, |n| add(&format!(" {n}"))));
+        assert!(first.first().is_some_and(|(at, _)| *at <= 1_500), "added to each {pause} ms: {first:?}");
+    }
+    for pause in [10, 40, 60, 150, 400] {
+        let first = taken(&every(pause, 3_000 / pause, |n| renamed(&format!("{n} text"))));
+        assert!(first.first().is_some_and(|(at, _)| *at <= 1_100), "replaced each {pause} ms: {first:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_written_without_a_pause_keeps_its_last_text_while_others_go_on() {
+    let mut script = every(20, 400, |n| add(&n.to_string()));
+    script.push((2_001, "b", write("revoked")));
+    script.sort_by_key(|(at, ..)| *at);
+    let mut world = World::new().play(&script, 5_000);
+    let (at, files) = world.taken.remove(0);
+    assert!(world.taken.is_empty() && (2_500..=3_100).contains(&at), "{at}");
+    assert_eq!((files["a"].as_str(), files["b"].as_str()), ("old", "revoked"));
+    let waiting = world.settling.waiting(world.at()).unwrap();
+    assert_eq!((waiting.files.as_slice(), waiting.endless.len()), ([PathBuf::from("a")].as_slice(), 1));
+    let live: BTreeMap<_, _> = world.settling.live().map(|(path, at)| (path.to_owned(), at)).collect();
+    assert!(live[Path::new("b")] > world.start + Duration::from_millis(4_900));
+    assert!(live[Path::new("a")] <= world.start + Duration::from_millis(50));
+}
+
+#[test]
+fn what_somebody_holds_open_is_not_taken_in_the_middle() {
+    let script = every(300, 10, |n| Act::Hold(format!(" {n}")));
+    check(&script, &[(3_250, "old 0 1 2 3 4 5 6 7 8 9")]);
+}
+
+#[test]
+fn halves_without_an_end_are_never_taken() {
+    let script = every(300, 24, |n| if n % 2 == 0 { write(&format!("{n} half")) } else { add(" whole") });
+    let world = World::new().play(&script, 7_000);
+    assert!(world.taken.len() > 3, "{:?}", world.taken);
+    assert!(world.taken.iter().all(|(_, files)| files["a"].ends_with("half whole")), "{:?}", world.taken);
+}
+
+#[test]
+fn who_asks_is_not_made_to_wait() {
+    check(&[(1, "a", write("new")), (101, "a", Act::Ask)], &[(150, "new")]);
+    // Even so a file is looked at twice.
+    check(&[(90, "a", write("new")), (91, "a", Act::Ask)], &[(200, "new")]);
+    let mut script = every(150, 20, |n| add(&format!(" {n}")));
+    script.insert(1, (20, "b", Act::Ask));
+    let taken = World::new().play(&script, 3_000).taken;
+    assert!(taken[0].0 <= 300, "{taken:?}");
+}
+
+#[test]
+fn changes_that_come_together_are_taken_together() {
+    let world = World::new().play(&[(1, "a", write("one")), (301, "b", write("two"))], 3_000);
+    let taken: Vec<_> = world.taken.iter().map(|(at, files)| (*at, files["a"].as_str(), files["b"].as_str())).collect();
+    assert_eq!(taken, [(850, "one", "two")]);
+    assert!(world.settling.is_quiet() && world.settling.waiting(world.at()).is_none());
+}
+
+proptest! {
+    /// Whoever writes a text in up to three parts, with up to 300 ms between them, never sees a part of it taken, however often he does it.
+    #[test]
+    fn no_part_is_ever_taken(texts in prop::collection::vec((prop::collection::vec(20_u64..=300, 0..3), 150_u64..=400), 1..12)) {
+        let (mut script, mut at) = (Vec::new(), 1);
+        for (number, (parts, pause)) in texts.iter().enumerate() {
+            script.push((at, "a", write(&format!("{number}"))));
+            for gap in parts {
+                at += gap;
+                script.push((at, "a", add(" more")));
+            }
+            script.push((at, "a", add(" end")));
+            at += pause;
+        }
+        let world = World::new().play(&script, at + 2_000);
+        prop_assert!(world.taken.iter().all(|(_, files)| files["a"].ends_with(" end")), "{:?}", world.taken);
+        let last = format!("{}", texts.len() - 1);
+        prop_assert!(world.taken.last().is_some_and(|(_, files)| files["a"].starts_with(&last)));
+    }
+
+    /// However a file is written, with pauses as people and programs make them, each of its texts, or a later one, is taken in time.
+    #[test]
+    fn each_edit_is_taken_in_time(edits in prop::collection::vec((0..3, 150_u64..=400), 1..20)) {
+        let (mut script, mut at) = (Vec::new(), 1);
+        for (number, (kind, pause)) in edits.iter().enumerate() {
+            let text = format!("{number}!");
+            script.push((at, "a", match kind { 0 => write(&text), 1 => add(&text), _ => renamed(&text) }));
+            at += pause;
+        }
+        let world = World::new().play(&script, at + 2_500);
+        // The last number in a text says which edits it has.
+        let newest = |text: &str| text.trim_end_matches('!').rsplit(['!', 'd']).next().and_then(|number| number.parse::<usize>().ok());
+        for (number, (at, ..)) in script.iter().enumerate() {
+            let taken = world.taken.iter().find(|(_, files)| newest(&files["a"]) >= Some(number));
+            prop_assert!(taken.is_some_and(|(when, _)| *when <= at + 1_700), "edit {} of {} ms: {:?}", number, at, world.taken);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What the files of the configuration folder held, as values: a text, or why there is none, with the file's fingerprint.
+//!
+//! **Invariant:** a text may hold secrets: it is wiped when dropped, and cannot be printed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+/// What was read, or looked for in vain, by path.
+pub type Texts = BTreeMap<PathBuf, Version>;
+
+/// What a file held at a moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// Its fingerprint. None: there was nothing to open.
+    pub stat: Option<Stat>,
+    /// What was read.
+    pub text: Text,
+}
+
+/// A file's fingerprint: each write and each rename changes some of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// Its device and inode.
+    pub id: (u64, u64),
+    /// Its length.
+    pub size: u64,
+    /// When its content was changed last, in nanoseconds since 1970.
+    pub modified: i128,
+    /// When anything about it was changed last.
+    pub changed: i128,
+}
+
+/// What was read.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Text {
+    /// All of it.
+    Bytes(Arc<Zeroizing<Vec<u8>>>),
+    /// There is no such file.
+    Missing,
+    /// It cannot be read.
+    Unreadable(io::ErrorKind, String),
+}
+
+impl Version {
+    /// Of a file that is not there.
+    pub fn missing() -> Self {
+        Self { stat: None, text: Text::Missing }
+    }
+
+    /// Of a file that was read, or not.
+    pub fn of(stat: Option<Stat>, read: io::Result<Vec<u8>>) -> Self {
+        Self { stat, text: Text::of(read) }
+    }
+
+    /// Whether this may be the beginning of what is there now: the same file, with more in it. Of what was not there, or was empty, anything may be
+    /// the rest.
+    pub fn may_become(&self, now: &Version) -> bool {
+        let Text::Bytes(before) = &self.text else { return true };
+        let same = self.stat.zip(now.stat).is_some_and(|(before, now)| before.id == now.id);
+        let longer = matches!(&now.text, Text::Bytes(after) if after.len() > before.len() && after.starts_with(before));
+        before.is_empty() || (same && longer)
+    }
+}
+
+impl Text {
+    fn of(read: io::Result<Vec<u8>>) -> Self {
+        match read {
+            Ok(bytes) => Self::Bytes(Arc::new(Zeroizing::new(bytes))),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Self::Missing,
+            Err(why) => Self::Unreadable(why.kind(), why.to_string()),
+        }
+    }
+
+    /// The bytes, if there are no more than that, or the error that reading them met.
+    pub fn bytes(&self, limit: usize) -> io::Result<&[u8]> {
+        match self {
+            Self::Bytes(bytes) if bytes.len() > limit => Err(too_large(limit)),
+            Self::Bytes(bytes) => Ok(bytes),
+            Self::Missing => Err(io::ErrorKind::NotFound.into()),
+            Self::Unreadable(kind, why) => Err(io::Error::new(*kind, why.clone())),
+        }
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "[{} bytes]", bytes.len()),
+            Self::Missing => f.write_str("[missing]"),
+            Self::Unreadable(_, why) => write!(f, "[{why}]"),
+        }
+    }
+}
+
+/// What is said of a file that has more than it may.
+pub fn too_large(limit: usize) -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {} KiB", limit >> 10))
+}
+
+/// Whether a path of the folder is one that the catalog is read from.
+pub fn is_source(conf: &Path, path: &Path) -> bool {
+    let Ok(rest) = path.strip_prefix(conf) else { return false };
+    let named = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    rest == Path::new("catalog.yaml")
+        || (rest.parent() == Some(Path::new("catalog.d")) && named.ends_with(".yaml") && !named.starts_with('.'))
+}

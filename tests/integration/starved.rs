@@ -1,0 +1,264 @@
+//! Somebody who never stops writing to the catalog holds up nobody's edit, and half a file is never taken.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::support::canary::hash;
+use crate::support::client::{self, Response};
+use crate::support::{Catalog, Gateway, Mock, chat, eventually, run_within};
+
+/// An edit is live within two seconds; one more is for a machine that does other things too.
+const SOON: Duration = Duration::from_secs(3);
+const SECRET: &str = "sk-CaNaRy-caller-starved";
+
+/// A thread that does something again and again, with pauses from 0.15 to 0.4 s, until it is dropped.
+struct Writer {
+    stop: Arc<AtomicBool>,
+    ticks: Arc<AtomicUsize>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+const PAUSES: [u64; 5] = [150, 400, 200, 300, 250];
+
+impl Writer {
+    fn start(pauses: &'static [u64], mut act: impl FnMut(usize) + Send + 'static) -> Self {
+        let (stop, ticks) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let thread = {
+            let (stop, ticks) = (stop.clone(), ticks.clone());
+            std::thread::spawn(move || {
+                for (tick, pause) in pauses.iter().cycle().enumerate() {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    act(tick);
+                    ticks.store(tick, Ordering::Relaxed);
+                    std::thread::sleep(Duration::from_millis(*pause));
+                }
+            })
+        };
+        Writer { stop, ticks, thread: Some(thread) }
+    }
+
+    async fn has_begun(&self) {
+        eventually("it writes", || (self.ticks.load(Ordering::Relaxed) > 3).then_some(())).await;
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(std::thread::JoinHandle::join);
+        assert!(ended.is_some_and(|ended| ended.is_ok()) || std::thread::panicking());
+    }
+}
+
+/// A file with one key of the caller `late`, or with none.
+fn keys(with: bool) -> String {
+    let keys = if with { format!("{{ k: {{ hash: \"{}\" }} }}", hash(SECRET)) } else { "{}".to_owned() };
+    format!("callers:\n  late:\n    keys: {keys}\n")
+}
+
+fn rename(path: &Path, text: &str) {
+    let aside = path.with_file_name(format!(".{}.aside", path.file_name().unwrap().to_string_lossy()));
+    fs::write(&aside, text).unwrap();
+    fs::rename(&aside, path).unwrap();
+}
+
+fn append(path: &Path, text: &str) {
+    fs::File::options().append(true).create(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+async fn ask(gateway: &Gateway) -> Response {
+    gateway.raw(client::post_as(SECRET, &chat("m"))).await
+}
+
+/// How long until a request with the secret ends so.
+async fn becomes(gateway: &Gateway, what: &str, status: u16, within: Duration) {
+    let start = Instant::now();
+    loop {
+        let now = ask(gateway).await.status;
+        let took = start.elapsed();
+        if now == status {
+            assert!(took < within, "{what}: {status} after {took:?}");
+            return;
+        }
+        assert!(took < within, "{what}: still {now} after {took:?}; /status: {:#}", gateway.status()["catalog"]);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What the file of the key holds: written by the noise, if it is the noise that writes there.
+type Current = Arc<Mutex<String>>;
+type Noise = fn(conf: PathBuf, current: Current) -> Box<dyn FnMut(usize) + Send>;
+
+#[test]
+fn an_edit_is_live_within_two_seconds_however_much_is_written() {
+    /// What is written meanwhile; whether it takes the file of the key with it.
+    const CASES: &[(&str, bool, Noise)] = &[
+        ("lines are added to the key's own file", false, |conf, _| {
+            Box::new(move |tick| append(&conf.join("catalog.d/late.yaml"), &format!("# {tick}\n")))
+        }),
+        ("the key's own file is written again and again", true, |conf, current| {
+            Box::new(move |tick| {
+                let current = current.lock().unwrap();
+                fs::write(conf.join("catalog.d/late.yaml"), format!("{current}# {tick}\n")).unwrap();
+            })
+        }),
+        ("the key's own file is replaced again and again", true, |conf, current| {
+            Box::new(move |tick| rename(&conf.join("catalog.d/late.yaml"), &format!("{}# {tick}\n", current.lock().unwrap())))
+        }),
+        ("catalog.yaml is written", false, |conf, _| {
+            let text = fs::read_to_string(conf.join("catalog.yaml")).unwrap();
+            Box::new(move |tick| fs::write(conf.join("catalog.yaml"), format!("{text}# {tick}\n")).unwrap())
+        }),
+        ("many files are written", false, |conf, _| {
+            Box::new(move |tick| fs::write(conf.join(format!("catalog.d/many-{}.yaml", tick % 7)), format!("{{}} # {tick}\n")).unwrap())
+        }),
+        ("new files appear", false, |conf, _| {
+            Box::new(move |tick| fs::write(conf.join(format!("catalog.d/new-{tick}.yaml")), "{}\n").unwrap())
+        }),
+        ("files come and go", false, |conf, _| {
+            Box::new(move |tick| {
+                fs::write(conf.join(format!("catalog.d/goes-{tick}.yaml")), "{}\n").unwrap();
+                if let Some(before) = tick.checked_sub(1) {
+                    fs::remove_file(conf.join(format!("catalog.d/goes-{before}.yaml"))).unwrap();
+                }
+            })
+        }),
+    ];
+    run_within(Duration::from_secs(150), async {
+        let mock = Mock::start().await;
+        for (what, own, noise) in CASES {
+            let gateway = Gateway::with(Catalog::over(&mock)).file("catalog.d/late.yaml", keys(true)).start().await;
+            let path = gateway.conf.join("catalog.d/late.yaml");
+            let current: Current = Arc::new(Mutex::new(keys(true)));
+            let writer = Writer::start(&PAUSES, noise(gateway.conf.clone(), current.clone()));
+            writer.has_begun().await;
+            assert_eq!(ask(&gateway).await.status, 200, "{what}");
+            for (with, status) in [(false, 401), (true, 200), (false, 401)] {
+                if *own {
+                    *current.lock().unwrap() = keys(with);
+                } else if with {
+                    rename(&path, &keys(with));
+                } else {
+                    fs::write(&path, keys(with)).unwrap();
+                }
+                // The noise's own next write comes within 0.4 s.
+                becomes(&gateway, what, status, SOON + if *own { Duration::from_millis(400) } else { Duration::ZERO }).await;
+            }
+            drop(writer);
+            assert_eq!(gateway.metrics().sum("portcullis_catalog_refusals_total", &[]), 0.0, "{what}: {}", gateway.log());
+        }
+    });
+}
+
+#[test]
+fn halves_that_are_written_for_ever_are_never_taken() {
+    run_within(Duration::from_secs(60), async {
+        let mock = Mock::start().await;
+        // The half is a catalog, too: without the key.
+        let (half, rest) = ("callers:\n  late:\n    keys:\n", format!("      k: {{ hash: \"{}\" }}\n", hash(SECRET)));
+        let whole = format!("{half}      other: {{ hash: \"{}\" }}\n{rest}", hash("sk-of-nobody-else"));
+        let gateway = Gateway::with(Catalog::over(&mock)).file("catalog.d/late.yaml", &whole).start().await;
+        let path = gateway.conf.join("catalog.d/late.yaml");
+        let split = whole.len() - rest.len();
+        let writer = {
+            let (path, whole) = (path.clone(), whole.clone());
+            Writer::start(&[300], move |tick| {
+                if tick % 2 == 0 {
+                    fs::write(&path, format!("# {tick}\n{}", &whole[..split])).unwrap();
+                } else {
+                    append(&path, &whole[split..]);
+                }
+            })
+        };
+        let noise = {
+            let conf = gateway.conf.clone();
+            Writer::start(&PAUSES, move |tick| fs::write(conf.join("catalog.d/noise.yaml"), format!("{{}} # {tick}\n")).unwrap())
+        };
+        let start = Instant::now();
+        let before = gateway.generation();
+        while start.elapsed() < Duration::from_secs(6) || gateway.generation() < before + 2 {
+            assert_eq!(ask(&gateway).await.status, 200, "half a file was taken after {:?}: {}", start.elapsed(), gateway.log());
+            assert!(start.elapsed() < Duration::from_secs(30), "nothing is ever taken");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        drop((writer, noise));
+        assert_eq!(gateway.metrics().sum("portcullis_catalog_refusals_total", &[]), 0.0, "{}", gateway.log());
+    });
+}
+
+#[test]
+fn a_file_that_is_written_without_a_pause_is_told_of_and_holds_up_nobody() {
+    run_within(Duration::from_secs(60), async {
+        let mock = Mock::start().await;
+        let catalog = Catalog::over(&mock);
+        let gateway = Gateway::with(&catalog).file("catalog.d/late.yaml", keys(true)).start().await;
+        let path = gateway.conf.join("catalog.yaml");
+        let writer = {
+            let path = path.clone();
+            Writer::start(&[5], move |_| append(&path, "#"))
+        };
+        writer.has_begun().await;
+        fs::write(gateway.conf.join("catalog.d/late.yaml"), keys(false)).unwrap();
+        becomes(&gateway, "the other file", 401, SOON).await;
+        let waiting =
+            || Some(gateway.status()["catalog"]["waiting"].clone()).filter(|waiting| waiting["endless"][0]["file"] == "catalog.yaml");
+        let waiting = eventually("it is told of", waiting).await;
+        assert!(waiting["for_ms"].as_u64() >= Some(3_000) && waiting["files"][0] == "catalog.yaml", "{waiting}");
+        assert!(gateway.metrics().sum("portcullis_catalog_waiting_seconds", &[]) >= 3.0);
+        gateway.logged("catalog.yaml is being written without a pause").await;
+        drop(writer);
+        eventually("nothing waits", || (gateway.status()["catalog"]["waiting"].is_null()).then_some(())).await;
+        assert_eq!(gateway.metrics().sum("portcullis_catalog_waiting_seconds", &[]), 0.0);
+        let told = gateway.log().lines().filter(|line| line.contains("without a pause")).count();
+        assert_eq!(told, 1, "{}", gateway.log());
+    });
+}
+
+#[test]
+fn what_takes_away_much_is_held_from_when_it_is_seen_first_whatever_is_written_besides() {
+    run_within(Duration::from_secs(60), async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(Catalog::over(&mock).model("n", &["a"]).model("o", &["a"])).await;
+        let conf = gateway.conf.clone();
+        let writer = Writer::start(&PAUSES, move |tick| {
+            fs::create_dir_all(conf.join("catalog.d")).unwrap();
+            fs::write(conf.join("catalog.d/noise.yaml"), format!("{{}} # {tick}\n")).unwrap();
+        });
+        writer.has_begun().await;
+        let start = Instant::now();
+        gateway.write_catalog(Catalog::over(&mock));
+        eventually("it is held", || gateway.status()["catalog"]["held"].as_str().map(drop)).await;
+        eventually("it is taken", || (gateway.status()["catalog"]["models"] == 1).then_some(())).await;
+        let took = start.elapsed();
+        assert!((Duration::from_secs(5)..Duration::from_secs(9)).contains(&took), "taken after {took:?}");
+        drop(writer);
+    });
+}
+
+#[test]
+fn sighup_looks_at_once() {
+    run_within(Duration::from_secs(60), async {
+        let mock = Mock::start().await;
+        // A folder that nobody watches: without being asked, the gateway finds a change within 3 s and takes it half a second later.
+        let gateway = Gateway::with(Catalog::over(&mock)).file("away/late.yaml", keys(true)).start().await;
+        let link = gateway.conf.join("catalog.d/late.yaml");
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink("../away/late.yaml", &link).unwrap();
+        becomes(&gateway, "the link", 200, Duration::from_secs(10)).await;
+        let mut slowest = Duration::ZERO;
+        for (with, status) in [(false, 401), (true, 200), (false, 401), (true, 200)] {
+            fs::write(gateway.conf.join("away/late.yaml"), keys(with)).unwrap();
+            let start = Instant::now();
+            gateway.signal("HUP");
+            becomes(&gateway, "SIGHUP", status, SOON).await;
+            slowest = slowest.max(start.elapsed());
+        }
+        assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    });
+}
