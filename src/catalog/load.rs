@@ -364,10 +364,12 @@ fn name(conf: &Path, path: &Path) -> String {
 
 /// What is said of a file that another one names. Its path is not: it may be a secret in the wrong place.
 fn unreadable(conf: &Path, path: &Path, why: &io::Error) -> String {
-    match why.kind() {
-        io::ErrorKind::NotFound if path.starts_with(conf) => format!("there is no such file; a relative path starts at {}", conf.display()),
-        io::ErrorKind::NotFound => "there is no such file".to_owned(),
-        _ => format!("the file cannot be read: {why}"),
+    if why.kind() != io::ErrorKind::NotFound {
+        format!("the file cannot be read: {why}")
+    } else if path.starts_with(conf) {
+        format!("there is no such file; a relative path starts at {}", conf.display())
+    } else {
+        "there is no such file".to_owned()
     }
 }
 

@@ -190,7 +190,7 @@ fn check_refuses_budgets_that_nobody_could_keep_and_warns_of_what_nobody_knows()
     let ran = check("", "limits: { usd_per_month: 10 }, ");
     assert_eq!(ran.status.code(), Some(1));
     let why = "catalog.yaml:4 callers.acme.limits.usd_per_month: cannot be kept, because nobody knows what these may cost: \
-               \"m\" at account \"a\" as \"llama\"; write `price: { input: …, output: … }`";
+               \"m\" at account \"a\" by another name; write `price: { input: …, output: … }`";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
     let ran = check(", price: { input: 0, output: 0 }", "limits: { usd_per_month: 10 }, ");
     assert!(ran.stdout.contains("0 warnings"), "{}{}", ran.stdout, ran.stderr);

@@ -192,7 +192,8 @@ fn named(list: &[(&Model, &Target)]) -> String {
     const SHOWN: usize = 3;
     let one = |(model, target): &(&Model, &Target)| match *model.id == *target.model {
         true => format!("{} at account {}", shown(&model.id), shown(&target.account.id)),
-        false => format!("{} at account {} as {}", shown(&model.id), shown(&target.account.id), shown(&target.model)),
+        // The account's own name for it is no id of the catalog, and may be anything.
+        false => format!("{} at account {} by another name", shown(&model.id), shown(&target.account.id)),
     };
     let first: Vec<_> = list.iter().take(SHOWN).map(one).collect();
     match list.len().saturating_sub(SHOWN) {

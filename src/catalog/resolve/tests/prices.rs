@@ -138,7 +138,7 @@ fn told(callers_yaml: &str) -> Vec<String> {
 fn money_cannot_be_limited_where_nobody_knows_what_is_spent() {
     let key = |more: &str| format!("{{hash: \"{A}\"{more}}}");
     let other = format!("{{hash: \"{B}\"}}");
-    let local = "\"local\" at account \"b\" as \"llama\"";
+    let local = "\"local\" at account \"b\" by another name";
     let odd = "\"odd\" at account \"b\"";
     let write = "write `price: { input: …, output: … }` beside the model or its target, in dollars for a million tokens, `0` where they cost nothing";
     let cannot =
@@ -217,7 +217,9 @@ fn models_without_a_price_are_warned_of_once_where_it_matters() {
     let told = warned(local, &many, "expose_cost: true");
     assert_eq!(told.len(), 1);
     assert!(
-        told[0].contains("\"m\" at account \"a\", \"n0\" at account \"a\" as \"x\", \"n1\" at account \"a\" as \"x\" and 3 more; write"),
+        told[0].contains(
+            "\"m\" at account \"a\", \"n0\" at account \"a\" by another name, \"n1\" at account \"a\" by another name and 3 more; write"
+        ),
         "{told:?}"
     );
 }
