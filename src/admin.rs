@@ -1,47 +1,88 @@
 //! The admin listener: `/metrics`, `/status`, `/usage`, and the probes. A service of its own, on its own thread, so that it answers while everything else
-//! is drained, up to the process's last moment. It knows no keys: bind it to an address that only operators reach.
+//! is drained, up to the process's last moment. It knows no keys: bind it to an address that only operators reach. **Invariant:** `/livez` and `/readyz` are
+//! answered whoever asks, by whatever name, and however many others are connected.
 
 use crate::ledger::days;
 use crate::ledger::report::{Query, Unanswered, texts};
 use crate::limits;
 use crate::shared::Shared;
 use async_trait::async_trait;
-use pingora::http::ResponseHeader;
+use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::l4::stream::Stream;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
 use serde_json::json;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::sync::oneshot::Receiver;
 
+mod host;
+mod places;
 mod status;
 
-/// Scrapers are few.
-const CONNECTIONS: usize = 64;
-/// And quick.
+use host::Names;
+use places::{Place, Places};
+
+/// Connections at once, most of which send nothing: see [`places`].
+const CONNECTIONS: usize = 512;
+/// And so many that ask for more than a probe does: scrapers are few,
+const ASKING: usize = 64;
+/// and quick.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A request's head is there at once.
+const HEAD: Duration = Duration::from_secs(5);
+/// Between two lines of the log about a name that is refused.
+const SILENCE: Duration = Duration::from_secs(60);
+const PLAIN: &str = "text/plain";
+/// On each answer, since a browser may show it. None of it is a page.
+const GUARDS: [(&str, &str); 5] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'; require-trusted-types-for 'script'",
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cache-control", "no-store"),
+];
 /// So many limited callers, keys and models of keys are told of.
 const SCOPES: usize = 1_000;
 
 /// The service.
 pub struct Admin {
-    shared: Arc<Shared>,
+    desk: Arc<Desk>,
 }
+
+/// What all connections share.
+struct Desk {
+    shared: Arc<Shared>,
+    names: Names,
+    asking: Semaphore,
+    /// When it was logged last that a name is refused.
+    warned: Mutex<Option<Instant>>,
+}
+
+/// An answer: its status, its kind, its body.
+type Answer = (u16, &'static str, String);
 
 impl Admin {
     /// Over what all exchanges share.
     pub fn new(shared: Arc<Shared>) -> Admin {
-        Admin { shared }
+        // Where a file is not there, that name is not known.
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let names = Names::new(read("/proc/sys/kernel/hostname").trim(), &read("/etc/hosts"), &shared.server.admin_hosts);
+        Admin { desk: Arc::new(Desk { shared, names, asking: Semaphore::new(ASKING), warned: Mutex::default() }) }
     }
 }
 
 #[async_trait]
 impl Service for Admin {
     async fn start_service(&mut self, _: Option<ListenFds>, _: ShutdownWatch, _: usize) {
-        let address = self.shared.server.admin;
+        let address = self.desk.shared.server.admin;
         let listener = match TcpListener::bind(address).await {
             Ok(listener) => listener,
             Err(why) => {
@@ -49,18 +90,18 @@ impl Service for Admin {
                 return;
             }
         };
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let places = Places::new(CONNECTIONS);
         // Our listeners' connections are the runtime's children; it ends with the process.
         loop {
-            let Ok(place) = places.clone().acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let shared = self.shared.clone();
+                    // If all are busy, whoever comes next is let go at once.
+                    let Some((place, leaving)) = places.take() else { continue };
+                    let desk = self.desk.clone();
                     #[expect(clippy::disallowed_methods, reason = "owned by this service's runtime, bounded in number and time")]
                     tokio::spawn(async move {
-                        let _place = place;
                         // A scraper that is too slow is let go; there is nothing to tell it.
-                        drop(tokio::time::timeout(PATIENCE, serve(&shared, stream)).await);
+                        drop(tokio::time::timeout(PATIENCE, desk.serve(stream, &place, leaving)).await);
                     });
                 }
                 Err(why) => {
@@ -80,61 +121,108 @@ impl Service for Admin {
     }
 }
 
-async fn serve(shared: &Arc<Shared>, stream: TcpStream) -> pingora::Result<()> {
-    let mut session = ServerSession::new_http1(Box::new(Stream::from(stream)));
-    if !session.read_request().await? {
-        return Ok(());
-    }
-    session.set_keepalive(None);
-    let head_only = session.req_header().method == http::Method::HEAD;
-    let header = session.req_header();
-    let (status, kind, body) = match header.uri.path().strip_prefix("/accounts/").and_then(|path| path.strip_suffix("/reset")) {
-        // A page that somebody looks at must not be able to do this.
-        Some(account) if header.method == http::Method::POST && header.headers.get(http::header::ORIGIN).is_none() => {
-            reset(shared, account)
+impl Desk {
+    async fn serve(&self, stream: TcpStream, place: &Place, leaving: Receiver<()>) -> pingora::Result<()> {
+        let mut session = ServerSession::new_http1(Box::new(Stream::from(stream)));
+        let has_head = tokio::select! {
+            head = tokio::time::timeout(HEAD, session.read_request()) => matches!(head, Ok(Ok(true))),
+            _ = leaving => false,
+        };
+        if !has_head || !place.is_busy() {
+            return Ok(());
         }
-        Some(_) => (405, "text/plain", "use POST, and not from a browser\n".to_owned()),
-        None if header.uri.path() == "/usage" && (head_only || header.method == http::Method::GET) => {
-            usage(shared, header.uri.query().unwrap_or("")).await
+        session.set_keepalive(None);
+        let header = session.req_header();
+        let head_only = header.method == http::Method::HEAD;
+        let allow = if header.uri.path().starts_with("/accounts/") { "POST" } else { "GET, HEAD" };
+        let (status, kind, body) = self.answer(header).await;
+        let mut head = ResponseHeader::build(status, Some(4 + GUARDS.len()))?;
+        head.insert_header("content-type", kind)?;
+        if status != 204 {
+            head.insert_header("content-length", body.len())?;
         }
-        None if header.uri.path() == "/limits" && (head_only || header.method == http::Method::GET) => {
-            limits(shared, header.uri.query().unwrap_or("")).await
+        if status == 405 {
+            head.insert_header("allow", allow)?;
         }
-        None if head_only || header.method == http::Method::GET => answer(shared, header.uri.path()),
-        None => (405, "text/plain", "use GET\n".to_owned()),
-    };
-    let allow = if header.uri.path().starts_with("/accounts/") { "POST" } else { "GET, HEAD" };
-    let mut head = ResponseHeader::build(status, Some(4))?;
-    head.insert_header("content-type", kind)?;
-    if status != 204 {
-        head.insert_header("content-length", body.len())?;
+        for (name, value) in GUARDS {
+            head.insert_header(name, value)?;
+        }
+        session.write_response_header(Box::new(head)).await?;
+        if !head_only {
+            session.write_response_body(body.into(), true).await?;
+        }
+        session.finish().await.map(drop)
     }
-    if status == 405 {
-        head.insert_header("allow", allow)?;
+
+    async fn answer(&self, header: &RequestHeader) -> Answer {
+        // A probe is told nothing that is worth a name or a place, and must be answered whoever else asks.
+        if let Some(healthy) = self.probe(header) {
+            return (if healthy { 200 } else { 503 }, PLAIN, String::new());
+        }
+        if let Some(host) = hosts(header).find(|host| !self.names.allow(host)) {
+            self.warn(host);
+            return (421, PLAIN, host::refusal(host));
+        }
+        let Ok(_asking) = self.asking.try_acquire() else {
+            return (503, PLAIN, "too many ask at once: try again\n".to_owned());
+        };
+        let (path, query) = (header.uri.path(), header.uri.query().unwrap_or(""));
+        let reads = matches!(header.method, http::Method::GET | http::Method::HEAD);
+        match path.strip_prefix("/accounts/").and_then(|path| path.strip_suffix("/reset")) {
+            Some(account) if header.method == http::Method::POST && is_from_here(header) => reset(&self.shared, account),
+            Some(_) => (405, PLAIN, "use POST, and not from another site's page\n".to_owned()),
+            None if !reads => (405, PLAIN, "use GET\n".to_owned()),
+            None => match path {
+                "/usage" => usage(&self.shared, query).await,
+                "/limits" => limits(&self.shared, query).await,
+                "/metrics" => (200, "application/openmetrics-text; version=1.0.0; charset=utf-8", self.shared.metrics.render(&self.shared)),
+                "/status" => (200, "application/json", format!("{:#}\n", status::of(&self.shared))),
+                _ => {
+                    let paths = "there are /status, /limits, /usage, /metrics, /livez and /readyz, and POST /accounts/NAME/reset\n";
+                    (404, PLAIN, paths.to_owned())
+                }
+            },
+        }
     }
-    session.write_response_header(Box::new(head)).await?;
-    if !head_only {
-        session.write_response_body(body.into(), true).await?;
+
+    /// Whether all is well, for who asks nothing else. `OPTIONS /` is what HAProxy asks unless it is told better.
+    fn probe(&self, header: &RequestHeader) -> Option<bool> {
+        let options = header.method == http::Method::OPTIONS;
+        let asks = options || header.method == http::Method::GET || header.method == http::Method::HEAD;
+        match header.uri.path() {
+            "/livez" if asks => Some(true),
+            "/readyz" if asks => Some(self.shared.drain.ready()),
+            "/" | "*" if options => Some(self.shared.drain.ready()),
+            _ => None,
+        }
     }
-    session.finish().await.map(drop)
+
+    /// The operator may have to add a name.
+    fn warn(&self, host: &str) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.is_none_or(|at| at.elapsed() >= SILENCE) {
+            *warned = Some(Instant::now());
+            log::warn!("{}", host::refusal(host).trim_end());
+        }
+    }
 }
 
-fn answer(shared: &Shared, path: &str) -> (u16, &'static str, String) {
-    match path {
-        "/livez" => (200, "text/plain", String::new()),
-        "/readyz" => (if shared.drain.ready() { 200 } else { 503 }, "text/plain", String::new()),
-        "/metrics" => (200, "application/openmetrics-text; version=1.0.0; charset=utf-8", shared.metrics.render(shared)),
-        "/status" => (200, "application/json", format!("{:#}\n", status::of(shared))),
-        _ => {
-            let paths = "there are /status, /limits, /usage, /metrics, /livez and /readyz, and POST /accounts/NAME/reset\n";
-            (404, "text/plain", paths.to_owned())
-        }
-    }
+/// All hosts that a request names. That of a target with a host of its own is the same, or Pingora hangs up.
+fn hosts(header: &RequestHeader) -> impl Iterator<Item = &str> {
+    // What is no text is no host, either.
+    header.headers.get_all(http::header::HOST).iter().map(|value| value.to_str().unwrap_or("?"))
+}
+
+/// Whether a request comes from no page, or from one of ours: a page of another site cannot send the header without asking before.
+fn is_from_here(header: &RequestHeader) -> bool {
+    let text = |name: http::HeaderName| header.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let Some(origin) = text(http::header::ORIGIN) else { return true };
+    let ours = text(http::header::HOST).filter(|host| !host.is_empty()).is_some_and(|host| origin.strip_prefix("http://") == Some(host));
+    ours && header.headers.get("x-portcullis-admin").is_some_and(|value| value == "1")
 }
 
 /// Reads the ledger, off this thread: it may take its time.
-async fn usage(shared: &Arc<Shared>, query: &str) -> (u16, &'static str, String) {
-    const PLAIN: &str = "text/plain";
+async fn usage(shared: &Arc<Shared>, query: &str) -> Answer {
     let query = match Query::of_url(query, days::now()) {
         Ok(query) => query,
         Err(why) => return (400, PLAIN, format!("{why}\n")),
@@ -155,10 +243,10 @@ async fn usage(shared: &Arc<Shared>, query: &str) -> (u16, &'static str, String)
 }
 
 /// How all limits stand, or those of one caller: the first of them by name. Those of a caller are in each of its keys' bounds.
-async fn limits(shared: &Shared, query: &str) -> (u16, &'static str, String) {
+async fn limits(shared: &Shared, query: &str) -> Answer {
     let texts = match texts(query, &["caller"]) {
         Ok(texts) => texts,
-        Err(why) => return (400, "text/plain", format!("{why}\n")),
+        Err(why) => return (400, PLAIN, format!("{why}\n")),
     };
     let caller = texts.get("caller");
     let snapshot = shared.live.load_full();
@@ -184,14 +272,14 @@ async fn limits(shared: &Shared, query: &str) -> (u16, &'static str, String) {
 }
 
 /// Ends an account's rests and closes its breakers.
-fn reset(shared: &Shared, account: &str) -> (u16, &'static str, String) {
+fn reset(shared: &Shared, account: &str) -> Answer {
     let snapshot = shared.live.load();
     match snapshot.states.iter().find(|state| *state.id == *account) {
         Some(state) => {
             state.reset();
             log::info!("account {account}: its rests are ended and its breakers closed, as was asked for");
-            (204, "text/plain", String::new())
+            (204, PLAIN, String::new())
         }
-        None => (404, "text/plain", "no account of this name is in the catalog\n".to_owned()),
+        None => (404, PLAIN, "no account of this name is in the catalog\n".to_owned()),
     }
 }

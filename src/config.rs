@@ -27,6 +27,8 @@ pub struct Server {
     pub listen: Vec<Listen>,
     /// Where `/metrics` and `/status` are served.
     pub admin: SocketAddr,
+    /// Names by which that may be asked, besides those that need no mention.
+    pub admin_hosts: Vec<String>,
     /// Threads that serve; 0 = one per core.
     pub workers: usize,
     /// Tries of one exchange, at least 1.
@@ -214,6 +216,7 @@ fn resolve(raw: &raw::Server, look_up: &mut LookUp<'_>, report: &mut Report<'_>)
     let root = Path::Root;
     let listen = listen(raw, report);
     let admin = admin(raw, &listen, report);
+    let admin_hosts = admin_hosts(raw, report);
     let workers = raw.workers.unwrap_or(0);
     if workers > 1024 {
         report.problem(&root.key("workers"), "must be at most 1024; 0 is one per core");
@@ -225,6 +228,7 @@ fn resolve(raw: &raw::Server, look_up: &mut LookUp<'_>, report: &mut Report<'_>)
     Server {
         listen,
         admin,
+        admin_hosts,
         workers: count(workers),
         attempts: count(attempts),
         limits: limits(raw.limits.as_ref(), report),
@@ -290,17 +294,33 @@ fn admin(raw: &raw::Server, listen: &[Listen], report: &mut Report<'_>) -> Socke
     let at = section.key("address");
     match &raw.admin {
         None => SocketAddr::from(([127, 0, 0, 1], 9090)),
-        Some(raw::Admin { address: Some(Text(raw::Address(address))) }) => {
+        Some(raw::Admin { address: Some(Text(raw::Address(address))), .. }) => {
             if address.port() != 0 && listen.iter().any(|listen| listen.address == *address) {
                 report.problem(&at, format!("{address} is a callers' listener already: the admin listener has a port of its own"));
             }
             *address
         }
-        Some(raw::Admin { address: None }) => {
+        Some(raw::Admin { address: None, .. }) => {
             report.missing(&at, "is missing: an IP address and a port, such as 127.0.0.1:9090");
             SocketAddr::from(([127, 0, 0, 1], 9090))
         }
     }
+}
+
+fn admin_hosts(raw: &raw::Server, report: &mut Report<'_>) -> Vec<String> {
+    let section = Path::Root.key("admin");
+    let list = section.key("hosts");
+    let mut hosts = Vec::new();
+    for (index, written) in items(raw.admin.as_ref().and_then(|admin| admin.hosts.as_ref())) {
+        let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
+        if !written.is_empty() && written.bytes().all(known) {
+            hosts.push(written.clone());
+        } else {
+            let wrong = format!("must be a name such as portcullis.example.com, without a port and without *, not {}", shown(written));
+            report.problem(&list.index(index), wrong);
+        }
+    }
+    hosts
 }
 
 fn limits(raw: Option<&raw::Limits>, report: &mut Report<'_>) -> Limits {

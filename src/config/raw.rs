@@ -78,6 +78,9 @@ pub struct Admin {
     /// An IP address and a port.
     #[schemars(required)]
     pub address: Option<Text<Address>>,
+    /// Names by which it may be asked, besides IP addresses, names without a dot, the machine's own name, and names that end in .localhost, .svc,
+    /// .cluster.local, .internal, .local or .home.arpa. Default: none.
+    pub hosts: Option<List<String>>,
 }
 
 /// Bounds.

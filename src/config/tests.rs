@@ -30,7 +30,7 @@ fn what_is_not_written_has_the_documented_default() {
     assert_eq!(format!("{server:?}"), format!("{shipped:?}"), "conf/server.yaml writes out the defaults");
     assert_eq!(
         format!("{server:?}"),
-        "Server { listen: [Listen { address: 127.0.0.1:8080, h2c: false, tls: None }], admin: 127.0.0.1:9090, workers: 0, attempts: 3, \
+        "Server { listen: [Listen { address: 127.0.0.1:8080, h2c: false, tls: None }], admin: 127.0.0.1:9090, admin_hosts: [], workers: 0, attempts: 3, \
          limits: Limits { request_body: 33554432, response_body: 67108864, event: 8388608, header_bytes: 32768, connections: 10000, \
          buffered_total: 1073741824 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
          comment: 15s }, drain: Drain { delay: 0ns, grace: 25s }, trusted_proxies: [], cors: [], log: Log { format: Json, level: Info, \
@@ -42,7 +42,7 @@ fn what_is_not_written_has_the_documented_default() {
 fn what_is_written_is_read() {
     let server = read(
         "server.yaml",
-        "listen:\n- {address: '[::1]:80', tls: {cert: a.pem, key: b.pem}}\n- {address: 0.0.0.0:81, h2c: true}\nadmin: {address: '127.0.0.1:82'}\n\
+        "listen:\n- {address: '[::1]:80', tls: {cert: a.pem, key: b.pem}}\n- {address: 0.0.0.0:81, h2c: true}\nadmin: {address: '127.0.0.1:82', hosts: [gw.example.com]}\n\
          workers: 2\nattempts: 5\nlimits: {request_body: 1KiB, connections: 1}\ntimeouts: {comment: 100ms}\ndrain: {delay: 1m}\n\
          trusted_proxies: [10.0.0.0/8, '::1']\ncors: {origins: ['*', 'HTTPS://App.example.com:443', 'http://localhost:3000']}\n\
          log: {format: text, level: off, access: ./a.log}\nledger: {enabled: false, path: /l, retention: 1d}\n",
@@ -51,7 +51,7 @@ fn what_is_written_is_read() {
     assert_eq!(
         format!("{server:?}"),
         "Server { listen: [Listen { address: [::1]:80, h2c: false, tls: Some(ListenTls { cert: \"a.pem\", key: \"b.pem\" }) }, \
-         Listen { address: 0.0.0.0:81, h2c: true, tls: None }], admin: 127.0.0.1:82, workers: 2, attempts: 5, \
+         Listen { address: 0.0.0.0:81, h2c: true, tls: None }], admin: 127.0.0.1:82, admin_hosts: [\"gw.example.com\"], workers: 2, attempts: 5, \
          limits: Limits { request_body: 1024, response_body: 67108864, event: 8388608, header_bytes: 32768, connections: 1, \
          buffered_total: 1073741824 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
          comment: 100ms }, drain: Drain { delay: 60s, grace: 25s }, trusted_proxies: [Cidr { first: 10.0.0.0, bits: 8 }, \
@@ -77,6 +77,10 @@ fn f15_what_is_wrong_with_the_server() {
     check("listen: [{address: '127.0.0.1:80', h2c: true, tls: {cert: a, key: b}}]", &["1 listen[0].h2c: is HTTP/2 without TLS"]);
     check("admin: {address: '127.0.0.1:8080'}", &["1 admin.address: 127.0.0.1:8080 is a callers' listener already"]);
     check("admin: {}", &["1 admin.address: is missing"]);
+    check(
+        "admin: {address: '127.0.0.1:1', hosts: ['*.example.com', 'gw:9090', '', ok.example.com]}",
+        &["1 admin.hosts[0]: must be a name such as", "1 admin.hosts[1]: must be a name", "1 admin.hosts[2]: must be a name"],
+    );
     check("workers: 1025\nattempts: 0\n", &["1 workers: must be at most 1024", "2 attempts: must be 1 to 100"]);
     check(
         "limits:\n  event: 0B\n  header_bytes: 2MiB\n  connections: 0\n  buffered_total: 1MiB\n  request_body: 5MB\n",

@@ -32,6 +32,7 @@ const PURE: &[&str] = &[
     "src/catalog/settle.rs",
     "src/catalog/settle",
     "src/catalog/texts.rs",
+    "src/admin/host.rs",
     "src/yaml.rs",
     "src/yaml",
     "src/units.rs",

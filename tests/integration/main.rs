@@ -22,6 +22,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod admin_names;
 mod auth;
 mod bodies;
 mod callers;

@@ -463,7 +463,7 @@ fn the_admin_listener_has_its_own_doors_and_no_others() {
         let gateway = Gateway::over(&mock).await;
         let ask = async |address, method: &str, target: &str| {
             let mut connection = Connection::plain(address, None).await;
-            connection.send(client::request(method, target, &[], b"")).await;
+            connection.send(client::request(method, target, &[("host", "localhost")], b"")).await;
             connection.try_response(method).await.unwrap()
         };
         for (method, target, status, kind) in [

@@ -54,7 +54,7 @@ impl Setup {
         self
     }
 
-    /// More of `server.yaml`, as YAML lines; a key of ours (`workers`, `log`) is replaced.
+    /// More of `server.yaml`, as YAML lines; a key of ours (`workers`, `log`) is replaced. `{admin}` is the admin listener's address.
     pub fn server(mut self, yaml: &str) -> Self {
         self.server.push_str(yaml.trim_end());
         self.server.push('\n');
@@ -144,7 +144,7 @@ impl Place {
                 server.push_str(&line);
             }
         }
-        server.push_str(&setup.server);
+        server.push_str(&setup.server.replace("{admin}", &self.admin.to_string()));
         write(&conf.join("server.yaml"), &server);
         write(&conf.join("catalog.yaml"), &setup.catalog);
         for (path, text) in &setup.files {
@@ -573,7 +573,7 @@ fn is_ledger(path: &str) -> bool {
 fn get(address: SocketAddr, target: &str) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let request = format!("GET {target} HTTP/1.1\r\nhost: admin.test\r\nconnection: close\r\n\r\n");
+    let request = format!("GET {target} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;

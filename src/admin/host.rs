@@ -1,0 +1,117 @@
+//! Which names the admin listener answers to.
+//!
+//! A page that an operator visits can make its own name mean 127.0.0.1 (DNS rebinding), and then read what is asked for under that name. It needs a
+//! name that everybody can look up for that. So an address passes, and so does every name that nobody can have in the public DNS; others must be
+//! written in `admin.hosts`.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Endings that no public name has: of one machine, of one cluster, of one network.
+const PRIVATE: [&str; 6] = ["localhost", "svc", "cluster.local", "internal", "local", "home.arpa"];
+
+/// The names that are this gateway's own, besides those that are nobody's.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names(Vec<String>);
+
+impl Names {
+    /// The machine's own name, those that stand beside it in a table of hosts, and those that the operator wrote.
+    pub(super) fn new(own: &str, hosts: &str, written: &[String]) -> Self {
+        let lines = hosts.lines().map(|line| line.split('#').next().unwrap_or_default().split_whitespace().skip(1));
+        let beside = lines.filter(|names| names.clone().any(|name| name == own)).flatten();
+        Self(
+            beside
+                .chain([own])
+                .map(ToOwned::to_owned)
+                .chain(written.iter().cloned())
+                .map(|name| plain(&name))
+                .filter(|name| !name.is_empty())
+                .collect(),
+        )
+    }
+
+    /// Whether a request that names this host may be answered: the text of `Host`.
+    pub(super) fn allow(&self, host: &str) -> bool {
+        let Some(name) = name(host) else { return false };
+        let private = |ending: &str| name.strip_suffix(ending).is_some_and(|rest| rest.ends_with('.'));
+        let is_address = name.parse::<IpAddr>().is_ok();
+        // HTTP/1.1 lets who knows no name send an empty one; a browser always knows one.
+        name.is_empty() || is_address || !name.contains('.') || PRIVATE.into_iter().any(private) || self.0.contains(&name)
+    }
+}
+
+/// The host without its port: in lower case, an IPv6 address without brackets. None: no host is written so.
+fn name(host: &str) -> Option<String> {
+    let host = host.trim();
+    if let Some(rest) = host.strip_prefix('[') {
+        let (address, port) = rest.split_once(']')?;
+        let port = port.is_empty() || is_port(port.strip_prefix(':')?);
+        return (port && address.parse::<Ipv6Addr>().is_ok()).then(|| address.to_owned());
+    }
+    let name = match host.split_once(':') {
+        Some((name, port)) => is_port(port).then_some(name)?,
+        None => host,
+    };
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    name.bytes().all(known).then(|| plain(name))
+}
+
+fn is_port(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// One form of each name.
+fn plain(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+}
+
+/// What is said to whoever asks by another name.
+pub(super) fn refusal(host: &str) -> String {
+    let shown = name(host).filter(|name| name.len() <= 253);
+    let written = shown.as_deref().unwrap_or("NAME");
+    let by = shown.as_deref().map_or_else(|| "what `Host` says".to_owned(), |name| format!("\"{name}\""));
+    format!(
+        "the admin listener does not answer to {by}, since a web page could make a public name of its own mean this address. Ask by an IP address or by \
+         a name without a dot; or write in server.yaml, if the name is yours: `admin: {{ address: …, hosts: [{written}] }}`\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(hosts: &[&str], allowed: bool) {
+        let table = "127.0.0.1 localhost\n10.0.0.7\tgw-1.of.example.net Gw-1.Example.com # evil.example\n10.0.0.8 gw-2.example.com\n";
+        let names = Names::new("Gw-1.Example.com", table, &["admin.example.org".to_owned()]);
+        for host in hosts {
+            assert_eq!(names.allow(host), allowed, "{host:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_and_names_that_nobody_can_have_pass() {
+        check(&["127.0.0.1", "127.0.0.1:9090", "10.1.2.3:80", "[::1]", "[::1]:9090", "[2001:db8::1]:9090"], true);
+        check(&["localhost", "LOCALHOST:9090", "localhost.", "a.localhost", "gateway", "portcullis:9090", "my_service", ""], true);
+        check(&["gw.ns.svc", "gw.ns.svc:9090", "gw.ns.svc.cluster.local", "gw.ns.svc.cluster.local.", "ip-10-0-0-1.ec2.internal"], true);
+        check(&["host.docker.internal", "printer.local", "nas.home.arpa", "NAS.Home.Arpa:1"], true);
+        check(&["gw-1.example.com", "gw-1.of.example.net", "GW-1.EXAMPLE.COM:9090", "admin.example.org", "admin.example.org.:9090"], true);
+    }
+
+    #[test]
+    fn public_names_do_not() {
+        check(&["evil.example", "evil.example:9090", "example.com", "gw-2.example.com", "x.gw-1.example.com", "admin.test"], false);
+        check(&["127.0.0.1.evil.example", "127.0.0.1.nip.io", "localhost.evil.example", "svc.evil.example", "evil-svc.example"], false);
+        check(&["notlocal.notinternal", "evil.xlocal", "home.arpa.evil.example", "1.2.3.4.5", "0x7f.1", "127.1"], false);
+        check(
+            &["evil.example, localhost", "localhost@evil.example", "evil.example/localhost", "[::1", "[evil]", "::1:x", "a b", "ü.example"],
+            false,
+        );
+    }
+
+    #[test]
+    fn the_refusal_says_what_to_write() {
+        let says = refusal("Grafana.Example.com:9090");
+        assert!(says.contains("\"grafana.example.com\"") && says.contains("hosts: [grafana.example.com]"), "{says}");
+        assert!(refusal("<script>").contains("hosts: [NAME]") && !refusal("<script>").contains("script"));
+    }
+}
