@@ -17,9 +17,12 @@ pub const QUIET: Duration = Duration::from_millis(500);
 /// Two looks so far apart that find the same found no file in the middle of one write.
 pub const AGAIN: Duration = Duration::from_millis(100);
 /// What changes for so long and is never quiet is somebody's who does not stop: it is not waited for.
-pub const PATIENCE: Duration = Duration::from_secs(1);
+pub const PATIENCE: Duration = Duration::from_millis(800);
 /// A file that changed for so long, and of which no text was whole, is told of.
 pub const ENDLESS: Duration = Duration::from_secs(3);
+
+/// Whole texts, each with when it was there last.
+pub type Whole = BTreeMap<PathBuf, (Version, Instant)>;
 
 /// What is known of a file's writers.
 #[derive(Debug, Clone, Copy, Default)]
@@ -156,9 +159,14 @@ impl Settling {
         self.asked = Some(now);
     }
 
+    /// How long ago somebody asked, unless that is over.
+    fn asked_for(&self, now: Instant) -> Option<Duration> {
+        self.asked.map(|asked| now.duration_since(asked)).filter(|long| *long < PATIENCE)
+    }
+
     /// Tells what a look found at a file. None: a write cut across it.
     pub fn observe(&mut self, path: &Path, version: Option<Version>, signs: Signs, now: Instant) {
-        let asked = self.asked.is_some_and(|asked| now.duration_since(asked) < PATIENCE);
+        let asked = self.asked_for(now).is_some();
         if let Some(course) = self.files.get_mut(path) {
             course.observe(version, signs, asked, now);
         }
@@ -167,7 +175,7 @@ impl Settling {
     /// What may be considered.
     pub fn ready(&self, now: Instant) -> Ready {
         let all = self.files.values().all(|course| course.fresh.is_none());
-        let looked_twice = self.asked.is_some_and(|asked| now.duration_since(asked) > 2 * AGAIN);
+        let looked_twice = self.asked_for(now).is_some_and(|long| long > 2 * AGAIN);
         match self.files.values().filter_map(|course| course.ripe).min() {
             None if all => Ready::Nothing,
             Some(since) if all || looked_twice || now.duration_since(since) >= PATIENCE => Ready::Whole { since, all },
@@ -181,17 +189,21 @@ impl Settling {
     }
 
     /// The whole texts, as they are to be considered.
-    pub fn whole(&self) -> impl Iterator<Item = (&Path, &Version)> {
-        self.files.iter().filter_map(|(path, course)| Some((path.as_path(), course.whole.as_ref()?)))
+    pub fn whole(&self) -> Whole {
+        let whole = |course: &Course| Some((course.whole.clone()?, course.there));
+        self.files.iter().filter_map(|(path, course)| Some((path.clone(), whole(course)?))).collect()
     }
 
-    /// The whole texts were considered. If they are what is live, files that are gone are followed no more.
-    pub fn considered(&mut self, live: bool) {
-        self.asked = None;
-        for course in self.files.values_mut() {
-            course.ripe = None;
+    /// These texts were considered. What became whole meanwhile is still to be.
+    pub fn considered(&mut self, texts: &Whole, live: bool) {
+        for (path, course) in &mut self.files {
+            let Some((version, there)) = texts.get(path) else { continue };
+            let same = course.whole.as_ref().is_some_and(|whole| whole.text == version.text);
+            if same {
+                course.ripe = None;
+            }
             if live {
-                (course.live, course.live_at) = (true, Some(course.there));
+                (course.live, course.live_at) = (same, Some(if same { course.there } else { *there }));
             }
         }
     }

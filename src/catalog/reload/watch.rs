@@ -6,14 +6,14 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::folders::{Event, Folders};
 use super::{POLL, Refused, Snapshot, publish};
 use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
 use crate::catalog::load::{self, ReadCatalog};
-use crate::catalog::settle::{ENDLESS, QUIET, Ready, Signs};
+use crate::catalog::settle::{ENDLESS, QUIET, Ready, Signs, Whole};
 use crate::catalog::texts::{Text, Texts, Version, is_source};
 use crate::catalog::{Catalog, published_key_problem, shrinks};
 use crate::problem::{Problem, Problems};
@@ -26,8 +26,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const SUSPICIOUS: Duration = Duration::from_secs(5);
 /// A file that was changed so recently may have been changed again within the same tick of its file system's clock.
 const YOUNG: Duration = Duration::from_secs(2);
-/// Between two catalogs there is time for others: so many times as long as making one took, and at most half a second.
-const SHARE: u32 = 3;
+/// Between two catalogs there is time for others: so many times as long as making one took, but not longer than half a second.
+const SHARE: u32 = 1;
 
 /// So many catalogs of the past are kept at most.
 const PAST: usize = 16;
@@ -88,9 +88,7 @@ impl Watch {
             if !self.watch_folders() && !self.wait() {
                 return;
             }
-            while let Ok(event) = self.receiver.try_recv() {
-                self.heard(event);
-            }
+            self.hear();
             self.past.retain(|past| Arc::strong_count(past) > 1);
             self.look();
             self.decide();
@@ -123,6 +121,13 @@ impl Watch {
             Err(RecvTimeoutError::Disconnected) => return false,
         }
         true
+    }
+
+    /// Takes note of all that was told.
+    fn hear(&mut self) {
+        while let Ok(event) = self.receiver.try_recv() {
+            self.heard(event);
+        }
     }
 
     fn heard(&mut self, event: Event) {
@@ -193,20 +198,42 @@ impl Watch {
                 return;
             }
         };
-        let texts: Texts = self.shared.reloads.settling().whole().map(|(path, version)| (path.to_owned(), version.clone())).collect();
+        let whole = self.shared.reloads.settling().whole();
+        let texts: Texts = whole.iter().map(|(path, (version, _))| (path.clone(), version.clone())).collect();
         let is_tried = |tried: &Tried| tried.texts == texts && (tried.all || !all) && now < tried.until;
         if self.tried.as_ref().is_some_and(is_tried) {
             return;
         }
-        let undecided = self.consider(&texts, since, all);
+        let read = self.made_of(&texts);
+        let undecided = self.consider(read, &whole, since, all);
         self.tried = undecided.map(|until| Tried { texts, all, until });
         let ended = Instant::now();
         self.rest = ended + (ended.duration_since(now) * SHARE).min(QUIET);
     }
 
-    /// Takes or refuses the texts. Until when not, if it is too early for either.
-    fn consider(&mut self, texts: &Texts, since: Instant, all: bool) -> Option<Instant> {
-        let ReadCatalog { catalog, texts: used, .. } = load::of_texts(&self.dir, texts.clone());
+    /// The catalog that the texts make. A large one takes its time, in which the files are looked at as before.
+    fn made_of(&mut self, texts: &Texts) -> ReadCatalog {
+        let (give, take) = channel();
+        let (dir, known) = (self.dir.clone(), texts.clone());
+        // If nobody waits for it any more, nobody needs it.
+        let make = move || drop(give.send(load::of_texts(&dir, known)));
+        let maker = std::thread::Builder::new().name("catalog-maker".to_owned()).spawn(make);
+        while maker.is_ok() {
+            match take.recv_timeout(LOOK) {
+                Ok(read) => return read,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.hear();
+                    self.look();
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        load::of_texts(&self.dir, texts.clone())
+    }
+
+    /// Takes or refuses what was made of the texts. Until when not, if it is too early for either.
+    fn consider(&mut self, read: ReadCatalog, whole: &Whole, since: Instant, all: bool) -> Option<Instant> {
+        let ReadCatalog { catalog, texts: used, .. } = read;
         let now = Instant::now();
         if self.names_what_is_young(&used, now) && now.duration_since(since) < ENDLESS {
             return Some(now);
@@ -218,7 +245,7 @@ impl Watch {
             Err(_) if !all && now.duration_since(since) < ENDLESS => return Some(since + ENDLESS),
             Err(reasons) => {
                 self.refuse(reasons);
-                self.is_over(&used, false);
+                self.is_over(&used, whole, false);
                 return None;
             }
         };
@@ -235,7 +262,7 @@ impl Watch {
             self.shared.metrics.shrank();
         }
         self.take(&live, catalog);
-        self.is_over(&used, true);
+        self.is_over(&used, whole, true);
         None
     }
 
@@ -296,12 +323,12 @@ impl Watch {
     }
 
     /// What was considered is decided. What mends an error may be a file that was not there.
-    fn is_over(&mut self, used: &Texts, live: bool) {
+    fn is_over(&mut self, used: &Texts, whole: &Whole, live: bool) {
         self.held = None;
         self.shared.reloads.tell(|told| told.held = None);
         self.named = used.keys().filter(|path| !is_source(&self.dir, path)).cloned().collect();
         let mut settling = self.shared.reloads.settling();
-        settling.considered(live);
+        settling.considered(whole, live);
         settling.keep_only(|path| is_source(&self.dir, path) || self.named.contains(path));
     }
 
