@@ -242,7 +242,8 @@ fn open(path: &PathBuf) -> Result<File, String> {
 
 fn text(out: &mut Vec<u8>, line: &Line<'_>) {
     let dash = |value: Option<&str>| value.unwrap_or("-").to_owned();
-    let tries: Vec<String> = line.attempts.iter().map(|t| format!("{}:{}:{}ms", t.account, t.outcome, t.ms)).collect();
+    let detail = |tried: &Tried| tried.detail.as_ref().map(|detail| format!(":{detail:?}")).unwrap_or_default();
+    let tries: Vec<String> = line.attempts.iter().map(|t| format!("{}:{}:{}ms{}", t.account, t.outcome, t.ms, detail(t))).collect();
     out.extend_from_slice(
         format!(
             "{} {} {} {} {} {} {} {}ms own={}us model={} key={} account={} tokens={}+{}({}) tries=[{}]",

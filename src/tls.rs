@@ -1,4 +1,8 @@
+//! Certificates: whose are believed where we call somebody ([`trust`]), and our own.
+//!
 //! The certificate of a TLS listener, read again on SIGHUP. A pair that cannot be used is refused, and the old one stays.
+
+pub mod trust;
 
 use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;

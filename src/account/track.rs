@@ -29,6 +29,19 @@ struct Memory {
     peaks: [Peak; 2],
     headroom: Option<Headroom>,
     hint: Option<Hint>,
+    /// Boxed: there is none as a rule.
+    trouble: Option<Box<Trouble>>,
+}
+
+/// How it failed last, if it has not answered since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// The word of the access line.
+    pub outcome: &'static str,
+    /// What only operators get, without what is secret.
+    pub detail: Option<String>,
+    /// When.
+    pub at: Instant,
 }
 
 /// Another instance found it broken.
@@ -160,6 +173,19 @@ impl Track {
         self.lock().headroom = Some(headroom);
     }
 
+    /// It failed. Whether that is news: it has not failed in this way since it answered.
+    pub fn troubled(&self, trouble: Trouble) -> bool {
+        let mut memory = self.lock();
+        let is_news = memory.trouble.as_ref().is_none_or(|old| (old.outcome, &old.detail) != (trouble.outcome, &trouble.detail));
+        memory.trouble = Some(Box::new(trouble));
+        is_news
+    }
+
+    /// How it failed last, if it has not answered since.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.lock().trouble.as_deref().cloned()
+    }
+
     /// For `/status`.
     pub fn told(&self, now: Instant, clock: SystemTime) -> Told {
         let awaited = self.awaited.load(Ordering::Relaxed);
@@ -197,6 +223,7 @@ impl Track {
         memory.breaker.reset();
         memory.rest = None;
         memory.refusals = 0;
+        memory.trouble = None;
     }
 
     /// The account's settings changed: what was wrong with the old ones is forgotten. Its provider's limits stay.
@@ -204,6 +231,7 @@ impl Track {
         let mut memory = self.lock();
         memory.breaker.reset();
         memory.refusals = 0;
+        memory.trouble = None;
         memory.rest = memory.rest.filter(|rest| rest.why == Why::Rate);
     }
 
@@ -256,6 +284,7 @@ impl Trial {
         memory.peak_mut(stream).observe(took, now);
         // It does serve the model.
         memory.refusals = 0;
+        memory.trouble = None;
         if let Some(hint) = &mut memory.hint {
             hint.refuted = true;
         }
@@ -274,7 +303,9 @@ impl Trial {
     pub fn is_back(&mut self, now: Instant) {
         self.came();
         self.stage = Stage::Ended;
-        self.track.lock().breaker.settle(self.pass, Outcome::Ok, now, 0.0);
+        let mut memory = self.track.lock();
+        memory.trouble = None;
+        memory.breaker.settle(self.pass, Outcome::Ok, now, 0.0);
     }
 
     /// It failed, after this time. Yields the rest or the breaker's state that begins with it.
@@ -386,6 +417,20 @@ mod tests {
         assert!(!fit(now), "and another");
         track.hint(None, now);
         assert!(fit(now));
+    }
+
+    #[test]
+    fn how_it_failed_last_is_known_until_it_answers() {
+        let (track, now) = (Arc::new(Track::default()), Instant::now());
+        let trouble = |detail: &str| Trouble { outcome: "tls", detail: Some(detail.to_owned()), at: now };
+        assert!(track.troubled(trouble("expired")) && !track.troubled(trouble("expired")), "told once");
+        assert!(track.troubled(trouble("unknown issuer")));
+        assert_eq!(track.trouble(), Some(trouble("unknown issuer")));
+        succeed(&track, now);
+        assert_eq!(track.trouble(), None);
+        assert!(track.troubled(trouble("expired")), "and told again");
+        track.settings_changed();
+        assert_eq!(track.trouble(), None);
     }
 
     #[test]

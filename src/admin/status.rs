@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::access_log::rfc3339;
 use crate::account::breaker;
-use crate::account::track::Told;
+use crate::account::track::{Told, Trouble};
 use crate::catalog::reload::{self, Route, Snapshot};
 use crate::drain::Phase;
 use crate::exchange::upstream::Place;
@@ -30,9 +30,9 @@ pub(super) fn of(shared: &Shared) -> serde_json::Value {
         .iter()
         .zip(&snapshot.tracks)
         .map(|(place, tracks)| {
-            let targets: Vec<_> = tracks.iter().map(|(model, track)| (model, track.told(now, clock))).collect();
-            let least = targets.iter().filter_map(|(_, told)| told.headroom).min_by(f64::total_cmp);
-            let targets: Vec<_> = targets.iter().map(|(model, told)| target(place, model, told, now)).collect();
+            let targets: Vec<_> = tracks.iter().map(|(model, track)| (model, track.told(now, clock), track.trouble())).collect();
+            let least = targets.iter().filter_map(|(_, told, _)| told.headroom).min_by(f64::total_cmp);
+            let targets: Vec<_> = targets.iter().map(|(model, told, trouble)| target(place, model, told, trouble.as_ref(), now)).collect();
             json!({
                 "id": place.account.id,
                 "dialect": place.account.dialect.name(),
@@ -161,7 +161,7 @@ fn keys(snapshot: &Snapshot) -> Vec<serde_json::Value> {
 }
 
 /// How a target does.
-fn target(place: &Place, model: &str, told: &Told, now: Instant) -> serde_json::Value {
+fn target(place: &Place, model: &str, told: &Told, trouble: Option<&Trouble>, now: Instant) -> serde_json::Value {
     let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     let until = |at: Instant| millis(at.saturating_duration_since(now));
     let [whole, first] = told.expected;
@@ -173,6 +173,10 @@ fn target(place: &Place, model: &str, told: &Told, now: Instant) -> serde_json::
         "calls": told.calls.0,
         "failed": told.calls.1,
         "rest": rest.map(|rest| json!({ "why": rest.why.name(), "for_ms": until(rest.until) })),
+        "last_failure": trouble.map(|trouble| {
+            let ago = millis(now.saturating_duration_since(trouble.at));
+            json!({ "outcome": trouble.outcome, "detail": trouble.detail, "ago_ms": ago })
+        }),
         "first_token_ms": first.map(millis),
         "whole_ms": whole.map(millis),
         "awaited": told.awaited,

@@ -14,9 +14,9 @@ use super::texts::{Text, Texts, is_source};
 use super::{Catalog, PUBLISHED_KEY};
 use crate::config::{self, Server};
 use crate::dialect::presets;
-use crate::exchange::upstream::certificates;
 use crate::limits::Limits;
 use crate::problem::{Problem, Problems, in_column, nearest, quoted};
+use crate::tls::trust::certificates;
 use crate::yaml;
 
 const SERVER: &str = "server.yaml";

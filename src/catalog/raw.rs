@@ -200,7 +200,7 @@ pub struct Timeouts {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// A file of certificates (PEM) to trust besides the system's. A relative path starts at the configuration folder.
+    /// A file of certificates (PEM) to trust besides the system's. One that is no authority's is a pin: exactly it is trusted, and the system's are not. A relative path starts at the configuration folder.
     #[schemars(required)]
     pub ca: Option<String>,
 }

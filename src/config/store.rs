@@ -20,7 +20,7 @@ pub use raw::OnStoreDown;
 pub struct Store {
     /// The server.
     pub address: Address,
-    /// Certificates (PEM) to trust besides the system's.
+    /// Certificates (PEM) to trust besides the system's; one that is no authority's is a pin.
     pub ca: Option<String>,
     /// How many gateways share it, at least 1.
     pub instances: u64,

@@ -18,7 +18,7 @@ pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> 
         Failure::Unsigned(why) => (sentence(why, secrets), None),
         Failure::Unreachable(_)
         | Failure::ConnectTimeout
-        | Failure::Tls(_)
+        | Failure::Tls { .. }
         | Failure::Reset
         | Failure::Stale
         | Failure::SendTimeout

@@ -16,7 +16,12 @@ pub enum Failure {
     /// Nobody answered in `connect`.
     ConnectTimeout,
     /// The certificate, or the handshake.
-    Tls(String),
+    Tls {
+        /// What is wrong, in words.
+        why: String,
+        /// Nothing changes by itself: it is about a certificate, or what the server speaks.
+        lasts: bool,
+    },
     /// The connection ended before a byte of an answer.
     Reset,
     /// The request was never looked at: the same, on a reused connection and so soon; or the upstream says so.
@@ -112,7 +117,7 @@ impl Failure {
             Failure::InAnswer(error) => class_of(error.status.unwrap_or(502), error),
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
-            | Failure::Tls(_)
+            | Failure::Tls { .. }
             | Failure::Reset
             | Failure::Stale
             | Failure::SendTimeout
@@ -131,7 +136,7 @@ impl Failure {
         match self {
             Failure::Unreachable(_) => "unreachable",
             Failure::ConnectTimeout => "connect_timeout",
-            Failure::Tls(_) => "tls",
+            Failure::Tls { .. } => "tls",
             Failure::Reset => "reset",
             Failure::Stale => "stale",
             Failure::SendTimeout => "send_timeout",
@@ -162,7 +167,7 @@ impl Failure {
             Failure::InAnswer(error) => error.retry_after,
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
-            | Failure::Tls(_)
+            | Failure::Tls { .. }
             | Failure::Reset
             | Failure::Stale
             | Failure::SendTimeout
@@ -185,7 +190,7 @@ impl Failure {
             Failure::InAnswer(_) | Failure::Nonsense(_) | Failure::BrokenCall | Failure::Cut | Failure::NoRoom => Some(200),
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
-            | Failure::Tls(_)
+            | Failure::Tls { .. }
             | Failure::Reset
             | Failure::Stale
             | Failure::SendTimeout
@@ -200,7 +205,7 @@ impl Failure {
     /// What only the log gets: never an upstream's own sentences, which may quote the prompt.
     pub fn detail(&self) -> Option<Cow<'_, str>> {
         match self {
-            Failure::Unreachable(detail) | Failure::Tls(detail) | Failure::Nonsense(detail) | Failure::Unsigned(detail) => {
+            Failure::Unreachable(detail) | Failure::Tls { why: detail, .. } | Failure::Nonsense(detail) | Failure::Unsigned(detail) => {
                 Some(detail.into())
             }
             Failure::Status { error, .. } | Failure::InAnswer(error) => {
@@ -244,7 +249,7 @@ impl Failure {
             | Failure::Cut => true,
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
-            | Failure::Tls(_)
+            | Failure::Tls { .. }
             | Failure::Stale
             | Failure::SendTimeout
             | Failure::Unsigned(_)
@@ -273,10 +278,13 @@ impl Failure {
             Failure::TotalTimeout => {
                 Refusal::new(What::UpstreamTimeout, "The upstream did not finish in time. Try again, or ask for less.")
             }
-            Failure::Tls(_) => Refusal::new(
-                What::BadUpstreamResponse,
-                "A secure connection to the upstream could not be made. Ask the gateway's operator, with the request id.",
-            ),
+            Failure::Tls { lasts, .. } => {
+                let refusal = Refusal::new(
+                    What::BadUpstreamResponse,
+                    "A secure connection to the upstream could not be made. Ask the gateway's operator, with the request id.",
+                );
+                if *lasts { refusal.in_vain() } else { refusal }
+            }
             Failure::Reset | Failure::Stale => {
                 Refusal::new(What::BadUpstreamResponse, "The upstream closed the connection without an answer. Try again.")
             }
@@ -410,7 +418,7 @@ mod tests {
         check(Failure::Unreachable(String::new()), Class::Transient, 503, Some("upstream_unavailable"));
         check(Failure::ConnectTimeout, Class::Transient, 503, Some("upstream_unavailable"));
         check(Failure::FirstByteTimeout, Class::Transient, 504, Some("upstream_timeout"));
-        check(Failure::Tls(String::new()), Class::Transient, 502, Some("bad_upstream_response"));
+        check(Failure::Tls { why: String::new(), lasts: false }, Class::Transient, 502, Some("bad_upstream_response"));
         check(Failure::Reset, Class::Transient, 502, Some("bad_upstream_response"));
         check(Failure::Nonsense(String::new()), Class::Transient, 502, Some("bad_upstream_response"));
         check(Failure::FirstTokenTimeout, Class::Transient, 504, Some("upstream_timeout"));
@@ -435,7 +443,7 @@ mod tests {
         for failure in [
             Failure::Unreachable(String::new()),
             Failure::ConnectTimeout,
-            Failure::Tls(String::new()),
+            Failure::Tls { why: String::new(), lasts: false },
             Failure::Reset,
             Failure::Stale,
             Failure::SendTimeout,
@@ -471,6 +479,7 @@ mod tests {
         check(status(402, ""), None, false);
         check(status(429, "insufficient_quota"), None, false);
         check(Failure::Unsigned(String::new()), None, false);
+        check(Failure::Tls { why: String::new(), lasts: true }, None, false);
         // A server that starts again is back soon.
         check(Failure::Unreachable(String::new()), Some(5), true);
         check(Failure::ConnectTimeout, Some(5), true);

@@ -15,6 +15,7 @@ pub mod producer;
 pub mod queue;
 pub mod record;
 pub mod relay;
+mod secure;
 pub mod upstream;
 
 use std::future::Future;

@@ -6,26 +6,27 @@
 use super::alarm::Alarm;
 use super::attempt::Outgoing;
 use super::failover::Failure;
+use super::secure::Secure;
 use crate::account::State;
 use crate::catalog::{Account, KeyHeader, Signer};
 use crate::dialect::openai::quirks::Quirks;
 use crate::dialect::traits::Server;
 use crate::dialect::{Dialect, anthropic};
 use crate::secret::Secret;
+use crate::tls::trust::{Distrust, Trust, has_pin};
 use http::header::{self, HeaderName, HeaderValue};
 use pingora::connectors::TransportConnector;
 use pingora::connectors::http::v2::{H2HandshakeSettings, handshake};
 use pingora::http::RequestHeader;
-use pingora::listeners::ALPN;
 use pingora::protocols::Stream;
 use pingora::protocols::TcpKeepalive;
 use pingora::protocols::http::v2::client::Http2Session as Http2;
+use pingora::protocols::tls::ALPN;
 use pingora::upstreams::peer::HttpPeer;
-use pingora::utils::tls::{WrappedX509, parse_x509};
 use pingora::{BError, ErrorType};
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -51,8 +52,8 @@ pub struct Place {
     head: Vec<u8>,
     /// Who issues the tokens of an account that signs for them.
     pub issuer: Option<Arc<Place>>,
-    /// The system's certificates and the account's own, if it names some.
-    authorities: Option<Arc<[WrappedX509]>>,
+    /// Whose certificates are believed; none with `http:`.
+    trust: Option<Trust>,
 }
 
 impl Place {
@@ -66,9 +67,9 @@ impl Place {
         for (name, value) in headers(&account) {
             write_header(&mut head, &name, &value);
         }
-        let authorities = account.ca.as_deref().map(authorities);
+        let trust = account.base.tls.then(|| trust(account.ca.as_deref()));
         let issuer = issuer(&account).map(|issuer| Arc::new(Place::new(Arc::new(issuer), Arc::new(State::new(account.id.clone())))));
-        Place { account, state, head, issuer, authorities }
+        Place { account, state, head, issuer, trust }
     }
 }
 
@@ -92,7 +93,8 @@ fn issuer(account: &Account) -> Option<Account> {
         server: Server::OWN,
         insecure: account.insecure,
         leave: account.leave,
-        ca: account.ca.clone(),
+        // A pin is for the account's own host.
+        ca: account.ca.clone().filter(|pem| issuer.host == account.base.host || !has_pin(pem)),
         fingerprint: !account.fingerprint,
     })
 }
@@ -156,7 +158,7 @@ impl Upstream {
                     state.addresses.answered(*address);
                     return Ok((connection, false));
                 }
-                Some(Err(failure @ Failure::Tls(_))) => return Err(failure),
+                Some(Err(failure @ Failure::Tls { .. })) => return Err(failure),
                 Some(Err(failure)) => last = failure,
                 None => last = Failure::ConnectTimeout,
             }
@@ -165,8 +167,11 @@ impl Upstream {
     }
 
     async fn open(&self, place: &Place, address: SocketAddr) -> Result<Connection, Failure> {
-        let transport = self.transport.new_stream(&peer(place, address)).await.map_err(|e| failure_of(&e))?;
-        if !place.account.base.tls || !matches!(transport.selected_alpn_proto(), Some(ALPN::H2)) {
+        let tcp = self.transport.new_stream(&peer(place, address)).await.map_err(|e| failure_of(&e))?;
+        let Some(trust) = &place.trust else { return Ok(Connection::Http1(tcp)) };
+        let distrusted = |Distrust { why, lasts }| Failure::Tls { why, lasts };
+        let transport: Stream = Box::new(Secure::connect(trust, &place.account.base.host, tcp).await.map_err(distrusted)?);
+        if !matches!(transport.selected_alpn_proto(), Some(ALPN::H2)) {
             return Ok(Connection::Http1(transport));
         }
         let mut settings = H2HandshakeSettings::new();
@@ -240,7 +245,7 @@ fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
     let account = &place.account;
     // `HttpPeer::new` resolves names and panics on those it cannot: here it is given an address.
     #[expect(clippy::disallowed_methods, reason = "the one place that makes peers, always from an address")]
-    let mut peer = HttpPeer::new(address, account.base.tls, account.base.host.to_string());
+    let mut peer = HttpPeer::new(address, false, account.base.host.to_string());
     peer.options.tcp_keepalive = Some(TcpKeepalive {
         idle: SILENT / 2,
         interval: SILENT / 6,
@@ -249,10 +254,6 @@ fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
         #[cfg(target_os = "linux")]
         user_timeout: account.timeouts.idle.max(SILENT),
     });
-    if account.base.tls {
-        peer.options.alpn = ALPN::H2H1;
-        peer.options.ca = place.authorities.clone();
-    }
     peer
 }
 
@@ -297,41 +298,19 @@ pub fn bearer(token: &Secret) -> Option<(HeaderName, HeaderValue)> {
     Some((header::AUTHORIZATION, value))
 }
 
-/// The system's certificates and the account's own. Certificates that cannot be read were refused when the catalog was.
-fn authorities(pem: &[u8]) -> Arc<[WrappedX509]> {
-    let system = rustls_native_certs::load_native_certs().certs.into_iter().map(|der| der.to_vec()).filter(|der| readable(der));
-    system.chain(certificates(pem)).map(|der| WrappedX509::new(der, parse_x509)).collect()
-}
-
-/// The certificates of a PEM file, those that can be read.
-pub fn certificates(pem: &[u8]) -> Vec<Vec<u8>> {
-    use rustls_pki_types::pem::PemObject;
-    let certificates = rustls_pki_types::CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
-    certificates.map(|der| der.to_vec()).filter(|der| readable(der)).collect()
-}
-
-/// Pingora panics over one that is not.
-fn readable(der: &[u8]) -> bool {
-    x509_parser::parse_x509_certificate(der).is_ok()
+/// HTTP/2 is offered, and HTTP/1. What believes the system alone is one for all: it keeps what resumes their sessions.
+fn trust(ca: Option<&[u8]>) -> Trust {
+    const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
+    static SYSTEM: OnceLock<Trust> = OnceLock::new();
+    match ca {
+        Some(pem) => Trust::new(Some(pem), ALPN),
+        None => SYSTEM.get_or_init(|| Trust::new(None, ALPN)).clone(),
+    }
 }
 
 fn failure_of(error: &BError) -> Failure {
     let detail = || format!("{:?}: {}", error.etype(), error.root_cause());
-    let handshake = matches!(
-        error.etype(),
-        ErrorType::TLSHandshakeFailure
-            | ErrorType::TLSHandshakeTimedout
-            | ErrorType::InvalidCert
-            | ErrorType::HandshakeError
-            | ErrorType::TLSWantX509Lookup
-    );
-    if *error.etype() == ErrorType::ConnectTimedout {
-        Failure::ConnectTimeout
-    } else if handshake {
-        Failure::Tls(detail())
-    } else {
-        Failure::Unreachable(detail())
-    }
+    if *error.etype() == ErrorType::ConnectTimedout { Failure::ConnectTimeout } else { Failure::Unreachable(detail()) }
 }
 
 #[cfg(test)]

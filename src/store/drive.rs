@@ -1,17 +1,14 @@
 //! The task that has the connection: opens it, keeps it, and tries again when it is lost.
 
 use super::Inside;
-use super::link::{self, Link};
+use super::link::Link;
 use super::session::{End, Session};
+use crate::tls::trust::Trust;
 use std::time::Instant;
-use tokio_rustls::TlsConnector;
 
 /// Goes on until the process leaves.
 pub(super) async fn drive(inside: &Inside) {
-    let tls = match inside.settings.address.tls.then(|| link::connector(inside.settings.ca.as_deref())).transpose() {
-        Ok(tls) => tls,
-        Err(why) => return inside.out(&why),
-    };
+    let tls = inside.settings.address.tls.then(|| Trust::new(inside.settings.ca.as_deref().map(str::as_bytes), &[]));
     let process = format!("{:016x}", fastrand::u64(..));
     loop {
         if pause(inside).await {
@@ -28,7 +25,7 @@ pub(super) async fn drive(inside: &Inside) {
     }
 }
 
-async fn once(inside: &Inside, tls: Option<&TlsConnector>, process: &str) -> End {
+async fn once(inside: &Inside, tls: Option<&Trust>, process: &str) -> End {
     match Link::open(&inside.settings, tls).await {
         Ok(link) => Session::new(inside, link, process).run().await,
         Err(why) => End::Lost(why),

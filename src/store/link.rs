@@ -3,17 +3,13 @@
 //! An error that comes from here is what the server said: it becomes a line for operators, without what is secret, in [`trouble`](super::trouble).
 
 use crate::config::{Address, Store};
-use crate::exchange::upstream::certificates;
+use crate::tls::trust::{Distrust, Trust};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value};
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::{CertificateDer, ServerName};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio_rustls::TlsConnector;
 
 /// Whoever needs longer to say hello is not there.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -39,7 +35,7 @@ impl Batch {
 
 impl Link {
     /// Opens one.
-    pub(super) async fn open(settings: &Store, tls: Option<&TlsConnector>) -> Result<Link, String> {
+    pub(super) async fn open(settings: &Store, tls: Option<&Trust>) -> Result<Link, String> {
         let opened = tokio::time::timeout(CONNECT, open(&settings.address, tls)).await;
         opened.unwrap_or_else(|_| {
             let or = if settings.address.tls { "; if it has no TLS, write redis:// instead of rediss://" } else { "" };
@@ -86,14 +82,14 @@ fn call<'k>(script: &str, keys: impl ExactSizeIterator<Item = &'k str>, argument
     command
 }
 
-async fn open(address: &Address, tls: Option<&TlsConnector>) -> Result<Link, String> {
+async fn open(address: &Address, tls: Option<&Trust>) -> Result<Link, String> {
     let tcp = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(|error| error.to_string())?;
     tcp.set_nodelay(true).map_err(|error| error.to_string())?;
     match tls {
         None => begin(address, tcp).await,
         Some(tls) => {
-            let name = ServerName::try_from(address.host.clone()).map_err(|_| "its name cannot stand in a certificate")?;
-            begin(address, tls.connect(name, tcp).await.map_err(|error| format!("TLS: {error}"))?).await
+            let distrusted = |Distrust { why, .. }| format!("TLS: {why}");
+            begin(address, tls.connect(&address.host, tcp).await.map_err(distrusted)?).await
         }
     }
 }
@@ -126,16 +122,4 @@ fn told(error: &RedisError) -> String {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
         (Some(_), None) | (None, _) => error.to_string(),
     }
-}
-
-/// How TLS is spoken: the system's certificates are trusted, and those that are named.
-pub(super) fn connector(ca: Option<&str>) -> Result<TlsConnector, String> {
-    let mut roots = RootCertStore::empty();
-    // Those that cannot be read, or are not there at all, are missed when a server shows one of theirs.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    roots.add_parsable_certificates(ca.map(|pem| certificates(pem.as_bytes())).unwrap_or_default().into_iter().map(CertificateDer::from));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.map_err(|error| format!("TLS: {error}"))?.with_root_certificates(roots).with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
 }

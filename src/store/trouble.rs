@@ -29,7 +29,7 @@ const ADVICE: [(&str, &str); 23] = [
     ("unknown command", "it must be a Redis or Valkey, 6 or later, without disabled commands"),
     ("Parse error", "it must be a Redis or Valkey: something else answers"),
     ("UnknownIssuer", "`store.tls.ca` must have the certificate that signed its own"),
-    ("CaUsedAsEndEntity", "its certificate is an authority's own: it needs one that is signed by that"),
+    ("CaUsedAsEndEntity", "`store.tls.ca` must be exactly this certificate, or it needs one that an authority has signed"),
     ("not valid for name", "the host in `store.redis` must be one of the names in its certificate"),
     ("InvalidContentType", "it does not speak TLS: write redis:// instead of rediss://"),
     ("Connection refused", "nothing listens there: does it run?"),

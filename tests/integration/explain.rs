@@ -15,7 +15,7 @@ const AWS: &str = "dialect: bedrock, region: us-east-1, aws: { access_key_id: AK
                    session_token: CaNaRy-session }";
 
 /// Runs it beside a gateway, on its folder: exit code and output, in which no secret is.
-fn explain(gateway: &Gateway, body: &Value, more: &[&str]) -> (Option<i32>, String) {
+pub fn explain(gateway: &Gateway, body: &Value, more: &[&str]) -> (Option<i32>, String) {
     let file = gateway.conf.with_file_name("request.json");
     std::fs::write(&file, body.to_string()).expect("the request's file");
     let fixed = ["explain", "--key", "acme/prod", "--conf", gateway.conf.to_str().expect("a path"), file.to_str().expect("a path")];

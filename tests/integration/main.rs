@@ -59,5 +59,6 @@ mod soak;
 mod starved;
 mod store;
 mod streams;
+mod tls_upstreams;
 mod upstream;
 mod upstream_faults;

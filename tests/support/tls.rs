@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, crypto::ring};
@@ -24,7 +24,17 @@ pub struct Leaf {
 
 impl Ca {
     pub fn new() -> Self {
+        Self::of(CertificateParams::default())
+    }
+
+    /// Of another name than the others have.
+    pub fn named(name: &str) -> Self {
         let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        Self::of(params)
+    }
+
+    fn of(mut params: CertificateParams) -> Self {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key pair");
         Ca { issuer: CertifiedIssuer::self_signed(params, key).expect("a CA") }
@@ -46,6 +56,17 @@ impl Ca {
 
     pub fn expired(&self) -> Leaf {
         self.sign(&["localhost", "127.0.0.1"], 2001)
+    }
+
+    /// A certificate that nobody has signed but itself. As an `authority`, as `openssl req -x509` makes them, it says that it may sign others.
+    pub fn own(names: &[&str], until: i32, authority: bool) -> Leaf {
+        let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).expect("names");
+        params.not_before = date_time_ymd(2000, 1, 1);
+        params.not_after = date_time_ymd(until, 1, 1);
+        params.is_ca = if authority { IsCa::Ca(BasicConstraints::Unconstrained) } else { IsCa::NoCa };
+        let key = KeyPair::generate().expect("a key pair");
+        let cert = params.self_signed(&key).expect("a signature");
+        Leaf { cert: cert.pem(), key: key.serialize_pem() }
     }
 
     fn sign(&self, names: &[&str], until: i32) -> Leaf {

@@ -64,6 +64,7 @@ struct ToldTarget {
     calls: u64,
     failed: u64,
     rest: Option<ToldRest>,
+    last_failure: Option<ToldFailure>,
     first_token_ms: Option<u64>,
     whole_ms: Option<u64>,
     awaited: usize,
@@ -76,6 +77,13 @@ enum Breaker {
     Closed,
     Open,
     HalfOpen,
+}
+
+#[derive(Deserialize)]
+struct ToldFailure {
+    outcome: String,
+    detail: Option<String>,
+    ago_ms: u64,
 }
 
 #[derive(Deserialize)]
@@ -173,6 +181,10 @@ impl Status {
             Some(target) => {
                 if target.calls > 0 {
                     does.push(format!("{} of {} calls failed", target.failed, target.calls));
+                }
+                if let Some(ToldFailure { outcome, detail, ago_ms }) = &target.last_failure {
+                    let detail = detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+                    does.push(format!("failed {} ago ({outcome}{detail})", left(Duration::from_millis(*ago_ms))));
                 }
                 if target.breaker == Breaker::HalfOpen {
                     does.push("breaker half open: one request at a time finds out, whether one is out is not told".to_owned());

@@ -5,7 +5,7 @@ use super::opening::Progress;
 use crate::access_log::Tried;
 use crate::account::breaker::State;
 use crate::account::health::Why;
-use crate::account::track::{Failed, Trial};
+use crate::account::track::{Failed, Trial, Trouble};
 use crate::dialect::chat::Refused;
 use crate::error::{Refusal, What, scrub};
 use crate::exchange::advice;
@@ -152,8 +152,15 @@ impl Producer<'_> {
         let secrets: Vec<&str> = account.secrets().into_iter().chain(token.as_ref().map(Secret::expose)).collect();
         let refused = news.rest.filter(|rest| rest.why == Why::Credential).is_some();
         let advice = refused.then(|| advice::on_credential(failure, account, &secrets));
-        self.told(place, Some(news), failure.name(), failure.status(), advice.as_deref());
-        let detail = failure.detail().map(|d| scrub(&d, &secrets).chars().take(200).collect());
+        let detail: Option<String> = failure.detail().map(|d| scrub(&d, &secrets).chars().take(200).collect());
+        self.told(place, Some(news), failure.name(), failure.status(), advice.as_deref().or(detail.as_deref()));
+        if !matches!(failure.class(), Class::Caller | Class::Ours) {
+            let trouble = Trouble { outcome: failure.name(), detail: detail.clone(), at: now };
+            if candidate.track.troubled(trouble) && matches!(failure, Failure::Tls { .. }) {
+                let (id, model, why) = (&account.id, &candidate.upstream_model, detail.as_deref().unwrap_or_default());
+                log::warn!("account {id}: no TLS for {model}: {why} (said once)");
+            }
+        }
         self.maybe_billed |= failure.maybe_billed();
         let unused = progress.spent(self.request.face.prompt_bytes).filter(|_| unused && failure.maybe_billed());
         self.note(place, failure.name(), began, failure.status(), progress, unused);
@@ -163,14 +170,14 @@ impl Producer<'_> {
     }
 
     /// Says in the log what begins or ends for a target.
-    pub(super) fn told(&self, place: usize, news: Option<Failed>, after: &str, status: Option<u16>, advice: Option<&str>) {
+    pub(super) fn told(&self, place: usize, news: Option<Failed>, after: &str, status: Option<u16>, why: Option<&str>) {
         let (Some(Failed { breaker, rest }), Some(candidate)) = (news, self.request.candidates.get(place)) else { return };
         let (account, model) = (&candidate.place.account.id, &candidate.upstream_model);
         let status = status.map_or_else(|| "-".to_owned(), |s| s.to_string());
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         if let Some(rest) = rest {
             let seconds = rest.until.saturating_duration_since(std::time::Instant::now()).as_secs() + 1;
-            let advice = advice.map(|advice| format!(": {advice}")).unwrap_or_default();
-            log::warn!("account {account} rests for {seconds} s ({}) after {after} (HTTP {status}) for {model}{advice}", rest.why.name());
+            log::warn!("account {account} rests for {seconds} s ({}) after {after} (HTTP {status}) for {model}{why}", rest.why.name());
         }
         let hint = |time: Duration| self.shared.store.iter().for_each(|store| store.hint(account, model, time));
         match breaker {
@@ -178,7 +185,9 @@ impl Producer<'_> {
                 let wait = until.saturating_duration_since(std::time::Instant::now());
                 hint(wait);
                 let seconds = wait.as_secs() + 1;
-                log::warn!("account {account} is left alone for {seconds} s for {model}: its breaker opened after {after} (HTTP {status})");
+                log::warn!(
+                    "account {account} is left alone for {seconds} s for {model}: its breaker opened after {after} (HTTP {status}){why}"
+                );
             }
             Some(State::Closed) => {
                 hint(Duration::ZERO);

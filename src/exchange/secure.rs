@@ -1,0 +1,120 @@
+//! A connection over TLS, as Pingora's sessions take it: ours and not Pingora's, since its own flattens rustls's errors into one text, and has no
+//! place for a pin.
+
+use crate::tls::trust::{Distrust, Trust};
+use async_trait::async_trait;
+use pingora::protocols::raw_connect::ProxyDigest;
+use pingora::protocols::tls::ALPN;
+use pingora::protocols::{
+    GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest, UniqueID, UniqueIDType,
+};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio_rustls::client::TlsStream;
+
+/// The connection.
+#[derive(Debug)]
+pub(super) struct Secure(TlsStream<Stream>);
+
+impl Secure {
+    /// Shakes hands with who should be `host`.
+    pub(super) async fn connect(trust: &Trust, host: &str, stream: Stream) -> Result<Secure, Distrust> {
+        trust.connect(host, stream).await.map(Secure)
+    }
+
+    fn below(&self) -> &Stream {
+        self.0.get_ref().0
+    }
+}
+
+impl AsyncRead for Secure {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Secure {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+}
+
+#[async_trait]
+impl Shutdown for Secure {
+    async fn shutdown(&mut self) {
+        // Whoever is gone needs no farewell.
+        drop(AsyncWriteExt::shutdown(&mut self.0).await);
+    }
+}
+
+impl Ssl for Secure {
+    fn selected_alpn_proto(&self) -> Option<ALPN> {
+        match self.0.get_ref().1.alpn_protocol()? {
+            b"h2" => Some(ALPN::H2),
+            b"http/1.1" => Some(ALPN::H1),
+            _ => None,
+        }
+    }
+}
+
+impl Peek for Secure {}
+
+impl UniqueID for Secure {
+    fn id(&self) -> UniqueIDType {
+        self.below().id()
+    }
+}
+
+impl GetTimingDigest for Secure {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        self.below().get_timing_digest()
+    }
+
+    fn get_read_pending_time(&self) -> Duration {
+        self.below().get_read_pending_time()
+    }
+
+    fn get_write_pending_time(&self) -> Duration {
+        self.below().get_write_pending_time()
+    }
+}
+
+impl GetProxyDigest for Secure {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        self.below().get_proxy_digest()
+    }
+
+    fn set_proxy_digest(&mut self, digest: ProxyDigest) {
+        self.0.get_mut().0.set_proxy_digest(digest);
+    }
+}
+
+impl GetSocketDigest for Secure {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        self.below().get_socket_digest()
+    }
+
+    fn set_socket_digest(&mut self, digest: SocketDigest) {
+        self.0.get_mut().0.set_socket_digest(digest);
+    }
+}

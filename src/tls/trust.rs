@@ -1,0 +1,251 @@
+//! Whose certificates are believed where we call somebody, and why one was not.
+//!
+//! Believed are the system's authorities and those that are named beside them. A named certificate that is no authority's is a *pin*: exactly this
+//! certificate is believed, and with a pin the system's authorities are not. So is an authority's own that a server shows as it is.
+//! **Invariant:** name and dates are checked for every certificate, a pinned one too, before the first byte of a request; nothing switches that off.
+
+use crate::access_log::rfc3339;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use std::fmt;
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// How TLS is spoken with those who are believed.
+#[derive(Clone)]
+pub struct Trust(TlsConnector);
+
+/// Why it was not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Distrust {
+    /// In words.
+    pub why: String,
+    /// Nothing changes by itself: it is about a certificate, or about what the server speaks.
+    pub lasts: bool,
+}
+
+impl Trust {
+    /// The system's authorities, and what this PEM names. `alpn`: the protocols that are offered, best first.
+    pub fn new(pem: Option<&[u8]>, alpn: &[&[u8]]) -> Trust {
+        let provider = Arc::new(ring::default_provider());
+        let named: Vec<CertificateDer<'static>> = pem.map(certificates).unwrap_or_default();
+        let verifier = Arc::new(Verifier::new(named, &provider));
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.expect("ring speaks TLS 1.2 and 1.3").dangerous().with_custom_certificate_verifier(verifier);
+        let mut config = config.with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        Trust(TlsConnector::from(Arc::new(config)))
+    }
+
+    /// Shakes hands with who should be `host`.
+    pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(&self, host: &str, stream: S) -> Result<TlsStream<S>, Distrust> {
+        let unnameable = |_| Distrust { why: "its name cannot stand in a certificate".to_owned(), lasts: true };
+        let name = ServerName::try_from(host.to_owned()).map_err(unnameable)?;
+        self.0.connect(name, stream).await.map_err(|error| Distrust::of(&error))
+    }
+}
+
+/// The certificates of a PEM file, those that can be read.
+pub fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+    let readable = |der: &CertificateDer<'_>| x509_parser::parse_x509_certificate(der).is_ok();
+    CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).filter(readable).collect()
+}
+
+/// Whether one of them is no authority's.
+pub fn has_pin(pem: &[u8]) -> bool {
+    certificates(pem).iter().any(|der| !is_authority(der))
+}
+
+/// Read once: that takes some milliseconds, and every account needs them.
+fn of_the_system() -> &'static RootCertStore {
+    static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
+    ROOTS.get_or_init(|| {
+        let mut roots = RootCertStore::empty();
+        // Those that cannot be read, or are not there at all, are missed when a server shows one of theirs.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        roots
+    })
+}
+
+#[derive(Debug)]
+struct Verifier {
+    named: Vec<CertificateDer<'static>>,
+    /// One of them is no authority's.
+    pins: bool,
+    /// None where there is no authority to believe.
+    authorities: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Verifier {
+    fn new(named: Vec<CertificateDer<'static>>, provider: &Arc<CryptoProvider>) -> Verifier {
+        let (authorities, pins): (Vec<_>, Vec<_>) = named.iter().cloned().partition(is_authority);
+        let pins = !pins.is_empty();
+        let mut roots = if pins { RootCertStore::empty() } else { of_the_system().clone() };
+        roots.add_parsable_certificates(authorities);
+        let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().ok();
+        Verifier { named, pins, authorities, provider: provider.clone() }
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.named.iter().any(|named| named == shown) {
+            is_in_time(shown, now)?;
+            verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+            return Ok(ServerCertVerified::assertion());
+        }
+        let verified = match &self.authorities {
+            Some(authorities) => authorities.verify_server_cert(shown, others, name, ocsp, now),
+            None => Err(CertificateError::UnknownIssuer.into()),
+        };
+        verified.map_err(|error| {
+            // Who has pinned one does not ask which authority it lacks.
+            let unknown = matches!(error, Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::Other(_)));
+            if self.pins && unknown { CertificateError::Other(OtherError(Arc::new(AnotherOne))).into() } else { error }
+        })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Not the pinned one.
+#[derive(Debug)]
+struct AnotherOne;
+
+impl fmt::Display for AnotherOne {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("is not the one that `tls.ca` pins, nor signed by an authority that stands there")
+    }
+}
+
+impl std::error::Error for AnotherOne {}
+
+/// Only who says so may sign others.
+fn is_authority(der: &CertificateDer<'_>) -> bool {
+    let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else { return false };
+    certificate.basic_constraints().ok().flatten().is_some_and(|constraints| constraints.value.ca)
+}
+
+fn is_in_time(der: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(der).map_err(|_| CertificateError::BadEncoding)?;
+    // Before 1970 none was valid.
+    let time = |time: x509_parser::time::ASN1Time| {
+        UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or_default()))
+    };
+    let (not_before, not_after) = (time(certificate.validity().not_before), time(certificate.validity().not_after));
+    if now < not_before {
+        return Err(CertificateError::NotValidYetContext { time: now, not_before }.into());
+    }
+    if now > not_after {
+        return Err(CertificateError::ExpiredContext { time: now, not_after }.into());
+    }
+    Ok(())
+}
+
+impl Distrust {
+    fn of(error: &io::Error) -> Distrust {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+            Some(error) => Distrust::by_tls(error),
+            None if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Distrust { why: "the server closed the connection in the handshake".to_owned(), lasts: false }
+            }
+            None => Distrust { why: error.to_string(), lasts: false },
+        }
+    }
+
+    /// What rustls says, with its own word for it.
+    fn by_tls(error: &Error) -> Distrust {
+        if let Error::InvalidCertificate(wrong) = error {
+            return Distrust { why: certificate(wrong), lasts: true };
+        }
+        if matches!(error, Error::InvalidMessage(_)) {
+            return Distrust { why: format!("the server does not speak TLS: is its address http:? ({error})"), lasts: true };
+        }
+        if let Error::AlertReceived(alert) = error {
+            return Distrust { why: format!("the server ended the handshake: {alert:?}"), lasts: false };
+        }
+        let lasts = matches!(error, Error::PeerIncompatible(_) | Error::NoCertificatesPresented);
+        Distrust { why: error.to_string(), lasts }
+    }
+}
+
+/// What is wrong with a certificate.
+fn certificate(wrong: &CertificateError) -> String {
+    let since = |time: &UnixTime| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()));
+    if let CertificateError::ExpiredContext { not_after, .. } = wrong {
+        return format!("the certificate is expired since {}", since(not_after));
+    }
+    if let CertificateError::NotValidYetContext { not_before, .. } = wrong {
+        return format!("the certificate is not valid before {}", since(not_before));
+    }
+    if let CertificateError::NotValidForNameContext { expected, presented } = wrong {
+        let names = presented.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", ");
+        let names = if names.is_empty() { "names no host at all (in subjectAltName)".to_owned() } else { format!("is for {names}") };
+        return format!("the certificate is not valid for name {}: it {names}", expected.to_str());
+    }
+    if *wrong == CertificateError::UnknownIssuer {
+        return "the certificate has an unknown issuer: neither an authority of the system's nor one in `tls.ca` has signed it (UnknownIssuer)"
+            .to_owned();
+    }
+    if *wrong == CertificateError::BadSignature {
+        return "the certificate names an authority that is believed, and was not signed by its key (BadSignature)".to_owned();
+    }
+    let told = match wrong {
+        CertificateError::Other(OtherError(inner)) if inner.is::<AnotherOne>() => return format!("the certificate {inner}"),
+        other => other.to_string(),
+    };
+    let hint = if told.contains("CaUsedAsEndEntity") {
+        ": it is an authority's own; where it is meant, `tls.ca` must be exactly this certificate"
+    } else if told.contains("EndEntityUsedAsCa") {
+        ": what has signed it is not a CA"
+    } else {
+        ""
+    };
+    format!("the certificate is not good: {told}{hint}")
+}
+
+/// A name as webpki tells it: `DnsName("a.test")`.
+fn plain(told: &str) -> &str {
+    let inner = told.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(told);
+    inner.trim_matches('"')
+}
+
+#[cfg(test)]
+mod tests;

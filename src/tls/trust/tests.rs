@@ -1,0 +1,162 @@
+use super::*;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, Issuer, KeyPair, date_time_ymd};
+use rustls::ServerConfig;
+use rustls_pki_types::PrivateKeyDer;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::TlsAcceptor;
+
+/// A certificate with its key.
+struct Shown {
+    pem: String,
+    der: CertificateDer<'static>,
+    key: KeyPair,
+}
+
+fn params(names: &[&str], (from, until): (i32, i32), is_ca: IsCa) -> CertificateParams {
+    let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).expect("names");
+    (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
+    params.is_ca = is_ca;
+    params
+}
+
+fn own(names: &[&str], years: (i32, i32), is_ca: IsCa) -> Shown {
+    let key = KeyPair::generate().expect("a key");
+    let cert = params(names, years, is_ca).self_signed(&key).expect("a signature");
+    Shown { pem: cert.pem(), der: cert.der().clone(), key }
+}
+
+/// As `openssl req -x509` makes it: a server's certificate that says it is an authority's.
+fn openssl(names: &[&str]) -> Shown {
+    own(names, GOOD, IsCa::Ca(BasicConstraints::Unconstrained))
+}
+
+fn leaf(names: &[&str]) -> Shown {
+    own(names, GOOD, IsCa::ExplicitNoCa)
+}
+
+const GOOD: (i32, i32) = (2000, 2099);
+
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new(name: &str) -> Authority {
+        let mut params = params(&[], GOOD, IsCa::Ca(BasicConstraints::Unconstrained));
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("a CA"))
+    }
+
+    fn leaf(&self, names: &[&str], years: (i32, i32)) -> Shown {
+        let key = KeyPair::generate().expect("a key");
+        let cert = params(names, years, IsCa::ExplicitNoCa).signed_by(&key, &self.0).expect("a signature");
+        Shown { pem: cert.pem(), der: cert.der().clone(), key }
+    }
+}
+
+/// Shakes hands with a server that shows this, as who believes that, and says one byte.
+async fn shake(shown: &Shown, named: &str) -> Result<(), Distrust> {
+    let key = PrivateKeyDer::try_from(shown.key.serialize_der()).expect("a key");
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider())).with_safe_default_protocol_versions();
+    let config = config.expect("versions").with_no_client_auth().with_single_cert(vec![shown.der.clone()], key).expect("a pair");
+    let (client, server) = tokio::io::duplex(64 * 1024);
+    let served = async {
+        let Ok(mut tls) = TlsAcceptor::from(Arc::new(config)).accept(server).await else { return false };
+        let has_come = tls.read_u8().await.is_ok();
+        if has_come {
+            tls.write_u8(1).await.expect("written");
+            tls.flush().await.expect("flushed");
+        }
+        has_come
+    };
+    let asked = async {
+        let mut tls = Trust::new(Some(named.as_bytes()), &[b"h2"]).connect("localhost", client).await?;
+        tls.write_u8(1).await.expect("written");
+        tls.flush().await.expect("flushed");
+        tls.read_u8().await.expect("an answer");
+        Ok(())
+    };
+    let (has_come, told) = tokio::join!(served, asked);
+    assert_eq!(has_come, told.is_ok(), "no byte for who is not believed");
+    told
+}
+
+#[track_caller]
+fn refused(told: Result<(), Distrust>, parts: &[&str]) {
+    let distrust = told.expect_err("it is not believed");
+    assert!(distrust.lasts, "{distrust:?}");
+    for part in parts {
+        assert!(distrust.why.contains(part), "no {part:?} in {}", distrust.why);
+    }
+}
+
+#[tokio::test]
+async fn a_pinned_certificate_is_believed_and_no_other() {
+    for (mine, other) in [(leaf(&["localhost"]), leaf(&["localhost"])), (openssl(&["localhost"]), openssl(&["localhost"]))] {
+        assert_eq!(shake(&mine, &mine.pem).await, Ok(()));
+        shake(&other, &mine.pem).await.expect_err("another one");
+    }
+    let (mine, other) = (leaf(&["localhost"]), leaf(&["localhost"]));
+    refused(shake(&other, &mine.pem).await, &["is not the one that `tls.ca` pins"]);
+    refused(shake(&openssl(&["localhost"]), &mine.pem).await, &["is not the one that `tls.ca` pins"]);
+    refused(shake(&openssl(&["localhost"]), &openssl(&["localhost"]).pem).await, &["CaUsedAsEndEntity", "exactly this certificate"]);
+    // Several may be pinned, as while they change.
+    assert_eq!(shake(&other, &format!("{}{}", mine.pem, other.pem)).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_pin_is_no_switch_off() {
+    let wrong = leaf(&["other.test", "more.test"]);
+    refused(shake(&wrong, &wrong.pem).await, &["not valid for name localhost", "is for other.test, more.test"]);
+    let nameless = leaf(&[]);
+    refused(shake(&nameless, &nameless.pem).await, &["names no host at all"]);
+    let old = own(&["localhost"], (2000, 2001), IsCa::ExplicitNoCa);
+    refused(shake(&old, &old.pem).await, &["expired since 2001-01-01T00:00:00"]);
+    let early = own(&["localhost"], (2098, 2099), IsCa::ExplicitNoCa);
+    refused(shake(&early, &early.pem).await, &["not valid before 2098-01-01T00:00:00"]);
+}
+
+#[tokio::test]
+async fn what_a_pinned_one_has_signed_is_not_believed() {
+    let mine = leaf(&["localhost"]);
+    let key = KeyPair::generate().expect("a key");
+    let signed = params(&["localhost"], GOOD, IsCa::ExplicitNoCa);
+    let issuer_params = params(&["localhost"], GOOD, IsCa::ExplicitNoCa);
+    let issuer = Issuer::from_params(&issuer_params, &mine.key);
+    let cert = signed.signed_by(&key, &issuer).expect("a signature");
+    let child = Shown { pem: cert.pem(), der: cert.der().clone(), key };
+    refused(shake(&child, &mine.pem).await, &["is not the one that `tls.ca` pins"]);
+}
+
+#[tokio::test]
+async fn authorities_sign_for_others() {
+    let (authority, stranger, pinned) = (Authority::new("ours"), Authority::new("theirs"), leaf(&["localhost"]));
+    let impostor = Authority::new("ours");
+    let ca = authority.0.pem();
+    assert_eq!(shake(&authority.leaf(&["localhost"], GOOD), &ca).await, Ok(()));
+    refused(shake(&stranger.leaf(&["localhost"], GOOD), &ca).await, &["unknown issuer", "UnknownIssuer"]);
+    refused(shake(&impostor.leaf(&["localhost"], GOOD), &ca).await, &["not signed by its key", "BadSignature"]);
+    refused(shake(&authority.leaf(&["other.test"], GOOD), &ca).await, &["not valid for name localhost", "is for other.test"]);
+    refused(shake(&authority.leaf(&["localhost"], (2000, 2001)), &ca).await, &["expired since 2001-01-01T00:00:00"]);
+    // Beside a pin only those count that stand with it.
+    let both = format!("{ca}{}", pinned.pem);
+    assert_eq!(shake(&authority.leaf(&["localhost"], GOOD), &both).await, Ok(()));
+    assert_eq!(shake(&pinned, &both).await, Ok(()));
+    refused(shake(&stranger.leaf(&["localhost"], GOOD), &both).await, &["`tls.ca` pins"]);
+    refused(shake(&authority.leaf(&["localhost"], (2000, 2001)), &both).await, &["expired since"]);
+}
+
+#[tokio::test]
+async fn who_speaks_no_tls_and_who_hangs_up() {
+    let trust = Trust::new(None, &[]);
+    let (client, mut server) = tokio::io::duplex(4096);
+    let answer = async {
+        server.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.expect("written");
+        server.read_u8().await.ok();
+    };
+    let (told, ()) = tokio::join!(trust.connect("localhost", client), answer);
+    let told = told.expect_err("no TLS");
+    assert!(told.lasts && told.why.contains("does not speak TLS"), "{told:?}");
+    let (client, server) = tokio::io::duplex(4096);
+    drop(server);
+    let told = trust.connect("localhost", client).await.expect_err("nobody");
+    assert!(!told.lasts, "it may be back: {told:?}");
+}
