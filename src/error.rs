@@ -271,7 +271,8 @@ impl Refusal {
 
     /// What a caller is told when no more may be held in memory.
     pub fn no_room() -> Refusal {
-        Refusal::new(What::NoCapacity, "The gateway holds as much in memory as it may. Try again shortly.").retry_after(1)
+        Refusal::new(What::NoCapacity, "The gateway holds as much in memory as it may, or as it may for one caller. Try again shortly.")
+            .retry_after(1)
     }
 
     /// The standard body.

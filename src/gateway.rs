@@ -14,7 +14,7 @@ use crate::exchange::producer::{Before, Producer, Request};
 use crate::exchange::record::Record;
 use crate::exchange::relay::{End, account_for, relay};
 use crate::exchange::{self, Own, Panicked};
-use crate::intake::{self, Held, envelope};
+use crate::intake::{self, budget::Held, envelope};
 use crate::ledger::days;
 use crate::limits::{self, Ask, Bounds, KeyScopes};
 use crate::models;
@@ -318,7 +318,9 @@ async fn chat(
     key: &crate::catalog::Key,
 ) -> Result<Planned, Refusal> {
     let timeout = timeout(&session.req_header().headers)?;
-    let (body, held) = intake::body(session, shared).await?;
+    let scopes = snapshot.scopes.get(key.index).ok_or_else(Refusal::invalid_key)?;
+    let entry = limits::enter(&scopes.entry(key), days::now).map_err(|refused| limited(record, &refused))?;
+    let (body, held) = intake::body(session, shared, &scopes.purse).await?;
     let read = Instant::now();
     record.bytes_in = body.len() as u64;
     exchange::panic_here(session, "intake");
@@ -345,7 +347,9 @@ async fn chat(
         wants_json: envelope.wants_json,
         cost: if key.caller.expose_cost { ShowCost::At(None) } else { ShowCost::No },
     };
-    let bounds = snapshot.scopes.get(key.index).map(|scopes| scopes.bounds(key, model.index)).unwrap_or_default();
+    let bounds = scopes.bounds(key, model.index);
+    // Its admission asks for the place itself.
+    drop(entry);
     admit(shared, record, &bounds, plan::most(&envelope, &plan), snapshot.generation).await?;
     let meter = record.meter(face.prompt_bytes);
     exchange::panic_here(session, "plan");
@@ -386,12 +390,15 @@ async fn admit(shared: &Shared, record: &mut Record, bounds: &Bounds<'_>, ask: A
             record.admit(reservation, generation);
             Ok(())
         }
-        Err(refused) => {
-            record.left = refused.left;
-            record.limited = Some((refused.level, refused.over.kind));
-            Err(refused.refusal())
-        }
+        Err(refused) => Err(limited(record, &refused)),
     }
+}
+
+/// A limit of the caller's has no room.
+fn limited(record: &mut Record, refused: &limits::Refused) -> Refusal {
+    record.left = refused.left;
+    record.limited = Some((refused.level, refused.over.kind));
+    refused.refusal()
 }
 
 /// How long the caller says that all attempts together may take.

@@ -1,18 +1,20 @@
 //! Reading a request's body: bounded in size, in time, and in what all requests together may hold.
 
+pub mod budget;
 pub mod envelope;
 mod gzip;
+mod media;
 
 use crate::error::{Refusal, What};
 use crate::exchange::alarm::Alarm;
 use crate::shared::Shared;
+use budget::{Held, Purse};
 use bytes::{Bytes, BytesMut};
 use http::{Version, header};
 use pingora::ErrorType;
 use pingora_proxy::Session;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -22,70 +24,14 @@ const LEAST_RATE: u64 = 16 * 1024;
 /// More room than this is made only for what has come.
 const AT_ONCE: usize = 4 << 20;
 
-/// Bytes that all exchanges together hold in memory.
-pub struct Budget {
-    left: AtomicUsize,
-}
-
-impl Budget {
-    /// With so much to give.
-    pub fn new(total: usize) -> Budget {
-        Budget { left: AtomicUsize::new(total) }
-    }
-
-    /// A part of it, if there is so much left.
-    pub fn take(self: &Arc<Budget>, bytes: usize) -> Option<Held> {
-        let mut held = Held { budget: self.clone(), bytes: 0 };
-        held.grow(bytes).then_some(held)
-    }
-}
-
-/// A part of the budget; given back when dropped.
-pub struct Held {
-    budget: Arc<Budget>,
-    bytes: usize,
-}
-
-impl Held {
-    /// Takes so much more, if there is so much left.
-    pub fn grow(&mut self, more: usize) -> bool {
-        let taken = self.budget.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(more)).is_ok();
-        if taken {
-            self.bytes += more;
-        }
-        taken
-    }
-
-    /// Holds just so much from now on, if there is so much left.
-    pub fn hold(&mut self, bytes: usize) -> bool {
-        match bytes.checked_sub(self.bytes) {
-            Some(more) => self.grow(more),
-            None => {
-                self.shrink(self.bytes - bytes);
-                true
-            }
-        }
-    }
-
-    /// Gives so much back, or all if it is less.
-    pub fn shrink(&mut self, less: usize) {
-        let less = less.min(self.bytes);
-        self.bytes -= less;
-        self.budget.left.fetch_add(less, Ordering::AcqRel);
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.budget.left.fetch_add(self.bytes, Ordering::AcqRel);
-    }
-}
-
-/// The whole body.
-pub async fn body(session: &mut Session, shared: &Shared) -> Result<(Bytes, Held), Refusal> {
+/// The whole body, of this caller's.
+pub async fn body(session: &mut Session, shared: &Shared, purse: &Arc<Purse>) -> Result<(Bytes, Held), Refusal> {
     let Head { declared, packed, form } = check_headers(session, shared.server.limits.request_body)?;
-    // What is only announced takes nothing from others.
-    let mut held = shared.budget.take(0).ok_or_else(Refusal::no_room)?;
+    // From the head on: who would not have the room at the end need not begin. What has no length counts as it comes.
+    let mut held = shared.budget.open(purse);
+    if !held.grow(declared) {
+        return Err(Refusal::no_room());
+    }
     // HTTP/1.0 knows no interim answers (RFC 9110, 10.1.1).
     let interim = session.req_header().version > Version::HTTP_10;
     if interim && session.req_header().headers.get(header::EXPECT).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
@@ -122,7 +68,7 @@ pub async fn body(session: &mut Session, shared: &Shared) -> Result<(Bytes, Held
         if so_far + chunk.len() > limit {
             return Err(too_large(limit));
         }
-        if so_far + chunk.len() > held.bytes && !held.grow(so_far + chunk.len() - held.bytes) {
+        if !held.grow((so_far + chunk.len()).saturating_sub(held.bytes())) {
             return Err(Refusal::no_room());
         }
         match &first {

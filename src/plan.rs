@@ -14,7 +14,6 @@ use crate::exchange::upstream::Place;
 use crate::intake::envelope::Envelope;
 use crate::limits::Ask;
 use crate::price::{Price, Usd};
-use crate::usage;
 use crate::wire::json::{self, Span};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -85,17 +84,21 @@ pub fn plan(snapshot: &Snapshot, key: &Key, model: &Arc<Model>, stream: bool, co
 }
 
 /// What a request may use at most: all that is to be read, as estimated, and the longest answer that it may have, or one of the usual length where
-/// nobody says; of those who may be asked the one with the most tokens, and the dearest.
+/// nobody says; of those who may be asked the one with the most tokens, and the dearest. Sure are the answers that it asks for itself, of a token at least.
 pub fn most(envelope: &Envelope, plan: &Plan) -> Ask {
-    let bytes = envelope.prompt_bytes.saturating_add(envelope.more_bytes);
-    let prompt = usage::estimate(u64::try_from(bytes).unwrap_or(u64::MAX));
-    let mut most = Ask { tokens: prompt, usd: Usd::ZERO };
+    let prompt = envelope.most_prompt;
+    let mut most = Ask { tokens: prompt, ..Ask::default() };
     for candidate in &plan.candidates {
         let default = candidate.model.max_tokens.filter(|_| !envelope.max_tokens_said);
         let each = envelope.most_tokens.or(default).unwrap_or_else(|| plan.demand.typical_output());
-        let answers = each.min(candidate.traits.max_output.unwrap_or(u64::MAX)).saturating_mul(envelope.choices);
+        let longest = candidate.traits.max_output.unwrap_or(u64::MAX);
+        let answers = each.min(longest).saturating_mul(envelope.choices);
+        let said = envelope.most_tokens.unwrap_or(1).min(longest).saturating_mul(envelope.choices);
+        let cost = |prompt: u64, answers: u64| candidate.price.map_or(Usd::ZERO, |price| price.most(prompt, answers));
         most.tokens = most.tokens.max(prompt.saturating_add(answers));
-        most.usd = most.usd.max(candidate.price.map(|price| price.most(prompt, answers)).unwrap_or_default());
+        most.usd = most.usd.max(cost(prompt, answers));
+        most.sure.tokens = most.sure.tokens.max(said);
+        most.sure.usd = most.sure.usd.max(cost(0, said));
     }
     most
 }

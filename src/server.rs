@@ -15,7 +15,7 @@ use crate::drain::{Drain, Phase};
 use crate::exchange::producer::probe::probe;
 use crate::exchange::upstream::Upstream;
 use crate::gateway::Gateway;
-use crate::intake::Budget;
+use crate::intake::budget::Budget;
 use crate::ledger::{self, Ledger, days};
 use crate::limits;
 use crate::metrics::Metrics;
@@ -78,7 +78,7 @@ pub fn shared(loaded: &mut Loaded) -> Result<Arc<Shared>, String> {
         limits,
         reloads: Reloads::default(),
         upstream: Arc::new(Upstream::default()),
-        budget: Arc::new(Budget::new(server.limits.buffered_total)),
+        budget: Arc::new(Budget::new(server.limits.buffered_total, server.limits.request_body.max(server.limits.response_body))),
         access_log: AccessLog::open(&server.log.access, server.log.format)?,
         ledger,
         vault: Vault::default(),

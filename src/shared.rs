@@ -6,7 +6,7 @@ use crate::catalog::reload::{Reloads, Snapshot};
 use crate::config::Server;
 use crate::drain::Drain;
 use crate::exchange::upstream::Upstream;
-use crate::intake::Budget;
+use crate::intake::budget::Budget;
 use crate::ledger::Ledger;
 use crate::limits;
 use crate::metrics::Metrics;

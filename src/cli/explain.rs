@@ -32,7 +32,7 @@ use crate::error::What;
 use crate::gateway;
 use crate::intake::envelope::{self, Envelope};
 use crate::ledger::days;
-use crate::limits::{Ask, admit};
+use crate::limits::{Ask, Bound, Kind, admit};
 use crate::plan;
 use order::Drawn;
 use report::{Obstacle, Report};
@@ -165,6 +165,18 @@ fn within_limits(snapshot: &Snapshot, key: &Key, model: &Model, ask: Ask, report
         return;
     }
     report.fact("limits", format!("it takes {} tokens and {} USD at most, until it is settled", ask.tokens, ask.usd));
+    let estimated = |bound: &&Bound<'_>| {
+        Kind::ALL.into_iter().any(|kind| kind.limit(bound.limits, 1).is_some_and(|limit| kind.is_over_as_estimated(limit, ask)))
+    };
+    for bound in bounds.iter().filter(estimated) {
+        report.fact(
+            "limits",
+            format!(
+                "that is an estimate, and more than a whole limit of {}: it is let in when nothing else is counted there",
+                bound.scope.name
+            ),
+        );
+    }
     // Nothing is used here.
     match admit(&bounds, ask, days::now(), 1) {
         Ok(reservation) => reservation.undo(),

@@ -26,7 +26,7 @@ use crate::catalog::reload::Snapshot;
 use crate::dialect::chat::{Losses, Refused};
 use crate::dialect::{Answer, Face, Flaws};
 use crate::error::Refusal;
-use crate::intake::Held;
+use crate::intake::budget::Held;
 use crate::intake::envelope::Envelope;
 use crate::plan::{Candidate, Reach};
 use crate::shared::Shared;

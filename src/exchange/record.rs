@@ -232,7 +232,8 @@ impl Record {
             {
                 let (caller, key, model) = (caller.clone(), key.clone(), model.clone());
                 let unpriced = u64::from(cost.is_none());
-                let past = Past { at: reservation.at, caller, key, model, requests: 1, tokens: spent.tokens, usd: spent.usd, unpriced };
+                let Spent { tokens, usd } = spent;
+                let past = Past { at: reservation.at, dated: None, caller, key, model, requests: 1, tokens, usd, unpriced };
                 self.shared.limits.late(&past, reservation.scopes());
             }
             reservation.settle(spent);

@@ -7,7 +7,9 @@
 
 use std::borrow::Cow;
 
+use super::media::{self, Medium, Place};
 use crate::dialect::references::{is_plain, is_plain_in_message};
+use crate::usage;
 use crate::wire::json::{self, Broken, Cursor, Kind, Span};
 
 /// What Portcullis needs to know of a request.
@@ -47,8 +49,11 @@ pub struct Envelope {
     pub prompt_bytes: usize,
     /// Whether it may refer to something that it does not hold: a part of a message that is no text, or `data_sources`.
     pub refers: bool,
-    /// Bytes of what else a model reads: tools, the answer's schema; and of what is no text, for each part as many as it may stand for.
+    /// Bytes of what else a model reads: tools, the answer's schema, fields that we do not know; and of what is no text, for each part as many as it
+    /// may stand for.
     pub more_bytes: usize,
+    /// The most tokens that its prompt can be taken for: all of the body at four bytes each but for the base64 of media, which stand for tokens by kind and size.
+    pub most_prompt: u64,
 }
 
 /// Why a body is no chat request; always answered with 400.
@@ -86,7 +91,7 @@ pub fn read(body: &[u8]) -> Result<Envelope, Fault> {
     let mut seen = Seen { names, ..Seen::default() };
     let top = cursor.object(|cursor, key| seen.field(cursor, &key)).map_err(syntax)?;
     cursor.end().map_err(syntax)?;
-    seen.envelope(top.start)
+    seen.envelope(top.start, body.len())
 }
 
 /// What the scan has met so far. Faults in fields wait for its end, since broken JSON comes first.
@@ -108,9 +113,7 @@ struct Seen<'a> {
     cache_key: Option<Span>,
     user: Option<Span>,
     beginning: Option<Span>,
-    prompt_bytes: usize,
-    more_bytes: usize,
-    refers: bool,
+    read: Read,
 }
 
 impl<'a> Seen<'a> {
@@ -138,10 +141,10 @@ impl<'a> Seen<'a> {
                 let span = cursor.value()?;
                 self.choices = number(cursor, &span);
             }
-            b"tools" | b"functions" => self.more_bytes += cursor.value()?.len(),
+            b"tools" | b"functions" => self.read.more += cursor.value()?.len(),
             b"response_format" => {
                 let span = cursor.value()?;
-                self.more_bytes += span.len();
+                self.read.more += span.len();
                 self.wants_json = is_json_format(json::slice(cursor.text(), &span));
             }
             b"prompt_cache_key" | b"user" => {
@@ -150,12 +153,10 @@ impl<'a> Seen<'a> {
                 if *name == *b"user" { self.user = span } else { self.cache_key = span }
             }
             b"data_sources" | b"dataSources" => {
-                self.refers = true;
-                cursor.value()?;
+                self.read.refers = true;
+                self.read.other(cursor)?;
             }
-            _ => {
-                cursor.value()?;
-            }
+            _ => self.read.other(cursor)?,
         }
         if self.names.len() < MAX_FIELDS {
             self.names.push(name);
@@ -198,7 +199,7 @@ impl<'a> Seen<'a> {
             }
             let start = *begins.get_or_insert(cursor.at());
             let mut is_users = false;
-            self.prompt_bytes += message(cursor, &mut is_users, &mut self.more_bytes, &mut self.refers)?;
+            message(cursor, &mut is_users, &mut self.read)?;
             if is_users && self.beginning.is_none() {
                 self.beginning = Some(start..cursor.at());
             }
@@ -255,7 +256,7 @@ impl<'a> Seen<'a> {
         self.fault.get_or_insert_with(fault);
     }
 
-    fn envelope(mut self, open: usize) -> Result<Envelope, Fault> {
+    fn envelope(mut self, open: usize, bytes: usize) -> Result<Envelope, Fault> {
         if let Some(name) = duplicate(&mut self.names) {
             return Err(Fault::duplicate(&String::from_utf8_lossy(name)));
         }
@@ -282,9 +283,10 @@ impl<'a> Seen<'a> {
             user: self.user,
             beginning: self.beginning,
             open,
-            prompt_bytes: self.prompt_bytes,
-            more_bytes: self.more_bytes,
-            refers: self.refers,
+            refers: self.read.refers,
+            prompt_bytes: self.read.text,
+            more_bytes: self.read.more.saturating_add(self.read.tokens.saturating_mul(4)),
+            most_prompt: self.read.most(bytes),
         })
     }
 }
@@ -384,80 +386,147 @@ fn number(cursor: &Cursor<'_>, span: &Span) -> Option<u64> {
     (number >= 0.0).then(|| number.ceil() as u64)
 }
 
-/// What a picture, a file or a sound stands for, in bytes of text: no more than a guess, some thousand tokens.
-const MEDIUM: usize = 4 * 1024;
+/// What a model may read.
+#[derive(Default)]
+struct Read {
+    /// UTF-8 bytes of text.
+    text: usize,
+    /// Bytes of what else it reads.
+    more: usize,
+    /// Bytes of base64 that are left out.
+    base64: usize,
+    /// Tokens that media stand for.
+    tokens: usize,
+    /// It may refer to something that is not in the body.
+    refers: bool,
+}
 
-/// Consumes a message, counts its text and what is none, and finds out whether it is a user's, and whether it may refer to something.
-fn message(cursor: &mut Cursor<'_>, is_users: &mut bool, media: &mut usize, refers: &mut bool) -> Result<usize, Broken> {
-    members(cursor, |cursor, name| match name {
+impl Read {
+    /// Settings are shorter; what is longer may be a text that some upstream reads.
+    const SETTING: usize = 64;
+
+    /// Consumes any value, and counts it if it is a text.
+    fn text(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+        if cursor.kind()? != Kind::String {
+            return self.other(cursor);
+        }
+        self.text += cursor.text_len()?;
+        Ok(())
+    }
+
+    /// Consumes a value of which nobody knows whether a model reads it.
+    fn other(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+        let bytes = cursor.value()?.len();
+        if bytes > Self::SETTING {
+            self.more += bytes;
+        }
+        Ok(())
+    }
+
+    /// Counts what stands for something by its kind and size, if its part is of that type.
+    fn medium(&mut self, medium: Medium, is_of_type: bool) {
+        if is_of_type {
+            self.base64 += medium.base64;
+            self.tokens = self.tokens.saturating_add(usize::try_from(medium.tokens).unwrap_or(usize::MAX));
+        } else {
+            self.more += medium.bytes;
+        }
+    }
+
+    /// In a body of so many bytes.
+    fn most(&self, bytes: usize) -> u64 {
+        let number = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
+        usage::estimate(number(bytes.saturating_sub(self.base64))).saturating_add(number(self.tokens))
+    }
+}
+
+/// Consumes a message, counts what is in it, and finds out whether it is a user's.
+fn message(cursor: &mut Cursor<'_>, is_users: &mut bool, read: &mut Read) -> Result<(), Broken> {
+    members(cursor, read, |cursor, name, read| match name {
         b"role" => {
             let role = cursor.value()?;
             *is_users = json::slice(cursor.text(), &role) == br#""user""#;
-            Ok(0)
+            Ok(())
         }
-        b"content" if cursor.kind()? == Kind::Array => elements(cursor, |cursor| {
-            members(cursor, |cursor, name| {
-                if matches!(name, b"image_url" | b"input_audio" | b"file") {
-                    *media += MEDIUM;
-                }
-                *refers |= !is_plain(name);
-                text(cursor, name == b"text")
-            })
-        }),
+        b"content" if cursor.kind()? == Kind::Array => elements(cursor, read, part),
         b"content" => {
-            *refers |= cursor.kind()? == Kind::Object;
-            text(cursor, true)
+            read.refers |= cursor.kind()? == Kind::Object;
+            read.text(cursor)
         }
-        b"tool_calls" => elements(cursor, |cursor| {
-            members(cursor, |cursor, name| match name {
-                b"function" | b"custom" => call(cursor),
-                _ => text(cursor, false),
+        b"tool_calls" => elements(cursor, read, |cursor, read| {
+            members(cursor, read, |cursor, name, read| match name {
+                b"function" | b"custom" => call(cursor, read),
+                _ => read.other(cursor),
             })
         }),
-        b"function_call" => call(cursor),
+        b"function_call" => call(cursor, read),
         name => {
-            *refers |= !is_plain_in_message(name) && matches!(cursor.kind()?, Kind::Array | Kind::Object);
-            text(cursor, false)
+            read.refers |= !is_plain_in_message(name) && matches!(cursor.kind()?, Kind::Array | Kind::Object);
+            read.other(cursor)
         }
     })
 }
 
+/// Consumes a part of a message's content. Its type may come last.
+fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+    let mut of_type = None;
+    let mut media = [None; 3];
+    members(cursor, read, |cursor, name, read| {
+        read.refers |= !is_plain(name);
+        match (name, Place::of(name)) {
+            (b"type", _) => {
+                let span = cursor.value()?;
+                of_type = json::text_of(cursor.text(), &span).and_then(|name| Place::of(name.as_bytes()));
+                Ok(())
+            }
+            (b"text", _) => read.text(cursor),
+            (_, Some(place)) => {
+                let medium = media::read(cursor, place)?;
+                // Of several the last one is taken, and the others count by their bytes.
+                if let Some(Some(before)) = media.get_mut(place as usize).map(|held| held.replace((place, medium))) {
+                    read.medium(before.1, false);
+                }
+                Ok(())
+            }
+            (_, None) => read.other(cursor),
+        }
+    })?;
+    media.iter().flatten().for_each(|(place, medium)| read.medium(*medium, of_type == Some(*place)));
+    Ok(())
+}
+
 /// Consumes what a tool call holds under its type's name, and counts its arguments.
-fn call(cursor: &mut Cursor<'_>) -> Result<usize, Broken> {
-    members(cursor, |cursor, name| text(cursor, matches!(name, b"arguments" | b"input")))
+fn call(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+    members(cursor, read, |cursor, name, read| if matches!(name, b"arguments" | b"input") { read.text(cursor) } else { read.other(cursor) })
 }
 
-/// Consumes any value; the length of its text if it is a string and counts.
-fn text(cursor: &mut Cursor<'_>, counts: bool) -> Result<usize, Broken> {
-    let len = cursor.text_len()?;
-    Ok(if counts { len } else { 0 })
-}
-
-/// Consumes any value; the sum over the members if it is an object.
-fn members<'a>(cursor: &mut Cursor<'a>, mut each: impl FnMut(&mut Cursor<'a>, &[u8]) -> Result<usize, Broken>) -> Result<usize, Broken> {
+/// Consumes any value, member by member if it is an object.
+fn members<'a>(
+    cursor: &mut Cursor<'a>,
+    read: &mut Read,
+    mut each: impl FnMut(&mut Cursor<'a>, &[u8], &mut Read) -> Result<(), Broken>,
+) -> Result<(), Broken> {
     if cursor.kind()? != Kind::Object {
-        return text(cursor, false);
+        return read.other(cursor);
     }
-    let mut sum = 0;
     cursor.object(|cursor, key| {
         let name = json::name_of(cursor.text(), &key);
-        sum += each(cursor, &name)?;
-        Ok(())
+        each(cursor, &name, read)
     })?;
-    Ok(sum)
+    Ok(())
 }
 
-/// Consumes any value; the sum over the elements if it is an array.
-fn elements<'a>(cursor: &mut Cursor<'a>, mut each: impl FnMut(&mut Cursor<'a>) -> Result<usize, Broken>) -> Result<usize, Broken> {
+/// Consumes any value, element by element if it is an array.
+fn elements<'a>(
+    cursor: &mut Cursor<'a>,
+    read: &mut Read,
+    mut each: impl FnMut(&mut Cursor<'a>, &mut Read) -> Result<(), Broken>,
+) -> Result<(), Broken> {
     if cursor.kind()? != Kind::Array {
-        return text(cursor, false);
+        return read.other(cursor);
     }
-    let mut sum = 0;
-    cursor.array(|cursor, _| {
-        sum += each(cursor)?;
-        Ok(())
-    })?;
-    Ok(sum)
+    cursor.array(|cursor, _| each(cursor, read))?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -47,12 +47,11 @@ pub(super) async fn unpacked(packed: Bytes, limit: usize, held: &mut Held) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intake::Budget;
+    use crate::intake::budget::{Budget, Purse};
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use std::io::Write;
     use std::sync::Arc;
-    use std::sync::atomic::Ordering;
 
     fn pack(body: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
@@ -62,12 +61,12 @@ mod tests {
 
     /// The body or the status, with a limit of a mebibyte; and what is left of the budget while it is held.
     fn unpack(packed: &[u8], budget: usize) -> (Result<Bytes, u16>, usize) {
-        let budget = Arc::new(Budget::new(budget));
-        let mut held = budget.take(packed.len()).expect("room for the packed body");
+        let all = Arc::new(Budget::new(budget, budget));
+        let mut held = all.open(&Arc::new(Purse::default()));
+        assert!(held.grow(packed.len()), "room for the packed body");
         let run = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let body = run.block_on(unpacked(Bytes::copy_from_slice(packed), 1 << 20, &mut held));
-        let left = budget.left.load(Ordering::Acquire);
-        drop(held);
+        let left = budget - held.bytes();
         (body.map_err(|refusal| refusal.what.row().status), left)
     }
 

@@ -192,8 +192,8 @@ const AHEAD: &str = "WITH before AS (SELECT
         coalesce((SELECT rowid FROM exchange WHERE at < ?2 ORDER BY at DESC LIMIT 1), 0) AS day,
         coalesce((SELECT rowid FROM exchange WHERE at < ?3 ORDER BY at DESC LIMIT 1), 0) AS month)
     SELECT CASE WHEN exchange.rowid > before.day THEN ?2 ELSE ?3 END AS since, caller, key, model, count(*),
-        CAST(total(prompt) + total(completion) AS INTEGER), CAST(total(cost) AS INTEGER), sum(cost IS NULL)
-    FROM exchange, before WHERE at >= ?1 AND (exchange.rowid > before.day OR exchange.rowid > before.month) GROUP BY 1, 2, 3, 4";
+        CAST(total(prompt) + total(completion) AS INTEGER), CAST(total(cost) AS INTEGER), sum(cost IS NULL), at / 86400000 AS dated
+    FROM exchange, before WHERE at >= ?1 AND (exchange.rowid > before.day OR exchange.rowid > before.month) GROUP BY 1, 2, 3, 4, dated";
 
 /// A day, a caller, a key, a model.
 type Spender = (u64, Arc<str>, Arc<str>, Arc<str>);
@@ -229,8 +229,10 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
             day.cost = day.cost.saturating_sub(cost);
             day.unpriced = day.unpriced.saturating_sub(unpriced);
         }
+        let dated = Some(day_of(at)).filter(|day| *day > today);
         past.push(Past {
             at: at.min(now_ms),
+            dated,
             caller,
             key,
             model,
@@ -240,7 +242,7 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
             unpriced,
         });
     }
-    // What a clock wrote that was days ahead is of today, or of this month, if it was written later than all that is older.
+    // What a clock wrote that was days ahead counts today, or this month, too, if it was written later than all that is older.
     let mut ahead = view.transaction.prepare(AHEAD)?;
     let of_today = start_of(today + 1).max(late.saturating_add(1));
     let mut rows = ahead.query([of_today, start_of(today), start_of(month)].map(number))?;
@@ -248,10 +250,11 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
         let mut name = |column: usize| row.get_ref(column)?.as_str().map(|name| names.of(name)).map_err(rusqlite::Error::from);
         let (caller, key, model) = (name(1)?, name(2)?, name(3)?);
         let (requests, tokens, usd, unpriced) = (whole(row, 4)?, whole(row, 5)?, Usd(whole(row, 6)?), whole(row, 7)?);
-        past.push(Past { at: whole(row, 0)?, caller, key, model, requests, tokens, usd, unpriced });
+        past.push(Past { at: whole(row, 0)?, dated: Some(whole(row, 8)?), caller, key, model, requests, tokens, usd, unpriced });
     }
     past.extend(days.into_iter().filter(|(_, sums)| sums.requests > 0).map(|((day, caller, key, model), sums)| Past {
         at: start_of(day),
+        dated: None,
         caller,
         key,
         model,

@@ -1,6 +1,6 @@
 //! One row of the ledger. Pure.
 
-use super::Run;
+use super::{Run, days};
 use crate::limits::Past;
 use crate::price::Usd;
 use crate::usage::Usage;
@@ -57,6 +57,7 @@ impl Row {
     pub(super) fn past(&self, now_ms: u64) -> Past {
         Past {
             at: self.at.min(now_ms),
+            dated: Some(days::day_of(self.at)).filter(|day| *day > days::day_of(now_ms)),
             caller: self.caller.clone(),
             key: self.key.clone(),
             model: self.model.clone(),

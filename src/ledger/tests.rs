@@ -166,7 +166,7 @@ proptest! {
             sums
         };
         let naive: Vec<Past> = rows.iter().map(|row| Past {
-            at: row.at, caller: row.caller.clone(), key: row.key.clone(), model: row.model.clone(),
+            at: row.at, dated: None, caller: row.caller.clone(), key: row.key.clone(), model: row.model.clone(),
             requests: 1, tokens: row.usage.total(), usd: row.cost.unwrap_or_default(), unpriced: u64::from(row.cost.is_none()),
         }).collect();
         let this_month = |past: &Past| past.at >= start_of(days::month_of(day_of(now)));
@@ -202,7 +202,7 @@ fn what_a_clock_wrote_that_was_ahead_counts_now_and_not_for_ever() {
             tally.watch(&limits);
             for past in ledger.past(now) {
                 assert!(past.at <= now, "{past:?}");
-                tally.recall(past.at, past.requests, limits::Spent { tokens: past.tokens, usd: past.usd });
+                tally.recall(past.at, past.dated, past.requests, limits::Spent { tokens: past.tokens, usd: past.usd });
             }
             tally.advance(now);
             tally.counts()

@@ -110,7 +110,7 @@ impl Scope {
             return;
         }
         let mut tally = self.tally();
-        missing.iter().for_each(|(at, requests, spent)| tally.recall(*at, *requests, *spent));
+        missing.iter().for_each(|(at, requests, spent)| tally.recall(*at, None, *requests, *spent));
         drop(tally);
         self.changed();
     }

@@ -6,11 +6,13 @@
 //! dropped; scopes are locked from the caller's down, for no longer than it takes to count, and never all of them by one lock.
 
 pub mod changes;
+mod entry;
 pub mod registry;
 pub mod tally;
 mod told;
 
 pub use changes::Changes;
+pub use entry::{Entry, enter};
 pub use registry::{KeyScopes, LastUsed, Past, Registry};
 pub use tally::{Ask, Counts, Kind, Left, Moment, Over, Reserved, Room, Spent};
 pub use told::told;
@@ -18,9 +20,9 @@ pub use told::told;
 use crate::price::Usd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tally::month::Month;
-use tally::{Entry, Tally};
+use tally::{Counted, Tally};
 
-/// How much may be used. A minute is the last sixty seconds; days and months are UTC's.
+/// How much may be used. A minute is the last sixty whole seconds; days and months are UTC's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// Chat completions that begin within a minute.
@@ -114,6 +116,13 @@ impl Scope {
         let mut tally = self.tally();
         tally.advance(now_ms);
         tally.moment()
+    }
+
+    /// Whether a date has come that had been there before, since a clock was set: what it has is to be told again. Says so once.
+    pub fn came_again(&self, now_ms: u64) -> bool {
+        let mut tally = self.tally();
+        tally.advance(now_ms);
+        tally.came_again()
     }
 
     /// What is counted, as of now.
@@ -225,7 +234,7 @@ pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<R
             share: u32::try_from(share).unwrap_or(u32::MAX),
         });
     }
-    let held = take(&mut tallies, ask);
+    let held = take(&mut tallies, ask, now_ms);
     let reservation = Reservation { left: left(&tallies), at: now_ms, ask, held };
     drop(tallies);
     reservation.scopes().for_each(|scope| scope.changed());
@@ -234,13 +243,13 @@ pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<R
 
 /// Takes what is asked for without asking the limits: somebody else did, and says what is left.
 pub fn take_unchecked(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, left: Left) -> Reservation {
-    Reservation { left, at: now_ms, ask, held: take(&mut locked(bounds, now_ms), ask) }
+    Reservation { left, at: now_ms, ask, held: take(&mut locked(bounds, now_ms), ask, now_ms) }
 }
 
 /// The same, for what the store has counted too, at these moments: only where it is another one here there is something to tell it.
 pub fn take_granted(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, left: Left, counted: &[Moment]) -> Reservation {
     let mut tallies = locked(bounds, now_ms);
-    let held = take(&mut tallies, ask);
+    let held = take(&mut tallies, ask, now_ms);
     let moments: Vec<Moment> = tallies.iter().flatten().map(|(_, tally)| tally.moment()).collect();
     drop(tallies);
     let reservation = Reservation { left, at: now_ms, ask, held };
@@ -262,17 +271,17 @@ fn locked<'a>(bounds: &Bounds<'a>, now_ms: u64) -> Locked<'a> {
     })
 }
 
-fn take(tallies: &mut Locked<'_>, ask: Ask) -> [Option<Held>; 3] {
+fn take(tallies: &mut Locked<'_>, ask: Ask, now_ms: u64) -> [Option<Held>; 3] {
     tallies.each_mut().map(|locked| {
         let (bound, tally) = locked.as_mut()?;
-        Some(Held { entry: tally.take(ask), scope: bound.scope.clone() })
+        Some(Held { entry: tally.take_at(ask, now_ms), scope: bound.scope.clone() })
     })
 }
 
 #[derive(Debug)]
 struct Held {
     scope: Arc<Scope>,
-    entry: Entry,
+    entry: Counted,
 }
 
 /// What an exchange may use. Dropped, it is settled with nothing.

@@ -6,6 +6,7 @@
 use super::tally::STEP_BACK;
 use super::{Bound, Bounds, Changes, Level, Limits, Scope, Spent};
 use crate::catalog::{Catalog, Key};
+use crate::intake::budget::Purse;
 use crate::price::Usd;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,6 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub struct Past {
     /// When, in milliseconds of Unix time; never later than now.
     pub at: u64,
+    /// The day that it is of, where that is still to come: then a clock was ahead, and it counts for the day or month of `at`, too.
+    pub dated: Option<u64>,
     /// By which caller.
     pub caller: Arc<str>,
     /// With which key, as [`Key::id`] has it.
@@ -97,6 +100,8 @@ pub struct KeyScopes {
     models: Vec<(usize, Arc<Scope>)>,
     /// When the key was last used.
     pub used: Arc<LastUsed>,
+    /// What its caller holds in memory.
+    pub purse: Arc<Purse>,
 }
 
 impl KeyScopes {
@@ -106,6 +111,15 @@ impl KeyScopes {
             self.caller.as_ref().map(|scope| Bound { limits: &key.caller.limits, scope }),
             self.key.as_ref().map(|scope| Bound { limits: &key.limits, scope }),
             of_model(&self.models, model).zip(of_model(&key.model_limits, model)).map(|(scope, limits)| Bound { limits, scope }),
+        ])
+    }
+
+    /// What bounds all that the key asks for: what is known of it before its body is.
+    pub fn entry<'a>(&'a self, key: &'a Key) -> Bounds<'a> {
+        Bounds([
+            self.caller.as_ref().map(|scope| Bound { limits: &key.caller.limits, scope }),
+            self.key.as_ref().map(|scope| Bound { limits: &key.limits, scope }),
+            None,
         ])
     }
 
@@ -133,6 +147,8 @@ pub struct Registry {
     scopes: Mutex<HashMap<Arc<str>, Weak<Scope>>>,
     /// Of the newest catalog's keys, in its order.
     used: Mutex<Vec<(Arc<str>, Arc<LastUsed>)>>,
+    /// Of the newest catalog's callers.
+    purses: Mutex<HashMap<Arc<str>, Arc<Purse>>>,
     changes: Option<Arc<Changes>>,
     /// What was used before could not be told to whoever asks now.
     owed: AtomicBool,
@@ -157,6 +173,8 @@ impl Registry {
         let limited = catalog.callers().iter().filter(|caller| !caller.limits.is_none());
         let callers: HashMap<&str, Arc<Scope>> =
             limited.map(|caller| (&*caller.id, adoption.scope(Level::Caller, &caller.id, &caller.limits))).collect();
+        let mut purses = self.purses.lock().unwrap_or_else(PoisonError::into_inner);
+        *purses = catalog.callers().iter().map(|caller| (caller.id.clone(), purses.get(&caller.id).cloned().unwrap_or_default())).collect();
         // In the order in which they were made: in that of their hashes each one would be waited for.
         let mut keys: Vec<Option<&Arc<Key>>> = vec![None; catalog.key_total()];
         for key in catalog.keys() {
@@ -174,6 +192,7 @@ impl Registry {
                 key: (!key.limits.is_none()).then(|| adoption.scope(Level::Key, &key.id, &key.limits)),
                 models: adoption.models(catalog, key),
                 used: last,
+                purse: purses.get(&key.caller.id).cloned().unwrap_or_default(),
             }
         };
         let all = keys.into_iter().map(|key| key.map(&mut of_key).unwrap_or_default()).collect();
@@ -217,7 +236,7 @@ impl Registry {
             [&*past.caller, &*past.key, &of_model].map(|name| scopes.get(name).and_then(Weak::upgrade))
         };
         for scope in now.iter().flatten().filter(|scope| !held.iter().any(|held| Arc::ptr_eq(held, scope))) {
-            scope.tally().recall(past.at, past.requests, Spent { tokens: past.tokens, usd: past.usd });
+            scope.tally().recall(past.at, past.dated, past.requests, Spent { tokens: past.tokens, usd: past.usd });
             scope.lacks(past.at, past.unpriced);
             scope.changed();
         }
@@ -284,13 +303,13 @@ impl Adoption<'_> {
 
 fn seed(new: &HashMap<Arc<str>, (Arc<Scope>, Limits)>, past: Vec<Past>) {
     let of_models = new.values().any(|(scope, _)| scope.level == Level::KeyModel);
-    for Past { at, caller, key, model, requests, tokens, usd, unpriced } in past {
+    for Past { at, dated, caller, key, model, requests, tokens, usd, unpriced } in past {
         let model = of_models.then(|| of_key_and_model(&key, &model));
         for name in [Some(&*caller), Some(&*key), model.as_deref()].into_iter().flatten() {
             if let Some((scope, limits)) = new.get(name) {
                 let mut tally = scope.tally();
                 tally.watch(limits);
-                tally.recall(at, requests, Spent { tokens, usd });
+                tally.recall(at, dated, requests, Spent { tokens, usd });
                 drop(tally);
                 scope.lacks(at, unpriced);
                 scope.changed();

@@ -1,18 +1,20 @@
 //! What one caller, key, or model of a key has used of late, counted against its limits.
 //!
-//! Pure: the time is passed in, as milliseconds of Unix time. A minute is 61 whole seconds in a ring, so that what was admitted within any sixty
-//! seconds is never more than the limit; a second leaves when all of it is older than that. Days and months are UTC's.
-//! A clock that goes back a little stops the tally's time until it has caught up: nothing is forgotten early. One that goes back further was wrong before,
-//! and takes the tally's time with it. **Invariant:** whatever the clock does, what is counted is gone when this minute, day, or month is, or a minute later.
+//! Pure: the time is passed in, as milliseconds of Unix time. A minute is sixty whole seconds in a ring. Days and months are UTC's, and each is counted by itself,
+//! as the ledger does: a date that comes again, since a clock was set, goes on with what it had. While a clock is set back, what it counted on later dates
+//! counts for the present one, too. A clock that goes back by a moment stops the tally's time until it has caught up.
+//! **Invariant:** whatever the clock does, a date's sums are those of what was admitted on it, and nothing that was counted is free again because a clock went back.
 
+mod dates;
 mod kind;
 mod minute;
 pub(crate) mod month;
 
 use super::Limits;
 use crate::price::Usd;
+use dates::{Dates, Sums};
 pub use kind::Kind;
-use minute::{Count, Minute, SECONDS};
+use minute::{Count, Minute};
 use month::Month;
 use std::time::Duration;
 
@@ -23,6 +25,15 @@ pub struct Ask {
     pub tokens: u64,
     /// What they cost at most.
     pub usd: Usd,
+    /// Of both, what the request itself asks for. The rest is an estimate of ours, which may be too much.
+    pub sure: Spent,
+}
+
+impl Ask {
+    /// So much, and nothing of it is an estimate.
+    pub const fn of(tokens: u64, usd: Usd) -> Ask {
+        Ask { tokens, usd, sure: Spent { tokens, usd } }
+    }
 }
 
 /// What it did use.
@@ -47,6 +58,8 @@ pub struct Over {
     pub asked: u64,
     /// How long until there is room, if nobody else takes it; `None` if there never is.
     pub wait: Option<Duration>,
+    /// It is more than the whole limit, but only as estimated: so it has to wait until nothing else is counted.
+    pub estimated: bool,
 }
 
 impl Over {
@@ -96,28 +109,13 @@ fn tightest(one: Option<Room>, other: Option<Room>) -> Option<Room> {
 
 /// Where an admission was counted, to be settled there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entry {
-    /// The tally's time.
+pub(super) struct Counted {
+    /// When.
     at: u64,
-    /// How often that had been set back.
-    set_back: u32,
+    /// How many seconds the clock had been set back by then.
+    back: u64,
     /// It is counted by the second, too.
     by_second: bool,
-}
-
-/// The last time that a tally's time was set back: what it counted then is counted as of `to` since.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct SetBack {
-    times: u32,
-    from: u64,
-    to: u64,
-}
-
-/// Where a sum is changed for what was counted before.
-struct Place {
-    second: Option<u64>,
-    day: bool,
-    month: bool,
 }
 
 /// When something is counted, as a tally sees it.
@@ -150,6 +148,8 @@ pub struct Counts {
     pub month_usd: Usd,
     /// Requests at once.
     pub places: u64,
+    /// Bodies that come in, here only.
+    pub entering: u64,
     /// What of that is only reserved.
     pub reserved: Reserved,
 }
@@ -166,40 +166,20 @@ pub struct Reserved {
 }
 
 /// The counts of one caller, key, or model of a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tally {
     now: u64,
-    day: u64,
-    month: Month,
     /// None: nothing is limited by the minute.
     minute: Option<Box<Minute>>,
-    day_requests: u64,
-    // Whoever may ask for any number of tokens must not be able to fill a sum up, and with the refund take out of it what others used.
-    day_tokens: u128,
-    day_usd: u128,
-    month_usd: u128,
+    dates: Dates,
     places: u64,
-    /// Of the three sums before.
+    entering: u64,
+    /// How many seconds the clock has been set back, all in all.
+    back: u64,
+    /// A date came that had been there before: whoever is told of changes has not heard what it has.
+    came_again: bool,
+    /// Of the tokens and the money of the day, and of the money of the month, what is only reserved.
     reserved: [u128; 3],
-    set_back: Option<Box<SetBack>>,
-}
-
-impl Default for Tally {
-    fn default() -> Tally {
-        Tally {
-            now: 0,
-            day: 0,
-            month: Month::of(0),
-            minute: None,
-            day_requests: 0,
-            day_tokens: 0,
-            day_usd: 0,
-            month_usd: 0,
-            places: 0,
-            reserved: [0; 3],
-            set_back: None,
-        }
-    }
 }
 
 impl Tally {
@@ -215,55 +195,29 @@ impl Tally {
             minute.advance(second(self.now), second(now));
         }
         self.now = now;
-        let day = now / DAY;
-        if day != self.day {
-            self.day = day;
-            (self.day_requests, self.day_tokens, self.day_usd) = (0, 0, 0);
-            let [tokens, usd, of_month] = &mut self.reserved;
-            (*tokens, *usd) = (0, 0);
-            if day >= self.month.next {
-                self.month = Month::of(day);
-                self.month_usd = 0;
-                *of_month = 0;
-            }
-        }
+        self.turn(now / DAY);
     }
 
-    /// What is counted for the last minute, and for a day or month that has not come yet, is counted as of now: it may be of this minute, day and
-    /// month, and is gone when they are.
     fn set_back(&mut self, now: u64) {
+        let back = second(self.now) - second(now);
         if let Some(minute) = &mut self.minute {
-            minute.gather(second(now));
+            minute.set_back(back);
         }
-        self.set_back = Some(Box::new(SetBack { times: self.times_set_back().wrapping_add(1), from: self.now, to: now }));
+        self.back = self.back.saturating_add(back);
         self.now = now;
-        self.day = now / DAY;
-        if self.day < self.month.first {
-            self.month = Month::of(self.day);
+        self.turn(now / DAY);
+    }
+
+    /// What runs has reserved for the day, and for the month, on which it was admitted.
+    fn turn(&mut self, day: u64) {
+        let (was, month) = (self.dates.day(), self.dates.month());
+        self.came_again |= self.dates.turn(day);
+        let [tokens, usd, of_month] = &mut self.reserved;
+        if was != day {
+            (*tokens, *usd) = (0, 0);
         }
-    }
-
-    fn times_set_back(&self) -> u32 {
-        self.set_back.as_ref().map_or(0, |back| back.times)
-    }
-
-    /// Where an admission is counted by now.
-    fn place(&self, entry: Entry) -> Place {
-        let day = entry.at / DAY;
-        match self.set_back.as_deref() {
-            Some(SetBack { times, from, to }) if *times != entry.set_back => {
-                // Of those before the last one only the place is known to be counted still; the rest is over with the day or the month.
-                let last = entry.set_back == times.wrapping_sub(1);
-                let of_minute = last && second(*from).saturating_sub(second(entry.at)) < SECONDS;
-                Place {
-                    second: (of_minute && entry.by_second).then(|| second(*to)),
-                    day: last && day == from / DAY && to / DAY == self.day,
-                    month: last && day >= Month::of(from / DAY).first && to / DAY >= self.month.first,
-                }
-            }
-            Some(_) | None => {
-                Place { second: entry.by_second.then(|| second(entry.at)), day: day == self.day, month: day >= self.month.first }
-            }
+        if month != self.dates.month() {
+            *of_month = 0;
         }
     }
 
@@ -284,67 +238,82 @@ impl Tally {
             if asked == 0 {
                 continue;
             }
-            let Some(excess) = (used + u128::from(asked)).checked_sub(u128::from(limit)).filter(|excess| *excess > 0) else { continue };
-            let wait = (asked <= limit).then(|| self.wait(kind, excess, now));
-            let over = Over { kind, limit, used: clamp(used), asked, wait };
+            let excess = (used + u128::from(asked)).saturating_sub(u128::from(limit));
+            let estimated = kind.is_over_as_estimated(limit, ask);
+            // What is too much for any limit may be less in truth: where nothing else is counted, it is tried.
+            if excess == 0 || estimated && used == 0 {
+                continue;
+            }
+            let wait = (asked <= limit || estimated).then(|| self.wait(kind, excess.min(used), now));
+            let over = Over { kind, limit, used: clamp(used), asked, wait, estimated };
             worst = Some(worst.map_or(over, |worst| worst.worse(over)));
         }
         worst
     }
 
     /// Counts it, whether there is room or not.
-    pub(super) fn take(&mut self, ask: Ask) -> Entry {
-        let now = second(self.now);
+    pub(super) fn take(&mut self, ask: Ask) -> Counted {
+        self.take_at(ask, self.now)
+    }
+
+    /// The same, for who read the clock a moment ago: it is of that second and date, as it is in the ledger.
+    pub(super) fn take_at(&mut self, ask: Ask, at: u64) -> Counted {
+        let at = at.min(self.now);
         self.places = self.places.saturating_add(1);
         if let Some(minute) = &mut self.minute {
-            minute.change(now, now, Count::default(), Count { requests: 1, tokens: ask.tokens });
+            minute.change(second(self.now), second(at), Count::default(), Count { requests: 1, tokens: ask.tokens });
         }
-        self.day_requests = self.day_requests.saturating_add(1);
-        self.day_tokens += u128::from(ask.tokens);
-        self.day_usd += u128::from(ask.usd.0);
-        self.month_usd += u128::from(ask.usd.0);
-        for (sum, asked) in self.reserved.iter_mut().zip([ask.tokens, ask.usd.0, ask.usd.0]) {
-            *sum += u128::from(asked);
+        self.dates.add(at / DAY, Sums { requests: 1, tokens: ask.tokens.into(), usd: ask.usd.0.into() });
+        let [tokens, usd, of_month] = &mut self.reserved;
+        if at / DAY == self.dates.day() {
+            *tokens = tokens.saturating_add(ask.tokens.into());
+            *usd = usd.saturating_add(ask.usd.0.into());
         }
-        Entry { at: self.now, set_back: self.times_set_back(), by_second: self.minute.is_some() }
+        if Month::of(at / DAY) == self.dates.month() {
+            *of_month = of_month.saturating_add(ask.usd.0.into());
+        }
+        Counted { at, back: self.back, by_second: self.minute.is_some() }
     }
 
     /// What was asked for is replaced by what was used, where it was counted, if that is still counted; the place is given back.
-    pub(super) fn settle(&mut self, entry: Entry, ask: Ask, spent: Spent) {
-        let place = self.place(entry);
+    pub(super) fn settle(&mut self, entry: Counted, ask: Ask, spent: Spent) {
         self.places = self.places.saturating_sub(1);
-        if let (Some(minute), Some(then)) = (&mut self.minute, place.second) {
-            let count = |tokens: u64| Count { requests: 0, tokens };
-            minute.change(second(self.now), then, count(ask.tokens), count(spent.tokens));
-        }
-        let [tokens, usd, of_month] = &mut self.reserved;
-        if place.day {
-            replace(&mut self.day_tokens, ask.tokens, spent.tokens);
-            replace(&mut self.day_usd, ask.usd.0, spent.usd.0);
-            replace(tokens, ask.tokens, 0);
-            replace(usd, ask.usd.0, 0);
-        }
-        if place.month {
-            replace(&mut self.month_usd, ask.usd.0, spent.usd.0);
-            replace(of_month, ask.usd.0, 0);
-        }
+        let count = |tokens: u64| Count { requests: 0, tokens };
+        self.replace(entry, count(ask.tokens), count(spent.tokens), ask.usd, spent.usd);
     }
 
     /// As if it had never been counted.
-    pub(super) fn undo(&mut self, entry: Entry, ask: Ask) {
-        self.settle(entry, ask, Spent::default());
-        let place = self.place(entry);
-        if let (Some(minute), Some(then)) = (&mut self.minute, place.second) {
-            minute.change(second(self.now), then, Count { requests: 1, tokens: 0 }, Count::default());
+    pub(super) fn undo(&mut self, entry: Counted, ask: Ask) {
+        self.places = self.places.saturating_sub(1);
+        self.replace(entry, Count { requests: 1, tokens: ask.tokens }, Count::default(), ask.usd, Usd::ZERO);
+    }
+
+    fn replace(&mut self, entry: Counted, what: Count, by: Count, usd: Usd, by_usd: Usd) {
+        // Since then the clock was perhaps set back, and what was counted was moved along.
+        let then = second(entry.at).checked_sub(self.back.saturating_sub(entry.back));
+        if let (Some(minute), Some(then)) = (&mut self.minute, then.filter(|_| entry.by_second)) {
+            minute.change(second(self.now), then, what, by);
         }
-        if place.day {
-            self.day_requests = self.day_requests.saturating_sub(1);
+        let sums = |count: Count, usd: Usd| Sums { requests: count.requests, tokens: count.tokens.into(), usd: usd.0.into() };
+        self.dates.replace(entry.at / DAY, sums(what, usd), sums(by, by_usd));
+        let [of_tokens, of_usd, of_month] = &mut self.reserved;
+        if entry.at / DAY == self.dates.day() {
+            *of_tokens = of_tokens.saturating_sub(what.tokens.into());
+            *of_usd = of_usd.saturating_sub(usd.0.into());
         }
+        if Month::of(entry.at / DAY) == self.dates.month() {
+            *of_month = of_month.saturating_sub(usd.0.into());
+        }
+    }
+
+    /// Whether a date came that had been there before; says so once.
+    pub(super) fn came_again(&mut self) -> bool {
+        std::mem::take(&mut self.came_again)
     }
 
     /// When something would be counted now.
     pub fn moment(&self) -> Moment {
-        Moment { second: second(self.now), day: self.day, month: self.month.first }
+        Moment { second: second(self.now), day: self.dates.day(), month: self.dates.month().first }
     }
 
     /// A tally that has counted this.
@@ -359,31 +328,43 @@ impl Tally {
             minute.change(newest, *second, Count::default(), Count { requests: *requests, tokens: *tokens });
         }
         tally.minute = Some(Box::new(minute));
-        tally.day_requests = counts.day_requests;
-        tally.day_tokens = counts.day_tokens.into();
-        tally.day_usd = counts.day_usd.0.into();
-        tally.month_usd = counts.month_usd.0.into();
+        let sums = Sums { requests: counts.day_requests, tokens: counts.day_tokens.into(), usd: counts.day_usd.0.into() };
+        tally.dates = Dates::of(tally.now / DAY, sums, counts.month_usd.0.into());
         tally.places = counts.places;
         tally
     }
 
-    /// Adds what was used before, which is never later than now. In whatever order: the youngest says what time it is.
-    pub fn recall(&mut self, at: u64, requests: u64, spent: Spent) {
+    /// Adds what was used before, which is never later than now. In whatever order: the youngest says what time it is. `dated` is its day, where a clock that was
+    /// ahead said so: then it counts for the day or month of `at`, too.
+    pub fn recall(&mut self, at: u64, dated: Option<u64>, requests: u64, spent: Spent) {
         if at > self.now {
             self.advance(at);
         }
         if let Some(minute) = &mut self.minute {
             minute.change(second(self.now), second(at), Count::default(), Count { requests, tokens: spent.tokens });
         }
-        let day = at / DAY;
-        if day == self.day {
-            self.day_requests = self.day_requests.saturating_add(requests);
-            self.day_tokens += u128::from(spent.tokens);
-            self.day_usd += u128::from(spent.usd.0);
+        let sums = Sums { requests, tokens: spent.tokens.into(), usd: spent.usd.0.into() };
+        match dated {
+            Some(day) => self.dates.add_ahead(day, at / DAY, sums),
+            None => self.dates.add(at / DAY, sums),
         }
-        if day >= self.month.first {
-            self.month_usd += u128::from(spent.usd.0);
-        }
+    }
+
+    /// That no more may come in, where so many requests may be at once.
+    pub(super) fn no_place(&self, limit: u64) -> Option<Over> {
+        let used = self.places.saturating_add(self.entering);
+        let wait = (limit > 0).then_some(PLACE_AGAIN);
+        (used >= limit).then_some(Over { kind: Kind::Concurrency, limit, used, asked: 1, wait, estimated: false })
+    }
+
+    /// A body comes in.
+    pub(super) fn enter(&mut self) {
+        self.entering = self.entering.saturating_add(1);
+    }
+
+    /// It is there, or will not be.
+    pub(super) fn leave(&mut self) {
+        self.entering = self.entering.saturating_sub(1);
     }
 
     /// What is left of these limits.
@@ -408,17 +389,19 @@ impl Tally {
 
     /// What is counted now.
     pub fn counts(&self) -> Counts {
-        let seconds = second(self.now).saturating_sub(SECONDS - 1)..=second(self.now);
+        let seconds = minute::window(second(self.now));
+        let of_day = self.dates.of_day();
         let each = |second| Some((second, self.minute.as_ref()?.at(second))).filter(|(_, count)| *count != Count::default());
         Counts {
             at: self.now,
             moment: self.moment(),
             minute: seconds.filter_map(each).map(|(second, Count { requests, tokens })| (second, requests, tokens)).collect(),
-            day_requests: self.day_requests,
-            day_tokens: clamp(self.day_tokens),
-            day_usd: Usd(clamp(self.day_usd)),
-            month_usd: Usd(clamp(self.month_usd)),
+            day_requests: of_day.requests,
+            day_tokens: clamp(of_day.tokens),
+            day_usd: Usd(clamp(of_day.usd)),
+            month_usd: Usd(clamp(self.dates.of_month())),
             places: self.places,
+            entering: self.entering,
             reserved: {
                 let [tokens, usd, of_month] = self.reserved.map(clamp);
                 Reserved { day_tokens: tokens, day_usd: Usd(usd), month_usd: Usd(of_month) }
@@ -429,12 +412,12 @@ impl Tally {
     fn used(&self, kind: Kind) -> u128 {
         match kind {
             Kind::RequestsPerMinute => self.minute.as_ref().map_or(0, |minute| minute.requests.into()),
-            Kind::RequestsPerDay => self.day_requests.into(),
+            Kind::RequestsPerDay => self.dates.of_day().requests.into(),
             Kind::TokensPerMinute => self.minute.as_ref().map_or(0, |minute| minute.tokens),
-            Kind::TokensPerDay => self.day_tokens,
+            Kind::TokensPerDay => self.dates.of_day().tokens,
             Kind::Concurrency => self.places.into(),
-            Kind::UsdPerDay => self.day_usd,
-            Kind::UsdPerMonth => self.month_usd,
+            Kind::UsdPerDay => self.dates.of_day().usd,
+            Kind::UsdPerMonth => self.dates.of_month(),
         }
     }
 
@@ -447,20 +430,22 @@ impl Tally {
         let free = match kind {
             Kind::RequestsPerMinute => gone(|count| count.requests),
             Kind::TokensPerMinute => gone(|count| count.tokens),
-            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => (self.day + 1).saturating_mul(DAY),
-            Kind::UsdPerMonth => self.month.next.saturating_mul(DAY),
+            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => (self.dates.day() + 1).saturating_mul(DAY),
+            Kind::UsdPerMonth => self.dates.month().next.saturating_mul(DAY),
             // When one ends, nobody knows.
-            Kind::Concurrency => return Duration::from_secs(1),
+            Kind::Concurrency => return PLACE_AGAIN,
         };
         Duration::from_millis(free.saturating_sub(now))
     }
 }
 
 const SECOND: u64 = 1_000;
+/// When to ask for a place again.
+const PLACE_AGAIN: Duration = Duration::from_secs(1);
 /// A day, in milliseconds.
 pub const DAY: u64 = 86_400 * SECOND;
-/// How far clocks go back because they are set right, or since two threads read them at different times; in milliseconds.
-pub const STEP_BACK: u64 = SECONDS * SECOND;
+/// How far a clock may be behind since two threads read it at different times; in milliseconds. One that goes back further was set.
+pub const STEP_BACK: u64 = SECOND;
 
 fn second(at: u64) -> u64 {
     at / SECOND
@@ -468,10 +453,6 @@ fn second(at: u64) -> u64 {
 
 fn clamp(sum: u128) -> u64 {
     u64::try_from(sum).unwrap_or(u64::MAX)
-}
-
-fn replace(sum: &mut u128, what: u64, by: u64) {
-    *sum = sum.saturating_sub(what.into()) + u128::from(by);
 }
 
 #[cfg(test)]

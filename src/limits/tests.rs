@@ -32,7 +32,7 @@ fn one_of(kind: Kind) -> Limits {
     limits
 }
 
-const ONE: Ask = Ask { tokens: 1, usd: Usd(1) };
+const ONE: Ask = Ask::of(1, Usd(1));
 
 #[test]
 fn of_two_hundred_threads_one_passes_a_limit_of_one() {
@@ -81,7 +81,7 @@ fn threads_over_shared_callers_neither_block_each_other_for_good_nor_lose_a_toke
                     // In an order that nobody should rely on.
                     let scopes = [&models[key], &callers[key % 2], &keys[key]];
                     let bounds: Bounds<'_> = scopes.into_iter().map(|scope| Bound { limits, scope }).collect();
-                    let Ok(reservation) = admit(&bounds, Ask { tokens: 9, usd: Usd(0) }, NOW, 1) else { continue };
+                    let Ok(reservation) = admit(&bounds, Ask::of(9, Usd(0)), NOW, 1) else { continue };
                     match turn % 3 {
                         0 => drop(reservation),
                         more => {
@@ -105,7 +105,7 @@ fn a_reservation_is_settled_once_and_by_nothing_if_it_is_dropped() {
     let limits = [Limits { tokens_per_day: Some(100), usd_per_day: Some(Usd(100)), concurrency: Some(2), ..Limits::default() }; 3];
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
-    let ask = Ask { tokens: 60, usd: Usd(50) };
+    let ask = Ask::of(60, Usd(50));
     let one = admit(&bounds, ask, NOW, 1).unwrap();
     assert_eq!(
         (one.at, one.ask, one.scopes().map(|scope| scope.level).collect::<Vec<_>>()),
@@ -115,7 +115,7 @@ fn a_reservation_is_settled_once_and_by_nothing_if_it_is_dropped() {
     assert_eq!((refused.level, refused.over.kind, refused.over.used), (Level::Caller, Kind::TokensPerDay, 60));
     one.settle(Spent { tokens: 7, usd: Usd(3) });
     drop(admit(&bounds, ask, NOW, 1).unwrap());
-    let unchecked = take_unchecked(&bounds, Ask { tokens: 1_000, usd: Usd(0) }, NOW, Left::default());
+    let unchecked = take_unchecked(&bounds, Ask::of(1_000, Usd(0)), NOW, Left::default());
     assert_eq!(scopes[2].own(NOW).day_tokens, 1_007);
     unchecked.settle(Spent { tokens: 200, usd: Usd(0) });
     for scope in &scopes {
@@ -131,7 +131,7 @@ fn what_ends_after_midnight_counts_for_the_day_it_began_on() {
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
     let midnight = (NOW / 86_400_000 + 1) * 86_400_000;
-    let ask = Ask { tokens: 60, usd: Usd(50) };
+    let ask = Ask::of(60, Usd(50));
     let before = admit(&bounds, ask, midnight - 1, 1).unwrap();
     let after = admit(&bounds, ask, midnight, 1).unwrap();
     before.settle(Spent { tokens: 20, usd: Usd(20) });
@@ -150,7 +150,7 @@ fn the_tightest_of_all_levels_is_told_of() {
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
     let midnight = (NOW / 86_400_000 + 1) * 86_400_000;
-    let left = admit(&bounds, Ask { tokens: 400, usd: Usd(5) }, NOW + 250, 1).unwrap();
+    let left = admit(&bounds, Ask::of(400, Usd(5)), NOW + 250, 1).unwrap();
     let day = Duration::from_millis(midnight - NOW - 250);
     let requests = Room { limit: 3, remaining: 2, reset: day };
     let tokens = Room { limit: 1_000, remaining: 600, reset: day };
@@ -159,12 +159,12 @@ fn the_tightest_of_all_levels_is_told_of() {
     for (tokens, level, kind, wait) in
         [(600, Level::KeyModel, Kind::UsdPerDay, Some(day)), (1_001, Level::Caller, Kind::TokensPerDay, None)]
     {
-        let refused = admit(&bounds, Ask { tokens, usd: Usd(1) }, NOW + 250, 1).unwrap_err();
+        let refused = admit(&bounds, Ask::of(tokens, Usd(1)), NOW + 250, 1).unwrap_err();
         assert_eq!((refused.level, &*refused.name, refused.over.kind, refused.over.wait), (level, level.name(), kind, wait));
         assert_eq!(refused.left, left.left);
     }
     // A third of each, and two requests are more than one.
-    let refused = admit(&bounds, Ask { tokens: 0, usd: Usd(0) }, NOW + 250, 3).unwrap_err();
+    let refused = admit(&bounds, Ask::of(0, Usd(0)), NOW + 250, 3).unwrap_err();
     assert_eq!((refused.over.limit, refused.over.kind), (1, Kind::RequestsPerDay));
 }
 
@@ -181,12 +181,37 @@ fn a_clock_that_went_ahead_for_one_key_takes_nothing_from_another() {
     admit(&bounds(1), ONE, NOW + 3_600_000, 1).unwrap().settle(Spent::default());
     assert!(admit(&bounds(0), ONE, NOW + 1_000, 1).is_err(), "its minute is not over");
     assert!(admit(&bounds(1), ONE, NOW + 2_000, 1).is_err(), "nor is that of the other, which began with the right time");
-    assert!(admit(&bounds(0), ONE, NOW + 61_000, 1).is_ok());
-    assert!(admit(&bounds(1), ONE, NOW + 62_999, 1).is_err());
-    assert!(admit(&bounds(1), ONE, NOW + 63_000, 1).is_ok());
+    assert!(admit(&bounds(0), ONE, NOW + 60_000, 1).is_ok());
+    assert!(admit(&bounds(1), ONE, NOW + 61_999, 1).is_err());
+    assert!(admit(&bounds(1), ONE, NOW + 62_000, 1).is_ok());
 }
 
 proptest! {
+    /// Who comes back when a limit by the minute says so is let in, if nobody else asked; and it says at most a minute, in its head and in its text.
+    #[test]
+    fn who_comes_back_after_retry_after_is_let_in(
+        most in (1u64..9, 1u64..60),
+        steps in prop::collection::vec((0u64..20_000, 0u64..40, any::<bool>()), 1..60),
+    ) {
+        let limits = Limits { requests_per_minute: Some(most.0), tokens_per_minute: Some(most.1), ..Limits::default() };
+        let scope = scope(Level::Key);
+        let mut now = NOW + 137;
+        for (wait, tokens, estimated) in steps {
+            now += wait;
+            let ask = Ask { sure: if estimated { Spent::default() } else { Spent { tokens, usd: Usd(0) } }, ..Ask::of(tokens, Usd(0)) };
+            let bounds: Bounds<'_> = [Bound { limits: &limits, scope: &scope }].into_iter().collect();
+            let Err(refused) = admit(&bounds, ask, now, 1) else { continue };
+            let refusal = refused.refusal();
+            prop_assert_eq!(refusal.retry_after.is_none(), refused.over.wait.is_none());
+            let Some(seconds) = refusal.retry_after else { continue };
+            prop_assert!((1..=60).contains(&seconds) && refusal.retry_helps);
+            let told = if seconds == 60 { "Try again in 1m0s".to_owned() } else { format!("Try again in {seconds}s") };
+            prop_assert!(refusal.message.contains(&told), "{} {}", seconds, refusal.message);
+            now += seconds * 1_000;
+            prop_assert!(admit(&bounds, ask, now, 1).is_ok(), "{seconds} s were not enough");
+        }
+    }
+
     #[test]
     fn a_refusal_takes_nothing_anywhere(
         most in prop::array::uniform3((prop::option::of(1u64..9), prop::option::of(1u64..60), prop::option::of(1u64..9), prop::option::of(1u64..60))),
@@ -212,7 +237,7 @@ proptest! {
         for (wait, tokens, usd, settle) in steps {
             now += wait;
             let before = tallies(now);
-            let ask = Ask { tokens, usd: Usd(usd) };
+            let ask = Ask::of(tokens, Usd(usd));
             let each = bounds.iter().map(|bound| (bound.scope.level, before[bound.scope.level as usize].over(bound.limits, 1, ask, now)));
             let over: Vec<_> = each.filter_map(|(level, over)| Some((level, over?))).collect();
             match admit(&bounds, ask, now, 1) {

@@ -6,6 +6,7 @@ use crate::price::Usd;
 use serde_json::json;
 use std::time::Duration;
 
+const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Refused {
@@ -43,7 +44,21 @@ impl Refused {
             Kind::TokensPerMinute | Kind::TokensPerDay => Some(format!("{} tokens, prompt and answer", over.asked)),
             Kind::UsdPerDay | Kind::UsdPerMonth => Some(format!("{} USD", Usd(over.asked))),
         };
-        let message = match (over.wait, asked) {
+        // By whole seconds, as the head says it.
+        let wait = over.wait.map(|wait| Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(SECOND));
+        let wait = match over.kind {
+            // Longer than a minute it is only where a gateway's clock is behind: not so long that clients would give up.
+            Kind::RequestsPerMinute | Kind::TokensPerMinute => wait.map(|wait| wait.min(MINUTE)),
+            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::Concurrency | Kind::UsdPerDay | Kind::UsdPerMonth => wait,
+        };
+        let message = match (wait, asked) {
+            (Some(wait), Some(asked)) if over.estimated => {
+                format!(
+                    "This request may use {asked}, as estimated: more than {limit}. It is let in when nothing else is counted there. \
+                     Try again in {}, or send a shorter prompt.",
+                    span(wait)
+                )
+            }
             (None, Some(asked)) => {
                 format!("This request may use {asked}: more than {limit}. Ask for less with `max_tokens`, or send a shorter prompt.")
             }
@@ -57,11 +72,6 @@ impl Refused {
             (Some(wait), None) => format!("All is used: {limit} is reached. Try again in {}.", span(wait)),
         };
         let what = if over.kind.is_money() { What::OverBudget } else { What::OverLimit };
-        // The first second of a minute is gone a little later: not so late that clients would give up.
-        let wait = match over.kind {
-            Kind::RequestsPerMinute | Kind::TokensPerMinute => over.wait.map(|wait| wait.min(MINUTE)),
-            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::Concurrency | Kind::UsdPerDay | Kind::UsdPerMonth => over.wait,
-        };
         Refusal::new(what, message).again_in(wait)
     }
 }
@@ -77,7 +87,7 @@ pub fn told(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> serde_json::Valu
             Kind::RequestsPerDay => counts.day_requests,
             Kind::TokensPerMinute => of_minute(|(_, _, tokens)| *tokens),
             Kind::TokensPerDay => counts.day_tokens,
-            Kind::Concurrency => counts.places,
+            Kind::Concurrency => counts.places.saturating_add(counts.entering),
             Kind::UsdPerDay => counts.day_usd.0,
             Kind::UsdPerMonth => counts.month_usd.0,
         };
@@ -129,7 +139,8 @@ mod tests {
 
     #[test]
     fn a_part_of_a_limit_is_told_as_one() {
-        let over = Over { kind: Kind::RequestsPerMinute, limit: 60, used: 60, asked: 1, wait: Some(Duration::from_secs(1)) };
+        let over =
+            Over { kind: Kind::RequestsPerMinute, limit: 60, used: 60, asked: 1, wait: Some(Duration::from_secs(1)), estimated: false };
         let refused = Refused { level: Level::Caller, name: "acme".into(), over, left: Left::default(), share: 2 };
         assert_eq!(
             refused.refusal().message,
@@ -150,7 +161,7 @@ mod tests {
     #[test]
     fn a_refusal_names_the_limit_and_what_is_left_of_it() {
         let told = |level: Level, name: &str, kind: Kind, (limit, used, asked): (u64, u64, u64), wait: Option<u64>| {
-            let over = Over { kind, limit, used, asked, wait: wait.map(Duration::from_secs) };
+            let over = Over { kind, limit, used, asked, wait: wait.map(Duration::from_secs), estimated: false };
             let refusal = Refused { level, name: name.into(), over, left: Left::default(), share: 1 }.refusal();
             (refusal.message.to_string(), refusal.what.row().code.map(str::to_owned), refusal.retry_after, refusal.retry_helps)
         };
@@ -174,8 +185,9 @@ mod tests {
                 false
             )
         );
-        let (_, _, after, again) = told(Level::Key, "acme/prod", Kind::TokensPerMinute, (1000, 900, 200), Some(61));
+        let (message, _, after, again) = told(Level::Key, "acme/prod", Kind::TokensPerMinute, (1000, 900, 200), Some(61));
         assert_eq!((after, again), (Some(60), true));
+        assert!(message.contains("Try again in 1m0s"), "{message}");
         let (message, ..) = told(Level::Key, "acme/prod", Kind::Concurrency, (1, 1, 1), Some(1));
         assert!(message.contains("the limit of 1 request at once of key acme/prod"), "{message}");
         let (message, code, after, again) =

@@ -2,8 +2,8 @@
 --   all      what all have used: { minute, days, months, places }
 --            minute = { second, requests, tokens, … }, days = { day, requests, tokens, usd, … }, months = { month, usd, … },
 --            places = { instance, how many, … }
---   of:ID    an instance's part of that: { epoch, day, requests, tokens, usd, month, usd, places, { second, requests, tokens, … }, { what of the
---            tokens and usd of the day and of the usd of the month is only reserved } }
+--   of:ID    an instance's part of that: { epoch, day, requests, tokens, usd, month, usd, places, { second, requests, tokens, … },
+--            its days before that one, its months, { what of the tokens and usd of the day and of the usd of the month is only reserved } }
 -- Whatever changes a part changes the sum by as much. Seconds, days and months are those of whoever counts; this server's clock says only what
 -- is so old that nobody can mean it any more.
 --
@@ -13,7 +13,7 @@
 --          Answers {1}.
 --   was    what another process told last by the instance's name, without what was reserved: answers {1, day, requests, tokens, usd, month, usd},
 --          or {1} if none did. An epoch's name begins with its process and a dot.
---   admit  [[live instances], tokens, usd, a scope's [second, day, month, and its limits in this order or -1: requests a minute, a day,
+--   admit  [[live instances], tokens, usd, of these what is no estimate: tokens, usd, a scope's [second, day, month, and its limits in this order or -1: requests a minute, a day,
 --          tokens a minute, a day, places, usd a day, a month], …]
 --          Answers {1, used…} if it was taken from all, {2, used…} if it was taken from none, and {0, n, part} if the n-th scope does not know the
 --          epoch: then `own` comes first. Part is 1 if it has one of the instance, of another epoch, and 0 if it has none.
@@ -22,6 +22,8 @@
 -- Numbers are exact up to 2^53. Sums may be more for a while, where nobody limits what is asked for; no answer is.
 
 local EXPIRES, MOST = 40 * 86400, 2 ^ 53
+-- The present second and as many before it are the last minute.
+local MINUTE = 59
 local op, me, epoch, said = ARGV[1], ARGV[2], ARGV[3], cjson.decode(ARGV[4])
 local clock = tonumber(redis.call('TIME')[1])
 local today = math.floor(clock / 86400)
@@ -82,6 +84,22 @@ local function write(key, all, mine, over)
   redis.call('EXPIRE', key, EXPIRES)
 end
 
+-- A part goes from one day (or month) to another. What it has counted on one that is over is kept aside: that may come again, if a clock is set back.
+local function turn(part, at, width, aside, to)
+  if part[at] == to then return end
+  local kept, back = {}, {}
+  for i = math.max(1, #(part[aside] or {}) - 2 * width + 1), #(part[aside] or {}), width do
+    local list = part[aside][i] == to and back or kept
+    for j = 0, width - 1 do list[#list + 1] = part[aside][i + j] end
+  end
+  if part[at] < to then
+    for j = 0, width - 1 do kept[#kept + 1] = part[at + j] end
+  end
+  part[at] = to
+  for j = 1, width - 1 do part[at + j] = back[j + 1] or 0 end
+  part[aside] = kept
+end
+
 -- Parts of instances that will not come back are of no use once their day and month are over.
 local function forget(key, all, day, month)
   local entries, gone = redis.call('HGETALL', key), {}
@@ -110,14 +128,16 @@ if op == 'own' then
   local all, old = read(key)
   local new = { epoch, said[1], said[2], said[3], said[4], said[5], said[6], said[7], {} }
   for i = 11, #said do new[9][i - 10] = said[i] end
-  new[10] = { said[8], said[9], said[10] }
   if not old or old[1] ~= epoch then forget(key, all, new[2], new[6]) end
   old = old or { '', new[2], 0, 0, 0, new[6], 0, 0, {} }
-  -- A day and a month that are over keep what was used. Those that come again, since a clock was set back, do not: it is told of others now.
-  if old[2] >= new[2] then add(all[2], 4, old[2], -old[3], -old[4], -old[5]) end
-  if old[6] >= new[6] then add(all[3], 2, old[6], -old[7]) end
-  add(all[2], 4, new[2], new[3], new[4], new[5])
-  add(all[3], 2, new[6], new[7])
+  -- A day and a month that are over keep what was used. Those that are still to come, since a clock was set back, do not: it is told of others now.
+  if old[2] > new[2] then add(all[2], 4, old[2], -old[3], -old[4], -old[5]) end
+  if old[6] > new[6] then add(all[3], 2, old[6], -old[7]) end
+  turn(old, 2, 4, 10, new[2])
+  turn(old, 6, 2, 11, new[6])
+  add(all[2], 4, new[2], new[3] - old[3], new[4] - old[4], new[5] - old[5])
+  add(all[3], 2, new[6], new[7] - old[7])
+  new[10], new[11], new[12] = old[10] or {}, old[11] or {}, { said[8], said[9], said[10] }
   -- Mostly all but the last second is as it was.
   local was = {}
   for i = 1, #old[9], 3 do was[old[9][i]] = i end
@@ -138,12 +158,12 @@ end
 if op == 'was' then
   local _, mine = read(KEYS[1])
   local function process(name) return string.match(name, '^[^.]*') end
-  if not mine or not mine[10] or process(mine[1]) == process(epoch) then return { 1 } end
+  if not mine or not mine[12] or process(mine[1]) == process(epoch) then return { 1 } end
   local function settled(sum, reserved)
     local rest = sum - reserved
     return rest < 0 and 0 or rest < MOST and rest or MOST
   end
-  local held = mine[10]
+  local held = mine[12]
   return {
     1, mine[2], settled(mine[3], mine[8]), settled(mine[4], held[1]), settled(mine[5], held[2]), mine[6], settled(mine[7], held[3])
   }
@@ -168,7 +188,7 @@ local function used_of(all, second, day, month)
   end
   -- Clocks may differ by less than a minute either way.
   local ring, requests, counted, last = all[1], 0, 0, 0
-  local from, to = second - 60, second + 60
+  local from, to = second - MINUTE, second + MINUTE
   for i = 1, #ring, 3 do
     local at = ring[i]
     if at >= from and at <= to then
@@ -183,7 +203,7 @@ end
 local function in_full(used, ring, second)
   local n = #used
   for i = 1, #ring, 3 do
-    if ring[i] >= second - 60 and ring[i] <= second + 60 then
+    if ring[i] >= second - MINUTE and ring[i] <= second + MINUTE then
       used[n + 1], used[n + 2], used[n + 3] = ring[i], ring[i + 1], told(ring[i + 2])
       n = n + 3
     end
@@ -194,32 +214,36 @@ end
 if op == 'look' then
   local all, mine = read(KEYS[1])
   if not mine then return { 0, 0, 0 } end
-  return { 1, in_full((used_of(all, unpack(said[4]))), all[1], said[4][1]) }
+  return { 1, in_full((used_of(all, unpack(said[6]))), all[1], said[6][1]) }
 end
 
--- Not as a sum, which may be beyond what is exact. What costs nothing goes through even where more was spent than there was.
-local function exceeds(limit, sum, asked) return limit >= 0 and asked > 0 and asked > limit - sum end
+-- Not as a sum, which may be beyond what is exact. What costs nothing goes through even where more was spent than there was; and what is too much
+-- only as estimated, where nothing else is counted.
+local function exceeds(limit, sum, asked, sure)
+  return limit >= 0 and asked > 0 and asked > limit - sum and not (limit > 0 and sum == 0 and sure <= limit)
+end
 
-local tokens, usd = said[2], said[3]
+local tokens, usd, sure_tokens, sure_usd = said[2], said[3], said[4], said[5]
 local scopes, answer, over = {}, { 1 }, false
 for n, key in ipairs(KEYS) do
   local all, mine = read(key)
   if not mine or mine[1] ~= epoch then return { 0, n - 1, mine and 1 or 0 } end
-  local ask = said[n + 3]
+  local ask = said[n + 5]
   local used, requests, counted, last = used_of(all, ask[1], ask[2], ask[3])
-  over = exceeds(ask[4], requests, 1) or exceeds(ask[5], used[2], 1) or exceeds(ask[6], counted, tokens) or exceeds(ask[7], used[3], tokens)
-    or exceeds(ask[8], used[1], 1) or exceeds(ask[9], used[4], usd) or exceeds(ask[10], used[5], usd) or over
+  over = exceeds(ask[4], requests, 1, 1) or exceeds(ask[5], used[2], 1, 1) or exceeds(ask[8], used[1], 1, 1)
+    or exceeds(ask[6], counted, tokens, sure_tokens) or exceeds(ask[7], used[3], tokens, sure_tokens)
+    or exceeds(ask[9], used[4], usd, sure_usd) or exceeds(ask[10], used[5], usd, sure_usd) or over
   scopes[n] = { all, mine, used, { last, requests, told(counted) } }
 end
 if over then
   answer[1] = 2
-  for n, scope in ipairs(scopes) do answer[n + 1] = in_full(scope[3], scope[1][1], said[n + 3][1]) end
+  for n, scope in ipairs(scopes) do answer[n + 1] = in_full(scope[3], scope[1][1], said[n + 5][1]) end
   return answer
 end
 for n, key in ipairs(KEYS) do
   local all, mine, used, minute = unpack(scopes[n])
-  local second, day, month = said[n + 3][1], said[n + 3][2], said[n + 3][3]
-  local first, kept = second - 60, mine[9]
+  local second, day, month = said[n + 5][1], said[n + 5][2], said[n + 5][3]
+  local first, kept = second - MINUTE, mine[9]
   -- Once a second; who counts the minute leaves out what is over in any case.
   local over = kept[1] and kept[1] < first
   if over then
@@ -233,18 +257,18 @@ for n, key in ipairs(KEYS) do
     end
   end
   -- As gateways do: by the second only if something is limited by the minute.
-  if said[n + 3][4] >= 0 or said[n + 3][6] >= 0 then
+  if said[n + 5][4] >= 0 or said[n + 5][6] >= 0 then
     add(kept, 3, second, 1, tokens)
     add(all[1], 3, second, 1, tokens)
   end
   mine[9] = kept
-  local held = mine[10] or { 0, 0, 0 }
-  if mine[2] ~= day then
-    mine[2], mine[3], mine[4], mine[5] = day, 0, 0, 0
-    held[1], held[2] = 0, 0
-  end
-  if mine[6] ~= month then mine[6], mine[7], held[3] = month, 0, 0 end
-  mine[10] = { held[1] + tokens, held[2] + usd, held[3] + usd }
+  mine[10], mine[11] = mine[10] or {}, mine[11] or {}
+  local held = mine[12] or { 0, 0, 0 }
+  if mine[2] ~= day then held[1], held[2] = 0, 0 end
+  if mine[6] ~= month then held[3] = 0 end
+  turn(mine, 2, 4, 10, day)
+  turn(mine, 6, 2, 11, month)
+  mine[12] = { held[1] + tokens, held[2] + usd, held[3] + usd }
   mine[3], mine[4], mine[5], mine[7], mine[8] = mine[3] + 1, mine[4] + tokens, mine[5] + usd, mine[7] + usd, mine[8] + 1
   add(all[2], 4, day, 1, tokens, usd)
   add(all[3], 2, month, usd)

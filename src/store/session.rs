@@ -193,6 +193,10 @@ impl<'s> Session<'s> {
         }
         let most = desk.asked.len().min(ADMISSIONS);
         let asked: Vec<Box<Asked>> = desk.asked.drain(..most).filter(|asked| !asked.answer.is_closed()).collect();
+        // Of a date that came once more the store has what it had heard before the clock was set back.
+        let scopes = asked.iter().flat_map(|asked| asked.each().map(|(_, scope)| (scope, asked.now_ms)));
+        let scopes = scopes.chain(desk.looking.iter().map(|looking| (&looking.scope, clock)));
+        scopes.filter(|(scope, now_ms)| scope.came_again(*now_ms)).for_each(|(scope, _)| scope.tell(UNTOLD));
         // A scope that the store has not heard of from here: it had better not be empty without our knowing.
         let unknown = asked.iter().flat_map(|asked| asked.each()).any(|(_, scope)| scope.told() != self.epoch);
         if unknown || self.beat <= now || !desk.hints.is_empty() {

@@ -48,7 +48,10 @@ pub(super) fn own(counts: &Counts) -> String {
 /// What is asked for of some scopes.
 pub(super) fn admit<'s>(live: &[String], ask: Ask, scopes: impl Iterator<Item = (&'s Limits, Moment)>) -> String {
     let asked = |number: u64| if number > MOST { TOO_MUCH } else { number };
-    let mut json = format!("[{},{},{}", serde_json::json!(live), asked(ask.tokens), asked(ask.usd.0));
+    let mut json = format!("[{}", serde_json::json!(live));
+    for number in [ask.tokens, ask.usd.0, ask.sure.tokens, ask.sure.usd.0] {
+        write!(json, ",{}", asked(number)).ok();
+    }
     for (limits, Moment { second, day, month }) in scopes {
         write!(json, ",[{second},{day},{month}").ok();
         for kind in Kind::ALL {
@@ -65,7 +68,7 @@ pub(super) fn admit<'s>(live: &[String], ask: Ask, scopes: impl Iterator<Item = 
 
 /// A look at a scope, as of a moment.
 pub(super) fn look(live: &[String], Moment { second, day, month }: Moment) -> String {
-    format!("[{},0,0,[{second},{day},{month}]]", serde_json::json!(live))
+    format!("[{},0,0,0,0,[{second},{day},{month}]]", serde_json::json!(live))
 }
 
 /// What it saw: no counts if they lack ours.
@@ -176,6 +179,7 @@ impl Used {
             day_usd: Usd(self.day_usd),
             month_usd: Usd(self.month_usd),
             places: self.places,
+            entering: 0,
             // Of all together that is nobody's to tell.
             reserved: Reserved::default(),
         }
@@ -298,13 +302,14 @@ mod tests {
             day_usd: Usd(5),
             month_usd: Usd(6),
             places: 1,
+            entering: 0,
             reserved: Reserved { day_tokens: u64::MAX, day_usd: Usd(3), month_usd: Usd(4) },
         };
         assert_eq!(own(&counts), "[2,3,9007199254740992,5,1,6,1,9007199254740992,3,4,8,1,7,9,0,9007199254740992]");
         let limits = Limits { tokens_per_day: Some(70), usd_per_month: Some(Usd(80)), ..Limits::default() };
-        let ask = Ask { tokens: 11, usd: Usd(12) };
+        let ask = Ask::of(11, Usd(12));
         let said = admit(&["a".to_owned(), "b".to_owned()], ask, [(&limits, moment)].into_iter());
-        assert_eq!(said, r#"[["a","b"],11,12,[9,2,1,-1,-1,-1,70,-1,-1,80]]"#);
+        assert_eq!(said, r#"[["a","b"],11,12,11,12,[9,2,1,-1,-1,-1,70,-1,-1,80]]"#);
     }
 
     #[test]
@@ -344,12 +349,12 @@ mod tests {
         let limits = Limits { requests_per_minute: Some(4), tokens_per_day: Some(100), ..Limits::default() };
         let answer = |code: i64| admission(&Value::Array(vec![Value::Int(code), used.clone()]));
         let Some(Admission::No(mut refused)) = answer(2) else { panic!("refused") };
-        let (over, left) = refused.remove(0).over(&limits, Ask { tokens: 10, usd: Usd(0) }, moment, NOW);
+        let (over, left) = refused.remove(0).over(&limits, Ask::of(10, Usd(0)), moment, NOW);
         let over = over.expect("a limit");
-        assert_eq!((over.kind, over.used, over.wait), (Kind::RequestsPerMinute, 4, Some(Duration::from_secs(31))));
+        assert_eq!((over.kind, over.used, over.wait), (Kind::RequestsPerMinute, 4, Some(Duration::from_secs(30))));
         assert_eq!(left.tokens.map(|room| room.remaining), Some(50));
         let Some(Admission::Yes(mut granted)) = answer(1) else { panic!("granted") };
-        let left = granted.remove(0).left(&limits, Ask { tokens: 10, usd: Usd(0) }, moment, NOW);
+        let left = granted.remove(0).left(&limits, Ask::of(10, Usd(0)), moment, NOW);
         assert_eq!((left.requests.map(|room| room.remaining), left.tokens.map(|room| room.remaining)), (Some(0), Some(40)));
         assert_eq!(admission(&ints(&[0, 2, 1])), Some(Admission::Unknown { place: 2, part: true }));
         assert_eq!(admission(&ints(&[0, 0, 0])), Some(Admission::Unknown { place: 0, part: false }));

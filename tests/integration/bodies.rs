@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::canary::KEY;
 use crate::support::client::{Connection, Response, request};
-use crate::support::{Catalog, Gateway, H2, Mock, Script, run, run_within};
+use crate::support::{Catalog, Gateway, H2, Mock, Script, eventually, run, run_within};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -216,26 +216,60 @@ fn what_all_requests_hold_together_is_bounded() {
             .await;
         let bearer = format!("Bearer {KEY}");
         let fields = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-length", "700000")];
-        // What is only announced takes nothing from others.
+        // What is announced counts from the head on.
         let mut idle = gateway.connect().await;
         idle.send(request("POST", "/v1/chat/completions", &fields, b"")).await;
         let whole = body("m", 700_000);
-        let (most, last) = whole.split_at(699_999);
-        let (mut first, refused) = loop {
-            let mut first = gateway.connect().await;
-            first.send(request("POST", "/v1/chat/completions", &fields, most)).await;
+        let refused = loop {
+            // Until the head of the first has been read there is room.
             let second = gateway.raw(request("POST", "/v1/chat/completions", &fields, &whole)).await;
-            // Which of the two was read first, and so found room, is the gateway's to say: until it was the first.
             if second.status != 200 {
-                break (first, second);
+                break second;
             }
         };
         refused.is_error(503, "no_capacity");
         assert!(refused.field("retry-after").is_some());
-        first.send(last).await;
-        assert_eq!(first.response().await.status, 200);
-        drop(idle);
-        assert_eq!(gateway.raw(request("POST", "/v1/chat/completions", &fields, &body("m", 700_000))).await.status, 200);
+        idle.send(&whole).await;
+        assert_eq!(idle.response().await.status, 200);
+        assert_eq!(gateway.raw(request("POST", "/v1/chat/completions", &fields, &whole)).await.status, 200);
+    });
+}
+
+/// 37 bodies that are uploaded and left were once all that there was, and everybody else was refused, with sixty bytes too.
+#[test]
+fn one_caller_cannot_take_the_memory_of_all() {
+    run_within(Duration::from_secs(120), async {
+        const GREEDY: &str = "sk-CaNaRy-caller-greedy-0123456789abcdefghijklmnop";
+        const SIZE: usize = 992 * KIB;
+        let mock = Mock::start().await;
+        let gateway = Gateway::with(Catalog::over(&mock).caller("greedy", GREEDY, ""))
+            .server("limits: { request_body: 1MiB, response_body: 1MiB, buffered_total: 32MiB }")
+            .start()
+            .await;
+        let bearer = [GREEDY, KEY].map(|key| format!("Bearer {key}"));
+        let (length, whole) = (SIZE.to_string(), body("m", SIZE));
+        let (most, _) = whole.split_at(SIZE - 1);
+        let chunk = [format!("{:x}\r\n", most.len()).as_bytes(), most, b"\r\n"].concat();
+        let mut left = Vec::new();
+        for n in 0..37 {
+            let mut connection = gateway.connect().await;
+            let framing = if n % 2 == 0 { ("content-length", length.as_str()) } else { ("transfer-encoding", "chunked") };
+            let fields = [("authorization", bearer[0].as_str()), ("content-type", "application/json"), framing];
+            connection.send(request("POST", "/v1/chat/completions", &fields, b"")).await;
+            connection.send(if n % 2 == 0 { most } else { &chunk }).await;
+            left.push(connection);
+        }
+        let refused = || gateway.metrics().sum("portcullis_requests_total", &[("caller", "greedy"), ("outcome", "limited")]) as usize;
+        eventually("it holds as much as it may", || (refused() >= 37 - 16).then_some(())).await;
+        let fields = [("authorization", bearer[1].as_str()), ("content-type", "application/json")];
+        let start = std::time::Instant::now();
+        for size in [60, SIZE, 60, SIZE] {
+            let answer = gateway.raw(request("POST", "/v1/chat/completions", &fields, &body("m", size))).await;
+            assert_eq!(answer.status, 200, "{size} bytes: {}", answer.text());
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+        left.into_iter().for_each(Connection::reset);
+        gateway.access_lines(41).await;
     });
 }
 

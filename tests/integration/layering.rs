@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 const PURE: &[&str] = &[
     "src/dialect",
     "src/wire",
+    "src/intake/budget.rs",
     "src/intake/envelope.rs",
+    "src/intake/media.rs",
     "src/account/breaker.rs",
     "src/account/latency.rs",
     "src/account/quota.rs",

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
+use crate::store::{set_clock, shifted_clock};
 use crate::support::canary::hash;
 use crate::support::client::{self, Response};
 use crate::support::script::{PROMPT_TOKENS, chunk, finish, usage};
@@ -12,8 +13,10 @@ use crate::support::{Catalog, Gate, Gateway, Mock, Script, eventually, join_all,
 const KEY: &str = "sk-CaNaRy-caller-tight-0123456789abcdefghijklmnopq";
 /// Every mock's whole answer has so many.
 const COMPLETION_TOKENS: u64 = 3;
-/// What the prompt of [`ask`] is estimated at.
+/// What the prompt of [`ask`] is estimated at, where nobody counted it.
 const PROMPT: u64 = 2;
+/// And what is reserved for it: the whole body, at four bytes a token.
+const WHOLE: u64 = 20;
 
 /// Counts of a day begin anew at midnight, UTC: a test of them does not begin just before.
 async fn away_from_midnight() {
@@ -66,13 +69,13 @@ fn of_two_hundred_at_once_one_passes_a_limit_of_one() {
     const KINDS: [(&str, &str); 7] = [
         ("requests_per_minute", "1"),
         ("requests_per_day", "1"),
-        // Two of the prompt, eight of the answer: a second one does not fit.
-        ("tokens_per_minute", "19"),
-        ("tokens_per_day", "19"),
+        // Twenty of the body, eight of the answer: a second one does not fit.
+        ("tokens_per_minute", "55"),
+        ("tokens_per_day", "55"),
         ("concurrency", "1"),
-        // A request may cost 0.0001.
-        ("usd_per_day", "0.000199"),
-        ("usd_per_month", "0.000199"),
+        // A request may cost 0.00028.
+        ("usd_per_day", "0.000559"),
+        ("usd_per_month", "0.000559"),
     ];
     run_within(Duration::from_secs(180), async {
         away_from_midnight().await;
@@ -180,13 +183,13 @@ fn answers_tell_how_the_tightest_limit_stands() {
         let mock = Mock::start().await;
         let key = "limits: { requests_per_minute: 10, tokens_per_minute: 1000 }, model_limits: { m: { requests_per_day: 5 } }";
         let gateway = Gateway::start(tight(&mock, "", "limits: { tokens_per_day: 300 }", key)).await;
-        let answer = send(&gateway, &ask(98)).await;
+        let answer = send(&gateway, &ask(100 - WHOLE)).await;
         // The day's five are fewer than the minute's ten, and the caller's 300 than the key's 1000.
         assert_eq!(room(&answer, "requests")[..2], ["5".to_owned(), "4".to_owned()]);
         assert_eq!(room(&answer, "tokens")[..2], ["300".to_owned(), "200".to_owned()], "what is reserved counts");
         assert!(room(&answer, "requests")[2].ends_with('s'));
         // A stream, a refusal and an error tell it as well; a list of models does not.
-        let mut body = ask(98);
+        let mut body = ask(80);
         body["stream"] = json!(true);
         mock.push(Script::stream(2));
         let answer = send(&gateway, &body).await;
@@ -212,7 +215,7 @@ fn money_that_is_used_up_is_an_insufficient_quota() {
         let mock = Mock::start().await;
         // A request costs 9 + 3 tokens at a dollar a thousand.
         let price = "price: { input: 1000, output: 1000 }";
-        let gateway = Gateway::start(tight(&mock, price, "limits: { usd_per_day: 0.02 }", "")).await;
+        let gateway = Gateway::start(tight(&mock, price, "limits: { usd_per_day: 0.03 }", "")).await;
         let answer = send(&gateway, &ask(8)).await;
         assert_eq!(answer.status, 200);
         let line = gateway.line_of(&answer).await;
@@ -221,7 +224,7 @@ fn money_that_is_used_up_is_an_insufficient_quota() {
         let error = answer.is_error(429, "insufficient_quota");
         assert_eq!(error["type"], "insufficient_quota");
         assert!(
-            error["message"].as_str().is_some_and(|m| m.contains("0.008 USD of the limit of 0.02 USD per day of caller tight")),
+            error["message"].as_str().is_some_and(|m| m.contains("0.018 USD of the limit of 0.03 USD per day of caller tight")),
             "{error}"
         );
         assert!(
@@ -250,7 +253,7 @@ fn a_caller_who_left_pays_for_what_was_produced() {
         while !answer.content().ends_with("w3 ") {
             connection.event(&mut answer).await.expect("an event");
         }
-        assert_eq!(used(&gateway, "caller", "tokens_per_day"), 502.0, "as long as it runs, all that it may use");
+        assert_eq!(used(&gateway, "caller", "tokens_per_day"), 524.0, "as long as it runs, all that it may use");
         drop(connection);
         // Twelve bytes of four words.
         eventually("it is settled", || (used(&gateway, "caller", "tokens_per_day") == (PROMPT + 3) as f64).then_some(())).await;
@@ -365,5 +368,150 @@ fn what_runs_while_limits_come_and_go_is_counted_when_it_ends() {
         assert_eq!(second.response().await.status, 200);
         eventually("all three count", || (used(&gateway, "caller", "tokens_per_day") == (3 * each) as f64).then_some(())).await;
         assert_eq!(used(&gateway, "caller", "requests_per_day"), 3.0);
+    });
+}
+
+/// 500 times a limit was once let in at once, in fields that the estimate did not look at.
+#[test]
+fn whatever_field_is_large_a_hundred_at_once_do_not_pass_a_small_limit() {
+    run_within(Duration::from_secs(180), async {
+        away_from_midnight().await;
+        let fields = ["prediction", "documents", "chat_template_kwargs"];
+        for (place, limits) in ["tokens_per_minute: 2000", "usd_per_day: 0.02"].into_iter().enumerate() {
+            let (mock, gate) = (Mock::start().await, Gate::new());
+            mock.by({
+                let gate = gate.clone();
+                move |_| Script::new().wait(&gate).then_answer("a")
+            });
+            let gateway = Gateway::start(tight(&mock, "price: { input: 10, output: 10 }", "", &format!("limits: {{ {limits} }}"))).await;
+            let crowd = join_all((0..100).map(|n| {
+                let mut body = ask(8);
+                body[fields[n % 3]] = json!({"type": "content", "content": "abcd".repeat(10_000)});
+                let gateway = &gateway;
+                async move {
+                    let mut connection = gateway.connect().await;
+                    connection.send(client::post_as(KEY, &body)).await;
+                    connection
+                }
+            }));
+            let mut crowd = crowd.await;
+            let kind = ["tokens_per_minute", "usd_per_day"][place];
+            let refused = || gateway.metrics().sum("portcullis_limited_total", &[("limit", kind)]) as usize;
+            eventually("all but one are refused", || (refused() == 99).then_some(())).await;
+            assert_eq!(mock.count(), 1, "what is too much only as estimated is tried, alone");
+            gate.open();
+            let mut statuses = Vec::new();
+            for connection in &mut crowd {
+                let answer = connection.response().await;
+                if answer.status == 429 {
+                    assert!(answer.text().contains("as estimated: more than the limit of"), "{}", answer.text());
+                    assert!(answer.field("retry-after").is_some());
+                }
+                statuses.push(answer.status);
+            }
+            assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1);
+            let used = used(&gateway, "key", kind);
+            assert!(used > 0.0 && used < 100.0, "and settled: {used}");
+        }
+    });
+}
+
+/// Places are taken from the head on: who uploads a body and leaves it has one, and who comes then is told at once.
+#[test]
+fn a_body_that_comes_in_has_a_place_already() {
+    run_within(Duration::from_secs(100), async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(tight(&mock, "", "limits: { concurrency: 2, requests_per_minute: 9 }", "")).await;
+        let bearer = format!("Bearer {KEY}");
+        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-length", "1000")];
+        let head = client::request("POST", "/v1/chat/completions", &fields, b"{");
+        let mut left = [gateway.connect().await, gateway.connect().await];
+        for connection in &mut left {
+            connection.send(&head).await;
+        }
+        eventually("both have a place", || (used(&gateway, "caller", "concurrency") == 2.0).then_some(())).await;
+        let refused = send(&gateway, &ask(8)).await;
+        assert!(
+            refused.is_error(429, "rate_limit_exceeded").to_string().contains("2 requests at once of caller tight"),
+            "{}",
+            refused.text()
+        );
+        assert_eq!(refused.field("retry-after"), Some("1"));
+        let [first, second] = left;
+        first.reset();
+        eventually("one is free", || (used(&gateway, "caller", "concurrency") == 1.0).then_some(())).await;
+        assert_eq!(send(&gateway, &ask(8)).await.status, 200);
+        assert_eq!(used(&gateway, "caller", "requests_per_minute"), 1.0, "a refusal took nothing, nor does one who left");
+        second.reset();
+        eventually("all are free", || (used(&gateway, "caller", "concurrency") == 0.0).then_some(())).await;
+        assert_eq!(mock.count(), 1);
+        gateway.access_lines(4).await;
+    });
+}
+
+/// By the minute, `retry-after` is a minute at most, and what it says is true.
+#[test]
+fn who_is_told_to_come_back_in_a_minute_is_let_in_then() {
+    run_within(Duration::from_secs(150), async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(tight(&mock, "", "limits: { requests_per_minute: 1 }", "")).await;
+        assert_eq!(send(&gateway, &ask(8)).await.status, 200);
+        let refused = send(&gateway, &ask(8)).await;
+        let message = refused.is_error(429, "rate_limit_exceeded").to_string();
+        let seconds: u64 = refused.field("retry-after").expect("retry-after").parse().expect("seconds");
+        assert!((50..=60).contains(&seconds), "{seconds}");
+        let told = if seconds == 60 { "1m0s".to_owned() } else { format!("{seconds}s") };
+        assert!(message.contains(&format!("Try again in {told}.")), "{message}");
+        // The only thing to be observed is that the time is over.
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        assert_eq!(send(&gateway, &ask(8)).await.status, 200, "after {seconds} s");
+    });
+}
+
+/// What the ledger has of the present day, where `by=day` says the date.
+fn in_the_ledger(gateway: &Gateway, day: u64) -> u64 {
+    let (status, body) = gateway.admin("/usage?by=day&caller=tight&since=40d");
+    assert_eq!(status, 200, "{body}");
+    let told: Value = serde_json::from_str(&body).expect("JSON");
+    let date = portcullis::ledger::days::date(day);
+    let lines = told["groups"].as_array().or(told["usage"].as_array()).unwrap_or_else(|| panic!("no lines in {told}"));
+    lines.iter().filter(|line| line["day"] == date.as_str()).filter_map(|line| line["requests"].as_u64()).sum()
+}
+
+#[test]
+fn a_clock_that_goes_back_a_day_and_comes_right_gives_no_fresh_budget() {
+    run_within(Duration::from_secs(150), async {
+        away_from_midnight().await;
+        let (_tools, library, shift) = shifted_clock("0");
+        let mock = Mock::start().await;
+        mock.always(Script::answer("a"));
+        let catalog = tight(&mock, "", "limits: { requests_per_day: 20 }", "");
+        let gateway = Gateway::with(catalog).env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_SHIFT", shift.to_str().unwrap());
+        let mut gateway = gateway.start().await;
+        let today = portcullis::ledger::days::day_of(portcullis::ledger::days::now());
+        let count = || used(&gateway, "caller", "requests_per_day");
+        for _ in 0..12 {
+            assert_eq!(send(&gateway, &ask(8)).await.status, 200);
+        }
+        assert_eq!((count(), in_the_ledger(&gateway, today)), (12.0, 12));
+        // A day ago less than that was used, but nobody knows which day it is.
+        set_clock(&shift, -86_400);
+        for _ in 0..5 {
+            assert_eq!(send(&gateway, &ask(8)).await.status, 200);
+        }
+        assert_eq!((count(), in_the_ledger(&gateway, today - 1)), (17.0, 5));
+        // Nor after a restart.
+        gateway.access_lines(17).await;
+        gateway.crash_and_restart();
+        assert_eq!(used(&gateway, "caller", "requests_per_day"), 17.0);
+        for n in 0..5 {
+            assert_eq!(send(&gateway, &ask(8)).await.status, if n < 3 { 200 } else { 429 }, "{n}");
+        }
+        set_clock(&shift, 0);
+        assert_eq!((used(&gateway, "caller", "requests_per_day"), in_the_ledger(&gateway, today)), (12.0, 12), "each date has its own");
+        for n in 0..12 {
+            assert_eq!(send(&gateway, &ask(8)).await.status, if n < 8 { 200 } else { 429 }, "{n}");
+        }
+        assert_eq!((used(&gateway, "caller", "requests_per_day"), in_the_ledger(&gateway, today)), (20.0, 20));
     });
 }

@@ -114,7 +114,7 @@ fn now() -> u64 {
 }
 
 fn ask(tokens: u64, usd: u64) -> Ask {
-    Ask { tokens, usd: Usd(usd) }
+    Ask::of(tokens, Usd(usd))
 }
 
 fn spent(tokens: u64, usd: u64) -> Spent {
@@ -1086,7 +1086,7 @@ fn limits_tells_of_all_gateways_while_the_store_does() {
 }
 
 /// A library that shifts the clock of a gateway, and the file that says by how many seconds, in a folder of their own.
-fn shifted_clock(by: &str) -> (Folder, PathBuf, PathBuf) {
+pub fn shifted_clock(by: &str) -> (Folder, PathBuf, PathBuf) {
     let tools = Folder::new(&[("shift", by)]);
     let (library, shift) = (tools.path().join("clock.so"), tools.path().join("shift"));
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
@@ -1095,7 +1095,7 @@ fn shifted_clock(by: &str) -> (Folder, PathBuf, PathBuf) {
     (tools, library, shift)
 }
 
-fn set_clock(shift: &Path, by: u64) {
+pub fn set_clock(shift: &Path, by: i64) {
     std::fs::write(shift.with_extension("new"), by.to_string()).unwrap();
     std::fs::rename(shift.with_extension("new"), shift).unwrap();
 }
@@ -1128,6 +1128,33 @@ fn a_clock_that_is_set_back_takes_the_counts_in_the_store_along() {
             eventually(limit, || (limits(&right, limit).1 == 3).then_some(())).await;
         }
         assert_eq!(redis.used(key).0[0], 3, "and on no other day");
+        // It comes right, and is set back once more: nothing is free again, and nothing counts twice.
+        set_clock(&shift, 172_800);
+        eventually("its date has what it had", || (limits(&ahead, "requests_per_day") == ("all instances".to_owned(), 3)).then_some(()))
+            .await;
+        set_clock(&shift, 0);
+        eventually("and so has this one", || (redis.used(key).0[0] == 3).then_some(())).await;
+        assert_eq!((limits(&right, "requests_per_day").1, limits(&ahead, "requests_per_day").1), (3, 3));
+    });
+}
+
+/// An estimate that is larger than a whole limit passes alone over all gateways, and who waits for the minute is told the truth by both.
+#[test]
+fn what_is_too_much_only_as_estimated_passes_alone_over_all_gateways() {
+    run(async {
+        let redis = Redis::start();
+        let two = Instance::two(&redis, &key("tokens_per_minute: 100, requests_per_minute: 9")).await;
+        let large = Ask { tokens: 1_000, usd: Usd(0), sure: spent(50, 0) };
+        let first = two[0].admitted(large).await;
+        let refused = two[1].refused(large).await;
+        assert!(refused.over.estimated && refused.over.wait.is_some_and(|wait| wait <= Duration::from_secs(60)), "{refused:?}");
+        assert_eq!(two[1].refused(ask(101, 0)).await.over.wait, None, "who asks for more itself never passes");
+        first.settle(spent(0, 0));
+        agrees(&redis, "key", "acme/prod", &two).await;
+        two[1].admitted(large).await.settle(spent(99, 0));
+        agrees(&redis, "key", "acme/prod", &two).await;
+        let refused = two[0].refused(ask(2, 0)).await;
+        assert!(!refused.over.estimated && refused.over.wait.is_some_and(|wait| wait <= Duration::from_secs(60)), "{refused:?}");
     });
 }
 

@@ -428,7 +428,7 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
         assert!(text.contains(line), "no {line:?} in {text}");
     }
     assert_eq!(text.matches("  limits ").count(), 4, "{text}");
-    assert!(text.contains("  limits   it takes 1025 tokens and 0.01536375 USD at most, until it is settled\n"), "{text}");
+    assert!(text.contains("  limits   it takes 1040 tokens and 0.01542 USD at most, until it is settled\n"), "{text}");
     let told: Value = serde_json::from_slice(&report.json()).unwrap();
     assert_eq!(
         told["limits"],
@@ -447,6 +447,19 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
     let report = tried("acme/prod", &input(&catalog, None, &large));
     assert_eq!((report.verdict.status, report.verdict.code.as_deref()), (Some(429), Some("insufficient_quota")));
     assert!(report.verdict.says.contains("more than the limit of 12.5 USD per day of caller acme"), "{}", report.verdict.says);
+
+    // What is that only as estimated passes when nothing else is counted.
+    let small = catalog.replacen("requests_per_minute: 60", "requests_per_minute: 60, tokens_per_minute: 600", 1);
+    let report = tried("acme/prod", &input(&small, None, &chat("alias")));
+    assert!(report.verdict.tried, "{}", report.verdict.says);
+    let text = String::from_utf8(text::render(&report)).unwrap();
+    assert!(
+        text.contains("  limits   that is an estimate, and more than a whole limit of acme/prod: it is let in when nothing else is"),
+        "{text}"
+    );
+    let asked = chat("alias").replacen('{', "{\"max_tokens\": 700, ", 1);
+    let report = tried("acme/prod", &input(&small, None, &asked));
+    assert_eq!((report.verdict.status, report.verdict.code.as_deref()), (Some(429), Some("rate_limit_exceeded")));
 
     // Where nobody knows, that is said.
     let report = of("fast", None);

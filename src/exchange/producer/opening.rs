@@ -13,7 +13,7 @@ use crate::exchange::alarm::Alarm;
 use crate::exchange::attempt::{Attempt, Outgoing};
 use crate::exchange::credential;
 use crate::exchange::failover::Failure;
-use crate::intake::Held;
+use crate::intake::budget::Held;
 use crate::plan::Candidate;
 use crate::price::ShowCost;
 use crate::shared::Shared;

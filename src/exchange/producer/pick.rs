@@ -11,7 +11,7 @@ use crate::dialect::Said;
 use crate::dialect::chat::Refused;
 use crate::error::Refusal;
 use crate::exchange::asking::{self, Away};
-use crate::intake::Held;
+use crate::intake::budget::Held;
 use crate::plan::Candidate;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -150,7 +150,7 @@ impl<'x> Producer<'x> {
                     continue;
                 }
                 let written = match self.write(candidate) {
-                    Ok(said) => Ok((self.shared.budget.take(said.copied).ok_or_else(Refusal::no_room)?, said)),
+                    Ok(said) => Ok((self.held.beside(said.copied).ok_or_else(Refusal::no_room)?, said)),
                     Err(refused) => Err(refused),
                 };
                 // It may stand there for several reasons, and is asked once.

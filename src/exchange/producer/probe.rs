@@ -109,9 +109,8 @@ async fn ask(shared: &Shared, request: &Request, mut trial: Trial) {
         stream_usage: false,
         kept: &|_| None,
     });
-    let (Ok(said), Some(permit), Some(held)) = (written, candidate.place.state.admit(), shared.budget.take(0)) else {
-        return;
-    };
+    let (Ok(said), Some(permit)) = (written, candidate.place.state.admit()) else { return };
+    let held = shared.budget.open(&Arc::default());
     let began = Instant::now();
     let opening = Opening {
         shared,

@@ -7,7 +7,7 @@ use crate::error::Refusal;
 use crate::exchange::alarm::Alarm;
 use crate::exchange::attempt::Attempt;
 use crate::exchange::failover::Failure;
-use crate::intake::Held;
+use crate::intake::budget::Held;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::Poll;

@@ -33,7 +33,7 @@ impl Limited {
     /// As the gateway does it: counted, settled, written.
     pub(super) fn exchange(&self) {
         let (key, now) = (self.catalog.keys().next().unwrap(), days::now());
-        let held = admit(&self.scopes[key.index].bounds(key, 0), Ask { tokens: 15, usd: Usd(0) }, now, 1).unwrap();
+        let held = admit(&self.scopes[key.index].bounds(key, 0), Ask::of(15, Usd(0)), now, 1).unwrap();
         held.settle(Spent { tokens: 15, usd: Usd(1_000) });
         self.ledger.write(row(now));
     }

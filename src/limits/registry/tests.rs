@@ -22,7 +22,8 @@ fn key<'c>(catalog: &'c Catalog, id: &str) -> &'c Arc<Key> {
 
 fn past(at: u64, key: &str, model: &str, tokens: u64) -> Past {
     let caller = key.split('/').next().unwrap();
-    Past { at, caller: caller.into(), key: key.into(), model: model.into(), requests: 1, tokens, usd: Usd(tokens), unpriced: 0 }
+    let caller = caller.into();
+    Past { at, dated: None, caller, key: key.into(), model: model.into(), requests: 1, tokens, usd: Usd(tokens), unpriced: 0 }
 }
 
 fn names(scopes: &KeyScopes, key: &Key, model: usize) -> Vec<String> {
@@ -51,7 +52,7 @@ fn scopes_are_for_what_has_limits_and_outlive_catalogs() {
     assert_eq!(registry.scopes().len(), 3);
 
     // A changed limit goes on with what is counted, and asks nobody for it.
-    let ask = Ask { tokens: 10, usd: Usd(0) };
+    let ask = Ask::of(10, Usd(0));
     let held = admit(&of_first[prod.index].bounds(prod, 1), ask, NOW, 1).unwrap();
     of_first[prod.index].used.touch(NOW);
     let second = limited(2);

@@ -79,4 +79,18 @@ impl Kind {
             Kind::UsdPerDay | Kind::UsdPerMonth => ask.usd.0,
         }
     }
+
+    /// What of that is no estimate.
+    pub fn sure(self, ask: Ask) -> u64 {
+        match self {
+            Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::Concurrency => 1,
+            Kind::TokensPerMinute | Kind::TokensPerDay => ask.sure.tokens,
+            Kind::UsdPerDay | Kind::UsdPerMonth => ask.sure.usd.0,
+        }
+    }
+
+    /// Whether it is more than all that is allowed, but would not be without what is estimated. Where nothing is allowed nothing is.
+    pub fn is_over_as_estimated(self, limit: u64, ask: Ask) -> bool {
+        limit > 0 && self.asked(ask) > limit && self.sure(ask) <= limit
+    }
 }

@@ -1,8 +1,9 @@
-//! The last minute, by the second: 61 of them, since the one that began sixty seconds ago is not wholly older than that.
+//! The last minute, by the second: sixty of them, the present one included. So what is counted leaves sixty seconds after its second began: never later than
+//! a minute after it came, which is what callers are told, and up to a second sooner.
 
 /// Of a minute.
-pub(super) const SECONDS: u64 = 61;
-const LENGTH: usize = 61;
+const SECONDS: u64 = 60;
+const LENGTH: usize = 60;
 
 /// What a second counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,11 +43,11 @@ impl Minute {
         }
     }
 
-    /// All of it is of this second, whichever it was of before.
-    pub(super) fn gather(&mut self, second: u64) {
-        let all = Count { requests: self.requests, tokens: u64::try_from(self.tokens).unwrap_or(u64::MAX) };
-        *self = Minute::default();
-        self.set(second, all);
+    /// The clock is set back by so many seconds: what is counted stays as old as it is.
+    pub(super) fn set_back(&mut self, seconds: u64) {
+        let by = index(seconds);
+        self.tokens_of.rotate_left(by);
+        self.requests_of.rotate_left(by);
     }
 
     /// In this second, if it is still counted, one count is replaced by another.
@@ -77,9 +78,14 @@ impl Minute {
     }
 }
 
+/// The seconds that are counted, oldest first.
+pub(super) fn window(newest: u64) -> std::ops::RangeInclusive<u64> {
+    newest.saturating_sub(SECONDS - 1)..=newest
+}
+
 /// The second in which so much of a sum, which is not more than all of it, has left.
 pub(super) fn gone(newest: u64, sum: u128, enough: u128, of: impl Fn(u64) -> u64) -> u64 {
-    let mut seconds = newest.saturating_sub(SECONDS - 1)..=newest;
+    let mut seconds = window(newest);
     // Mostly the last ones are asked for: all is gone when they are.
     let mut left = sum.saturating_sub(enough);
     let last = seconds.rfind(|second| {

@@ -1,33 +1,30 @@
+use super::month::Month;
 use super::*;
 use proptest::prelude::*;
 
 /// One that was admitted, with what it counts for now.
 #[derive(Debug, Clone, Copy)]
 struct Event {
-    /// For the minute, for the day and for the month.
-    at: [u64; 3],
+    at: u64,
+    /// The second that it is of, as old as it was by the clocks that there were.
+    second: i64,
     counts: Spent,
-    open: Option<(Entry, Ask)>,
-    /// How often time had been set back.
-    set_back: usize,
+    open: Option<(Counted, Ask)>,
 }
 
 /// A plain list of all that happened, and the slowest way to count it.
 #[derive(Default)]
 struct Model {
     now: u64,
-    set_back: usize,
+    /// Later days and months that count for the present ones too, since the clock was set back.
+    days_ahead: Vec<u64>,
+    months_ahead: Vec<u64>,
     events: Vec<Event>,
 }
 
 impl Model {
-    fn used(&self, kind: Kind, counted: impl Fn(u64) -> bool) -> u64 {
-        let window = match kind {
-            Kind::RequestsPerMinute | Kind::TokensPerMinute => 0,
-            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::Concurrency | Kind::UsdPerDay => 1,
-            Kind::UsdPerMonth => 2,
-        };
-        let events = self.events.iter().filter(|event| counted(event.at[window]));
+    fn used(&self, kind: Kind, counted: impl Fn(&Event) -> bool) -> u64 {
+        let events = self.events.iter().filter(|event| counted(event));
         events
             .map(|event| match kind {
                 Kind::RequestsPerMinute | Kind::RequestsPerDay => 1,
@@ -40,28 +37,50 @@ impl Model {
 
     fn advance(&mut self, now: u64) {
         let before = self.now;
-        if before <= now + STEP_BACK {
-            self.now = before.max(now);
-            return;
+        let back = now + STEP_BACK < before;
+        self.now = if back { now } else { before.max(now) };
+        if back {
+            let seconds = i64::try_from(before / SECOND - now / SECOND).unwrap();
+            self.events.iter_mut().for_each(|event| event.second -= seconds);
         }
-        (self.now, self.set_back) = (now, self.set_back + 1);
-        for [of_minute, of_day, of_month] in self.events.iter_mut().map(|event| &mut event.at) {
-            let moved = |counted: bool| if counted { now } else { 0 };
-            *of_minute = moved(*of_minute / SECOND + 60 >= before / SECOND);
-            *of_day = moved(*of_day / DAY == before / DAY);
-            *of_month = moved(month(*of_month / DAY) == month(before / DAY));
+        let (day, of_month) = (self.now / DAY, month(self.now / DAY));
+        let ahead = |is: bool, date: fn(u64) -> u64, now: u64| -> Vec<u64> {
+            let dates = self.events.iter().map(|event| date(event.at / DAY));
+            if is { dates.filter(|date| *date > now).collect() } else { Vec::new() }
+        };
+        if day != before / DAY {
+            self.days_ahead = ahead(back, |day| day, day);
+        }
+        if of_month != month(before / DAY) {
+            self.months_ahead = ahead(back, month, of_month);
         }
     }
 
     /// What counts against a limit, where a minute has so many milliseconds.
     fn of(&self, kind: Kind, minute: u64) -> u64 {
         let day = self.now / DAY;
-        self.used(kind, |at| match kind {
-            Kind::RequestsPerMinute | Kind::TokensPerMinute => self.now - at < minute,
-            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => at / DAY == day,
-            Kind::UsdPerMonth => month(at / DAY) == month(day),
+        let age = |event: &Event| (i64::try_from(self.now / SECOND).unwrap() - event.second) * 1_000;
+        self.used(kind, |event| match kind {
+            // It came within that second: so long ago at most, and at least.
+            Kind::RequestsPerMinute | Kind::TokensPerMinute => age(event) < i64::try_from(minute).unwrap(),
+            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => {
+                event.at / DAY == day || self.days_ahead.contains(&(event.at / DAY))
+            }
+            Kind::UsdPerMonth => month(event.at / DAY) == month(day) || self.months_ahead.contains(&month(event.at / DAY)),
             Kind::Concurrency => true,
         })
+    }
+
+    /// More dates than a tally remembers.
+    fn is_long(&self) -> bool {
+        let others = |date: fn(u64) -> u64| {
+            let mut dates: Vec<u64> = self.events.iter().map(|event| date(event.at / DAY)).collect();
+            dates.retain(|other| *other != date(self.now / DAY));
+            dates.sort_unstable();
+            dates.dedup();
+            dates.len() > 4
+        };
+        others(|day| day) || others(month)
     }
 }
 
@@ -90,7 +109,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let waits = prop_oneof![4 => 0u64..1_500, 4 => 0u64..70_000, 1 => 0u64..2 * DAY, 1 => 0u64..40 * DAY];
-    let ask = (0u64..40, 0u64..40).prop_map(|(tokens, usd)| Ask { tokens, usd: Usd(usd) });
+    let ask = (0u64..40, 0u64..40).prop_map(|(tokens, usd)| Ask::of(tokens, Usd(usd)));
     // Now and then more than was asked for.
     let spent = (0u64..45, 0u64..45).prop_map(|(tokens, usd)| Spent { tokens, usd: Usd(usd) });
     prop_oneof![
@@ -137,19 +156,19 @@ proptest! {
                     model.advance(clock);
                     tally.advance(clock);
                     let over = tally.over(&limits, share, ask, clock);
-                    let too_much = |minute: u64| Kind::ALL.into_iter().find(|kind| {
+                    let too_much = || Kind::ALL.into_iter().find(|kind| {
                         let asked = kind.asked(ask);
- asked > 0 && kind.limit(&limits, share).is_some_and(|limit| model.of(*kind, minute) + asked > limit)
+ asked > 0 && kind.limit(&limits, share).is_some_and(|limit| model.of(*kind, 60_000) + asked > limit)
                     });
                     match over {
                         None => {
-                            prop_assert_eq!(too_much(60_001), None, "more than the limit within sixty seconds");
+                            prop_assert_eq!(too_much(), None, "more than the limit within sixty whole seconds");
                             let entry = tally.take(ask);
                             let counts = Spent { tokens: ask.tokens, usd: ask.usd };
-                            model.events.push(Event { at: [model.now; 3], counts, open: Some((entry, ask)), set_back: model.set_back });
+                            model.events.push(Event { at: model.now, second: i64::try_from(model.now / SECOND).unwrap(), counts, open: Some((entry, ask)) });
                         }
                         Some(over) => {
-                            prop_assert!(too_much(61_000).is_some(), "there was room: {:?}", over);
+                            prop_assert!(too_much().is_some(), "there was room: {:?}", over);
                             prop_assert_eq!(Some(over.limit), over.kind.limit(&limits, share));
                             prop_assert!(over.used + over.asked > over.limit && over.asked == over.kind.asked(ask));
                             prop_assert_eq!(over.wait.is_none(), over.asked > over.limit);
@@ -159,8 +178,12 @@ proptest! {
                                 later.over(&limits, share, ask, clock + wait).is_none()
                             };
                             let concurrent = Kind::Concurrency.limit(&limits, share).is_some_and(|limit| model.of(Kind::Concurrency, 0) >= limit);
-                            if let Some(wait) = over.wait.filter(|_| !concurrent) {
+                            // The next day has perhaps been there already.
+                            let by_minute = matches!(over.kind, Kind::RequestsPerMinute | Kind::TokensPerMinute);
+                            let is_plain = model.events.iter().all(|event| event.at <= model.now) && model.now == clock;
+                            if let Some(wait) = over.wait.filter(|_| !concurrent && is_plain) {
                                 let wait = u64::try_from(wait.as_millis()).unwrap();
+                                prop_assert!(!by_minute || wait <= 60_000, "{over:?}");
                                 prop_assert!(room_after(wait) && !room_after(wait - 1), "waits are exact: {over:?}");
                             }
                         }
@@ -171,27 +194,21 @@ proptest! {
                     if !open.is_empty() {
                         let event = which.get_mut::<&mut Event>(&mut open);
                         let (entry, ask) = event.open.take().unwrap();
-                        // Nobody knows any more where it is counted.
-                        if model.set_back <= event.set_back + 1 {
-                            event.counts = spent;
-                        }
+                        event.counts = spent;
                         tally.settle(entry, ask, spent);
                     }
                 }
             }
-            // By whole seconds it is the same to the token.
-            let by_the_second = (model.now / SECOND).saturating_sub(60) * SECOND;
+            if model.is_long() {
+                return Ok(());
+            }
             let left = tally.left(&limits, share, clock);
             for (kinds, told) in [
                 ([Kind::RequestsPerMinute, Kind::RequestsPerDay], left.requests),
                 ([Kind::TokensPerMinute, Kind::TokensPerDay], left.tokens),
             ] {
                 let expected = kinds.into_iter().filter_map(|kind| {
-                    let used = match kind {
-                        Kind::RequestsPerMinute | Kind::TokensPerMinute => model.used(kind, |at| at >= by_the_second),
-                        Kind::RequestsPerDay | Kind::TokensPerDay | Kind::Concurrency | Kind::UsdPerDay | Kind::UsdPerMonth => model.of(kind, 0),
-                    };
-                    kind.limit(&limits, share).map(|limit| limit.saturating_sub(used))
+                    kind.limit(&limits, share).map(|limit| limit.saturating_sub(model.of(kind, 60_000)))
                 });
                 prop_assert_eq!(told.map(|room| room.remaining), expected.min());
             }
@@ -199,7 +216,7 @@ proptest! {
             prop_assert!(all.all(|kind| tally.used(kind) == u128::from(model.of(kind, 0))));
         }
 
-        if model.set_back > 0 {
+        if model.events.iter().any(|event| event.at > model.now || event.second != i64::try_from(event.at / SECOND).unwrap()) {
             return Ok(());
         }
         // What comes after a restart: the last minute one by one, what was before it by the day, in any order.
@@ -211,19 +228,19 @@ proptest! {
         let mut rebuilt = Tally::default();
         rebuilt.watch(&limits);
         let youngest = model.now.saturating_sub(61 * SECOND);
-        for event in model.events.iter().rev().filter(|event| event.at[0] > youngest) {
-            rebuilt.recall(event.at[0], 1, event.counts);
+        for event in model.events.iter().rev().filter(|event| event.at > youngest) {
+            rebuilt.recall(event.at, None, 1, event.counts);
         }
-        let older: Vec<&Event> = model.events.iter().filter(|event| event.at[0] <= youngest).collect();
-        for day in older.chunk_by(|a, b| a.at[0] / DAY == b.at[0] / DAY) {
+        let older: Vec<&Event> = model.events.iter().filter(|event| event.at <= youngest).collect();
+        for day in older.chunk_by(|a, b| a.at / DAY == b.at / DAY) {
             let sum = day.iter().fold(Spent::default(), |sum, event| Spent {
                 tokens: sum.tokens + event.counts.tokens,
                 usd: Usd(sum.usd.0 + event.counts.usd.0),
             });
-            rebuilt.recall(day[0].at[0] / DAY * DAY, u64::try_from(day.len()).unwrap(), sum);
+            rebuilt.recall(day[0].at / DAY * DAY, None, u64::try_from(day.len()).unwrap(), sum);
         }
         rebuilt.advance(model.now);
-        prop_assert_eq!(rebuilt, tally);
+        prop_assert_eq!(rebuilt.counts(), tally.counts());
     }
 
     #[test]
@@ -248,7 +265,7 @@ proptest! {
         tally.advance(now);
         let mut taken = Vec::new();
         for (tokens, usd, spent) in asks {
-            let ask = Ask { tokens, usd: Usd(usd) };
+            let ask = Ask::of(tokens, Usd(usd));
             let before = tally.used(Kind::TokensPerMinute);
             if tally.over(&limits, share, ask, now).is_none() {
                 taken.push((tally.take(ask), ask, spent));
@@ -280,27 +297,53 @@ fn of_several_the_longest_wait_is_told_and_for_ever_first() {
         usd_per_month: Some(Usd(5)),
         ..Limits::default()
     };
-    let now = 1_798_761_540_000; // A minute before 2027.
+    let now = 1_798_761_541_000; // 59 seconds before 2027.
     let mut tally = Tally::default();
     tally.advance(now);
     tally.watch(&all);
-    tally.take(Ask { tokens: 4, usd: Usd(5) });
+    tally.take(Ask::of(4, Usd(5)));
     let check = |limits: Limits, tokens: u64, kind: Kind, wait: Option<u64>| {
-        let over = tally.over(&limits, 1, Ask { tokens, usd: Usd(1) }, now).unwrap();
+        let over = tally.over(&limits, 1, Ask::of(tokens, Usd(1)), now).unwrap();
         assert_eq!((over.kind, over.wait), (kind, wait.map(Duration::from_secs)));
     };
-    check(all, 6, Kind::RequestsPerMinute, Some(61));
-    check(Limits { requests_per_minute: None, ..all }, 6, Kind::RequestsPerDay, Some(60));
-    check(Limits { requests_per_minute: None, requests_per_day: None, ..all }, 6, Kind::UsdPerMonth, Some(60));
-    check(Limits { requests_per_minute: None, ..all }, 7, Kind::TokensPerMinute, Some(61));
+    check(all, 6, Kind::RequestsPerMinute, Some(60));
+    check(Limits { requests_per_minute: None, ..all }, 6, Kind::RequestsPerDay, Some(59));
+    check(Limits { requests_per_minute: None, requests_per_day: None, ..all }, 6, Kind::UsdPerMonth, Some(59));
+    check(Limits { requests_per_minute: None, ..all }, 7, Kind::TokensPerMinute, Some(60));
     check(all, 11, Kind::TokensPerMinute, None);
     check(Limits { concurrency: Some(1), ..Limits::default() }, 11, Kind::Concurrency, Some(1));
+}
+
+/// A limit that only an estimate exceeds is no wall: it lets one in when nothing else is counted.
+#[test]
+fn what_is_larger_than_a_limit_only_as_estimated_waits_until_nothing_is_counted() {
+    let limits = Limits { tokens_per_minute: Some(100), usd_per_day: Some(Usd(50)), ..Limits::default() };
+    let ask = |tokens: u64, sure: u64| Ask { tokens, usd: Usd(tokens), sure: Spent { tokens: sure, usd: Usd(sure) } };
+    let now = 1_795_046_400_000; // Midnight.
+    let mut tally = Tally::default();
+    tally.advance(now);
+    tally.watch(&limits);
+    let over = |tally: &Tally, ask: Ask| {
+        tally.over(&limits, 1, ask, now).map(|over| (over.kind, over.wait.map(|wait| wait.as_secs()), over.estimated))
+    };
+    assert_eq!(over(&tally, ask(1_000, 50)), None);
+    assert_eq!(over(&tally, ask(1_000, 51)), Some((Kind::UsdPerDay, None, false)), "it asks for too much itself");
+    assert_eq!(over(&tally, ask(1_000, 101)), Some((Kind::TokensPerMinute, None, false)));
+    let entry = tally.take(ask(1_000, 50));
+    let midnight = Some((Kind::UsdPerDay, Some(86_400), true));
+    assert_eq!(over(&tally, ask(1_000, 50)), midnight, "and not two at once");
+    assert_eq!(over(&tally, ask(1, 1)).map(|(kind, ..)| kind), Some(Kind::UsdPerDay), "nor others beside it");
+    tally.settle(entry, ask(1_000, 50), Spent { tokens: 1, usd: Usd(1) });
+    assert_eq!(over(&tally, ask(49, 49)), None, "what it used in truth is what counts");
+    assert_eq!(over(&tally, ask(1_000, 50)), midnight);
+    let none = Limits { tokens_per_day: Some(0), ..Limits::default() };
+    assert_eq!(Tally::default().over(&none, 1, ask(1, 0), now).map(|over| over.wait), Some(None), "nothing is allowed, and nothing passes");
 }
 
 #[test]
 fn what_is_not_limited_by_the_minute_needs_no_ring_and_a_later_limit_counts_from_then_on() {
     let mut tally = Tally::default();
-    let ask = Ask { tokens: 5, usd: Usd(0) };
+    let ask = Ask::of(5, Usd(0));
     let by_minute = Limits { tokens_per_minute: Some(8), requests_per_minute: Some(9), ..Limits::default() };
     tally.advance(1_000_000);
     tally.watch(&Limits { tokens_per_day: Some(100), ..Limits::default() });
@@ -319,8 +362,8 @@ fn what_is_not_limited_by_the_minute_needs_no_ring_and_a_later_limit_counts_from
 #[test]
 fn a_clock_that_was_ahead_locks_nobody_out() {
     const HOUR: u64 = 3_600_000;
-    let now = 1_795_046_400_000; // Noon.
-    let ask = Ask { tokens: 5, usd: Usd(5) };
+    let now = 1_795_046_400_000; // Midnight.
+    let ask = Ask::of(5, Usd(5));
     let all = Limits {
         requests_per_minute: Some(2),
         tokens_per_minute: Some(10),
@@ -341,7 +384,7 @@ fn a_clock_that_was_ahead_locks_nobody_out() {
             tally.advance(now);
             tally.over(limits, 1, ask, now).map(|over| over.wait.unwrap())
         };
-        assert_eq!(waits(&mut tally, &by_minute, now), Some(Duration::from_secs(61)), "{ahead}");
+        assert_eq!(waits(&mut tally, &by_minute, now), Some(Duration::from_secs(60)), "{ahead}");
         let midnight = Duration::from_millis((now / DAY + 1) * DAY - now);
         assert_eq!(waits(&mut tally, &Limits { usd_per_month: None, ..by_day }, now), Some(midnight), "{ahead}");
         assert!(waits(&mut tally, &by_day, now).is_some_and(|wait| wait <= Duration::from_millis(30 * DAY)), "{ahead}");
@@ -351,9 +394,10 @@ fn a_clock_that_was_ahead_locks_nobody_out() {
         let counts = tally.counts();
         assert_eq!((counts.minute, counts.places), (vec![(now / SECOND, 1, 1)], 0), "{ahead}");
         assert_eq!((counts.day_requests, counts.day_tokens, counts.day_usd, counts.month_usd), (1, 1, Usd(2), Usd(2)), "{ahead}");
-        assert_eq!(waits(&mut tally, &by_minute, now + 61_000), None);
+        assert_eq!(waits(&mut tally, &by_minute, now + 60_000), None);
+        // Nobody is locked out for longer than the day, unless that day is the one of which it was.
         tally.advance(now + DAY);
-        assert_eq!((tally.counts().day_requests, tally.counts().month_usd), (0, Usd(2)));
+        assert_eq!((tally.counts().day_requests, tally.counts().month_usd), (u64::from(ahead == DAY), Usd(2)), "{ahead}");
     }
 }
 
@@ -361,7 +405,7 @@ fn a_clock_that_was_ahead_locks_nobody_out() {
 fn what_was_no_longer_counted_when_time_is_set_back_is_not_taken_out_of_what_is() {
     let now = 1_795_046_400_000;
     let limits = Limits { tokens_per_minute: Some(100), ..Limits::default() };
-    let ask = Ask { tokens: 5, usd: Usd(5) };
+    let ask = Ask::of(5, Usd(5));
     let mut tally = Tally::default();
     tally.watch(&limits);
     tally.advance(now);
@@ -370,12 +414,47 @@ fn what_was_no_longer_counted_when_time_is_set_back_is_not_taken_out_of_what_is(
     let ahead = tally.take(ask);
     tally.advance(now);
     tally.settle(before, ask, Spent { tokens: 9, usd: Usd(9) });
-    let sums = |tally: &Tally| (tally.used(Kind::TokensPerMinute), tally.day_tokens, tally.month_usd);
-    assert_eq!(sums(&tally), (5, 5, 5));
-    // Twice: nobody knows any more where it is counted, but that it no longer runs.
+    let sums = |tally: &Tally| [Kind::TokensPerMinute, Kind::TokensPerDay, Kind::UsdPerMonth].map(|kind| tally.used(kind));
+    assert_eq!(sums(&tally), [5, 14, 14], "its minute is over, its day is this one again");
+    // Twice: each is settled where it is counted.
     tally.advance(now - DAY);
+    assert_eq!(sums(&tally), [5, 14, 14]);
     tally.settle(ahead, ask, Spent::default());
-    assert_eq!((sums(&tally), tally.counts().places), ((5, 5, 5), 0));
+    assert_eq!((sums(&tally), tally.counts().places), ([0, 9, 9], 0));
+}
+
+/// Twenty of twenty on one day; the clock goes back a day, and comes right.
+#[test]
+fn a_clock_that_goes_back_a_day_and_comes_right_gives_no_fresh_budget() {
+    let noon = 1_795_046_400_000 + DAY / 2;
+    let limits = Limits { requests_per_day: Some(20), usd_per_month: Some(Usd(1_000)), ..Limits::default() };
+    let one = Ask::of(1, Usd(1));
+    // By the day, as the ledger has it.
+    let mut ledger = std::collections::BTreeMap::<u64, u64>::new();
+    let mut tally = Tally::default();
+    let mut ask = |tally: &mut Tally, now: u64, times: usize| {
+        let admitted = (0..times).filter(|_| {
+            tally.advance(now);
+            let room = tally.over(&limits, 1, one, now).is_none();
+            if room {
+                let entry = tally.take(one);
+                tally.settle(entry, one, Spent { tokens: 1, usd: Usd(1) });
+                *ledger.entry(now / DAY).or_default() += 1;
+            }
+            room
+        });
+        let admitted = admitted.count();
+        let of_day = ledger.get(&(now / DAY)).copied().unwrap_or_default();
+        (admitted, tally.counts().day_requests, of_day)
+    };
+    assert_eq!(ask(&mut tally, noon - DAY, 5), (5, 5, 5));
+    assert_eq!(ask(&mut tally, noon, 12), (12, 12, 12));
+    assert_eq!(ask(&mut tally, noon - DAY + 1_000, 40), (3, 20, 8), "what was used on both dates counts");
+    assert_eq!(ask(&mut tally, noon + 2_000, 40), (8, 20, 20), "the date's sum is its own again");
+    assert_eq!(ask(&mut tally, noon - 40 * DAY, 40), (0, 28, 0));
+    assert_eq!(ask(&mut tally, noon + 3_000, 40), (0, 20, 20));
+    assert_eq!(ask(&mut tally, noon + DAY, 40), (20, 20, 20), "and a new day is a new one");
+    assert_eq!(tally.counts().month_usd, Usd(48));
 }
 
 #[test]

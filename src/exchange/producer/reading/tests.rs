@@ -5,7 +5,7 @@ use crate::dialect::chat::speak::Manner;
 use crate::dialect::openai::Quirks;
 use crate::dialect::{Dialect, Face};
 use crate::exchange::attempt::tests::{Over, Paced, answered};
-use crate::intake::Budget;
+use crate::intake::budget::Budget;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ fn pieces(over: Over, events: Vec<Vec<u8>>, sizes: &[usize], waits: &[u8]) -> Ve
 async fn text(over: Over, pieces: Vec<Paced>, patience: &[u8]) -> String {
     let attempt = answered(over, pieces).await;
     let stream = DIALECT.stream("m", &face(), Manner::default(), 1 << 20);
-    let held = Arc::new(Budget::new(1 << 20)).take(0).expect("room");
+    let held = Arc::new(Budget::new(1 << 20, 1 << 20)).open(&Arc::default());
     let total = Instant::now() + Duration::from_secs(30);
     let mut reading = Reading { attempt, stream, out: Vec::new(), held, idle: Duration::from_secs(30), total };
     let mut alarm = Alarm::default();

@@ -1,0 +1,211 @@
+//! What all requests together may hold in memory, and that no caller takes it from the others.
+//!
+//! A caller holds no more than it leaves to others, so that there is always something for one who comes; only its one request, if it has no other, may take what is
+//! left. Small bodies have an eighth of all to themselves, and there too a caller holds no more than it leaves. **Invariant:** what is held is given back when its
+//! [`Held`] is dropped, to the gateway and to the caller.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What holds no more than this is small.
+const SMALL: usize = 64 << 10;
+
+/// Bytes that all exchanges together hold in memory.
+pub struct Budget {
+    left: AtomicUsize,
+    /// Of these only what is small may be held.
+    kept: usize,
+}
+
+/// What one caller holds of it.
+#[derive(Debug, Default)]
+pub struct Purse {
+    requests: AtomicUsize,
+    held: AtomicUsize,
+    /// Of that, by what is small.
+    small: AtomicUsize,
+}
+
+impl Budget {
+    /// With so much to give, where the largest body has so many bytes.
+    pub fn new(total: usize, largest: usize) -> Budget {
+        Budget { left: AtomicUsize::new(total), kept: (total / 8).min(total.saturating_sub(largest)) }
+    }
+
+    /// For a request of a caller; it holds nothing yet.
+    pub fn open(self: &Arc<Budget>, purse: &Arc<Purse>) -> Held {
+        purse.requests.fetch_add(1, Ordering::AcqRel);
+        Held { budget: self.clone(), purse: purse.clone(), bytes: 0, is_request: true }
+    }
+}
+
+/// A part of the budget; given back when dropped.
+pub struct Held {
+    budget: Arc<Budget>,
+    purse: Arc<Purse>,
+    bytes: usize,
+    is_request: bool,
+}
+
+impl Held {
+    /// How much it holds.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Something else of the same caller's, if there is so much left.
+    pub fn beside(&self, bytes: usize) -> Option<Held> {
+        let mut held = Held { budget: self.budget.clone(), purse: self.purse.clone(), bytes: 0, is_request: false };
+        held.grow(bytes).then_some(held)
+    }
+
+    /// Takes so much more, if there is so much left for this caller.
+    pub fn grow(&mut self, more: usize) -> bool {
+        if more == 0 {
+            return true;
+        }
+        let bytes = self.bytes.saturating_add(more);
+        // First what the caller holds, so that of two that ask at once both see both.
+        let held = self.purse.held.fetch_add(more, Ordering::AcqRel).saturating_add(more);
+        let small = self.purse.count_small(self.bytes, bytes);
+        let is_small = bytes <= SMALL;
+        let alone = || self.purse.requests.load(Ordering::Acquire) <= 1;
+        let fits = |left: usize| {
+            let left = left.checked_sub(more)?;
+            let others = if is_small { left } else { left.checked_sub(self.budget.kept)? };
+            let own = if is_small { small } else { held };
+            (own <= others || alone()).then_some(left)
+        };
+        let taken = self.budget.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_ok();
+        if taken {
+            self.bytes = bytes;
+        } else {
+            self.purse.held.fetch_sub(more, Ordering::AcqRel);
+            self.purse.count_small(bytes, self.bytes);
+        }
+        taken
+    }
+
+    /// Holds just so much from now on, if there is so much left.
+    pub fn hold(&mut self, bytes: usize) -> bool {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.grow(more),
+            None => {
+                self.shrink(self.bytes - bytes);
+                true
+            }
+        }
+    }
+
+    /// Gives so much back, or all if it is less.
+    pub fn shrink(&mut self, less: usize) {
+        let less = less.min(self.bytes);
+        if less == 0 {
+            return;
+        }
+        let bytes = self.bytes - less;
+        self.purse.count_small(self.bytes, bytes);
+        self.purse.held.fetch_sub(less, Ordering::AcqRel);
+        self.bytes = bytes;
+        self.budget.left.fetch_add(less, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shrink(self.bytes);
+        if self.is_request {
+            self.purse.requests.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Purse {
+    /// One thing holds so much instead of so much. Returns what all that is small holds then.
+    fn count_small(&self, before: usize, after: usize) -> usize {
+        let of = |bytes: usize| if bytes <= SMALL { bytes } else { 0 };
+        let (before, after) = (of(before), of(after));
+        if after >= before {
+            let more = after - before;
+            self.small.fetch_add(more, Ordering::AcqRel).saturating_add(more)
+        } else {
+            let less = before - after;
+            self.small.fetch_sub(less, Ordering::AcqRel).saturating_sub(less)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn budget() -> Arc<Budget> {
+        Arc::new(Budget::new(1024 * MIB, 32 * MIB))
+    }
+
+    fn body(budget: &Arc<Budget>, purse: &Arc<Purse>, bytes: usize) -> Option<Held> {
+        let mut held = budget.open(purse);
+        held.grow(bytes).then_some(held)
+    }
+
+    #[test]
+    fn whoever_uploads_all_that_it_may_leaves_as_much_to_others() {
+        let (budget, greedy, other) = (budget(), Arc::new(Purse::default()), Arc::new(Purse::default()));
+        let large: Vec<Held> = (0..37).filter_map(|_| body(&budget, &greedy, 31 * MIB)).collect();
+        assert_eq!(large.len(), 14, "448 MiB of 896, beside what is kept for small bodies");
+        let small: Vec<Held> = (0..20_000).filter_map(|_| body(&budget, &greedy, SMALL)).collect();
+        assert_eq!(small.iter().map(Held::bytes).sum::<usize>(), 295 * MIB, "of what is small it holds half of what the others left");
+        assert!(body(&budget, &other, 60).is_some());
+        assert!(body(&budget, &other, 31 * MIB).is_some());
+        drop((large, small));
+        assert_eq!(budget.left.load(Ordering::Relaxed), 1024 * MIB);
+        assert_eq!([&greedy.held, &greedy.small, &greedy.requests].map(|each| each.load(Ordering::Relaxed)), [0; 3]);
+    }
+
+    #[test]
+    fn the_only_request_of_a_caller_takes_what_is_left() {
+        let (budget, purse) = (Arc::new(Budget::new(40 * MIB, 32 * MIB)), Arc::new(Purse::default()));
+        let mut held = body(&budget, &purse, 32 * MIB).expect("it is the only one");
+        assert!(held.beside(4 * MIB).is_none(), "what is kept is kept");
+        assert!(held.beside(3 * MIB).is_some());
+        assert!(body(&budget, &purse, MIB).is_none() && body(&budget, &purse, SMALL).is_some());
+        assert!(held.hold(SMALL) && held.hold(32 * MIB), "it may be less for a while");
+    }
+
+    proptest! {
+        /// Whatever callers do: nobody holds more than it leaves, but with its only request, and there is room for what is small.
+        #[test]
+        fn there_is_always_room_for_one_who_comes(
+            steps in prop::collection::vec((0usize..4, 0usize..6, 1usize..40 * MIB, any::<bool>(), any::<bool>()), 1..120),
+        ) {
+            let budget = budget();
+            let purses: [Arc<Purse>; 4] = Default::default();
+            let mut held: Vec<(usize, Held)> = Vec::new();
+            for (who, what, bytes, small, shrinks) in steps {
+                let bytes = if small { bytes % SMALL + 1 } else { bytes };
+                match what {
+                    0 if !held.is_empty() => drop(held.swap_remove(bytes % held.len())),
+                    1 | 2 if !held.is_empty() => {
+                        let at = bytes % held.len();
+                        if shrinks { held[at].1.shrink(bytes) } else { held[at].1.grow(bytes); }
+                    }
+                    _ => held.extend(body(&budget, &purses[who], bytes).map(|held| (who, held))),
+                }
+                let total: usize = held.iter().map(|(_, held)| held.bytes()).sum();
+                prop_assert_eq!(budget.left.load(Ordering::Relaxed), 1024 * MIB - total);
+                for (who, purse) in purses.iter().enumerate() {
+                    let own = held.iter().filter(|(owner, _)| *owner == who);
+                    let (sum, small) = own.fold((0, 0), |(sum, small), (_, held)| {
+                        (sum + held.bytes(), small + if held.bytes() <= SMALL { held.bytes() } else { 0 })
+                    });
+                    prop_assert_eq!((purse.held.load(Ordering::Relaxed), purse.small.load(Ordering::Relaxed)), (sum, small));
+                }
+                let newcomer = Arc::new(Purse::default());
+                prop_assert!(body(&budget, &newcomer, SMALL).is_some());
+            }
+        }
+    }
+}

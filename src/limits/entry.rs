@@ -1,0 +1,38 @@
+//! A place from the head on: whoever uploads a body has one of its caller's and its key's places at once, before it is known which model is asked for.
+//!
+//! It counts in this gateway only, and binds only who is about to come in the same way: an admission asks for its place as ever, and by then this one is given back.
+
+use super::{Bounds, Kind, Refused, Scope, locked};
+use std::sync::Arc;
+
+/// The places of one upload. Dropped, they are free.
+#[derive(Debug)]
+pub struct Entry([Option<Arc<Scope>>; 3]);
+
+/// Takes a place of all that limit them, or of none. Nothing is asked where nobody limits them.
+pub fn enter(bounds: &Bounds<'_>, now: impl FnOnce() -> u64) -> Result<Option<Entry>, Refused> {
+    let bounds: Bounds<'_> = bounds.iter().filter(|bound| bound.limits.concurrency.is_some()).copied().collect();
+    if bounds.is_empty() {
+        return Ok(None);
+    }
+    let now_ms = now();
+    let mut tallies = locked(&bounds, now_ms);
+    for (bound, tally) in tallies.iter().flatten() {
+        let Some(limit) = Kind::Concurrency.limit(bound.limits, 1) else { continue };
+        if let Some(over) = tally.no_place(limit) {
+            let left = tally.left(bound.limits, 1, now_ms);
+            return Err(Refused { level: bound.scope.level, name: bound.scope.name.clone(), over, left, share: 1 });
+        }
+    }
+    Ok(Some(Entry(tallies.each_mut().map(|locked| {
+        let (bound, tally) = locked.as_mut()?;
+        tally.enter();
+        Some(bound.scope.clone())
+    }))))
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.0.iter().flatten().for_each(|scope| scope.tally().leave());
+    }
+}

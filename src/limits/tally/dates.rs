@@ -1,0 +1,192 @@
+//! Sums by the day and the month, each of what was admitted on it: of the present ones, and of some that may come again when a clock is set.
+//!
+//! When a clock is set back, nobody knows whether it was wrong before or is now. So the later dates count for the present one, too, as long as that lasts;
+//! and when they come again they go on with what they had. The ledger has the same sums.
+
+use super::month::Month;
+
+/// So many other dates are remembered: those that were changed last.
+const REMEMBERED: usize = 4;
+
+/// What a day has counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    pub(super) requests: u64,
+    // Whoever may ask for any number of tokens must not be able to fill a sum up, and with the refund take out of it what others used.
+    pub(super) tokens: u128,
+    pub(super) usd: u128,
+}
+
+/// Of the present date and of others. What a month counts is money.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Dates {
+    day: u64,
+    today: Sums,
+    month: Month,
+    this_month: u128,
+    others: Option<Box<Others>>,
+}
+
+/// By their day, or their month's first day; last those that were changed last.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Others {
+    days: Vec<Other<Sums>>,
+    months: Vec<Other<u128>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Other<S> {
+    date: u64,
+    sums: S,
+    /// It is later than the present one, and counts for it too.
+    counts: bool,
+}
+
+impl Default for Dates {
+    fn default() -> Dates {
+        Dates { day: 0, today: Sums::default(), month: Month::of(0), this_month: 0, others: None }
+    }
+}
+
+impl Sums {
+    fn and(self, other: Sums) -> Sums {
+        Sums {
+            requests: self.requests.saturating_add(other.requests),
+            tokens: self.tokens.saturating_add(other.tokens),
+            usd: self.usd.saturating_add(other.usd),
+        }
+    }
+
+    fn without(self, other: Sums) -> Sums {
+        Sums {
+            requests: self.requests.saturating_sub(other.requests),
+            tokens: self.tokens.saturating_sub(other.tokens),
+            usd: self.usd.saturating_sub(other.usd),
+        }
+    }
+}
+
+impl Dates {
+    /// Nothing else is known.
+    pub(super) fn of(day: u64, today: Sums, this_month: u128) -> Dates {
+        Dates { day, today, month: Month::of(day), this_month, others: None }
+    }
+
+    pub(super) fn day(&self) -> u64 {
+        self.day
+    }
+
+    pub(super) fn month(&self) -> Month {
+        self.month
+    }
+
+    /// What counts for the day.
+    pub(super) fn of_day(&self) -> Sums {
+        let Some(others) = &self.others else { return self.today };
+        others.days.iter().filter(|other| other.counts).fold(self.today, |sums, other| sums.and(other.sums))
+    }
+
+    /// What counts for the month.
+    pub(super) fn of_month(&self) -> u128 {
+        let Some(others) = &self.others else { return self.this_month };
+        others.months.iter().filter(|other| other.counts).fold(self.this_month, |sum, other| sum.saturating_add(other.sums))
+    }
+
+    /// It is this day now: mostly the same one. Whether it has been there before, and has sums.
+    pub(super) fn turn(&mut self, day: u64) -> bool {
+        if day == self.day {
+            return false;
+        }
+        let mut is_month_known = false;
+        let others = self.others.get_or_insert_default();
+        self.today = turn(&mut others.days, (self.day, self.today), self.today.requests > 0, day);
+        if !(self.month.first..self.month.next).contains(&day) {
+            let month = Month::of(day);
+            // What it costs is perhaps known only when it is over.
+            let is_used = others.days.iter().any(|other| (self.month.first..self.month.next).contains(&other.date));
+            let sum = (self.month.first, self.this_month);
+            self.this_month = turn(&mut others.months, sum, self.this_month > 0 || is_used, month.first);
+            self.month = month;
+            is_month_known = self.this_month > 0;
+        }
+        self.day = day;
+        let is_known = self.today != Sums::default() || is_month_known;
+        if others.days.is_empty() && others.months.is_empty() {
+            self.others = None;
+        }
+        is_known
+    }
+
+    /// On this day so much more was used.
+    pub(super) fn add(&mut self, day: u64, sums: Sums) {
+        self.add_to(day, sums, false, false);
+    }
+
+    /// The same on a later day than the present one, by a clock that was ahead: it counts for the day and the month of `at`, if they are the present ones.
+    pub(super) fn add_ahead(&mut self, day: u64, at: u64, sums: Sums) {
+        self.add_to(day, sums, at == self.day, Month::of(at) == self.month);
+    }
+
+    fn add_to(&mut self, day: u64, sums: Sums, counts_today: bool, counts_this_month: bool) {
+        if day == self.day {
+            self.today = self.today.and(sums);
+        } else {
+            change(&mut self.others.get_or_insert_default().days, day, |other| {
+                other.sums = other.sums.and(sums);
+                other.counts |= counts_today;
+            });
+        }
+        if (self.month.first..self.month.next).contains(&day) {
+            self.this_month = self.this_month.saturating_add(sums.usd);
+        } else {
+            change(&mut self.others.get_or_insert_default().months, Month::of(day).first, |other| {
+                other.sums = other.sums.saturating_add(sums.usd);
+                other.counts |= counts_this_month;
+            });
+        }
+    }
+
+    /// On this day it was not that, but this, if the day is still known.
+    pub(super) fn replace(&mut self, day: u64, what: Sums, by: Sums) {
+        let usd = |sum: u128| sum.saturating_sub(what.usd).saturating_add(by.usd);
+        let others = self.others.as_deref_mut();
+        let (mut days, mut months) = others.map_or((None, None), |others| (Some(&mut others.days), Some(&mut others.months)));
+        if day == self.day {
+            self.today = self.today.without(what).and(by);
+        } else if let Some(other) = days.as_mut().and_then(|days| days.iter_mut().find(|other| other.date == day)) {
+            other.sums = other.sums.without(what).and(by);
+        }
+        if (self.month.first..self.month.next).contains(&day) {
+            self.this_month = usd(self.this_month);
+        } else if let Some(months) = &mut months {
+            let first = Month::of(day).first;
+            months.iter_mut().filter(|other| other.date == first).for_each(|other| other.sums = usd(other.sums));
+        }
+    }
+}
+
+/// From one date to another. Returns what that has.
+fn turn<S: Copy + Default>(others: &mut Vec<Other<S>>, (from, sums): (u64, S), keep: bool, to: u64) -> S {
+    if keep {
+        others.push(Other { date: from, sums, counts: false });
+    }
+    let known = others.iter().position(|other| other.date == to).map(|at| others.remove(at).sums);
+    // Time went back: what is dated later was used already. Or it went on: then that was another day's.
+    others.iter_mut().for_each(|other| other.counts = to < from && other.date > to);
+    forget(others);
+    known.unwrap_or_default()
+}
+
+/// Changes one of the others, which is remembered from now on.
+fn change<S: Copy + Default>(others: &mut Vec<Other<S>>, date: u64, how: impl FnOnce(&mut Other<S>)) {
+    let known = others.iter().position(|other| other.date == date).map(|at| others.remove(at));
+    let mut known = known.unwrap_or(Other { date, sums: S::default(), counts: false });
+    how(&mut known);
+    others.push(known);
+    forget(others);
+}
+
+fn forget<S>(others: &mut Vec<Other<S>>) {
+    let most = others.len().min(REMEMBERED);
+    others.drain(..others.len() - most);
+}
