@@ -65,23 +65,32 @@ impl Held {
             return true;
         }
         let bytes = self.bytes.saturating_add(more);
-        // First what the caller holds, so that of two that ask at once both see both.
-        let held = self.purse.held.fetch_add(more, Ordering::AcqRel).saturating_add(more);
-        let small = self.purse.count_small(self.bytes, bytes);
         let is_small = bytes <= SMALL;
-        let alone = || self.purse.requests.load(Ordering::Acquire) <= 1;
-        let fits = |left: usize| {
-            let left = left.checked_sub(more)?;
-            let others = if is_small { left } else { left.checked_sub(self.budget.kept)? };
-            let own = if is_small { small } else { held };
-            (own <= others || alone()).then_some(left)
+        let (purse, left) = (&self.purse, &self.budget.left);
+        let kept = if is_small { 0 } else { self.budget.kept };
+        // Of two that ask at once both may find room where one would: less than what nobody may have, and nobody is refused for nothing.
+        let fits = |own: usize| {
+            let own = own.saturating_add(more);
+            let others = left.load(Ordering::Acquire).checked_sub(more).and_then(|left| left.checked_sub(kept));
+            let alone = || purse.requests.load(Ordering::Acquire) <= 1;
+            (others.is_some_and(|others| own <= others) || alone()).then_some(own)
         };
-        let taken = self.budget.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_ok();
+        let own = if is_small { &purse.small } else { &purse.held };
+        if own.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_err() {
+            return false;
+        }
+        if is_small {
+            purse.held.fetch_add(more, Ordering::AcqRel);
+        } else {
+            purse.count_small(self.bytes, bytes);
+        }
+        let take = |left: usize| left.checked_sub(more).filter(|left| *left >= kept);
+        let taken = left.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_ok();
         if taken {
             self.bytes = bytes;
         } else {
-            self.purse.held.fetch_sub(more, Ordering::AcqRel);
-            self.purse.count_small(bytes, self.bytes);
+            purse.held.fetch_sub(more, Ordering::AcqRel);
+            purse.count_small(bytes, self.bytes);
         }
         taken
     }
@@ -121,16 +130,14 @@ impl Drop for Held {
 }
 
 impl Purse {
-    /// One thing holds so much instead of so much. Returns what all that is small holds then.
-    fn count_small(&self, before: usize, after: usize) -> usize {
+    /// One thing holds so much instead of so much.
+    fn count_small(&self, before: usize, after: usize) {
         let of = |bytes: usize| if bytes <= SMALL { bytes } else { 0 };
         let (before, after) = (of(before), of(after));
         if after >= before {
-            let more = after - before;
-            self.small.fetch_add(more, Ordering::AcqRel).saturating_add(more)
+            self.small.fetch_add(after - before, Ordering::AcqRel);
         } else {
-            let less = before - after;
-            self.small.fetch_sub(less, Ordering::AcqRel).saturating_sub(less)
+            self.small.fetch_sub(before - after, Ordering::AcqRel);
         }
     }
 }
