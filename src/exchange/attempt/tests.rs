@@ -1,5 +1,7 @@
 //! Every wire that an answer can come over, with an upstream at its other end that writes at its own pace.
 
+#![expect(clippy::disallowed_methods, reason = "the upstreams of a test end with its runtime")]
+
 use super::*;
 use crate::account::State;
 use crate::catalog::resolve::resolve;

@@ -302,7 +302,7 @@ mod tests {
                 let piece: String = characters.by_ref().take(*cut).collect();
                 plain.take(&piece);
                 let quoted = quote(&piece);
-                literal.take_literal(quoted[1..quoted.len() - 1].as_bytes());
+                literal.take_literal(&quoted.as_bytes()[1..quoted.len() - 1]);
                 if characters.peek().is_none() {
                     break;
                 }

@@ -1100,7 +1100,7 @@ fn content_that_should_be_json_and_is_not_is_noticed_in_both_forms() {
         (formatted(), vec![call(0, None, "fmt"), STOP, Event::End], false),
     ] {
         assert_eq!(flaws(true, &manner, &events), Flaws { broken_calls: 0, not_json }, "{events:?}");
-        assert_eq!(flaws(false, &manner, &events).not_json, false, "{events:?}");
+        assert!(!flaws(false, &manner, &events).not_json, "{events:?}");
     }
 }
 
