@@ -177,7 +177,7 @@ callers: {}
         &[".traits.output_config: has a meaning for the dialects anthropic and bedrock only"],
     );
     check_account(
-        "{dialect: bedrock, region: r, traits: {parameters_json_schema: false}}",
+        "{dialect: bedrock, region: r, key: {env: KEY}, traits: {parameters_json_schema: false}}",
         &[".traits.parameters_json_schema: has a meaning for the dialects gemini and vertex only"],
     );
     check_account("{dialect: gemini, key: {env: KEY}, traits: {response_json_schema: maybe}}", &[".traits.response_json_schema: must be"]);
