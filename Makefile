@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-real soak bench check doc cmake
+.PHONY: help run release test test-real soak fuzz bench check doc cmake
 
 # Whole, since scripts run in other folders.
 override CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -22,6 +22,7 @@ help:
 	@echo 'make test       every test, with the official OpenAI clients'
 	@echo 'make test-real  against a real llama.cpp server (builds it once, some minutes)'
 	@echo 'make soak       ten minutes of every fault at random; HOURS=1 for an hour'
+	@echo 'make fuzz       each fuzz target for a minute'
 	@echo 'make release    the binary as it should be deployed: target/release/portcullis'
 	@echo 'make check      formatting and lints'
 	@echo 'make bench      microbenchmarks, a simulation of outages, the load benchmark'
@@ -58,6 +59,10 @@ test-real: cmake
 soak: cmake
 	export SOAK_SECONDS=$$(( $(if $(HOURS),$(HOURS) * 3600,600) )) SOAK_RATE=$${SOAK_RATE:-200}; ulimit -n "$$(ulimit -Hn)"; \
 	cargo test --locked $(FEATURES) --test integration -- --exact --nocapture soak::l07_a_soak_of_every_fault_leaves_nothing_behind
+
+# Each target of fuzz/ for a minute, or for FUZZ_SECONDS. What it builds with is installed under target/.
+fuzz: cmake
+	fuzz/run.sh $${FUZZ_SECONDS:-60}
 
 bench: cmake
 	cargo bench --locked

@@ -97,7 +97,7 @@ impl<'a> Thinking<'a> {
             }
             (Some(effort), Kind::Budget) => {
                 let wanted = tokens(effort);
-                let max_tokens = room(wanted);
+                let max_tokens = if is_bounded { room(wanted).min(in_time) } else { room(wanted) };
                 // An answer needs tokens too: a quarter, or what it would have had without thinking.
                 let budget = wanted.min((max_tokens - plain).max(max_tokens / 4 * 3));
                 if budget < MIN_BUDGET {

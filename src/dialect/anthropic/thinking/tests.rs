@@ -44,6 +44,30 @@ fn what_nobody_bounds_grows_by_what_is_thought() {
     }
 }
 
+/// What a deadline cuts off is paid for, and asked for again.
+#[test]
+fn a_buffered_answer_that_nobody_bounds_comes_in_time() {
+    let most = |more: &str, within: Option<u64>| {
+        let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}]{more}}}"#);
+        let read = crate::dialect::chat::read::read(body.as_bytes()).unwrap();
+        let within = within.map(std::time::Duration::from_secs);
+        let traits = super::super::traits(SONNET_4_5);
+        let target = crate::dialect::chat::Target { model: "m", traits, default_max_tokens: None, stream: false, within, kept: &|_| None };
+        let written = super::super::request(&read, &target).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&written.body).unwrap();
+        (body["max_tokens"].as_u64().unwrap(), body["thinking"]["budget_tokens"].as_u64())
+    };
+    assert_eq!(most("", None), (64_000, None));
+    assert_eq!(most("", Some(600)), (21_333, None));
+    assert_eq!(most("", Some(3600)), (64_000, None));
+    assert_eq!(most("", Some(1)), (8192, None), "no deadline makes a sentence of it");
+    assert_eq!(most(r#","max_tokens":60000"#, Some(600)), (60_000, None), "who says it means it");
+    // Thinking is part of it; but for the budget that a caller names itself.
+    assert_eq!(most(r#","reasoning_effort":"high""#, Some(600)), (21_333, Some(15_999)));
+    let own = r#","thinking":{"type":"enabled","budget_tokens":30000}"#;
+    assert_eq!(most(own, Some(600)), (51_333, Some(30_000)));
+}
+
 #[test]
 fn newer_models_get_a_word() {
     let thinks =

@@ -123,6 +123,9 @@ fn the_fields_of_a_request() {
     check(r#""top_k":40"#, |it| it.top_k = Some(40));
     check(r#""top_k":-1"#, |_| {});
     check(r#""top_k":0"#, |_| {});
+    // No limit, as llama.cpp's and Ollama's clients say it.
+    check(r#""max_tokens":-1"#, |_| {});
+    check(r#""max_completion_tokens":-1,"max_tokens":5"#, |it| it.max_tokens = Some(5));
     check(r#""stop":"a\n""#, |it| it.stop = vec!["a\n".into()]);
     check(r#""stop":["a","b"]"#, |it| it.stop = vec!["a".into(), "b".into()]);
     check(r#""stop":[]"#, |_| {});

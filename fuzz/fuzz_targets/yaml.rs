@@ -1,0 +1,85 @@
+//! Any text is read as YAML or refused with its line, as a catalog too; and what the editor changes is what was asked for, and nothing else.
+//!
+//! The first four bytes choose the place and the change, the rest is the file.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use portcullis::catalog::raw;
+use portcullis::yaml::edit::{Change, New, edit};
+use portcullis::yaml::{Node, Step, Value, parse, read};
+
+fuzz_target!(|input: &[u8]| {
+    let [a, b, c, which, text @ ..] = input else { return };
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    let (tree, faults) = match parse(text) {
+        Ok(read) => read,
+        Err(fault) => {
+            assert!(fault.line > 0 && !fault.what.is_empty());
+            return;
+        }
+    };
+    let mut found = Vec::new();
+    drop(read::read::<raw::Catalog>(&tree, &mut found));
+    assert!(faults.iter().chain(&found).all(|fault| fault.line > 0 && fault.line <= text.lines().count() + 1));
+
+    let mut path = Vec::new();
+    let node = walk(&tree, &[*a, *b, *c], &mut path);
+    let new = || New::text(if which & 8 == 0 { "x" } else { "a: b # c" });
+    let is_scalar = matches!(node.value, Value::Plain(_) | Value::Quoted(_));
+    let change = match which % 4 {
+        0 if is_scalar => Change::Set(path, new()),
+        0 => {
+            path.push(Step::Key("new-one"));
+            Change::Set(path, New::map([("k", new())]))
+        }
+        1 => Change::Remove(path),
+        2 => Change::Push(path, new()),
+        _ => Change::Split(path, "two", [new(), new()]),
+    };
+    let Ok(edited) = edit(text, std::slice::from_ref(&change)) else { return };
+    let (after, faults) = parse(&edited).expect("what comes out is read");
+    assert!(faults.is_empty());
+    // Its comments and its other lines are what they were, byte for byte.
+    let (front, back) = common(text.as_bytes(), edited.as_bytes());
+    let gone = text.get(front..text.len() - back).unwrap_or_default();
+    match change {
+        Change::Remove(_) => assert!(edited.len() < text.len() && !after.same(&tree)),
+        // A scalar on its line; or, for an empty map or list, what stands between its brackets.
+        Change::Set(..) | Change::Split(..) | Change::Push(..) => {
+            assert!(!gone.trim().contains('\n'), "{gone:?} went from {text:?}, which is {edited:?}");
+        }
+    }
+    // In the same place again it changes nothing more.
+    if let Change::Set(path, new @ New::Text(_)) = change {
+        assert_eq!(edit(&edited, &[Change::Set(path, new)]).as_deref(), Ok(&*edited));
+    }
+});
+
+/// Somewhere in the tree, and the way there.
+fn walk<'n>(tree: &'n Node<'n>, choices: &[u8], path: &mut Vec<Step<'n>>) -> &'n Node<'n> {
+    let mut node = tree;
+    for choice in choices {
+        let at = usize::from(*choice);
+        node = match &node.value {
+            Value::Map(entries) if !entries.is_empty() => {
+                let entry = &entries[at % entries.len()];
+                path.push(Step::Key(&entry.key));
+                &entry.node
+            }
+            Value::List(items) if !items.is_empty() => {
+                path.push(Step::Index(at % items.len()));
+                &items[at % items.len()]
+            }
+            Value::Map(_) | Value::List(_) | Value::Plain(_) | Value::Quoted(_) => return node,
+        };
+    }
+    node
+}
+
+/// How much two texts have in common at both ends.
+fn common(a: &[u8], b: &[u8]) -> (usize, usize) {
+    let front = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let most = a.len().min(b.len()) - front;
+    (front, a.iter().rev().zip(b.iter().rev()).take(most).take_while(|(a, b)| a == b).count())
+}
