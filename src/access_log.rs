@@ -242,6 +242,8 @@ fn open(path: &PathBuf) -> Result<File, String> {
 
 fn text(out: &mut Vec<u8>, line: &Line<'_>) {
     let dash = |value: Option<&str>| value.unwrap_or("-").to_owned();
+    // Of a head that could not be read nothing may be known.
+    let or_dash = |value: &str| if value.is_empty() { "-".to_owned() } else { value.to_owned() };
     let detail = |tried: &Tried| tried.detail.as_ref().map(|detail| format!(":{detail:?}")).unwrap_or_default();
     let tries: Vec<String> = line.attempts.iter().map(|t| format!("{}:{}:{}ms{}", t.account, t.outcome, t.ms, detail(t))).collect();
     out.extend_from_slice(
@@ -250,8 +252,8 @@ fn text(out: &mut Vec<u8>, line: &Line<'_>) {
             line.time,
             line.request_id,
             line.address.as_deref().unwrap_or("-"),
-            line.method,
-            line.path,
+            or_dash(line.method),
+            or_dash(line.path),
             line.status,
             line.outcome,
             line.total_ms,

@@ -227,18 +227,20 @@ fn certificate(wrong: &CertificateError) -> String {
     if *wrong == CertificateError::BadSignature {
         return "the certificate names an authority that is believed, and was not signed by its key (BadSignature)".to_owned();
     }
-    let told = match wrong {
-        CertificateError::Other(OtherError(inner)) if inner.is::<AnotherOne>() => return format!("the certificate {inner}"),
-        other => other.to_string(),
-    };
-    let hint = if told.contains("CaUsedAsEndEntity") {
-        ": it is an authority's own; where it is meant, `tls.ca` must be exactly this certificate"
-    } else if told.contains("EndEntityUsedAsCa") {
-        ": what has signed it is not a CA"
-    } else {
-        ""
-    };
-    format!("the certificate is not good: {told}{hint}")
+    if let CertificateError::Other(OtherError(inner)) = wrong
+        && inner.is::<AnotherOne>()
+    {
+        return format!("the certificate {inner}");
+    }
+    let told = wrong.to_string();
+    if told.contains("CaUsedAsEndEntity") {
+        return "the certificate signs itself, and `tls.ca` has it not: where it is meant, `tls.ca` must be exactly this certificate (CaUsedAsEndEntity)"
+            .to_owned();
+    }
+    if told.contains("EndEntityUsedAsCa") {
+        return "what has signed the certificate is not a CA (EndEntityUsedAsCa)".to_owned();
+    }
+    format!("the certificate is not good: {told}")
 }
 
 /// A name as webpki tells it: `DnsName("a.test")`.
