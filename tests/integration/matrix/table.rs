@@ -305,8 +305,8 @@ pub fn expected(fault: &Fault, course: &Course, dialect: Dialect, stream: bool, 
         status,
         seen: what,
         retry_after: class.retry_after().filter(|_| !goes_on && !begun),
-        // Or only after longer than clients wait: what is absurd is told as a minute.
-        in_vain: !goes_on && !begun && (*class == Credential || *class == Rate(60..=60)),
+        // A certificate does not change by itself; nor a limit before clients have given up: what is absurd is told as a minute.
+        in_vain: !goes_on && !begun && (*class == Credential || *class == Rate(60..=60) || *word == "tls"),
         outcome: if goes_on { "ok" } else { class.outcome(begun) },
         usage: match answers {
             Some(voice) => (voice.prompt, voice.completion, "reported"),
