@@ -20,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
         }
     };
     let mut found = Vec::new();
-    drop(read::read::<raw::Catalog>(&tree, &mut found));
+    drop(read::read::<raw::Catalog>(&tree, raw::KIND, &mut found));
     assert!(faults.iter().chain(&found).all(|fault| fault.line > 0 && fault.line <= text.lines().count() + 1));
 
     let mut path = Vec::new();
