@@ -107,7 +107,7 @@ impl One<'_> {
             );
         }
         let base = base?;
-        let leave = self.leave(raw.dialect?, &base);
+        let leave = self.leave(speaks?, &base);
         Some(Account {
             fingerprint: fingerprint(self.id, &base, key.as_ref(), signer.as_ref(), ca.as_deref()),
             id: self.id.into(),
@@ -134,7 +134,7 @@ impl One<'_> {
             timeouts,
             headers,
             stream_usage: raw.stream_usage.unwrap_or(true),
-            server: self.server(report),
+            server: self.server(speaks, report),
             insecure: raw.insecure.unwrap_or(false),
             leave,
             ca: ca.map(|pem| pem.into_bytes().into()),
@@ -210,7 +210,7 @@ impl One<'_> {
     }
 
     /// What its server reads. A trait of another dialect's servers is a mistake.
-    fn server(&self, report: &mut Report<'_>) -> Server {
+    fn server(&self, speaks: Option<raw::Dialect>, report: &mut Report<'_>) -> Server {
         use raw::Dialect as D;
         let Some(written) = &self.raw.traits else { return Server::OWN };
         for (field, is_written, of, names) in [
@@ -218,7 +218,7 @@ impl One<'_> {
             ("response_json_schema", written.response_json_schema.is_some(), [D::Gemini, D::Vertex], "gemini and vertex"),
             ("parameters_json_schema", written.parameters_json_schema.is_some(), [D::Gemini, D::Vertex], "gemini and vertex"),
         ] {
-            if is_written && self.raw.dialect.is_some_and(|dialect| !of.contains(&dialect)) {
+            if is_written && speaks.is_some_and(|dialect| !of.contains(&dialect)) {
                 let at = self.at.key("traits");
                 report.problem(self.file, &at.key(field), &format!("has a meaning for the dialects {names} only: leave it out"));
             }

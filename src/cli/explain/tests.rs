@@ -145,7 +145,7 @@ request 2: to b (y)
     assert!(text.starts_with(&expected), "{text}");
     let last = r#"  changed    model: "m" becomes "claude-sonnet-4-5"
              the body is written anew, in the language of anthropic
-             max_tokens: 64000 is filled in
+             max_tokens: 21333 is filled in
 
 POST https://api.anthropic.com/v1/messages
 "#;

@@ -173,7 +173,7 @@ callers: {}
     assert!(traits[2].structured && traits[2].server == crate::dialect::traits::Server::OWN);
     assert!(model.refuse_broken_calls);
     check_account(
-        "{dialect: openai, traits: {output_config: false}}",
+        "{dialect: openai, key: {env: KEY}, traits: {output_config: false}}",
         &[".traits.output_config: has a meaning for the dialects anthropic and bedrock only"],
     );
     check_account(
