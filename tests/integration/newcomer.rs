@@ -338,7 +338,7 @@ fn from_nothing_to_a_key_that_works() {
             written.split_once('\n').unwrap().1,
             format!("callers:\n  acme:\n    models: [m]\n    keys:\n      prod:\n        hash: {hash} # {beginning}-…\n")
         );
-        assert!(ran.stderr.contains("keys-acme.yaml:6;"), "it says where the key stands: {}", ran.stderr);
+        assert!(ran.stderr.contains("keys-acme.yaml:6."), "it says where the key stands: {}", ran.stderr);
         let served = || (gateway.generation() == 2).then_some(());
         eventually("the key is live", served).await;
         let answer = gateway.raw(crate::support::client::post_as(&secret, &chat("m"))).await;
