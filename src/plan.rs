@@ -89,8 +89,8 @@ pub fn most(envelope: &Envelope, plan: &Plan) -> Ask {
     let prompt = envelope.most_prompt;
     let mut most = Ask { tokens: prompt, ..Ask::default() };
     for candidate in &plan.candidates {
-        let default = candidate.model.max_tokens.filter(|_| !envelope.max_tokens_said);
-        let each = envelope.most_tokens.or(default).unwrap_or_else(|| plan.demand.typical_output());
+        // What says no number, as -1 does, goes up with the model's default, too.
+        let each = envelope.most_tokens.or(candidate.model.max_tokens).unwrap_or_else(|| plan.demand.typical_output());
         let longest = candidate.traits.max_output.unwrap_or(u64::MAX);
         let answers = each.min(longest).saturating_mul(envelope.choices);
         let said = envelope.most_tokens.unwrap_or(1).min(longest).saturating_mul(envelope.choices);

@@ -91,6 +91,7 @@ fn an_id_may_hold_slashes_plain_or_encoded() {
             ("/v1/models/org/", None),
             ("/v1/models//org/mu", Some("org/mu")),
             ("/v1/models/org/mu/", Some("org/mu")),
+            ("/v1/models/org//mu", None),
             ("/v1/models/org%252Fmu", None),
             ("/v1/models/ORG/mu", None),
             ("/v1/models/a/../org/mu", None),

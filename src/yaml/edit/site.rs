@@ -251,6 +251,11 @@ impl<'p, 't> Site<'p, 't> {
         let Kind::Map { flow, entries } = &self.around()?.kind else { return Err(UNSURE) };
         let Entry { key, .. } = entries.iter().find(|entry| entry.name == key).ok_or(UNSURE)?;
         let (Kind::Scalar(..), Some(end)) = (&place.kind, place.end) else { return Err(UNSURE) };
+        // Where the value stands on a line of its own, a comment may stand behind the key.
+        let between = self.text.get(key.end.ok_or(UNSURE)?..place.start).ok_or(UNSURE)?;
+        if between.contains('#') {
+            return Err(UNSURE);
+        }
         let name = scalar(name, *flow);
         if *flow {
             return Ok(vec![(key.start..end, format!("{name}: [{}, {}]", first.flow(), second.flow()))]);

@@ -171,6 +171,10 @@ fn what_cannot_be_edited_surely_is_refused() {
     check_refused("a: {\n  # c\n  }\n", on(), 1, UNSURE);
     check_refused("a: [b]\n", on(), 1, UNSURE);
     check_refused("a:\n  ? b\n  : c\n", Change::Remove(steps("a.b")), 2, UNSURE);
+    // The comment would go with the key.
+    let split = || Change::Split(steps("a"), "c", [text("x"), text("y")]);
+    check_refused("a: # why\n  b\nd: e\n", split(), 1, UNSURE);
+    check_refused("{a: # why\n b, d: e}\n", split(), 1, UNSURE);
     check_refused("a: 1\nb: [\n", on(), 2, "is not YAML: while parsing a node, did not find expected node content (column 1)");
     check_refused("a: 1\na: 2\n", on(), 2, "stands here a second time, first in line 1: keep one");
 }
