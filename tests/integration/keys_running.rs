@@ -100,7 +100,10 @@ fn what_the_gateway_does_not_take_is_not_claimed() {
         std::fs::write(gateway.conf.join("catalog.d/b.yaml"), more).unwrap();
         let (output, told, took) = key(&gateway.conf, &["disable", "beta/prod"]);
         assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(!told.contains("is disabled") && told.contains("is not in effect yet") && told.contains("b.yaml:1 accounts.b.key.file"), "{told}");
+        assert!(
+            !told.contains("is disabled") && told.contains("is not in effect yet") && told.contains("b.yaml:1 accounts.b.key.file"),
+            "{told}"
+        );
         assert!(took < Duration::from_secs(8), "{took:?}");
         let (output, told, _) = key(&gateway.conf, &["disable", "beta/prod"]);
         assert!(output.status.code() == Some(1) && told.contains("not in effect yet"), "{told}");

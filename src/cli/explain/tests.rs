@@ -295,6 +295,23 @@ fn where_nobody_can_be_asked_the_callers_answer_is_told() {
 }
 
 #[test]
+fn most_tokens_that_are_no_number_reserve_the_models_default() {
+    let catalog = CATALOG.replace("defaults: { max_tokens: 64 }", "defaults: { max_tokens: 5000 }");
+    let catalog = catalog.replace("    models: [m, alias,", "    limits: { tokens_per_day: 9000 }\n    models: [m, alias,");
+    let takes = |body: &str| {
+        let text = String::from_utf8(text::render(&tried("acme/prod", &input(&catalog, None, body)))).unwrap();
+        let (_, after) = text.split_once("it takes ").unwrap_or_else(|| panic!("{text}"));
+        after.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let said = |most: &str| chat("m").replace("{\"model\"", &format!("{{\"max_tokens\":{most},\"model\""));
+    assert!((5000..5100).contains(&takes(&chat("m"))), "{}", takes(&chat("m")));
+    for most in ["-1", "null", "\"many\""] {
+        assert!((5000..5100).contains(&takes(&said(most))), "{most}: {}", takes(&said(most)));
+    }
+    assert!((7..60).contains(&takes(&said("7"))), "{}", takes(&said("7")));
+}
+
+#[test]
 fn an_instance_that_goes_down_takes_nothing() {
     let mut told = status(json!({}), json!({}));
     told["phase"] = json!("draining");
