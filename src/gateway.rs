@@ -284,12 +284,14 @@ fn coding(session: &mut Session) -> Result<(), Refusal> {
     let lines = headers.get_all(http::header::TRANSFER_ENCODING).iter();
     let codings: Vec<&str> = lines.flat_map(|line| line.to_str().unwrap_or("?").split(',')).map(str::trim).collect();
     let is = |coding: &str, name: &str| coding.eq_ignore_ascii_case(name);
-    if codings.iter().all(|coding| coding.is_empty() || is(coding, "identity") || is(coding, "chunked")) {
+    let chunked = codings.iter().filter(|coding| is(coding, "chunked")).count();
+    // In chunks twice, it has two ends (RFC 9112, 6.1).
+    if chunked <= 1 && codings.iter().all(|coding| coding.is_empty() || is(coding, "identity") || is(coding, "chunked")) {
         return Ok(());
     }
     // Whoever stands before us may see another end of it.
     session.set_keepalive(None);
-    let message = "The body's `transfer-encoding` may be `chunked` and nothing else: send it without compression.";
+    let message = "The body's `transfer-encoding` may be `chunked`, once, and nothing else: send it without compression.";
     Err(Refusal::new(What::UnknownCoding, message).in_vain())
 }
 

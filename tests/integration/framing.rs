@@ -202,6 +202,8 @@ fn c02_what_is_packed_into_chunks_is_not_taken_for_the_body() {
             "br,chunked",
             "gzip\r\ntransfer-encoding: chunked",
             "x, identity, chunked",
+            "chunked, chunked",
+            "chunked\r\ntransfer-encoding: chunked",
         ];
         for coding in codings {
             let bytes = chat_with(&format!("transfer-encoding: {coding}\r\n"), &chunked(&body())) + &list_with("");
