@@ -7,7 +7,7 @@ use super::breaker::{Admission, Breaker, Outcome, Pass, State};
 use super::health::{Rest, Why};
 use super::latency::Peak;
 use super::quota::Headroom;
-use crate::exchange::failover::{Class, REFUSALS_IN_A_ROW, REFUSED_COOL, rate_cool};
+use crate::exchange::failover::{Class, OUT_OF_REACH, REFUSALS_IN_A_ROW, REFUSED_COOL, rate_cool};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -184,6 +184,11 @@ impl Track {
     /// How it failed last, if it has not answered since.
     pub fn trouble(&self) -> Option<Trouble> {
         self.lock().trouble.as_deref().cloned()
+    }
+
+    /// It could not be reached the last time, and has not answered since.
+    pub fn is_out_of_reach(&self) -> bool {
+        self.lock().trouble.as_ref().is_some_and(|trouble| OUT_OF_REACH.contains(&trouble.outcome))
     }
 
     /// For `/status`.
@@ -426,6 +431,11 @@ mod tests {
         assert!(track.troubled(trouble("expired")) && !track.troubled(trouble("expired")), "told once");
         assert!(track.troubled(trouble("unknown issuer")));
         assert_eq!(track.trouble(), Some(trouble("unknown issuer")));
+        assert!(!track.is_out_of_reach());
+        for outcome in OUT_OF_REACH {
+            track.troubled(Trouble { outcome, detail: None, at: now });
+            assert!(track.is_out_of_reach());
+        }
         succeed(&track, now);
         assert_eq!(track.trouble(), None);
         assert!(track.troubled(trouble("expired")), "and told again");

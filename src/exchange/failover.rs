@@ -364,6 +364,8 @@ fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Ref
 
 /// Seconds after which whoever could not be reached may be asked again: a server that starts again needs some.
 pub const UNREACHABLE: u64 = 5;
+/// What the failures are named that these seconds are for.
+pub const OUT_OF_REACH: [&str; 2] = ["unreachable", "connect_timeout"];
 /// How long an account rests after a failure of class `credential`, and the most after `rate`.
 pub const MAX_COOL: Duration = Duration::from_secs(60);
 /// How long (account, model) rests after [`REFUSALS_IN_A_ROW`].

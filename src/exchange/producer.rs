@@ -209,6 +209,8 @@ struct Resting {
     for_rate: usize,
     /// When the first of them will be back; not those that only the operator can bring back.
     soonest: Option<Duration>,
+    /// When callers are told to come back for one of them: later, where it was out of reach.
+    told: Option<Duration>,
 }
 
 impl<'x> Producer<'x> {

@@ -347,6 +347,33 @@ fn only_where_all_need_their_operator_is_no_retry_worth_its_while() {
     });
 }
 
+/// A server that starts again needs some seconds, before its breaker opens and after.
+#[test]
+fn behind_an_open_breaker_a_server_that_is_not_there_has_time_to_start() {
+    run(async {
+        let (nobody, broken) = (Mock::refusing().await, Mock::start().await);
+        broken.always(Script::error(500, "out of order"));
+        let catalog = Catalog::new().account_at("a", &nobody.base_url(), "").model("m", &["a"]);
+        let gateway = Gateway::start(catalog.account("b", &broken).model("n", &["b"])).await;
+        let mut codes = Vec::new();
+        for _ in 0..8 {
+            let answer = gateway.post(&chat("m")).await;
+            assert!((5..=8).contains(&retry_after(&answer)), "{:?} {}", answer.fields, answer.text());
+            assert_eq!((answer.status, answer.field("x-should-retry")), (503, None));
+            codes.push(answer.json()["error"]["code"].as_str().unwrap_or_default().to_owned());
+        }
+        assert!(["upstream_unavailable", "no_capacity"].iter().all(|code| codes.iter().any(|one| one == code)), "{codes:?}");
+        // Who answers with errors may be back at any moment.
+        let mut seen = Vec::new();
+        for _ in 0..8 {
+            let answer = gateway.post(&chat("n")).await;
+            seen.extend((answer.status == 503).then(|| retry_after(&answer)));
+        }
+        assert!(!seen.is_empty() && seen.iter().all(|wait| (1..=2).contains(wait)), "{seen:?}");
+        gateway.access_lines(16).await;
+    });
+}
+
 #[test]
 fn an_account_with_a_bad_credential_rests_for_a_minute() {
     run(async {

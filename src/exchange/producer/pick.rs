@@ -11,6 +11,7 @@ use crate::dialect::Said;
 use crate::dialect::chat::Refused;
 use crate::error::Refusal;
 use crate::exchange::asking::{self, Away};
+use crate::exchange::failover::UNREACHABLE;
 use crate::intake::budget::Held;
 use crate::plan::Candidate;
 use std::future::Future;
@@ -135,12 +136,12 @@ impl<'x> Producer<'x> {
                 let (permit, trial) = match asking::admit(candidate, alone, now) {
                     Ok(admitted) => admitted,
                     Err(away) if !alone => {
-                        self.pass(away);
+                        self.pass(away, candidate);
                         continue;
                     }
                     // Where it is the only one it is asked sooner: that is when to come back.
                     Err(away) => {
-                        self.come_back(away);
+                        self.come_back(away, candidate);
                         continue;
                     }
                 };
@@ -248,15 +249,19 @@ impl<'x> Producer<'x> {
         !self.hope && left.all(|candidate| rests(candidate).is_some_and(|rest| rest.why.is_for_the_operator()))
     }
 
-    fn pass(&mut self, away: Away) {
+    fn pass(&mut self, away: Away, candidate: &Candidate) {
         self.resting.passed += 1;
         self.resting.for_rate += usize::from(away.is_for_rate());
-        self.come_back(away);
+        self.come_back(away, candidate);
     }
 
-    fn come_back(&mut self, away: Away) {
+    fn come_back(&mut self, away: Away, candidate: &Candidate) {
         if let Some(wait) = away.wait(std::time::Instant::now()).filter(|_| !away.is_for_the_operator()) {
-            self.resting.soonest = Some(self.resting.soonest.map_or(wait, |soonest| soonest.min(wait)));
+            let sooner = |soonest: Option<Duration>, wait: Duration| Some(soonest.map_or(wait, |soonest| soonest.min(wait)));
+            self.resting.soonest = sooner(self.resting.soonest, wait);
+            // A server that starts again takes as long behind a breaker as without one.
+            let is_out = matches!(away, Away::Broken(_)) && candidate.track.is_out_of_reach();
+            self.resting.told = sooner(self.resting.told, if is_out { wait.max(Duration::from_secs(UNREACHABLE)) } else { wait });
         }
     }
 

@@ -75,7 +75,7 @@ impl Producer<'_> {
         if self.is_for_the_operator() {
             return Refusal::for_the_operator(What::NoCapacity);
         }
-        let seconds = self.resting.soonest.map_or(1, |wait| wait.as_secs() + 1);
+        let seconds = self.resting.told.map_or(1, seconds_of);
         if self.shed || !self.queued().is_zero() {
             // Who never came to be the first in line has not looked.
             let limited = self.limited_for();
@@ -100,9 +100,9 @@ impl Producer<'_> {
 
     /// The last one's credential was refused, and that is no reason to give up: another one is back by itself.
     fn somebody_else_later(&self) -> Refusal {
-        let soonest = [self.resting.soonest, self.limited].into_iter().flatten().min();
+        let soonest = [self.resting.told, self.limited].into_iter().flatten().min();
         let refusal = Refusal::new(What::UpstreamUnavailable, "No upstream account of this model could answer. Try again later.")
-            .retry_after(soonest.map_or(failover::UNREACHABLE, |wait| wait.as_secs() + 1));
+            .retry_after(soonest.map_or(failover::UNREACHABLE, seconds_of));
         Refusal { retry_helps: self.tries < 2, ..refusal }
     }
 
@@ -118,7 +118,7 @@ impl Producer<'_> {
             place.map(|p| p.account.secrets()).unwrap_or_default().into_iter().chain(token.as_ref().map(Secret::expose)).collect();
         let refusal = failure.refusal(self.tries, &secrets);
         // Some other account may be back sooner than the last one that was asked.
-        let soonest = [self.resting.soonest, self.limited].into_iter().flatten().min();
+        let soonest = [self.resting.told, self.limited].into_iter().flatten().min();
         if let Some(wait) = soonest.filter(|_| failure.class() == Class::Rate) {
             let retry_helps = refusal.retry_helps || (self.tries < 2 && wait < failover::MAX_COOL);
             return Refusal { retry_helps, ..refusal }.retry_after(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
@@ -234,4 +234,9 @@ impl Producer<'_> {
         let used = Some(self.usage).filter(|usage| unused.is_none() && usage.source != Source::None);
         self.request.meter.ended(progress, used, &self.trail);
     }
+}
+
+/// The whole seconds that a caller is told for a wait: one at least, and never less than it is.
+fn seconds_of(wait: Duration) -> u64 {
+    (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }
