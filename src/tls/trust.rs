@@ -1,7 +1,8 @@
 //! Whose certificates are believed where we call somebody, and why one was not.
 //!
 //! Believed are the system's authorities and those that are named beside them. A named certificate that is no authority's is a *pin*: exactly this
-//! certificate is believed, and with a pin the system's authorities are not. So is an authority's own that a server shows as it is.
+//! certificate is believed, and with a pin the system's authorities are not. A pin too is one that names a host and says that it is an authority's, as
+//! `openssl req -x509` makes them for servers: what that one has signed is believed besides.
 //! **Invariant:** name and dates are checked for every certificate, a pinned one too, before the first byte of a request; nothing switches that off.
 
 use crate::access_log::rfc3339;
@@ -19,6 +20,8 @@ use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use x509_parser::extensions::GeneralName;
+use x509_parser::x509::X509Version;
 
 /// How TLS is spoken with those who are believed.
 #[derive(Clone)]
@@ -60,9 +63,9 @@ pub fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).filter(readable).collect()
 }
 
-/// Whether one of them is no authority's.
+/// Whether one of them is a server's own.
 pub fn has_pin(pem: &[u8]) -> bool {
-    certificates(pem).iter().any(|der| !is_authority(der))
+    certificates(pem).iter().any(is_pin)
 }
 
 /// Read once: that takes some milliseconds, and every account needs them.
@@ -79,7 +82,7 @@ fn of_the_system() -> &'static RootCertStore {
 #[derive(Debug)]
 struct Verifier {
     named: Vec<CertificateDer<'static>>,
-    /// One of them is no authority's.
+    /// One of them is a server's own.
     pins: bool,
     /// None where there is no authority to believe.
     authorities: Option<Arc<WebPkiServerVerifier>>,
@@ -88,8 +91,8 @@ struct Verifier {
 
 impl Verifier {
     fn new(named: Vec<CertificateDer<'static>>, provider: &Arc<CryptoProvider>) -> Verifier {
-        let (authorities, pins): (Vec<_>, Vec<_>) = named.iter().cloned().partition(is_authority);
-        let pins = !pins.is_empty();
+        let authorities: Vec<_> = named.iter().filter(|der| is_authority(der)).cloned().collect();
+        let pins = named.iter().any(is_pin);
         let mut roots = if pins { RootCertStore::empty() } else { of_the_system().clone() };
         roots.add_parsable_certificates(authorities);
         let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().ok();
@@ -157,10 +160,19 @@ impl fmt::Display for AnotherOne {
 
 impl std::error::Error for AnotherOne {}
 
-/// Only who says so may sign others.
+/// Only who says so may sign others; and a root of version 1, which has no place to say it.
 fn is_authority(der: &CertificateDer<'_>) -> bool {
     let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else { return false };
-    certificate.basic_constraints().ok().flatten().is_some_and(|constraints| constraints.value.ca)
+    let is_old_root = certificate.version() == X509Version::V1 && certificate.issuer().as_raw() == certificate.subject().as_raw();
+    is_old_root || certificate.basic_constraints().ok().flatten().is_some_and(|constraints| constraints.value.ca)
+}
+
+/// Whether a server can show it as its own: it is no authority's, or names a host. Only such a one can be what is named, and be believed.
+fn is_pin(der: &CertificateDer<'_>) -> bool {
+    let names_host = |name: &GeneralName<'_>| matches!(name, GeneralName::DNSName(_) | GeneralName::IPAddress(_));
+    let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else { return false };
+    let names = certificate.subject_alternative_name().ok().flatten();
+    !is_authority(der) || names.is_some_and(|names| names.value.general_names.iter().any(names_host))
 }
 
 fn is_in_time(der: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {

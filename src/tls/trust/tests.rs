@@ -97,7 +97,9 @@ async fn a_pinned_certificate_is_believed_and_no_other() {
     let (mine, other) = (leaf(&["localhost"]), leaf(&["localhost"]));
     refused(shake(&other, &mine.pem).await, &["is not the one that `tls.ca` pins"]);
     refused(shake(&openssl(&["localhost"]), &mine.pem).await, &["is not the one that `tls.ca` pins"]);
-    refused(shake(&openssl(&["localhost"]), &openssl(&["localhost"]).pem).await, &["CaUsedAsEndEntity", "exactly this certificate"]);
+    refused(shake(&openssl(&["localhost"]), &openssl(&["localhost"]).pem).await, &["is not the one that `tls.ca` pins"]);
+    let authority = Authority::new("ours").0.pem();
+    refused(shake(&openssl(&["localhost"]), &authority).await, &["CaUsedAsEndEntity", "exactly this certificate"]);
     // Several may be pinned, as while they change.
     assert_eq!(shake(&other, &format!("{}{}", mine.pem, other.pem)).await, Ok(()));
 }
@@ -142,6 +144,76 @@ async fn authorities_sign_for_others() {
     assert_eq!(shake(&pinned, &both).await, Ok(()));
     refused(shake(&stranger.leaf(&["localhost"], GOOD), &both).await, &["`tls.ca` pins"]);
     refused(shake(&authority.leaf(&["localhost"], (2000, 2001)), &both).await, &["expired since"]);
+}
+
+#[test]
+fn what_a_server_shows_as_its_own_is_a_pin() {
+    let (authority, made) = (Authority::new("ours"), openssl(&["localhost"]));
+    for (named, pins, signs) in [
+        (leaf(&["localhost"]).der, true, false),
+        // It may sign, and is a server's all the same.
+        (made.der, true, true),
+        (openssl(&["127.0.0.1"]).der, true, true),
+        (authority.leaf(&["localhost"], GOOD).der, true, false),
+        (openssl(&[]).der, false, true),
+        (authority.0.der().clone(), false, true),
+        (OldRoot::new("an old root").der, false, true),
+    ] {
+        assert_eq!((is_pin(&named), is_authority(&named)), (pins, signs), "{named:?}");
+    }
+    assert!(has_pin(format!("{}{}", authority.0.pem(), made.pem).as_bytes()));
+    assert!(!has_pin(authority.0.pem().as_bytes()));
+}
+
+/// A root of version 1, as `openssl x509 -req -signkey` makes it: no extension says what it is.
+struct OldRoot {
+    der: CertificateDer<'static>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl OldRoot {
+    fn new(name: &str) -> OldRoot {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = params(&[], GOOD, IsCa::NoCa);
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        let today = params.self_signed(&key).expect("a signature");
+        let (_, parsed) = x509_parser::parse_x509_certificate(today.der()).expect("a certificate");
+        let part = |tag: u8, content: &[u8]| {
+            let [high, low] = u16::try_from(content.len()).expect("short").to_be_bytes();
+            let length = match (high, low) {
+                (0, 0..=0x7f) => vec![low],
+                (0, _) => vec![0x81, low],
+                _ => vec![0x82, high, low],
+            };
+            [&[tag][..], &length, content].concat()
+        };
+        // What version 3 has, without the version and the extensions.
+        let algorithm = b"\x30\x0a\x06\x08\x2a\x86\x48\xce\x3d\x04\x03\x02";
+        let validity = b"\x30\x20\x17\x0d000101000000Z\x18\x0f20990101000000Z";
+        let (issuer, subject) = (parsed.issuer().as_raw(), parsed.subject().as_raw());
+        let signed = part(0x30, &[b"\x02\x01\x07", &algorithm[..], issuer, validity, subject, parsed.public_key().raw].concat());
+        let signature = [&[0][..], &rcgen::SigningKey::sign(&key, &signed).expect("a signature")].concat();
+        let der = part(0x30, &[&signed[..], algorithm, &part(0x03, &signature)].concat());
+        OldRoot { der: der.into(), issuer: Issuer::new(params, key) }
+    }
+
+    fn pem(&self) -> String {
+        let base64 = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &self.der);
+        format!("-----BEGIN CERTIFICATE-----\n{base64}\n-----END CERTIFICATE-----\n")
+    }
+
+    fn leaf(&self, names: &[&str]) -> Shown {
+        let key = KeyPair::generate().expect("a key");
+        let cert = params(names, GOOD, IsCa::ExplicitNoCa).signed_by(&key, &self.issuer).expect("a signature");
+        Shown { pem: cert.pem(), der: cert.der().clone(), key }
+    }
+}
+
+#[tokio::test]
+async fn a_root_of_version_1_signs_for_others() {
+    let (ours, theirs) = (OldRoot::new("an old root"), OldRoot::new("another old root"));
+    assert_eq!(shake(&ours.leaf(&["localhost"]), &ours.pem()).await, Ok(()));
+    refused(shake(&theirs.leaf(&["localhost"]), &ours.pem()).await, &["unknown issuer"]);
 }
 
 #[tokio::test]
