@@ -73,9 +73,9 @@ pub fn write(candidate: &Candidate, body: &Bytes, envelope: &Envelope, kept: &dy
     if envelope.refers {
         account.leave.check(body)?;
     }
-    match said.losses.names().first() {
+    match said.losses.first() {
         Some(lost) if candidate.model.refuse_loss => {
-            Err(Refused::unsupported(lost.as_ref(), format!("`{lost}` cannot be expressed in the language of this model's upstream.")))
+            Err(Refused::unsupported(lost.to_owned(), format!("`{lost}` cannot be expressed in the language of this model's upstream.")))
         }
         Some(_) | None => Ok(said),
     }

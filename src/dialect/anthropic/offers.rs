@@ -76,7 +76,11 @@ impl<'r, 'a> Offers<'r, 'a> {
         let is_offered = |tool: &&Tool<'_>| only.as_ref().is_none_or(|only| only.contains(&*tool.name));
         let tools: Vec<Offer<'_, '_>> = if request.tools.is_empty() {
             // They are there to be understood, not to be called again.
-            called(request).into_iter().map(Offer::Stub).collect()
+            let stubs: Vec<_> = called(request).into_iter().map(Offer::Stub).collect();
+            if !stubs.is_empty() {
+                losses.add_to(request.words.tools);
+            }
+            stubs
         } else {
             request.tools.iter().filter(is_offered).map(Offer::Tool).collect()
         };

@@ -88,7 +88,7 @@ impl<'r, 'a> Offers<'r, 'a> {
         if offers.tools.is_empty() && situation.has_calls {
             if request.tools.is_empty() {
                 // It might be called, though nobody offers it: the answer hides that, and this says that it is there.
-                losses.add(request.words.tools);
+                losses.add_to(request.words.tools);
                 offers.tools.push(Offer::Stub);
             } else {
                 losses.add(request.words.tool_choice);

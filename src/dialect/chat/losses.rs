@@ -4,22 +4,40 @@ use std::borrow::Cow;
 
 use crate::secret::looks_secret;
 
-/// The fields of a request that a dialect left out or weakened: names as in the request, without indexes (`messages[].name`), each once.
+/// The fields of a request that a dialect left out, weakened or added to: names as in the request, without indexes (`messages[].name`), each once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Losses(Vec<Cow<'static, str>>);
+pub struct Losses {
+    names: Vec<Cow<'static, str>>,
+    /// Of those the first that is left out or weakened.
+    first: Option<usize>,
+}
 
 impl Losses {
     /// This field is lost. Whoever makes up hundreds of them is told of `other` in the end.
     pub fn add(&mut self, name: impl Into<Cow<'static, str>>) {
+        let place = self.name(name.into());
+        self.first.get_or_insert(place);
+    }
+
+    /// Something is added to this field that the caller did not say, and nothing of it is lost: it is named, and nobody is refused for it.
+    pub fn add_to(&mut self, name: impl Into<Cow<'static, str>>) {
+        self.name(name.into());
+    }
+
+    /// Where it stands among the names.
+    fn name(&mut self, name: Cow<'static, str>) -> usize {
         const MOST: usize = 64;
-        let name = name.into();
-        if self.0.len() < MOST && !self.0.contains(&name) {
+        if let Some(place) = self.names.iter().position(|known| *known == name) {
+            return place;
+        }
+        if self.names.len() < MOST {
             let name = match OPTIONAL.iter().find(|known| **known == name) {
                 Some(known) => Cow::Borrowed(*known),
                 None => name,
             };
-            self.0.push(if self.0.len() + 1 < MOST { name } else { "other".into() });
+            self.names.push(if self.names.len() + 1 < MOST { name } else { "other".into() });
         }
+        self.names.len() - 1
     }
 
     /// This field is lost, by the name that the caller wrote: what a caller made up must not swell logs or headers.
@@ -33,7 +51,12 @@ impl Losses {
 
     /// The names.
     pub fn names(&self) -> &[Cow<'static, str>] {
-        &self.0
+        &self.names
+    }
+
+    /// The first field that is left out or weakened.
+    pub fn first(&self) -> Option<&str> {
+        self.names.get(self.first?).map(AsRef::as_ref)
     }
 }
 
@@ -60,6 +83,20 @@ const OPTIONAL: [&str; 16] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_only_added_to_is_named_and_is_no_loss() {
+        let mut losses = Losses::default();
+        losses.add_to("tools");
+        assert_eq!((losses.names().len(), losses.first()), (1, None));
+        losses.add("seed");
+        losses.add("tools");
+        assert_eq!((losses.names().len(), losses.first()), (2, Some("seed")));
+        let mut losses = Losses::default();
+        losses.add_to("tools");
+        losses.add("tools");
+        assert_eq!((losses.names().len(), losses.first()), (1, Some("tools")), "it is lost besides");
+    }
 
     #[test]
     fn what_may_be_a_secret_is_not_named() {

@@ -151,6 +151,7 @@ fn calls_without_tools_get_stubs() {
         {"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"g","arguments":"{}"}},{"id":"2","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"3","type":"function","function":{"name":"g","arguments":"{}"}}]},
         {"role":"tool","tool_call_id":"1","content":"r"},{"role":"tool","tool_call_id":"2","content":"r"},{"role":"tool","tool_call_id":"3","content":"r"}]"#;
     let written = write(OPUS_4_1, &format!(r#"{{"model":"x","messages":{messages}}}"#)).unwrap();
+    assert_eq!((written.losses.names(), written.losses.first()), (&["tools".into()][..], None), "named, and nobody is refused for it");
     let text = String::from_utf8(written.body).unwrap();
     assert!(text.contains(&format!(r#""tools":[{F_THERE},{G_THERE}],"tool_choice":{{"type":"none"}},"messages""#)), "{text}");
 }

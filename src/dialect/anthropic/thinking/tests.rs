@@ -203,7 +203,7 @@ fn in_a_loop(model: &str, id: &str, said: &str) -> (String, bool, String) {
     let binds = !written.headers.is_empty();
     assert_eq!(binds, value["thinking"]["block_binding"].is_object());
     let has_thoughts = value["messages"][1]["content"][0]["type"] == "thinking";
-    (value["thinking"].to_string(), has_thoughts, written.losses.names().join(" "))
+    (value["thinking"].to_string(), has_thoughts, lost(&written.losses))
 }
 
 #[test]

@@ -305,7 +305,9 @@ fn conversations_with_calls_have_tools() {
     // That it is there is said, and what calls it is no call.
     let body = format!(r#"{{"messages":[{CALLED}]}}"#);
     check(CLAUDE, &body, &format!(r#"{{"toolConfig":{{"tools":[{stub}]}},{SAID_CALLED}}}"#), &["tools"]);
-    assert_eq!(written(CLAUDE, &body).unwrap().undo.stubs, ["no_tool"]);
+    let written_so = written(CLAUDE, &body).unwrap();
+    assert_eq!(written_so.undo.stubs, ["no_tool"]);
+    assert_eq!(written_so.losses.first(), None, "nobody is refused for it");
     check(
         CLAUDE,
         &format!(r#"{{"messages":[{CALLED}],"tools":[{F}],"tool_choice":"none"}}"#),
