@@ -15,18 +15,28 @@ const TURN: usize = 16;
 
 /// What was packed, of `limit` bytes at most. `held` holds the packed body, and just what it unpacks to from then on.
 pub(super) async fn unpacked(packed: Bytes, limit: usize, held: &mut Held) -> Result<Bytes, Refusal> {
-    let mut decoder = MultiGzDecoder::new(&*packed);
     let mut body = Vec::new();
-    if packed.is_empty() {
-        return Ok(Bytes::new());
+    if !packed.is_empty() {
+        unpack(&packed, limit, &mut body, held).await?;
+        body.shrink_to_fit();
     }
+    drop(packed);
+    // Less than it held so far.
+    held.hold(body.capacity());
+    Ok(body.into())
+}
+
+/// The same, into this. **Invariant:** `held` holds what the body has room for, and the body never has room for more than a byte above its limit.
+async fn unpack(packed: &[u8], limit: usize, body: &mut Vec<u8>, held: &mut Held) -> Result<(), Refusal> {
+    let mut decoder = MultiGzDecoder::new(packed);
     for piece in 1usize.. {
-        if !held.grow(PIECE) {
-            return Err(Refusal::no_room());
+        if body.len() == body.capacity() {
+            widen(body, limit, held)?;
         }
         let before = body.len();
-        let read = (&mut decoder).take(PIECE as u64).read_to_end(&mut body);
-        if read.is_err() {
+        // Within its room, so that it makes itself none.
+        let most = PIECE.min(body.capacity() - before) as u64;
+        if (&mut decoder).take(most).read_to_end(body).is_err() {
             return Err(Refusal::new(What::BadRequest { code: None }, "The request's body is not gzip, as its `content-encoding` says."));
         }
         if body.len() > limit {
@@ -39,9 +49,17 @@ pub(super) async fn unpacked(packed: Bytes, limit: usize, held: &mut Held) -> Re
             tokio::task::yield_now().await;
         }
     }
-    // Less than it held so far.
-    held.hold(body.len());
-    Ok(body.into())
+    Ok(())
+}
+
+/// Makes room for more: a quarter, so that it is moved a few times only, or a piece where so much is not left.
+fn widen(body: &mut Vec<u8>, limit: usize, held: &mut Held) -> Result<(), Refusal> {
+    let room = body.capacity();
+    let most = limit.saturating_add(1).saturating_sub(room);
+    let more = [room / 4, PIECE].map(|more| more.max(PIECE).min(most));
+    let more = more.into_iter().find(|more| held.grow(*more)).ok_or_else(Refusal::no_room)?;
+    body.reserve_exact(more);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -79,6 +97,25 @@ mod tests {
         }
         assert_eq!(unpack(&[pack(b"{\"a\":"), pack(b"1}")].concat(), 1 << 20).0.unwrap(), "{\"a\":1}", "in two members");
         assert_eq!(unpack(b"", 1 << 20), (Ok(Bytes::new()), 1 << 20));
+    }
+
+    #[test]
+    fn what_is_held_is_what_there_is_room_for() {
+        let (limit, run) = (1 << 20, tokio::runtime::Builder::new_current_thread().build().unwrap());
+        let mut endings = std::collections::BTreeSet::new();
+        for size in [1, PIECE, PIECE + 1, 5 * PIECE + 7, limit - 1, limit, limit + 1, 8 << 20] {
+            for budget in [2 * PIECE, 12 * PIECE, 8 << 20] {
+                let packed = pack(&vec![b' '; size]);
+                let mut held = Arc::new(Budget::new(budget, budget)).open(&Arc::new(Purse::default()));
+                assert!(held.grow(packed.len()), "room for the packed body");
+                let mut body = Vec::new();
+                let told = run.block_on(super::unpack(&packed, limit, &mut body, &mut held)).map_err(|refusal| refusal.what.row().status);
+                assert_eq!(held.bytes(), packed.len() + body.capacity(), "{size} of {budget}: {told:?}");
+                assert!(body.capacity() <= limit + 1, "{}", body.capacity());
+                endings.insert(told);
+            }
+        }
+        assert_eq!(endings.into_iter().collect::<Vec<_>>(), [Ok(()), Err(413), Err(503)]);
     }
 
     #[test]
