@@ -21,9 +21,10 @@ pub struct Budget {
 #[derive(Debug, Default)]
 pub struct Purse {
     requests: AtomicUsize,
-    held: AtomicUsize,
-    /// Of that, by what is small.
+    /// By what is small.
     small: AtomicUsize,
+    /// By what is not.
+    large: AtomicUsize,
 }
 
 impl Budget {
@@ -68,31 +69,29 @@ impl Held {
         let is_small = bytes <= SMALL;
         let (purse, left) = (&self.purse, &self.budget.left);
         let kept = if is_small { 0 } else { self.budget.kept };
+        // What it held as a small one moves with it.
+        let moved = if is_small || self.bytes > SMALL { 0 } else { self.bytes };
         // Of two that ask at once both may find room where one would: less than what nobody may have, and nobody is refused for nothing.
         let fits = |own: usize| {
-            let own = own.saturating_add(more);
+            let all = if is_small { own } else { own.saturating_add(purse.small.load(Ordering::Acquire)) }.saturating_add(more);
             let others = left.load(Ordering::Acquire).checked_sub(more).and_then(|left| left.checked_sub(kept));
             let alone = || purse.requests.load(Ordering::Acquire) <= 1;
-            (others.is_some_and(|others| own <= others) || alone()).then_some(own)
+            (others.is_some_and(|others| all <= others) || alone()).then_some(own.saturating_add(more + moved))
         };
-        let own = if is_small { &purse.small } else { &purse.held };
+        let own = purse.of(bytes);
         if own.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_err() {
             return false;
         }
-        if is_small {
-            purse.held.fetch_add(more, Ordering::AcqRel);
-        } else {
-            purse.count_small(self.bytes, bytes);
-        }
         let take = |left: usize| left.checked_sub(more).filter(|left| *left >= kept);
-        let taken = left.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_ok();
-        if taken {
-            self.bytes = bytes;
-        } else {
-            purse.held.fetch_sub(more, Ordering::AcqRel);
-            purse.count_small(bytes, self.bytes);
+        if left.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_err() {
+            own.fetch_sub(more + moved, Ordering::AcqRel);
+            return false;
         }
-        taken
+        if moved > 0 {
+            purse.small.fetch_sub(moved, Ordering::AcqRel);
+        }
+        self.bytes = bytes;
+        true
     }
 
     /// Holds just so much from now on, if there is so much left.
@@ -113,8 +112,13 @@ impl Held {
             return;
         }
         let bytes = self.bytes - less;
-        self.purse.count_small(self.bytes, bytes);
-        self.purse.held.fetch_sub(less, Ordering::AcqRel);
+        let (before, after) = (self.purse.of(self.bytes), self.purse.of(bytes));
+        if bytes == 0 || std::ptr::eq(before, after) {
+            before.fetch_sub(less, Ordering::AcqRel);
+        } else {
+            after.fetch_add(bytes, Ordering::AcqRel);
+            before.fetch_sub(self.bytes, Ordering::AcqRel);
+        }
         self.bytes = bytes;
         self.budget.left.fetch_add(less, Ordering::AcqRel);
     }
@@ -130,15 +134,9 @@ impl Drop for Held {
 }
 
 impl Purse {
-    /// One thing holds so much instead of so much.
-    fn count_small(&self, before: usize, after: usize) {
-        let of = |bytes: usize| if bytes <= SMALL { bytes } else { 0 };
-        let (before, after) = (of(before), of(after));
-        if after >= before {
-            self.small.fetch_add(after - before, Ordering::AcqRel);
-        } else {
-            self.small.fetch_sub(before - after, Ordering::AcqRel);
-        }
+    /// Where something that holds so much is counted.
+    fn of(&self, bytes: usize) -> &AtomicUsize {
+        if bytes <= SMALL { &self.small } else { &self.large }
     }
 }
 
@@ -169,7 +167,7 @@ mod tests {
         assert!(body(&budget, &other, 31 * MIB).is_some());
         drop((large, small));
         assert_eq!(budget.left.load(Ordering::Relaxed), 1024 * MIB);
-        assert_eq!([&greedy.held, &greedy.small, &greedy.requests].map(|each| each.load(Ordering::Relaxed)), [0; 3]);
+        assert_eq!([&greedy.large, &greedy.small, &greedy.requests].map(|each| each.load(Ordering::Relaxed)), [0; 3]);
     }
 
     #[test]
@@ -205,10 +203,11 @@ mod tests {
                 prop_assert_eq!(budget.left.load(Ordering::Relaxed), 1024 * MIB - total);
                 for (who, purse) in purses.iter().enumerate() {
                     let own = held.iter().filter(|(owner, _)| *owner == who);
-                    let (sum, small) = own.fold((0, 0), |(sum, small), (_, held)| {
-                        (sum + held.bytes(), small + if held.bytes() <= SMALL { held.bytes() } else { 0 })
+                    let (large, small) = own.fold((0, 0), |(large, small), (_, held)| match held.bytes() {
+                        bytes if bytes <= SMALL => (large, small + bytes),
+                        bytes => (large + bytes, small),
                     });
-                    prop_assert_eq!((purse.held.load(Ordering::Relaxed), purse.small.load(Ordering::Relaxed)), (sum, small));
+                    prop_assert_eq!((purse.large.load(Ordering::Relaxed), purse.small.load(Ordering::Relaxed)), (large, small));
                 }
                 let newcomer = Arc::new(Purse::default());
                 prop_assert!(body(&budget, &newcomer, SMALL).is_some());

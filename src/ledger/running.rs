@@ -4,6 +4,7 @@
 //! decided under the lock under which it leaves: so the row that replaces it knows, and what began and ended between two looks was never written.
 
 use super::Row;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// An exchange that runs.
@@ -20,15 +21,19 @@ pub struct Run {
     pub(super) number: u64,
 }
 
-/// All of them.
+/// All of them, in several parts: who begins or leaves waits for few others.
 #[derive(Default)]
-pub(super) struct Running(Mutex<Places>);
+pub(super) struct Running {
+    parts: [Mutex<Places>; PARTS],
+    last: AtomicU64,
+}
+
+const PARTS: usize = 16;
 
 #[derive(Default)]
 struct Places {
     all: Vec<Option<Place>>,
     free: Vec<usize>,
-    last: u64,
 }
 
 struct Place {
@@ -41,9 +46,8 @@ struct Place {
 impl Running {
     /// One more runs.
     pub(super) fn begin(&self, runs: Weak<dyn Runs>) -> Run {
-        let mut places = self.lock();
-        places.last += 1;
-        let number = places.last;
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut places = self.part(number);
         let new = Some(Place { number, runs, seen: false });
         let free = places.free.pop();
         let place = match free.and_then(|at| Some((at, places.all.get_mut(at)?))) {
@@ -61,7 +65,7 @@ impl Running {
 
     /// It has ended. Whether the file may have something of it.
     pub(super) fn end(&self, run: Run) -> bool {
-        let mut places = self.lock();
+        let mut places = self.part(run.number);
         let Some(place) = places.all.get_mut(run.place) else { return false };
         let Some(ended) = place.take_if(|place| place.number == run.number) else { return false };
         places.free.push(run.place);
@@ -71,24 +75,32 @@ impl Running {
 
     /// All that run now. From here on the file may have something of each.
     pub(super) fn look(&self) -> Vec<(u64, Arc<dyn Runs>)> {
-        let mut places = self.lock();
-        let all = places.all.iter_mut().flatten().filter_map(|place| {
-            let runs = place.runs.upgrade()?;
-            place.seen = true;
-            Some((place.number, runs))
-        });
-        all.collect()
+        let mut all = Vec::new();
+        for part in &self.parts {
+            all.extend(locked(part).all.iter_mut().flatten().filter_map(|place| {
+                let runs = place.runs.upgrade()?;
+                place.seen = true;
+                Some((place.number, runs))
+            }));
+        }
+        all
     }
 
     /// Whether none runs.
     pub(super) fn is_empty(&self) -> bool {
-        let places = self.lock();
-        places.all.len() == places.free.len()
+        self.parts.iter().map(locked).all(|places| places.all.len() == places.free.len())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Places> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The part that the one of this number is in.
+    fn part(&self, number: u64) -> MutexGuard<'_, Places> {
+        let [first, ..] = &self.parts;
+        let at = usize::try_from(number % PARTS as u64).unwrap_or_default();
+        locked(self.parts.get(at).unwrap_or(first))
     }
+}
+
+fn locked(part: &Mutex<Places>) -> MutexGuard<'_, Places> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -116,10 +128,24 @@ mod tests {
         // In the place of one that has left there is another one now.
         let third = running.begin(Arc::downgrade(&two));
         assert!(running.end(second));
+        // The others that begin before the same part has its turn leave at once.
+        (0..PARTS - 2).map(|_| running.begin(Arc::downgrade(&one))).for_each(|run| assert!(!running.end(run)));
         let fourth = running.begin(Arc::downgrade(&two));
+        assert_eq!(second.number + PARTS as u64, fourth.number, "in the same part");
         assert!(second.place == fourth.place && second.number != fourth.number);
         assert!(!running.end(second), "it leaves once");
         assert!(!running.end(third) && !running.end(fourth) && running.is_empty());
+    }
+
+    #[test]
+    fn all_are_looked_at_whichever_part_they_are_in() {
+        let running = Running::default();
+        let one: Arc<dyn Runs> = Arc::new(Still);
+        let runs: Vec<Run> = (0..3 * PARTS).map(|_| running.begin(Arc::downgrade(&one))).collect();
+        let mut seen: Vec<u64> = running.look().iter().map(|(number, _)| *number).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, runs.iter().map(|run| run.number).collect::<Vec<_>>());
+        assert!(!running.is_empty() && runs.into_iter().all(|run| running.end(run)) && running.is_empty());
     }
 
     #[test]
