@@ -151,7 +151,10 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
 
 /// Reads `catalog.yaml` and all of `catalog.d`, with what they name.
 pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
-    assemble(conf, secrets, Seen::default(), list(conf))
+    match is_there(conf) {
+        Ok(()) => assemble(conf, secrets, Seen::default(), list(conf)),
+        Err(problems) => ReadCatalog { catalog: Err(problems), texts: Texts::default(), count: 0 },
+    }
 }
 
 /// The same for reloads, of texts that are known to be whole: only what they name and was never looked at is read.

@@ -112,8 +112,11 @@ pub struct ExplainArgs {
 #[command(
     after_help = "Columns: requests; of these failed (an outcome other than ok); tokens; requests whose tokens are an estimate; cost in USD, as far \
     as prices are known; requests without a known price; tokens that may be charged for attempts whose answer nobody got.\n\n\
-    Costs are exact. `unknown` (in CSV nothing, in JSON null) is a cost that nobody knows.\n\
-    Exit code: 0, or 1 if there is no ledger or it cannot be read."
+    Costs are exact. `unknown` (in CSV nothing, in JSON null) is a cost that nobody knows; `>=0.25` is what is known of a sum, a part of \
+    which nobody knows. In CSV and JSON `cost_known` says which it is: all, part or none; `unused_cost_known` says the same of \
+    `unused_cost`.\n\
+    Exit code: 0, also where nobody asked for anything in that time; 1 if there is no ledger, if it cannot be read, if an option's \
+    value is wrong, or if neither the catalog nor the ledger has the caller, the key or the model; 2 if there is no such option."
 )]
 pub struct UsageArgs {
     /// Where the configuration is.

@@ -8,7 +8,7 @@ use crate::catalog::load::{Secrets, catalog, folder, server};
 use crate::ledger::days::now;
 use crate::ledger::read::known;
 use crate::ledger::report::{Asked, Query, answer};
-use crate::problem::{nearest, shown};
+use crate::problem::{nearest, quoted, shown};
 
 /// Prints it.
 pub(super) fn run(args: &UsageArgs) -> ExitCode {
@@ -80,10 +80,12 @@ fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
         let name = name.filter(|name| !there.contains(name) && !were.contains(*name))?;
         Some((what, name, there, were))
     })?;
-    let hint = match nearest(name, there.into_iter().chain(were.iter().map(String::as_str))) {
+    let known = || there.iter().copied().chain(were.iter().map(String::as_str));
+    let hint = match nearest(name, known()) {
         Some(meant) => format!("; did you mean {meant}?"),
         None if what == "key" && !name.contains('/') => "; a key is named with its caller: acme/prod".to_owned(),
         None => String::new(),
     };
-    Some(format!("there is no {what} {}, neither in the catalog nor in the ledger{hint}", shown(name)))
+    let nobody = quoted(name, known()).map_or_else(|| format!("no such {what}"), |name| format!("no {what} {name}"));
+    Some(format!("there is {nobody}, neither in the catalog nor in the ledger{hint}"))
 }

@@ -196,10 +196,16 @@ fn s06_nor_is_one_in_server_yaml() {
 
 #[test]
 fn s06_nor_one_on_the_command_line() {
+    // Where it is looked for if nobody says.
     let folder = Folder::new(&[(
-        "catalog.yaml",
+        "conf/catalog.yaml",
         &format!("accounts: {{}}\nmodels: {{}}\ncallers: {{ acme: {{ keys: {{ prod: {{ hash: {HASH} }} }} }} }}\n"),
     )]);
+    let path = folder.path().join("ledger.sqlite");
+    folder.write("conf/server.yaml", format!("ledger: {{ path: {path:?} }}\n"));
+    drop(crate::ledger::fill(&path));
+    let known = Command::new(BINARY).args(["usage", "--caller", "acme"]).current_dir(folder.path()).output().unwrap();
+    assert!(known.status.success(), "{}", String::from_utf8_lossy(&known.stderr));
     for secret in SECRETS {
         let id = format!("acme/{}", secret.replace('/', "-"));
         let option = format!("--{secret}");
@@ -225,7 +231,13 @@ fn s06_nor_one_on_the_command_line() {
             &["key", "rotate", "acme/prod", "--overlap", "@"],
             &["usage", "--by", "@"],
             &["usage", "--since", "@"],
+            &["usage", "--caller", "@"],
+            &["usage", "--key", "@"],
+            &["usage", "--key", "#"],
+            &["usage", "--model", "@"],
+            &["usage", "--conf", "@"],
             &["prices", "@"],
+            &["prices", "--conf", "@"],
             &["explain", "--key", "@", "r.json"],
             &["explain", "--key", "#", "@"],
             &["explain", "--key", "acme/prod", "--header", "@", "r.json"],
@@ -280,17 +292,45 @@ fn a_key_that_is_a_template_never_goes_up() {
         ("sk-...", "key: { env: OPENAI_API_KEY }"),
         ("<your key>", "key: { env: OPENAI_API_KEY }"),
         ("your-api-key", "key: { env: OPENAI_API_KEY }"),
+        ("changeme", "key: { env: OPENAI_API_KEY }"),
+        ("'\"sk-...\"'", "key: { env: OPENAI_API_KEY }"),
+        ("OPENAI_API_KEY", "key: { env: OPENAI_API_KEY }"),
+        // A variable that is set.
+        ("CARGO_MANIFEST_DIR", "key: { env: CARGO_MANIFEST_DIR }"),
     ] {
         folder.write("catalog.yaml", format!("accounts:\n  a:\n    dialect: openai\n    key: {key}\nmodels: {{}}\ncallers: {{}}\n"));
         for command in ["check", "serve"] {
             let ran = folder.run(&[command]);
             assert!(
-                !ran.status.success() && ran.stderr.contains("catalog.yaml:4 accounts.a.key: is a ") && ran.stderr.contains(instead),
+                !ran.status.success() && ran.stderr.contains("catalog.yaml:4 accounts.a.key: is ") && ran.stderr.contains(instead),
                 "{}",
                 said(&ran)
             );
         }
     }
+}
+
+#[test]
+fn an_account_with_its_preset_alone_is_served() {
+    run(async {
+        let mock = Mock::start().await;
+        let catalog = Catalog::over(&mock).to_string();
+        let preset = catalog.replace("dialect: openai", "preset: vllm");
+        assert_ne!(preset, catalog);
+        let gateway = Gateway::start(preset).await;
+        let answer = gateway.post(&chat("m")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let asked = mock.request(0).await;
+        assert_eq!((asked.model().as_str(), mock.count()), ("m", 1));
+    });
+}
+
+#[test]
+fn a_port_belongs_into_the_address() {
+    let folder = Folder::new(&[("catalog.yaml", "accounts:\n  a: { dialect: openai, port: 8000 }\nmodels: {}\ncallers: {}\n")]);
+    let ran = folder.run(&["check"]);
+    let told = "catalog.yaml:2 accounts.a.port: unknown field: it stands in the address: write `base_url: http://127.0.0.1:8000/v1`";
+    assert!(!ran.status.success() && ran.stderr.contains(told), "{}", said(&ran));
 }
 
 /// What a newcomer does, from an empty folder on.

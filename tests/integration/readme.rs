@@ -10,15 +10,17 @@
 //!
 //! The one exception is said in the README itself: `<!-- an error is expected -->` above a `sh` block.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::sdk::installed;
 use crate::support::client::content_of;
+use crate::support::folder::Folder;
 use crate::support::gateway::{BINARY, free_port, portcullis, ready};
 use crate::support::process::Process;
-use crate::support::{Gateway, run_within};
+use crate::support::{Gateway, Mock, run_within};
 
 /// What the README has an account's key in.
 const VARIABLE: &str = "OPENAI_API_KEY";
@@ -58,7 +60,8 @@ fn readme_commands_and_programs_work() {
     run_within(Duration::from_secs(120), async {
         let blocks = readme();
         let catalog = std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml");
-        let gateway = Gateway::with(catalog).env(VARIABLE, VALUE).start().await;
+        // Without what an account of the README's would need: none may be put into the folder of what runs.
+        let gateway = Gateway::start(catalog).await;
         for block in &blocks {
             let text = block
                 .text
@@ -120,6 +123,52 @@ fn the_first_stream_of_the_readme_says_what_the_first_answer_says() {
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
             assert!(said.ends_with(&answer), "README.md:{}: {said:?} does not end with {answer:?}", block.line);
         }
+    });
+}
+
+/// The newcomer's first account: in an empty folder, with no gateway that runs, up to the first answer.
+#[test]
+fn the_first_account_of_the_readme_is_served_from_an_empty_folder() {
+    run_within(Duration::from_secs(60), async {
+        let mock = Mock::start().await;
+        let blocks = readme();
+        let at =
+            blocks.iter().position(|block| block.kind == "sh" && block.text.contains("--create > laptop.key")).expect("a first account");
+        let (block, asking) = (&blocks[at], &blocks[at + 1]);
+        let account = format!("{{ dialect: openai, base_url: \"{}\", ", mock.base_url());
+        let text = block.text.replace("{ dialect: openai, ", &account);
+        assert_ne!(text, block.text, "the account");
+        let folder = Folder::new(&[]);
+        let bin = Path::new(BINARY).parent().unwrap().to_str().unwrap();
+        let path = format!("{bin}:{}", std::env::var("PATH").unwrap_or_default());
+        let script = format!("umask 022\n{text}");
+        let output = Command::new("sh")
+            .args(["-eu", "-c", &script])
+            .current_dir(folder.path())
+            .env("PATH", path)
+            .env(VARIABLE, VALUE)
+            .output()
+            .expect("a shell");
+        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && !said.contains("warning:"), "README.md:{}: {said}", block.line);
+        assert!(said.contains("1 account, 1 model, 1 caller, 1 key, 0 warnings"), "README.md:{}: {said}", block.line);
+
+        let first = folder.path().join("first");
+        let mode = std::fs::metadata(first.join("laptop.key")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "the key is its owner's alone");
+        let (address, admin) = (free_port(), free_port());
+        std::fs::write(first.join("conf/server.yaml"), format!("admin: {{ address: \"{admin}\" }}\n")).unwrap();
+        let mut serve = Command::new(BINARY);
+        serve.args(["serve", "--listen", &address.to_string()]).current_dir(&first).env(VARIABLE, VALUE);
+        let mut process = Process::spawn(&mut serve);
+        ready(&mut process, admin).unwrap_or_else(|why| panic!("README.md:{}: {why}", asking.line));
+        let ask = asking.text.lines().find(|line| line.starts_with("curl ")).expect("a question");
+        let ask = ask.replace("127.0.0.1:8080", &address.to_string());
+        let output = Command::new("sh").args(["-eu", "-c", &ask]).current_dir(&first).env("NO_PROXY", "*").output().expect("curl");
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an answer");
+        assert!(answer["choices"][0]["message"]["content"].is_string(), "README.md:{}: {answer}", asking.line);
+        let (asked, authorization) = (mock.request(0).await, format!("Bearer {VALUE}"));
+        assert_eq!((asked.model().as_str(), asked.field("authorization")), ("gpt-4o-mini", Some(authorization.as_str())));
     });
 }
 

@@ -75,6 +75,7 @@ const ROWS: &[Row] = &[
     row("starts-again", 200, 2, 2, 4.9, SLOW),
     row("no-such-model", 502, 3, 3, OWN_PACE, SLOW),
     row("limited", 429, 3, 3, 2.0, SLOW),
+    row("limited-known", 200, 2, 1, 1.0, SLOW),
     row("full", 503, 3, 0, 2.0, SLOW),
     row("out-of-order", 502, 3, 3, OWN_PACE, SLOW),
     row("two-out-of-order", 502, 1, 2, 0.0, 8.0),
@@ -83,7 +84,8 @@ const ROWS: &[Row] = &[
 ];
 
 /// Whose last target has another model's name: it was asked before.
-const BEFORE: &[&str] = &["wrong-key-known", "no-such-model-known", "no-such-model-known", "no-such-model-known", "limited-before"];
+const BEFORE: &[&str] =
+    &["wrong-key-known", "no-such-model-known", "no-such-model-known", "no-such-model-known", "limited-before", "limited-known"];
 
 async fn upstream(gate: &Gate) -> Arc<Mock> {
     let mock = Arc::new(Mock::start().await);
@@ -98,13 +100,15 @@ async fn upstream(gate: &Gate) -> Arc<Mock> {
     }
     mock.on("limited-for-an-hour", Script::error(429, "come back tomorrow").with("retry-after", "3600"));
     mock.on("limited", Script::error(429, "slow down").with("retry-after", "1"));
-    // The first one's key is wrong; the second one is limited, and then is not.
-    let seen = Arc::downgrade(&mock);
-    mock.on_by("limited-before", move |request| {
-        let before = seen.upgrade().expect("a mock that answers").requests();
-        let is_first = !before.iter().any(|other| other.number < request.number && other.model() == "limited-before");
-        if is_first { Script::error(429, "slow down").with("retry-after", "20") } else { Script::answer("back") }
-    });
+    // Limited, and then not; of the first a credential is refused elsewhere.
+    for model in ["limited-before", "limited-known"] {
+        let seen = Arc::downgrade(&mock);
+        mock.on_by(model, move |request| {
+            let before = seen.upgrade().expect("a mock that answers").requests();
+            let is_first = !before.iter().any(|other| other.number < request.number && other.model() == model);
+            if is_first { Script::error(429, "slow down").with("retry-after", "20") } else { Script::answer("back") }
+        });
+    }
     let held = gate.clone();
     mock.on_by("full", move |_| Script::new().wait(&held).then_answer("first"));
     for model in ["out-of-order", "two-out-of-order"] {
@@ -125,6 +129,7 @@ fn catalog(mock: &Mock, nobody: &str, restarts: &str) -> Catalog {
         "no-such-model-known",
         "limited-for-an-hour",
         "limited",
+        "limited-known",
         "out-of-order",
         "no-answer",
     ];

@@ -117,6 +117,7 @@ const HABITS: &[Habit] = &[
         "dialect",
         "write `base_url: https://api.example.com/v1`, with its version",
     ),
+    (&["port"], "dialect", "it stands in the address: write `base_url: http://127.0.0.1:8000/v1`"),
     (
         &["provider", "type", "kind", "vendor", "custom_llm_provider", "llm_provider", "schema", "format"],
         "dialect",

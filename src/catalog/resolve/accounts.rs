@@ -281,7 +281,7 @@ impl One<'_> {
         if let Some(variable) = known.variable.filter(|_| enabled && !pays && !misnamed()) {
             let what = format!(
                 "is missing: {} answers nobody without one. Write `key: {{ env: {variable} }}`, or `{{ file: /path }}`",
-                known.host()
+                known.host(base)
             );
             report.missing(self.file, &self.at.key("key"), &what);
         }
@@ -364,7 +364,8 @@ impl One<'_> {
             }
             let Some(value) = value else { continue };
             let text = value.0.expose();
-            if Placeholder::of(text.strip_prefix("Bearer ").unwrap_or(text)).is_some() {
+            // Some headers are quoted by their own rules.
+            if Placeholder::of(text.strip_prefix("Bearer ").unwrap_or(text)).is_some_and(|placeholder| placeholder != Placeholder::Quoted) {
                 let what = "is a template or a placeholder, and nothing fills it in: write the value itself, or the credential as `key: { env: NAME }`";
                 report.withheld(self.file, &at, what);
                 continue;

@@ -12,7 +12,7 @@ use crate::catalog::Base;
 /// Reads an address; `insecure` lets `http:` go anywhere. No message repeats the URL: it may hold a password.
 pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     const RIGHT: &str = "must be a URL such as https://api.example.com/v1";
-    if Placeholder::of(url).is_some() {
+    if Placeholder::of(url).is_some_and(|placeholder| placeholder != Placeholder::Quoted) {
         return Err("is a template or a placeholder, and nothing fills it in: write the address itself".to_owned());
     }
     let tls = match url.split_once("://") {

@@ -117,11 +117,15 @@ impl One<'_> {
             Path::In(..) | Path::Root => "key",
         };
         let read = |text: &str| match Placeholder::of(text) {
+            Some(Placeholder::Quoted) => Err("has quotes around its value, which would be sent with it: leave them out".to_owned()),
             Some(_) => Err("holds a template or a placeholder, and no secret".to_owned()),
             None => read(text),
         };
         if let raw::SecretRef::Literal(secret) = written
-            && let Some(placeholder) = Placeholder::of(secret.expose())
+            && let Some(placeholder) = Placeholder::of(secret.expose()).or_else(|| {
+                let mut holds = |name: &str| look_up(Reference::Env(name)).is_ok_and(|text| !text.is_empty() && text != ASSUMED);
+                Placeholder::of_name(secret.expose(), &mut holds)
+            })
         {
             report.withheld(self.file, at, &placeholder.wrong(field, usual));
             return None;

@@ -2,8 +2,14 @@
 //!
 //! A table and no rule: a host that is not in it may have any path, and need no key.
 
+use std::net::IpAddr;
+
 use crate::catalog::{Base, raw};
+use crate::problem::unless_secret;
 use raw::Dialect as D;
+
+/// A label of a host's name that is longer may be anything.
+const LONGEST: usize = 30;
 
 /// A server.
 pub(super) struct Known {
@@ -80,10 +86,12 @@ pub(super) fn find(dialect: D, base: &Base) -> Option<&'static Known> {
 }
 
 impl Known {
-    /// Its name, without what is somebody's own of it.
-    pub(super) fn host(&self) -> String {
+    /// As a base writes it; what is somebody's own of it is left out where it may be a secret.
+    pub(super) fn host(&self, base: &Base) -> String {
+        let is_plain = unless_secret(&base.host) == &*base.host && base.host.split('.').all(|label| label.len() <= LONGEST);
         match self.host {
             Is(host) => host.to_owned(),
+            Ends(_) | Port(_) if is_plain || base.host.parse::<IpAddr>().is_ok() => base.authority.clone(),
             Ends(end) => format!("NAME{end}"),
             Port(port) => format!("HOST:{port}"),
         }
@@ -96,7 +104,7 @@ impl Known {
             return None;
         }
         let scheme = if base.tls { "https" } else { "http" };
-        let meant = format!("{scheme}://{}{meant}", self.host());
+        let meant = format!("{scheme}://{}{meant}", self.host(base));
         let lacks = self.paths.iter().any(|path| path.starts_with(&*base.path));
         let what =
             if lacks { "lacks the path that this server is asked under" } else { "has another path than this server is asked under" };
@@ -141,19 +149,22 @@ mod tests {
             (D::OpenAi, "https://api.openai.com", "https://api.openai.com/v1"),
             (D::OpenAi, "https://api.openai.com/v1/models", "https://api.openai.com/v1"),
             (D::OpenAi, "https://openrouter.ai/v1", "https://openrouter.ai/api/v1"),
-            (D::OpenAi, "http://127.0.0.1:11434", "http://HOST:11434/v1"),
-            (D::OpenAi, "https://acme.openai.azure.com", "https://NAME.openai.azure.com/openai/v1"),
+            (D::OpenAi, "http://127.0.0.1:11434", "http://127.0.0.1:11434/v1"),
+            (D::OpenAi, "https://acme.openai.azure.com", "https://acme.openai.azure.com/openai/v1"),
             (D::Anthropic, "https://api.anthropic.com", "https://api.anthropic.com/v1"),
             (D::Anthropic, "https://api.anthropic.com/v1/messages", "https://api.anthropic.com/v1"),
             (D::Gemini, "https://generativelanguage.googleapis.com", "https://generativelanguage.googleapis.com/v1beta"),
             (D::Cohere, "https://api.cohere.com/v1", "https://api.cohere.com/v2"),
-            (D::Azure, "https://acme.openai.azure.com/openai", "https://NAME.openai.azure.com is meant"),
-            (D::Ollama, "http://10.0.0.1:11434/v1", "http://HOST:11434 is meant"),
-            (D::Vertex, "https://europe-west4-aiplatform.googleapis.com/v1", "https://NAME-aiplatform.googleapis.com is meant"),
+            (D::Azure, "https://acme.openai.azure.com/openai", "https://acme.openai.azure.com is meant"),
+            (D::Ollama, "http://10.0.0.1:11434/v1", "http://10.0.0.1:11434 is meant"),
+            (D::Vertex, "https://europe-west4-aiplatform.googleapis.com/v1", "https://europe-west4-aiplatform.googleapis.com is meant"),
+            (D::Ollama, "http://[::1]:11434/v1", "http://[::1]:11434 is meant"),
+            (D::Ollama, "http://6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f:11434/v1", "http://HOST:11434 is meant"),
+            (D::Azure, "https://6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f.openai.azure.com/v1", "https://NAME.openai.azure.com is meant"),
         ] {
-            let base = base::read(url, false).unwrap();
+            let base = base::read(url, true).unwrap();
             let told = find(dialect, &base).and_then(|known| known.other_path(&base)).unwrap_or_else(|| panic!("{url} is taken"));
-            assert!(told.contains(meant) && !told.contains("acme"), "{url}: {told}");
+            assert!(told.contains(meant) && !told.contains("6f1b"), "{url}: {told}");
         }
         for (dialect, url) in [
             (D::OpenAi, "https://api.openai.com/v1"),

@@ -1,23 +1,39 @@
-//! Values that stand for a value: templates that other programs fill in, and what documentation writes where a secret goes.
+//! Values that stand for a value: templates that other programs fill in, names of variables, and what documentation writes where a secret goes.
 //!
 //! Only a *whole* value counts. Nothing here fills anything in, so that such a value would go to the provider as it stands.
+
+use crate::dialect::presets::VARIABLES;
 
 /// What stands there instead of a secret.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Placeholder<'t> {
     /// An environment variable is meant, by this name if it is plainly one.
     Variable(Option<&'t str>),
+    /// The bare name of an environment variable.
+    Name(&'t str),
     /// Another template, of a language that is not spoken here.
     Template,
     /// What documentation writes: `sk-...`, `<your key>`.
     Example,
+    /// A value with quotes around it, which would go up with it: they were written twice, or a program that fills in a file of variables kept them.
+    Quoted,
 }
+
+/// Whole values that are written where a secret is to come.
+const LATER: [&str; 9] =
+    ["changeme", "change-me", "change_me", "replaceme", "replace-me", "replace_me", "placeholder", "your-key-here", "todo"];
 
 impl<'t> Placeholder<'t> {
     /// What a whole value is, if it is one of these.
     pub(crate) fn of(text: &'t str) -> Option<Self> {
         let text = text.trim();
         let between = |open: &str, close: &str| text.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
+        if let Some(inside) = ["\"", "'", "`"].into_iter().find_map(|quote| between(quote, quote)) {
+            return Some(Self::of(inside).unwrap_or(Self::Quoted));
+        }
+        if VARIABLES.contains(&text) {
+            return Some(Self::Name(text));
+        }
         if let Some(inside) = between("${", "}") {
             // `${NAME:-default}`, `${env:NAME}`, `${env.NAME}`
             let name = inside.strip_prefix("env").and_then(|rest| rest.strip_prefix(['.', ':'])).unwrap_or(inside);
@@ -34,7 +50,8 @@ impl<'t> Placeholder<'t> {
         }
         let lower = text.to_ascii_lowercase();
         let crossed_out = lower.trim_end_matches(['x', '*']);
-        let is_example = between("<", ">").is_some()
+        let is_example = LATER.contains(&lower.as_str())
+            || between("<", ">").is_some()
             || ["your-", "your_", "your "].iter().any(|begin| lower.starts_with(begin))
             || lower.ends_with("...")
             || lower.ends_with('…')
@@ -49,16 +66,27 @@ impl<'t> Placeholder<'t> {
         Self::Variable(is_plain.then_some(name))
     }
 
+    /// The same of a text that the environment may have a variable by the name of. It is asked only for what looks like one: AWS's access key
+    /// ids do not.
+    pub(crate) fn of_name(text: &'t str, is_set: impl FnOnce(&str) -> bool) -> Option<Self> {
+        let looks_like_one =
+            is_upper_case(text) && (text.contains('_') || ["KEY", "TOKEN", "SECRET"].iter().any(|end| text.ends_with(end)));
+        (looks_like_one && is_set(text)).then_some(Self::Name(text))
+    }
+
     /// What is wrong with it, and the line to write instead. `usual` is the variable that it usually is in.
     pub(crate) fn wrong(&self, field: &str, usual: Option<&str>) -> String {
         let what = match self {
             Self::Variable(_) | Self::Template => "is a template, and nothing fills it in",
+            Self::Name(_) => "is the name of an environment variable, and not what it holds",
             Self::Example => "is a placeholder, and no secret",
+            Self::Quoted => "has quotes around it, which would be sent with it: leave them out",
         };
         let name = match self {
-            Self::Variable(Some(name)) => name,
+            Self::Variable(Some(name)) | Self::Name(name) => name,
             Self::Variable(None) => return format!("{what}: write `{field}: {{ env: NAME }}`, with the name of the variable"),
             Self::Template | Self::Example => usual.unwrap_or("NAME"),
+            Self::Quoted => return what.to_owned(),
         };
         format!("{what}: write `{field}: {{ env: {name} }}`, or `{{ file: /path }}`")
     }
@@ -76,7 +104,7 @@ mod tests {
 
     #[test]
     fn whole_values_that_stand_for_one() {
-        use Placeholder::{Example, Template, Variable};
+        use Placeholder::{Example, Name, Quoted, Template, Variable};
         let key = || Variable(Some("OPENAI_API_KEY"));
         for (text, is) in [
             ("${OPENAI_API_KEY}", key()),
@@ -103,6 +131,15 @@ mod tests {
             ("<your API key>", Example),
             ("your-api-key", Example),
             ("YOUR_OPENAI_KEY", Example),
+            ("changeme", Example),
+            ("CHANGE_ME", Example),
+            ("OPENAI_API_KEY", Name("OPENAI_API_KEY")),
+            ("\"GROQ_API_KEY\"", Name("GROQ_API_KEY")),
+            ("\"${OPENAI_API_KEY}\"", key()),
+            ("\"sk-...\"", Example),
+            ("\"sk-live-0123456789\"", Quoted),
+            ("'sk-live-0123456789' ", Quoted),
+            ("\"\"", Quoted),
         ] {
             assert_eq!(Placeholder::of(text), Some(is), "{text}");
         }
@@ -122,8 +159,20 @@ mod tests {
             "env.x",
             "",
             "-",
+            "\"",
+            "a\"b\"",
+            "HUNTER2",
         ] {
             assert_eq!(Placeholder::of(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_variables_that_are_set() {
+        for (text, is) in [("MY_VARIABLE", true), ("OPENAIKEY", true), ("AKIAIOSFODNN7EXAMPLE", false), ("EMPTY", false), ("my_key", false)]
+        {
+            assert_eq!(Placeholder::of_name(text, |_| true), is.then_some(Placeholder::Name(text)), "{text}");
+            assert_eq!(Placeholder::of_name(text, |_| false), None, "{text}");
         }
     }
 
@@ -132,6 +181,11 @@ mod tests {
         let wrong = |text: &str| Placeholder::of(text).unwrap().wrong("key", Some("GROQ_API_KEY"));
         assert_eq!(wrong("$MY_KEY"), "is a template, and nothing fills it in: write `key: { env: MY_KEY }`, or `{ file: /path }`");
         assert_eq!(wrong("sk-..."), "is a placeholder, and no secret: write `key: { env: GROQ_API_KEY }`, or `{ file: /path }`");
+        assert_eq!(
+            wrong("OPENAI_API_KEY"),
+            "is the name of an environment variable, and not what it holds: write `key: { env: OPENAI_API_KEY }`, or `{ file: /path }`"
+        );
+        assert_eq!(wrong("\"hunter2\""), "has quotes around it, which would be sent with it: leave them out");
         let told = wrong("${hunter2}");
         assert!(told.contains("key: { env: NAME }") && !told.contains("hunter2"), "{told}");
     }

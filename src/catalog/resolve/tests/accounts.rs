@@ -279,6 +279,20 @@ fn a_template_for_a_secret_is_no_secret() {
         "{dialect: openai, key: {env: TEMPLATE}}",
         &[".key.env: the environment variable holds a template or a placeholder, and no secret"],
     );
+    for (key, wrong) in [
+        ("OPENAI_API_KEY", "is the name of an environment variable, and not what it holds: write `key: { env: OPENAI_API_KEY }`"),
+        // It is set.
+        ("KEY", "is the name of an environment variable, and not what it holds: write `key: { env: KEY }`"),
+        ("changeme", "is a placeholder, and no secret: write `key: { env: OPENAI_API_KEY }`"),
+        ("'\"sk-...\"'", "is a placeholder, and no secret"),
+        ("'\"sk-canary\"'", "has quotes around it, which would be sent with it: leave them out"),
+        ("{env: QUOTED}", ".env: the environment variable has quotes around its value, which would be sent with it"),
+    ] {
+        let at = if wrong.starts_with('.') { ".key" } else { ".key: " };
+        check_account(&format!("{{dialect: openai, key: {key}}}"), &[&format!("{at}{wrong}")]);
+    }
+    check_account("{dialect: openai, base_url: '\"https://a.b\"', key: k}", &[".base_url: must begin with https://"]);
+    check_account("{dialect: openai, key: k, headers: {If-Match: '\"a\"'}}", &[]);
     // What servers of one's own are given.
     for key in ["EMPTY", "none", "p$ssword", "'$ecret'"] {
         check_account(&format!("{{dialect: openai, base_url: http://127.0.0.1, key: {key}}}"), &[]);
@@ -295,7 +309,7 @@ fn no_key_where_none_is_answered() {
         ("dialect: anthropic", "api.anthropic.com", "ANTHROPIC_API_KEY"),
         ("dialect: gemini", "generativelanguage.googleapis.com", "GEMINI_API_KEY"),
         ("dialect: cohere", "api.cohere.com", "COHERE_API_KEY"),
-        ("dialect: azure, base_url: https://acme.openai.azure.com", "NAME.openai.azure.com", "AZURE_OPENAI_API_KEY"),
+        ("dialect: azure, base_url: https://acme.openai.azure.com", "acme.openai.azure.com", "AZURE_OPENAI_API_KEY"),
         ("dialect: openai, headers: {x-team: blue}", "api.openai.com", "OPENAI_API_KEY"),
     ] {
         check_account(&format!("{{{account}}}"), &[&missing(host, name)]);
@@ -318,7 +332,7 @@ fn an_address_without_its_version_is_warned_of() {
     for (account, meant) in [
         ("dialect: openai, key: {env: KEY}, base_url: https://api.openai.com", "https://api.openai.com/v1"),
         ("dialect: anthropic, key: {env: KEY}, base_url: https://api.anthropic.com/", "https://api.anthropic.com/v1"),
-        ("dialect: ollama, base_url: http://127.0.0.1:11434/v1", "http://HOST:11434"),
+        ("dialect: ollama, base_url: http://127.0.0.1:11434/v1", "http://127.0.0.1:11434"),
     ] {
         let told = warned(account);
         assert!(
