@@ -5,13 +5,16 @@
 use super::{Held, too_large};
 use crate::error::{Refusal, What};
 use bytes::Bytes;
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use std::io::Read;
 
 /// So much is unpacked at once.
 const PIECE: usize = 64 * 1024;
-/// After so many pieces it is another's turn: some milliseconds.
+/// After so many pieces, or members, it is another's turn: some milliseconds.
 const TURN: usize = 16;
+/// Gzip files may follow each other in one body. Each costs its reader something, also one that holds nothing; programs that pack in
+/// blocks make one for each 64 KiB.
+const MEMBERS: usize = 4096;
 
 /// What was packed, of `limit` bytes at most. `held` holds the packed body, and just what it unpacks to from then on.
 pub(super) async fn unpacked(packed: Bytes, limit: usize, held: &mut Held) -> Result<Bytes, Refusal> {
@@ -28,28 +31,39 @@ pub(super) async fn unpacked(packed: Bytes, limit: usize, held: &mut Held) -> Re
 
 /// The same, into this. **Invariant:** `held` holds what the body has room for, and the body never has room for more than a byte above its limit.
 async fn unpack(packed: &[u8], limit: usize, body: &mut Vec<u8>, held: &mut Held) -> Result<(), Refusal> {
-    let mut decoder = MultiGzDecoder::new(packed);
-    for piece in 1usize.. {
-        if body.len() == body.capacity() {
-            widen(body, limit, held)?;
+    let (mut rest, mut steps, mut members) = (packed, 0usize, 0);
+    while !rest.is_empty() {
+        members += 1;
+        if members > MEMBERS {
+            return Err(no_gzip("holds too many gzip files, one after the other"));
         }
-        let before = body.len();
-        // Within its room, so that it makes itself none.
-        let most = PIECE.min(body.capacity() - before) as u64;
-        if (&mut decoder).take(most).read_to_end(body).is_err() {
-            return Err(Refusal::new(What::BadRequest { code: None }, "The request's body is not gzip, as its `content-encoding` says."));
+        let mut decoder = GzDecoder::new(rest);
+        loop {
+            if body.len() == body.capacity() {
+                widen(body, limit, held)?;
+            }
+            let before = body.len();
+            // Within its room, so that it makes itself none.
+            let most = PIECE.min(body.capacity() - before) as u64;
+            (&mut decoder).take(most).read_to_end(body).map_err(|_| no_gzip("is not gzip, as its `content-encoding` says"))?;
+            if body.len() > limit {
+                return Err(too_large(limit));
+            }
+            steps += 1;
+            if steps.is_multiple_of(TURN) {
+                tokio::task::yield_now().await;
+            }
+            if body.len() == before {
+                break;
+            }
         }
-        if body.len() > limit {
-            return Err(too_large(limit));
-        }
-        if body.len() == before {
-            break;
-        }
-        if piece.is_multiple_of(TURN) {
-            tokio::task::yield_now().await;
-        }
+        rest = decoder.into_inner();
     }
     Ok(())
+}
+
+fn no_gzip(why: &str) -> Refusal {
+    Refusal::new(What::BadRequest { code: None }, format!("The request's body {why}."))
 }
 
 /// Makes room for more: a quarter, so that it is moved a few times only, or a piece where so much is not left.
@@ -128,6 +142,16 @@ mod tests {
         assert_eq!(unpack(&bomb, bomb.len() + 3 * PIECE).0, Err(503));
         // A bomb of bombs is as long as it is.
         assert_eq!(unpack(&pack(&bomb), 8 << 20).0.map(|body| body.len()), Ok(bomb.len()));
+    }
+
+    #[test]
+    fn what_holds_nothing_a_thousand_times_is_refused_soon() {
+        let empty = pack(b"");
+        assert_eq!(unpack(&empty.repeat(MEMBERS), 1 << 20).0, Ok(Bytes::new()));
+        assert_eq!(unpack(&empty.repeat(MEMBERS + 1), 1 << 20).0, Err(400));
+        assert_eq!(unpack(&[empty.repeat(MEMBERS - 1), pack(b"{}")].concat(), 1 << 20).0, Ok(Bytes::from_static(b"{}")));
+        // However long it goes on.
+        assert_eq!(unpack(&empty.repeat(500_000), 16 << 20).0, Err(400));
     }
 
     #[test]
