@@ -51,7 +51,7 @@ fn bad() -> Vec<Bad> {
     let of = |what, shows, named, told| Bad { what, shows, named, told };
     vec![
         of("another", Ca::own(&here(), 2099, false), pinned(&Ca::own(&here(), 2099, false)), "is not the one that `tls.ca` pins"),
-        of("another-authority", Ca::own(&here(), 2099, true), pinned(&Ca::own(&here(), 2099, true)), "CaUsedAsEndEntity"),
+        of("another-authority", Ca::own(&here(), 2099, true), pinned(&Ca::own(&here(), 2099, true)), "is not the one that `tls.ca` pins"),
         of("signed-by-others", ca.leaf(), pinned(&Ca::own(&here(), 2099, false)), "is not the one that `tls.ca` pins"),
         of("pinned-but-old", old.clone(), pinned(&old), "expired since 2001-01-01T00:00:00"),
         of("pinned-but-elsewhere", elsewhere.clone(), pinned(&elsewhere), "not valid for name localhost: it is for other.test, more.test"),
