@@ -111,6 +111,8 @@ struct Sink {
     /// Limits that have begun: what is found later of a process that died before is told to them.
     limits: Mutex<Option<Weak<Registry>>>,
     running: running::Running,
+    /// Rows that were made here of what ran in processes that died: limits that begin are told of them apart.
+    cut: Mutex<Vec<Row>>,
     /// By which others see that this process lives, once the file has something of what runs.
     life: Mutex<Option<life::Life>>,
     rows: AtomicU64,
@@ -173,6 +175,7 @@ impl Ledger {
             owed: Mutex::default(),
             limits: Mutex::default(),
             running: running::Running::default(),
+            cut: Mutex::default(),
             life: Mutex::default(),
             rows: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -267,6 +270,7 @@ impl Ledger {
             None
         });
         let mut past = past.unwrap_or_default();
+        cut::apart(&mut past, &sink.cut.lock().unwrap_or_else(PoisonError::into_inner), now_ms);
         // Whoever settles needs the lock, and many may wait: what waits is looked at without it. Nobody else takes it meanwhile.
         let mut chunks = std::mem::take(&mut sink.lock().chunks);
         let counts = |row: &&Row| row.at >= read::since(now_ms);

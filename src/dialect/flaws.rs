@@ -73,5 +73,10 @@ mod tests {
             arguments.take(text);
             assert_eq!(is_broken(&arguments), broken, "{text}");
         }
+        // However deep they are.
+        let mut arguments = Pieces::default();
+        arguments.take(&"{\"a\":[".repeat(500));
+        arguments.take(&"]}".repeat(500));
+        assert!(!is_broken(&arguments));
     }
 }

@@ -28,7 +28,7 @@ pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> 
         | Failure::TotalTimeout
         | Failure::NoRoom
         | Failure::Nonsense(_)
-        | Failure::BrokenCall
+        | Failure::BrokenCall(_)
         | Failure::Cut => (String::new(), None),
     };
     let words = failure.detail().filter(|_| error.is_some()).map(|words| format!(" ({})", scrub(&words, secrets))).unwrap_or_default();

@@ -42,8 +42,8 @@ pub enum Failure {
     NoRoom,
     /// An answer that is none.
     Nonsense(String),
-    /// A call of tools whose arguments nobody can read, where the catalog says that this is no answer.
-    BrokenCall,
+    /// So many calls of tools whose arguments nobody can read, where the catalog says that this is no answer.
+    BrokenCall(u32),
     /// The stream ended before its end.
     Cut,
     /// Another status than 200.
@@ -126,7 +126,7 @@ impl Failure {
             | Failure::IdleTimeout
             | Failure::TotalTimeout
             | Failure::Nonsense(_)
-            | Failure::BrokenCall
+            | Failure::BrokenCall(_)
             | Failure::Cut => Class::Transient,
         }
     }
@@ -147,7 +147,7 @@ impl Failure {
             Failure::Unsigned(_) => "credential",
             Failure::NoRoom => "no_room",
             Failure::Nonsense(_) => "nonsense",
-            Failure::BrokenCall => "broken_call",
+            Failure::BrokenCall(_) => "broken_call",
             Failure::Cut => "cut",
             Failure::Status { .. } => match self.class() {
                 Class::Caller => "callers_fault",
@@ -178,7 +178,7 @@ impl Failure {
             | Failure::Unsigned(_)
             | Failure::NoRoom
             | Failure::Nonsense(_)
-            | Failure::BrokenCall
+            | Failure::BrokenCall(_)
             | Failure::Cut => None,
         }
     }
@@ -187,7 +187,7 @@ impl Failure {
     pub fn status(&self) -> Option<u16> {
         match self {
             Failure::Status { seen, .. } => Some(*seen),
-            Failure::InAnswer(_) | Failure::Nonsense(_) | Failure::BrokenCall | Failure::Cut | Failure::NoRoom => Some(200),
+            Failure::InAnswer(_) | Failure::Nonsense(_) | Failure::BrokenCall(_) | Failure::Cut | Failure::NoRoom => Some(200),
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
             | Failure::Tls { .. }
@@ -225,7 +225,7 @@ impl Failure {
             | Failure::IdleTimeout
             | Failure::TotalTimeout
             | Failure::NoRoom
-            | Failure::BrokenCall
+            | Failure::BrokenCall(_)
             | Failure::Cut => None,
         }
     }
@@ -245,7 +245,7 @@ impl Failure {
             | Failure::TotalTimeout
             | Failure::Nonsense(_)
             | Failure::NoRoom
-            | Failure::BrokenCall
+            | Failure::BrokenCall(_)
             | Failure::Cut => true,
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
@@ -293,7 +293,7 @@ impl Failure {
                 "The upstream's answer could not be understood. Try again, or ask the gateway's operator, with the request id.",
             ),
             Failure::NoRoom => Refusal::no_room(),
-            Failure::BrokenCall => Refusal::new(
+            Failure::BrokenCall(_) => Refusal::new(
                 What::BadUpstreamResponse,
                 "The upstream's answer calls a tool with arguments that are not a JSON object. Try again.",
             ),

@@ -233,7 +233,7 @@ impl Record {
                 let (caller, key, model) = (caller.clone(), key.clone(), model.clone());
                 let unpriced = u64::from(cost.is_none());
                 let Spent { tokens, usd } = spent;
-                let past = Past { at: reservation.at, dated: None, caller, key, model, requests: 1, tokens, usd, unpriced };
+                let past = Past { at: reservation.at, dated: None, caller, key, model, requests: 1, tokens, usd, unpriced, cut: false };
                 self.shared.limits.late(&past, reservation.scopes());
             }
             reservation.settle(spent);

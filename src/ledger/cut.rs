@@ -4,9 +4,10 @@
 //! **Invariant:** in the file an exchange stands among those that run or among the rows, never among both: each step is one transaction. Sums are
 //! those of rows.
 
-use super::Row;
 use super::book::{self, Book, Fault, number};
 use super::life::{self, Dead};
+use super::{Row, days};
+use crate::limits::Past;
 use crate::price::Usd;
 use crate::usage::{Source, Usage};
 use rusqlite::{Transaction, params};
@@ -111,6 +112,32 @@ pub(super) fn replaced<'r>(transaction: &Transaction<'_>, rows: impl Iterator<It
         delete.execute(params![process, number(run.number)])?;
     }
     Ok(())
+}
+
+/// Tells what was cut by itself, apart from the rest and from the sums of days: whoever kept counts elsewhere had only reserved it.
+pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
+    for row in cut {
+        let own = row.past(now_ms);
+        // Those of the last minute are told by themselves already.
+        if let Some(same) = past.iter_mut().find(|past| **past == own) {
+            same.cut = true;
+            continue;
+        }
+        let begin = days::start_of(days::day_of(own.at));
+        let is_its_sum = |past: &&mut Past| {
+            let is_whose = past.caller == own.caller && past.key == own.key && past.model == own.model;
+            is_whose && !past.cut && past.requests > 0 && past.dated == own.dated && (past.dated.is_some() || past.at == begin)
+        };
+        // What is older than all that counts is not told.
+        let Some(sum) = past.iter_mut().find(is_its_sum) else { continue };
+        sum.requests = sum.requests.saturating_sub(own.requests);
+        sum.tokens = sum.tokens.saturating_sub(own.tokens);
+        sum.usd = Usd(sum.usd.0.saturating_sub(own.usd.0));
+        sum.unpriced = sum.unpriced.saturating_sub(own.unpriced);
+        let at = sum.at;
+        past.push(Past { at, cut: true, ..own });
+    }
+    past.retain(|past| past.requests > 0);
 }
 
 fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {

@@ -240,6 +240,7 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
             tokens: prompt.saturating_add(completion),
             usd: Usd(cost),
             unpriced,
+            cut: false,
         });
     }
     // What a clock wrote that was days ahead counts today, or this month, too, if it was written later than all that is older.
@@ -250,7 +251,18 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
         let mut name = |column: usize| row.get_ref(column)?.as_str().map(|name| names.of(name)).map_err(rusqlite::Error::from);
         let (caller, key, model) = (name(1)?, name(2)?, name(3)?);
         let (requests, tokens, usd, unpriced) = (whole(row, 4)?, whole(row, 5)?, Usd(whole(row, 6)?), whole(row, 7)?);
-        past.push(Past { at: whole(row, 0)?, dated: Some(whole(row, 8)?), caller, key, model, requests, tokens, usd, unpriced });
+        past.push(Past {
+            at: whole(row, 0)?,
+            dated: Some(whole(row, 8)?),
+            caller,
+            key,
+            model,
+            requests,
+            tokens,
+            usd,
+            unpriced,
+            cut: false,
+        });
     }
     past.extend(days.into_iter().filter(|(_, sums)| sums.requests > 0).map(|((day, caller, key, model), sums)| Past {
         at: start_of(day),
@@ -262,6 +274,7 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
         tokens: sums.total(),
         usd: Usd(sums.cost),
         unpriced: sums.unpriced,
+        cut: false,
     }));
     Ok(past)
 }

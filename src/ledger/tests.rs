@@ -167,7 +167,7 @@ proptest! {
         };
         let naive: Vec<Past> = rows.iter().map(|row| Past {
             at: row.at, dated: None, caller: row.caller.clone(), key: row.key.clone(), model: row.model.clone(),
-            requests: 1, tokens: row.usage.total(), usd: row.cost.unwrap_or_default(), unpriced: u64::from(row.cost.is_none()),
+            requests: 1, tokens: row.usage.total(), usd: row.cost.unwrap_or_default(), unpriced: u64::from(row.cost.is_none()), cut: false,
         }).collect();
         let this_month = |past: &Past| past.at >= start_of(days::month_of(day_of(now)));
         let kept: Vec<Past> = naive.iter().filter(|past| past.at >= now - 61_000 || this_month(past)).cloned().collect();

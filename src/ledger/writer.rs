@@ -210,6 +210,7 @@ impl Writer {
             // Who reads the past from now on finds them there.
             let _reading = self.sink.reading.lock().unwrap_or_else(PoisonError::into_inner);
             let rows = book.take_over(&self.process)?;
+            self.sink.cut.lock().unwrap_or_else(PoisonError::into_inner).extend(rows.iter().cloned());
             (rows, self.sink.limits.lock().unwrap_or_else(PoisonError::into_inner).clone())
         };
         if rows.is_empty() {

@@ -47,7 +47,7 @@ pub(super) struct Shared {
     listed: AtomicBool,
     told: AtomicU64,
     retired: AtomicBool,
-    /// What it began with.
+    /// What it began with, without what was cut where a process died.
     began: OnceLock<Counts>,
     /// What was kept elsewhere by who counted for it before is known.
     is_known: AtomicBool,
@@ -85,7 +85,7 @@ impl Scope {
         }
     }
 
-    /// What it counts up to now it began with.
+    /// What it counts up to now it began with. What was cut where a process died comes after it: who counted there had only reserved it.
     pub(super) fn begins(&self) {
         if let Some(shared) = &self.shared {
             // What it began with first stays.
@@ -93,7 +93,7 @@ impl Scope {
         }
     }
 
-    /// What it began with; nothing, if nobody said so.
+    /// What it began with, without what was cut where a process died; nothing, if nobody said so.
     pub fn began(&self) -> Counts {
         self.shared.as_ref().and_then(|shared| shared.began.get().cloned()).unwrap_or_default()
     }

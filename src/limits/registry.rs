@@ -33,6 +33,8 @@ pub struct Past {
     pub usd: Usd,
     /// How many of the requests cost what nobody knows.
     pub unpriced: u64,
+    /// It ran in a process that died, and was taken over from it: whoever keeps counts elsewhere has it as only reserved.
+    pub cut: bool,
 }
 
 /// When a key was last used. A key has one, limits or not, and keeps it from catalog to catalog.
@@ -197,8 +199,10 @@ impl Registry {
         };
         let all = keys.into_iter().map(|key| key.map(&mut of_key).unwrap_or_default()).collect();
         if !adoption.new.is_empty() {
-            seed(&adoption.new, seeds());
+            let (cut, past) = seeds().into_iter().partition(|past| past.cut);
+            seed(&adoption.new, past);
             adoption.new.values().for_each(|(scope, _)| scope.begins());
+            seed(&adoption.new, cut);
             if self.owed.swap(false, Ordering::SeqCst) {
                 let began = adoption.new.iter().map(|(name, (scope, limits))| (name.clone(), (Arc::downgrade(scope), *limits)));
                 self.unseeded.lock().unwrap_or_else(PoisonError::into_inner).extend(began);
@@ -303,7 +307,7 @@ impl Adoption<'_> {
 
 fn seed(new: &HashMap<Arc<str>, (Arc<Scope>, Limits)>, past: Vec<Past>) {
     let of_models = new.values().any(|(scope, _)| scope.level == Level::KeyModel);
-    for Past { at, dated, caller, key, model, requests, tokens, usd, unpriced } in past {
+    for Past { at, dated, caller, key, model, requests, tokens, usd, unpriced, cut: _ } in past {
         let model = of_models.then(|| of_key_and_model(&key, &model));
         for name in [Some(&*caller), Some(&*key), model.as_deref()].into_iter().flatten() {
             if let Some((scope, limits)) = new.get(name) {

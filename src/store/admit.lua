@@ -24,6 +24,8 @@
 local EXPIRES, MOST = 40 * 86400, 2 ^ 53
 -- The present second and as many before it are the last minute.
 local MINUTE = 59
+-- So many other days and months are kept where a clock was set, as gateways do.
+local REMEMBERED = 16
 local op, me, epoch, said = ARGV[1], ARGV[2], ARGV[3], cjson.decode(ARGV[4])
 local clock = tonumber(redis.call('TIME')[1])
 local today = math.floor(clock / 86400)
@@ -88,7 +90,7 @@ end
 local function turn(part, at, width, aside, to)
   if part[at] == to then return end
   local kept, back = {}, {}
-  for i = math.max(1, #(part[aside] or {}) - 2 * width + 1), #(part[aside] or {}), width do
+  for i = math.max(1, #(part[aside] or {}) - REMEMBERED * width + 1), #(part[aside] or {}), width do
     local list = part[aside][i] == to and back or kept
     for j = 0, width - 1 do list[#list + 1] = part[aside][i + j] end
   end

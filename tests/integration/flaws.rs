@@ -175,15 +175,16 @@ fn where_the_catalog_says_so_a_broken_call_is_no_answer() {
                 mock.push(buffered("{\"city\":"));
                 let answer = gateway.post(&with(chat("m"), &tools())).await;
                 assert_eq!((answer.status, answer.content().as_str()), (200, "Hello from the mock."), "{account}: the next target answers");
-                assert_eq!(trail(&gateway.line_of(&answer).await), "a:broken_call b:ok");
+                let line = gateway.line_of(&answer).await;
+                assert_eq!((trail(&line).as_str(), &line["broken_calls"]), ("a:broken_call b:ok", &Value::Null), "this answer has none");
                 mock.push(buffered("{\"city\":"));
                 let answer = gateway.post(&with(chat("alone"), &tools())).await;
                 answer.is_error(502, "bad_upstream_response");
                 assert!(!answer.text().contains("city"), "{}", answer.text());
                 let line = gateway.line_of(&answer).await;
                 assert_eq!(
-                    (trail(&line).as_str(), &line["outcome"], &line["maybe_billed"]),
-                    ("a:broken_call", &json!("upstream_error"), &json!(true))
+                    (trail(&line).as_str(), &line["outcome"], &line["maybe_billed"], &line["broken_calls"]),
+                    ("a:broken_call", &json!("upstream_error"), &json!(true), &json!(1))
                 );
                 mock.push(buffered("{\"city\":\"Rome\"}"));
                 assert_eq!(arguments(&gateway.post(&with(chat("alone"), &tools())).await), "{\"city\":\"Rome\"}");
@@ -204,8 +205,8 @@ fn where_the_catalog_says_so_a_broken_call_is_no_answer() {
             assert!(!answer.text().contains("[DONE]") && !answer.text().contains("\"finish_reason\":\""), "{}", answer.text());
             let line = gateway.line_of(&answer).await;
             assert_eq!(
-                (trail(&line).as_str(), &line["outcome"], &line["status"]),
-                ("a:broken_call", &json!("upstream_error"), &json!(200))
+                (trail(&line).as_str(), &line["outcome"], &line["status"], &line["broken_calls"]),
+                ("a:broken_call", &json!("upstream_error"), &json!(200), &json!(1))
             );
             // What was cut short says so itself.
             if account == "dialect: openai" {

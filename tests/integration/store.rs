@@ -773,6 +773,66 @@ fn a_killed_gateways_streams_are_in_its_part() {
     });
 }
 
+/// Killed several times in a row, while streams run and the ledger lacks rows: with each kill ledger, limits and store say the same, and nothing is lost.
+#[test]
+fn however_often_a_gateway_is_killed_its_part_loses_nothing() {
+    run_within(Duration::from_secs(180), async {
+        let redis = Redis::start();
+        let mock = Mock::start().await;
+        mock.always(Script::answer("a"));
+        mock.on("stream", Script::sse().words(0..400).stall());
+        let limits = "limits: { requests_per_day: 1000, tokens_per_day: 1000000 }";
+        let catalog = Files::over(&mock).model("stream", &["a"]).caller_with("tight", limits, &[("prod", TIGHT, "")]);
+        let mut one = gateway(&catalog, &redis, "timeout: 5s").await;
+        comes(&one, "up").await;
+        let file = one.conf.parent().expect("a folder").join("ledger.sqlite");
+        let read = |sql: &str| -> Option<u64> {
+            let sum = rusqlite::Connection::open(&file).ok()?.query_row(sql, [], |row| row.get::<_, i64>(0)).ok()?;
+            sum.try_into().ok()
+        };
+        let key = "{portcullis:tight}:caller:tight";
+        let each = crate::support::script::PROMPT_TOKENS + 3;
+        // What the ledger lacked at each kill, and only the store and the limits have.
+        let (mut lost, mut lines) = (0, 0);
+        for round in 1..=4 {
+            for _ in 0..5 {
+                assert_eq!(one.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
+            }
+            let mut open = crate::support::client::Connection::plain(one.address, None).await;
+            open.send(crate::support::client::post_as(TIGHT, &crate::support::chat_stream("stream"))).await;
+            eventually("it is written down", || read("SELECT sum(prompt + completion) FROM running").filter(|tokens| *tokens > 400)).await;
+            let rows = read("SELECT count(*) FROM exchange").expect("rows");
+            // From here on the ledger cannot be written.
+            let lock = rusqlite::Connection::open(&file).expect("the ledger");
+            lock.busy_timeout(Duration::from_secs(5)).expect("a timeout");
+            lock.execute_batch("BEGIN IMMEDIATE").expect("a lock");
+            for _ in 0..3 {
+                assert_eq!(one.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
+            }
+            lost += 3;
+            lines += 8;
+            one.access_lines(lines).await;
+            let settled = |(all, parts): (Used, Vec<Used>)| (all[0] == rows + lost + 1 && parts.len() == 1 && all[4] == 1).then_some(());
+            eventually("the store has them", || settled(redis.used(key))).await;
+            one.crash();
+            lock.execute_batch("ROLLBACK").expect("no lock");
+            drop(lock);
+            one.restart();
+            comes(&one, "up").await;
+            let ledger = read("SELECT sum(prompt + completion) FROM exchange").expect("rows");
+            assert_eq!(read("SELECT count(*) FROM exchange WHERE outcome = 'shutdown'"), Some(round));
+            let (requests, tokens) = (round * 6 + lost, ledger + lost * each);
+            let told = || (redis.used(key).1 == [[requests, tokens, 0, 0, 0, 0, 0]]).then_some(());
+            eventually("its part is what its ledger has, and what that lacked", told).await;
+            assert_eq!(redis.used(key).0[..2], [requests, tokens]);
+            for (limit, used) in [("requests_per_day", requests), ("tokens_per_day", tokens)] {
+                assert_eq!(self::limits(&one, limit), ("all instances".to_owned(), used), "{limit}, killed {round} times");
+            }
+            drop(open);
+        }
+    });
+}
+
 /// In a script numbers are exact up to 2⁵³ only: no limit lets more pass for that, and nobody can put the store out with large ones.
 #[test]
 fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
@@ -1135,6 +1195,45 @@ fn a_clock_that_is_set_back_takes_the_counts_in_the_store_along() {
         set_clock(&shift, 0);
         eventually("and so has this one", || (redis.used(key).0[0] == 3).then_some(())).await;
         assert_eq!((limits(&right, "requests_per_day").1, limits(&ahead, "requests_per_day").1), (3, 3));
+    });
+}
+
+/// A clock that goes through many dates and comes back: store and gateway remember as many of them.
+#[test]
+fn a_clock_that_goes_through_many_dates_and_back_counts_each_once() {
+    run_within(Duration::from_secs(120), async {
+        const DAY: i64 = 86_400;
+        let (_tools, library, shift) = shifted_clock("0");
+        let redis = Redis::start();
+        let mock = Mock::start().await;
+        mock.always(Script::answer("a"));
+        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 100 }", &[("prod", TIGHT, "")]);
+        let store = format!("workers: 1\nstore: {{ redis: '{}', timeout: 5s }}", redis.url());
+        let gateway = Gateway::with(&catalog).server(&store).upstream(redis.port);
+        let gateway = gateway.env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_SHIFT", shift.to_str().unwrap()).start().await;
+        comes(&gateway, "up").await;
+        let key = "{portcullis:tight}:caller:tight";
+        let agree = |used: u64| (limits(&gateway, "requests_per_day") == ("all instances".to_owned(), used)).then_some(());
+        // Seven dates with a request more on each, upwards.
+        for day in 0..7 {
+            set_clock(&shift, day * DAY);
+            for _ in 0..=day {
+                assert_eq!(gateway.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
+            }
+            eventually("the date has its own", || agree(u64::try_from(day).unwrap() + 1)).await;
+        }
+        let all = 1 + 2 + 3 + 4 + 5 + 6 + 7;
+        // Back on the first one all later ones count too, and on each on the way up that and those before do not.
+        set_clock(&shift, 0);
+        eventually("all later ones count", || agree(all)).await;
+        let part = redis.used(key).1[0][0];
+        assert_eq!(part, all);
+        for day in 1..7 {
+            set_clock(&shift, day * DAY);
+            let own = u64::try_from(day).unwrap() + 1;
+            eventually("the date has its own again", || agree(own)).await;
+            eventually("and so has the part", || (redis.used(key).1[0][0] == own).then_some(())).await;
+        }
     });
 }
 

@@ -189,7 +189,7 @@ impl Chunks {
         let (said, opened) = (self.said, self.opened);
         self.followed = self.goes_on_with(text)?;
         // What is tried out was not said.
-        let so_far = self.pieces().copied();
+        let so_far = self.pieces().map(std::mem::take);
         let mut written = Vec::new();
         if self.shape.read(&probe.text).is_ok() {
             self.write(&probe.text, Finishes::Held, &mut written)?;

@@ -277,7 +277,7 @@ impl Opening<'_> {
         attempt.finish().await;
         if self.candidate.refuses(flaws) {
             self.progress.lock().usage = usage;
-            return Err(Failure::BrokenCall);
+            return Err(Failure::BrokenCall(flaws.broken_calls));
         }
         let told = Told { usage, kept, flaws };
         Ok(Opened { gained: Gained::Whole { piece, told, attempt: None }, declined, held: Some(self.held) })

@@ -115,7 +115,8 @@ impl Producer<'_> {
         match reading.stream.finish(&mut reading.out, trail.as_deref()) {
             Ok(_) if self.refuses(place, reading.stream.flaws()) => {
                 reading.out.truncate(said);
-                Err(Lost { failure: Failure::BrokenCall, salvage: Some(Box::new(reading)) })
+                let failure = Failure::BrokenCall(reading.stream.flaws().broken_calls);
+                Err(Lost { failure, salvage: Some(Box::new(reading)) })
             }
             Ok(usage) => {
                 let told = Told { usage, kept: reading.stream.kept(), flaws: reading.stream.flaws() };

@@ -162,6 +162,10 @@ impl Producer<'_> {
             }
         }
         self.maybe_billed |= failure.maybe_billed();
+        // Of the last answer, unless a later one is whole.
+        if let Failure::BrokenCall(calls) = failure {
+            self.flaws.broken_calls = *calls;
+        }
         let unused = progress.spent(self.request.face.prompt_bytes).filter(|_| unused && failure.maybe_billed());
         self.note(place, failure.name(), began, failure.status(), progress, unused);
         if let Some(tried) = self.trail.last_mut() {

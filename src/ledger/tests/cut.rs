@@ -129,3 +129,32 @@ fn limits_that_have_begun_are_told_what_is_found_later() {
     assert_eq!(limited.counts().day_tokens, 15 + 15 + 40);
     drop(stream);
 }
+
+/// Rows of the last minute, of the day and of the month: limits count them, and began without them.
+#[test]
+fn what_was_cut_is_told_apart_from_what_limits_began_with() {
+    let folder = Folder::new();
+    let now = days::now();
+    let earlier = [now, now - 120_000, days::start_of(days::month_of(days::day_of(now))), now - 62 * DAY];
+    let ledger = folder.open();
+    earlier.iter().for_each(|at| ledger.write(row(*at)));
+    ledger.flush();
+    let streams: Vec<_> = earlier.iter().map(|at| Stream::begin(&ledger, *at)).collect();
+    streams.iter().for_each(|(stream, _)| stream.said.store(30, Ordering::SeqCst));
+    eventually("all that runs is in the file", || self::running(&folder) == [30; 4]);
+    kill(&folder);
+    drop((streams, ledger));
+    let next = folder.open();
+    let sums = |past: &[Past], cut: bool| {
+        let of = past.iter().filter(|past| past.cut == cut);
+        of.fold((0, 0, 0), |sums, past| (sums.0 + past.requests, sums.1 + past.tokens, sums.2 + past.usd.0))
+    };
+    let past = next.past(now);
+    assert_eq!((sums(&past, false), sums(&past, true)), ((3, 45, 3_000), (3, 120, 3_000)), "{past:?}");
+    assert!(past.iter().filter(|past| !past.cut).all(|past| past.tokens == 15 * past.requests), "{past:?}");
+    let limited = Limited::begin(next);
+    let (began, counts) = (limited.began(), limited.counts());
+    let of_today = u64::try_from(earlier.iter().filter(|at| days::day_of(**at) == days::day_of(now)).count()).unwrap();
+    assert_eq!((began.day_requests, began.day_tokens, began.month_usd.0), (of_today, of_today * 15, 3_000));
+    assert_eq!((counts.day_requests, counts.day_tokens, counts.month_usd.0), (of_today * 2, of_today * 55, 6_000));
+}

@@ -20,10 +20,15 @@ impl Limited {
             "1".repeat(64)
         );
         let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| unreachable!("it names nothing")).unwrap();
-        let registry = Arc::new(Registry::default());
+        let registry = Arc::new(Registry::shared(Arc::default()));
         let now = days::now();
         let scopes = registry.adopt(&catalog, &mut || ledger.past_of(&registry, now));
         Limited { ledger, catalog, registry, scopes }
+    }
+
+    /// What its scope began with, without what was cut.
+    pub(super) fn began(&self) -> Counts {
+        self.scopes.iter().flat_map(KeyScopes::all).next().unwrap().began()
     }
 
     pub(super) fn counts(&self) -> Counts {

@@ -23,7 +23,7 @@ fn key<'c>(catalog: &'c Catalog, id: &str) -> &'c Arc<Key> {
 fn past(at: u64, key: &str, model: &str, tokens: u64) -> Past {
     let caller = key.split('/').next().unwrap();
     let caller = caller.into();
-    Past { at, dated: None, caller, key: key.into(), model: model.into(), requests: 1, tokens, usd: Usd(tokens), unpriced: 0 }
+    Past { at, dated: None, caller, key: key.into(), model: model.into(), requests: 1, tokens, usd: Usd(tokens), unpriced: 0, cut: false }
 }
 
 fn names(scopes: &KeyScopes, key: &Key, model: usize) -> Vec<String> {

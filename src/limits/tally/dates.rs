@@ -5,8 +5,8 @@
 
 use super::month::Month;
 
-/// So many other dates are remembered: those that were changed last.
-const REMEMBERED: usize = 4;
+/// So many other dates are remembered: those that were changed last. Only where a clock was set there are any. The store's script has the same number.
+const REMEMBERED: usize = 16;
 
 /// What a day has counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -78,7 +78,7 @@ impl Model {
             dates.retain(|other| *other != date(self.now / DAY));
             dates.sort_unstable();
             dates.dedup();
-            dates.len() > 4
+            dates.len() > 16
         };
         others(|day| day) || others(month)
     }

@@ -1,20 +1,24 @@
 //! JSON text that comes in pieces, and nothing of which is kept: is it one whole value?
 //!
-//! It accepts what [`Cursor`](super::Cursor) accepts, however the text is cut between characters. The pieces are UTF-8, and so is what
-//! their escapes stand for: nothing else comes out of a scanned text.
+//! It accepts what [`Cursor`](super::Cursor) accepts, however the text is cut between characters; and at any depth, since nothing recurses
+//! here: a level costs a bit. The pieces are UTF-8, and so is what their escapes stand for: nothing else comes out of a scanned text.
 
 use memchr::memchr;
 
-use super::MAX_DEPTH;
 use super::text::escaped;
 
+/// So many levels are in one number.
+const HELD: usize = 128;
+
 /// What is known of the text so far.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Pieces {
     at: At,
-    /// One bit a level, the innermost lowest: is it an object?
+    /// One bit a level, the innermost lowest: is it an object? Of the innermost levels, up to [`HELD`] of them.
     objects: u128,
-    depth: u8,
+    /// Of the levels around those, [`HELD`] in each: hardly any text has so many.
+    around: Vec<u128>,
+    depth: usize,
     first: First,
 }
 
@@ -66,7 +70,7 @@ enum First {
 
 impl Default for Pieces {
     fn default() -> Self {
-        Self { at: At::Value, objects: 0, depth: 0, first: First::Nothing }
+        Self { at: At::Value, objects: 0, around: Vec::new(), depth: 0, first: First::Nothing }
     }
 }
 
@@ -183,8 +187,10 @@ impl Pieces {
             };
         }
         match byte {
-            b'{' | b'[' if usize::from(self.depth) == MAX_DEPTH => At::Broken,
             b'{' | b'[' => {
+                if self.depth > 0 && self.depth.is_multiple_of(HELD) {
+                    self.around.push(std::mem::take(&mut self.objects));
+                }
                 self.depth += 1;
                 self.objects = self.objects << 1 | u128::from(byte == b'{');
                 if byte == b'{' { At::FirstKey } else { At::FirstItem }
@@ -216,6 +222,9 @@ impl Pieces {
     fn close(&mut self) -> At {
         self.depth = self.depth.saturating_sub(1);
         self.objects >>= 1;
+        if self.depth.is_multiple_of(HELD) {
+            self.objects = self.around.pop().unwrap_or_default();
+        }
         At::After
     }
 
@@ -277,8 +286,25 @@ mod tests {
             let all = of([text]);
             assert_eq!((all.is_whole(), all.is_object(), all.is_null(), all.is_blank()), (whole, object, null, blank), "{text}");
         }
-        assert!(of([&*"[".repeat(127), &*"]".repeat(127)]).is_whole());
-        assert!(!of([&*"[".repeat(128), &*"]".repeat(128)]).is_whole());
+    }
+
+    /// The scanner, which would keep all of it, has a bound.
+    #[test]
+    fn it_reads_as_deep_as_the_text_is() {
+        for depth in [1, 63, 64, 65, 127, 128, 129, 500, 100_000] {
+            let (begin, end) = ("{\"a\":[".repeat(depth), "]}".repeat(depth));
+            assert!(of([&*begin, &*end]).is_object(), "{depth}");
+            assert!(of([&*begin, "1,{}", &*end]).is_object(), "{depth}");
+            assert!(of([&*"[".repeat(depth), &*"]".repeat(depth)]).is_whole(), "{depth}");
+            assert!(!of([&*begin, &end[1..]]).is_whole(), "{depth}");
+            assert!(!of([&*begin, &end[..end.len() - 1]]).is_whole(), "{depth}");
+            assert!(!of([&*begin, &*end, "}"]).is_whole(), "{depth}");
+            // Each end is that of its own level.
+            for at in [0, depth / 2, depth - 1] {
+                let swapped = format!("{}}}]{}", "]}".repeat(at), "]}".repeat(depth - at - 1));
+                assert!(!of([&*begin, &*swapped]).is_whole(), "{depth} {at}");
+            }
+        }
     }
 
     proptest! {
