@@ -26,7 +26,7 @@ fuzz_target!(|input: &[u8]| {
         6 => (Dialect::Cohere, "command-a-03-2025"),
         _ => (Dialect::Ollama, "qwen3"),
     };
-    let nothing = Leave { gs: false, s3: false, files: false, data_sources: false, urls: Urls::NoneSinceNear };
+    let nothing = Leave { gs: false, s3: false, files: false, data_sources: false, cached: false, urls: Urls::NoneSinceNear };
     // Whatever could be refused was seen at the first look.
     assert!(envelope.refers || nothing.check(body).is_ok());
     let ask = Ask {

@@ -22,6 +22,8 @@ pub struct Leave {
     pub files: bool,
     /// Azure's `data_sources`: searches and databases that the account may read.
     pub data_sources: bool,
+    /// What was stored at the account before, by its name there: Gemini's `cached_content`.
+    pub cached: bool,
     /// URLs that anybody could fetch.
     pub urls: Urls,
 }
@@ -41,7 +43,7 @@ pub enum Urls {
 
 impl Leave {
     /// Everything, for those who fetch nothing.
-    pub const ALL: Leave = Leave { gs: true, s3: true, files: true, data_sources: true, urls: Urls::Any };
+    pub const ALL: Leave = Leave { gs: true, s3: true, files: true, data_sources: true, cached: true, urls: Urls::Any };
 
     /// Refuses a request that refers to what it may not. The body was read before; whether it refers to anything at all is known from then
     /// ([`crate::intake::envelope::Envelope::refers`]), so that most bodies need not be read again for it.
@@ -123,9 +125,26 @@ impl<'a> Look<'a> {
                 }
                 Ok(())
             }
+            name @ (b"cached_content" | b"cachedContent" | b"extra_body" | b"google") if !self.leave.cached => self.stored(cursor, name),
             _ => cursor.value().map(drop),
         })?;
         Ok(())
+    }
+
+    /// The value of `name`, where names of what the account has stored may be: as deep as any server looks for them, and in whatever case.
+    fn stored(&mut self, cursor: &mut Cursor<'a>, name: &[u8]) -> Result<(), Broken> {
+        if json::folds_to(name, "cached_content") || json::folds_to(name, "cachedcontent") {
+            let value = cursor.value()?;
+            if !matches!(json::slice(self.text, &value), b"null" | b"\"\"") {
+                self.refuse("cached_content".to_owned(), "Cached contents are read with the account's own rights", FILES);
+            }
+            return Ok(());
+        }
+        match cursor.kind()? {
+            Kind::Object => cursor.object(|cursor, key| self.stored(cursor, &json::name_of(self.text, &key))).map(drop),
+            Kind::Array => cursor.array(|cursor, _| self.stored(cursor, name)).map(drop),
+            Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value().map(drop),
+        }
     }
 
     fn message(&mut self, cursor: &mut Cursor<'a>, message: usize) -> Result<(), Broken> {
@@ -190,7 +209,8 @@ impl<'a> Look<'a> {
             return;
         }
         let Some(text) = json::text_of(self.text, span).filter(|text| !text.is_empty()) else { return };
-        let refers = if matches!(name, b"file_id" | b"fileId") { Refers::File } else { Refers::of(name, &text) };
+        let is_file = json::folds_to(name, "file_id") || json::folds_to(name, "fileid");
+        let refers = if is_file { Refers::File } else { Refers::of(name, &text) };
         let Leave { gs, s3, files, urls, .. } = self.leave;
         let may = match refers {
             Refers::No => true,
@@ -209,7 +229,7 @@ impl<'a> Look<'a> {
         let (why, word) = match (refers, urls) {
             (Refers::Gs, _) => ("Files at gs:// are read with the account's own rights", "caller_references: [gs]"),
             (Refers::S3, _) => ("Files at s3:// are read with the account's own rights", "caller_references: [s3]"),
-            (Refers::File, _) => ("Uploaded files are read with the account's own rights", "caller_references: [files]"),
+            (Refers::File, _) => ("Uploaded files are read with the account's own rights", FILES),
             (_, Urls::NoneSinceNear) => ("The model's server would fetch the URL from within the gateway's own network", PASS),
             (_, Urls::None) => ("No URL is passed on to this model's server", PASS),
             (Refers::Url(Host::Plain), _) => ("The URL begins with http:, and only https: is passed on", PASS),
@@ -227,6 +247,8 @@ impl<'a> Look<'a> {
     }
 }
 
+/// What an operator writes for what was uploaded to an account.
+const FILES: &str = "caller_references: [files]";
 /// What an operator writes for URLs.
 const PASS: &str = "media_urls: pass";
 /// Longer names of members are cut in what is said of them.
@@ -263,12 +285,15 @@ impl Refers {
     fn of(name: &[u8], text: &str) -> Self {
         // Who fetches URLs looks past blanks at either end, and past line ends and tabs wherever they are.
         let clean = text.trim_matches(|c: char| c <= ' ');
-        let clean: Cow<'_, str> = match clean.get(..clean.len().min(MAX_URL)).unwrap_or(clean).contains(['\t', '\n', '\r']) {
-            true => Cow::Owned(clean.chars().take(MAX_URL).filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect()),
+        if clean.len() > MAX_URL {
+            return Self::of_long(name, clean);
+        }
+        let clean: Cow<'_, str> = match clean.contains(CUT) {
+            true => Cow::Owned(clean.replace(CUT, "")),
             false => Cow::Borrowed(clean),
         };
         let Some((scheme, rest)) = clean.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
-            return if is_path(name, &clean) { Self::Path } else { Self::No };
+            return Self::of_path(name, &clean);
         };
         match scheme.to_ascii_lowercase().as_str() {
             "data" => Self::No,
@@ -282,19 +307,65 @@ impl Refers {
             "http" => Self::Url(Host::Private),
             "file" | "ftp" => Self::Other,
             _ if rest.starts_with("//") => Self::Other,
-            // `C:\…`
-            _ if is_path(name, &clean) => Self::Path,
-            // A sentence with a colon.
-            _ => Self::No,
+            // `C:\…`, or a sentence with a colon.
+            _ => Self::of_path(name, &clean),
+        }
+    }
+
+    /// Too long to be copied: by its scheme alone. Nobody can tell where such a URL leads.
+    fn of_long(name: &[u8], text: &str) -> Self {
+        let head: String = text.chars().filter(|c| !CUT.contains(c)).take(MAX_SCHEME + 3).collect();
+        match head.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) {
+            Some((scheme, rest)) => match scheme.to_ascii_lowercase().as_str() {
+                "data" => Self::No,
+                "gs" => Self::Gs,
+                "s3" | "s3a" | "s3n" => Self::S3,
+                "https" | "http" => Self::Url(Host::Private),
+                "file" | "ftp" => Self::Other,
+                _ if rest.starts_with("//") => Self::Other,
+                _ => Self::of_path(name, text),
+            },
+            None => Self::of_path(name, text),
+        }
+    }
+
+    /// No URL by its beginning. Some servers look past quotes, brackets and other blanks, or for a URL anywhere in a text that is to name a place.
+    fn of_path(name: &[u8], text: &str) -> Self {
+        let names_place = names_place(name);
+        let mut other = false;
+        for at in memchr::memmem::find_iter(text.as_bytes(), b"://") {
+            let before = text.get(..at).unwrap_or_default();
+            let glued = before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+            if !names_place && glued.contains(char::is_alphanumeric) {
+                break;
+            }
+            let ends = |with: &str| {
+                before.len().checked_sub(with.len()).and_then(|at| before.get(at..)).is_some_and(|end| end.eq_ignore_ascii_case(with))
+            };
+            if ends("gs") {
+                return Self::Gs;
+            }
+            if ["s3", "s3a", "s3n"].iter().any(|with| ends(with)) {
+                return Self::S3;
+            }
+            other = true;
+        }
+        match other {
+            true => Self::Other,
+            false if is_path(name, text) => Self::Path,
+            false => Self::No,
         }
     }
 }
 
-/// No server reads a longer one.
+/// Longer ones are judged by their scheme.
 const MAX_URL: usize = 64 * 1024;
+const MAX_SCHEME: usize = 32;
+/// What is cut out of a URL, wherever it stands.
+const CUT: [char; 3] = ['\t', '\n', '\r'];
 
 fn is_scheme(word: &str) -> bool {
-    word.len() <= 32
+    word.len() <= MAX_SCHEME
         && word.starts_with(|c: char| c.is_ascii_alphabetic())
         && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
@@ -313,32 +384,31 @@ fn is_public(rest: &str) -> bool {
     (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)) && is_public_host(host)
 }
 
-/// A file of the Gemini API's, which only the key that uploaded it can read.
+/// At the Gemini API, where files are that only the key that uploaded them can read. By its host: a path can be written in too many ways.
 fn is_google_file(rest: &str) -> bool {
     let rest = rest.to_ascii_lowercase();
     rest.trim_start_matches(['/', '\\'])
         .split(['/', '?', '#'])
         .next()
         .is_some_and(|host| host.contains("generativelanguage.googleapis.com"))
-        && rest.contains("/files/")
 }
 
 /// Whether a text without a scheme may be read as a path. Data in base64 has no dots, and is longer than a path, or begins as pictures and sounds do.
 fn is_path(name: &[u8], text: &str) -> bool {
     const STARTS: [&str; 6] = ["/9j/", "iVBORw0KGgo", "R0lGOD", "UklGR", "JVBERi", "SUQz"];
     const LONG: usize = 256;
-    // These hold data, and servers look for nothing else there.
-    if matches!(name, b"data" | b"file_data" | b"bytes") {
-        return false;
-    }
-    // Of whatever other members a server may know, those that name a place do.
-    let names_place =
-        [&b"url"[..], b"uri", b"path", b"image", b"video", b"file"].iter().any(|word| memchr::memmem::find(name, word).is_some());
     let is_base64 = || {
         let begins = STARTS.iter().any(|start| text.starts_with(start));
-        (begins || text.len() > LONG) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=-_".contains(&b))
+        (begins || text.len() > LONG) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=-_\t\r\n".contains(&b))
     };
-    names_place && !matches!(name, b"file_name" | b"filename") && !is_base64()
+    names_place(name) && !is_base64()
+}
+
+/// Of whatever members a server may know, those that name a place do. Some hold data, and servers look for nothing else there.
+fn names_place(name: &[u8]) -> bool {
+    let is_one =
+        || [&b"url"[..], b"uri", b"path", b"image", b"video", b"file"].iter().any(|word| memchr::memmem::find(name, word).is_some());
+    !matches!(name, b"data" | b"file_data" | b"bytes" | b"file_name" | b"filename") && is_one()
 }
 
 #[cfg(test)]

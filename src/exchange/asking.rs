@@ -56,6 +56,15 @@ pub fn admit(candidate: &Candidate, alone: bool, now: Instant) -> Result<(Permit
     Ok((permit, trial))
 }
 
+/// Why a candidate may never be asked, whoever rests: the request refers to what its account does not let callers refer to.
+pub fn unable(candidate: &Candidate, body: &Bytes, envelope: &Envelope, kept: &dyn Fn(&str) -> Option<chat::Kept>) -> Option<Refused> {
+    if !envelope.refers || candidate.place.account.leave.check(body).is_ok() {
+        return None;
+    }
+    // Who could not carry a part in any case says why better.
+    write(candidate, body, envelope, kept).err()
+}
+
 /// The request in a candidate's words. `kept` are the thoughts that came before a call, where they were kept.
 pub fn write(candidate: &Candidate, body: &Bytes, envelope: &Envelope, kept: &dyn Fn(&str) -> Option<chat::Kept>) -> Result<Said, Refused> {
     let account = &candidate.place.account;

@@ -142,6 +142,8 @@ pub struct Producer<'x> {
     may_hedge: bool,
     asked: Vec<bool>,
     reach: Reach,
+    /// For whom it is known whether they may be asked at all.
+    judged: Option<Reach>,
     tries: usize,
     last: Option<Failure>,
     /// One of those that were asked may answer the next time.
@@ -245,6 +247,7 @@ impl<'x> Producer<'x> {
             may_hedge: request.model.hedge.is_some(),
             asked: vec![false; request.candidates.len()],
             reach: Reach::Any,
+            judged: None,
             tries: 0,
             last: None,
             hope: false,

@@ -73,6 +73,28 @@ const MAX_MODEL_BYTES: usize = 512;
 /// The API has some forty fields. The bound keeps the memory for finding duplicates small beside the body.
 const MAX_FIELDS: usize = 1 << 17;
 
+/// What decides where a request goes, what it may cost and how it is answered. Some servers take these names in any case, and of several the last:
+/// what one of them reads must be what was read here.
+const KNOWN: [&str; 12] = [
+    "model",
+    "messages",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "n",
+    "data_sources",
+    "datasources",
+    "cached_content",
+    "cachedcontent",
+    "extra_body",
+];
+
+/// Whether a name is another one but for its case.
+fn is_nearly(name: &[u8], known: &str) -> bool {
+    name.iter().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) && json::folds_to(name, known)
+}
+
 /// Reads a request body.
 pub fn read(body: &[u8]) -> Result<Envelope, Fault> {
     if body.trim_ascii().is_empty() {
@@ -156,7 +178,16 @@ impl<'a> Seen<'a> {
                 self.read.refers = true;
                 self.read.other(cursor)?;
             }
-            _ => self.read.other(cursor)?,
+            b"cached_content" | b"cachedContent" | b"extra_body" | b"google" => {
+                self.read.refers = true;
+                self.read.other(cursor)?;
+            }
+            name => {
+                if let Some(known) = KNOWN.into_iter().find(|known| is_nearly(name, known)) {
+                    self.note(|| Fault::case(name, known));
+                }
+                self.read.other(cursor)?;
+            }
         }
         if self.names.len() < MAX_FIELDS {
             self.names.push(name);
@@ -215,7 +246,11 @@ impl<'a> Seen<'a> {
         let kind = cursor.kind()?;
         let span = if kind == Kind::Object {
             cursor.object(|cursor, key| {
-                if *json::name_of(cursor.text(), &key) != *b"include_usage" {
+                let name = json::name_of(cursor.text(), &key);
+                if *name != *b"include_usage" {
+                    if is_nearly(&name, "include_usage") {
+                        self.note(|| Fault::case(&name, "include_usage"));
+                    }
                     return cursor.value().map(drop);
                 }
                 if self.include_usage_span.is_some() {
@@ -313,6 +348,18 @@ impl Fault {
 
     fn of_value(param: &'static str, message: &str) -> Self {
         Self { message: message.to_owned(), param: Some(param.into()), code: Some("invalid_value") }
+    }
+
+    fn case(name: &[u8], known: &'static str) -> Self {
+        let name = String::from_utf8_lossy(name).into_owned();
+        let known = if known == "datasources" {
+            "data_sources"
+        } else if known == "cachedcontent" {
+            "cached_content"
+        } else {
+            known
+        };
+        Self { message: format!("`{name}` is not a field: write `{known}`"), param: Some(name.into()), code: Some("unknown_parameter") }
     }
 
     fn duplicate(name: &str) -> Self {

@@ -1,7 +1,8 @@
 //! What a picture, a sound or a file in a message may stand for, in tokens: by its kind and size, before anybody has read it.
 //!
 //! Its base64 is no text, so it is left out of what is counted as text. Only that: all else of the part counts by its bytes, as it does where the part is of another
-//! type or the data is not base64. What a file is says its own beginning, and never a name that the caller gives it: what looks like nothing known counts as text.
+//! type or the data is not base64. It is a medium if its own first bytes and the type that the caller gives it say the same. All else counts as text:
+//! the type decides how it goes up, and a text may begin as a picture does.
 
 use crate::wire::json::{self, Broken, Cursor, Kind, Span};
 
@@ -45,8 +46,6 @@ enum Nature {
     /// Sounds that are packed, and films.
     Recording,
     Pdf,
-    /// Whatever else: a model may read all of it as text.
-    Text,
 }
 
 /// One medium, as it stands in its part.
@@ -60,17 +59,27 @@ pub(super) struct Medium {
     pub(super) tokens: u64,
 }
 
+/// Base64, and the type that it is said to have; empty where none is said.
+#[derive(Clone, Copy)]
+struct Data<'a> {
+    base64: &'a [u8],
+    said: &'a [u8],
+}
+
 /// Consumes the value of such a member.
 pub(super) fn read(cursor: &mut Cursor<'_>, place: Place) -> Result<Medium, Broken> {
     let mut data: Option<Span> = None;
+    let mut names: Option<Span> = None;
     let span = match cursor.kind()? {
         Kind::Object => cursor.object(|cursor, key| {
-            let is_data = *json::name_of(cursor.text(), &key) == *place.member();
+            let name = json::name_of(cursor.text(), &key);
             let is_text = cursor.kind()? == Kind::String;
             let value = cursor.value()?;
             // Of several the last one is taken, and the others count by their bytes.
-            if is_data {
+            if *name == *place.member() {
                 data = is_text.then_some(value);
+            } else if *name == *b"filename" {
+                names = is_text.then_some(value);
             }
             Ok(())
         })?,
@@ -82,25 +91,30 @@ pub(super) fn read(cursor: &mut Cursor<'_>, place: Place) -> Result<Medium, Brok
         }
         Kind::String | Kind::Array | Kind::Number | Kind::Bool | Kind::Null => cursor.value()?,
     };
-    let base64 = data.and_then(|data| base64_of(json::slice(cursor.text(), &data), place));
-    Ok(Medium { bytes: span.len(), base64: base64.map_or(0, <[u8]>::len), tokens: tokens(place, base64) })
+    let text = cursor.text();
+    let data = data.and_then(|data| data_of(json::slice(text, &data), place));
+    let name = names.map(|name| json::slice(text, &name)).and_then(|quoted| quoted.get(1..quoted.len().saturating_sub(1)));
+    let tokens = tokens(place, data, name.unwrap_or_default());
+    Ok(Medium { bytes: span.len(), base64: data.map_or(0, |data| data.base64.len()), tokens })
 }
 
 /// The base64 of a data URL, or alone where that is understood too.
-fn base64_of(quoted: &[u8], place: Place) -> Option<&[u8]> {
+fn data_of(quoted: &[u8], place: Place) -> Option<Data<'_>> {
     const HEAD: usize = 256;
     let text = quoted.get(1..quoted.len().saturating_sub(1))?;
     let is_url = text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"data:"));
     let data = if is_url {
         let comma = memchr::memchr(b',', text.get(..HEAD).unwrap_or(text))?;
-        let (head, data) = text.split_at_checked(comma)?;
-        head.to_ascii_lowercase().ends_with(b";base64").then(|| data.get(1..))??
+        let (head, base64) = (text.get(5..comma)?, text.get(comma + 1..)?);
+        let last = head.rsplit(|byte| *byte == b';').next().filter(|last| last.len() < head.len())?;
+        let said = head.split(|byte| *byte == b';').next().unwrap_or_default();
+        last.eq_ignore_ascii_case(b"base64").then_some(Data { base64, said: said.trim_ascii() })?
     } else if place == Place::Image {
         return None;
     } else {
-        text
+        Data { base64: text, said: b"" }
     };
-    is_base64(data).then_some(data)
+    is_base64(data.base64).then_some(data)
 }
 
 /// Escapes too: PHP writes `\/`. In blocks, so that the compiler can take many bytes at once.
@@ -110,8 +124,8 @@ fn is_base64(data: &[u8]) -> bool {
 }
 
 /// The table of the README.
-fn tokens(place: Place, base64: Option<&[u8]>) -> u64 {
-    let Some(base64) = base64 else {
+fn tokens(place: Place, data: Option<Data<'_>>, name: &[u8]) -> u64 {
+    let Some(data) = data else {
         // Somebody else has it: how large it is nobody says.
         return match place {
             Place::Image => 1_500,
@@ -119,33 +133,110 @@ fn tokens(place: Place, base64: Option<&[u8]>) -> u64 {
             Place::File => 5_000,
         };
     };
-    let bytes = u64::try_from(base64.len()).unwrap_or(u64::MAX) / 4 * 3;
-    match nature(place, base64) {
+    let bytes = u64::try_from(data.base64.len()).unwrap_or(u64::MAX).div_ceil(4) * 3;
+    let figure = |nature: Nature| match nature {
         Nature::Picture => (1_000 + bytes / 256).min(LARGEST_PICTURE),
         Nature::Wave => 100 + bytes / 512,
         Nature::Recording => 100 + bytes / 128,
         Nature::Pdf => 1_000 + bytes / 16,
-        Nature::Text => 100 + bytes.div_ceil(4),
+    };
+    let looks = begins(data.base64);
+    match declared(place, data.said, name) {
+        Some(Declared::Picture) if looks.picture => figure(Nature::Picture),
+        Some(Declared::Pdf) if looks.pdf => figure(Nature::Pdf),
+        // Raw sound begins with anything, but nobody reads it as text where only sound may stand.
+        Some(Declared::Sound) if looks.wave => figure(Nature::Wave),
+        Some(Declared::Sound) if looks.recording || place == Place::Audio => figure(Nature::Recording),
+        // A model may read all of it. Whoever looks at its bytes alone takes it for what it looks like.
+        Some(Declared::Picture | Declared::Pdf | Declared::Sound) | None => {
+            let pdf = if looks.pdf { figure(Nature::Pdf) } else { 0 };
+            let picture = if looks.picture || place == Place::Image { figure(Nature::Picture) } else { 0 };
+            (100 + bytes.div_ceil(4)).max(pdf).max(picture)
+        }
     }
 }
 
-/// By the place, and by how the data begins: each format's first bytes, in base64.
-fn nature(place: Place, base64: &[u8]) -> Nature {
-    const PICTURES: [&[u8]; 3] = [b"iVBORw0KGgo", b"/9j/", b"R0lGOD"];
-    // MP3 with a tag and without, Ogg, FLAC, Matroska.
-    const RECORDINGS: [&[u8]; 5] = [b"SUQz", b"//", b"T2dn", b"ZkxhQ", b"GkXf"];
-    let begins = |with: &&[u8]| base64.starts_with(with);
-    let at = |from: usize, word: &[u8]| base64.get(from..).is_some_and(|rest| rest.starts_with(word));
-    let is_wave = at(0, b"UklGR") && at(12, b"QVZF");
-    match place {
-        Place::Image => Nature::Picture,
-        Place::Audio | Place::File if is_wave => Nature::Wave,
-        Place::Audio => Nature::Recording,
-        Place::File if at(0, b"JVBERi") => Nature::Pdf,
-        Place::File if PICTURES.iter().any(begins) || at(0, b"UklGR") && at(12, b"RUJQ") => Nature::Picture,
-        // `ftyp` of MP4 stands after a length.
-        Place::File if RECORDINGS.iter().any(begins) || at(6, b"Z0eX") => Nature::Recording,
-        Place::File => Nature::Text,
+/// What its type says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Declared {
+    Picture,
+    /// Or a film.
+    Sound,
+    Pdf,
+}
+
+/// By the data URL's media type, else by the ending of a file's name, as it goes up; in JSON, where PHP writes `\/`.
+fn declared(place: Place, said: &[u8], name: &[u8]) -> Option<Declared> {
+    const ENDINGS: [(&[u8], Declared); 15] = [
+        (b"pdf", Declared::Pdf),
+        (b"png", Declared::Picture),
+        (b"jpg", Declared::Picture),
+        (b"jpeg", Declared::Picture),
+        (b"gif", Declared::Picture),
+        (b"webp", Declared::Picture),
+        (b"mp3", Declared::Sound),
+        (b"wav", Declared::Sound),
+        (b"ogg", Declared::Sound),
+        (b"flac", Declared::Sound),
+        (b"m4a", Declared::Sound),
+        (b"mp4", Declared::Sound),
+        (b"mov", Declared::Sound),
+        (b"mkv", Declared::Sound),
+        (b"webm", Declared::Sound),
+    ];
+    if said.is_empty() {
+        let ending = name.rsplit(|byte| *byte == b'.').next().filter(|ending| ending.len() < name.len());
+        return match place {
+            Place::Image => None,
+            Place::Audio => Some(Declared::Sound),
+            Place::File => {
+                ENDINGS.iter().find(|(known, _)| ending.is_some_and(|ending| ending.eq_ignore_ascii_case(known))).map(|found| found.1)
+            }
+        };
+    }
+    let slash = memchr::memchr(b'/', said)?;
+    let (kind, subtype) = (said.get(..slash)?, said.get(slash + 1..)?);
+    let kind = kind.strip_suffix(b"\\").unwrap_or(kind);
+    let is = |word: &[u8]| kind.eq_ignore_ascii_case(word);
+    if is(b"image") {
+        Some(Declared::Picture)
+    } else if is(b"audio") || is(b"video") {
+        Some(Declared::Sound)
+    } else {
+        (is(b"application") && subtype.eq_ignore_ascii_case(b"pdf")).then_some(Declared::Pdf)
+    }
+}
+
+/// What data may be by its first bytes.
+#[derive(Debug, Clone, Copy)]
+struct Looks {
+    picture: bool,
+    wave: bool,
+    recording: bool,
+    pdf: bool,
+}
+
+/// By each format's first bytes, in base64.
+fn begins(base64: &[u8]) -> Looks {
+    // PNG, JPEG, GIF, TIFF of either kind, BMP.
+    const PICTURES: [&[u8]; 6] = [b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"SUkqA", b"TU0AK", b"Qk"];
+    // MP3 with a tag, Ogg, FLAC, Matroska.
+    const RECORDINGS: [&[u8]; 4] = [b"SUQz", b"T2dn", b"ZkxhQ", b"GkXf"];
+    let mut head = [0; 24];
+    let bytes = base64.iter().enumerate().filter(|(at, byte)| **byte != b'\\' || base64.get(at + 1) != Some(&b'/'));
+    head.iter_mut().zip(bytes).for_each(|(place, (_, byte))| *place = *byte);
+    let any = |with: &[&[u8]]| with.iter().any(|with| head.starts_with(with));
+    let at = |from: usize, word: &[u8]| head.get(from..).is_some_and(|rest| rest.starts_with(word));
+    let is_riff = at(0, b"UklGR");
+    // Of MP4, HEIC and AVIF: it stands after a length.
+    let is_ftyp = at(6, b"Z0eX");
+    // MP3 without a tag: a mark of UTF-16 is none.
+    let is_frame = at(0, b"//") && !head.get(2).is_some_and(|byte| b"456789+/".contains(byte));
+    Looks {
+        picture: any(&PICTURES) || is_ftyp || is_riff && at(12, b"RUJQ"),
+        wave: is_riff && at(12, b"QVZF"),
+        recording: any(&RECORDINGS) || is_ftyp || is_frame,
+        pdf: at(0, b"JVBERi"),
     }
 }
 
@@ -163,26 +254,72 @@ mod tests {
     #[test]
     fn a_figure_goes_by_kind_and_size() {
         let long = |begin: &str| format!("{begin}{}", "A".repeat(400_000 - begin.len()));
-        for (place, data, tokens) in [
-            (Place::Image, "A".repeat(4), 1_000),
-            (Place::Image, long(""), 1_000 + 300_000 / 256),
-            (Place::Image, "A".repeat(40_000_000), 5_000),
-            (Place::Audio, long("UklGRiQAAABXQVZFZm10"), 100 + 300_000 / 512),
-            (Place::Audio, long("SUQzBAA"), 100 + 300_000 / 128),
-            (Place::File, long("JVBERi0xLjcK"), 1_000 + 300_000 / 16),
-            (Place::File, long("iVBORw0KGgoAAAA"), 1_000 + 300_000 / 256),
-            (Place::File, long("UklGRiQAAABXRUJQVlA4"), 1_000 + 300_000 / 256),
-            (Place::File, long("AAAAIGZ0eXBpc29t"), 100 + 300_000 / 128),
-            (Place::File, long("SGVsbG8s"), 100 + 300_000 / 4),
+        for (place, kind, name, data, tokens) in [
+            (Place::Image, "image/png", "", "A".repeat(4), 1_000),
+            (Place::Image, "image/png", "", long("iVBORw0KGgoAAAA"), 1_000 + 300_000 / 256),
+            (Place::Image, "IMAGE/*", "", long("/9j/4AAQ"), 1_000 + 300_000 / 256),
+            (Place::Image, "image/heic", "", long("AAAAIGZ0eXBoZWlj"), 1_000 + 300_000 / 256),
+            (Place::Image, r"image\/gif", "", format!("R0lGOD{}", "A".repeat(40_000_000)), 5_000),
+            (Place::Audio, "audio/wav", "", long("UklGRiQAAABXQVZFZm10"), 100 + 300_000 / 512),
+            (Place::Audio, "audio/mpeg", "", long("SUQzBAA"), 100 + 300_000 / 128),
+            (Place::Audio, "audio/mpeg", "", long("AAAA"), 100 + 300_000 / 128),
+            (Place::File, "application/pdf", "a.pdf", long("JVBERi0xLjcK"), 1_000 + 300_000 / 16),
+            (Place::File, "image/png", "a.PNG", long("iVBORw0KGgoAAAA"), 1_000 + 300_000 / 256),
+            (Place::File, "image/webp", "a.webp", long("UklGRiQAAABXRUJQVlA4"), 1_000 + 300_000 / 256),
+            (Place::File, "video/mp4", "a.mp4", long("AAAAIGZ0eXBpc29t"), 100 + 300_000 / 128),
+            (Place::File, "audio/mpeg", "a.b.mp3", long("//uQxAA"), 100 + 300_000 / 128),
+            (Place::File, "text/plain", "a.txt", long("SGVsbG8s"), 100 + 300_000 / 4),
         ] {
-            let url = format!("data:application/x;name=y;base64,{data}");
             let member = String::from_utf8_lossy(place.member());
-            let value = |text: &str| format!(r#"{{"{member}": "{text}", "filename": "a.png"}}"#);
-            assert_eq!(medium(place, &value(&url)), (data.len(), tokens), "{place:?} {:.20}", data);
+            for kind in [kind.to_owned(), format!("{kind};name=y")] {
+                let value = format!(r#"{{"filename": "a.txt", "{member}": "data:{kind};base64,{data}"}}"#);
+                assert_eq!(medium(place, &value), (data.len(), tokens), "{place:?} {kind} {:.20}", data);
+            }
             if place != Place::Image {
-                assert_eq!(medium(place, &value(&data)), (data.len(), tokens), "alone");
+                let value = format!(r#"{{"{member}": "{data}", "filename": "{name}"}}"#);
+                assert_eq!(medium(place, &value), (data.len(), tokens), "alone, {name}");
             }
         }
+    }
+
+    #[test]
+    fn what_only_looks_or_only_is_called_so_counts_as_text() {
+        let long = |begin: &str| format!("{begin}{}", "A".repeat(400_000 - begin.len()));
+        let text = 100 + 300_000 / 4;
+        let begins =
+            ["R0lGODlh", "SUQz", "JVBERi0", "T2dnUw", "ZkxhQw", "UklGRkFBQUFXRUJQ", "UklGRkFBQUFXQVZF", "//5BAA", "QkFB", "SGVsbG8s"];
+        for data in begins.map(long) {
+            for kind in
+                ["text/plain", "text/csv", "application/json", "application/octet-stream", "image", "imagery/x", "application/x-pdf"]
+            {
+                let url = format!("data:{kind};base64,{data}");
+                assert_eq!(medium(Place::Image, &format!(r#"{{"url":"{url}"}}"#)), (data.len(), text), "{kind} {:.8}", data);
+                assert_eq!(medium(Place::Image, &format!(r#""{url}""#)), (data.len(), text), "{kind} {:.8}", data);
+                for name in ["a.pdf", "a.png", "a.mp3", "a"] {
+                    let value = format!(r#"{{"file_data":"{url}","filename":"{name}"}}"#);
+                    assert_eq!(medium(Place::File, &value), (data.len(), text), "{kind} {:.8}", data);
+                }
+                assert_eq!(
+                    medium(Place::Audio, &format!(r#"{{"data":"{url}","format":"wav"}}"#)),
+                    (data.len(), text),
+                    "{kind} {:.8}",
+                    data
+                );
+            }
+            for name in ["", "a.txt", "pdf", "a.pdf.md"] {
+                let value = |head: &str| format!(r#"{{"file_data":"{head}{data}","filename":"{name}"}}"#);
+                assert_eq!(medium(Place::File, &value("")), (data.len(), text), "{name} {:.8}", data);
+                assert_eq!(medium(Place::File, &value("data:;base64,")), (data.len(), text), "{name} {:.8}", data);
+            }
+        }
+        // And what is said to be a picture is none.
+        for data in ["SGVsbG8s", "JVBERi0", "SUQz", "//5BAA", "PHN2ZyB4"].map(long) {
+            assert_eq!(medium(Place::Image, &format!(r#""data:image/png;base64,{data}""#)), (data.len(), text), "{:.8}", data);
+            let value = format!(r#"{{"file_data":"{data}","filename":"a.gif"}}"#);
+            assert_eq!(medium(Place::File, &value), (data.len(), text), "{:.8}", data);
+        }
+        let value = format!(r#"{{"file_data":"{}","filename":"a.pdf","filename":"a.txt"}}"#, long("JVBERi0"));
+        assert_eq!(medium(Place::File, &value), (400_000, text));
     }
 
     #[test]

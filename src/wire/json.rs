@@ -11,7 +11,7 @@ mod write;
 use std::ops::Range;
 
 pub use pieces::Pieces;
-pub use text::{integer_of, name_of, quote, text_len, text_of};
+pub use text::{folds_to, integer_of, name_of, quote, text_len, text_of};
 pub use write::{Writer, escape_into};
 
 use text::code_point;

@@ -396,6 +396,50 @@ fn s09_nothing_is_read_for_a_caller_with_rights_that_it_has_not() {
     });
 }
 
+/// What can never pass is said at once, and not to come again when somebody is back.
+#[test]
+fn s09_a_reference_is_refused_though_its_account_rests() {
+    run(async {
+        let (mock, open) = (Mock::start().await, Mock::start().await);
+        mock.always(Script::error(401, "bad key"));
+        let catalog = Catalog::new()
+            .account("a", &mock)
+            .account_with("open", &open, "caller_references: [gs]")
+            .model("m", &["a"])
+            .model("both", &["a", "open"]);
+        let gateway = Gateway::start(catalog).await;
+        let ask = |model: &str, url: &str| {
+            let image = json!({"type": "image_url", "image_url": {"url": url}});
+            json!({"model": model, "messages": [{"role": "user", "content": [image]}]})
+        };
+        let plain = ask("m", "data:image/png;base64,iVBORw0KGgo=");
+        gateway.post(&plain).await.is_error(503, "upstream_unavailable");
+        gateway.post(&plain).await.is_error(503, "no_capacity");
+        let error = gateway.post(&ask("m", "gs://bucket/a.png")).await.is_error(400, "unsupported_parameter");
+        assert_eq!(error["param"], "messages[0].content[0].image_url");
+        assert_eq!(gateway.post(&ask("both", "gs://bucket/a.png")).await.status, 200);
+        assert_eq!((mock.count(), open.count()), (1, 1));
+    });
+}
+
+/// Servers that do not tell cases apart would read another model, and more tokens, than were looked at here.
+#[test]
+fn s09_a_known_field_in_another_case_never_goes_up() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(Catalog::new().account("a", &mock).model("m", &["a"])).await;
+        let hi = json!([{"role": "user", "content": "hi"}]);
+        for (name, known) in [("Model", "model"), ("MAX_TOKENS", "max_tokens"), ("Messages", "messages"), ("me\u{17f}sages", "messages")] {
+            let mut body = json!({"model": "m", "max_tokens": 1, "messages": hi});
+            body[name] = json!("dear");
+            let error = gateway.post(&body).await.is_error(400, "unknown_parameter");
+            assert_eq!((&error["param"], &error["type"]), (&json!(name), &json!("invalid_request_error")), "{error}");
+            assert_eq!(error["message"], format!("`{name}` is not a field: write `{known}`"));
+        }
+        assert_eq!(mock.count(), 0);
+    });
+}
+
 #[test]
 fn s10_accounts_are_where_they_may_be() {
     let refused_urls = [

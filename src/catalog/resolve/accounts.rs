@@ -333,10 +333,13 @@ impl One<'_> {
         match dialect {
             // It reads nothing but texts.
             D::Demo => Leave::ALL,
-            D::OpenAi | D::Azure => Leave { gs: may(R::Gs), s3: may(R::S3), files: may(R::Files), data_sources: may(R::DataSources), urls },
+            D::OpenAi | D::Azure => {
+                let (files, data_sources) = (may(R::Files), may(R::DataSources));
+                Leave { gs: may(R::Gs), s3: may(R::S3), files, data_sources, cached: files, urls }
+            }
             // They leave out what is not in their own words.
             D::Anthropic | D::Gemini | D::Vertex | D::Bedrock | D::Cohere | D::Ollama => {
-                Leave { gs: may(R::Gs), s3: may(R::S3), files: may(R::Files), data_sources: true, urls }
+                Leave { gs: may(R::Gs), s3: may(R::S3), files: may(R::Files), data_sources: true, cached: true, urls }
             }
         }
     }

@@ -84,6 +84,8 @@ impl Walk<'_> {
             let is_any = candidate.reach == Reach::Any;
             found.push(if is_any && asked >= most {
                 Found::Beyond
+            } else if let Some(refused) = asking::unable(candidate, self.body, self.envelope, &|_| None) {
+                Found::Unable(refused)
             } else {
                 match asking::admit(candidate, false, self.now) {
                     Err(away) => Found::Away(away),

@@ -2,7 +2,7 @@ use super::*;
 use crate::intake::envelope;
 use proptest::prelude::*;
 
-const NOTHING: Leave = Leave { gs: false, s3: false, files: false, data_sources: false, urls: Urls::Public };
+const NOTHING: Leave = Leave { gs: false, s3: false, files: false, data_sources: false, cached: false, urls: Urls::Public };
 const NEAR: Leave = Leave { urls: Urls::NoneSinceNear, ..NOTHING };
 
 /// The field that is refused, if one is.
@@ -69,6 +69,82 @@ fn azures_data_sources_are_read_with_the_accounts_rights() {
         check(Leave { data_sources: true, ..NOTHING }, &body, None);
         check(NOTHING, &with(&format!(r#""{name}":[]"#)), None);
     }
+}
+
+#[test]
+fn what_an_account_has_stored_is_read_with_its_rights() {
+    let with = |field: &str| format!(r#"{{"model":"m",{field},"messages":[{{"role":"user","content":"x"}}]}}"#);
+    for field in [
+        r#""cached_content":"cachedContents/a""#,
+        r#""cachedContent":"cachedContents/a""#,
+        r#""extra_body":{"google":{"cached_content":"cachedContents/a","thinking_config":{}}}"#,
+        r#""extra_body":{"google":{"cachedContent":"cachedContents/a"}}"#,
+        r#""extra_body":{"Google":{"Cached_Content":"cachedContents/a"}}"#,
+        r#""extra_body":{"cached\u005fcontent":"cachedContents/a"}"#,
+        r#""extra_body":{"extra_body":{"google":{"cached_content":"cachedContents/a"}}}"#,
+        r#""google":{"cached_content":"cachedContents/a"}"#,
+    ] {
+        check(NOTHING, &with(field), Some("cached_content"));
+        check(Leave { cached: true, ..NOTHING }, &with(field), None);
+    }
+    for field in [
+        r#""cached_content":null"#,
+        r#""extra_body":{"google":{"thinking_config":{}}}"#,
+        r#""extra_body":7"#,
+        r#""x":{"cached_content":"a"}"#,
+    ] {
+        check(NOTHING, &with(field), None);
+    }
+}
+
+#[test]
+fn a_long_url_is_not_judged_by_its_beginning() {
+    let long = "a".repeat(70_000);
+    for url in [
+        format!("https://a.{long}\t.com@127.0.0.1/"),
+        format!("https://a.{long}.com@127.0.0.1/"),
+        format!("https://a.com/\n{long}"),
+        format!("h{}ttps://a.com/{long}", "\t".repeat(70_000)),
+        format!("/{long}://"),
+    ] {
+        check(NOTHING, &image(&url), Some("messages[1].content[1].image_url"));
+        check(Leave { urls: Urls::Any, ..NOTHING }, &image(&url), None);
+    }
+    check(Leave { urls: Urls::Any, ..NOTHING }, &image(&format!("g\ns://{long}")), Some("messages[1].content[1].image_url"));
+    check(NOTHING, &image(&format!("https://a.com/{}", "a".repeat(60_000))), None);
+    // As MIME writes base64.
+    check(NEAR, &image(&format!("iVBORw0KGgo{}", "AAAA\r\n".repeat(20_000))), None);
+    check(NEAR, &image(&format!("data:image/png;base64,{}", "AAAA\r\n".repeat(20_000))), None);
+}
+
+#[test]
+fn a_reference_is_found_behind_what_servers_look_past() {
+    for url in ["\u{a0}gs://b/a", "<gs://b/a>", "\"gs://b/a\"", "'GS://b/a'", "\u{feff}g\ts://b/a", "see:gs://b/a", "a/b gs://b/a"] {
+        check(Leave { urls: Urls::Any, s3: true, ..NOTHING }, &image(url), Some("messages[1].content[1].image_url"));
+        check(Leave { gs: true, ..NOTHING }, &image(url), None);
+        let s3 = url.to_ascii_lowercase().replace("gs:", "S3:").replace("g\ts:", "s\t3a:");
+        check(Leave { urls: Urls::Any, gs: true, ..NOTHING }, &image(&s3), Some("messages[1].content[1].image_url"));
+        check(Leave { s3: true, ..NOTHING }, &image(&s3), None);
+    }
+    let data = part(r#"{"type":"input_audio","input_audio":{"data":"\u00a0gs://b/a","format":"wav"}}"#);
+    check(NOTHING, &data, Some("messages[1].content[1].input_audio"));
+    for url in ["\u{a0}https://127.0.0.1/", "<http://10.0.0.1/>", "x http://10.0.0.1/"] {
+        check(NOTHING, &image(url), Some("messages[1].content[1].image_url"));
+    }
+    // The Gemini API's own, however its path is written.
+    for url in [
+        "https://generativelanguage.googleapis.com/v1beta/f%69les/a",
+        "https://GenerativeLanguage.googleapis.com/x",
+        "https://a@generativelanguage.googleapis.com",
+    ] {
+        check(Leave { urls: Urls::Any, ..NOTHING }, &image(url), Some("messages[1].content[1].image_url"));
+        check(Leave { files: true, urls: Urls::Any, ..NOTHING }, &image(url), None);
+    }
+    for name in ["File_ID", "FILE_ID", "fileID"] {
+        check(NOTHING, &part(&format!(r#"{{"type":"file","file":{{"{name}":"file-abc"}}}}"#)), Some("messages[1].content[1].file"));
+    }
+    // A text is a text.
+    check(NOTHING, &part(r#"{"type":"tool_result","content":"the bucket is gs://b/a, behind http://10.0.0.1/"}"#), None);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::account::health::Why;
 use crate::account::track::Trial;
 use crate::catalog::Queue;
 use crate::dialect::Said;
-use crate::dialect::chat::Refused;
+use crate::dialect::chat::{Kept, Refused};
 use crate::error::Refusal;
 use crate::exchange::asking::{self, Away};
 use crate::exchange::failover::UNREACHABLE;
@@ -43,6 +43,10 @@ impl<'x> Producer<'x> {
         if self.tries == 0 {
             demand.request(std::time::Instant::now());
             Box::pin(self.recall()).await;
+        }
+        self.judge();
+        if !self.asks(self.reach) {
+            return Ok(false);
         }
         // Nobody goes before those who wait.
         let after_others = self.tries == 0 && self.request.model.queue.is_some() && !demand.queue.is_empty();
@@ -109,6 +113,7 @@ impl<'x> Producer<'x> {
         if self.tries >= self.shared.server.attempts {
             return Ok(None);
         }
+        self.judge();
         let mut spent = false;
         // Where nobody is fit, one whose breaker keeps requests away may be asked whether it is back.
         for alone in [false, true] {
@@ -154,10 +159,7 @@ impl<'x> Producer<'x> {
                     Ok(said) => Ok((self.held.beside(said.copied).ok_or_else(Refusal::no_room)?, said)),
                     Err(refused) => Err(refused),
                 };
-                // It may stand there for several reasons, and is asked once.
-                for (asked, other) in self.asked.iter_mut().zip(&self.request.candidates) {
-                    *asked |= Arc::ptr_eq(&other.track, &candidate.track);
-                }
+                self.strike(candidate);
                 match written {
                     Ok((held, said)) => {
                         self.not_retried = None;
@@ -171,6 +173,32 @@ impl<'x> Producer<'x> {
             }
         }
         Ok(None)
+    }
+
+    /// Strikes out who may never be asked, before anybody is passed over for what ends by itself: else a request that can never pass would be told to
+    /// come again.
+    fn judge(&mut self) {
+        if !self.request.envelope.refers || self.judged.replace(self.reach) == Some(self.reach) {
+            return;
+        }
+        let request: &'x Request = self.request;
+        for (place, candidate) in request.candidates.iter().enumerate() {
+            if !self.stands_ready(place, candidate, None) {
+                continue;
+            }
+            let refused = self.in_words(candidate, |kept| asking::unable(candidate, &self.body, &request.envelope, kept));
+            if let Some(refused) = refused {
+                self.strike(candidate);
+                self.unable.get_or_insert(refused);
+            }
+        }
+    }
+
+    /// It may stand there for several reasons, and is asked once.
+    fn strike(&mut self, candidate: &Candidate) {
+        for (asked, other) in self.asked.iter_mut().zip(&self.request.candidates) {
+            *asked |= Arc::ptr_eq(&other.track, &candidate.track);
+        }
     }
 
     /// Begins an attempt.
@@ -267,9 +295,12 @@ impl<'x> Producer<'x> {
 
     /// The request in a candidate's words.
     fn write(&self, candidate: &Candidate) -> Result<Said, Refused> {
-        let (shared, request) = (self.shared, self.request);
+        self.in_words(candidate, |kept| asking::write(candidate, &self.body, &self.request.envelope, kept))
+    }
+
+    /// With the thoughts that were kept for a candidate.
+    fn in_words<T>(&self, candidate: &Candidate, each: impl FnOnce(&dyn Fn(&str) -> Option<Kept>) -> T) -> T {
         let family = candidate.place.account.dialect.family();
-        let kept = |call: &str| shared.vault.find(&request.key, family?, call, std::time::Instant::now());
-        asking::write(candidate, &self.body, &request.envelope, &kept)
+        each(&|call: &str| self.shared.vault.find(&self.request.key, family?, call, std::time::Instant::now()))
     }
 }

@@ -1,3 +1,5 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -188,7 +190,9 @@ fn words() -> impl Strategy<Value = Value> {
     let name = || prop::sample::select(NAMES.to_vec());
     let leaf = prop_oneof![
         1 => name().prop_map(Value::from),
-        1 => Just(Value::from(format!("data:image/png;base64,{}", "A".repeat(400)))),
+        1 => prop::sample::select(vec!["image/png", "text/plain", "application/pdf"])
+            .prop_flat_map(|kind| (Just(kind), prop::sample::select(vec!["iVBORw0KGgo", "R0lGODlh", "JVBERi0", "AAAA"])))
+            .prop_map(|(kind, begin)| Value::from(format!("data:{kind};base64,{begin}{}", "A".repeat(400)))),
         1 => Just(Value::from("AbCd".repeat(100))),
         1 => Just(Value::from("two words ".repeat(40))),
         1 => Just(Value::Null),
@@ -225,7 +229,8 @@ const NAMES: [&str; 18] = [
     "arguments",
 ];
 
-/// What may be left out of such a body, found without the scanner: base64 as the data of a part's medium, if the part is of that type.
+/// What may be left out of such a body, found without the scanner: base64 as the data of a part's medium, if the part is of that type. So short
+/// it is worth less than each medium's least, be it text or not.
 fn media(body: &Value) -> usize {
     let parts = body["messages"].as_array().into_iter().flatten().filter_map(|message| message["content"].as_array()).flatten();
     let each = parts.filter_map(|part| {
@@ -237,7 +242,7 @@ fn media(body: &Value) -> usize {
             _ => return None,
         };
         let bare = if kind == "image_url" { None } else { Some(data) };
-        let base64 = data.strip_prefix("data:image/png;base64,").or(bare)?;
+        let base64 = data.strip_prefix("data:").and_then(|url| url.split_once(";base64,")).map(|(_, data)| data).or(bare)?;
         base64.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_').then_some(base64.len())
     });
     each.sum()
@@ -266,6 +271,63 @@ proptest! {
     }
 }
 
+/// How data may begin, and what it is then: by bytes, not by base64.
+const BEGINNINGS: [(&[u8], &str); 14] = [
+    (b"GIF89a", "image"),
+    (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "image"),
+    (b"\xff\xd8\xff\xe0", "image"),
+    (b"RIFF....WEBP", "image"),
+    (b"BM", "image"),
+    (b"RIFF....WAVE", "audio"),
+    (b"ID3", "audio"),
+    (b"OggS", "audio"),
+    (b"fLaC", "audio"),
+    (b"\xff\xfb\x90\x00", "audio"),
+    (b"%PDF-1.7", "pdf"),
+    (b"\xff\xfe", "text"),
+    (b"<svg", "text"),
+    (b"Hello", "text"),
+];
+
+proptest! {
+    /// However a text in base64 begins, and whatever it is called: only where both say the same it may be taken for less.
+    #[test]
+    fn a_text_that_begins_as_a_medium_is_taken_for_a_text(
+        (begin, is) in prop::sample::select(BEGINNINGS.to_vec()),
+        kind in prop::sample::select(vec!["", "text/plain", "image/gif", "IMAGE/png", "audio/mpeg", "application/pdf", "application/octet-stream", "text/html"]),
+        name in prop::sample::select(vec![None, Some("a.txt"), Some("a.pdf"), Some("a.gif"), Some("a.mp3"), Some("pdf")]),
+        (of, member) in prop::sample::select(vec![("image_url", "url"), ("image_url", ""), ("input_audio", "data"), ("file", "file_data")]),
+        bare in any::<bool>(),
+        words in 6_000usize..9_000,
+    ) {
+        let data = BASE64.encode([begin, "some words ".repeat(words).as_bytes()].concat());
+        let value = if bare && of != "image_url" { data.clone() } else { format!("data:{kind};base64,{data}") };
+        let mut held = if member.is_empty() { Value::from(value) } else { serde_json::json!({member: value}) };
+        if let (Some(name), false) = (name, member.is_empty()) {
+            held["filename"] = Value::from(name);
+        }
+        let body = serde_json::json!({"model": "m", "messages": [{"role": "user", "content": [{"type": of, of: held}]}]}).to_string();
+        let by_name = match name { Some("a.pdf") => "pdf", Some("a.gif") => "image", Some("a.mp3") => "audio", _ => "text" };
+        let kind = kind.to_ascii_lowercase();
+        let called = match kind.as_str() {
+            _ if of == "file" && bare => by_name,
+            _ if of == "input_audio" && bare => "audio",
+            "" if of == "file" => by_name,
+            "" if of == "input_audio" => "audio",
+            "application/pdf" => "pdf",
+            kind => kind.split('/').next().unwrap(),
+        };
+        let most = accepted(&body).most_prompt;
+        let all = u64::try_from(data.len() / 4 * 3 / 4).unwrap();
+        // Raw sound begins with anything.
+        if (called != is || is == "text") && !(of == "input_audio" && called == "audio") {
+            prop_assert!(most >= all, "{most} of {all}: {body:.200}");
+        } else {
+            prop_assert!(most < all, "{most} of {all}: {body:.200}");
+        }
+    }
+}
+
 #[test]
 fn fields_given_twice_are_refused() {
     check_fault(with(r#""model":"a","model":"b""#), Some("model"), "`model` is given more than once");
@@ -276,6 +338,39 @@ fn fields_given_twice_are_refused() {
     assert_eq!(fault.param, Some(format!("{}…", "é".repeat(40)).into()));
     // Only the top level is looked at.
     accepted(&with(r#""model":"m","x":{"a":1,"a":2}"#));
+}
+
+#[test]
+fn a_known_name_in_another_case_is_refused() {
+    for (written, known) in [
+        ("Model", "model"),
+        ("MODEL", "model"),
+        (r"\u004dodel", "model"),
+        ("Messages", "messages"),
+        ("me\u{17f}\u{17f}ages", "messages"),
+        (r"\u017ftream", "stream"),
+        ("Stream_Options", "stream_options"),
+        ("MAX_TOKENS", "max_tokens"),
+        ("max_to\u{212a}en\u{17f}", "max_tokens"),
+        ("Max_Completion_Tokens", "max_completion_tokens"),
+        ("N", "n"),
+        ("Data_Sources", "data_sources"),
+        ("DataSources", "data_sources"),
+    ] {
+        let shown = written.replace(r"\u004d", "M").replace(r"\u017f", "\u{17f}");
+        for body in [with(&format!(r#""model":"m","{written}":1"#)), with(&format!(r#""{written}":1,"model":"m""#))] {
+            check_fault(body, Some(&shown), &format!("`{shown}` is not a field: write `{known}`"));
+        }
+    }
+    check_fault(
+        with(r#""model":"m","stream":true,"stream_options":{"include_usage":true,"Include_Usage":false}"#),
+        Some("Include_Usage"),
+        "`Include_Usage` is not a field: write `include_usage`",
+    );
+    // Those who write in another case altogether are not meant, nor other letters.
+    for name in ["maxTokens", "Models", "topP", "N2", "ｍodel", "mödel", "X", "K", "dataSources"] {
+        accepted(&with(&format!(r#""model":"m","{name}":[]"#)));
+    }
 }
 
 #[test]

@@ -31,6 +31,20 @@ pub fn name_of<'a>(text: &'a [u8], key: &Span) -> Cow<'a, [u8]> {
     Cow::Borrowed(inside)
 }
 
+/// Whether servers that do not tell cases apart take this name for `known`, which is in lower case. Go's folding knows two letters beyond ASCII.
+pub fn folds_to(name: &[u8], known: &str) -> bool {
+    // Three bytes for one, at most.
+    if name.len() < known.len() || name.len() > known.len() * 3 {
+        return false;
+    }
+    let fold = |c: char| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    std::str::from_utf8(name).is_ok_and(|name| name.chars().map(fold).eq(known.chars().map(fold)))
+}
+
 /// How many UTF-8 bytes [`text_of`] would give, without decoding; 0 if the span holds no string.
 /// `Cursor::text_len` gives it in the same pass that finds the span.
 pub fn text_len(text: &[u8], string: &Span) -> usize {
