@@ -384,7 +384,6 @@ impl Metrics {
         }
         self.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
         self.last_success.set(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64());
-        self.reload_failed.set(0);
     }
 
     /// A change was refused.
@@ -393,7 +392,7 @@ impl Metrics {
         self.reload_failed.set(1);
     }
 
-    /// The files hold again what is live.
+    /// All that the files hold is live.
     pub fn reload_recovered(&self) {
         self.reload_failed.set(0);
     }

@@ -71,7 +71,7 @@ pub(super) fn of(shared: &Shared) -> serde_json::Value {
             "callers": snapshot.catalog.callers().len(),
             "keys": snapshot.catalog.key_count(),
             "warnings": snapshot.catalog.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "last_refusal": refused.map(|r| json!({ "time": rfc3339(r.at), "standing": r.standing, "reasons": r.reasons })),
+            "last_refusal": refused.map(|refused| refusal(shared, &refused)),
             "held": held,
             "folder": folder(shared),
             "waiting": waiting(shared, now),
@@ -112,6 +112,12 @@ fn folder(shared: &Shared) -> Option<serde_json::Value> {
         "device": metadata.as_ref().map(MetadataExt::dev),
         "inode": metadata.as_ref().map(MetadataExt::ino),
     }))
+}
+
+/// What was refused, why, and what serves on instead.
+fn refusal(shared: &Shared, refused: &reload::Refused) -> serde_json::Value {
+    let withheld: Vec<_> = refused.withheld.iter().take(FILES).map(|path| name(shared, path)).collect();
+    json!({ "time": rfc3339(refused.at), "standing": refused.standing, "reasons": refused.reasons, "withheld": withheld })
 }
 
 /// The change that is not live yet, and for how long.

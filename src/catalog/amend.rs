@@ -16,7 +16,11 @@ use crate::yaml::edit::{Change, Refused, edit_and_find};
 use crate::yaml::{self, Entry, Node, Value};
 
 /// So long somebody else's change is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
+/// So long a file that is wrong is read again, if it was written into just now: somebody may be in the middle of it.
+const AGAIN: Duration = Duration::from_secs(1);
+/// It was, if that is not longer ago.
+const YOUNG: Duration = Duration::from_secs(5);
 
 /// The catalog's files, and what they hold.
 pub struct Files {
@@ -50,10 +54,19 @@ pub struct Place {
 impl Files {
     /// Reads them, no secret with them.
     pub fn read(conf: &Path) -> Result<Self, String> {
-        let told = |problems: Problems| format!("{problems}\n{}: nothing can be said of keys as long as the catalog is wrong", shown(conf));
         is_there(conf).map_err(|problems| problems.to_string())?;
-        let sources = sources(conf).map_err(told)?;
-        let catalog = assumed(conf, &sources).map_err(told)?;
+        let start = Instant::now();
+        let (sources, catalog) = loop {
+            match sources(conf).and_then(|sources| Ok((assumed(conf, &sources)?, sources))) {
+                Ok((catalog, sources)) => break (sources, catalog),
+                Err(problems) if start.elapsed() < AGAIN && is_young(conf, &problems) => {
+                    std::thread::park_timeout(Duration::from_millis(20))
+                }
+                Err(problems) => {
+                    return Err(format!("{problems}\n{}: nothing can be said of keys as long as the catalog is wrong", shown(conf)));
+                }
+            }
+        };
         Ok(Self { conf: conf.to_owned(), sources, catalog, lock: None, before: None })
     }
 
@@ -192,6 +205,14 @@ impl Files {
         remove_folder(made.as_deref());
         Ok(())
     }
+}
+
+/// Whether a file that is wrong was written into just now, or went away.
+fn is_young(conf: &Path, Problems(problems, _): &Problems) -> bool {
+    problems.iter().any(|problem| match fs::metadata(conf.join(&problem.file)).and_then(|metadata| metadata.modified()) {
+        Ok(modified) => modified.elapsed().is_ok_and(|long| long < YOUNG),
+        Err(why) => why.kind() == io::ErrorKind::NotFound && problem.file.starts_with("catalog.d/"),
+    })
 }
 
 /// A folder that was made for a file that is not there now. One in which somebody else has put something stays.

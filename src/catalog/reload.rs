@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 mod folders;
+mod good;
 mod watch;
 
 use folders::Event;
@@ -106,6 +107,8 @@ pub struct Refused {
     pub standing: bool,
     /// One a problem.
     pub reasons: Vec<String>,
+    /// The files whose last good content serves on while changes of others are live.
+    pub withheld: Vec<PathBuf>,
 }
 
 /// How reloads went.

@@ -1,7 +1,7 @@
 //! Which text of each file is whole, while others, or the file itself, go on being written.
 //!
 //! A file that is written in place looks like any other one at each moment, so what is half written must be told by time. A text is **whole** when
-//! it stood still for [`QUIET`]; or was put there by a rename, and is still there at a second look; or was found twice and then gave way to one that
+//! it stood still for [`QUIET`] and nobody is seen to hold it open; or was put there by a rename, and is still there at a second look; or was found twice and then gave way to one that
 //! does not begin with it, since whoever is in the middle of writing only adds; or was found twice in a file that changes since [`PATIENCE`]
 //! and that nobody is seen to hold open. Changes that come together are taken together, if all are whole within [`PATIENCE`].
 //! **Invariant:** no file waits for another one longer than that. It is pure: what is found, and when, is told to it.
@@ -69,6 +69,8 @@ struct Fresh {
     another: bool,
     /// And was put there by a rename.
     renamed: bool,
+    /// When it was found last, somebody who had written into it had not closed it yet.
+    open: bool,
 }
 
 /// What may be considered now.
@@ -134,7 +136,8 @@ impl Settling {
 
     /// Follows a file that the catalog names, and that was read as the catalog was made. What is `old` was not written of late.
     pub fn named(&mut self, path: PathBuf, version: Version, old: bool, now: Instant) {
-        let fresh = |version| Fresh { version: Some(version), first: now, last: now, since: now, another: false, renamed: false };
+        let fresh =
+            |version| Fresh { version: Some(version), first: now, last: now, since: now, another: false, renamed: false, open: false };
         let (whole, fresh) = if old { (Some(version), None) } else { (None, Some(fresh(version))) };
         self.files.entry(path).or_insert(Course { whole, there: now, ripe: None, live_at: None, live: false, fresh });
     }
@@ -230,7 +233,7 @@ impl Settling {
 impl Course {
     fn observe(&mut self, version: Option<Version>, signs: Signs, asked: bool, now: Instant) {
         let Some(version) = version else {
-            let blank = Fresh { version: None, first: now, last: now, since: now, another: false, renamed: false };
+            let blank = Fresh { version: None, first: now, last: now, since: now, another: false, renamed: false, open: false };
             // It does not stand still. What was found before may still prove whole.
             self.fresh.get_or_insert(blank).first = now;
             return;
@@ -250,14 +253,18 @@ impl Course {
         let id = |version: &Version| version.stat.map(|stat| stat.id);
         let another = before.is_some_and(|before| id(before) != id(&version));
         // What is told of a file may be late, and about what was there before: a file that was written into is the same one.
-        let fresh = Fresh { version: Some(version), first: now, last: now, since, another, renamed: another && signs.renamed };
+        let renamed = another && signs.renamed;
+        // What is not there any more is nobody's to end.
+        let open = signs.open && version.stat.is_some();
+        let fresh = Fresh { version: Some(version), first: now, last: now, since, another, renamed, open };
         match self.fresh.take() {
             Some(mut same) if same.version == fresh.version => {
                 same.last = now;
-                same.renamed = same.another && signs.renamed;
+                (same.renamed, same.open) = (same.another && signs.renamed, open);
                 let stood = now.duration_since(same.first);
-                let late = now.duration_since(since) >= PATIENCE && !signs.open;
-                if stood >= QUIET || (stood >= AGAIN && (same.renamed || late || asked && !signs.open)) {
+                let late = now.duration_since(since) >= PATIENCE;
+                // Who holds it open may go on after any pause.
+                if !open && (stood >= QUIET || (stood >= AGAIN && (same.renamed || late || asked))) {
                     self.take(same);
                 } else {
                     self.fresh = Some(same);
@@ -292,7 +299,7 @@ impl Fresh {
     /// Whether it was whole, now that something else took its place.
     fn is_proven_by(&self, next: &Fresh) -> bool {
         let (Some(version), Some(after)) = (&self.version, &next.version) else { return false };
-        (self.renamed || self.last.duration_since(self.first) >= AGAIN) && !version.may_become(after)
+        !self.open && (self.renamed || self.last.duration_since(self.first) >= AGAIN) && !version.may_become(after)
     }
 }
 

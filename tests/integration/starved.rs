@@ -15,14 +15,16 @@ use crate::support::{Catalog, Gateway, Mock, chat, eventually, run_within};
 const SOON: Duration = Duration::from_secs(3);
 const SECRET: &str = "sk-CaNaRy-caller-starved";
 
-/// A thread that does something again and again, with pauses from 0.15 to 0.4 s, until it is dropped.
+/// A thread that does something again and again, with these pauses, until it is dropped.
 struct Writer {
     stop: Arc<AtomicBool>,
     ticks: Arc<AtomicUsize>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-const PAUSES: [u64; 5] = [150, 400, 200, 300, 250];
+/// From 20 ms to 3 s: whoever writes keeps no measure.
+const PAUSES: [u64; 9] = [150, 700, 20, 400, 1_200, 60, 250, 3_000, 300];
+const LONGEST: Duration = Duration::from_secs(3);
 
 impl Writer {
     fn start(pauses: &'static [u64], mut act: impl FnMut(usize) + Send + 'static) -> Self {
@@ -147,8 +149,8 @@ fn an_edit_is_live_within_two_seconds_however_much_is_written() {
                 } else {
                     fs::write(&path, keys(with)).unwrap();
                 }
-                // The noise's own next write comes within 0.4 s.
-                becomes(&gateway, what, status, SOON + if *own { Duration::from_millis(400) } else { Duration::ZERO }).await;
+                // The noise's own next write comes after its longest pause at the latest.
+                becomes(&gateway, what, status, SOON + if *own { LONGEST } else { Duration::ZERO }).await;
             }
             drop(writer);
             assert_eq!(gateway.metrics().sum("portcullis_catalog_refusals_total", &[]), 0.0, "{what}: {}", gateway.log());
@@ -217,6 +219,99 @@ fn a_file_that_is_written_without_a_pause_is_told_of_and_holds_up_nobody() {
         assert_eq!(gateway.metrics().sum("portcullis_catalog_waiting_seconds", &[]), 0.0);
         let told = gateway.log().lines().filter(|line| line.contains("without a pause")).count();
         assert_eq!(told, 1, "{}", gateway.log());
+    });
+}
+
+/// Writes the half, pauses, and then the rest, with the file open all the time or closed between. The half is no catalog.
+fn halves(path: PathBuf, held: bool) -> impl FnMut(usize) + Send {
+    move |tick| {
+        let mut file = fs::File::create(&path).unwrap();
+        file.write_all(b"callers:\n  zz:\n").unwrap();
+        if !held {
+            drop(file);
+            std::thread::sleep(Duration::from_millis([700, 1_500][tick % 2]));
+            return append(&path, &format!("    keys: {{}} # {tick}\n"));
+        }
+        std::thread::sleep(Duration::from_millis(700));
+        file.write_all(format!("    keys: {{}} # {tick}\n").as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn a_pause_in_the_middle_of_a_write_holds_up_no_revocation() {
+    run_within(Duration::from_secs(120), async {
+        let mock = Mock::start().await;
+        for (what, held) in [("held open", true), ("closed between", false)] {
+            let gateway = Gateway::with(Catalog::over(&mock)).file("catalog.d/late.yaml", keys(true)).start().await;
+            let path = gateway.conf.join("catalog.d/late.yaml");
+            let writer = Writer::start(&[100, 300, 200], halves(gateway.conf.join("catalog.d/zz.yaml"), held));
+            writer.has_begun().await;
+            for (with, status) in [(false, 401), (true, 200), (false, 401), (true, 200), (false, 401)] {
+                fs::write(&path, keys(with)).unwrap();
+                becomes(&gateway, what, status, SOON).await;
+            }
+            if held {
+                assert_eq!(gateway.metrics().sum("portcullis_catalog_refusals_total", &[]), 0.0, "{}", gateway.log());
+            }
+            drop(writer);
+            eventually("nothing is refused", || (gateway.metrics().sum("portcullis_reload_failed", &[]) == 0.0).then_some(())).await;
+        }
+    });
+}
+
+#[test]
+fn a_file_that_is_left_wrong_holds_up_no_later_change_of_another_one() {
+    run_within(Duration::from_secs(60), async {
+        let mock = Mock::start().await;
+        let good = format!("callers:\n  zz:\n    keys: {{ k: {{ hash: \"{}\" }} }}\n", hash("sk-of-zz"));
+        let gateway =
+            Gateway::with(Catalog::over(&mock)).file("catalog.d/late.yaml", keys(true)).file("catalog.d/zz.yaml", &good).start().await;
+        let (late, zz) = (gateway.conf.join("catalog.d/late.yaml"), gateway.conf.join("catalog.d/zz.yaml"));
+        let refusal = || gateway.status()["catalog"]["last_refusal"].clone();
+        let failed = || gateway.metrics().sum("portcullis_reload_failed", &[]);
+        // What came with it is refused with it.
+        fs::write(&zz, "callers:\n  zz:\n").unwrap();
+        fs::write(&late, keys(false)).unwrap();
+        eventually("it is refused", || (failed() == 1.0).then_some(())).await;
+        assert_eq!((ask(&gateway).await.status, gateway.generation()), (200, 1));
+        // What came later is not.
+        for (number, (with, status)) in [(true, 200), (false, 401), (true, 200), (false, 401)].into_iter().enumerate() {
+            fs::write(&late, format!("{}# {number}\n", keys(with))).unwrap();
+            becomes(&gateway, "the other file", status, SOON).await;
+            if number > 0 {
+                let withheld = || (refusal()["withheld"][0] == "catalog.d/zz.yaml").then_some(());
+                eventually("it is told", withheld).await;
+            }
+            assert_eq!((refusal()["standing"].clone(), failed()), (true.into(), 1.0), "{:#}", refusal());
+            assert!(refusal()["reasons"][0].as_str().unwrap().starts_with("catalog.d/zz.yaml:"), "{:#}", refusal());
+            assert_eq!(gateway.raw(client::post_as("sk-of-zz", &chat("m"))).await.status, 200, "its last good content serves on");
+        }
+        gateway.logged("catalog.d/zz.yaml stays refused: its last good content serves on").await;
+        assert_eq!(gateway.metrics().sum("portcullis_catalog_refusals_total", &[]), 1.0, "{}", gateway.log());
+        fs::write(&zz, "callers:\n  zz:\n    keys: {}\n").unwrap();
+        eventually("it is mended", || (failed() == 0.0 && refusal()["standing"] == false).then_some(())).await;
+        assert_eq!(gateway.raw(client::post_as("sk-of-zz", &chat("m"))).await.status, 401);
+        assert_eq!(refusal()["withheld"].as_array().map(Vec::len), Some(0));
+    });
+}
+
+#[test]
+fn what_somebody_holds_open_is_not_taken_until_it_is_closed() {
+    run_within(Duration::from_secs(60), async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::with(Catalog::over(&mock)).file("catalog.d/late.yaml", keys(true)).start().await;
+        let mut file = fs::File::create(gateway.conf.join("catalog.d/late.yaml")).unwrap();
+        // This is a catalog, too.
+        file.write_all(b"callers:\n  late:\n    keys: {}\n").unwrap();
+        let endless = || (gateway.status()["catalog"]["waiting"]["endless"][0]["file"] == "catalog.d/late.yaml").then_some(());
+        eventually("it is told of", endless).await;
+        assert_eq!((ask(&gateway).await.status, gateway.generation()), (200, 1), "{}", gateway.log());
+        fs::write(gateway.conf.join("catalog.d/another.yaml"), "{} # new\n").unwrap();
+        eventually("another file is taken", || (gateway.generation() == 2).then_some(())).await;
+        assert_eq!(ask(&gateway).await.status, 200);
+        file.write_all(b"# the end\n").unwrap();
+        drop(file);
+        becomes(&gateway, "closed", 401, SOON).await;
     });
 }
 

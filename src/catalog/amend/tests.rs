@@ -43,6 +43,26 @@ fn field<'c>(field: &'c str, new: New) -> [Change<'c>; 1] {
 }
 
 #[test]
+fn what_somebody_is_in_the_middle_of_writing_is_read_again() {
+    let folder = Folder::new("again");
+    fs::create_dir_all(folder.0.join("catalog.d")).unwrap();
+    let other = folder.0.join("catalog.d/zz.yaml");
+    fs::write(&other, "callers:\n  zz:\n").unwrap();
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| Files::lock(&folder.0).map(drop));
+        std::thread::sleep(Duration::from_millis(300));
+        fs::write(&other, "callers:\n  zz: {}\n").unwrap();
+        reading.join().unwrap().unwrap();
+    });
+    // What was wrong for long is told of at once.
+    fs::write(&other, "callers:\n  zz:\n").unwrap();
+    File::options().write(true).open(&other).unwrap().set_modified(std::time::SystemTime::now() - 2 * YOUNG).unwrap();
+    let start = Instant::now();
+    assert!(Files::lock(&folder.0).err().unwrap().contains("catalog.d/zz.yaml:2"));
+    assert!(start.elapsed() < AGAIN);
+}
+
+#[test]
 fn a_file_is_replaced_with_its_mode_and_nothing_is_left_beside_it() {
     let folder = Folder::new("mode");
     for mode in [0o600, 0o640, 0o664] {

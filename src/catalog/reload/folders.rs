@@ -86,11 +86,20 @@ fn told(event: notify::Result<notify::Event>) -> Vec<Event> {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => each(Event::Closed),
         EventKind::Access(_) => Vec::new(),
         EventKind::Modify(ModifyKind::Name(RenameMode::To)) => each(Event::Renamed),
+        // Of a link nobody tells that it is closed.
+        EventKind::Create(_) if event.paths.iter().any(|path| is_link(path)) => {
+            each(Event::Written).into_iter().chain(each(Event::Closed)).collect()
+        }
         EventKind::Modify(ModifyKind::Data(_)) | EventKind::Create(_) => each(Event::Written),
         // The same rename once more.
         EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => Vec::new(),
         EventKind::Modify(_) | EventKind::Remove(_) | EventKind::Any | EventKind::Other => vec![Event::Stirred],
     }
+}
+
+fn is_link(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::symlink_metadata(path).is_ok_and(|m| m.is_symlink() || m.nlink() > 1)
 }
 
 fn inode(folder: &Path) -> Option<u64> {

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::folders::{Event, Folders};
+use super::good::{Good, name_in};
 use super::{POLL, Refused, Snapshot, publish};
 use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
 use crate::catalog::load::{self, ReadCatalog};
@@ -39,6 +40,8 @@ pub(super) struct Watch {
     named: BTreeSet<PathBuf>,
     /// How the files that are followed came to be what they are.
     signs: HashMap<PathBuf, Signs>,
+    /// The texts that the live catalog is made of, and which of the files were refused since.
+    good: Good,
     /// What was considered, and may be again.
     tried: Option<Tried>,
     /// Since when what is whole takes away too much.
@@ -66,11 +69,13 @@ impl Watch {
     /// Of this folder, of which these files are live.
     pub(super) fn new(shared: Arc<Shared>, dir: PathBuf, live: &Texts, sender: Sender<Event>, receiver: Receiver<Event>) -> Self {
         let named = live.keys().filter(|path| !is_source(&dir, path)).cloned().collect();
+        let good = Good::new(&dir, live);
         Self {
             shared,
             dir,
             named,
             signs: HashMap::new(),
+            good,
             tried: None,
             held: None,
             endless: Vec::new(),
@@ -242,14 +247,59 @@ impl Watch {
         let catalog = match self.is_allowed(catalog) {
             Ok(catalog) => catalog,
             // The other half of the change may be in a file that is not whole yet.
-            Err(_) if !all && now.duration_since(since) < ENDLESS => return Some(since + ENDLESS),
-            Err(reasons) => {
-                self.refuse(reasons);
-                self.is_over(&used, whole, false);
-                return None;
+            Err((problems, reasons)) => {
+                let (bad, before) = self.good.blamed(whole, &problems, now);
+                if !before && !all && now.duration_since(since) < ENDLESS {
+                    return Some(since + ENDLESS);
+                }
+                self.refuse(reasons, bad.clone());
+                return self.consider_without(bad, before, used, whole);
             }
         };
-        if let Some(loss) = shrinks(&live.catalog, &catalog) {
+        let until = self.hold(&live, &catalog, now);
+        if until.is_none() {
+            self.take(&live, catalog);
+            self.told_recovered();
+            self.good.are(&used);
+            self.is_over(&used, whole, true);
+        }
+        until
+    }
+
+    /// Files are wrong. What changed in others becomes live beside the last good content of these, unless it came together with what is wrong.
+    fn consider_without(&mut self, mut bad: Texts, before: bool, used: Texts, whole: &Whole) -> Option<Instant> {
+        let live = self.shared.live.load_full();
+        while before && self.good.has_more(whole, &bad) {
+            let ReadCatalog { catalog, texts, .. } = self.made_of(&self.good.instead_of(whole, &bad));
+            match self.is_allowed(catalog) {
+                Ok(catalog) => {
+                    let until = self.hold(&live, &catalog, Instant::now());
+                    if until.is_some() {
+                        return until;
+                    }
+                    self.take_without(&live, catalog, &bad);
+                    self.good.are(&texts);
+                    let taken =
+                        whole.iter().filter(|(path, _)| !bad.contains_key(*path)).map(|(path, whole)| (path.clone(), whole.clone()));
+                    let taken: Whole = taken.collect();
+                    // What is refused may name files that are not there yet.
+                    self.is_over(&texts.into_iter().chain(used).collect(), whole, false);
+                    self.shared.reloads.settling().considered(&taken, true);
+                    return None;
+                }
+                Err((problems, _)) if !self.good.blame_more(whole, &problems, &mut bad) => break,
+                Err(_) => {}
+            }
+        }
+        // Whoever waits for his own change finds that it is not taken either.
+        self.shared.reloads.tell(|told| told.refused.iter_mut().for_each(|refused| refused.at = SystemTime::now()));
+        self.is_over(&used, whole, false);
+        None
+    }
+
+    /// Until when a change waits that takes away too much.
+    fn hold(&mut self, live: &Snapshot, catalog: &Catalog, now: Instant) -> Option<Instant> {
+        if let Some(loss) = shrinks(&live.catalog, catalog) {
             let until = *self.held.get_or_insert_with(|| {
                 log::warn!("the catalog's new content {loss}: it is taken if it still does in {} s", SUSPICIOUS.as_secs());
                 now
@@ -261,8 +311,6 @@ impl Watch {
             log::warn!("the catalog {loss}: taken, since it has done so for {} s", SUSPICIOUS.as_secs());
             self.shared.metrics.shrank();
         }
-        self.take(&live, catalog);
-        self.is_over(&used, whole, true);
         None
     }
 
@@ -279,25 +327,34 @@ impl Watch {
         !settling.is_complete()
     }
 
-    fn is_allowed(&self, catalog: Result<Catalog, Problems>) -> Result<Catalog, Vec<String>> {
-        let catalog = catalog.map_err(|problems| problems.0.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    fn is_allowed(&self, catalog: Result<Catalog, Problems>) -> Result<Catalog, (Vec<Problem>, Vec<String>)> {
+        let reasons = |problems: &[Problem]| problems.iter().map(ToString::to_string).collect();
+        let catalog =
+            catalog.map_err(|Problems(problems, _)| (reasons(&problems), problems)).map_err(|(reasons, problems)| (problems, reasons))?;
         let addresses: Vec<_> = self.shared.server.listen.iter().map(|listen| listen.address).collect();
         match published_key_problem(&catalog, &addresses) {
-            Some(problem) => Err(vec![problem]),
+            Some(problem) => Err((Vec::new(), vec![problem])),
             None => Ok(catalog),
         }
     }
 
-    fn refuse(&self, reasons: Vec<String>) {
+    /// Says that these files are refused, once for what they hold.
+    fn refuse(&mut self, reasons: Vec<String>, bad: Texts) {
+        if !self.good.refused(bad)
+            && self.shared.reloads.told().refused.is_some_and(|refused| refused.standing && refused.reasons == reasons)
+        {
+            return;
+        }
         log::error!("the catalog's new content is refused, the old one stays live: {}", reasons.join("; "));
-        self.shared.reloads.tell(|told| told.refused = Some(Refused { at: SystemTime::now(), standing: true, reasons }));
+        self.shared.reloads.tell(|told| {
+            told.refused = Some(Refused { at: SystemTime::now(), standing: true, reasons, withheld: Vec::new() });
+        });
         // Last, so that whoever is alarmed by it finds the reasons.
         self.shared.metrics.reload_refused();
     }
 
     fn take(&mut self, live: &Arc<Snapshot>, catalog: Catalog) {
         if catalog.hash == live.catalog.hash {
-            self.shared.metrics.reload_recovered();
             log::info!("the catalog is back to what is live (hash {})", live.catalog.hash);
         } else {
             for warning in unsaid(&live.catalog.warnings, &catalog.warnings) {
@@ -315,11 +372,33 @@ impl Watch {
                 live.catalog.hash
             );
         }
+    }
+
+    /// Takes a catalog that has the last good content of the files that are wrong.
+    fn take_without(&mut self, live: &Arc<Snapshot>, catalog: Catalog, bad: &Texts) {
+        let withheld: Vec<PathBuf> = bad.keys().cloned().collect();
+        let names: Vec<_> = withheld.iter().map(|path| name_in(&self.dir, path)).collect();
+        self.take(live, catalog);
+        log::error!(
+            "{} stays refused: its last good content serves on, beside the changes of other files, which are live",
+            names.join(", ")
+        );
         self.shared.reloads.tell(|told| {
             if let Some(refused) = &mut told.refused {
-                refused.standing = false;
+                refused.withheld = withheld;
             }
         });
+    }
+
+    /// Everything that the files hold is live.
+    fn told_recovered(&mut self) {
+        self.good.all_are();
+        self.shared.reloads.tell(|told| {
+            if let Some(refused) = &mut told.refused {
+                (refused.standing, refused.withheld) = (false, Vec::new());
+            }
+        });
+        self.shared.metrics.reload_recovered();
     }
 
     /// What was considered is decided. What mends an error may be a file that was not there.
@@ -347,8 +426,8 @@ impl Watch {
         let endless: Vec<PathBuf> = waiting.into_iter().flat_map(|waiting| waiting.endless).map(|(path, _)| path).collect();
         for path in endless.iter().filter(|path| !self.endless.contains(path)) {
             log::warn!(
-                "{} is being written without a pause, so no text of it can be taken for whole: the last one that was stays live, and other files \
-                 go on. Write it beside, and rename it into place",
+                "{} is being written without a pause, or is held open by whoever writes it, so no text of it can be taken for whole: the last one \
+                 that was stays live, and other files go on. Close it; best is to write it beside, and rename it into place",
                 path.display()
             );
         }

@@ -17,6 +17,8 @@ enum Act {
     Add(String),
     /// The same by somebody who holds it open.
     Hold(String),
+    /// Its text is another one, by somebody who holds it open.
+    Open(String),
     Rename(String),
     Remove,
     /// Not about the file: somebody asks to look at once.
@@ -76,6 +78,7 @@ impl World {
             Act::Write(text) => (id, text.clone(), Signs::default()),
             Act::Add(more) => (id, format!("{text}{more}"), Signs::default()),
             Act::Hold(more) => (id, format!("{text}{more}"), Signs { renamed: false, open: true }),
+            Act::Open(text) => (id, text.clone(), Signs { renamed: false, open: true }),
             Act::Rename(text) => ((1, self.inodes), text.clone(), Signs { renamed: true, open: false }),
             Act::Remove => return drop(self.files.remove(file)),
             Act::Ask => return self.settling.ask(self.at()),
@@ -185,7 +188,25 @@ fn a_file_that_is_written_without_a_pause_keeps_its_last_text_while_others_go_on
 #[test]
 fn what_somebody_holds_open_is_not_taken_in_the_middle() {
     let script = every(300, 10, |n| Act::Hold(format!(" {n}")));
-    check(&script, &[(3_250, "old 0 1 2 3 4 5 6 7 8 9")]);
+    check(&script, &[]);
+    // What is closed at last needs no more than two reads: it changes for long.
+    for (pause, taken) in [(300, 850), (700, 1_550), (3_000, 6_150)] {
+        let held =
+            [(1, "a", Act::Open("half".to_owned())), (1 + pause, "a", Act::Hold(" more".to_owned())), (1 + 2 * pause, "a", add(" end"))];
+        check(&held, &[(taken, "half more end")]);
+    }
+    // What is removed, nobody goes on with.
+    check(&[(1, "a", Act::Open("half".to_owned())), (701, "a", Act::Remove)], &[(850, "missing")]);
+}
+
+#[test]
+fn a_file_that_is_held_open_is_told_of_and_holds_up_no_other() {
+    let script = [(1, "a", Act::Open("half".to_owned())), (3_001, "b", write("revoked"))];
+    let world = World::new().play(&script, 6_000);
+    let taken: Vec<_> = world.taken.iter().map(|(at, files)| (*at, files["a"].as_str(), files["b"].as_str())).collect();
+    assert!(matches!(taken[..], [(3_500..=4_400, "old", "revoked")]), "{taken:?}");
+    let waiting = world.settling.waiting(world.at()).unwrap();
+    assert_eq!(waiting.endless.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>(), [PathBuf::from("a")]);
 }
 
 #[test]
@@ -194,6 +215,17 @@ fn halves_without_an_end_are_never_taken() {
     let world = World::new().play(&script, 7_000);
     assert!(world.taken.len() > 3, "{:?}", world.taken);
     assert!(world.taken.iter().all(|(_, files)| files["a"].ends_with("half whole")), "{:?}", world.taken);
+    for pause in [20, 60, 150, 300, 700, 1_500, 3_000] {
+        let (mut script, mut at) = (Vec::new(), 1);
+        for n in 0..6 {
+            script.push((at, "a", Act::Open(format!("{n} half"))));
+            script.push((at + pause, "a", add(" whole")));
+            at += pause + 250;
+        }
+        let world = World::new().play(&script, at + 2_000);
+        assert!(!world.taken.is_empty(), "pauses of {pause} ms");
+        assert!(world.taken.iter().all(|(_, files)| files["a"].ends_with("half whole")), "pauses of {pause} ms: {:?}", world.taken);
+    }
 }
 
 #[test]
@@ -248,6 +280,28 @@ proptest! {
                 at += gap;
                 script.push((at, "a", add(" more")));
             }
+            script.push((at, "a", add(" end")));
+            at += pause;
+        }
+        let world = World::new().play(&script, at + 2_000);
+        prop_assert!(world.taken.iter().all(|(_, files)| files["a"].ends_with(" end")), "{:?}", world.taken);
+        let last = format!("{}", texts.len() - 1);
+        prop_assert!(world.taken.last().is_some_and(|(_, files)| files["a"].starts_with(&last)));
+    }
+
+    /// The same for whoever holds the file open until it is whole, with any pauses between the parts and between the texts.
+    #[test]
+    fn no_part_of_what_is_held_open_is_ever_taken(
+        texts in prop::collection::vec((prop::collection::vec(20_u64..=3_000, 1..4), 20_u64..=3_000), 1..8),
+    ) {
+        let (mut script, mut at) = (Vec::new(), 1);
+        for (number, (parts, pause)) in texts.iter().enumerate() {
+            script.push((at, "a", Act::Open(format!("{number}"))));
+            for gap in parts {
+                at += gap;
+                script.push((at, "a", Act::Hold(" more".to_owned())));
+            }
+            at += parts[0];
             script.push((at, "a", add(" end")));
             at += pause;
         }

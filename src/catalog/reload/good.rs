@@ -1,0 +1,107 @@
+//! What the live catalog is made of, and which files were refused: so that a file that is wrong does not hold up a change of another one.
+//!
+//! **Invariant:** what came together with something wrong is refused with it, since it may be half of one change. That holds for a fault that is
+//! new: of a file that was refused within [`MEMORY`], or still is, nobody's change is a part, and a revocation elsewhere must not wait for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::catalog::settle::Whole;
+use crate::catalog::texts::{Texts, Version};
+use crate::problem::Problem;
+
+/// So long a file counts as one that was wrong before.
+const MEMORY: Duration = Duration::from_secs(60);
+
+/// The texts that are live, and the files that are not.
+pub(super) struct Good {
+    live: Texts,
+    /// What was refused last, and is not mended.
+    refused: Texts,
+    /// When each file was refused last.
+    when: BTreeMap<PathBuf, Instant>,
+    /// The folder that problems name files of.
+    dir: PathBuf,
+}
+
+impl Good {
+    pub(super) fn new(dir: &Path, live: &Texts) -> Self {
+        Self { live: live.clone(), refused: Texts::new(), when: BTreeMap::new(), dir: dir.to_owned() }
+    }
+
+    /// The live catalog is made of these.
+    pub(super) fn are(&mut self, texts: &Texts) {
+        self.live = texts.clone();
+    }
+
+    /// Nothing is refused any more.
+    pub(super) fn all_are(&mut self) {
+        self.refused.clear();
+    }
+
+    /// Notes what is refused. Whether that is new.
+    pub(super) fn refused(&mut self, bad: Texts) -> bool {
+        let new = bad.iter().any(|(path, version)| self.refused.get(path).is_none_or(|before| before.text != version.text));
+        let now = Instant::now();
+        self.when.retain(|_, at| now.duration_since(*at) < MEMORY);
+        self.when.extend(bad.keys().map(|path| (path.clone(), now)));
+        self.refused = bad;
+        new
+    }
+
+    /// The changed files that are to blame, and whether each of them was refused before this change.
+    pub(super) fn blamed(&self, whole: &Whole, problems: &[Problem], now: Instant) -> (Texts, bool) {
+        let changed = self.changed(whole);
+        let named = named(&self.dir, problems);
+        let of = |wanted: &dyn Fn(&Path) -> bool| -> Texts {
+            changed.iter().filter(|(path, _)| wanted(path)).map(|(path, version)| (path.clone(), version.clone())).collect()
+        };
+        // A fault may show in a file that did not change: in one that names what another one took away.
+        let standing =
+            |path: &Path| self.refused.get(path).is_some_and(|before| changed.get(path).is_some_and(|now| now.text == before.text));
+        let choices = [of(&|path| named.contains(path)), of(&standing), changed.clone()];
+        let bad = choices.into_iter().find(|bad| !bad.is_empty()).unwrap_or_default();
+        let known =
+            |path: &PathBuf| self.refused.contains_key(path) || self.when.get(path).is_some_and(|at| now.duration_since(*at) < MEMORY);
+        let before = !bad.is_empty() && bad.keys().all(known);
+        (bad, before)
+    }
+
+    /// Blames more files. Whether there are any.
+    pub(super) fn blame_more(&self, whole: &Whole, problems: &[Problem], bad: &mut Texts) -> bool {
+        let named = named(&self.dir, problems);
+        let before = bad.len();
+        bad.extend(self.changed(whole).into_iter().filter(|(path, _)| named.contains(path)));
+        bad.len() > before
+    }
+
+    /// Whether anything changed besides.
+    pub(super) fn has_more(&self, whole: &Whole, bad: &Texts) -> bool {
+        self.changed(whole).keys().any(|path| !bad.contains_key(path))
+    }
+
+    /// All texts, with the live ones in place of the bad ones.
+    pub(super) fn instead_of(&self, whole: &Whole, bad: &Texts) -> Texts {
+        let version = |path: &PathBuf, version: &Version| if bad.contains_key(path) { self.of(path) } else { version.clone() };
+        whole.iter().map(|(path, (whole, _))| (path.clone(), version(path, whole))).collect()
+    }
+
+    fn changed(&self, whole: &Whole) -> Texts {
+        let changed = whole.iter().filter(|(path, (version, _))| self.of(path).text != version.text);
+        changed.map(|(path, (version, _))| (path.clone(), version.clone())).collect()
+    }
+
+    fn of(&self, path: &Path) -> Version {
+        self.live.get(path).cloned().unwrap_or_else(Version::missing)
+    }
+}
+
+fn named(dir: &Path, problems: &[Problem]) -> BTreeSet<PathBuf> {
+    problems.iter().map(|problem| dir.join(&problem.file)).collect()
+}
+
+/// As the operator knows it: `catalog.d/10-acme.yaml`.
+pub(super) fn name_in(dir: &Path, path: &Path) -> String {
+    path.strip_prefix(dir).unwrap_or(path).display().to_string()
+}
