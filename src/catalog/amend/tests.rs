@@ -50,7 +50,7 @@ fn what_somebody_is_in_the_middle_of_writing_is_read_again() {
     fs::write(&other, "callers:\n  zz:\n").unwrap();
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| Files::lock(&folder.0).map(drop));
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::park_timeout(Duration::from_millis(300));
         fs::write(&other, "callers:\n  zz: {}\n").unwrap();
         reading.join().unwrap().unwrap();
     });
