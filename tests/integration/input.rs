@@ -157,7 +157,7 @@ fn b08_unknown_fields_keep_their_bytes_and_their_order() {
         format!("{{ \"zeta\" : 1 ,\r\n\t\"model\" :\t\"m\" , \"alpha\":2,{HI} ,\"logit_bias\":{{\"50256\":-100}}  }}"),
         format!("\n\n  {{\"model\":\"m\",{HI}}}  \r\n"),
         // Equal names below the top are the upstream's to judge, and so is what else is odd.
-        format!(r#"{{"metadata":{{"k":1,"k":2}},"model":"m",{HI},"Model":"other","MODEL":3,"model ":4}}"#),
+        format!(r#"{{"metadata":{{"k":1,"k":2}},"model":"m",{HI},"Vendor":"other","VENDOR":3,"model ":4}}"#),
         format!(r#"{{{HI},"model":"\u006d","user":"\ud83d\ude00 \u0000"}}"#),
         r#"{"model":"m","messages":[{"role":"martian","content":7,"x":{}},{}]}"#.to_owned(),
         format!(r#"{{"model":"m",{HI},"temperature":"hot","n":-1,"tools":"none","stop":{{}},"max_tokens":"many"}}"#),
