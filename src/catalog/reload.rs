@@ -1,6 +1,6 @@
 //! Keeping the live catalog true to its files: the only part of the catalog that does I/O while the process runs.
 //!
-//! One thread looks ([`watch`](mod@watch)), and takes of each file the last text that is whole ([`settle`](super::settle)). **Invariant:** all or nothing.
+//! One thread looks (`watch`), and takes of each file the last text that is whole ([`settle`](super::settle)). **Invariant:** all or nothing.
 //! What is refused is told in the log, `/status` and a metric, and the old catalog goes on; a running exchange keeps the one that it began with.
 
 use super::load::Loaded;
