@@ -1,5 +1,5 @@
-//! What every request and every streamed chunk pays: looking up key and model, reading the envelope, splicing, decoding
-//! events; and what a list of models costs.
+//! What every request and every streamed chunk pays: looking up key and model, reading the
+//! envelope, splicing, decoding events; and what a list of models costs.
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 
@@ -24,7 +24,9 @@ const CHUNK: &str = r#"{"id":"chatcmpl-CTv9XjE2mXHn1nTQy0sS8M1Uu3kPq","object":"
 
 /// A chat of about so many bytes, in prose with some escapes.
 fn chat(bytes: usize, prose: &str) -> Vec<u8> {
-    let mut body = String::from(r#"{"model":"gpt-4o-mini","messages":[{"role":"system","content":"You are a helpful assistant."}"#);
+    let mut body = String::from(
+        r#"{"model":"gpt-4o-mini","messages":[{"role":"system","content":"You are a helpful assistant."}"#,
+    );
     while body.len() + 100 < bytes {
         let room = (bytes - body.len() - 100).min(2000);
         let content: String = prose.chars().cycle().take(room).collect();
@@ -104,7 +106,8 @@ fn events(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("sse");
     let stream: Vec<u8> = format!("data: {CHUNK}\n\n").repeat(100).into_bytes();
     // Whole events in each read; reads that cut events; every event in two reads.
-    for (name, read) in [("100 events in one read", stream.len()), ("in reads of 1460", 1460), ("in reads of 100", 100)] {
+    for (name, read) in [("100 events in one read", stream.len()), ("in reads of 1460", 1460), ("in reads of 100", 100)]
+    {
         group.throughput(Throughput::Elements(100));
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
@@ -124,8 +127,8 @@ fn events(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A chunk's whole way: decoded, made standard, written. Chunks that differ in their content only may
-/// take a short cut, so there are others too: some whose other fields change with each.
+/// A chunk's whole way: decoded, made standard, written. Chunks that differ in their content only
+/// may take a short cut, so there are others too: some whose other fields change with each.
 fn streams(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("dialect::openai::Stream");
     let face = Face {
@@ -138,11 +141,13 @@ fn streams(criterion: &mut Criterion) {
     };
     let words = [" gateway", " a", ",", " requests", "\\n\\n", " é", " several", " \\\"quoted\\\""];
     let with = |word: &str| CHUNK.replace(" gateway", word);
-    let padded =
-        |(index, word): (usize, &&str)| with(word).replacen('{', &format!(r#"{{"obfuscation":"{}","#, "x7Kq".repeat(index % 4 + 1)), 1);
+    let padded = |(index, word): (usize, &&str)| {
+        with(word).replacen('{', &format!(r#"{{"obfuscation":"{}","#, "x7Kq".repeat(index % 4 + 1)), 1)
+    };
     let logprobs = |(index, word): (usize, &&str)| {
-        let logprobs =
-            format!(r#""logprobs":{{"content":[{{"token":"t","logprob":-0.{index}37,"bytes":null,"top_logprobs":[]}}],"refusal":null}}"#);
+        let logprobs = format!(
+            r#""logprobs":{{"content":[{{"token":"t","logprob":-0.{index}37,"bytes":null,"top_logprobs":[]}}],"refusal":null}}"#
+        );
         with(word).replace(r#""logprobs":null"#, &logprobs)
     };
     for (name, chunks) in [
@@ -199,7 +204,8 @@ fn catalogs(criterion: &mut Criterion) {
     const KEYS: usize = 100_000;
     let large = catalog(MODELS, KEYS);
     let mut group = criterion.benchmark_group("catalog of 10,000 models and 100,000 keys");
-    // Never the same twice in a row, so that the processor's caches help no more than under traffic.
+    // Never the same twice in a row, so that the processor's caches help no more than under
+    // traffic.
     let some: Vec<usize> = (0..4096).map(|n| n * 7919).collect();
     let secrets: Vec<_> = some.iter().map(|n| secret(n % KEYS)).collect();
     let digests: Vec<_> = secrets.iter().map(|secret| digest(secret)).collect();
@@ -213,7 +219,9 @@ fn catalogs(criterion: &mut Criterion) {
     group.bench_function("a key by its secret", |bencher| {
         bencher.iter(|| assert!(turn.next().is_some_and(|secret| large.key(&digest(black_box(secret)), now).is_ok())));
     });
-    group.bench_function("an unknown key", |bencher| bencher.iter(|| assert!(large.key(black_box(&[7; 32]), now).is_err())));
+    group.bench_function("an unknown key", |bencher| {
+        bencher.iter(|| assert!(large.key(black_box(&[7; 32]), now).is_err()))
+    });
     let mut turn = names.iter().cycle();
     group.bench_function("a model by its name", |bencher| {
         bencher.iter(|| assert!(turn.next().is_some_and(|name| large.model(black_box(name)).is_some())));
@@ -226,7 +234,9 @@ fn catalogs(criterion: &mut Criterion) {
         let Ok(key) = catalog.key(&digest(&secret(0)), now) else { panic!("the key is there") };
         group.throughput(Throughput::Elements(models as u64));
         // A fresh cache each time, as after a reload.
-        group.bench_function(format!("{name}, rendered"), |bencher| bencher.iter(|| Lists::default().list(black_box(catalog), key)));
+        group.bench_function(format!("{name}, rendered"), |bencher| {
+            bencher.iter(|| Lists::default().list(black_box(catalog), key))
+        });
         let lists = Lists::default();
         assert!(lists.list(catalog, key).len() > models * 50);
         group.bench_function(format!("{name}, cached"), |bencher| bencher.iter(|| lists.list(black_box(catalog), key)));

@@ -1,4 +1,5 @@
-//! What translation costs: a long request into each dialect's words, and each dialect's stream events into standard chunks.
+//! What translation costs: a long request into each dialect's words, and each dialect's stream
+//! events into standard chunks.
 
 #![allow(
     missing_docs,
@@ -75,7 +76,8 @@ fn frame(kind: &str, payload: &str) -> Vec<u8> {
 fn request() -> Bytes {
     let prose = "The quick brown fox jumps over the lazy dog, and \"nobody\" minds.\n".repeat(4);
     let quoted = json::quote(&prose);
-    let mut body = String::from(r#"{"model":"m","messages":[{"role":"system","content":"You are a helpful assistant."}"#);
+    let mut body =
+        String::from(r#"{"model":"m","messages":[{"role":"system","content":"You are a helpful assistant."}"#);
     for turn in 0..12 {
         body.push_str(&format!(
             r#",{{"role":"user","content":{quoted}}},{{"role":"assistant","content":null,"tool_calls":[{{"id":"call_{turn}","type":"function","function":{{"name":"tool_{}","arguments":"{{\"city\":\"Rome\",\"days\":3}}"}}}}]}},{{"role":"tool","tool_call_id":"call_{turn}","content":"{{\"sky\":\"clear\",\"degrees\":[21,22,23]}}"}},{{"role":"assistant","content":{quoted}}}"#,
@@ -122,7 +124,13 @@ fn requests(criterion: &mut Criterion) {
 
 fn events(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("a stream's event");
-    let face = Face { model: "m".to_owned(), id: "chatcmpl-1".to_owned(), created: 1_790_000_000, prompt_bytes: 100, ..Face::default() };
+    let face = Face {
+        model: "m".to_owned(),
+        id: "chatcmpl-1".to_owned(),
+        created: 1_790_000_000,
+        prompt_bytes: 100,
+        ..Face::default()
+    };
     group.throughput(Throughput::Elements(1));
     for (name, dialect, model, event) in dialects() {
         let mut stream = dialect.stream(model, &face, Manner::default(), 8 << 20);

@@ -1,4 +1,5 @@
-//! How many rows a second the ledger takes to disk, and how much memory that costs: at least 20,000 on two cores, and 200 MB at most.
+//! How many rows a second the ledger takes to disk, and how much memory that costs: at least 20,000
+//! on two cores, and 200 MB at most.
 
 use portcullis::config;
 use portcullis::ledger::{Ledger, Row};
@@ -16,7 +17,11 @@ const WAITING: u64 = 100_000;
 fn main() -> Result<(), String> {
     let folder = std::env::temp_dir().join(format!("portcullis-bench-ledger-{}", std::process::id()));
     let path = folder.join("ledger.sqlite");
-    let ledger = Ledger::open(&config::Ledger { enabled: true, path: path.clone(), retention: Duration::from_secs(90 * 86_400) });
+    let ledger = Ledger::open(&config::Ledger {
+        enabled: true,
+        path: path.clone(),
+        retention: Duration::from_secs(90 * 86_400),
+    });
     let keys: Vec<Arc<str>> = (0..KEYS).map(|n| format!("caller-{}/key-{n}", n / 10).into()).collect();
     let callers: Vec<Arc<str>> = (0..KEYS).map(|n| format!("caller-{}", n / 10).into()).collect();
     let (model, account): (Arc<str>, Arc<str>) = ("gpt-4o-mini".into(), "openai-main".into());

@@ -1,4 +1,5 @@
-//! What it costs to admit an exchange by all kinds of limits at all levels, and to settle it, among a hundred thousand keys.
+//! What it costs to admit an exchange by all kinds of limits at all levels, and to settle it, among
+//! a hundred thousand keys.
 
 #![allow(
     missing_docs,
@@ -28,8 +29,10 @@ const LIMITS: &str = "{requests_per_minute: 1000000000000, requests_per_day: 100
 
 fn catalog(limits: &str) -> Catalog {
     // No file may be as large as all of them.
-    let mut files =
-        vec![("catalog.yaml".to_owned(), "accounts: {a: {dialect: demo}}\nmodels: {m: {targets: [{account: a}]}}\ncallers:\n".to_owned())];
+    let mut files = vec![(
+        "catalog.yaml".to_owned(),
+        "accounts: {a: {dialect: demo}}\nmodels: {m: {targets: [{account: a}]}}\ncallers:\n".to_owned(),
+    )];
     for caller in 0..CALLERS {
         if caller > 0 && caller % (CALLERS / 5) == 0 {
             files.push((format!("catalog.d/{caller}.yaml"), "callers:\n".to_owned()));
@@ -38,7 +41,11 @@ fn catalog(limits: &str) -> Catalog {
         writeln!(text, "  c{caller}:\n    limits: {limits}\n    keys:").unwrap();
         for key in 0..KEYS_OF_EACH {
             let number = caller * KEYS_OF_EACH + key;
-            writeln!(text, "      k{key}: {{hash: 'sha256:{number:064x}', limits: {limits}, model_limits: {{m: {limits}}}}}").unwrap();
+            writeln!(
+                text,
+                "      k{key}: {{hash: 'sha256:{number:064x}', limits: {limits}, model_limits: {{m: {limits}}}}}"
+            )
+            .unwrap();
         }
     }
     resolve(&files, &mut |_| unreachable!()).unwrap_or_else(|problems| panic!("{problems}"))
@@ -57,7 +64,8 @@ fn now() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
 }
 
-/// Admits and settles so many times, and says how long it took. The clock is read each time, as a gateway does.
+/// Admits and settles so many times, and says how long it took. The clock is read each time, as a
+/// gateway does.
 fn run<'e>(times: u64, mut next: impl FnMut() -> &'e Each) -> Duration {
     let start = Instant::now();
     for _ in 0..times {
@@ -107,7 +115,9 @@ fn admission(criterion: &mut Criterion) {
     });
     // Each thread has an eighth of the callers to itself.
     group.bench_function("8 threads, keys of different callers", |bencher| {
-        bencher.iter_custom(|times| crowd(times, &all, |thread, random| thread * (total / THREADS) + random % (total / THREADS)));
+        bencher.iter_custom(|times| {
+            crowd(times, &all, |thread, random| thread * (total / THREADS) + random % (total / THREADS))
+        });
     });
     group.bench_function("8 threads, keys of one caller", |bencher| {
         bencher.iter_custom(|times| crowd(times, &all, |_, random| random % KEYS_OF_EACH));

@@ -1,4 +1,5 @@
-//! Portcullis in your own Pingora server, beside your own services: `cargo run --example embed`, then
+//! Portcullis in your own Pingora server, beside your own services: `cargo run --example embed`,
+//! then
 //!
 //! ```sh
 //! curl http://127.0.0.1:8081/v1/models -H 'authorization: Bearer sk-demo-portcullis-published'
@@ -29,7 +30,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     pingora.add_service(gateway);
     // The live catalog, name look-ups, idle connections.
     pingora.add_service(server::background(&shared, conf, &loaded, Vec::new())?);
-    // `/metrics` and `/status`, on the address that server.yaml names. Leave it out if you have your own.
+    // `/metrics` and `/status`, on the address that server.yaml names. Leave it out if you have
+    // your own.
     pingora.add_service(Admin::new(shared));
     // Your own services go here, with `pingora.add_service`.
 

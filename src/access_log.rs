@@ -1,8 +1,9 @@
 //! One line an exchange, JSON or text, for every way to end.
 //!
-//! Lines are gathered in memory and written by one thread, at most `GATHER` later: a request's way has no system call for them. No text of a
-//! prompt or an answer, no query string and no credential is ever part of a line. If the sink stalls, lines beyond `MOST` bytes are
-//! dropped, and so is what it refuses; both are counted, since a full disk must not stop the traffic.
+//! Lines are gathered in memory and written by one thread, at most `GATHER` later: a request's way
+//! has no system call for them. No text of a prompt or an answer, no query string and no credential
+//! is ever part of a line. If the sink stalls, lines beyond `MOST` bytes are dropped, and so is
+//! what it refuses; both are counted, since a full disk must not stop the traffic.
 
 use crate::config::{Access, Format};
 use crate::price::Usd;
@@ -174,7 +175,8 @@ impl AccessLog {
         self.sink.as_ref().map_or(0, |sink| sink.dropped.load(Ordering::Relaxed))
     }
 
-    /// Waits, for a second at most, until every line so far is written. Whoever reads the sink may have stopped for good.
+    /// Waits, for a second at most, until every line so far is written. Whoever reads the sink may
+    /// have stopped for good.
     pub fn flush(&self) {
         let Some(sink) = &self.sink else { return };
         let end = std::time::Instant::now() + Duration::from_secs(1);
@@ -245,7 +247,8 @@ fn text(out: &mut Vec<u8>, line: &Line<'_>) {
     // Of a head that could not be read nothing may be known.
     let or_dash = |value: &str| if value.is_empty() { "-".to_owned() } else { value.to_owned() };
     let detail = |tried: &Tried| tried.detail.as_ref().map(|detail| format!(":{detail:?}")).unwrap_or_default();
-    let tries: Vec<String> = line.attempts.iter().map(|t| format!("{}:{}:{}ms{}", t.account, t.outcome, t.ms, detail(t))).collect();
+    let tries: Vec<String> =
+        line.attempts.iter().map(|t| format!("{}:{}:{}ms{}", t.account, t.outcome, t.ms, detail(t))).collect();
     out.extend_from_slice(
         format!(
             "{} {} {} {} {} {} {} {}ms own={}us model={} key={} account={} tokens={}+{}({}) tries=[{}]",
@@ -283,7 +286,13 @@ pub fn rfc3339(time: SystemTime) -> String {
     let day = day_of_year - (153 * mp + 2) / 5 + 1;
     let month = if mp < 10 { mp + 3 } else { mp - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z", rest / 3600, rest / 60 % 60, rest % 60, since.subsec_millis())
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60,
+        since.subsec_millis()
+    )
 }
 
 #[cfg(test)]
@@ -292,7 +301,9 @@ mod tests {
 
     #[test]
     fn times() {
-        let check = |millis: u64, expected: &str| assert_eq!(rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(millis)), expected);
+        let check = |millis: u64, expected: &str| {
+            assert_eq!(rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(millis)), expected)
+        };
         check(0, "1970-01-01T00:00:00.000Z");
         check(951_782_400_123, "2000-02-29T00:00:00.123Z");
         check(1_795_228_799_999, "2026-11-21T02:39:59.999Z");

@@ -1,7 +1,7 @@
 //! IP addresses: ranges of them as an operator writes them, and which of them may be called.
 //!
-//! An IPv4 address inside an IPv6 one (mapped, or by way of NAT64) always counts as the IPv4 address, so that no
-//! rule can be passed by writing an address differently.
+//! An IPv4 address inside an IPv6 one (mapped, or by way of NAT64) always counts as the IPv4
+//! address, so that no rule can be passed by writing an address differently.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -44,12 +44,15 @@ impl FromStr for Cidr {
         let most: u8 = if written.is_ipv4() { 32 } else { 128 };
         let bits = match bits {
             None => most,
-            Some(bits) if !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit()) => {
-                bits.parse().ok().filter(|bits| *bits <= most).ok_or_else(|| format!("must have 0 to {most} after the /"))?
-            }
+            Some(bits) if !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit()) => bits
+                .parse()
+                .ok()
+                .filter(|bits| *bits <= most)
+                .ok_or_else(|| format!("must have 0 to {most} after the /"))?,
             Some(_) => return Err(wrong()),
         };
-        // `::ffff:10.0.0.0/104` is `10.0.0.0/8`; a shorter prefix of a mapped address would mean more than IPv4.
+        // `::ffff:10.0.0.0/104` is `10.0.0.0/8`; a shorter prefix of a mapped address would mean
+        // more than IPv4.
         let (first, bits) = match (written, plain(written)) {
             (IpAddr::V6(_), v4 @ IpAddr::V4(_)) => match bits.checked_sub(96) {
                 Some(bits) => (v4, bits),
@@ -67,8 +70,8 @@ impl fmt::Display for Cidr {
     }
 }
 
-/// An address that no account may ever be reached at: link-local, the metadata services of clouds (which hand out
-/// credentials to whoever asks), and what is no host at all.
+/// An address that no account may ever be reached at: link-local, the metadata services of clouds
+/// (which hand out credentials to whoever asks), and what is no host at all.
 pub fn forbidden_ip(address: IpAddr) -> bool {
     match plain(address) {
         IpAddr::V4(v4) => {
@@ -98,8 +101,9 @@ pub fn private_ip(address: IpAddr) -> bool {
     }
 }
 
-/// Whether a host, as a URL names it, is one that everybody can reach: a name or an address of the public internet. What is not surely one is
-/// none: addresses are read as generously as the most generous of those who would fetch the URL (`0x7f.1`, `2130706433`, `0177.0.0.1`).
+/// Whether a host, as a URL names it, is one that everybody can reach: a name or an address of the
+/// public internet. What is not surely one is none: addresses are read as generously as the most
+/// generous of those who would fetch the URL (`0x7f.1`, `2130706433`, `0177.0.0.1`).
 ///
 /// A public name may still resolve to a private address. Only who resolves it can see that.
 pub fn is_public_host(host: &str) -> bool {
@@ -112,10 +116,12 @@ pub fn is_public_host(host: &str) -> bool {
     if last.starts_with(|c: char| c.is_ascii_digit()) {
         return loose_v4(host).is_some_and(is_public_v4);
     }
-    let is_label = |label: &str| !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    let is_label =
+        |label: &str| !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     let host = host.to_ascii_lowercase();
     // A name without a dot is looked up in the own network's domains.
-    let is_own = !host.contains('.') || OWN_DOMAINS.iter().any(|own| host.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')));
+    let is_own = !host.contains('.')
+        || OWN_DOMAINS.iter().any(|own| host.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')));
     !is_own && host != "metadata.goog" && host.split('.').all(is_label)
 }
 
@@ -137,7 +143,8 @@ const OWN_DOMAINS: [&str; 14] = [
     "onion",
 ];
 
-/// An IPv4 address in one to four parts, each of them decimal, octal or hexadecimal, as the WHATWG and `inet_aton` read it.
+/// An IPv4 address in one to four parts, each of them decimal, octal or hexadecimal, as the WHATWG
+/// and `inet_aton` read it.
 fn loose_v4(host: &str) -> Option<Ipv4Addr> {
     let parts: Vec<u64> = host.split('.').map(number).collect::<Option<_>>()?;
     let (last, first) = parts.split_last()?;
@@ -225,7 +232,17 @@ mod tests {
             assert!(range.contains(ip(inside)), "{inside} in {range}");
             assert!(!range.contains(ip(outside)), "{outside} not in {range}");
         }
-        for wrong in ["", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/+8", "10.0.0.0/8/8", "10.0/8", "::/129", "localhost", "10.0.0.1:80"] {
+        for wrong in [
+            "",
+            "10.0.0.0/",
+            "10.0.0.0/33",
+            "10.0.0.0/+8",
+            "10.0.0.0/8/8",
+            "10.0/8",
+            "::/129",
+            "localhost",
+            "10.0.0.1:80",
+        ] {
             assert!(wrong.parse::<Cidr>().is_err(), "{wrong}");
         }
     }

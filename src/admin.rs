@@ -1,6 +1,8 @@
-//! The admin listener: `/metrics`, `/status`, `/usage`, and the probes. A service of its own, on its own thread, so that it answers while everything else
-//! is drained, up to the process's last moment. It knows no keys: bind it to an address that only operators reach. **Invariant:** `/livez` and `/readyz` are
-//! answered whoever asks, by whatever name, and however many others are connected.
+//! The admin listener: `/metrics`, `/status`, `/usage`, and the probes. A service of its own, on
+//! its own thread, so that it answers while everything else is drained, up to the process's last
+//! moment. It knows no keys: bind it to an address that only operators reach. **Invariant:**
+//! `/livez` and `/readyz` are answered whoever asks, by whatever name, and however many others are
+//! connected.
 
 use crate::ledger::days;
 use crate::ledger::report::{Query, Unanswered, texts};
@@ -74,7 +76,8 @@ impl Admin {
     pub fn new(shared: Arc<Shared>) -> Admin {
         // Where a file is not there, that name is not known.
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let names = Names::new(read("/proc/sys/kernel/hostname").trim(), &read("/etc/hosts"), &shared.server.admin_hosts);
+        let names =
+            Names::new(read("/proc/sys/kernel/hostname").trim(), &read("/etc/hosts"), &shared.server.admin_hosts);
         Admin { desk: Arc::new(Desk { shared, names, asking: Semaphore::new(ASKING), warned: Mutex::default() }) }
     }
 }
@@ -98,7 +101,10 @@ impl Service for Admin {
                     // If all are busy, whoever comes next is let go at once.
                     let Some((place, leaving)) = places.take() else { continue };
                     let desk = self.desk.clone();
-                    #[expect(clippy::disallowed_methods, reason = "owned by this service's runtime, bounded in number and time")]
+                    #[expect(
+                        clippy::disallowed_methods,
+                        reason = "owned by this service's runtime, bounded in number and time"
+                    )]
                     tokio::spawn(async move {
                         // A scraper that is too slow is let go; there is nothing to tell it.
                         drop(tokio::time::timeout(PATIENCE, desk.serve(stream, &place, leaving)).await);
@@ -155,7 +161,8 @@ impl Desk {
     }
 
     async fn answer(&self, header: &RequestHeader) -> Answer {
-        // A probe is told nothing that is worth a name or a place, and must be answered whoever else asks.
+        // A probe is told nothing that is worth a name or a place, and must be answered whoever
+        // else asks.
         if let Some(healthy) = self.probe(header) {
             return (if healthy { 200 } else { 503 }, PLAIN, String::new());
         }
@@ -169,13 +176,19 @@ impl Desk {
         let (path, query) = (header.uri.path(), header.uri.query().unwrap_or(""));
         let reads = matches!(header.method, http::Method::GET | http::Method::HEAD);
         match path.strip_prefix("/accounts/").and_then(|path| path.strip_suffix("/reset")) {
-            Some(account) if header.method == http::Method::POST && is_from_here(header) => reset(&self.shared, account),
+            Some(account) if header.method == http::Method::POST && is_from_here(header) => {
+                reset(&self.shared, account)
+            }
             Some(_) => (405, PLAIN, "use POST, and not from another site's page\n".to_owned()),
             None if !reads => (405, PLAIN, "use GET\n".to_owned()),
             None => match path {
                 "/usage" => usage(&self.shared, query).await,
                 "/limits" => limits(&self.shared, query).await,
-                "/metrics" => (200, "application/openmetrics-text; version=1.0.0; charset=utf-8", self.shared.metrics.render(&self.shared)),
+                "/metrics" => (
+                    200,
+                    "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                    self.shared.metrics.render(&self.shared),
+                ),
                 "/status" => (200, "application/json", format!("{:#}\n", status::of(&self.shared))),
                 _ => {
                     let paths = "there are /status, /limits, /usage, /metrics, /livez and /readyz, and POST /accounts/NAME/reset\n";
@@ -185,7 +198,8 @@ impl Desk {
         }
     }
 
-    /// Whether all is well, for who asks nothing else. `OPTIONS /` is what HAProxy asks unless it is told better.
+    /// Whether all is well, for who asks nothing else. `OPTIONS /` is what HAProxy asks unless it
+    /// is told better.
     fn probe(&self, header: &RequestHeader) -> Option<bool> {
         let options = header.method == http::Method::OPTIONS;
         let asks = options || header.method == http::Method::GET || header.method == http::Method::HEAD;
@@ -207,17 +221,21 @@ impl Desk {
     }
 }
 
-/// All hosts that a request names. That of a target with a host of its own is the same, or Pingora hangs up.
+/// All hosts that a request names. That of a target with a host of its own is the same, or Pingora
+/// hangs up.
 fn hosts(header: &RequestHeader) -> impl Iterator<Item = &str> {
     // What is no text is no host, either.
     header.headers.get_all(http::header::HOST).iter().map(|value| value.to_str().unwrap_or("?"))
 }
 
-/// Whether a request comes from no page, or from one of ours: a page of another site cannot send the header without asking before.
+/// Whether a request comes from no page, or from one of ours: a page of another site cannot send
+/// the header without asking before.
 fn is_from_here(header: &RequestHeader) -> bool {
     let text = |name: http::HeaderName| header.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let Some(origin) = text(http::header::ORIGIN) else { return true };
-    let ours = text(http::header::HOST).filter(|host| !host.is_empty()).is_some_and(|host| origin.strip_prefix("http://") == Some(host));
+    let ours = text(http::header::HOST)
+        .filter(|host| !host.is_empty())
+        .is_some_and(|host| origin.strip_prefix("http://") == Some(host));
     ours && header.headers.get("x-portcullis-admin").is_some_and(|value| value == "1")
 }
 
@@ -237,12 +255,15 @@ async fn usage(shared: &Arc<Shared>, query: &str) -> Answer {
         Ok(Ok(Some(json))) => (200, "application/json", json),
         Ok(Ok(None)) => (503, PLAIN, "the ledger has no file\n".to_owned()),
         Ok(Err(why @ Unanswered::TooMuch(_))) => (400, PLAIN, format!("{why}\n")),
-        Ok(Err(why @ (Unanswered::TooLong | Unanswered::Busy | Unanswered::Unreadable(_)))) => (503, PLAIN, format!("{why}\n")),
+        Ok(Err(why @ (Unanswered::TooLong | Unanswered::Busy | Unanswered::Unreadable(_)))) => {
+            (503, PLAIN, format!("{why}\n"))
+        }
         Err(why) => (500, PLAIN, format!("the ledger was not read: {why}\n")),
     }
 }
 
-/// How all limits stand, or those of one caller: the first of them by name. Those of a caller are in each of its keys' bounds.
+/// How all limits stand, or those of one caller: the first of them by name. Those of a caller are
+/// in each of its keys' bounds.
 async fn limits(shared: &Shared, query: &str) -> Answer {
     let texts = match texts(query, &["caller"]) {
         Ok(texts) => texts,

@@ -1,4 +1,5 @@
-//! Headers → key. The key is looked up by its SHA-256, so that the secret is compared with nothing and how long it takes says nothing of it.
+//! Headers → key. The key is looked up by its SHA-256, so that the secret is compared with nothing
+//! and how long it takes says nothing of it.
 //!
 //! Every reason to refuse ends in the same answer; which it was is known to nobody but this module.
 
@@ -17,7 +18,12 @@ const LONGEST: usize = 512;
 const OTHERS: [&str; 3] = ["x-api-key", "api-key", "x-goog-api-key"];
 
 /// The key that opens the gate, if there is one; and whether by a secret that is being replaced.
-pub fn key<'a>(catalog: &'a Catalog, headers: &HeaderMap, address: Option<IpAddr>, now: SystemTime) -> Option<(&'a Arc<Key>, bool)> {
+pub fn key<'a>(
+    catalog: &'a Catalog,
+    headers: &HeaderMap,
+    address: Option<IpAddr>,
+    now: SystemTime,
+) -> Option<(&'a Arc<Key>, bool)> {
     let secret = secret(headers)?;
     let digest: [u8; 32] = Sha256::digest(secret).into();
     let (key, old) = catalog.opened(&digest, now).ok()?;
@@ -45,7 +51,8 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"bearer ") && !rest.starts_with(b" ")).then(|| rest.trim_ascii_end())
 }
 
-/// The caller's address: the last hop of `x-forwarded-for` that is not a proxy of ours, if the connection comes from one of those.
+/// The caller's address: the last hop of `x-forwarded-for` that is not a proxy of ours, if the
+/// connection comes from one of those.
 pub fn address(server: &Server, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
     let trusted = |ip: IpAddr| server.trusted_proxies.iter().any(|range| range.contains(ip));
     let peer = peer?.to_canonical();
@@ -77,7 +84,8 @@ mod tests {
 
     #[test]
     fn hops_are_read_as_proxies_write_them() {
-        let check = |hop: &[u8], expected: Option<&str>| assert_eq!(hop_address(hop), expected.map(|e| e.parse().unwrap()));
+        let check =
+            |hop: &[u8], expected: Option<&str>| assert_eq!(hop_address(hop), expected.map(|e| e.parse().unwrap()));
         check(b" 10.0.0.1 ", Some("10.0.0.1"));
         check(b"10.0.0.1:4711", Some("10.0.0.1"));
         check(b"2001:db8::1", Some("2001:db8::1"));
@@ -90,7 +98,8 @@ mod tests {
 
     #[test]
     fn a_hop_that_cannot_be_read_is_not_the_proxy_before_it() {
-        let mut server = crate::config::read("server.yaml", "trusted_proxies: [127.0.0.0/8]", &mut |_| Err(String::new())).unwrap();
+        let mut server =
+            crate::config::read("server.yaml", "trusted_proxies: [127.0.0.0/8]", &mut |_| Err(String::new())).unwrap();
         server.trusted_proxies.truncate(1);
         let proxy: IpAddr = "127.0.0.1".parse().unwrap();
         let seen = |line: &[u8]| {
@@ -118,8 +127,9 @@ mod tests {
 
     #[test]
     fn secrets_are_found_where_sdks_put_them() {
-        let check =
-            |lines: &[(&str, &str)], expected: Option<&str>| assert_eq!(secret(&headers(lines)), expected.map(str::as_bytes), "{lines:?}");
+        let check = |lines: &[(&str, &str)], expected: Option<&str>| {
+            assert_eq!(secret(&headers(lines)), expected.map(str::as_bytes), "{lines:?}")
+        };
         check(&[], None);
         check(&[("authorization", "Bearer sk-a")], Some("sk-a"));
         check(&[("authorization", "bEARER sk-a")], Some("sk-a"));
@@ -183,7 +193,9 @@ mod tests {
             hash("sk-new"),
             hash("sk-old")
         ));
-        let check = |secret: &str, now, expected: Option<&str>| assert_eq!(found(&catalog, secret, now).as_deref(), expected, "{secret}");
+        let check = |secret: &str, now, expected: Option<&str>| {
+            assert_eq!(found(&catalog, secret, now).as_deref(), expected, "{secret}")
+        };
         check("sk-own", before, Some("acme/own"));
         check("sk-own", then, None);
         check("sk-old", before, Some("acme/turned (old)"));

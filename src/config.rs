@@ -1,7 +1,7 @@
 //! `conf/server.yaml`: how the process runs, as written and resolved. Read once, at the start.
 //!
-//! What is written is strict and may leave out anything; what is resolved has every value and every rule kept.
-//! It opens no file and asks the system nothing.
+//! What is written is strict and may leave out anything; what is resolved has every value and every
+//! rule kept. It opens no file and asks the system nothing.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -163,7 +163,9 @@ pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, 
         Ok((tree, doubles)) => {
             faults.extend(doubles);
             let raw = read_tree(&tree, habits::KIND, &mut faults);
-            raw.map(|raw| resolve(&raw, look_up, &mut Report { tree: &tree, faults: &mut faults, warnings: &mut warnings }))
+            raw.map(|raw| {
+                resolve(&raw, look_up, &mut Report { tree: &tree, faults: &mut faults, warnings: &mut warnings })
+            })
         }
         Err(fault) => {
             faults.push(fault);
@@ -172,7 +174,9 @@ pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, 
     };
     let problem = |Fault { line, path, what }| Problem { file: name.to_owned(), line: Some(line), path, what };
     match server {
-        Some(server) if faults.is_empty() => Ok(Server { warnings: warnings.into_iter().map(problem).collect(), ..server }),
+        Some(server) if faults.is_empty() => {
+            Ok(Server { warnings: warnings.into_iter().map(problem).collect(), ..server })
+        }
         Some(_) | None => {
             faults.sort_by_key(|fault| fault.line);
             Err(Problems(faults.into_iter().map(problem).collect(), warnings.into_iter().map(problem).collect()))
@@ -235,7 +239,11 @@ fn resolve(raw: &raw::Server, look_up: &mut LookUp<'_>, report: &mut Report<'_>)
         timeouts: timeouts(raw.timeouts.as_ref(), report),
         drain: Drain {
             delay: raw.drain.as_ref().and_then(|drain| drain.delay).map_or(Duration::ZERO, |Text(Span(span))| span),
-            grace: raw.drain.as_ref().and_then(|drain| drain.grace).map_or(Duration::from_secs(25), |Text(Span(span))| span),
+            grace: raw
+                .drain
+                .as_ref()
+                .and_then(|drain| drain.grace)
+                .map_or(Duration::from_secs(25), |Text(Span(span))| span),
         },
         trusted_proxies: items(raw.trusted_proxies.as_ref()).map(|(_, Text(range))| *range).collect(),
         cors: cors(raw.cors.as_ref(), report),
@@ -264,11 +272,16 @@ fn listen(raw: &raw::Server, report: &mut Report<'_>) -> Vec<Listen> {
         let tls = raw.tls.as_ref().and_then(|tls| listen_tls(tls, &at.key("tls"), report));
         let h2c = raw.h2c.unwrap_or(false);
         if h2c && raw.tls.is_some() {
-            report.problem(&at.key("h2c"), "is HTTP/2 without TLS, which a listener with `tls` never speaks: leave it out");
+            report.problem(
+                &at.key("h2c"),
+                "is HTTP/2 without TLS, which a listener with `tls` never speaks: leave it out",
+            );
         }
         match raw.address {
             None => report.missing(&at.key("address"), "is missing: an IP address and a port, such as 127.0.0.1:8080"),
-            Some(Text(raw::Address(address))) if address.port() != 0 && listen.iter().any(|other| other.address == address) => {
+            Some(Text(raw::Address(address)))
+                if address.port() != 0 && listen.iter().any(|other| other.address == address) =>
+            {
                 report.problem(&at.key("address"), format!("{address} stands here a second time: keep one"));
             }
             Some(Text(raw::Address(address))) => listen.push(Listen { address, h2c, tls }),
@@ -296,7 +309,10 @@ fn admin(raw: &raw::Server, listen: &[Listen], report: &mut Report<'_>) -> Socke
         None => SocketAddr::from(([127, 0, 0, 1], 9090)),
         Some(raw::Admin { address: Some(Text(raw::Address(address))), .. }) => {
             if address.port() != 0 && listen.iter().any(|listen| listen.address == *address) {
-                report.problem(&at, format!("{address} is a callers' listener already: the admin listener has a port of its own"));
+                report.problem(
+                    &at,
+                    format!("{address} is a callers' listener already: the admin listener has a port of its own"),
+                );
             }
             *address
         }

@@ -1,7 +1,9 @@
-//! The cap on connections: a `ServerApp` around the proxy that holds one permit for each, since neither Pingora's settings nor its connection
-//! filter can count them. And the time that a request's head may take, since Pingora bounds each of its bytes, but not the whole: who drips
-//! would hold a place for ever. And the answer to a head that Pingora cannot read: it says so by itself before there is a request, with an empty
-//! 400, and what it writes then is replaced here by an answer of ours, with its access line.
+//! The cap on connections: a `ServerApp` around the proxy that holds one permit for each, since
+//! neither Pingora's settings nor its connection filter can count them. And the time that a
+//! request's head may take, since Pingora bounds each of its bytes, but not the whole: who drips
+//! would hold a place for ever. And the answer to a head that Pingora cannot read: it says so by
+//! itself before there is a request, with an empty 400, and what it writes then is replaced here by
+//! an answer of ours, with its access line.
 
 mod misread;
 
@@ -17,7 +19,8 @@ use pingora::apps::ServerApp;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::{SslDigest, TlsRef};
 use pingora::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest, UniqueID, UniqueIDType,
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest,
+    UniqueID, UniqueIDType,
 };
 use pingora::server::ShutdownWatch;
 use pingora_proxy::{HttpProxy, Session};
@@ -78,7 +81,8 @@ pub fn next_head(session: &Session) {
 
 fn tell(session: &Session, phase: u8) {
     // A stream of HTTP/2 has none, and a listener that is not ours another.
-    if let Some(timed) = session.as_downstream().stream().and_then(|stream| (**stream).as_any().downcast_ref::<Timed>()) {
+    if let Some(timed) = session.as_downstream().stream().and_then(|stream| (**stream).as_any().downcast_ref::<Timed>())
+    {
         timed.phase.store(phase, Ordering::Release);
     }
 }
@@ -92,10 +96,12 @@ const OVER: u8 = 2;
 
 /// How Pingora's own answer to a head begins that it cannot read.
 const MISREAD: &[u8] = b"HTTP/1.1 400 ";
-/// What is left of such a request is read for so long, so that the caller sees the answer and not a reset.
+/// What is left of such a request is read for so long, so that the caller sees the answer and not a
+/// reset.
 const DRAIN_UNREAD: Duration = Duration::from_secs(1);
 
-/// A connection whose heads must come in time: `client_read` from the first byte on. (Until then it is idle, which Pingora bounds.)
+/// A connection whose heads must come in time: `client_read` from the first byte on. (Until then it
+/// is idle, which Pingora bounds.)
 struct Timed {
     stream: Stream,
     shared: Arc<Shared>,
@@ -135,7 +141,8 @@ impl Timed {
         }
     }
 
-    /// What is said to a head that cannot be read. It is an exchange as any other, and over with this.
+    /// What is said to a head that cannot be read. It is an exchange as any other, and over with
+    /// this.
     fn refuse(&self) -> Vec<u8> {
         let refusal = self.seen.fault();
         let (method, path) = self.seen.asked();
@@ -212,8 +219,10 @@ impl AsyncRead for Timed {
             this.due = Instant::now() + this.client_read;
             return Poll::Ready(Ok(()));
         }
-        // Bytes that are always there must not put off the end either. Before the first byte Pingora's own deadline holds.
-        let overdue = this.begun && if read.is_ready() { Instant::now() >= this.due } else { this.poll_overdue(cx).is_ready() };
+        // Bytes that are always there must not put off the end either. Before the first byte
+        // Pingora's own deadline holds.
+        let overdue =
+            this.begun && if read.is_ready() { Instant::now() >= this.due } else { this.poll_overdue(cx).is_ready() };
         if overdue { Poll::Ready(Err(ErrorKind::TimedOut.into())) } else { read.map(Ok) }
     }
 }
@@ -248,7 +257,11 @@ impl AsyncWrite for Timed {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 

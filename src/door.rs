@@ -1,4 +1,5 @@
-//! Method and path → [`Door`]. Looks at no header and no key: an unknown path is a 404 whoever asks.
+//! Method and path → [`Door`]. Looks at no header and no key: an unknown path is a 404 whoever
+//! asks.
 
 use crate::error::{Refusal, What};
 
@@ -53,7 +54,9 @@ pub fn find(method: &str, path: &str, cors: bool) -> Result<Door, Refusal> {
     };
     let allowed = match door {
         Door::Chat => method == "POST",
-        Door::Models | Door::Model(_) | Door::Live | Door::Ready | Door::Preflight => method == "GET" || method == "HEAD",
+        Door::Models | Door::Model(_) | Door::Live | Door::Ready | Door::Preflight => {
+            method == "GET" || method == "HEAD"
+        }
     };
     if allowed {
         Ok(door)
@@ -76,7 +79,8 @@ pub fn by_path(path: &str) -> Option<Door> {
     }
 }
 
-/// As clients put a path together from a base URL that ends with a slash, or without `/v1`: slashes too many, and no version.
+/// As clients put a path together from a base URL that ends with a slash, or without `/v1`: slashes
+/// too many, and no version.
 fn loosely(path: &str) -> Option<Door> {
     let path = skip_slashes(path)?;
     match path.trim_end_matches('/') {
@@ -131,7 +135,9 @@ fn unknown(path: &str) -> String {
     let twice = bare.strip_prefix("v1/").filter(|rest| rest.starts_with("v1/"));
     let note = if twice.is_some() { " (`/v1` stands there twice: the client adds it itself)" } else { "" };
     let hint = match twice.unwrap_or(&bare) {
-        "chat/completions" | "v1/chat/completions" | "v1/chat/completion" | "v1/chat" | "chat" => "POST /v1/chat/completions",
+        "chat/completions" | "v1/chat/completions" | "v1/chat/completion" | "v1/chat" | "chat" => {
+            "POST /v1/chat/completions"
+        }
         "models" | "v1/models" | "v1/model" => "GET /v1/models",
         "livez" | "healthz" | "health" => "GET /livez",
         "readyz" | "ready" => "GET /readyz",
@@ -185,9 +191,13 @@ mod tests {
 
     #[test]
     fn slashes_too_many_and_a_missing_version_are_no_obstacle() {
-        for path in
-            ["/chat/completions", "//chat/completions", "/v1/chat/completions/", "//v1/chat/completions", "/v1//chat//completions//"]
-        {
+        for path in [
+            "/chat/completions",
+            "//chat/completions",
+            "/v1/chat/completions/",
+            "//v1/chat/completions",
+            "/v1//chat//completions//",
+        ] {
             assert_eq!(find("POST", path, false), Ok(Door::Chat), "{path}");
         }
         for path in ["/models", "/models/", "//models", "/v1/models/", "//v1//models//"] {
@@ -205,7 +215,10 @@ mod tests {
         let said = |path| find("POST", path, false).unwrap_err().message.into_owned();
         assert!(said("/V1/chat/completions").ends_with("use POST /v1/chat/completions."));
         assert!(said("/v1/model/").ends_with("use GET /v1/models."));
-        assert!(said("/v1/v1/models").ends_with("use GET /v1/models (`/v1` stands there twice: the client adds it itself)."));
+        assert!(
+            said("/v1/v1/models")
+                .ends_with("use GET /v1/models (`/v1` stands there twice: the client adds it itself).")
+        );
     }
 
     #[test]

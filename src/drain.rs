@@ -1,7 +1,8 @@
 //! Going down in order: who is still at work, and how far the way down has gone.
 //!
-//! serving → delaying (still serving, but `/readyz` says no and connections close) → draining (no new connection) → cutting (what still runs
-//! ends with an error). The process ends as soon as no exchange is left, whichever phase it is in.
+//! serving → delaying (still serving, but `/readyz` says no and connections close) → draining (no
+//! new connection) → cutting (what still runs ends with an error). The process ends as soon as no
+//! exchange is left, whichever phase it is in.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -80,7 +81,8 @@ impl Drain {
         self.exchanges.load(Ordering::Acquire)
     }
 
-    /// Waits until no exchange is left. Polls, since it happens once in a process's life and must not cost every exchange a wake-up.
+    /// Waits until no exchange is left. Polls, since it happens once in a process's life and must
+    /// not cost every exchange a wake-up.
     pub async fn idle(&self) {
         while self.exchanges() > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;

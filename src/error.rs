@@ -1,7 +1,9 @@
-//! The one table of errors: what went wrong → status, `type`, `code`, `param`, text that is safe to show, and how the exchange ended.
+//! The one table of errors: what went wrong → status, `type`, `code`, `param`, text that is safe to
+//! show, and how the exchange ended.
 //!
-//! The body is always `{"error":{"message","type","param","code"}}`. Nothing that an upstream says of credentials, accounts or
-//! addresses is ever part of it: the detail goes to the access line. The table knows no HTTP library and writes nothing.
+//! The body is always `{"error":{"message","type","param","code"}}`. Nothing that an upstream says
+//! of credentials, accounts or addresses is ever part of it: the detail goes to the access line.
+//! The table knows no HTTP library and writes nothing.
 
 use serde::Serialize;
 use std::borrow::Cow;
@@ -185,9 +187,11 @@ pub struct Refusal {
     pub message: Cow<'static, str>,
     /// The request's field at fault.
     pub param: Option<String>,
-    /// Seconds until another try makes sense; at most [`MAX_RETRY_AFTER`], but for limits of the caller's own.
+    /// Seconds until another try makes sense; at most [`MAX_RETRY_AFTER`], but for limits of the
+    /// caller's own.
     pub retry_after: Option<u64>,
-    /// False where nothing changes by itself, and once we have tried several times ourselves: an SDK would otherwise multiply the tries.
+    /// False where nothing changes by itself, and once we have tried several times ourselves: an
+    /// SDK would otherwise multiply the tries.
     pub retry_helps: bool,
 }
 
@@ -231,27 +235,31 @@ impl Refusal {
     /// Says when a limit lets in again what it does not now; `None`: never.
     #[must_use]
     pub fn again_in(mut self, wait: Option<Duration>) -> Refusal {
-        self.retry_after = wait.map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).map(|seconds| seconds.max(1));
+        self.retry_after =
+            wait.map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).map(|seconds| seconds.max(1));
         // SDKs do not wait for longer, but would not give up either.
         self.retry_helps = self.retry_after.is_some_and(|seconds| seconds <= MAX_RETRY_AFTER);
         self
     }
 
-    /// Says that nothing will change by itself: no time is named, since some clients wait for it whatever else is said.
+    /// Says that nothing will change by itself: no time is named, since some clients wait for it
+    /// whatever else is said.
     #[must_use]
     pub fn in_vain(mut self) -> Refusal {
         (self.retry_after, self.retry_helps) = (None, false);
         self
     }
 
-    /// What a caller is told where only the operator can help. Whose credential it is, and what is wrong with it, is not the caller's business.
+    /// What a caller is told where only the operator can help. Whose credential it is, and what is
+    /// wrong with it, is not the caller's business.
     pub fn for_the_operator(what: What) -> Refusal {
         let message = "No upstream account of this model can be used before the gateway's operator has put something right. Trying again does \
                        not help: give the operator the request id.";
         Refusal::new(what, message).in_vain()
     }
 
-    /// The one text for every key that does not open the gate: which of the many reasons it was is nobody's business.
+    /// The one text for every key that does not open the gate: which of the many reasons it was is
+    /// nobody's business.
     pub fn invalid_key() -> Refusal {
         Refusal::new(
             What::InvalidKey,
@@ -271,8 +279,11 @@ impl Refusal {
 
     /// What a caller is told when no more may be held in memory.
     pub fn no_room() -> Refusal {
-        Refusal::new(What::NoCapacity, "The gateway holds as much in memory as it may, or as it may for one caller. Try again shortly.")
-            .retry_after(1)
+        Refusal::new(
+            What::NoCapacity,
+            "The gateway holds as much in memory as it may, or as it may for one caller. Try again shortly.",
+        )
+        .retry_after(1)
     }
 
     /// The standard body.
@@ -292,7 +303,8 @@ impl Refusal {
     }
 }
 
-/// Takes out of an upstream's text what might be a secret: the credential itself, and any long word that looks made by a generator.
+/// Takes out of an upstream's text what might be a secret: the credential itself, and any long word
+/// that looks made by a generator.
 pub fn scrub(text: &str, secrets: &[&str]) -> String {
     let mut text = text.to_owned();
     for secret in secrets.iter().filter(|s| !s.is_empty()) {

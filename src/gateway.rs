@@ -1,8 +1,9 @@
 //! Portcullis as a Pingora proxy: one short method a phase, and no policy.
 //!
-//! Everything happens in `request_filter` and `proxy_upstream_filter`; Pingora's own loop to the upstream is never entered.
-//! **Invariant:** `Ok` is returned to Pingora only after an explicit end of the answer. After a partial one it would finish the body and make
-//! a cut answer look whole; so that is an `Err`, and the connection ends truncated.
+//! Everything happens in `request_filter` and `proxy_upstream_filter`; Pingora's own loop to the
+//! upstream is never entered. **Invariant:** `Ok` is returned to Pingora only after an explicit end
+//! of the answer. After a partial one it would finish the body and make a cut answer look whole; so
+//! that is an `Err`, and the connection ends truncated.
 
 use crate::auth;
 use crate::catalog::Key;
@@ -36,7 +37,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The proxy. Mount it in any Pingora server with `pingora_proxy::http_proxy_service`, or run [`crate::server`].
+/// The proxy. Mount it in any Pingora server with `pingora_proxy::http_proxy_service`, or run
+/// [`crate::server`].
 pub struct Gateway {
     shared: Arc<Shared>,
 }
@@ -49,7 +51,10 @@ impl Gateway {
 
     fn panicked(&self) -> Refusal {
         self.shared.metrics.panicked();
-        Refusal::new(What::Internal, "The gateway failed. Try again; if it fails again, tell its operator the request id.")
+        Refusal::new(
+            What::Internal,
+            "The gateway failed. Try again; if it fails again, tell its operator the request id.",
+        )
     }
 }
 
@@ -100,7 +105,9 @@ impl ProxyHttp for Gateway {
     }
 
     async fn proxy_upstream_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<bool> {
-        let Some(Planned { mut request, body, held }) = context.planned.take() else { return Err(broken(&mut context.record)) };
+        let Some(Planned { mut request, body, held }) = context.planned.take() else {
+            return Err(broken(&mut context.record));
+        };
         if let Some(before) = &mut request.debug {
             before.own = context.record.own;
         }
@@ -175,7 +182,8 @@ fn welcome(shared: &Shared, session: &mut Session, record: &mut Record) {
         session.set_keepalive(Some(timeouts.keepalive.as_secs().max(1)));
     }
     let header = session.req_header();
-    record.request_id = header.headers.get("x-request-id").and_then(|v| request_id(v.as_bytes())).unwrap_or_else(made_up_id);
+    record.request_id =
+        header.headers.get("x-request-id").and_then(|v| request_id(v.as_bytes())).unwrap_or_else(made_up_id);
     record.method = header.method.as_str().chars().take(16).collect();
     record.path = shown_path(header.uri.path());
     let peer = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
@@ -213,7 +221,10 @@ async fn handle(shared: &Arc<Shared>, session: &mut Session, context: &mut Conte
     if size + target > shared.server.limits.header_bytes {
         return Err(Refusal::new(
             What::HeadersTooLarge,
-            format!("The request's headers are larger than {} bytes, which is the limit here.", shared.server.limits.header_bytes),
+            format!(
+                "The request's headers are larger than {} bytes, which is the limit here.",
+                shared.server.limits.header_bytes
+            ),
         ));
     }
     coding(session)?;
@@ -252,8 +263,11 @@ async fn handle(shared: &Arc<Shared>, session: &mut Session, context: &mut Conte
                 }
                 Door::Chat | Door::Live | Door::Ready | Door::Preflight => {
                     if shared.drain.phase() > Phase::Delaying {
-                        return Err(Refusal::new(What::ShuttingDown, "The gateway is shutting down. Try again: another one will answer.")
-                            .retry_after(1));
+                        return Err(Refusal::new(
+                            What::ShuttingDown,
+                            "The gateway is shutting down. Try again: another one will answer.",
+                        )
+                        .retry_after(1));
                     }
                     context.planned = Some(chat(shared, session, record, snapshot, &key).await?);
                     Ok(Handled::Planned)
@@ -275,7 +289,8 @@ fn used(shared: &Shared, snapshot: &Snapshot, key: &Key, old: bool) {
     }
 }
 
-/// Chunks are read, and nothing that is packed into them: that would be taken for the body as it is.
+/// Chunks are read, and nothing that is packed into them: that would be taken for the body as it
+/// is.
 fn coding(session: &mut Session) -> Result<(), Refusal> {
     let headers = &session.req_header().headers;
     if !headers.contains_key(http::header::TRANSFER_ENCODING) {
@@ -286,23 +301,36 @@ fn coding(session: &mut Session) -> Result<(), Refusal> {
     let is = |coding: &str, name: &str| coding.eq_ignore_ascii_case(name);
     let chunked = codings.iter().filter(|coding| is(coding, "chunked")).count();
     // In chunks twice, it has two ends (RFC 9112, 6.1).
-    if chunked <= 1 && codings.iter().all(|coding| coding.is_empty() || is(coding, "identity") || is(coding, "chunked")) {
+    if chunked <= 1 && codings.iter().all(|coding| coding.is_empty() || is(coding, "identity") || is(coding, "chunked"))
+    {
         return Ok(());
     }
     // Whoever stands before us may see another end of it.
     session.set_keepalive(None);
-    let message = "The body's `transfer-encoding` may be `chunked`, once, and nothing else: send it without compression.";
+    let message =
+        "The body's `transfer-encoding` may be `chunked`, once, and nothing else: send it without compression.";
     Err(Refusal::new(What::UnknownCoding, message).in_vain())
 }
 
 /// `connection` lets a hop take headers away. Those that decide who asks and what are not for that.
 fn protected(session: &Session) -> Result<(), Refusal> {
-    const PROTECTED: [&str; 8] =
-        ["authorization", "x-api-key", "api-key", "x-goog-api-key", "host", "content-length", "content-type", "transfer-encoding"];
+    const PROTECTED: [&str; 8] = [
+        "authorization",
+        "x-api-key",
+        "api-key",
+        "x-goog-api-key",
+        "host",
+        "content-length",
+        "content-type",
+        "transfer-encoding",
+    ];
     let named = session.req_header().headers.get_all(http::header::CONNECTION);
     let named = named.iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).map(str::trim);
     match named.into_iter().find_map(|n| PROTECTED.iter().find(|p| p.eq_ignore_ascii_case(n))) {
-        Some(name) => Err(Refusal::new(What::BadRequest { code: None }, format!("The header `connection` must not name `{name}`."))),
+        Some(name) => Err(Refusal::new(
+            What::BadRequest { code: None },
+            format!("The header `connection` must not name `{name}`."),
+        )),
         None => Ok(()),
     }
 }
@@ -334,11 +362,14 @@ async fn chat(
         }
     })?;
     record.stream = envelope.stream;
-    let model = plan::visible(&snapshot.catalog, key, &envelope.model).ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
+    let model = plan::visible(&snapshot.catalog, key, &envelope.model)
+        .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
     record.model = Some(model.id.clone());
     let session_id = session.req_header().headers.get("x-portcullis-session").map(|value| value.as_bytes());
-    let conversation = if plan::is_sticky(&snapshot.catalog, model) { plan::conversation(session_id, &body, &envelope) } else { None };
-    let plan = plan::plan(&snapshot, key, model, envelope.stream, conversation).ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
+    let conversation =
+        if plan::is_sticky(&snapshot.catalog, model) { plan::conversation(session_id, &body, &envelope) } else { None };
+    let plan = plan::plan(&snapshot, key, model, envelope.stream, conversation)
+        .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
     let face = Face {
         model: envelope.model.clone(),
         id: format!("chatcmpl-{}", uuid::Uuid::now_v7().simple()),
@@ -362,7 +393,11 @@ async fn chat(
         demand: plan.demand,
         candidates: plan.candidates,
         timeout,
-        debug: key.debug.then(|| Before { auth: record.auth.unwrap_or_default(), plan: read.elapsed(), own: Duration::ZERO }),
+        debug: key.debug.then(|| Before {
+            auth: record.auth.unwrap_or_default(),
+            plan: read.elapsed(),
+            own: Duration::ZERO,
+        }),
         request_id: record.request_id.clone(),
         key: key.id.clone(),
         meter,
@@ -373,7 +408,13 @@ async fn chat(
 }
 
 /// Takes from the caller's limits what the request may use, or refuses it.
-async fn admit(shared: &Shared, record: &mut Record, bounds: &Bounds<'_>, ask: Ask, generation: u64) -> Result<(), Refusal> {
+async fn admit(
+    shared: &Shared,
+    record: &mut Record,
+    bounds: &Bounds<'_>,
+    ask: Ask,
+    generation: u64,
+) -> Result<(), Refusal> {
     let now = days::now();
     let admitted = match &shared.store {
         // Most have no limits, and nothing to ask.
@@ -410,7 +451,9 @@ pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
     let (Some(value), another) = (values.next(), values.next()) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default().trim();
     let seconds = || text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let span = seconds().or_else(|| text.parse::<Span>().ok().map(|Span(span)| span)).filter(|span| !span.is_zero() && another.is_none());
+    let span = seconds()
+        .or_else(|| text.parse::<Span>().ok().map(|Span(span)| span))
+        .filter(|span| !span.is_zero() && another.is_none());
     span.map(Some).ok_or_else(|| {
         let message =
             format!("The header `{NAME}` must stand once, as a number of seconds or a time such as 1500ms or 30s, and be more than 0.");

@@ -27,14 +27,21 @@ const AT_ONCE: usize = 4 << 20;
 /// The whole body, of this caller's.
 pub async fn body(session: &mut Session, shared: &Shared, purse: &Arc<Purse>) -> Result<(Bytes, Held), Refusal> {
     let Head { declared, packed, form } = check_headers(session, shared.server.limits.request_body)?;
-    // From the head on: who would not have the room at the end need not begin. What has no length counts as it comes.
+    // From the head on: who would not have the room at the end need not begin. What has no length
+    // counts as it comes.
     let mut held = shared.budget.open(purse);
     if !held.grow(declared) {
         return Err(Refusal::no_room());
     }
     // HTTP/1.0 knows no interim answers (RFC 9110, 10.1.1).
     let interim = session.req_header().version > Version::HTTP_10;
-    if interim && session.req_header().headers.get(header::EXPECT).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+    if interim
+        && session
+            .req_header()
+            .headers
+            .get(header::EXPECT)
+            .is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+    {
         // A caller who cannot be written to will be noticed by the next read.
         session.as_downstream_mut().write_continue_response().await.map_err(|_| left())?;
     }
@@ -110,8 +117,11 @@ const FORM: &str = "application/x-www-form-urlencoded";
 fn check_headers(session: &Session, limit: usize) -> Result<Head, Refusal> {
     let headers = &session.req_header().headers;
     let mut packed = false;
-    if let Some(encoding) = headers.get(header::CONTENT_ENCODING).filter(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        packed = [&b"gzip"[..], b"x-gzip"].iter().any(|name| encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(name));
+    if let Some(encoding) =
+        headers.get(header::CONTENT_ENCODING).filter(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity"))
+    {
+        packed =
+            [&b"gzip"[..], b"x-gzip"].iter().any(|name| encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(name));
         if !packed {
             let shown: String = String::from_utf8_lossy(encoding.as_bytes()).chars().take(40).collect();
             return Err(Refusal::new(
@@ -130,8 +140,11 @@ fn check_headers(session: &Session, limit: usize) -> Result<Head, Refusal> {
             return Err(no_json(&String::from_utf8_lossy(kind.as_bytes())));
         }
     }
-    let declared =
-        headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse::<usize>().ok()).unwrap_or(0);
+    let declared = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|v| v.to_str().ok())
+        .and_then(|v| v.trim().parse::<usize>().ok())
+        .unwrap_or(0);
     if declared > limit { Err(too_large(limit)) } else { Ok(Head { declared, packed, form }) }
 }
 
@@ -139,7 +152,9 @@ fn no_json(kind: &str) -> Refusal {
     let shown: String = kind.chars().take(80).collect();
     Refusal::new(
         What::UnsupportedMedia,
-        format!("A body of the kind `{shown}` is not supported; send a JSON object, with the header `content-type: application/json`."),
+        format!(
+            "A body of the kind `{shown}` is not supported; send a JSON object, with the header `content-type: application/json`."
+        ),
     )
 }
 
@@ -162,7 +177,10 @@ fn unreadable(session: &mut Session, error: &pingora::Error) -> Refusal {
     }
     // Pingora takes such a body for done, but where the next request begins nobody knows.
     session.set_keepalive(None);
-    Refusal::new(What::BadRequest { code: None }, "The request's body is not in chunks, as its `transfer-encoding` says.")
+    Refusal::new(
+        What::BadRequest { code: None },
+        "The request's body is not in chunks, as its `transfer-encoding` says.",
+    )
 }
 
 fn cut() -> Refusal {

@@ -1,10 +1,12 @@
 //! The ledger: what every settled exchange used and cost, one row each, in a SQLite file.
 //!
-//! Rows are gathered in memory and written by one thread, a transaction at most every `GATHER`: a request's way has no system call for them,
-//! and a crash loses the last second at most. In the same transaction the sums of days grow, so that they are the sums of the rows at any
-//! moment. What runs is written down as it grows, `EVERY` so often, in a table of its own that no sum reads: its final row replaces it, or, where
-//! its process died, whoever opens the file next makes a row of it. When the file cannot be written, rows wait in memory, up to `MOST` bytes; beyond it they are dropped and counted, since neither a
-//! full disk nor a broken file may stop the traffic.
+//! Rows are gathered in memory and written by one thread, a transaction at most every `GATHER`: a
+//! request's way has no system call for them, and a crash loses the last second at most. In the
+//! same transaction the sums of days grow, so that they are the sums of the rows at any moment.
+//! What runs is written down as it grows, `EVERY` so often, in a table of its own that no sum
+//! reads: its final row replaces it, or, where its process died, whoever opens the file next makes
+//! a row of it. When the file cannot be written, rows wait in memory, up to `MOST` bytes; beyond it
+//! they are dropped and counted, since neither a full disk nor a broken file may stop the traffic.
 
 mod book;
 mod cut;
@@ -30,9 +32,11 @@ use std::time::{Duration, Instant};
 
 /// So long rows are gathered before they are written together.
 const GATHER: Duration = Duration::from_millis(250);
-/// So often it is written down what those have used that run: so often that it is in the file within five seconds, the writing included.
+/// So often it is written down what those have used that run: so often that it is in the file
+/// within five seconds, the writing included.
 const EVERY: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 4_500 });
-/// So many rows at most: a transaction is short, so that whoever else writes to the file has its turn.
+/// So many rows at most: a transaction is short, so that whoever else writes to the file has its
+/// turn.
 const BATCH: usize = 16_384;
 /// Rows that are kept in one piece of memory, so that none has to be moved when there are many.
 const CHUNK: usize = 512;
@@ -98,20 +102,23 @@ struct Sink {
     filled: Condvar,
     /// The writer has done something, or could not.
     done: Condvar,
-    /// Held while rows are on their way from memory to the file, so that [`Ledger::past`] sees each once.
+    /// Held while rows are on their way from memory to the file, so that [`Ledger::past`] sees each
+    /// once.
     writing: Mutex<()>,
     /// Held while the file is opened, and while the past is read.
     reading: Mutex<()>,
-    /// Held while a question is answered. SQLite cannot close a descriptor while the writer has its own, but takes it for the next reader: so there is
-    /// one for questions, and one for the past, which need not wait for them.
+    /// Held while a question is answered. SQLite cannot close a descriptor while the writer has its
+    /// own, but takes it for the next reader: so there is one for questions, and one for the past,
+    /// which need not wait for them.
     answering: Mutex<()>,
-    /// Limits that began without what is in the file. All that is in the file was before them, and they have counted all that waits: until something
-    /// is written.
+    /// Limits that began without what is in the file. All that is in the file was before them, and
+    /// they have counted all that waits: until something is written.
     owed: Mutex<Option<Weak<Registry>>>,
     /// Limits that have begun: what is found later of a process that died before is told to them.
     limits: Mutex<Option<Weak<Registry>>>,
     running: running::Running,
-    /// Rows that were made here of what ran in processes that died: limits that begin are told of them apart.
+    /// Rows that were made here of what ran in processes that died: limits that begin are told of
+    /// them apart.
     cut: Mutex<Vec<Row>>,
     /// By which others see that this process lives, once the file has something of what runs.
     life: Mutex<Option<life::Life>>,
@@ -157,7 +164,8 @@ impl Batch {
 }
 
 impl Ledger {
-    /// Opens the file and starts the writer. If the file cannot be had it says so, and tries again for as long as it lives.
+    /// Opens the file and starts the writer. If the file cannot be had it says so, and tries again
+    /// for as long as it lives.
     pub fn open(config: &config::Ledger) -> Ledger {
         let mut ledger = Ledger { sink: None, path: config.path.clone(), instance: OnceLock::new() };
         if !config.enabled {
@@ -201,7 +209,10 @@ impl Ledger {
             drop(waiting);
             sink.dropped.fetch_add(1, Ordering::Relaxed);
             if !said {
-                log::error!("too much waits for the ledger {}: its rows are dropped until it can be written", sink.path.display());
+                log::error!(
+                    "too much waits for the ledger {}: its rows are dropped until it can be written",
+                    sink.path.display()
+                );
             }
             return;
         }
@@ -231,16 +242,18 @@ impl Ledger {
         sink.begin(waiting);
     }
 
-    /// What was spent this month, for the limits to begin with: sums of its days, each at the day's first moment, and what was admitted in the last 61
-    /// seconds (or is not written yet) row by row, at its own moment. Nothing is in it twice, and nothing is later than now: what a
-    /// clock wrote that was ahead is of today.
+    /// What was spent this month, for the limits to begin with: sums of its days, each at the day's
+    /// first moment, and what was admitted in the last 61 seconds (or is not written yet) row by
+    /// row, at its own moment. Nothing is in it twice, and nothing is later than now: what a clock
+    /// wrote that was ahead is of today.
     ///
     /// Reads the file, so it is not for a request's way.
     pub fn past(&self, now_ms: u64) -> Vec<Past> {
         self.known(now_ms, None)
     }
 
-    /// The same, for limits that are about to ask for it. What the file cannot tell now they are told when it can be read for the first time.
+    /// The same, for limits that are about to ask for it. What the file cannot tell now they are
+    /// told when it can be read for the first time.
     pub fn past_of(&self, limits: &Arc<Registry>, now_ms: u64) -> Vec<Past> {
         self.known(now_ms, Some(limits))
     }
@@ -266,12 +279,16 @@ impl Ledger {
         let past = read.unwrap_or_else(|why| {
             // Why it is failing has been said.
             let level = if failing { log::Level::Warn } else { log::Level::Error };
-            log::log!(level, "what was spent before is not known yet, so new limits begin at nothing until it is: {why}");
+            log::log!(
+                level,
+                "what was spent before is not known yet, so new limits begin at nothing until it is: {why}"
+            );
             None
         });
         let mut past = past.unwrap_or_default();
         cut::apart(&mut past, &sink.cut.lock().unwrap_or_else(PoisonError::into_inner), now_ms);
-        // Whoever settles needs the lock, and many may wait: what waits is looked at without it. Nobody else takes it meanwhile.
+        // Whoever settles needs the lock, and many may wait: what waits is looked at without it.
+        // Nobody else takes it meanwhile.
         let mut chunks = std::mem::take(&mut sink.lock().chunks);
         let counts = |row: &&Row| row.at >= read::since(now_ms);
         past.extend(chunks.iter().flatten().filter(counts).map(|row| row.past(now_ms)));
@@ -282,9 +299,13 @@ impl Ledger {
         past
     }
 
-    /// Who used how much, all that is settled so far included. None: there is no file. Reads it, so it is not for a request's way.
-    /// One question at a time: another one meanwhile gets none.
-    pub fn answer(&self, query: &report::Query, deadline: Instant) -> Result<Option<report::Answer>, report::Unanswered> {
+    /// Who used how much, all that is settled so far included. None: there is no file. Reads it, so
+    /// it is not for a request's way. One question at a time: another one meanwhile gets none.
+    pub fn answer(
+        &self,
+        query: &report::Query,
+        deadline: Instant,
+    ) -> Result<Option<report::Answer>, report::Unanswered> {
         let Some(sink) = &self.sink else { return Ok(None) };
         let _answering = match sink.answering.try_lock() {
             Ok(answering) => answering,
@@ -300,20 +321,23 @@ impl Ledger {
         report::answer_of(reader, &sink.path, query, Some(report::Bounds { deadline, lines: LINES })).map(Some)
     }
 
-    /// Waits, for two seconds at most, until all rows so far are written, or cannot be. At once if the ledger is failing already.
+    /// Waits, for two seconds at most, until all rows so far are written, or cannot be. At once if
+    /// the ledger is failing already.
     pub fn flush(&self) {
         let Some(sink) = &self.sink else { return };
         sink.wait(sink.lock(), PATIENCE);
     }
 
-    /// The same at the end of the process: tries once more where the ledger is failing, and waits the longer the more there is to write.
+    /// The same at the end of the process: tries once more where the ledger is failing, and waits
+    /// the longer the more there is to write.
     pub fn finish(&self) {
         let Some(sink) = &self.sink else { return };
         let mut waiting = sink.lock();
         waiting.last_try = waiting.error.is_some();
         let patience = PATIENCE + Duration::from_millis(waiting.rows / THOUSANDS);
         sink.wait(waiting, patience);
-        // What still runs is found by the next process, which must not be told that this one is dead before it is.
+        // What still runs is found by the next process, which must not be told that this one is
+        // dead before it is.
         if sink.running.is_empty() && sink.lock().is_empty() {
             sink.life().take();
         }
@@ -321,7 +345,9 @@ impl Ledger {
 
     /// How it does.
     pub fn told(&self) -> Told {
-        let Some(sink) = &self.sink else { return Told { state: State::Off, rows: 0, dropped: 0, waiting: 0, error: None } };
+        let Some(sink) = &self.sink else {
+            return Told { state: State::Off, rows: 0, dropped: 0, waiting: 0, error: None };
+        };
         let (waiting, error) = {
             let waiting = sink.lock();
             (waiting.rows, waiting.error.clone())
@@ -345,7 +371,8 @@ impl Ledger {
         self.sink.is_some()
     }
 
-    /// A random name that is kept in the file, and so is the same after a restart. Without a file it lives as long as the process.
+    /// A random name that is kept in the file, and so is the same after a restart. Without a file
+    /// it lives as long as the process.
     pub fn instance(&self) -> Arc<str> {
         self.instance.get_or_init(writer::random_name).clone()
     }

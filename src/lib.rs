@@ -1,4 +1,5 @@
-//! Portcullis: an LLM gateway on Pingora. One address, one key, standard chat completions; behind it many accounts at many providers.
+//! Portcullis: an LLM gateway on Pingora. One address, one key, standard chat completions; behind
+//! it many accounts at many providers.
 //!
 //! # Words
 //!
@@ -23,32 +24,45 @@
 //!
 //! # The way of a request
 //!
-//! [`connection`] counts it in → [`gateway`], one short method for each of Pingora's phases → [`door`]: what is asked for → [`auth`]: by whom →
-//! [`models`] answers lists → [`intake`] reads the body → [`plan`]: what may be tried → [`exchange`]: attempts until one commits, each
-//! the next one picked by what [`account`] remembers of targets, each in the words of its account's [`dialect`], and the relay of its answer, in the caller's format → [`reply`] writes it →
-//! [`exchange::record`] settles it, once, and the [`ledger`] has it down. What a model wants back with the next turn waits in the [`vault`].
-//! Where several instances share limits, hints and thoughts, [`store`] asks and tells them.
+//! [`connection`] counts it in → [`gateway`], one short method for each of Pingora's phases →
+//! [`door`]: what is asked for → [`auth`]: by whom → [`models`] answers lists → [`intake`] reads
+//! the body → [`plan`]: what may be tried → [`exchange`]: attempts until one commits, each the next
+//! one picked by what [`account`] remembers of targets, each in the words of its account's
+//! [`dialect`], and the relay of its answer, in the caller's format → [`reply`] writes it →
+//! [`exchange::record`] settles it, once, and the [`ledger`] has it down. What a model wants back
+//! with the next turn waits in the [`vault`]. Where several instances share limits, hints and
+//! thoughts, [`store`] asks and tells them.
 //!
-//! `portcullis explain`, of [`cli`], goes the same way up to where somebody would be called, and tells what it met: without a process, and
-//! with no secret read. What it shows is what the gateway's own code made.
+//! `portcullis explain`, of [`cli`], goes the same way up to where somebody would be called, and
+//! tells what it met: without a process, and with no secret read. What it shows is what the
+//! gateway's own code made.
 //!
-//! `portcullis key …` changes the catalog's files ([`catalog::amend`]), each by the bytes that must change ([`yaml::edit`]); the gateway finds it as
-//! it finds any change of theirs.
+//! `portcullis key …` changes the catalog's files ([`catalog::amend`]), each by the bytes that must
+//! change ([`yaml::edit`]); the gateway finds it as it finds any change of theirs.
 //!
 //! # What always holds
 //!
 //! * A stream that ends is complete, or says that it is not.
-//! * An exchange keeps the catalog that it began with, and is settled exactly once, however it ends.
-//! * Nothing that a caller sends decides where a request goes, but for the model's id. No URL in a request is
-//!   ever fetched here; and none goes to who would fetch it with the operator's rights, or in the operator's network, unless the account says so.
-//! * What a dialect cannot say is named to the caller, or the request is refused; nothing is left out in silence.
-//! * Of each file of the catalog only a whole text is taken, and nobody's writing holds up another file.
+//! * An exchange keeps the catalog that it began with, and is settled exactly once, however it
+//!   ends.
+//! * Nothing that a caller sends decides where a request goes, but for the model's id. No URL in a
+//!   request is ever fetched here; and none goes to who would fetch it with the operator's rights,
+//!   or in the operator's network, unless the account says so.
+//! * What a dialect cannot say is named to the caller, or the request is refused; nothing is left
+//!   out in silence.
+//! * Of each file of the catalog only a whole text is taken, and nobody's writing holds up another
+//!   file.
 //! * A secret is a [`secret::Secret`]: it cannot be printed.
-//! * What is asked for is taken from all limits that bound it or from none, and counts for when it was admitted. A refusal takes nothing.
-//! * Each instance counts its own part exactly; what is shared is the sum of parts, and no request waits long for it.
-//! * Before the commit two attempts may race, and any failure may be mended; what was asked in vain is counted as such, and an outage is not multiplied.
-//! * [`wire`], [`dialect`], [`usage`], [`price`], [`account::strategy`] and what it goes by ([`account::breaker`], [`account::latency`], [`account::quota`]),
-//!   [`exchange::failover`], [`exchange::budget`], [`limits::tally`] and the catalog's `mod`, `raw`, `resolve`, `settle` and `texts` are pure: no Pingora, no clock, no file, no socket.
+//! * What is asked for is taken from all limits that bound it or from none, and counts for when it
+//!   was admitted. A refusal takes nothing.
+//! * Each instance counts its own part exactly; what is shared is the sum of parts, and no request
+//!   waits long for it.
+//! * Before the commit two attempts may race, and any failure may be mended; what was asked in vain
+//!   is counted as such, and an outage is not multiplied.
+//! * [`wire`], [`dialect`], [`usage`], [`price`], [`account::strategy`] and what it goes by
+//!   ([`account::breaker`], [`account::latency`], [`account::quota`]), [`exchange::failover`],
+//!   [`exchange::budget`], [`limits::tally`] and the catalog's `mod`, `raw`, `resolve`, `settle`
+//!   and `texts` are pure: no Pingora, no clock, no file, no socket.
 
 pub mod access_log;
 pub mod account;

@@ -1,6 +1,8 @@
-//! The operator's log, on stderr: only what somebody can act on. What happens to requests is in the access log.
+//! The operator's log, on stderr: only what somebody can act on. What happens to requests is in the
+//! access log.
 //!
-//! Pingora's own messages are held to INFO and above: below that they print headers, with credentials, and bodies.
+//! Pingora's own messages are held to INFO and above: below that they print headers, with
+//! credentials, and bodies.
 
 use crate::access_log::rfc3339;
 use crate::config::Format;

@@ -1,7 +1,8 @@
 //! `/metrics`: counters and histograms of exchanges, gauges of accounts and of the catalog.
 //!
-//! **Invariant:** labels come from the catalog and from our own enums only, never from a request, so their number is bounded; when a reload
-//! takes something out of the catalog, the series start anew, so that they do not pile up either.
+//! **Invariant:** labels come from the catalog and from our own enums only, never from a request,
+//! so their number is bounded; when a reload takes something out of the catalog, the series start
+//! anew, so that they do not pile up either.
 
 use crate::account::State;
 use crate::account::health::Why;
@@ -231,7 +232,11 @@ impl Default for Metrics {
         // The client library adds `_total` to counters by itself.
         r.register("requests", "Exchanges by how they ended", metrics.requests.clone());
         r.register("request_seconds", "From the request's head to the answer's last byte", metrics.seconds.clone());
-        r.register("first_byte_seconds", "From the request's head to the answer's first byte", metrics.first_byte.clone());
+        r.register(
+            "first_byte_seconds",
+            "From the request's head to the answer's first byte",
+            metrics.first_byte.clone(),
+        );
         r.register("own_seconds", "Time that an exchange spent running in Portcullis itself", metrics.own.clone());
         r.register("tokens", "Tokens, as counted or estimated", metrics.tokens.clone());
         r.register("cost_usd", "What tokens cost, where their price is known", metrics.cost.clone());
@@ -239,19 +244,43 @@ impl Default for Metrics {
         r.register("limited", "Requests that a limit of their caller's did not let in", metrics.limited.clone());
         r.register("attempts", "Tries at upstream accounts by how they ended", metrics.attempts.clone());
         r.register("usage_estimated", "Exchanges whose tokens had to be estimated", metrics.estimated.clone());
-        r.register("dropped_params", "Fields of requests that could not be expressed in the upstream's language", metrics.losses.clone());
+        r.register(
+            "dropped_params",
+            "Fields of requests that could not be expressed in the upstream's language",
+            metrics.losses.clone(),
+        );
         r.register("in_flight", "Requests in flight at an account", metrics.in_flight.clone());
         r.register("account_state", "1 for the state that an account is in", metrics.states.clone());
         r.register("breaker_state", "1 for the state that a target's breaker is in", metrics.breakers.clone());
-        r.register("headroom_ratio", "What is left of an account's tightest quota, as its provider told of late", metrics.headroom.clone());
-        r.register("hedges", "Second attempts beside a slow first one, by whether they were faster", metrics.hedges.clone());
+        r.register(
+            "headroom_ratio",
+            "What is left of an account's tightest quota, as its provider told of late",
+            metrics.headroom.clone(),
+        );
+        r.register(
+            "hedges",
+            "Second attempts beside a slow first one, by whether they were faster",
+            metrics.hedges.clone(),
+        );
         r.register("waiting", "Requests that wait for a place at a model", metrics.waiting.clone());
         r.register("shed", "Requests that found no place and a full queue", metrics.shed.clone());
-        r.register("retries_spared", "Requests that failed and were not tried again because of the retry budget", metrics.spared.clone());
-        r.register("unused_tokens", "Tokens that may be charged for attempts whose answer nobody got", metrics.unused.clone());
+        r.register(
+            "retries_spared",
+            "Requests that failed and were not tried again because of the retry budget",
+            metrics.spared.clone(),
+        );
+        r.register(
+            "unused_tokens",
+            "Tokens that may be charged for attempts whose answer nobody got",
+            metrics.unused.clone(),
+        );
         r.register("old_hash_uses", "Requests with a secret that is being replaced", metrics.old_hashes.clone());
         r.register("catalog_generation", "How many catalogs were taken since the start", metrics.generation.clone());
-        r.register("catalog_last_success_seconds", "Unix time at which the present catalog was taken", metrics.last_success.clone());
+        r.register(
+            "catalog_last_success_seconds",
+            "Unix time at which the present catalog was taken",
+            metrics.last_success.clone(),
+        );
         r.register("catalog_refusals", "Changes of the catalog that were refused", metrics.refusals.clone());
         r.register("reload_failed", "1 while the files hold a catalog that was refused", metrics.reload_failed.clone());
         r.register(
@@ -264,19 +293,39 @@ impl Default for Metrics {
             "How long the oldest change of the files waits to be live; 0 if none does",
             metrics.edit_waits.clone(),
         );
-        r.register("access_lines_dropped", "Access lines dropped because their sink stalled or refused them", metrics.dropped.clone());
-        r.register("connections_refused", "Connections closed at once because of limits.connections", metrics.refused_connections.clone());
+        r.register(
+            "access_lines_dropped",
+            "Access lines dropped because their sink stalled or refused them",
+            metrics.dropped.clone(),
+        );
+        r.register(
+            "connections_refused",
+            "Connections closed at once because of limits.connections",
+            metrics.refused_connections.clone(),
+        );
         r.register("panics", "Exchanges that ended in a panic of ours", metrics.panics.clone());
         r.register("ledger_rows", "Rows written to the ledger", metrics.ledger_rows.clone());
-        r.register("ledger_dropped", "Rows dropped because the ledger could not be written for long", metrics.ledger_dropped.clone());
+        r.register(
+            "ledger_dropped",
+            "Rows dropped because the ledger could not be written for long",
+            metrics.ledger_dropped.clone(),
+        );
         r.register("store_up", "1 while the store that instances share decides over limits", metrics.store_up.clone());
         r.register(
             "store_errors",
             "Admissions that the store did not answer in time, and connections lost or not had",
             metrics.store_errors.clone(),
         );
-        r.register("store_seconds", "From asking the store for an admission to its answer", metrics.store_seconds.clone());
-        r.register("ledger_up", "1 while the ledger can be written; 0 also where it is switched off", metrics.ledger_up.clone());
+        r.register(
+            "store_seconds",
+            "From asking the store for an admission to its answer",
+            metrics.store_seconds.clone(),
+        );
+        r.register(
+            "ledger_up",
+            "1 while the ledger can be written; 0 also where it is switched off",
+            metrics.ledger_up.clone(),
+        );
         metrics
     }
 }
@@ -284,7 +333,8 @@ impl Default for Metrics {
 impl Metrics {
     /// Counts a settled exchange.
     pub fn settle(&self, record: &Record, cost: Option<Usd>, total_seconds: f64) {
-        let (model, account, caller) = (Name(record.model.clone()), Name(record.account.clone()), Name(record.caller.clone()));
+        let (model, account, caller) =
+            (Name(record.model.clone()), Name(record.account.clone()), Name(record.caller.clone()));
         let door = Door { door: record.door, model: model.clone() };
         self.seconds.get_or_create(&door).observe(total_seconds);
         self.own.get_or_create(&door).observe(record.own.as_secs_f64());
@@ -316,7 +366,9 @@ impl Metrics {
             None => {}
         }
         if let Some((level, kind)) = record.limited {
-            self.limited.get_or_create(&Limited { caller: caller.clone(), level: level.name(), limit: kind.name() }).inc();
+            self.limited
+                .get_or_create(&Limited { caller: caller.clone(), level: level.name(), limit: kind.name() })
+                .inc();
         }
         if record.usage.source == Source::Estimated {
             self.estimated.get_or_create(&door).inc();
@@ -331,7 +383,9 @@ impl Metrics {
             self.attempts.get_or_create(&Attempt { account: account.clone(), outcome: tried.outcome }).inc();
             for (kind, count) in [("prompt", tried.prompt_tokens), ("completion", tried.completion_tokens)] {
                 if let Some(count) = count.filter(|count| *count > 0) {
-                    self.unused.get_or_create(&Unused { model: model.clone(), account: account.clone(), kind }).inc_by(count);
+                    self.unused
+                        .get_or_create(&Unused { model: model.clone(), account: account.clone(), kind })
+                        .inc_by(count);
                 }
             }
         }
@@ -350,7 +404,10 @@ impl Metrics {
 
     /// What the store measures, which only who has one tells.
     pub fn store(&self) -> store::Meters {
-        store::Meters { errors: self.store_errors.get_or_create(&[]).clone(), seconds: self.store_seconds.get_or_create(&[]).clone() }
+        store::Meters {
+            errors: self.store_errors.get_or_create(&[]).clone(),
+            seconds: self.store_seconds.get_or_create(&[]).clone(),
+        }
     }
 
     /// A connection was closed because there are too many.
@@ -383,7 +440,8 @@ impl Metrics {
             self.unused.clear();
         }
         self.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
-        self.last_success.set(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64());
+        self.last_success
+            .set(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64());
     }
 
     /// A change was refused.
@@ -412,7 +470,8 @@ impl Metrics {
         self.old_hashes.clear();
         let (now, clock) = (Instant::now(), SystemTime::now());
         let snapshot = shared.live.load();
-        for ((account, state), tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.states).zip(&snapshot.tracks) {
+        for ((account, state), tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.states).zip(&snapshot.tracks)
+        {
             let name = Name(Some(account.id.clone()));
             let in_flight = i64::try_from(state.in_flight()).unwrap_or(i64::MAX);
             self.in_flight.get_or_create(&Account { account: name.clone() }).set(in_flight);
@@ -461,7 +520,8 @@ impl Metrics {
     }
 }
 
-/// The word for an account's state, in metrics and `/status`: at rest for its rate is one of whose targets any is.
+/// The word for an account's state, in metrics and `/status`: at rest for its rate is one of whose
+/// targets any is.
 pub fn account_state(enabled: bool, state: &State, tracks: &[(Arc<str>, Arc<Track>)], now: Instant) -> &'static str {
     if !enabled {
         return "disabled";

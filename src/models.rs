@@ -1,4 +1,5 @@
-//! `GET /v1/models`: exactly the models that a key may use, aliases included, rendered once for each distinct set of permissions.
+//! `GET /v1/models`: exactly the models that a key may use, aliases included, rendered once for
+//! each distinct set of permissions.
 
 use crate::catalog::{Catalog, Key, Model};
 use crate::plan;

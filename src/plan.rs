@@ -1,7 +1,9 @@
-//! Request + catalog → what may be tried, in what order: the model's targets by its strategy, then those of its fallbacks.
+//! Request + catalog → what may be tried, in what order: the model's targets by its strategy, then
+//! those of its fallbacks.
 //!
-//! A fallback that the key may not use is skipped, and a fallback's own fallbacks are not followed. The order looks at who is fit now; whether
-//! an account rests or is full is asked again when its turn comes, since that changes.
+//! A fallback that the key may not use is skipped, and a fallback's own fallbacks are not followed.
+//! The order looks at who is fit now; whether an account rests or is full is asked again when its
+//! turn comes, since that changes.
 
 use crate::account::demand::Demand;
 use crate::account::strategy::{self, View};
@@ -64,17 +66,26 @@ pub struct Plan {
     pub demand: Arc<Demand>,
 }
 
-/// The model that `id` means for this key: canonical id or alias, visible, served. Else the caller is told nothing more.
+/// The model that `id` means for this key: canonical id or alias, visible, served. Else the caller
+/// is told nothing more.
 pub fn visible<'a>(catalog: &'a Catalog, key: &Key, id: &str) -> Option<&'a Arc<Model>> {
     catalog.model(id).filter(|model| key.permissions.allow(&model.id) && model.served())
 }
 
-/// Everything that may be tried, best first. `conversation` is what [`conversation`] makes of the request.
-pub fn plan(snapshot: &Snapshot, key: &Key, model: &Arc<Model>, stream: bool, conversation: Option<u64>) -> Option<Plan> {
+/// Everything that may be tried, best first. `conversation` is what [`conversation`] makes of the
+/// request.
+pub fn plan(
+    snapshot: &Snapshot,
+    key: &Key,
+    model: &Arc<Model>,
+    stream: bool,
+    conversation: Option<u64>,
+) -> Option<Plan> {
     let Route { demand, .. } = snapshot.routes.get(model.index)?;
     let mut candidates = Vec::with_capacity(model.targets.len());
     add(&mut candidates, snapshot, model, Reach::Any, stream, conversation);
-    let others = [(&model.fallbacks, Reach::Any), (&model.on_context, Reach::TooLong), (&model.on_refusal, Reach::Declined)];
+    let others =
+        [(&model.fallbacks, Reach::Any), (&model.on_context, Reach::TooLong), (&model.on_refusal, Reach::Declined)];
     for (ids, reach) in others {
         for model in ids.iter().filter_map(|id| visible(&snapshot.catalog, key, id)) {
             add(&mut candidates, snapshot, model, reach, stream, conversation);
@@ -83,8 +94,10 @@ pub fn plan(snapshot: &Snapshot, key: &Key, model: &Arc<Model>, stream: bool, co
     Some(Plan { candidates, demand: demand.clone() })
 }
 
-/// What a request may use at most: all that is to be read, as estimated, and the longest answer that it may have, or one of the usual length where
-/// nobody says; of those who may be asked the one with the most tokens, and the dearest. Sure are the answers that it asks for itself, of a token at least.
+/// What a request may use at most: all that is to be read, as estimated, and the longest answer
+/// that it may have, or one of the usual length where nobody says; of those who may be asked the
+/// one with the most tokens, and the dearest. Sure are the answers that it asks for itself, of a
+/// token at least.
 pub fn most(envelope: &Envelope, plan: &Plan) -> Ask {
     let prompt = envelope.most_prompt;
     let mut most = Ask { tokens: prompt, ..Ask::default() };
@@ -103,7 +116,14 @@ pub fn most(envelope: &Envelope, plan: &Plan) -> Ask {
     most
 }
 
-fn add(candidates: &mut Vec<Candidate>, snapshot: &Snapshot, model: &Arc<Model>, reach: Reach, stream: bool, conversation: Option<u64>) {
+fn add(
+    candidates: &mut Vec<Candidate>,
+    snapshot: &Snapshot,
+    model: &Arc<Model>,
+    reach: Reach,
+    stream: bool,
+    conversation: Option<u64>,
+) {
     let Some(route) = snapshot.routes.get(model.index) else { return };
     let candidate = |(target, track): (&Target, &Arc<Track>)| {
         Some(Candidate {
@@ -125,7 +145,8 @@ fn add(candidates: &mut Vec<Candidate>, snapshot: &Snapshot, model: &Arc<Model>,
     }
     let usable: Vec<_> = usable().collect();
     let (now, clock) = (Instant::now(), SystemTime::now());
-    let views: Vec<View> = usable.iter().map(|(target, track)| view(snapshot, target, track, stream, now, clock)).collect();
+    let views: Vec<View> =
+        usable.iter().map(|(target, track)| view(snapshot, target, track, stream, now, clock)).collect();
     let order = route.demand.order(model.strategy, &views, conversation.filter(|_| model.sticky));
     candidates.extend(order.into_iter().filter_map(|place| candidate(*usable.get(place)?)));
 }
@@ -149,7 +170,8 @@ fn view(snapshot: &Snapshot, target: &Target, track: &Track, stream: bool, now: 
     }
 }
 
-/// Whether it matters for this model, or one that may stand in for it, which conversation a request belongs to.
+/// Whether it matters for this model, or one that may stand in for it, which conversation a request
+/// belongs to.
 pub fn is_sticky(catalog: &Catalog, model: &Model) -> bool {
     let others = [&model.fallbacks, &model.on_context, &model.on_refusal].into_iter().flatten();
     model.sticky || others.filter_map(|id| catalog.model(id)).any(|other| other.sticky)
@@ -159,7 +181,8 @@ pub fn is_sticky(catalog: &Catalog, model: &Model) -> bool {
 pub fn conversation(session: Option<&[u8]>, body: &[u8], envelope: &Envelope) -> Option<u64> {
     /// More of a text than this at either end tells no more.
     const ENOUGH: usize = 16 * 1024;
-    // What is empty is said by those who have nothing to say: it makes no conversation of all of theirs.
+    // What is empty is said by those who have nothing to say: it makes no conversation of all of
+    // theirs.
     if let Some(session) = session.filter(|session| !session.is_empty()) {
         return Some(strategy::hash(session.iter().take(512).copied()));
     }
@@ -167,7 +190,10 @@ pub fn conversation(session: Option<&[u8]>, body: &[u8], envelope: &Envelope) ->
     let (cache_key, user) = (envelope.cache_key.as_ref().filter(said), envelope.user.as_ref().filter(said));
     let span = cache_key.or(user).or(envelope.beginning.as_ref())?;
     let text = json::slice(body, span);
-    let ends = [text.get(..ENOUGH).unwrap_or(text), text.get(ENOUGH.max(text.len().saturating_sub(ENOUGH))..).unwrap_or_default()];
+    let ends = [
+        text.get(..ENOUGH).unwrap_or(text),
+        text.get(ENOUGH.max(text.len().saturating_sub(ENOUGH))..).unwrap_or_default(),
+    ];
     Some(strategy::hash(ends.into_iter().flatten().copied()))
 }
 
@@ -183,19 +209,27 @@ mod tests {
     #[test]
     fn the_turns_of_a_conversation_have_their_beginning_in_common() {
         let turn = |more: &str| {
-            of(None, &format!(r#"{{"model":"m","messages":[{{"role":"system","content":"S"}}, {{"role":"user","content":"one"}}{more}]}}"#))
+            of(
+                None,
+                &format!(
+                    r#"{{"model":"m","messages":[{{"role":"system","content":"S"}}, {{"role":"user","content":"one"}}{more}]}}"#
+                ),
+            )
         };
         let later = turn(r#", {"role":"assistant","content":"a"},{"role":"user","content":"two"}"#);
         assert!(turn("").is_some());
         assert_eq!(turn(""), later);
-        let other = of(None, r#"{"model":"m","messages":[{"role":"system","content":"S"}, {"role":"user","content":"two"}]}"#);
+        let other =
+            of(None, r#"{"model":"m","messages":[{"role":"system","content":"S"}, {"role":"user","content":"two"}]}"#);
         assert_ne!(other, later);
         assert_eq!(of(None, r#"{"model":"m","messages":[{"role":"system","content":"S"}]}"#), None);
     }
 
     #[test]
     fn what_the_caller_says_of_it_goes_first() {
-        let body = |more: &str, text: &str| format!(r#"{{"model":"m",{more}"messages":[{{"role":"user","content":"{text}"}}]}}"#);
+        let body = |more: &str, text: &str| {
+            format!(r#"{{"model":"m",{more}"messages":[{{"role":"user","content":"{text}"}}]}}"#)
+        };
         assert_eq!(of(None, &body(r#""user":"bob","#, "x")), of(None, &body(r#""user":"bob","#, "y")));
         assert_ne!(of(None, &body(r#""user":"bob","#, "x")), of(None, &body(r#""user":"ann","#, "x")));
         let keyed = |user: &str| of(None, &body(&format!(r#""user":"{user}","prompt_cache_key":"k","#), "x"));
@@ -203,14 +237,24 @@ mod tests {
         assert_eq!(of(Some(b"s"), &body(r#""user":"bob","#, "x")), of(Some(b"s"), &body("", "y")));
         assert_ne!(of(Some(b"s"), &body("", "x")), of(Some(b"t"), &body("", "x")));
         assert_eq!(of(None, &body(r#""user":7,"#, "x")), of(None, &body("", "x")), "no text says nothing");
-        assert_eq!(of(Some(b""), &body(r#""user":"","prompt_cache_key":"","#, "x")), of(None, &body("", "x")), "nor does an empty one");
-        assert_eq!(of(None, &body(r#""user":"bob","prompt_cache_key":"","#, "x")), of(None, &body(r#""user":"bob","#, "x")));
+        assert_eq!(
+            of(Some(b""), &body(r#""user":"","prompt_cache_key":"","#, "x")),
+            of(None, &body("", "x")),
+            "nor does an empty one"
+        );
+        assert_eq!(
+            of(None, &body(r#""user":"bob","prompt_cache_key":"","#, "x")),
+            of(None, &body(r#""user":"bob","#, "x"))
+        );
     }
 
     #[test]
     fn a_long_beginning_counts_at_both_ends() {
         let body = |first: &str, last: &str| {
-            format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{first}{}{last}"}}]}}"#, "x".repeat(100_000))
+            format!(
+                r#"{{"model":"m","messages":[{{"role":"user","content":"{first}{}{last}"}}]}}"#,
+                "x".repeat(100_000)
+            )
         };
         assert_ne!(of(None, &body("a", "a")), of(None, &body("b", "a")));
         assert_ne!(of(None, &body("a", "a")), of(None, &body("a", "b")));

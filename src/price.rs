@@ -1,7 +1,8 @@
 //! Money: what tokens cost, exactly.
 //!
-//! A price is in millionths of a dollar for a million tokens, which is a million-millionth of a dollar a token; a cost is in thousand-millionths of
-//! a dollar, and rounded to them once, so that sums are sums of what was told. What is too much for the numbers is the most that they can say.
+//! A price is in millionths of a dollar for a million tokens, which is a million-millionth of a
+//! dollar a token; a cost is in thousand-millionths of a dollar, and rounded to them once, so that
+//! sums are sums of what was told. What is too much for the numbers is the most that they can say.
 
 use std::fmt;
 
@@ -9,7 +10,8 @@ use crate::usage::{Source, Usage};
 
 pub mod list;
 
-/// An amount of US dollars, in thousand-millionths. Shown as an exact decimal, `0.000123`, which is a JSON number too.
+/// An amount of US dollars, in thousand-millionths. Shown as an exact decimal, `0.000123`, which is
+/// a JSON number too.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Usd(pub u64);
 
@@ -20,7 +22,8 @@ impl Usd {
     /// Nothing.
     pub const ZERO: Usd = Usd(0);
 
-    /// The most that an amount can be, so that every book can have it, and two of them together: some thousand million dollars.
+    /// The most that an amount can be, so that every book can have it, and two of them together:
+    /// some thousand million dollars.
     pub const MOST: Usd = Usd(1 << 62);
 
     /// From millionths of a dollar.
@@ -55,7 +58,8 @@ impl fmt::Display for Usd {
     }
 }
 
-/// What a million tokens cost, of which each costs so many million-millionths of a dollar: in dollars, as the catalog has it.
+/// What a million tokens cost, of which each costs so many million-millionths of a dollar: in
+/// dollars, as the catalog has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Million(pub u64);
 
@@ -74,7 +78,8 @@ fn decimal(f: &mut fmt::Formatter<'_>, parts: u64, in_one: u64, digits: usize) -
     f.pad(format!("{whole}.{rest:0digits$}").trim_end_matches('0'))
 }
 
-/// What a model's tokens cost: each in million-millionths of a dollar, which is what a million of them cost in millionths.
+/// What a model's tokens cost: each in million-millionths of a dollar, which is what a million of
+/// them cost in millionths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price {
     /// A token that is read.
@@ -112,7 +117,8 @@ pub struct Long {
 
 impl Price {
     /// Nothing costs anything.
-    pub const FREE: Price = Price { input: 0, output: 0, cached_input: 0, cache_write: 0, thinking: 0, per_request: Usd::ZERO, long: None };
+    pub const FREE: Price =
+        Price { input: 0, output: 0, cached_input: 0, cache_write: 0, thinking: 0, per_request: Usd::ZERO, long: None };
 
     /// What an answer cost; nothing where there was none.
     pub fn cost(&self, usage: &Usage) -> Usd {
@@ -136,7 +142,8 @@ impl Price {
 
     /// The most that an answer of so many tokens can cost, and of fewer, of whatever kind they are.
     pub fn most(&self, prompt: u64, completion: u64) -> Usd {
-        let dearest = |each: Long| (each.input.max(each.cached_input).max(each.cache_write), each.output.max(each.thinking));
+        let dearest =
+            |each: Long| (each.input.max(each.cached_input).max(each.cache_write), each.output.max(each.thinking));
         let ((read, written), (long_read, long_written)) = (dearest(self.at(0)), dearest(self.at(prompt)));
         self.sum([(prompt, read.max(long_read)), (completion, written.max(long_written))])
     }
@@ -150,7 +157,9 @@ impl Price {
 
     /// Rounded once, half up.
     fn sum<const KINDS: usize>(&self, kinds: [(u64, u64); KINDS]) -> Usd {
-        let picos = kinds.iter().fold(0_u128, |sum, (tokens, each)| sum.saturating_add(u128::from(*tokens) * u128::from(*each)));
+        let picos = kinds
+            .iter()
+            .fold(0_u128, |sum, (tokens, each)| sum.saturating_add(u128::from(*tokens) * u128::from(*each)));
         let nanos = u64::try_from(picos.saturating_add(500) / 1_000).unwrap_or(u64::MAX);
         Usd(nanos).plus(self.per_request)
     }
@@ -162,7 +171,8 @@ pub enum ShowCost {
     /// It does not: what an upstream says of it stays.
     #[default]
     No,
-    /// It does, at this price, where it is known; what an upstream says of it is not ours, and goes.
+    /// It does, at this price, where it is known; what an upstream says of it is not ours, and
+    /// goes.
     At(Option<Price>),
 }
 

@@ -1,7 +1,9 @@
-//! What is wrong in the operator's files, said so that it can be put right: file, line, path, cause, fix.
+//! What is wrong in the operator's files, said so that it can be put right: file, line, path,
+//! cause, fix.
 //!
-//! **Invariant:** no message holds a value that may be a secret. What an operator wrote is quoted only where it nearly is an allowed word
-//! ([`quoted`]), or is an id of the catalog ([`shown`]); of everything else a message says where it stands ([`in_column`]).
+//! **Invariant:** no message holds a value that may be a secret. What an operator wrote is quoted
+//! only where it nearly is an allowed word ([`quoted`]), or is an id of the catalog ([`shown`]); of
+//! everything else a message says where it stands ([`in_column`]).
 
 use std::fmt;
 
@@ -63,8 +65,8 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// A value in quotes, if it is within two edits of an allowed word: then it was meant to be one. Anything else may be a secret in the wrong
-/// place, whatever it looks like.
+/// A value in quotes, if it is within two edits of an allowed word: then it was meant to be one.
+/// Anything else may be a secret in the wrong place, whatever it looks like.
 pub fn quoted<'n>(text: &str, allowed: impl IntoIterator<Item = &'n str>) -> Option<String> {
     const EDITS: usize = 2;
     let near = nearest(text, allowed)?;
@@ -76,7 +78,8 @@ pub fn in_column(what: &str, column: usize) -> String {
     format!("{what} (column {column})")
 }
 
-/// An id of the catalog in quotes: not all of a long one, and nothing of one that looks like a secret.
+/// An id of the catalog in quotes: not all of a long one, and nothing of one that looks like a
+/// secret.
 pub fn shown(text: &str) -> String {
     const LONGEST: usize = 60;
     if looks_secret(text) {
@@ -93,15 +96,18 @@ pub fn unless_secret(name: &str) -> &str {
     if looks_secret(name) { "…" } else { name }
 }
 
-/// Whether a text has a word like `sk-…`, a run of 20 letters and digits mixed, an AWS secret, or a URL's user name. Hits more than
-/// secrets, never fewer than those of the known forms.
+/// Whether a text has a word like `sk-…`, a run of 20 letters and digits mixed, an AWS secret, or a
+/// URL's user name. Hits more than secrets, never fewer than those of the known forms.
 fn looks_secret(text: &str) -> bool {
     const MARKS: [&str; 10] = ["sk-", "sk_", "pk-", "gsk_", "xai-", "AKIA", "AIza", "ghp_", "hf_", "eyJ"];
     let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c)));
     let mut runs = text.split(|c: char| !c.is_ascii_alphanumeric());
     let mut tokens = text.split(|c: char| !(c.is_ascii_alphanumeric() || "/+".contains(c)));
-    let mixed =
-        |token: &str| [u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit].iter().all(|is| token.bytes().any(|b| is(&b)));
+    let mixed = |token: &str| {
+        [u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit]
+            .iter()
+            .all(|is| token.bytes().any(|b| is(&b)))
+    };
     words.any(|word| MARKS.iter().any(|mark| word.strip_prefix(mark).is_some_and(|rest| rest.len() >= 8)))
         || runs.any(|run| run.len() >= 20 && run.bytes().any(|b| b.is_ascii_digit()) && run.bytes().any(|b| b.is_ascii_alphabetic()))
         // An AWS secret access key.
@@ -121,7 +127,8 @@ pub fn nearest<'n>(wrong: &str, allowed: impl IntoIterator<Item = &'n str>) -> O
         .map(|(_, name)| name)
 }
 
-/// Levenshtein's distance, where two neighbours in the wrong order count once and case counts nothing.
+/// Levenshtein's distance, where two neighbours in the wrong order count once and case counts
+/// nothing.
 fn distance(a: &str, b: &str) -> usize {
     let lower = |text: &str| text.chars().map(|c| c.to_ascii_lowercase()).collect::<Vec<_>>();
     let (a, b) = (lower(a), lower(b));
@@ -171,15 +178,24 @@ mod tests {
     #[test]
     fn s06_a_value_is_quoted_only_where_it_nearly_is_an_allowed_word() {
         let allowed = ["openai", "anthropic", "demo", "m"];
-        for (text, told) in
-            [("opneai", Some("\"opneai\"")), ("OpenAI", Some("\"OpenAI\"")), ("antropik", Some("\"antropik\"")), ("demo", Some("\"demo\""))]
-        {
+        for (text, told) in [
+            ("opneai", Some("\"opneai\"")),
+            ("OpenAI", Some("\"OpenAI\"")),
+            ("antropik", Some("\"antropik\"")),
+            ("demo", Some("\"demo\"")),
+        ] {
             assert_eq!(quoted(text, allowed).as_deref(), told, "{text}");
         }
         // The third is near enough to ask whether `anthropic` was meant, and not to be repeated.
-        for secret in
-            ["wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f", "nthrpc", "hunter2", "pw", "x", ""]
-        {
+        for secret in [
+            "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+            "6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f",
+            "nthrpc",
+            "hunter2",
+            "pw",
+            "x",
+            "",
+        ] {
             assert_eq!(quoted(secret, allowed), None, "{secret}");
         }
     }

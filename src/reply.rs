@@ -1,6 +1,8 @@
-//! Writing to the caller: heads built from nothing, bodies with their framing, every write with a deadline of ours.
+//! Writing to the caller: heads built from nothing, bodies with their framing, every write with a
+//! deadline of ours.
 //!
-//! An `Err(())` means that the caller cannot be written to any more; nothing must be written after it.
+//! An `Err(())` means that the caller cannot be written to any more; nothing must be written after
+//! it.
 
 use crate::config::ClientTimeouts;
 use crate::door::Door;
@@ -17,7 +19,8 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// What is left of a refused request's body is read for so long, so that the caller sees the refusal and not a reset.
+/// What is left of a refused request's body is read for so long, so that the caller sees the
+/// refusal and not a reset.
 const DRAIN_UNREAD: Duration = Duration::from_secs(1);
 
 /// What a head says of how the answer came about.
@@ -60,7 +63,13 @@ const SLICE: usize = 64 * 1024;
 const LAST_WRITE: Duration = Duration::from_millis(100);
 
 /// A whole answer in JSON.
-pub async fn answer(session: &mut Session, shared: &Shared, record: &mut Record, body: Bytes, notes: &Notes) -> Result<(), ()> {
+pub async fn answer(
+    session: &mut Session,
+    shared: &Shared,
+    record: &mut Record,
+    body: Bytes,
+    notes: &Notes,
+) -> Result<(), ()> {
     let mut head = head(session, record, 200)?;
     noted(&mut head, notes)?;
     record.first_byte = Some(record.began.elapsed());
@@ -89,8 +98,13 @@ pub async fn preflight(session: &mut Session, shared: &Shared, record: &mut Reco
     let mut head = head(session, record, 204)?;
     let methods = if *door == Door::Chat { "POST" } else { "GET" };
     insert(&mut head, "access-control-allow-methods", methods)?;
-    // Whatever a page of an allowed origin wants to send: SDKs for browsers have headers of their own (OpenAI's a dozen `x-stainless-…`).
-    let wanted = session.req_header().headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|wanted| wanted.to_str().ok());
+    // Whatever a page of an allowed origin wants to send: SDKs for browsers have headers of their
+    // own (OpenAI's a dozen `x-stainless-…`).
+    let wanted = session
+        .req_header()
+        .headers
+        .get(header::ACCESS_CONTROL_REQUEST_HEADERS)
+        .and_then(|wanted| wanted.to_str().ok());
     insert(&mut head, "access-control-allow-headers", wanted.unwrap_or("authorization, content-type, x-request-id"))?;
     insert(&mut head, "access-control-max-age", "600")?;
     cors(session, shared, &mut head)?;
@@ -151,7 +165,13 @@ pub async fn stream_head(session: &mut Session, shared: &Shared, record: &mut Re
 }
 
 /// Some of a body, in slices: the deadline of a write is for its progress, not for its size.
-pub async fn write(session: &mut Session, shared: &Shared, record: &mut Record, mut bytes: Bytes, end: bool) -> Result<(), ()> {
+pub async fn write(
+    session: &mut Session,
+    shared: &Shared,
+    record: &mut Record,
+    mut bytes: Bytes,
+    end: bool,
+) -> Result<(), ()> {
     loop {
         let slice = bytes.split_to(bytes.len().min(SLICE));
         let (length, last) = (slice.len() as u64, bytes.is_empty());
@@ -188,7 +208,8 @@ async fn whole(
 
 fn head(session: &Session, record: &mut Record, status: u16) -> Result<ResponseHeader, ()> {
     record.status = status;
-    // Names are lower-case already, but for those that Pingora writes its own way: to keep how each was written would be a second map.
+    // Names are lower-case already, but for those that Pingora writes its own way: to keep how each
+    // was written would be a second map.
     let mut head = ResponseHeader::build_no_case(status, Some(16)).map_err(drop)?;
     head.set_version(session.req_header().version);
     insert(&mut head, "x-request-id", &record.request_id)?;

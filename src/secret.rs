@@ -1,7 +1,8 @@
-//! A secret that cannot be printed: no `Display`, no `Serialize`, a redacted `Debug`, wiped when dropped.
+//! A secret that cannot be printed: no `Display`, no `Serialize`, a redacted `Debug`, wiped when
+//! dropped.
 //!
-//! Whoever needs the text says so with [`Secret::expose`], so that a search for that word finds every place
-//! where a secret leaves its box.
+//! Whoever needs the text says so with [`Secret::expose`], so that a search for that word finds
+//! every place where a secret leaves its box.
 
 use std::fmt;
 
@@ -31,7 +32,8 @@ impl fmt::Debug for Secret {
 
 /// Whether a word looks made by a generator of keys rather than by a person.
 pub fn looks_secret(word: &str) -> bool {
-    let prefixed = ["sk-", "sk_", "gsk_", "xai-", "AIza", "key-", "pk-"].iter().any(|p| word.starts_with(p)) && word.len() >= 12;
+    let prefixed =
+        ["sk-", "sk_", "gsk_", "xai-", "AIza", "key-", "pk-"].iter().any(|p| word.starts_with(p)) && word.len() >= 12;
     let random = word.len() >= 28
         && word.bytes().any(|b| b.is_ascii_digit())
         && word.bytes().any(|b| b.is_ascii_uppercase())

@@ -1,7 +1,7 @@
 //! The process: ports, listeners, background work, signals, and the way down.
 //!
-//! Pingora's own shutdown sleeps the whole grace even when idle, and ignores a second signal; so signals are ours, and a thread of ours ends
-//! the process as soon as nothing is left to do.
+//! Pingora's own shutdown sleeps the whole grace even when idle, and ignores a second signal; so
+//! signals are ours, and a thread of ours ends the process as soon as nothing is left to do.
 
 use crate::access_log::AccessLog;
 use crate::account::Registry;
@@ -52,7 +52,8 @@ const CUT: Duration = Duration::from_secs(2);
 /// And so long after a second signal.
 const LAST_LINES: Duration = Duration::from_millis(250);
 
-/// What all exchanges share, from what was read; nothing is opened but the access log and the ledger.
+/// What all exchanges share, from what was read; nothing is opened but the access log and the
+/// ledger.
 ///
 /// Refuses a catalog in which everybody may use more than the demo: see [`published_key_problem`].
 pub fn shared(loaded: &mut Loaded) -> Result<Arc<Shared>, String> {
@@ -71,14 +72,18 @@ pub fn shared(loaded: &mut Loaded) -> Result<Arc<Shared>, String> {
     let metrics = Metrics::default();
     metrics.reloaded(1, false);
     let store = server.store.clone().zip(changes);
-    let store = store.map(|(settings, changes)| Store::new(settings, &ledger.instance(), limits.clone(), changes, metrics.store()));
+    let store = store
+        .map(|(settings, changes)| Store::new(settings, &ledger.instance(), limits.clone(), changes, metrics.store()));
     Ok(Arc::new(Shared {
         live: ArcSwap::from_pointee(snapshot),
         accounts,
         limits,
         reloads: Reloads::default(),
         upstream: Arc::new(Upstream::default()),
-        budget: Arc::new(Budget::new(server.limits.buffered_total, server.limits.request_body.max(server.limits.response_body))),
+        budget: Arc::new(Budget::new(
+            server.limits.buffered_total,
+            server.limits.request_body.max(server.limits.response_body),
+        )),
         access_log: AccessLog::open(&server.log.access, server.log.format)?,
         ledger,
         vault: Vault::default(),
@@ -141,7 +146,8 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     Ok(())
 }
 
-/// Tells before anything begins that an address cannot be had: Pingora would stay alive without its listener, or abort.
+/// Tells before anything begins that an address cannot be had: Pingora would stay alive without its
+/// listener, or abort.
 fn ports(server: &config::Server) -> Result<(), String> {
     let mut held: Vec<(SocketAddr, TcpListener)> = Vec::new();
     for address in server.listen.iter().map(|l| l.address).chain([server.admin]) {
@@ -161,7 +167,8 @@ fn ports(server: &config::Server) -> Result<(), String> {
     Ok(())
 }
 
-/// One service for plain listeners, one for those with h2c: it is an option of a service, not of a listener.
+/// One service for plain listeners, one for those with h2c: it is an option of a service, not of a
+/// listener.
 fn services(
     shared: &Arc<Shared>,
     conf: &Arc<ServerConf>,
@@ -174,14 +181,18 @@ fn services(
         if listeners.is_empty() {
             continue;
         }
-        let mut service = Service::new("callers".to_owned(), Connections::new(proxy(shared, conf, h2c), places.clone(), shared.clone()));
+        let mut service = Service::new(
+            "callers".to_owned(),
+            Connections::new(proxy(shared, conf, h2c), places.clone(), shared.clone()),
+        );
         for listen in listeners {
             let buffers = L4BufferSettings::new(READ_BUFFER, WRITE_BUFFER);
             let mut endpoint = ListenerConfig::tcp(listen.address.to_string()).l4_buffer(buffers);
             if let Some(tls) = &listen.tls {
                 let certificate = Arc::new(Certificate::read(&tls.cert, &tls.key)?);
                 let text = |path: &Path| path.to_string_lossy().into_owned();
-                let mut settings = TlsSettings::intermediate(&text(&tls.cert), &text(&tls.key)).map_err(|e| e.to_string())?;
+                let mut settings =
+                    TlsSettings::intermediate(&text(&tls.cert), &text(&tls.key)).map_err(|e| e.to_string())?;
                 settings.set_cert_resolver(certificate.clone());
                 settings.enable_h2();
                 certificates.push(certificate);
@@ -206,7 +217,8 @@ fn proxy(shared: &Arc<Shared>, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<G
     proxy
 }
 
-/// Everything that goes on beside the exchanges: watching the catalog, resolving names, closing idle connections, SIGHUP, becoming ready.
+/// Everything that goes on beside the exchanges: watching the catalog, resolving names, closing
+/// idle connections, SIGHUP, becoming ready.
 pub fn background(
     shared: &Arc<Shared>,
     dir: &Path,
@@ -247,7 +259,11 @@ impl Background {
         for listen in &self.shared.server.listen {
             let mut address = listen.address;
             if address.ip().is_unspecified() {
-                address.set_ip(if address.is_ipv4() { std::net::Ipv4Addr::LOCALHOST.into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
+                address.set_ip(if address.is_ipv4() {
+                    std::net::Ipv4Addr::LOCALHOST.into()
+                } else {
+                    std::net::Ipv6Addr::LOCALHOST.into()
+                });
             }
             while tokio::net::TcpStream::connect(address).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -318,7 +334,8 @@ impl Background {
         }
     }
 
-    /// In a server that is not ours, the way down begins without us. Ours has begun it already when this is told.
+    /// In a server that is not ours, the way down begins without us. Ours has begun it already when
+    /// this is told.
     async fn shut_down(&self, mut shutdown: ShutdownWatch) {
         while !*shutdown.borrow_and_update() {
             if shutdown.changed().await.is_err() {
@@ -399,7 +416,8 @@ async fn either(term: &mut Signal, int: &mut Signal) {
     }
 }
 
-/// Waits for the exchanges, for the end of the grace, or for a second signal; then ends the process.
+/// Waits for the exchanges, for the end of the grace, or for a second signal; then ends the
+/// process.
 fn close(shared: &Shared, mut term: Signal, mut int: Signal) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -413,7 +431,10 @@ fn close(shared: &Shared, mut term: Signal, mut int: Signal) {
             // The listeners close at the same moment; what they accepted just before counts too.
             tokio::time::sleep(Duration::from_millis(20)).await;
             if tokio::time::timeout(shared.server.drain.grace, shared.drain.idle()).await.is_err() {
-                say(log::Level::Warn, format!("{} exchanges did not end in time: they are cut, and told so", shared.drain.exchanges()));
+                say(
+                    log::Level::Warn,
+                    format!("{} exchanges did not end in time: they are cut, and told so", shared.drain.exchanges()),
+                );
                 cut(shared, CUT).await;
             }
             0
@@ -435,7 +456,8 @@ async fn cut(shared: &Shared, patience: Duration) {
     drop(tokio::time::timeout(patience, shared.drain.idle()).await);
 }
 
-/// Logs, but does not wait for ever: whoever reads the log may have stopped for good, and the process must end all the same.
+/// Logs, but does not wait for ever: whoever reads the log may have stopped for good, and the
+/// process must end all the same.
 fn say(level: log::Level, what: String) {
     let (said, heard) = channel();
     let thread = std::thread::Builder::new().name("last-words".to_owned()).spawn(move || {
@@ -456,7 +478,10 @@ fn end(shared: &Shared, code: i32) -> ! {
     }
     let lost = shared.ledger.told().waiting;
     if lost > 0 {
-        say(log::Level::Error, format!("{lost} rows of the ledger are lost, since it could not be written up to the end"));
+        say(
+            log::Level::Error,
+            format!("{lost} rows of the ledger are lost, since it could not be written up to the end"),
+        );
     }
     say(log::Level::Info, "stopped".to_owned());
     #[expect(

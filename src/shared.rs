@@ -1,4 +1,5 @@
-//! What all exchanges share: the settings, the live catalog, the accounts' running state, the upstream connector, the logs, the ledger, the drain.
+//! What all exchanges share: the settings, the live catalog, the accounts' running state, the
+//! upstream connector, the logs, the ledger, the drain.
 
 use crate::access_log::AccessLog;
 use crate::account::Registry;

@@ -1,14 +1,19 @@
-//! What several gateways share, in a Redis or Valkey: limits and budgets, what is broken upstream, signed thoughts.
+//! What several gateways share, in a Redis or Valkey: limits and budgets, what is broken upstream,
+//! signed thoughts.
 //!
-//! An exchange is admitted by one script in the store, which takes from all its limits or from none; what it used in the end is told later, and
-//! no request waits for that. Each gateway counts its own part besides, as if it were alone, and that is the truth of it: whenever the store
-//! may have missed something (it was gone, slow, flushed, restarted) the gateway tells its whole part anew, and the sum is right again. Until
-//! then, and while there is no answer in time, each gateway goes by its own counts and its part of each limit.
+//! An exchange is admitted by one script in the store, which takes from all its limits or from
+//! none; what it used in the end is told later, and no request waits for that. Each gateway counts
+//! its own part besides, as if it were alone, and that is the truth of it: whenever the store may
+//! have missed something (it was gone, slow, flushed, restarted) the gateway tells its whole part
+//! anew, and the sum is right again. Until then, and while there is no answer in time, each gateway
+//! goes by its own counts and its part of each limit.
 //!
-//! **Invariants:** nobody waits for the store longer than `timeout`, and nobody at all while it is known to be out; one task says everything,
-//! and says nothing new before it has heard the answers to what it said: so what a part was when it was told is never in doubt.
-//! Seconds, days and months are the gateway's own, as in the ledger: a settlement must find those of its admission, also when that was made
-//! without the store. The store's clock is asked only for who lives and what is too old to matter.
+//! **Invariants:** nobody waits for the store longer than `timeout`, and nobody at all while it is
+//! known to be out; one task says everything, and says nothing new before it has heard the answers
+//! to what it said: so what a part was when it was told is never in doubt. Seconds, days and months
+//! are the gateway's own, as in the ledger: a settlement must find those of its admission, also
+//! when that was made without the store. The store's clock is asked only for who lives and what is
+//! too old to matter.
 
 mod circuit;
 mod drive;
@@ -42,7 +47,8 @@ const FAREWELL: Duration = Duration::from_millis(250);
 /// Who was refused without the store's word may ask for it so soon again.
 const SOON: Duration = Duration::from_secs(1);
 
-/// That counts were lost is said once in so long: a store that drops them by itself does it all the time.
+/// That counts were lost is said once in so long: a store that drops them by itself does it all the
+/// time.
 const LOST_AGAIN: Duration = Duration::from_secs(3_600);
 
 /// The shared store.
@@ -67,7 +73,8 @@ pub enum Answer {
 pub enum State {
     /// It is not asked: there is no connection, or it is too slow.
     Down,
-    /// It is there, but others have not told it all that they count: each gateway goes by its part of each limit.
+    /// It is there, but others have not told it all that they count: each gateway goes by its part
+    /// of each limit.
     Joining,
     /// It decides.
     Up,
@@ -152,7 +159,8 @@ struct Desk {
     error: Option<String>,
 }
 
-/// A while in which the store does not decide. However often it comes and goes meanwhile, each is said once.
+/// A while in which the store does not decide. However often it comes and goes meanwhile, each is
+/// said once.
 struct Outage {
     since: Instant,
     down: bool,
@@ -210,9 +218,16 @@ impl Asked {
 }
 
 impl Store {
-    /// The store of these settings; [`Store::start`] connects to it. `instance` names this gateway, and should be the same after a restart where
-    /// its scopes are recalled; `registry` has the scopes, and was made with `changes`.
-    pub fn new(settings: config::Store, instance: &str, registry: Arc<Registry>, changes: Arc<Changes>, meters: Meters) -> Store {
+    /// The store of these settings; [`Store::start`] connects to it. `instance` names this gateway,
+    /// and should be the same after a restart where its scopes are recalled; `registry` has the
+    /// scopes, and was made with `changes`.
+    pub fn new(
+        settings: config::Store,
+        instance: &str,
+        registry: Arc<Registry>,
+        changes: Arc<Changes>,
+        meters: Meters,
+    ) -> Store {
         let now = Instant::now();
         let desk = Desk {
             state: State::Down,
@@ -245,7 +260,8 @@ impl Store {
         Store { inside: Arc::new(inside), ended: Mutex::new(None) }
     }
 
-    /// Connects, and stays connected: on a thread of its own, so that nothing else that the process does makes requests wait for it.
+    /// Connects, and stays connected: on a thread of its own, so that nothing else that the process
+    /// does makes requests wait for it.
     pub fn start(&self) -> Result<(), String> {
         let inside = self.inside.clone();
         let (ends, ended): (Sender<()>, Receiver<()>) = channel();
@@ -260,7 +276,8 @@ impl Store {
         Ok(())
     }
 
-    /// Takes one request, one place and what is asked for from all bounds, of all gateways together, or from none.
+    /// Takes one request, one place and what is asked for from all bounds, of all gateways
+    /// together, or from none.
     pub async fn admit(&self, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Answer {
         let inside = &self.inside;
         if bounds.is_empty() {
@@ -297,7 +314,8 @@ impl Store {
         }
     }
 
-    /// Tells others that an account is broken for a model, for so long; or that it is not, for no time at all.
+    /// Tells others that an account is broken for a model, for so long; or that it is not, for no
+    /// time at all.
     pub fn hint(&self, account: &str, model: &str, time: Duration) {
         let mut desk = self.inside.desk();
         let name = format!("{account} {model}");
@@ -310,7 +328,8 @@ impl Store {
         self.inside.work.notify_one();
     }
 
-    /// What others found broken: until when, by account and model. Waits until that has been heard anew.
+    /// What others found broken: until when, by account and model. Waits until that has been heard
+    /// anew.
     pub async fn hints(&self) -> Hints {
         self.inside.hinted.notified().await;
         self.inside.hints.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -336,7 +355,8 @@ impl Store {
         }
     }
 
-    /// The process ends: what is settled is told, if there is somebody to tell. Blocks, but not for long.
+    /// The process ends: what is settled is told, if there is somebody to tell. Blocks, but not for
+    /// long.
     pub fn leave(&self) {
         self.inside.leave();
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -369,7 +389,8 @@ impl Inside {
     fn ask(&self, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Result<oneshot::Receiver<Said>, State> {
         let (answer, heard) = oneshot::channel();
         let mut owned = bounds.iter().map(|bound| (*bound.limits, bound.scope.clone()));
-        let asked = Box::new(Asked { bounds: [owned.next(), owned.next(), owned.next()], ask, now_ms, tries: 0, answer });
+        let asked =
+            Box::new(Asked { bounds: [owned.next(), owned.next(), owned.next()], ask, now_ms, tries: 0, answer });
         let mut desk = self.desk();
         match desk.state {
             State::Up if desk.asked.len() >= MOST_WAITING => return Err(State::Down),
@@ -381,7 +402,8 @@ impl Inside {
         Ok(heard)
     }
 
-    /// Without the store's answer: by what is counted here and this gateway's part of each limit, or not at all.
+    /// Without the store's answer: by what is counted here and this gateway's part of each limit,
+    /// or not at all.
     fn without(&self, state: State, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Answer {
         match (state, self.settings.on_store_down) {
             (State::Down, OnStoreDown::Refuse) => Answer::Down,
@@ -395,7 +417,8 @@ impl Inside {
         }
     }
 
-    /// What is over this gateway's part may be within the whole: that is known as soon as the store answers, and not only tomorrow.
+    /// What is over this gateway's part may be within the whole: that is known as soon as the store
+    /// answers, and not only tomorrow.
     fn for_now(&self, mut refused: Refused) -> Refused {
         let over = &mut refused.over;
         let whole = over.limit.saturating_mul(self.settings.instances);
@@ -456,7 +479,8 @@ impl Inside {
         );
     }
 
-    /// It is there, but so many have told it all that they count, and others have so much longer to.
+    /// It is there, but so many have told it all that they count, and others have so much longer
+    /// to.
     fn joining(&self, complete: u64, time: Duration) {
         log::info!(
             "the store {} is there, but {complete} of {} gateways (`store.instances`) have told it what they count: until all have, for {} s at most, {}",

@@ -1,6 +1,7 @@
 //! Certificates: whose are believed where we call somebody ([`trust`]), and our own.
 //!
-//! The certificate of a TLS listener, read again on SIGHUP. A pair that cannot be used is refused, and the old one stays.
+//! The certificate of a TLS listener, read again on SIGHUP. A pair that cannot be used is refused,
+//! and the old one stays.
 
 pub mod trust;
 
@@ -50,8 +51,10 @@ fn read(cert: &Path, key: &Path) -> Result<CertifiedKey, String> {
         return Err(format!("{} holds no certificate", cert.display()));
     }
     // The error of the key's reader may not quote what it read; the path is enough.
-    let key_der = PrivateKeyDer::from_pem_file(key).map_err(|_| format!("{} holds no private key that can be read", key.display()))?;
+    let key_der = PrivateKeyDer::from_pem_file(key)
+        .map_err(|_| format!("{} holds no private key that can be read", key.display()))?;
     let provider = CryptoProvider::get_default().ok_or("no TLS provider is installed")?;
-    CertifiedKey::from_der(chain, key_der, provider)
-        .map_err(|e| format!("the certificate {} and the key {} do not go together: {e}", cert.display(), key.display()))
+    CertifiedKey::from_der(chain, key_der, provider).map_err(|e| {
+        format!("the certificate {} and the key {} do not go together: {e}", cert.display(), key.display())
+    })
 }

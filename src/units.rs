@@ -1,5 +1,5 @@
-//! Values as an operator writes them: durations, sizes, shares, points in time; and [`Text`], which reads any value that is
-//! written as text.
+//! Values as an operator writes them: durations, sizes, shares, points in time; and [`Text`], which
+//! reads any value that is written as text.
 //!
 //! A unit is always written, so that nobody has to know what a bare number means.
 
@@ -14,11 +14,13 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use crate::address::Cidr;
 
-/// A value that is written as text. `T` says how it is read and what the schema tells editors about it.
+/// A value that is written as text. `T` says how it is read and what the schema tells editors about
+/// it.
 #[derive(Clone, Copy)]
 pub struct Text<T>(pub T);
 
-/// What the schema tells about a value that is written as text; its `FromStr` says what is wrong with one.
+/// What the schema tells about a value that is written as text; its `FromStr` says what is wrong
+/// with one.
 pub trait Written: FromStr<Err = String> {
     /// Its name in the schema.
     const NAME: &str;
@@ -102,7 +104,11 @@ impl FromStr for Days {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (number, _) = number_and_unit(text, &[("d", 1)]).ok_or("must be a number of days, such as 90d")?;
-        u32::try_from(number).ok().filter(|days| (1..=3650).contains(days)).map(Self).ok_or_else(|| "must be 1d to 3650d".to_owned())
+        u32::try_from(number)
+            .ok()
+            .filter(|days| (1..=3650).contains(days))
+            .map(Self)
+            .ok_or_else(|| "must be 1d to 3650d".to_owned())
     }
 }
 
@@ -139,8 +145,8 @@ fn number_and_unit(text: &str, units: &[(&str, u64)]) -> Option<(u64, u64)> {
     (!number.is_empty()).then(|| (number.parse().unwrap_or(u64::MAX), *factor))
 }
 
-/// A number of at most six decimals, not negative; here in millionths, so that sums are exact. With an exponent too, as programs write it that
-/// write YAML: `1e-05`.
+/// A number of at most six decimals, not negative; here in millionths, so that sums are exact. With
+/// an exponent too, as programs write it that write YAML: `1e-05`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decimal(pub u64);
 
@@ -169,7 +175,10 @@ impl FromStr for Decimal {
         let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
         let power = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-        if [whole, decimals, power].iter().any(|digits| digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit())) {
+        if [whole, decimals, power]
+            .iter()
+            .any(|digits| digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()))
+        {
             return Err("must be a number from 0 on, such as 12 or 0.15".to_owned());
         }
         let digits = format!("{whole}{decimals}");
@@ -178,15 +187,20 @@ impl FromStr for Decimal {
             return Ok(Self(0));
         }
         // Of millionths there are these digits, and so many zeros after them.
-        let after = i64::try_from(digits.len() - significant.len()).unwrap_or(i64::MAX).saturating_sub(decimals.len() as i64);
+        let after =
+            i64::try_from(digits.len() - significant.len()).unwrap_or(i64::MAX).saturating_sub(decimals.len() as i64);
         let power: i64 = power.parse().unwrap_or(i64::MAX);
         let zeros = after.saturating_add(if exponent.starts_with('-') { -power } else { power }).saturating_add(6);
         if zeros < 0 {
             return Err("must have at most six decimals".to_owned());
         }
         let factor = u32::try_from(zeros).ok().and_then(|zeros| 10_u64.checked_pow(zeros));
-        let millionths = significant.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
-        millionths.filter(|millionths| *millionths <= MOST).map(Self).ok_or_else(|| "must be at most 1000000000".to_owned())
+        let millionths =
+            significant.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
+        millionths
+            .filter(|millionths| *millionths <= MOST)
+            .map(Self)
+            .ok_or_else(|| "must be at most 1000000000".to_owned())
     }
 }
 
@@ -214,16 +228,19 @@ impl FromStr for Share {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let percent = text.strip_suffix('%').filter(|number| {
-            // Rust's floats may begin with a sign or a dot, end with a dot, have an exponent, or be `inf`.
+            // Rust's floats may begin with a sign or a dot, end with a dot, have an exponent, or be
+            // `inf`.
             let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
             [whole, fraction].iter().all(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
         });
-        let percent: f64 = percent.and_then(|number| number.parse().ok()).ok_or("must be a share in percent, such as 5% or 0.5%")?;
+        let percent: f64 =
+            percent.and_then(|number| number.parse().ok()).ok_or("must be a share in percent, such as 5% or 0.5%")?;
         if percent > 100.0 { Err("must be at most 100%".to_owned()) } else { Ok(Self(percent / 100.0)) }
     }
 }
 
-/// The value that so large a share of all values stays below: `p50` to `p99`; here as a number from 0.5 to 0.99.
+/// The value that so large a share of all values stays below: `p50` to `p99`; here as a number from
+/// 0.5 to 0.99.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quantile(pub f64);
 
@@ -238,7 +255,9 @@ impl FromStr for Quantile {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.as_bytes() {
-            [b'p', tens @ b'5'..=b'9', ones @ b'0'..=b'9'] => Ok(Self(f64::from((tens - b'0') * 10 + (ones - b'0')) / 100.0)),
+            [b'p', tens @ b'5'..=b'9', ones @ b'0'..=b'9'] => {
+                Ok(Self(f64::from((tens - b'0') * 10 + (ones - b'0')) / 100.0))
+            }
             _ => Err("must be a quantile from p50 to p99, such as p95".to_owned()),
         }
     }
@@ -257,7 +276,8 @@ impl Time {
 
 impl Written for Time {
     const NAME: &str = "Time";
-    const PATTERN: &str = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$";
+    const PATTERN: &str =
+        r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$";
     const MEANING: &str = "A point in time, such as 2027-06-01T00:00:00Z, or a date for the start of that day in UTC.";
 }
 
@@ -265,13 +285,14 @@ impl FromStr for Time {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        rfc3339(text.as_bytes())
-            .map(Self)
-            .ok_or_else(|| "must be a time from 1970 on, such as 2027-06-01T00:00:00Z, or a date such as 2027-06-01".to_owned())
+        rfc3339(text.as_bytes()).map(Self).ok_or_else(|| {
+            "must be a time from 1970 on, such as 2027-06-01T00:00:00Z, or a date such as 2027-06-01".to_owned()
+        })
     }
 }
 
-/// RFC 3339 §5.6, in whole seconds (a fraction is dropped, a leap second counts as the second before it).
+/// RFC 3339 §5.6, in whole seconds (a fraction is dropped, a leap second counts as the second
+/// before it).
 fn rfc3339(text: &[u8]) -> Option<u64> {
     fn digits(text: &[u8]) -> Option<i64> {
         text.iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + i64::from(b - b'0')))
@@ -289,7 +310,8 @@ fn rfc3339(text: &[u8]) -> Option<u64> {
     if !(1..=longest).contains(&day) {
         return None;
     }
-    // Howard Hinnant's `days_from_civil`: years that begin in March, so that the leap day is a year's last.
+    // Howard Hinnant's `days_from_civil`: years that begin in March, so that the leap day is a
+    // year's last.
     let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let (era, of_era) = (y.div_euclid(400), y.rem_euclid(400));
     let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * m + 2) / 5 + day - 1 - 719_468;
@@ -344,10 +366,13 @@ mod tests {
         for (text, ms) in [("0s", 0), ("250ms", 250), ("5s", 5_000), ("10m", 600_000), ("168h", 604_800_000)] {
             assert_eq!(text.parse(), Ok(Span(Duration::from_millis(ms))), "{text}");
         }
-        for (text, bytes) in [("0B", 0), ("512B", 512), ("64KiB", 65_536), ("32MiB", 33_554_432), ("1024GiB", 1 << 40)] {
+        for (text, bytes) in [("0B", 0), ("512B", 512), ("64KiB", 65_536), ("32MiB", 33_554_432), ("1024GiB", 1 << 40)]
+        {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
-        for wrong in ["", "5", "s", "5 s", "5S", "-5s", "+5s", "1.5s", "5sec", "169h", "99999999999999999999999h", "5d", "５s"] {
+        for wrong in
+            ["", "5", "s", "5 s", "5S", "-5s", "+5s", "1.5s", "5sec", "169h", "99999999999999999999999h", "5d", "５s"]
+        {
             assert!(wrong.parse::<Span>().is_err(), "{wrong}");
         }
         for wrong in ["", "5", "5MB", "5mib", "5 MiB", "1025GiB", "99999999999999999999999GiB", "-1B"] {
@@ -414,13 +439,17 @@ mod tests {
 
     #[test]
     fn shares_and_quantiles() {
-        for (text, share) in [("0%", 0.0), ("0.5%", 0.005), ("5%", 0.05), ("05.0%", 0.05), ("12.5%", 0.125), ("100%", 1.0)] {
+        for (text, share) in
+            [("0%", 0.0), ("0.5%", 0.005), ("5%", 0.05), ("05.0%", 0.05), ("12.5%", 0.125), ("100%", 1.0)]
+        {
             assert_eq!(text.parse(), Ok(Share(share)), "{text}");
         }
         for (text, share) in [("p50", 0.5), ("p59", 0.59), ("p95", 0.95), ("p99", 0.99)] {
             assert_eq!(text.parse(), Ok(Quantile(share)), "{text}");
         }
-        for wrong in ["", "%", "5", "5 %", "-5%", "+5%", ".5%", "5.%", "1.2.3%", "1e1%", "inf%", "nan%", "100.1%", "5%%", "５%"] {
+        for wrong in
+            ["", "%", "5", "5 %", "-5%", "+5%", ".5%", "5.%", "1.2.3%", "1e1%", "inf%", "nan%", "100.1%", "5%%", "５%"]
+        {
             assert!(wrong.parse::<Share>().is_err(), "{wrong}");
         }
         assert_eq!(format!("{}%", "9".repeat(400)).parse::<Share>(), Err("must be at most 100%".to_owned()));

@@ -1,11 +1,13 @@
 //! What an exchange cost in tokens, and who says so.
 //!
-//! The total is always the true sum of its two parts; it is not stored. A count that nobody reported is
-//! an estimate and stays marked as one. What an upstream cannot have counted, nobody believes. Nothing here adds usages of several attempts together: of one
-//! exchange, one answer counts, once.
+//! The total is always the true sum of its two parts; it is not stored. A count that nobody
+//! reported is an estimate and stays marked as one. What an upstream cannot have counted, nobody
+//! believes. Nothing here adds usages of several attempts together: of one exchange, one answer
+//! counts, once.
 
-/// No answer has more tokens of a kind: ten times the longest context that any model has, and less than a negative number looks like that was
-/// taken for one without a sign. What counts more counts nothing, and nothing else that came with it is believed.
+/// No answer has more tokens of a kind: ten times the longest context that any model has, and less
+/// than a negative number looks like that was taken for one without a sign. What counts more counts
+/// nothing, and nothing else that came with it is believed.
 pub const MOST: u64 = 1 << 30;
 
 /// The tokens of one answer.
@@ -35,7 +37,12 @@ impl Usage {
 
     /// What the bytes that were read and written stand for, where nobody counted tokens.
     pub fn estimated(prompt_bytes: u64, completion_bytes: u64) -> Self {
-        Self { prompt: estimate(prompt_bytes), completion: estimate(completion_bytes), source: Source::Estimated, ..Self::default() }
+        Self {
+            prompt: estimate(prompt_bytes),
+            completion: estimate(completion_bytes),
+            source: Source::Estimated,
+            ..Self::default()
+        }
     }
 }
 
@@ -69,8 +76,8 @@ impl Source {
 
 /// Tokens in so many bytes of UTF-8 text: a quarter of them, rounded up.
 ///
-/// Crude on purpose: it is marked wherever it shows, needs no tokenizer of any model, and everyone can
-/// check it by hand.
+/// Crude on purpose: it is marked wherever it shows, needs no tokenizer of any model, and everyone
+/// can check it by hand.
 pub fn estimate(utf8_bytes: u64) -> u64 {
     utf8_bytes.div_ceil(4)
 }

@@ -1,10 +1,12 @@
 //! Signed thoughts, kept for the next turn.
 //!
-//! Claude and Gemini want what they thought before a tool call back, signed and unchanged, when the call's result is sent; OpenAI's clients
-//! know no field for it and lose it. So it is kept here by the call's id, and put back. Bounded in bytes, for each key and for all, and in time; what is
+//! Claude and Gemini want what they thought before a tool call back, signed and unchanged, when the
+//! call's result is sent; OpenAI's clients know no field for it and lose it. So it is kept here by
+//! the call's id, and put back. Bounded in bytes, for each key and for all, and in time; what is
 //! lost costs the model its train of thought, and not the answer.
 //!
-//! **Invariant:** what was kept for one key is found with that key only, and by the family of models that it came from.
+//! **Invariant:** what was kept for one key is found with that key only, and by the family of
+//! models that it came from.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,7 +40,8 @@ struct Inside {
 #[derive(Default)]
 struct Shelf {
     entries: HashMap<Name, Entry>,
-    /// The oldest first. A name that was kept again stands here twice; only with its own time it counts.
+    /// The oldest first. A name that was kept again stands here twice; only with its own time it
+    /// counts.
     order: VecDeque<(Name, Instant)>,
     bytes: usize,
 }
@@ -59,7 +62,9 @@ impl Vault {
     /// Keeps the thoughts that led to a call.
     pub fn put(&self, key: &Arc<str>, family: Family, call: &str, thoughts: Vec<Thought<'static>>, now: Instant) {
         let weight = |thought: &Thought<'_>| {
-            thought.text.len() + thought.signature.as_deref().map_or(0, str::len) + thought.redacted.as_deref().map_or(0, str::len)
+            thought.text.len()
+                + thought.signature.as_deref().map_or(0, str::len)
+                + thought.redacted.as_deref().map_or(0, str::len)
         };
         let bytes = OVERHEAD + call.len() + thoughts.iter().map(weight).sum::<usize>();
         let entry = Entry { thoughts: thoughts.into(), at: now, bytes };
@@ -94,7 +99,13 @@ impl Vault {
 
     /// How many calls have thoughts here.
     pub fn len(&self) -> usize {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner).shelves.values().map(|shelf| shelf.entries.len()).sum()
+        self.inside
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .shelves
+            .values()
+            .map(|shelf| shelf.entries.len())
+            .sum()
     }
 
     /// Whether there are none.

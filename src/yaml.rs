@@ -1,8 +1,9 @@
 //! YAML text → a tree that knows its lines.
 //!
-//! Stricter than YAML where a silent surprise would follow: equal keys in a map, several documents, tags, an empty
-//! file and a byte-order mark are errors. Bounded in size, depth and in what aliases may bring in, so that no file can
-//! hang or exhaust the process. How a tree becomes Rust values is [`read`]'s part.
+//! Stricter than YAML where a silent surprise would follow: equal keys in a map, several documents,
+//! tags, an empty file and a byte-order mark are errors. Bounded in size, depth and in what aliases
+//! may bring in, so that no file can hang or exhaust the process. How a tree becomes Rust values is
+//! [`read`]'s part.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -105,7 +106,9 @@ impl<'t> Node<'t> {
             (Value::Plain(a), Value::Quoted(b)) => a == b && read::reads_as_text(self),
             (Value::Quoted(a), Value::Plain(b)) => a == b && read::reads_as_text(other),
             (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b)),
-            (Value::Map(a), Value::Map(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.key == b.key && a.node.same(&b.node)),
+            (Value::Map(a), Value::Map(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.key == b.key && a.node.same(&b.node))
+            }
             (Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_), _) => false,
         }
     }
@@ -152,7 +155,8 @@ pub enum Path<'p> {
 pub enum Step<'p> {
     /// Into a map.
     Key(&'p str),
-    /// The same by a key that must not be shown: it is no word of ours and no id, so that it may be a secret in the wrong place.
+    /// The same by a key that must not be shown: it is no word of ours and no id, so that it may be
+    /// a secret in the wrong place.
     Hidden(&'p str),
     /// Into a list, from 0.
     Index(usize),
@@ -236,7 +240,8 @@ pub struct Fault {
 /// Whether a key below another one (the nearest above it that is no place in a list) may be shown.
 pub type Shows = fn(Option<&str>, &str) -> bool;
 
-/// Reads one document. The tree, with all keys that stand twice; or the one fault after which there is no tree.
+/// Reads one document. The tree, with all keys that stand twice; or the one fault after which there
+/// is no tree.
 pub fn parse(text: &str) -> Result<(Node<'_>, Vec<Fault>), Fault> {
     parse_as(text, |_, _| true)
 }
@@ -250,8 +255,16 @@ pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Fault>), Faul
     if text.starts_with('\u{feff}') {
         return Err(fault(1, "begins with a byte-order mark: save the file as UTF-8 without one".to_owned()));
     }
-    let mut tree =
-        Tree { open: Vec::new(), root: None, anchors: HashMap::new(), faults: Vec::new(), documents: 0, count: 0, aliased: 0, shows };
+    let mut tree = Tree {
+        open: Vec::new(),
+        root: None,
+        anchors: HashMap::new(),
+        faults: Vec::new(),
+        documents: 0,
+        count: 0,
+        aliased: 0,
+        shows,
+    };
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
         match event {
@@ -263,7 +276,10 @@ pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Fault>), Faul
             Err(error) => {
                 // At the end of the text the parser may be a line too far.
                 let line = error.marker().line().min(text.lines().count()).max(1);
-                return Err(fault(line, format!("is not YAML: {} (column {})", error.info(), error.marker().col() + 1)));
+                return Err(fault(
+                    line,
+                    format!("is not YAML: {} (column {})", error.info(), error.marker().col() + 1),
+                ));
             }
         }
     }
@@ -310,12 +326,16 @@ impl<'t> Tree<'t> {
                 }
                 Ok(())
             }
-            Event::Scalar(_, _, _, Some(_)) | Event::SequenceStart(_, Some(_)) | Event::MappingStart(_, Some(_)) => Err(TAG.to_owned()),
+            Event::Scalar(_, _, _, Some(_)) | Event::SequenceStart(_, Some(_)) | Event::MappingStart(_, Some(_)) => {
+                Err(TAG.to_owned())
+            }
             Event::Scalar(text, style, anchor, None) => {
                 let value = if style == ScalarStyle::Plain { Value::Plain(text) } else { Value::Quoted(text) };
                 self.put(Node { line, column, value }, anchor)
             }
-            Event::SequenceStart(anchor, None) => self.open(Open { line, column, anchor, inside: Inside::List(Vec::new()) }),
+            Event::SequenceStart(anchor, None) => {
+                self.open(Open { line, column, anchor, inside: Inside::List(Vec::new()) })
+            }
             Event::MappingStart(anchor, None) => {
                 self.open(Open { line, column, anchor, inside: Inside::Map { entries: Vec::new(), key: None } })
             }
@@ -380,7 +400,9 @@ impl<'t> Tree<'t> {
                         return Err("merge keys (`<<`) are not part of YAML 1.2: write the fields out".to_owned());
                     }
                     Value::Plain(text) | Value::Quoted(text) => *key = Some((text, node.line, node.column)),
-                    Value::List(_) | Value::Map(_) => return Err("a key must be plain text, not a list or map".to_owned()),
+                    Value::List(_) | Value::Map(_) => {
+                        return Err("a key must be plain text, not a list or map".to_owned());
+                    }
                 },
             },
         }
@@ -428,7 +450,9 @@ impl<'t> Tree<'t> {
                     Some(key) => at.entry(key, shows(above, key)).to_string(),
                     None => at.to_string(),
                 },
-                Some((Open { inside: Inside::List(items), .. }, rest)) => go(shows, rest, above, &at.index(items.len()), last),
+                Some((Open { inside: Inside::List(items), .. }, rest)) => {
+                    go(shows, rest, above, &at.index(items.len()), last)
+                }
                 Some((Open { inside: Inside::Map { key: Some((key, ..)), .. }, .. }, rest)) => {
                     go(shows, rest, Some(key), &at.entry(key, shows(above, key)), last)
                 }

@@ -1,4 +1,5 @@
-//! Callers in a closed loop: each sends its next request when it has the whole answer to the last, and checks it.
+//! Callers in a closed loop: each sends its next request when it has the whole answer to the last,
+//! and checks it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -84,8 +85,13 @@ impl Load {
         let mut callers = JoinSet::new();
         for (index, wire) in wires.into_iter().enumerate() {
             let (load, stop, answers) = (self.clone(), stop.clone(), answers.clone());
-            // Paced streams are spread over the gap, or all their chunks would come at the same moments.
-            let delay = if let Kind::Stream { gap, .. } = self.kind { gap * index as u32 / self.callers as u32 } else { Duration::ZERO };
+            // Paced streams are spread over the gap, or all their chunks would come at the same
+            // moments.
+            let delay = if let Kind::Stream { gap, .. } = self.kind {
+                gap * index as u32 / self.callers as u32
+            } else {
+                Duration::ZERO
+            };
             let more = move || {
                 let within = start.elapsed() < time && !stop.load(Ordering::Relaxed);
                 within && answers.fetch_add(1, Ordering::Relaxed) < MOST
@@ -143,7 +149,12 @@ impl Load {
     }
 
     /// Whether the connection ends with it, and the time to a stream's first event.
-    async fn ask(&self, wire: &mut Wire, text: &mut Vec<u8>, start: Instant) -> Result<(bool, Option<Duration>), String> {
+    async fn ask(
+        &self,
+        wire: &mut Wire,
+        text: &mut Vec<u8>,
+        start: Instant,
+    ) -> Result<(bool, Option<Duration>), String> {
         let Head { length, chunked, close, .. } = self.begin(wire).await?;
         let lost = |why| format!("in an answer: {why}");
         match self.kind {

@@ -1,7 +1,9 @@
-//! As many streams at once as one gateway should bear, each with an event a second: errors, memory, and what an event's way takes longer.
+//! As many streams at once as one gateway should bear, each with an event a second: errors, memory,
+//! and what an event's way takes longer.
 //!
-//! Every event holds its number and when the mock wrote it, so that none can be lost, doubled or out of order unseen, and the
-//! caller knows how long it was on its way. Only what comes while all streams are open is measured.
+//! Every event holds its number and when the mock wrote it, so that none can be lost, doubled or
+//! out of order unseen, and the caller knows how long it was on its way. Only what comes while all
+//! streams are open is measured.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -114,7 +116,11 @@ pub async fn of_streams(mock: &Mock, folder: &Path, plan: &Plan, report: &mut Re
         match (before, direct) {
             (Some(before), Some(direct)) => {
                 report.more(&format!("{what}: added p99, ms"), row, way(0.99) - direct);
-                report.more(&format!("{what}: CPU each, µs"), row, used.cpu.as_secs_f64() * 1e6 / outcome.took.len().max(1) as f64);
+                report.more(
+                    &format!("{what}: CPU each, µs"),
+                    row,
+                    used.cpu.as_secs_f64() * 1e6 / outcome.took.len().max(1) as f64,
+                );
                 let each = used.rss.saturating_sub(before) as f64 / size.streams as f64;
                 report.more(&format!("{what}: RSS per stream, KiB"), row, each / 1024.0);
             }
@@ -180,7 +186,11 @@ async fn one(load: &Load, crowd: &Crowd) -> Result<Vec<Duration>, String> {
             }
         }
     }
-    if next == chunks && done && unread.is_empty() { Ok(ways) } else { Err(format!("a stream of {next} events that is not whole")) }
+    if next == chunks && done && unread.is_empty() {
+        Ok(ways)
+    } else {
+        Err(format!("a stream of {next} events that is not whole"))
+    }
 }
 
 /// Says when to measure, which is while all are open.

@@ -1,10 +1,12 @@
-//! The load benchmark: the gateway as a process, between a fast mock upstream and callers that never rest.
+//! The load benchmark: the gateway as a process, between a fast mock upstream and callers that
+//! never rest.
 //!
-//! `cargo bench --bench load -- [--quick] [--rounds N] [--seconds S] [WORD …]`; words choose scenarios that contain one, and `more` and
-//! `crowd` what is in the modules of these names.
-//! CPU per request or chunk is the figure to trust: callers, gateway and mock share the cores, so that rates and
-//! latencies tell as much of them as of the gateway. Everything is on 127.0.0.1. Every answer is checked; one that is
-//! wrong ends the benchmark with a code other than 0. No process that it starts outlives it.
+//! `cargo bench --bench load -- [--quick] [--rounds N] [--seconds S] [WORD …]`; words choose
+//! scenarios that contain one, and `more` and `crowd` what is in the modules of these names. CPU
+//! per request or chunk is the figure to trust: callers, gateway and mock share the cores, so that
+//! rates and latencies tell as much of them as of the gateway. Everything is on 127.0.0.1. Every
+//! answer is checked; one that is wrong ends the benchmark with a code other than 0. No process
+//! that it starts outlives it.
 
 #![allow(
     missing_docs,
@@ -53,7 +55,8 @@ impl Plan {
     fn read(mut arguments: impl Iterator<Item = String>) -> Result<Plan, String> {
         let (mut quick, mut rounds, mut seconds, mut only) = (false, None, None, Vec::new());
         while let Some(argument) = arguments.next() {
-            let mut number = || arguments.next().and_then(|n| n.parse::<f64>().ok()).filter(|n| *n > 0.0 && *n <= 600.0);
+            let mut number =
+                || arguments.next().and_then(|n| n.parse::<f64>().ok()).filter(|n| *n > 0.0 && *n <= 600.0);
             match argument.as_str() {
                 // What cargo adds.
                 "--bench" => {}
@@ -61,7 +64,11 @@ impl Plan {
                 "--rounds" => rounds = Some(number().ok_or("--rounds takes a number")? as usize),
                 "--seconds" => seconds = Some(number().ok_or("--seconds takes a number")?),
                 word if !word.starts_with('-') => only.push(argument),
-                _ => return Err(format!("{argument}: there are --quick, --rounds N, --seconds S, and parts of scenarios' names")),
+                _ => {
+                    return Err(format!(
+                        "{argument}: there are --quick, --rounds N, --seconds S, and parts of scenarios' names"
+                    ));
+                }
             }
         }
         let (usual_rounds, usual_seconds) = if quick { (1, 0.5) } else { (3, 3.0) };
@@ -105,7 +112,8 @@ fn main() -> ExitCode {
 
 async fn interrupted() -> &'static str {
     let listen = |kind| signal(kind).expect("a signal handler");
-    let (mut int, mut term, mut hup) = (listen(SignalKind::interrupt()), listen(SignalKind::terminate()), listen(SignalKind::hangup()));
+    let (mut int, mut term, mut hup) =
+        (listen(SignalKind::interrupt()), listen(SignalKind::terminate()), listen(SignalKind::hangup()));
     tokio::select! {
         _ = int.recv() => "SIGINT",
         _ = term.recv() => "SIGTERM",

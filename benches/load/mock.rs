@@ -1,9 +1,11 @@
-//! The upstream: another process of this program, on one thread. The model's name says what it answers.
+//! The upstream: another process of this program, on one thread. The model's name says what it
+//! answers.
 //!
-//! `mock-plain`: some 640 bytes at once. `mock-stream-200-20`: 200 chunks, one each 20 ms; with `-0` as fast as they are
-//! taken, each in a write of its own; `mock-claude-200-0` the same, to Anthropic's path in its format; `mock-stamped-200-20` with
-//! the number and the time in each chunk. `mock-held`: one chunk, then nothing until the caller leaves. Any other model is 404,
-//! any other key 401, so that what a gateway does to both is seen to be right.
+//! `mock-plain`: some 640 bytes at once. `mock-stream-200-20`: 200 chunks, one each 20 ms; with
+//! `-0` as fast as they are taken, each in a write of its own; `mock-claude-200-0` the same, to
+//! Anthropic's path in its format; `mock-stamped-200-20` with the number and the time in each
+//! chunk. `mock-held`: one chunk, then nothing until the caller leaves. Any other model is 404, any
+//! other key 401, so that what a gateway does to both is seen to be right.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _};
@@ -82,7 +84,8 @@ async fn serve(stream: TcpStream) -> io::Result<()> {
             claude_to(&mut wire, chunks, &deltas).await?;
         } else if let Some((chunks, gap)) = stream_of(&model) {
             let stamped = model.starts_with("stamped-");
-            let word = |n| if stamped { content(&crowd::stamp(n)).into() } else { Cow::Borrowed(&*words[n % words.len()]) };
+            let word =
+                |n| if stamped { content(&crowd::stamp(n)).into() } else { Cow::Borrowed(&*words[n % words.len()]) };
             stream_to(&mut wire, chunks, gap, usage, word).await?;
         } else {
             wire.send(&refusal("404 Not Found")).await?;
@@ -93,9 +96,17 @@ async fn serve(stream: TcpStream) -> io::Result<()> {
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-request-id: req_load\r\ntransfer-encoding: chunked\r\n\r\n";
 
-async fn stream_to<'a>(wire: &mut Wire, chunks: usize, gap: u64, usage: bool, word: impl Fn(usize) -> Cow<'a, [u8]>) -> io::Result<()> {
-    let first =
-        event(r#"{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}"#, "null");
+async fn stream_to<'a>(
+    wire: &mut Wire,
+    chunks: usize,
+    gap: u64,
+    usage: bool,
+    word: impl Fn(usize) -> Cow<'a, [u8]>,
+) -> io::Result<()> {
+    let first = event(
+        r#"{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}"#,
+        "null",
+    );
     wire.send(&[HEAD, &first].concat()).await?;
     let mut ticks = interval(Duration::from_millis(gap.max(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -109,7 +120,10 @@ async fn stream_to<'a>(wire: &mut Wire, chunks: usize, gap: u64, usage: bool, wo
     }
     let mut end = event(r#"{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}"#, "null");
     if usage {
-        end.extend(event("", &format!(r#"{{"prompt_tokens":48,"completion_tokens":{chunks},"total_tokens":{}}}"#, chunks + 48)));
+        end.extend(event(
+            "",
+            &format!(r#"{{"prompt_tokens":48,"completion_tokens":{chunks},"total_tokens":{}}}"#, chunks + 48),
+        ));
     }
     end.extend(framed("data: [DONE]\n\n"));
     end.extend(b"0\r\n\r\n");
@@ -122,7 +136,10 @@ async fn claude_to(wire: &mut Wire, chunks: usize, deltas: &[Vec<u8>]) -> io::Re
         "message_start",
         r#"{"type":"message_start","message":{"id":"msg_01XFDUDYJgAACzvnptvVoYEL","type":"message","role":"assistant","model":"claude","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":48,"output_tokens":1}}}"#,
     );
-    let block = named("content_block_start", r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#);
+    let block = named(
+        "content_block_start",
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+    );
     wire.send(&[HEAD, &start, &block].concat()).await?;
     for delta in deltas.iter().cycle().take(chunks) {
         wire.send(delta).await?;
@@ -138,7 +155,10 @@ async fn claude_to(wire: &mut Wire, chunks: usize, deltas: &[Vec<u8>]) -> io::Re
 }
 
 fn delta(word: &str) -> Vec<u8> {
-    named("content_block_delta", &format!(r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{word}"}}}}"#))
+    named(
+        "content_block_delta",
+        &format!(r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{word}"}}}}"#),
+    )
 }
 
 fn named(name: &str, data: &str) -> Vec<u8> {
@@ -169,7 +189,9 @@ fn plain() -> Vec<u8> {
 fn refusal(status: &str) -> Vec<u8> {
     answer(
         status,
-        &format!(r#"{{"error":{{"message":"the mock says {status}","type":"invalid_request_error","param":null,"code":null}}}}"#),
+        &format!(
+            r#"{{"error":{{"message":"the mock says {status}","type":"invalid_request_error","param":null,"code":null}}}}"#
+        ),
     )
 }
 
@@ -181,7 +203,8 @@ fn answer(status: &str, body: &str) -> Vec<u8> {
 
 /// `stream-200-20`.
 fn stream_of(model: &str) -> Option<(usize, u64)> {
-    let (chunks, gap) = ["stream-", "stamped-", "claude-"].iter().find_map(|kind| model.strip_prefix(kind))?.split_once('-')?;
+    let (chunks, gap) =
+        ["stream-", "stamped-", "claude-"].iter().find_map(|kind| model.strip_prefix(kind))?.split_once('-')?;
     Some((chunks.parse().ok()?, gap.parse().ok()?))
 }
 

@@ -1,4 +1,5 @@
-//! What is measured besides throughput: a stream's first event, what an idle stream costs, and a large catalog.
+//! What is measured besides throughput: a stream's first event, what an idle stream costs, and a
+//! large catalog.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -25,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The first event of a stream, and what a thousand idle ones hold.
 pub async fn of_streams(subject: &Subject, plan: &Plan, report: &mut Report) -> Result<(), String> {
-    // Paced, since otherwise mock and gateway fill both of two cores, and the caller waits for one of them.
+    // Paced, since otherwise mock and gateway fill both of two cores, and the caller waits for one
+    // of them.
     let kind = Kind::Stream { chunks: 5, gap: Duration::from_millis(2) };
     let mut outcome = subject.load("stream-5-2", kind, 1, 0).run(plan.time / 3).await;
     outcome.first.sort_unstable();
@@ -79,7 +81,11 @@ pub async fn of_a_large_catalog(mock: &Mock, folder: &Path, plan: &Plan, report:
     let mut told = |when: &str, outcome: &mut Outcome, cpu: Duration| {
         outcome.took.sort_unstable();
         report.fail(outcome.complain(&format!("{when} the swap")));
-        report.more(&format!("plain-c32 {when} it is swapped in: p99, ms"), Row::Portcullis, at(&outcome.took, 0.99).as_secs_f64() * 1e3);
+        report.more(
+            &format!("plain-c32 {when} it is swapped in: p99, ms"),
+            Row::Portcullis,
+            at(&outcome.took, 0.99).as_secs_f64() * 1e3,
+        );
         let each = cpu.as_secs_f64() / outcome.took.len().max(1) as f64;
         report.more(&format!("plain-c32 {when} it is swapped in: CPU, µs"), Row::Portcullis, each * 1e6);
     };
@@ -135,7 +141,10 @@ fn large_catalog() -> String {
     text.push_str("models:\n");
     for n in 0..models {
         let (one, other) = (n % accounts, (n * 7 + 1) % accounts);
-        let _ = writeln!(text, "  large-{n}:\n    targets: [{{ account: large-{one}, model: m-{n} }}, {{ account: large-{other} }}]");
+        let _ = writeln!(
+            text,
+            "  large-{n}:\n    targets: [{{ account: large-{one}, model: m-{n} }}, {{ account: large-{other} }}]"
+        );
     }
     text.push_str("callers:\n");
     let callers = keys / 100;

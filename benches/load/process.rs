@@ -19,7 +19,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Standard error goes to a file in the folder, and so does standard output unless the command says where.
+    /// Standard error goes to a file in the folder, and so does standard output unless the command
+    /// says where.
     pub fn start(name: &str, command: &mut Command, folder: &Path) -> Result<Process, String> {
         let log = folder.join(format!("{name}.stderr"));
         let file = fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
@@ -71,8 +72,14 @@ impl Process {
     /// It and its children.
     fn family(&self) -> Vec<u32> {
         let parent = self.child.id();
-        let pids = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        std::iter::once(parent).chain(pids.filter(|pid| stat(*pid).get(1).is_some_and(|of| *of == u64::from(parent)))).collect()
+        let pids = fs::read_dir("/proc")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        std::iter::once(parent)
+            .chain(pids.filter(|pid| stat(*pid).get(1).is_some_and(|of| *of == u64::from(parent))))
+            .collect()
     }
 }
 
@@ -107,18 +114,27 @@ pub fn cpu(pid: u32) -> Duration {
 /// That the machine has used, whoever for.
 pub fn machine_cpu() -> Duration {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let fields: Vec<u64> = text.lines().next().unwrap_or_default().split_whitespace().skip(1).flat_map(str::parse).collect();
+    let fields: Vec<u64> =
+        text.lines().next().unwrap_or_default().split_whitespace().skip(1).flat_map(str::parse).collect();
     // All but the two that count idling.
-    TICK * fields.iter().take(7).enumerate().filter(|(index, _)| !matches!(index, 3 | 4)).map(|(_, time)| time).sum::<u64>() as u32
+    TICK * fields
+        .iter()
+        .take(7)
+        .enumerate()
+        .filter(|(index, _)| !matches!(index, 3 | 4))
+        .map(|(_, time)| time)
+        .sum::<u64>() as u32
 }
 
 /// The fields of `/proc/PID/stat` after the name, the state being 0.
 fn stat(pid: u32) -> Vec<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    text.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect())
+    text.rsplit_once(')')
+        .map_or(Vec::new(), |(_, rest)| rest.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect())
 }
 
-/// The soft limit of open files is often 1,024, which a thousand streams exceed: starts this program again with the hard one.
+/// The soft limit of open files is often 1,024, which a thousand streams exceed: starts this
+/// program again with the hard one.
 pub fn raise_open_files() -> Result<(), String> {
     const MARK: &str = "PORTCULLIS_LOAD_OPEN_FILES_RAISED";
     if std::env::var_os(MARK).is_some() {
@@ -126,7 +142,8 @@ pub fn raise_open_files() -> Result<(), String> {
     }
     let script = r#"ulimit -n "$(ulimit -Hn)"; exec "$0" "$@""#;
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
-    let failed = Command::new("sh").args(["-c", script]).arg(program).args(std::env::args_os().skip(1)).env(MARK, "1").exec();
+    let failed =
+        Command::new("sh").args(["-c", script]).arg(program).args(std::env::args_os().skip(1)).env(MARK, "1").exec();
     Err(format!("cannot start itself: {failed}"))
 }
 
@@ -140,8 +157,8 @@ pub fn open_files() -> usize {
     }
 }
 
-/// One process a core that keeps it from idling, at a priority below everybody's: in a virtual machine, waking a core that
-/// was halted can cost more than what is measured.
+/// One process a core that keeps it from idling, at a priority below everybody's: in a virtual
+/// machine, waking a core that was halted can cost more than what is measured.
 pub fn spinners(folder: &Path) -> Result<Vec<Process>, String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let program = std::env::current_exe().map_err(|e| e.to_string())?;

@@ -89,7 +89,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\n{}\n", self.title)?;
         let mut table = vec![
-            ["scenario", "", "per second", "p50 ms", "p99 ms", "CPU µs each", "RSS MiB idle", "peak", "errors"].map(str::to_owned).to_vec(),
+            ["scenario", "", "per second", "p50 ms", "p99 ms", "CPU µs each", "RSS MiB idle", "peak", "errors"]
+                .map(str::to_owned)
+                .to_vec(),
         ];
         for (name, stream) in &self.scenarios {
             for row in &self.rows {
@@ -110,13 +112,20 @@ impl fmt::Display for Report {
             }
         }
         print(f, &table)?;
-        writeln!(f, "\np50 and p99 are of whole answers; of a stream, of the whole stream. CPU is of the proxy, each request or chunk.\n")?;
+        writeln!(
+            f,
+            "\np50 and p99 are of whole answers; of a stream, of the whole stream. CPU is of the proxy, each request or chunk.\n"
+        )?;
 
-        let mut table = vec![std::iter::once("").chain(self.rows.iter().map(|row| row.name())).map(str::to_owned).collect::<Vec<_>>()];
+        let mut table = vec![
+            std::iter::once("").chain(self.rows.iter().map(|row| row.name())).map(str::to_owned).collect::<Vec<_>>(),
+        ];
         if let Some(added) = self.added() {
             let cell = |row: &Row| if *row == Row::Portcullis { show(Some(added), 0) } else { "-".to_owned() };
             table.push(
-                std::iter::once("added p50 at one connection, cores awake, µs".to_owned()).chain(self.rows.iter().map(cell)).collect(),
+                std::iter::once("added p50 at one connection, cores awake, µs".to_owned())
+                    .chain(self.rows.iter().map(cell))
+                    .collect(),
             );
         }
         for (what, values) in &self.more {
@@ -140,11 +149,16 @@ impl fmt::Display for Report {
 /// The first column to the left, and all words; numbers to the right.
 fn print(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> fmt::Result {
     let columns = table.first().map_or(0, Vec::len);
-    let widths: Vec<usize> = (0..columns).map(|column| table.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> =
+        (0..columns).map(|column| table.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)).collect();
     let named = table.first().is_some_and(|head| head[0] == "scenario");
     for line in table {
         for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-            if column == 0 || named && column == 1 { write!(f, "{cell:<width$}  ")? } else { write!(f, "{cell:>width$}  ")? }
+            if column == 0 || named && column == 1 {
+                write!(f, "{cell:<width$}  ")?
+            } else {
+                write!(f, "{cell:>width$}  ")?
+            }
         }
         writeln!(f)?;
     }

@@ -23,7 +23,14 @@ pub struct Scenario {
 
 /// Those that the plan wants.
 pub fn all(plan: &Plan) -> Vec<Scenario> {
-    let plain = |name, callers| Scenario { name, model: "plain".to_owned(), kind: Kind::Plain, callers, prompt: 0, awake: false };
+    let plain = |name, callers| Scenario {
+        name,
+        model: "plain".to_owned(),
+        kind: Kind::Plain,
+        callers,
+        prompt: 0,
+        awake: false,
+    };
     let stream = |name, callers, chunks, gap: u64| Scenario {
         name,
         model: format!("stream-{chunks}-{gap}"),
@@ -50,7 +57,13 @@ pub fn all(plan: &Plan) -> Vec<Scenario> {
 }
 
 impl Scenario {
-    pub async fn measure(&self, subject: &Subject, mock: &Mock, plan: &Plan, idle: Option<u64>) -> Result<Figures, String> {
+    pub async fn measure(
+        &self,
+        subject: &Subject,
+        mock: &Mock,
+        plan: &Plan,
+        idle: Option<u64>,
+    ) -> Result<Figures, String> {
         let load = subject.load(&self.model, self.kind, self.callers, self.prompt);
         let awake = if self.awake { spinners(&subject.folder)? } else { Vec::new() };
         if let Some(process) = &subject.process {
@@ -63,7 +76,11 @@ impl Scenario {
         // What is logged is written a moment later.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let (cpu, ours, machine) = (used() - cpu, known() - ours, process::machine_cpu() - machine);
-        let others = if awake.is_empty() { machine.saturating_sub(ours).as_secs_f64() / start.elapsed().as_secs_f64() } else { 0.0 };
+        let others = if awake.is_empty() {
+            machine.saturating_sub(ours).as_secs_f64() / start.elapsed().as_secs_f64()
+        } else {
+            0.0
+        };
         drop(awake);
         let each = match self.kind {
             Kind::Plain => 1,

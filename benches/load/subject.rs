@@ -1,4 +1,5 @@
-//! What is measured: the mock without anything before it, the gateway, and nginx where it is installed.
+//! What is measured: the mock without anything before it, the gateway, and nginx where it is
+//! installed.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -58,7 +59,8 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Starts it, and waits for its first right answer. It serves these models of the mock's beside those that everybody needs.
+    /// Starts it, and waits for its first right answer. It serves these models of the mock's beside
+    /// those that everybody needs.
     pub async fn start(row: Row, mock: &Mock, folder: &Path, models: &[String]) -> Result<Subject, String> {
         let folder = folder.join(row.name());
         let failed = |why: String| format!("{}: {why}", row.name());
@@ -128,7 +130,11 @@ impl Subject {
 
     /// Asks whether a model is served.
     pub fn look_up(&self, model: &str) -> Vec<u8> {
-        format!("GET /v1/models/{model} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {CALLER_KEY}\r\n\r\n", self.address).into_bytes()
+        format!(
+            "GET /v1/models/{model} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {CALLER_KEY}\r\n\r\n",
+            self.address
+        )
+        .into_bytes()
     }
 }
 
@@ -140,7 +146,13 @@ impl Drop for Subject {
 }
 
 /// The gateway with everything on: keys, catalog, metrics, an access log in a file.
-fn portcullis(folder: &Path, port: SocketAddr, admin: SocketAddr, upstream: SocketAddr, models: &[String]) -> Result<Command, String> {
+fn portcullis(
+    folder: &Path,
+    port: SocketAddr,
+    admin: SocketAddr,
+    upstream: SocketAddr,
+    models: &[String],
+) -> Result<Command, String> {
     let server = format!(
         "listen: [{{ address: \"{port}\" }}]\nadmin: {{ address: \"{admin}\" }}\nworkers: 2\ndrain: {{ grace: 1s }}\n\
          limits: {{ connections: 20000 }}\nlog: {{ format: json, level: info, access: \"{}/access.log\" }}\n\
@@ -162,7 +174,9 @@ fn catalog(folder: &Path, upstream: SocketAddr, models: &[String]) -> Result<Str
     models.sort_unstable();
     models.dedup();
     let account = |model: &str| if model.starts_with("claude-") { "claude" } else { "mock" };
-    let target = |model: &&str| format!("  bench-{model}: {{ targets: [{{ account: {}, model: mock-{model} }}] }}\n", account(model));
+    let target = |model: &&str| {
+        format!("  bench-{model}: {{ targets: [{{ account: {}, model: mock-{model} }}] }}\n", account(model))
+    };
     let models: String = models.iter().map(target).collect();
     let key = folder.join("key");
     write(&key, CALLER_KEY)?;
@@ -176,11 +190,14 @@ fn catalog(folder: &Path, upstream: SocketAddr, models: &[String]) -> Result<Str
     ))
 }
 
-/// A plain proxy: it checks the key and puts in the upstream's, but does not look at the body, and logs nothing.
+/// A plain proxy: it checks the key and puts in the upstream's, but does not look at the body, and
+/// logs nothing.
 fn nginx(folder: &Path, port: SocketAddr, upstream: SocketAddr) -> Result<Command, String> {
     let dir = folder.display();
-    let paths: String =
-        ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].iter().map(|of| format!("  {of}_temp_path {dir}/{of};\n")).collect();
+    let paths: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|of| format!("  {of}_temp_path {dir}/{of};\n"))
+        .collect();
     let conf = format!(
         "daemon off;\nworker_processes 2;\npid {dir}/nginx.pid;\nerror_log {dir}/error.log warn;\nevents {{ worker_connections 8192; }}\n\
          http {{\n  access_log off;\n{paths}  keepalive_requests 10000000;\n  client_max_body_size 32m;\n  client_body_buffer_size 2m;\n\

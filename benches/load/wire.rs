@@ -1,4 +1,5 @@
-//! As much of HTTP/1.1 as the mock and the callers speak, without a library between the figures and the wire.
+//! As much of HTTP/1.1 as the mock and the callers speak, without a library between the figures and
+//! the wire.
 
 use std::io;
 use std::net::SocketAddr;
@@ -59,9 +60,13 @@ impl Wire {
             let value = value.trim();
             match name {
                 _ if name.eq_ignore_ascii_case("content-length") => head.length = value.parse().ok(),
-                _ if name.eq_ignore_ascii_case("transfer-encoding") => head.chunked = value.eq_ignore_ascii_case("chunked"),
+                _ if name.eq_ignore_ascii_case("transfer-encoding") => {
+                    head.chunked = value.eq_ignore_ascii_case("chunked")
+                }
                 _ if name.eq_ignore_ascii_case("connection") => head.close = value.eq_ignore_ascii_case("close"),
-                _ if name.eq_ignore_ascii_case("authorization") => head.key = value.strip_prefix("Bearer ").map(str::to_owned),
+                _ if name.eq_ignore_ascii_case("authorization") => {
+                    head.key = value.strip_prefix("Bearer ").map(str::to_owned)
+                }
                 _ if name.eq_ignore_ascii_case("x-api-key") => head.key = Some(value.to_owned()),
                 _ => {}
             }
@@ -90,7 +95,8 @@ impl Wire {
             }
             self.more().await?;
         };
-        let size = std::str::from_utf8(&self.unread()[..line]).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
+        let size =
+            std::str::from_utf8(&self.unread()[..line]).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
         let size = size.filter(|size| *size < 64 << 20).ok_or_else(|| broken("a chunk size that is no number"))?;
         let framed = self.take(line + 2 + size + 2).await?;
         Ok(&framed[line + 2..line + 2 + size])

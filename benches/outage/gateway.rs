@@ -289,15 +289,19 @@ impl Gateway<'_> {
         self.targets[place].rest.is_none_or(|until| until <= self.instant(now))
     }
 
-    /// Begins the next attempt that may be made. Where nobody is left who is fit, one that its breaker keeps away may be asked whether it is back.
+    /// Begins the next attempt that may be made. Where nobody is left who is fit, one that its
+    /// breaker keeps away may be asked whether it is back.
     fn attempt(&mut self, request: usize, now: Time) -> bool {
-        self.requests[request].tries < ATTEMPTS && (self.next(request, now, false) || self.learns() && self.next(request, now, true))
+        self.requests[request].tries < ATTEMPTS
+            && (self.next(request, now, false) || self.learns() && self.next(request, now, true))
     }
 
     fn next(&mut self, request: usize, now: Time, alone: bool) -> bool {
         let instant = self.instant(now);
         for turn in 0..ACCOUNTS.len() {
-            let Some(place) = self.requests[request].order[turn].filter(|place| self.has_room(*place)) else { continue };
+            let Some(place) = self.requests[request].order[turn].filter(|place| self.has_room(*place)) else {
+                continue;
+            };
             if !self.learns() {
                 self.begin(request, turn, place, None, now);
                 return true;
@@ -360,7 +364,9 @@ impl Gateway<'_> {
         match end {
             End::Token(_, rest) => {
                 let told = self.world.told(place, now);
-                let lookup = |name: &str| told.iter().flatten().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+                let lookup = |name: &str| {
+                    told.iter().flatten().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+                };
                 target.headroom = quota::headroom(lookup, clock(now)).or(target.headroom);
                 target.peak.observe(took, instant);
                 self.rolling.record(took, instant);

@@ -1,9 +1,13 @@
-//! Ten minutes of outages in virtual time: 1,000 requests a second through the gateway's own decisions, to three accounts that fail in every way.
+//! Ten minutes of outages in virtual time: 1,000 requests a second through the gateway's own
+//! decisions, to three accounts that fail in every way.
 //!
-//! `cargo bench --bench outage [-- SEED]`. Nothing sleeps and nothing is drawn but from the seed, so that it takes seconds, and prints the same
-//! each time. Three worlds are drawn, in which other accounts fail at other times, and each row goes through the same three. Orders, breakers,
-//! rests, queue, budgets, latencies and quotas are the gateway's; the accounts, and the loop that asks them, are made up here. The plain retry that the
-//! strategies are compared with has the same attempts, time-outs, caps and queue. It fails if the margin that the README states does not hold.
+//! `cargo bench --bench outage [-- SEED]`. Nothing sleeps and nothing is drawn but from the seed,
+//! so that it takes seconds, and prints the same each time. Three worlds are drawn, in which other
+//! accounts fail at other times, and each row goes through the same three. Orders, breakers, rests,
+//! queue, budgets, latencies and quotas are the gateway's; the accounts, and the loop that asks
+//! them, are made up here. The plain retry that the strategies are compared with has the same
+//! attempts, time-outs, caps and queue. It fails if the margin that the README states does not
+//! hold.
 
 #![allow(
     missing_docs,
@@ -24,13 +28,15 @@ use world::{ACCOUNTS, ALL_OUT, Episode, LENGTH, PER_SECOND};
 
 const WORLDS: u64 = 3;
 
-/// By how much every strategy beats plain retry, in points of a hundred requests: how many are answered at all, and how many in time. Shares know
-/// nothing of speed: who goes by them gains less of the second.
+/// By how much every strategy beats plain retry, in points of a hundred requests: how many are
+/// answered at all, and how many in time. Shares know nothing of speed: who goes by them gains less
+/// of the second.
 const MORE_ANSWERED: f64 = 0.1;
 const MORE_IN_TIME: f64 = 1.0;
 const MORE_IN_TIME_BY_SHARES: f64 = 0.5;
-/// By how much it may fall behind in what is answered of those that come while somebody works. Plain retry has no probes to wait for, and leaves for
-/// its whole time-out with a silent account what others would refuse.
+/// By how much it may fall behind in what is answered of those that come while somebody works.
+/// Plain retry has no probes to wait for, and leaves for its whole time-out with a silent account
+/// what others would refuse.
 const LESS_ANSWERED: f64 = 0.25;
 /// How many attempts a request it may take, all in all and while nobody works.
 const ATTEMPTS: f64 = 1.1;
@@ -39,11 +45,22 @@ const ATTEMPTS_ALL_OUT: f64 = 0.5;
 fn main() -> ExitCode {
     let seed: u64 = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(1);
     let worlds: Vec<Vec<Episode>> = (seed..seed + WORLDS).map(world::episodes).collect();
-    println!("{PER_SECOND:.0} requests a second for {:.0} virtual minutes, in {WORLDS} worlds from seed {seed}.", LENGTH / 60.0);
+    println!(
+        "{PER_SECOND:.0} requests a second for {:.0} virtual minutes, in {WORLDS} worlds from seed {seed}.",
+        LENGTH / 60.0
+    );
     for (place, account) in ACCOUNTS.iter().enumerate() {
-        let lost: f64 = worlds.iter().flatten().filter(|episode| episode.account == place).map(|episode| episode.to - episode.from).sum();
+        let lost: f64 = worlds
+            .iter()
+            .flatten()
+            .filter(|episode| episode.account == place)
+            .map(|episode| episode.to - episode.from)
+            .sum();
         let share = 100.0 * lost / LENGTH / WORLDS as f64;
-        println!("  {}: weight {}, {} at once, in trouble for {share:.0} % of the time", account.name, account.weight, account.capacity);
+        println!(
+            "  {}: weight {}, {} at once, in trouble for {share:.0} % of the time",
+            account.name, account.weight, account.capacity
+        );
     }
     println!("\n| | {} |", HEAD.join(" | "));
     println!("|---|{}", "---:|".repeat(HEAD.len()));
@@ -148,6 +165,7 @@ impl Figures {
 }
 
 fn mean<'s>(seconds: impl Iterator<Item = &'s Second>, which: Count) -> f64 {
-    let (sum, requests) = seconds.fold((0.0, 0.0), |(sum, requests), second| (sum + which(second), requests + second.requests));
+    let (sum, requests) =
+        seconds.fold((0.0, 0.0), |(sum, requests), second| (sum + which(second), requests + second.requests));
     sum / requests
 }

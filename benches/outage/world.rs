@@ -19,7 +19,8 @@ pub const ALL_OUT: std::ops::Range<usize> = 480..500;
 pub struct Account {
     pub name: &'static str,
     pub weight: u32,
-    /// How many requests it takes at once, each slower than the one before from four fifths on; its `concurrency` is set to that.
+    /// How many requests it takes at once, each slower than the one before from four fifths on; its
+    /// `concurrency` is set to that.
     pub capacity: usize,
     /// To the first token: the median in seconds, and how far the logarithms scatter.
     pub median: Time,
@@ -62,7 +63,12 @@ pub struct Episode {
 pub fn episodes(seed: u64) -> Vec<Episode> {
     let mut random = Rng::with_seed(seed);
     let mut episodes: Vec<Episode> = (0..ACCOUNTS.len())
-        .map(|account| Episode { account, from: ALL_OUT.start as Time, to: ALL_OUT.end as Time, trouble: Trouble::Refused })
+        .map(|account| Episode {
+            account,
+            from: ALL_OUT.start as Time,
+            to: ALL_OUT.end as Time,
+            trouble: Trouble::Refused,
+        })
         .collect();
     for account in 0..ACCOUNTS.len() {
         let mut from = 20.0;
@@ -114,7 +120,9 @@ impl World<'_> {
         match trouble {
             Some(Trouble::Refused) => return End::Failed(0.002, Class::Transient, None),
             Some(Trouble::Silent) => return End::Failed(FIRST_TOKEN, Class::Transient, None),
-            Some(Trouble::Errors(share)) if self.random.f64() < share => return End::Failed(account.price, Class::Transient, None),
+            Some(Trouble::Errors(share)) if self.random.f64() < share => {
+                return End::Failed(account.price, Class::Transient, None);
+            }
             Some(Trouble::Errors(_) | Trouble::Slow(_) | Trouble::Limited(_)) | None => {}
         }
         let limit = if let Some(Trouble::Limited(limit)) = trouble { Some(limit) } else { account.quota };
@@ -132,7 +140,10 @@ impl World<'_> {
             return End::Failed(account.price, Class::Transient, None);
         }
         let slow = if let Some(Trouble::Slow(times)) = trouble { times } else { 1.0 };
-        let first = account.median * (account.spread * normal(&mut self.random)).exp() * slow * (1.0 + 5.0 * (load - 0.8).max(0.0));
+        let first = account.median
+            * (account.spread * normal(&mut self.random)).exp()
+            * slow
+            * (1.0 + 5.0 * (load - 0.8).max(0.0));
         if first > FIRST_TOKEN {
             return End::Failed(FIRST_TOKEN, Class::Transient, None);
         }

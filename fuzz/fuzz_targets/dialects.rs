@@ -1,6 +1,8 @@
-//! What any upstream may send: no bytes panic a dialect's reading, and how a stream is cut changes nothing of what comes out.
+//! What any upstream may send: no bytes panic a dialect's reading, and how a stream is cut changes
+//! nothing of what comes out.
 //!
-//! The first byte chooses the dialect, the second the reads' length; the rest is the stream, an answer and an error.
+//! The first byte chooses the dialect, the second the reads' length; the rest is the stream, an
+//! answer and an error.
 
 #![no_main]
 
@@ -43,7 +45,10 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(stream(dialect, &face, bytes, 1), whole);
     }
     let manner = Manner { keep_thoughts: true, ..Manner::default() };
-    for told in [dialect.answer(MODEL, &face, &manner, bytes), dialect.converted(MODEL, &face, &manner, bytes)].into_iter().flatten() {
+    for told in [dialect.answer(MODEL, &face, &manner, bytes), dialect.converted(MODEL, &face, &manner, bytes)]
+        .into_iter()
+        .flatten()
+    {
         assert!(!told.0.body.is_empty());
     }
     let head = ErrorHead { status: 400 + u16::from(*length), content_type: None, error_type: None };

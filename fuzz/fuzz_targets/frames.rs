@@ -1,7 +1,9 @@
-//! Lines of JSON and Amazon's frames: how a stream is cut into reads changes nothing, whole frames come out as they went in, and broken ones end it.
+//! Lines of JSON and Amazon's frames: how a stream is cut into reads changes nothing, whole frames
+//! come out as they went in, and broken ones end it.
 //!
-//! The first three bytes choose the limit, the reads' length and what is broken. The rest is the stream of lines; and, cut at each `|`, the payloads
-//! of frames whose checksums are right, since no random bytes have right ones.
+//! The first three bytes choose the limit, the reads' length and what is broken. The rest is the
+//! stream of lines; and, cut at each `|`, the payloads of frames whose checksums are right, since
+//! no random bytes have right ones.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Whatever the ledger's file holds, reading it is an answer or an error. The input is the file; its last bytes are the question, too.
+//! Whatever the ledger's file holds, reading it is an answer or an error. The input is the file;
+//! its last bytes are the question, too.
 
 #![no_main]
 
@@ -20,7 +21,11 @@ fuzz_target!(|input: &[u8]| {
     let question = input.get(input.len().saturating_sub(48)..).unwrap_or_default();
     let asked = Query::of_url(&String::from_utf8_lossy(question), NOW);
     std::fs::write(&*FILE, input).expect("a file");
-    let usual = ["", "by=caller,model&since=90d", "by=day,key,account,upstream_model,outcome&since=2026-01-01&until=2026-11-30"];
+    let usual = [
+        "",
+        "by=caller,model&since=90d",
+        "by=day,key,account,upstream_model,outcome&since=2026-01-01&until=2026-11-30",
+    ];
     let usual = usual.iter().map(|question| Query::of_url(question, NOW).expect("a good question"));
     for query in usual.chain(asked) {
         let bounds = Bounds { deadline: Instant::now() + Duration::from_secs(2), lines: 1_000 };

@@ -1,5 +1,6 @@
-//! What a server that speaks OpenAI's format may answer, for each of the known deviations: what comes out is a standard answer, and the same
-//! text as a stream. The first byte chooses the server, the rest is the answer.
+//! What a server that speaks OpenAI's format may answer, for each of the known deviations: what
+//! comes out is a standard answer, and the same text as a stream. The first byte chooses the
+//! server, the rest is the answer.
 
 #![no_main]
 
@@ -12,8 +13,14 @@ fuzz_target!(|input: &[u8]| {
     let [which, body @ ..] = input else { return };
     let Some(quirks) = quirks::ALL.get(usize::from(which / 2) % quirks::ALL.len()) else { return };
     let shows = which % 2 == 0;
-    let face =
-        Face { model: "m".to_owned(), id: "chatcmpl-1".to_owned(), created: 1, show_usage: true, prompt_bytes: 4, ..Face::default() };
+    let face = Face {
+        model: "m".to_owned(),
+        id: "chatcmpl-1".to_owned(),
+        created: 1,
+        show_usage: true,
+        prompt_bytes: 4,
+        ..Face::default()
+    };
     let answer = match openai::answer(&face, quirks, shows, body) {
         Ok(answer) => answer,
         Err(AnswerFault::Upstream(error)) => return assert!(error.message.len() < 8192),
@@ -37,13 +44,16 @@ fuzz_target!(|input: &[u8]| {
     let choices = standard["choices"].as_array().expect("choices");
     assert!(!choices.is_empty());
     for choice in choices {
-        assert!(choice["index"].is_u64() && choice["finish_reason"].is_string() && choice["message"]["role"] == "assistant");
+        assert!(
+            choice["index"].is_u64() && choice["finish_reason"].is_string() && choice["message"]["role"] == "assistant"
+        );
     }
     // The same, where a stream was asked for.
     let Ok(stream) = openai::converted(&face, quirks, shows, body) else { return };
     let events = String::from_utf8(stream.body).expect("UTF-8");
     assert!(events.ends_with("data: [DONE]\n\n"));
-    let chunks: Vec<Value> = events.split("\n\n").filter_map(|event| serde_json::from_str(event.strip_prefix("data: ")?).ok()).collect();
+    let chunks: Vec<Value> =
+        events.split("\n\n").filter_map(|event| serde_json::from_str(event.strip_prefix("data: ")?).ok()).collect();
     for choice in choices {
         let deltas = chunks
             .iter()

@@ -1,4 +1,5 @@
-//! What any caller may send: each dialect writes it or refuses it, as JSON, and what it may refer to is looked at without a fault.
+//! What any caller may send: each dialect writes it or refuses it, as JSON, and what it may refer
+//! to is looked at without a fault.
 //!
 //! The first byte chooses the dialect, the rest is the body.
 
@@ -26,7 +27,8 @@ fuzz_target!(|input: &[u8]| {
         6 => (Dialect::Cohere, "command-a-03-2025"),
         _ => (Dialect::Ollama, "qwen3"),
     };
-    let nothing = Leave { gs: false, s3: false, files: false, data_sources: false, cached: false, urls: Urls::NoneSinceNear };
+    let nothing =
+        Leave { gs: false, s3: false, files: false, data_sources: false, cached: false, urls: Urls::NoneSinceNear };
     // Whatever could be refused was seen at the first look.
     assert!(envelope.refers || nothing.check(body).is_ok());
     let ask = Ask {

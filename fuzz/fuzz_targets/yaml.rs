@@ -1,4 +1,5 @@
-//! Any text is read as YAML or refused with its line, as a catalog too; and what the editor changes is what was asked for, and nothing else.
+//! Any text is read as YAML or refused with its line, as a catalog too; and what the editor changes
+//! is what was asked for, and nothing else.
 //!
 //! The first four bytes choose the place and the change, the rest is the file.
 
@@ -47,9 +48,13 @@ fuzz_target!(|input: &[u8]| {
     match change {
         // Of the only entry of a map `{}` is left.
         Change::Remove(_) => assert!(edited.len() < text.len() + " {}\n".len() && !after.same(&tree)),
-        // A scalar, which may stand below its key; or, for an empty map or list, what stands between its brackets. No comment.
+        // A scalar, which may stand below its key; or, for an empty map or list, what stands
+        // between its brackets. No comment.
         Change::Set(..) | Change::Split(..) | Change::Push(..) => {
-            assert!(gone.lines().filter(|line| !line.trim().is_empty()).count() < 3, "{gone:?} went from {text:?}, which is {edited:?}");
+            assert!(
+                gone.lines().filter(|line| !line.trim().is_empty()).count() < 3,
+                "{gone:?} went from {text:?}, which is {edited:?}"
+            );
             let is_own = matches!(&node.value, Value::Plain(word) | Value::Quoted(word) if word.contains('#'));
             for comment in gone.lines().filter_map(|line| line.get(line.find(" #")?..)).filter(|_| !is_own) {
                 assert!(edited.contains(comment.trim_end()), "{comment:?} went from {text:?}, which is {edited:?}");

@@ -1,19 +1,24 @@
-//! The breaker of one target: (account, model). It keeps requests away from where they fail, and finds out with one of them when that is over.
+//! The breaker of one target: (account, model). It keeps requests away from where they fail, and
+//! finds out with one of them when that is over.
 //!
 //! ```text
-//! closed ── failures in a row, or a share of the last calls ──▶ open ── cool-down ──▶ half-open ── the probe succeeds ──▶ closed
-//!                                                                ▲                        │
-//!                                                                └── twice the cool-down ─┘ the probe fails
+//! closed ── failures in a row, or a share of the last calls ──▶ open
+//! open ── cool-down ──▶ half-open
+//! half-open ── the probe succeeds ──▶ closed
+//! half-open ── the probe fails ──▶ open, for twice the cool-down
 //! ```
 //!
-//! One that opened because of a share of failures is broken *in part*: some of what it is asked it answers. Where nobody else is left it is asked all the
-//! same, since some answers are better than none, until so many in a row fail that nothing seems to work any more.
+//! One that opened because of a share of failures is broken *in part*: some of what it is asked it
+//! answers. Where nobody else is left it is asked all the same, since some answers are better than
+//! none, until so many in a row fail that nothing seems to work any more.
 //!
-//! Only failures that may pass count. The caller's faults say nothing about the account; its credential, its rate and what it does not serve are
-//! looked after in [`health`](super::health). Pure: `now` and chance come in.
+//! Only failures that may pass count. The caller's faults say nothing about the account; its
+//! credential, its rate and what it does not serve are looked after in [`health`](super::health).
+//! Pure: `now` and chance come in.
 //!
-//! **Invariant:** a half-open breaker lends one probe at a time. One that is out for long lapses, after [`Settings::patience`], or after a second where
-//! nobody else is left; what it finds later still counts. What was admitted before the breaker opened says nothing about what came after.
+//! **Invariant:** a half-open breaker lends one probe at a time. One that is out for long lapses,
+//! after [`Settings::patience`], or after a second where nobody else is left; what it finds later
+//! still counts. What was admitted before the breaker opened says nothing about what came after.
 
 use super::window::Window;
 use crate::exchange::failover::Class;
@@ -22,8 +27,10 @@ use std::time::{Duration, Instant};
 /// When it opens, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// So many failures in a row open it, or so many answers in a row that begin and do not end; where there are many calls, a fiftieth of those in `window` if that is more, whether it was closed or not when
-    /// they ended. Of a thousand calls of which a third fails, five in a row are soon found, and so are the streams that one lost connection takes with it.
+    /// So many failures in a row open it, or so many answers in a row that begin and do not end;
+    /// where there are many calls, a fiftieth of those in `window` if that is more, whether it was
+    /// closed or not when they ended. Of a thousand calls of which a third fails, five in a row are
+    /// soon found, and so are the streams that one lost connection takes with it.
     pub in_a_row: u32,
     /// So large a share of the calls in `window` does, too.
     pub share: f64,
@@ -55,11 +62,13 @@ impl Default for Settings {
 
 /// As many of the calls in the window must fail in a row: of 30 s, about half a second's.
 const IN_A_ROW: u64 = 50;
-/// One of so many calls may fail of a target that is sound: were all like it, and each failure asked another one, that would be 1.2 attempts a request.
+/// One of so many calls may fail of a target that is sound: were all like it, and each failure
+/// asked another one, that would be 1.2 attempts a request.
 const SOUND: u64 = 6;
 /// A cool-down is up to so much of itself longer, so that a fleet's probes do not come together.
 const JITTER: f64 = 0.2;
-/// The cool-down where there is nobody else: a probe a second is no load, and each second of waiting is one in which all are refused.
+/// The cool-down where there is nobody else: a probe a second is no load, and each second of
+/// waiting is one in which all are refused.
 const ALONE: Duration = Duration::from_secs(1);
 /// Who is refused because a probe is out may ask again after this: its end may come any moment.
 const SOON: Duration = Duration::from_secs(1);
@@ -103,7 +112,8 @@ enum Phase {
 enum Extent {
     /// Nothing came of the last calls.
     Whole,
-    /// A share of the calls failed, and others among them did not. So many in a row have failed since it opened, of those that went all the same.
+    /// A share of the calls failed, and others among them did not. So many in a row have failed
+    /// since it opened, of those that went all the same.
     Part { in_a_row: u32 },
 }
 
@@ -113,7 +123,8 @@ enum Extent {
 pub enum Admission {
     /// It may.
     Yes(Pass),
-    /// It may, and how it ends decides. It must be settled, as [`Outcome::Neutral`] if it ends otherwise.
+    /// It may, and how it ends decides. It must be settled, as [`Outcome::Neutral`] if it ends
+    /// otherwise.
     Probe(Pass),
     /// It may not, until then at the earliest.
     No(Instant),
@@ -195,8 +206,9 @@ impl Breaker {
         self.ask(now, false)
     }
 
-    /// The same for one that nobody else can take. Where it is broken in part it may go, beside the probe if there is one; else as one probe a second,
-    /// cool-down or not, and whether the one before it has come back or not: where all are out, the first to be back is found at once.
+    /// The same for one that nobody else can take. Where it is broken in part it may go, beside the
+    /// probe if there is one; else as one probe a second, cool-down or not, and whether the one
+    /// before it has come back or not: where all are out, the first to be back is found at once.
     pub fn admit_alone(&mut self, now: Instant) -> Admission {
         self.ask(now, true)
     }
@@ -224,7 +236,9 @@ impl Breaker {
                 };
                 match (probe.map(|since| since + patience).filter(|lapses| *lapses > now), extent) {
                     (Some(_), Extent::Part { .. }) if alone => return Admission::Yes(beside),
-                    (Some(lapses), Extent::Whole | Extent::Part { .. }) => return Admission::No(lapses.min(now + SOON)),
+                    (Some(lapses), Extent::Whole | Extent::Part { .. }) => {
+                        return Admission::No(lapses.min(now + SOON));
+                    }
                     (None, _) => {}
                 }
                 *lent += 1;
@@ -235,7 +249,8 @@ impl Breaker {
         }
     }
 
-    /// Learns how an admitted request ended. Yields the state if that changed it, for the log. `random` is in [0, 1).
+    /// Learns how an admitted request ended. Yields the state if that changed it, for the log.
+    /// `random` is in [0, 1).
     pub fn settle(&mut self, pass: Pass, outcome: Outcome, now: Instant, random: f64) -> Option<State> {
         if pass.generation != self.generation {
             return None;
@@ -319,12 +334,15 @@ impl Breaker {
             Phase::Closed { .. } => State::Closed,
             Phase::Open { until, .. } if until > now => State::Open(until),
             Phase::Open { .. } => State::HalfOpen { probing: false },
-            Phase::HalfOpen { probe, .. } => State::HalfOpen { probing: probe.is_some_and(|since| since + self.settings.patience > now) },
+            Phase::HalfOpen { probe, .. } => {
+                State::HalfOpen { probing: probe.is_some_and(|since| since + self.settings.patience > now) }
+            }
         }
     }
 
-    /// Whether nothing much is known to be wrong with it: its last call was answered, if there was one, and so were most of the last seconds'. To ask it
-    /// after another one has failed moves a request, and multiplies nothing.
+    /// Whether nothing much is known to be wrong with it: its last call was answered, if there was
+    /// one, and so were most of the last seconds'. To ask it after another one has failed moves a
+    /// request, and multiplies nothing.
     pub fn is_sound(&self, now: Instant) -> bool {
         match &self.phase {
             Phase::Closed { in_a_row: 0, cuts: 0, calls } => {
@@ -335,7 +353,8 @@ impl Breaker {
         }
     }
 
-    /// Of the calls that it looks back on, how many there were and how many of them failed; none unless it is closed.
+    /// Of the calls that it looks back on, how many there were and how many of them failed; none
+    /// unless it is closed.
     pub fn calls(&self, now: Instant) -> (u64, u64) {
         match &self.phase {
             Phase::Closed { calls, .. } => calls.sums(now),
@@ -343,8 +362,8 @@ impl Breaker {
         }
     }
 
-    /// Takes on the state that another process tells of its own. What that does not tell, a probe that is out or how much is broken, is taken for the
-    /// best.
+    /// Takes on the state that another process tells of its own. What that does not tell, a probe
+    /// that is out or how much is broken, is taken for the best.
     pub fn recall(&mut self, state: State, now: Instant) {
         self.reset();
         let (cool, extent) = (self.settings.cool, Extent::Part { in_a_row: 0 });
@@ -352,7 +371,8 @@ impl Breaker {
             State::Closed => {}
             State::Open(until) => self.phase = Phase::Open { since: now, until, cool, extent },
             State::HalfOpen { probing } => {
-                self.phase = Phase::HalfOpen { next: cool, lent: u32::from(probing), probe: probing.then_some(now), extent };
+                self.phase =
+                    Phase::HalfOpen { next: cool, lent: u32::from(probing), probe: probing.then_some(now), extent };
             }
         }
     }
@@ -386,7 +406,9 @@ impl Extent {
     /// After one more call. So many failures in a row are enough.
     fn after(self, failed: bool, many: u64) -> Extent {
         match self {
-            Extent::Part { in_a_row } if failed && u64::from(in_a_row) + 1 < many => Extent::Part { in_a_row: in_a_row + 1 },
+            Extent::Part { in_a_row } if failed && u64::from(in_a_row) + 1 < many => {
+                Extent::Part { in_a_row: in_a_row + 1 }
+            }
             Extent::Part { .. } if !failed => Extent::Part { in_a_row: 0 },
             Extent::Part { .. } | Extent::Whole => Extent::Whole,
         }
@@ -405,9 +427,8 @@ impl Verdict {
         match outcome {
             Outcome::Ok => Verdict::Good,
             Outcome::Failed(Class::Transient) => Verdict::Bad,
-            Outcome::Failed(Class::Caller | Class::Credential | Class::Refused | Class::Rate | Class::Ours) | Outcome::Neutral => {
-                Verdict::None
-            }
+            Outcome::Failed(Class::Caller | Class::Credential | Class::Refused | Class::Rate | Class::Ours)
+            | Outcome::Neutral => Verdict::None,
         }
     }
 }

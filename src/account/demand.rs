@@ -1,5 +1,6 @@
-//! What the requests for one model have in common: whose turn it is, what may be spent on asking again, how fast first tokens come as a rule,
-//! and who waits for a place. It outlives catalogs, by the model's id.
+//! What the requests for one model have in common: whose turn it is, what may be spent on asking
+//! again, how fast first tokens come as a rule, and who waits for a place. It outlives catalogs, by
+//! the model's id.
 
 use super::latency::Rolling;
 use super::strategy::{self, Smooth, View};
@@ -20,7 +21,8 @@ pub struct Demand {
     pub queue: Arc<Queue>,
     /// How many tokens an answer has as a rule; 0 as long as there was none.
     typical: AtomicU64,
-    /// Who waits for another one, having been asked in vain somewhere: a line of its own, since for each of these only some of the places will do.
+    /// Who waits for another one, having been asked in vain somewhere: a line of its own, since for
+    /// each of these only some of the places will do.
     pub again: Arc<Queue>,
 }
 
@@ -34,7 +36,12 @@ struct Memory {
 
 impl Default for Demand {
     fn default() -> Demand {
-        let memory = Memory { smooth: Smooth::default(), retries: Budget::retries(), hedges: Budget::hedges(), paces: Default::default() };
+        let memory = Memory {
+            smooth: Smooth::default(),
+            retries: Budget::retries(),
+            hedges: Budget::hedges(),
+            paces: Default::default(),
+        };
         Demand { memory: Mutex::new(memory), queue: Arc::default(), typical: AtomicU64::new(0), again: Arc::default() }
     }
 }
@@ -75,7 +82,8 @@ impl Demand {
         // Two that end at once may lose one of them: it is no count.
         let typical = match self.typical.load(Ordering::Relaxed) {
             0 => tokens.min(16 * UNKNOWN_OUTPUT),
-            // One that is far off, or an upstream that counts nonsense, moves it by so much at most.
+            // One that is far off, or an upstream that counts nonsense, moves it by so much at
+            // most.
             before => before - before / 8 + tokens.min(before.saturating_mul(4).saturating_add(UNKNOWN_OUTPUT)) / 8,
         };
         self.typical.store(typical.max(1), Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! An account's rest: after a failure of its credential or its money, which no other model of it would escape.
+//! An account's rest: after a failure of its credential or its money, which no other model of it
+//! would escape.
 
 use crate::exchange::failover::MAX_COOL;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,7 +74,8 @@ impl Health {
         memory.rest
     }
 
-    /// A catalog names the account, with settings of this fingerprint. True if they changed: what was wrong with the old ones is forgotten.
+    /// A catalog names the account, with settings of this fingerprint. True if they changed: what
+    /// was wrong with the old ones is forgotten.
     pub fn settings(&self, fingerprint: u64) -> bool {
         let mut memory = self.lock();
         let changed = memory.fingerprint.replace(fingerprint).is_some_and(|old| old != fingerprint);
@@ -83,7 +85,8 @@ impl Health {
         changed
     }
 
-    /// Its credential failed, or its money is gone. Returns the rest if it begins with it, for the log.
+    /// Its credential failed, or its money is gone. Returns the rest if it begins with it, for the
+    /// log.
     pub fn failed(&self, now: Instant) -> Option<Rest> {
         let rest = Rest { until: now + MAX_COOL, why: Why::Credential };
         let mut memory = self.lock();

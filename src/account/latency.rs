@@ -1,12 +1,15 @@
-//! How fast a target is, by the time to its first token: now ([`Peak`]), and as a rule ([`Rolling`]).
+//! How fast a target is, by the time to its first token: now ([`Peak`]), and as a rule
+//! ([`Rolling`]).
 //!
-//! Pure and of fixed size. An attempt that ended before its first token is told, too, as [`Peak::waited`] and, where a hedge cut it off, as
-//! [`Rolling::record`]: it was slower than what it waited, and who leaves out the slow ones thinks all are fast.
+//! Pure and of fixed size. An attempt that ended before its first token is told, too, as
+//! [`Peak::waited`] and, where a hedge cut it off, as [`Rolling::record`]: it was slower than what
+//! it waited, and who leaves out the slow ones thinks all are fast.
 
 use std::time::{Duration, Instant};
 
-/// In this long a rise is forgotten to a third. Finagle's and Linkerd's 10 s: at a request a second and more it is soon enough to give a target
-/// that has recovered its share back, and long enough not to swing with each answer.
+/// In this long a rise is forgotten to a third. Finagle's and Linkerd's 10 s: at a request a second
+/// and more it is soon enough to give a target that has recovered its share back, and long enough
+/// not to swing with each answer.
 const DECAY: Duration = Duration::from_secs(10);
 
 /// The peak-EWMA of one target's times: a rise counts at once, a fall only as time passes.
@@ -30,7 +33,8 @@ impl Peak {
         };
     }
 
-    /// None came in this long, and none will: a failure that was waited for. A quick one says nothing about speed.
+    /// None came in this long, and none will: a failure that was waited for. A quick one says
+    /// nothing about speed.
     pub fn waited(&mut self, time: Duration, now: Instant) {
         /// Of one of whom nothing is known, less than this says nothing either.
         const LONG: Duration = Duration::from_secs(1);
@@ -39,8 +43,9 @@ impl Peak {
         }
     }
 
-    /// What to expect of it; `None` while nothing is known. What is not heard of for a while is expected to have become faster, so that it gets
-    /// another try; but while somebody is on the way to find out (`awaited`) the others do not follow.
+    /// What to expect of it; `None` while nothing is known. What is not heard of for a while is
+    /// expected to have become faster, so that it gets another try; but while somebody is on the
+    /// way to find out (`awaited`) the others do not follow.
     pub fn at(&self, now: Instant, awaited: bool) -> Option<Duration> {
         let (peak, at) = self.known?;
         let expected = if awaited { peak } else { peak * kept(at, now) };
@@ -57,7 +62,8 @@ fn kept(at: Instant, now: Instant) -> f64 {
 const HALF: Duration = Duration::from_secs(150);
 /// Of fewer times no quantile is taken: their p95 would be the slowest of them.
 const ENOUGH: u64 = 20;
-/// Buckets from 1 ms (2¹⁰ µs) to 18 min (2³⁰ µs), eight to each doubling, so that a quantile is off by an eighth at most.
+/// Buckets from 1 ms (2¹⁰ µs) to 18 min (2³⁰ µs), eight to each doubling, so that a quantile is off
+/// by an eighth at most.
 const LOWEST: u32 = 10;
 const DOUBLINGS: u32 = 20;
 const STEPS: u32 = 8;
@@ -132,7 +138,8 @@ impl Half {
 }
 
 fn bucket(time: Duration) -> usize {
-    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).clamp(1 << LOWEST, (1 << (LOWEST + DOUBLINGS)) - 1);
+    let micros =
+        u64::try_from(time.as_micros()).unwrap_or(u64::MAX).clamp(1 << LOWEST, (1 << (LOWEST + DOUBLINGS)) - 1);
     let doubling = micros.ilog2();
     let step = (micros >> (doubling - STEPS.ilog2())) % u64::from(STEPS);
     ((doubling - LOWEST) * STEPS) as usize + usize::try_from(step).unwrap_or(0)
@@ -140,7 +147,8 @@ fn bucket(time: Duration) -> usize {
 
 fn edges(bucket: usize) -> (Duration, Duration) {
     let bucket = u32::try_from(bucket).unwrap_or(0);
-    let micros = |step: u32| Duration::from_micros(u64::from(STEPS + step) << (bucket / STEPS + LOWEST - STEPS.ilog2()));
+    let micros =
+        |step: u32| Duration::from_micros(u64::from(STEPS + step) << (bucket / STEPS + LOWEST - STEPS.ilog2()));
     (micros(bucket % STEPS), micros(bucket % STEPS + 1))
 }
 

@@ -1,8 +1,9 @@
-//! What lives longer than a catalog: each account's places, its rest after failures, its idle connections, and how its targets have done;
-//! and what the requests for each model have in common.
+//! What lives longer than a catalog: each account's places, its rest after failures, its idle
+//! connections, and how its targets have done; and what the requests for each model have in common.
 //!
-//! Keyed by the account's id, so that a reload finds it again; what a catalog no longer names goes with its last exchange.
-//! **Invariant:** a [`Permit`] is one request in flight, and gives its place back when it is dropped, however the exchange ends.
+//! Keyed by the account's id, so that a reload finds it again; what a catalog no longer names goes
+//! with its last exchange. **Invariant:** a [`Permit`] is one request in flight, and gives its
+//! place back when it is dropped, however the exchange ends.
 
 pub mod breaker;
 pub mod demand;
@@ -31,7 +32,8 @@ pub struct State {
     /// The account's id.
     pub id: Arc<str>,
     in_flight: AtomicUsize,
-    /// How many it may have, as the newest catalog says: it holds for those, too, who began with an older one.
+    /// How many it may have, as the newest catalog says: it holds for those, too, who began with an
+    /// older one.
     most: AtomicUsize,
     /// Whoever waits for a place is told when one is free.
     pub freed: Notify,
@@ -83,7 +85,10 @@ impl State {
     /// A place for one more request, if the cap allows it.
     pub fn admit(self: &Arc<State>) -> Option<Permit> {
         let most = self.most.load(Ordering::Acquire);
-        self.in_flight.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < most).then_some(n + 1)).ok().map(|_| Permit(self.clone()))
+        self.in_flight
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < most).then_some(n + 1))
+            .ok()
+            .map(|_| Permit(self.clone()))
     }
 
     /// From now on it may have so many requests in flight.
@@ -110,7 +115,8 @@ impl State {
         tracks.values().filter_map(Weak::upgrade).for_each(|track| each(&track));
     }
 
-    /// A catalog names the account. Where its settings changed, what was wrong with the old ones is forgotten.
+    /// A catalog names the account. Where its settings changed, what was wrong with the old ones is
+    /// forgotten.
     pub fn settings(&self, account: &Account) {
         self.cap(if account.enabled { account.concurrency.unwrap_or(usize::MAX) } else { 0 });
         if self.health.settings(account.fingerprint) {
@@ -125,13 +131,15 @@ impl State {
         self.freed.notify_waiters();
     }
 
-    /// Takes on what another process tells of its own: how many are in flight, and the account's rest.
+    /// Takes on what another process tells of its own: how many are in flight, and the account's
+    /// rest.
     pub fn recall(&self, in_flight: usize, rest: Option<health::Rest>) {
         self.in_flight.store(in_flight, Ordering::Release);
         self.health.recall(rest);
     }
 
-    /// Closes idle connections: those of other settings than these, all if no catalog has the account any more, and what was idle for too long.
+    /// Closes idle connections: those of other settings than these, all if no catalog has the
+    /// account any more, and what was idle for too long.
     pub fn sweep(&self, fingerprint: Option<u64>, now: Instant) {
         self.pool.sweep(fingerprint, now);
         self.shared.sweep(fingerprint, now);
@@ -153,8 +161,8 @@ impl Drop for Permit {
     }
 }
 
-/// All accounts' states. They belong to the catalogs and exchanges that hold them: an account that is taken out and put back while it is
-/// still at work finds its places as they were.
+/// All accounts' states. They belong to the catalogs and exchanges that hold them: an account that
+/// is taken out and put back while it is still at work finds its places as they were.
 #[derive(Default)]
 pub struct Registry {
     states: Mutex<HashMap<Arc<str>, Weak<State>>>,
@@ -168,11 +176,17 @@ impl Registry {
         let kept: Vec<Arc<State>> = catalog
             .accounts()
             .iter()
-            .map(|account| states.get(&account.id).and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(State::new(account.id.clone()))))
+            .map(|account| {
+                states
+                    .get(&account.id)
+                    .and_then(Weak::upgrade)
+                    .unwrap_or_else(|| Arc::new(State::new(account.id.clone())))
+            })
             .collect();
         states.retain(|_, state| state.strong_count() > 0);
         // Who waits for one that is gone waits in vain.
-        let gone = states.iter().filter(|(id, _)| catalog.accounts().binary_search_by(|account| account.id.cmp(id)).is_err());
+        let gone =
+            states.iter().filter(|(id, _)| catalog.accounts().binary_search_by(|account| account.id.cmp(id)).is_err());
         gone.filter_map(|(_, state)| state.upgrade()).for_each(|state| state.cap(0));
         states.extend(kept.iter().map(|state| (state.id.clone(), Arc::downgrade(state))));
         kept
@@ -181,14 +195,20 @@ impl Registry {
     /// The demand for a catalog's models, in its order. What nobody holds is forgotten.
     pub fn demands(&self, catalog: &Catalog) -> Vec<Arc<Demand>> {
         let mut demands = self.demands.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept: Vec<Arc<Demand>> =
-            catalog.models().iter().map(|model| demands.get(&model.id).and_then(Weak::upgrade).unwrap_or_default()).collect();
+        let kept: Vec<Arc<Demand>> = catalog
+            .models()
+            .iter()
+            .map(|model| demands.get(&model.id).and_then(Weak::upgrade).unwrap_or_default())
+            .collect();
         demands.retain(|_, demand| demand.strong_count() > 0);
-        demands.extend(catalog.models().iter().zip(&kept).map(|(model, demand)| (model.id.clone(), Arc::downgrade(demand))));
+        demands.extend(
+            catalog.models().iter().zip(&kept).map(|(model, demand)| (model.id.clone(), Arc::downgrade(demand))),
+        );
         kept
     }
 
-    /// Closes idle connections, those of accounts too that only exchanges of older catalogs still hold.
+    /// Closes idle connections, those of accounts too that only exchanges of older catalogs still
+    /// hold.
     pub fn sweep(&self, catalog: &Catalog, now: Instant) {
         let states: Vec<Arc<State>> =
             self.states.lock().unwrap_or_else(PoisonError::into_inner).values().filter_map(Weak::upgrade).collect();
@@ -201,7 +221,12 @@ impl Registry {
 
     /// How many are held.
     pub fn len(&self) -> usize {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner).values().filter(|state| state.strong_count() > 0).count()
+        self.states
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .filter(|state| state.strong_count() > 0)
+            .count()
     }
 
     /// Whether none is held.

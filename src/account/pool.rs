@@ -1,8 +1,9 @@
 //! Idle HTTP/1 connections of one account.
 //!
-//! Ours and not Pingora's, because its pool spawns a task for every connection that it takes back, and wakes it, on whatever thread, when
-//! the connection is taken out: at 256 connections that was the larger part of what they cost more than 32. Here a connection that
-//! goes idle costs one push; the sweep, every two seconds, closes what the upstream has closed or what was idle for too long.
+//! Ours and not Pingora's, because its pool spawns a task for every connection that it takes back,
+//! and wakes it, on whatever thread, when the connection is taken out: at 256 connections that was
+//! the larger part of what they cost more than 32. Here a connection that goes idle costs one push;
+//! the sweep, every two seconds, closes what the upstream has closed or what was idle for too long.
 
 use pingora::protocols::Stream;
 use std::sync::{Mutex, PoisonError};
@@ -24,7 +25,8 @@ pub struct Pool {
 struct Idle {
     stream: Stream,
     since: Instant,
-    /// Address, TLS and credential all agree if this does, so that a rotated key never meets an old connection.
+    /// Address, TLS and credential all agree if this does, so that a rotated key never meets an old
+    /// connection.
     fingerprint: u64,
 }
 
@@ -54,7 +56,9 @@ impl Pool {
     /// Closes what is dead, too old, or of another fingerprint than the account's present one.
     pub fn sweep(&self, fingerprint: Option<u64>, now: Instant) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain_mut(|i| Some(i.fingerprint) == fingerprint && now.duration_since(i.since) < IDLE && quiet(&mut i.stream));
+        idle.retain_mut(|i| {
+            Some(i.fingerprint) == fingerprint && now.duration_since(i.since) < IDLE && quiet(&mut i.stream)
+        });
     }
 
     /// How many wait.
@@ -68,7 +72,8 @@ impl Pool {
     }
 }
 
-/// True if the peer has neither closed nor spoken: on an idle connection both mean that it is of no use.
+/// True if the peer has neither closed nor spoken: on an idle connection both mean that it is of no
+/// use.
 fn quiet(stream: &mut Stream) -> bool {
     let mut byte = [0u8; 1];
     let mut buf = ReadBuf::new(&mut byte);

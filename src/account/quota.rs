@@ -1,8 +1,9 @@
-//! What an answer's head tells of the provider's quota: how much is left ([`headroom`]), so that requests can go elsewhere before the 429, and
-//! when to come back after it ([`retry_after`]).
+//! What an answer's head tells of the provider's quota: how much is left ([`headroom`]), so that
+//! requests can go elsewhere before the 429, and when to come back after it ([`retry_after`]).
 //!
-//! Nobody's numbers are trusted further than they make sense: what cannot be read says nothing, what is absurd is clamped, and all of it is
-//! forgotten after a while. Pure: headers come by a look-up, and `now` with them.
+//! Nobody's numbers are trusted further than they make sense: what cannot be read says nothing,
+//! what is absurd is clamped, and all of it is forgotten after a while. Pure: headers come by a
+//! look-up, and `now` with them.
 
 use crate::units::Time;
 use std::time::{Duration, SystemTime};
@@ -26,8 +27,9 @@ impl Headroom {
         Headroom { share: share.clamp(0.0, 1.0), until: seen + UNTOLD, seen, full_in: MINUTE }
     }
 
-    /// How much of it should be left now; `None` once nothing is known any more. Quotas fill up little by little, and their reset is when they are
-    /// full (so OpenAI and Anthropic): what was used up a while ago is partly there again.
+    /// How much of it should be left now; `None` once nothing is known any more. Quotas fill up
+    /// little by little, and their reset is when they are full (so OpenAI and Anthropic): what was
+    /// used up a while ago is partly there again.
     pub fn at(&self, now: SystemTime) -> Option<f64> {
         let passed = now.duration_since(self.seen).ok().filter(|_| now < self.until)?;
         let filled = (passed.as_secs_f64() / self.full_in.as_secs_f64().max(1e-9)).min(1.0);
@@ -40,7 +42,8 @@ struct Names {
     remaining: &'static str,
     limit: &'static str,
     reset: &'static str,
-    /// What the limit is taken for where none is told, as at some of Azure's: so little that only who has next to nothing left seems to.
+    /// What the limit is taken for where none is told, as at some of Azure's: so little that only
+    /// who has next to nothing left seems to.
     usual: f64,
 }
 
@@ -51,8 +54,9 @@ const fn names(remaining: &'static str, limit: &'static str, reset: &'static str
 const REQUESTS: f64 = 100.0;
 const TOKENS: f64 = 100_000.0;
 
-/// Who tells what: OpenAI and all that copy it (Azure, Groq, xAI, Together, Fireworks, vLLM's proxies); Cerebras by the day and the minute; Anthropic;
-/// OpenRouter and other gateways without a kind; the IETF's older draft.
+/// Who tells what: OpenAI and all that copy it (Azure, Groq, xAI, Together, Fireworks, vLLM's
+/// proxies); Cerebras by the day and the minute; Anthropic; OpenRouter and other gateways without a
+/// kind; the IETF's older draft.
 #[rustfmt::skip]
 const QUOTAS: &[Names] = &[
     names("x-ratelimit-remaining-requests", "x-ratelimit-limit-requests", "x-ratelimit-reset-requests", REQUESTS),
@@ -72,12 +76,14 @@ const QUOTAS: &[Names] = &[
 const MINUTE: Duration = Duration::from_secs(60);
 /// And it is forgotten after this: a sixth of it is back by then.
 const UNTOLD: Duration = Duration::from_secs(10);
-/// For no longer is anything believed: a day's quota that is used up is asked for again now and then, which costs one 429.
+/// For no longer is anything believed: a day's quota that is used up is asked for again now and
+/// then, which costs one 429.
 const BELIEVED: Duration = Duration::from_secs(300);
 /// And not for less, so that it says anything at all to the requests that follow.
 const AT_LEAST: Duration = Duration::from_secs(1);
 
-/// What a head tells of the tightest quota, if it tells of any. `lookup` yields a header's value by its name in lower case.
+/// What a head tells of the tightest quota, if it tells of any. `lookup` yields a header's value by
+/// its name in lower case.
 pub fn headroom<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -> Option<Headroom> {
     let told = |share: f64, reset: Option<Duration>| Headroom {
         share: share.clamp(0.0, 1.0),
@@ -93,13 +99,14 @@ pub fn headroom<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -
     quotas.chain(structured.map(|(share, reset)| told(share, reset))).min_by(|a, b| a.share.total_cmp(&b.share))
 }
 
-/// How long to stay away, as a head tells; an hour at most. `retry-after-ms`, `retry-after`, else the reset of what is used up.
+/// How long to stay away, as a head tells; an hour at most. `retry-after-ms`, `retry-after`, else
+/// the reset of what is used up.
 pub fn retry_after<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -> Option<Duration> {
     const LONGEST: Duration = Duration::from_secs(3600);
     let milliseconds = || lookup("retry-after-ms").and_then(number).map(|ms| seconds(ms / 1000.0));
     let plainly = || lookup("retry-after").and_then(|value| wait(value, now));
-    // Of what is used up the last to be back is waited for. Where nothing seems to be, what was asked for was too much for what is left, and
-    // the first change may help.
+    // Of what is used up the last to be back is waited for. Where nothing seems to be, what was
+    // asked for was too much for what is left, and the first change may help.
     let of_quota = || {
         let resets = QUOTAS.iter().filter_map(|names| {
             let used_up = lookup(names.remaining).and_then(number).is_some_and(|remaining| remaining <= 0.0);
@@ -114,7 +121,8 @@ pub fn retry_after<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime
     milliseconds().or_else(plainly).or_else(|| of_quota().map(|(_, wait)| wait)).map(|wait| wait.min(LONGEST))
 }
 
-/// What remains of a limit. A limit of 0 or -1 means that there is none, and -1 remaining that it is not known.
+/// What remains of a limit. A limit of 0 or -1 means that there is none, and -1 remaining that it
+/// is not known.
 fn share(remaining: &str, limit: Option<&str>, usual: f64) -> Option<f64> {
     let remaining = number(remaining).filter(|remaining| *remaining != -1.0)?;
     match limit.and_then(number) {
@@ -124,11 +132,14 @@ fn share(remaining: &str, limit: Option<&str>, usual: f64) -> Option<f64> {
     }
 }
 
-/// The IETF's newer drafts: `limit=100, remaining=50, reset=5`, and `"default";r=50;t=30` with the quota in `ratelimit-policy: "default";q=100;w=60`.
+/// The IETF's newer drafts: `limit=100, remaining=50, reset=5`, and `"default";r=50;t=30` with the
+/// quota in `ratelimit-policy: "default";q=100;w=60`.
 fn structured(value: &str, policies: Option<&str>) -> Option<(f64, Option<Duration>)> {
     let parameter = |item: &str, names: [&str; 2]| {
         let mut parameters = item.split([';', ',']).filter_map(|part| part.split_once('='));
-        parameters.find(|(name, _)| names.iter().any(|wanted| name.trim().eq_ignore_ascii_case(wanted))).and_then(|(_, n)| number(n))
+        parameters
+            .find(|(name, _)| names.iter().any(|wanted| name.trim().eq_ignore_ascii_case(wanted)))
+            .and_then(|(_, n)| number(n))
     };
     let one = |item: &str, limit: Option<f64>| {
         let remaining = parameter(item, ["r", "remaining"])?;
@@ -139,13 +150,14 @@ fn structured(value: &str, policies: Option<&str>) -> Option<(f64, Option<Durati
         return one(value, Some(limit));
     }
     let name = |item: &str| item.split(';').next().unwrap_or_default().trim().trim_matches('"').to_owned();
-    let quota =
-        |item: &str| policies?.split(',').find(|policy| name(policy) == name(item)).and_then(|policy| parameter(policy, ["q", "q"]));
+    let quota = |item: &str| {
+        policies?.split(',').find(|policy| name(policy) == name(item)).and_then(|policy| parameter(policy, ["q", "q"]))
+    };
     value.split(',').filter_map(|item| one(item, quota(item))).min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// How long from now: a number of seconds, a duration as Go writes it, a time since 1970 in seconds or milliseconds, RFC 3339, or an HTTP date. What
-/// is past is now.
+/// How long from now: a number of seconds, a duration as Go writes it, a time since 1970 in seconds
+/// or milliseconds, RFC 3339, or an HTTP date. What is past is now.
 fn wait(text: &str, now: SystemTime) -> Option<Duration> {
     /// A larger number is a point in time and no wait: 30 years.
     const SINCE_1970: f64 = 1e9;
@@ -172,8 +184,16 @@ fn wait(text: &str, now: SystemTime) -> Option<Duration> {
 
 /// A duration as Go writes it: `6m0s`, `120ms`, `1h2m3.5s`; with days, too.
 fn span(text: &str) -> Option<Duration> {
-    const UNITS: [(&str, f64); 8] =
-        [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
+    const UNITS: [(&str, f64); 8] = [
+        ("ns", 1e-9),
+        ("us", 1e-6),
+        ("µs", 1e-6),
+        ("ms", 1e-3),
+        ("s", 1.0),
+        ("m", 60.0),
+        ("h", 3600.0),
+        ("d", 86_400.0),
+    ];
     let (mut rest, mut sum) = (text, 0.0);
     while !rest.is_empty() {
         let unit = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
@@ -187,7 +207,8 @@ fn span(text: &str) -> Option<Duration> {
     (!text.is_empty()).then(|| seconds(sum))
 }
 
-/// The first of what may be a list with parameters (`100, 100;w=60`); neither infinite nor no number.
+/// The first of what may be a list with parameters (`100, 100;w=60`); neither infinite nor no
+/// number.
 fn number(text: &str) -> Option<f64> {
     let first = text.split([',', ';']).next()?.trim();
     first.parse::<f64>().ok().filter(|number| number.is_finite())

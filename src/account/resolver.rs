@@ -1,8 +1,9 @@
 //! Host names → addresses, in the background.
 //!
-//! All addresses are kept and tried in turn; while the resolver is down the old ones are served. Nothing here blocks a request but the
-//! very first look-up of a name, which is bounded by the attempt's own `connect` deadline. Of these there is one at a time, since each takes
-//! a thread of its own for as long as the system's resolver likes.
+//! All addresses are kept and tried in turn; while the resolver is down the old ones are served.
+//! Nothing here blocks a request but the very first look-up of a name, which is bounded by the
+//! attempt's own `connect` deadline. Of these there is one at a time, since each takes a thread of
+//! its own for as long as the system's resolver likes.
 
 use crate::address::{forbidden_ip, private_ip};
 use crate::catalog::Account;
@@ -50,7 +51,8 @@ struct Failed {
 }
 
 impl Addresses {
-    /// The addresses to try, the last good one first. Resolves only if nothing is known of this host yet.
+    /// The addresses to try, the last good one first. Resolves only if nothing is known of this
+    /// host yet.
     pub async fn of(&self, account: &Account) -> Result<Vec<SocketAddr>, String> {
         if let Some(ip) = literal(account) {
             return Ok(vec![SocketAddr::new(ip, account.base.port)]);
@@ -87,7 +89,11 @@ impl Addresses {
         }
         let _one_at_a_time = self.looking.lock().await;
         if let Err(why) = self.resolve(account).await {
-            let known = if self.known.load().is_some() { "the addresses known before stay in use" } else { "it cannot be reached" };
+            let known = if self.known.load().is_some() {
+                "the addresses known before stay in use"
+            } else {
+                "it cannot be reached"
+            };
             log::warn!("account {}: {why}; {known}", account.id);
         }
     }
@@ -99,7 +105,8 @@ impl Addresses {
         let mut unless_it_ends = Unless(Some(|| self.failed.store(failed(&format!("{host} is not resolved in time")))));
         let found = tokio::time::timeout(PATIENCE, look_up(account)).await;
         unless_it_ends.0 = None;
-        match found.unwrap_or_else(|_| Err(format!("cannot resolve {host}: no answer within {} s", PATIENCE.as_secs()))) {
+        match found.unwrap_or_else(|_| Err(format!("cannot resolve {host}: no answer within {} s", PATIENCE.as_secs())))
+        {
             Ok(addresses) => {
                 let known = Known { host: host.clone(), port: account.base.port, addresses, at: Instant::now() };
                 let addresses = self.good_first(&known.addresses);
@@ -146,13 +153,16 @@ impl<F: FnMut()> Drop for Unless<F> {
 
 async fn look_up(account: &Account) -> Result<Vec<SocketAddr>, String> {
     let host = &account.base.host;
-    let found = tokio::net::lookup_host((host.as_ref(), account.base.port)).await.map_err(|e| format!("cannot resolve {host}: {e}"))?;
+    let found = tokio::net::lookup_host((host.as_ref(), account.base.port))
+        .await
+        .map_err(|e| format!("cannot resolve {host}: {e}"))?;
     let mut addresses: Vec<SocketAddr> = found.filter(|a| allowed(account, a.ip())).collect();
     addresses.dedup();
     if addresses.is_empty() { Err(format!("{host} resolves to no address that may be used")) } else { Ok(addresses) }
 }
 
-/// Link-local and metadata addresses never; plain HTTP to the public Internet only if the account says so.
+/// Link-local and metadata addresses never; plain HTTP to the public Internet only if the account
+/// says so.
 fn allowed(account: &Account, ip: IpAddr) -> bool {
     !forbidden_ip(ip) && (account.base.tls || account.insecure || private_ip(ip))
 }
@@ -167,14 +177,20 @@ mod tests {
     use crate::catalog::resolve::resolve;
 
     fn account(host: &str) -> Arc<Account> {
-        let text =
-            format!("accounts:\n  a: {{ dialect: openai, base_url: \"https://{host}:1/v1\", key: k }}\nmodels: {{}}\ncallers: {{}}\n");
+        let text = format!(
+            "accounts:\n  a: {{ dialect: openai, base_url: \"https://{host}:1/v1\", key: k }}\nmodels: {{}}\ncallers: {{}}\n"
+        );
         let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| Err(String::new())).expect("a catalog");
         catalog.accounts()[0].clone()
     }
 
     fn known(account: &Account, addresses: &[SocketAddr], at: Instant) -> Option<Arc<Known>> {
-        Some(Arc::new(Known { host: account.base.host.clone(), port: account.base.port, addresses: addresses.to_vec(), at }))
+        Some(Arc::new(Known {
+            host: account.base.host.clone(),
+            port: account.base.port,
+            addresses: addresses.to_vec(),
+            at,
+        }))
     }
 
     #[tokio::test]

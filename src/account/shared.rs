@@ -1,9 +1,11 @@
 //! HTTP/2 connections of one account: each carries many requests at once.
 //!
-//! Ours and not Pingora's. Its pools take a connection out while they open a stream on it, so that whoever asks at that moment dials another;
-//! and where the end of another stream meets that, the connection is put back twice and taken out once: what is left of it is closed by
-//! nobody, unless somebody with the same credential comes. Here a connection stays where all see it, and the sweep, every two seconds, lets go
-//! of what is closed, was idle for too long, is old, or has old settings. Requests on a connection that was let go of keep it open until they are done.
+//! Ours and not Pingora's. Its pools take a connection out while they open a stream on it, so that
+//! whoever asks at that moment dials another; and where the end of another stream meets that, the
+//! connection is put back twice and taken out once: what is left of it is closed by nobody, unless
+//! somebody with the same credential comes. Here a connection stays where all see it, and the
+//! sweep, every two seconds, lets go of what is closed, was idle for too long, is old, or has old
+//! settings. Requests on a connection that was let go of keep it open until they are done.
 
 use super::pool::IDLE;
 use pingora::connectors::http::v2::ConnectionRef;
@@ -14,7 +16,8 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// As old as this a connection is left for another: some of what h2 counts against a peer it counts for a connection's whole life.
+/// As old as this a connection is left for another: some of what h2 counts against a peer it counts
+/// for a connection's whole life.
 const LIFE: Duration = Duration::from_secs(3600);
 /// So many more requests must find room on what is there, or a new connection is kept.
 const SPARE: usize = 16;
@@ -47,7 +50,8 @@ impl Open {
 }
 
 impl Shared {
-    /// A place for a request on a connection that has one. The same connection is filled before the next: what is not needed goes idle.
+    /// A place for a request on a connection that has one. The same connection is filled before the
+    /// next: what is not needed goes idle.
     pub fn take(&self, address: SocketAddr, fingerprint: u64) -> Option<Http2Session> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let room = open.iter_mut().filter(|o| o.has_room(address, fingerprint, 1));
@@ -57,8 +61,9 @@ impl Shared {
         Some(session)
     }
 
-    /// Lets others use a new connection too. Where one has room enough it is not needed: it ends with the request that it was opened for.
-    /// So of the many that are opened while there is none yet, one stays.
+    /// Lets others use a new connection too. Where one has room enough it is not needed: it ends
+    /// with the request that it was opened for. So of the many that are opened while there is none
+    /// yet, one stays.
     pub fn put(&self, connection: &ConnectionRef, address: SocketAddr, fingerprint: u64) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if !open.iter().any(|o| o.has_room(address, fingerprint, SPARE)) {
@@ -67,7 +72,8 @@ impl Shared {
         }
     }
 
-    /// Lets go of what is closed, was idle for too long, is old, or has another fingerprint than the account now.
+    /// Lets go of what is closed, was idle for too long, is old, or has another fingerprint than
+    /// the account now.
     pub fn sweep(&self, fingerprint: Option<u64>, now: Instant) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain_mut(|o| {
@@ -80,12 +86,14 @@ impl Shared {
     }
 }
 
-/// A stream, if the connection can give one. It is said at once: the future never waits, and a lock may be held.
+/// A stream, if the connection can give one. It is said at once: the future never waits, and a lock
+/// may be held.
 fn stream(connection: &ConnectionRef) -> Option<Http2Session> {
     match pin!(connection.spawn_stream()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(session)) => session,
         Poll::Ready(Err(_)) => {
-            // It looks as if it had room for as long as one of its streams lives: whoever opens another one must be able to keep that.
+            // It looks as if it had room for as long as one of its streams lives: whoever opens
+            // another one must be able to keep that.
             connection.mark_shutdown();
             None
         }

@@ -1,8 +1,10 @@
 //! The order in which a model's targets are tried.
 //!
-//! Every target stands in the order, whatever its state: those that are fit before those that are not, and of these those with quota left
-//! before those that have nearly used it up, whatever their tier: what is left of it is no reserve if it ends in a refusal. Who is not fit is passed over by whoever asks, when its turn comes, since that changes.
-//! Pure: chance comes in as numbers, and what must be remembered between requests is a [`Smooth`] that somebody else keeps.
+//! Every target stands in the order, whatever its state: those that are fit before those that are
+//! not, and of these those with quota left before those that have nearly used it up, whatever their
+//! tier: what is left of it is no reserve if it ends in a refusal. Who is not fit is passed over by
+//! whoever asks, when its turn comes, since that changes. Pure: chance comes in as numbers, and
+//! what must be remembered between requests is a [`Smooth`] that somebody else keeps.
 //!
 //! **Invariant:** the first of the order is fit if any target is.
 
@@ -36,9 +38,16 @@ pub struct View {
 /// Less than this share of a quota is nearly nothing: what is in flight already may use it up.
 const NEARLY_GONE: f64 = 0.05;
 
-/// The targets' places in the order in which they are to be tried. `sticky` is a [`hash`] of what the request has in common with those whose target
-/// it is to share; `random` yields numbers in [0, 1).
-pub fn order(strategy: Strategy, views: &[View], sticky: Option<u64>, smooth: &mut Smooth, random: impl FnMut() -> f64) -> Vec<usize> {
+/// The targets' places in the order in which they are to be tried. `sticky` is a [`hash`] of what
+/// the request has in common with those whose target it is to share; `random` yields numbers in [0,
+/// 1).
+pub fn order(
+    strategy: Strategy,
+    views: &[View],
+    sticky: Option<u64>,
+    smooth: &mut Smooth,
+    random: impl FnMut() -> f64,
+) -> Vec<usize> {
     let standing = |view: &View| Standing::of(strategy, view);
     let mut order = drawn(views, random);
     // What is equal stays in the order of the draw.
@@ -56,10 +65,14 @@ pub fn order(strategy: Strategy, views: &[View], sticky: Option<u64>, smooth: &m
         let tier = views.iter().filter(|view| view.fit).map(|view| view.tier).min();
         home(
             conversation,
-            order.iter().enumerate().filter(|(_, (_, view))| view.fit && (strategy != Strategy::Priority || Some(view.tier) == tier)),
+            order
+                .iter()
+                .enumerate()
+                .filter(|(_, (_, view))| view.fit && (strategy != Strategy::Priority || Some(view.tier) == tier)),
         )
     } else {
-        let equals = order.get(..order.partition_point(|(_, view)| standing(view) <= standing(best))).unwrap_or_default();
+        let equals =
+            order.get(..order.partition_point(|(_, view)| standing(view) <= standing(best))).unwrap_or_default();
         match strategy {
             Strategy::Priority | Strategy::Weighted => smooth.pick(equals, views),
             Strategy::LeastBusy => 0,
@@ -92,18 +105,23 @@ impl Standing {
 
 type Placed<'v> = (usize, &'v View);
 
-/// At random, by weight. Efraimidis and Spirakis: sorting by -ln(u)/w draws without replacement, each time in proportion to the weights left.
+/// At random, by weight. Efraimidis and Spirakis: sorting by -ln(u)/w draws without replacement,
+/// each time in proportion to the weights left.
 fn drawn(views: &[View], mut random: impl FnMut() -> f64) -> Vec<Placed<'_>> {
     if views.len() < 2 {
         return views.iter().enumerate().collect();
     }
-    let mut keyed: Vec<(f64, Placed<'_>)> =
-        views.iter().enumerate().map(|placed| (-(1.0 - random()).ln() / f64::from(placed.1.weight.max(1)), placed)).collect();
+    let mut keyed: Vec<(f64, Placed<'_>)> = views
+        .iter()
+        .enumerate()
+        .map(|placed| (-(1.0 - random()).ln() / f64::from(placed.1.weight.max(1)), placed))
+        .collect();
     keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
     keyed.into_iter().map(|(_, placed)| placed).collect()
 }
 
-/// How busy a target is for what it can take: its weight, or, where the weights do not differ and every account has one, its cap.
+/// How busy a target is for what it can take: its weight, or, where the weights do not differ and
+/// every account has one, its cap.
 fn load(views: &[View]) -> impl Fn(&View) -> f64 + use<> {
     let weight = views.first().map(|view| view.weight);
     let by_cap = views.iter().all(|view| Some(view.weight) == weight && view.cap.is_some());
@@ -113,7 +131,8 @@ fn load(views: &[View]) -> impl Fn(&View) -> f64 + use<> {
     }
 }
 
-/// How much is known of a target's speed: nothing, and nobody is about to find out; enough; nothing yet.
+/// How much is known of a target's speed: nothing, and nobody is about to find out; enough; nothing
+/// yet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Known {
     Not,
@@ -131,17 +150,21 @@ impl Known {
     }
 }
 
-/// Of two drawn ones the faster: it evens the load out almost as well as the best of all would, and does not send everybody to the same one.
+/// Of two drawn ones the faster: it evens the load out almost as well as the best of all would, and
+/// does not send everybody to the same one.
 fn faster(equals: &[Placed<'_>]) -> usize {
     let cost = |view: &View| view.latency.map_or(1.0, |latency| latency.as_secs_f64()) * (view.in_flight as f64 + 1.0);
     match equals {
-        [(_, a), (_, b), ..] if Known::of(a) == Known::of(b) && Known::of(a) != Known::Not => usize::from(cost(b) < cost(a)),
+        [(_, a), (_, b), ..] if Known::of(a) == Known::of(b) && Known::of(a) != Known::Not => {
+            usize::from(cost(b) < cost(a))
+        }
         _ => 0,
     }
 }
 
-/// The place of the one that a conversation belongs to. Rendezvous hashing: each target draws a number for the conversation, by weight, and the highest wins,
-/// so that one that comes or goes moves only its own conversations.
+/// The place of the one that a conversation belongs to. Rendezvous hashing: each target draws a
+/// number for the conversation, by weight, and the highest wins, so that one that comes or goes
+/// moves only its own conversations.
 fn home<'o>(conversation: u64, fit: impl Iterator<Item = (usize, &'o Placed<'o>)>) -> usize {
     let score = |view: &View| {
         let uniform = ((mix(conversation ^ view.identity.rotate_left(32)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
@@ -151,14 +174,18 @@ fn home<'o>(conversation: u64, fit: impl Iterator<Item = (usize, &'o Placed<'o>)
     fit.map(|(at, (_, view))| (at, score(view), view.identity)).max_by(higher).map_or(0, |(at, ..)| at)
 }
 
-/// Who a target is: the same in every process and version, so that conversations find their target again.
+/// Who a target is: the same in every process and version, so that conversations find their target
+/// again.
 pub fn identity(account: &str, model: &str) -> u64 {
     hash([account.as_bytes(), &[0xff], model.as_bytes()].into_iter().flatten().copied())
 }
 
-/// FNV-1a, its bits mixed well. Not for what an attacker may choose to collide: the worst that comes of it is that two conversations share a target.
+/// FNV-1a, its bits mixed well. Not for what an attacker may choose to collide: the worst that
+/// comes of it is that two conversations share a target.
 pub fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
-    mix(bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)))
+    mix(bytes
+        .into_iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)))
 }
 
 /// The finisher of SplitMix64.
@@ -168,8 +195,9 @@ fn mix(mut hash: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// The memory of smooth weighted round robin, as nginx does it: at each pick every target earns its share of one pick, and the one that has
-/// earned most pays one. In shares rather than weights, so that a change of weights leaves nobody with debts in the old ones.
+/// The memory of smooth weighted round robin, as nginx does it: at each pick every target earns its
+/// share of one pick, and the one that has earned most pays one. In shares rather than weights, so
+/// that a change of weights leaves nobody with debts in the old ones.
 ///
 /// Keyed by identity: it may outlive the list of targets. What is in no list any more is forgotten.
 #[derive(Debug, Clone, Default)]

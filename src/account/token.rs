@@ -1,4 +1,5 @@
-//! The token of an account that signs for one: kept while it is good, fetched anew before it is not, by one exchange at a time.
+//! The token of an account that signs for one: kept while it is good, fetched anew before it is
+//! not, by one exchange at a time.
 
 use arc_swap::ArcSwapOption;
 use std::sync::Arc;
@@ -84,7 +85,10 @@ impl Tokens {
     }
 
     fn failed_within(&self, fingerprint: u64, time: Duration) -> bool {
-        self.failed.load().as_ref().is_some_and(|failed| failed.fingerprint == fingerprint && failed.at.elapsed() < time)
+        self.failed
+            .load()
+            .as_ref()
+            .is_some_and(|failed| failed.fingerprint == fingerprint && failed.at.elapsed() < time)
     }
 
     /// The upstream does not take it any more.

@@ -1,7 +1,9 @@
-//! How one target has done lately, that is one account with one name for a model: its breaker, its rests, its speed, its provider's quota.
+//! How one target has done lately, that is one account with one name for a model: its breaker, its
+//! rests, its speed, its provider's quota.
 //!
-//! It outlives catalogs, as the account's [`State`](super::State) does. **Invariant:** what was admitted is settled exactly once by its
-//! [`Trial`], as a matter of nothing learnt if nobody says how it ended.
+//! It outlives catalogs, as the account's [`State`](super::State) does. **Invariant:** what was
+//! admitted is settled exactly once by its [`Trial`], as a matter of nothing learnt if nobody says
+//! how it ended.
 
 use super::breaker::{Admission, Breaker, Outcome, Pass, State};
 use super::health::{Rest, Why};
@@ -95,14 +97,17 @@ pub enum Kept {
 }
 
 impl Track {
-    /// For its place in the order. A target that is `probed` is fit only while its breaker is closed.
+    /// For its place in the order. A target that is `probed` is fit only while its breaker is
+    /// closed.
     pub fn standing(&self, stream: bool, probed: bool, now: Instant, clock: SystemTime) -> Standing {
         let awaited = self.awaited.load(Ordering::Relaxed);
         let memory = self.lock();
         let state = memory.breaker.state(now);
         let sound = if probed { state == State::Closed } else { state.admits() };
         Standing {
-            fit: sound && memory.rest(now).is_none() && memory.hint.is_none_or(|hint| hint.refuted || hint.until <= now),
+            fit: sound
+                && memory.rest(now).is_none()
+                && memory.hint.is_none_or(|hint| hint.refuted || hint.until <= now),
             latency: memory.peak(stream).at(now, awaited > 0),
             awaited,
             headroom: memory.headroom.and_then(|headroom| headroom.at(clock)),
@@ -158,7 +163,8 @@ impl Track {
         self.lock().rest(now)
     }
 
-    /// Another instance has found it broken, and will ask it again then; or none has. No more than a hint: it is asked last, until it answers.
+    /// Another instance has found it broken, and will ask it again then; or none has. No more than
+    /// a hint: it is asked last, until it answers.
     pub fn hint(&self, until: Option<Instant>, now: Instant) {
         let mut memory = self.lock();
         let before = memory.hint;
@@ -176,7 +182,8 @@ impl Track {
     /// It failed. Whether that is news: it has not failed in this way since it answered.
     pub fn troubled(&self, trouble: Trouble) -> bool {
         let mut memory = self.lock();
-        let is_news = memory.trouble.as_ref().is_none_or(|old| (old.outcome, &old.detail) != (trouble.outcome, &trouble.detail));
+        let is_news =
+            memory.trouble.as_ref().is_none_or(|old| (old.outcome, &old.detail) != (trouble.outcome, &trouble.detail));
         memory.trouble = Some(Box::new(trouble));
         is_news
     }
@@ -231,7 +238,8 @@ impl Track {
         memory.trouble = None;
     }
 
-    /// The account's settings changed: what was wrong with the old ones is forgotten. Its provider's limits stay.
+    /// The account's settings changed: what was wrong with the old ones is forgotten. Its
+    /// provider's limits stay.
     pub fn settings_changed(&self) {
         let mut memory = self.lock();
         memory.breaker.reset();
@@ -282,7 +290,8 @@ enum Stage {
 }
 
 impl Trial {
-    /// It has begun to answer, or has answered, after this time. Yields the breaker's state if that changed it.
+    /// It has begun to answer, or has answered, after this time. Yields the breaker's state if that
+    /// changed it.
     pub fn answered(&mut self, stream: bool, took: Duration, now: Instant) -> Option<State> {
         self.came();
         let mut memory = self.track.lock();
@@ -304,7 +313,8 @@ impl Trial {
         self.track.lock().breaker.ended(self.pass, Outcome::Ok, now, 0.0);
     }
 
-    /// It was a probe that found the target back. How fast one token came says nothing about answers.
+    /// It was a probe that found the target back. How fast one token came says nothing about
+    /// answers.
     pub fn is_back(&mut self, now: Instant) {
         self.came();
         self.stage = Stage::Ended;
@@ -314,7 +324,14 @@ impl Trial {
     }
 
     /// It failed, after this time. Yields the rest or the breaker's state that begins with it.
-    pub fn failed(&mut self, class: Class, stream: bool, took: Duration, retry_after: Option<Duration>, now: Instant) -> Failed {
+    pub fn failed(
+        &mut self,
+        class: Class,
+        stream: bool,
+        took: Duration,
+        retry_after: Option<Duration>,
+        now: Instant,
+    ) -> Failed {
         let first = self.came();
         let mut memory = self.track.lock();
         // A stream that is cut later was not slow to begin.
@@ -468,7 +485,11 @@ mod tests {
         trial.answered(true, Duration::from_millis(9), now);
         assert_eq!(awaited(), 1);
         trial.failed(Class::Transient, true, Duration::from_secs(9), None, now);
-        assert_eq!(track.told(now, SystemTime::now()).expected, [None, Some(Duration::from_millis(9))], "a cut is not slowness");
+        assert_eq!(
+            track.told(now, SystemTime::now()).expected,
+            [None, Some(Duration::from_millis(9))],
+            "a cut is not slowness"
+        );
         drop((trial, other));
         assert_eq!((awaited(), track.told(now, SystemTime::now()).calls), (0, (1, 1)));
     }
@@ -485,7 +506,9 @@ mod tests {
             }
             trial.failed(Class::Transient, true, Duration::from_secs(9), None, now).breaker
         };
-        assert!([false, false, false, false, true, false, false, false, false].map(&mut cut).iter().all(Option::is_none));
+        assert!(
+            [false, false, false, false, true, false, false, false, false].map(&mut cut).iter().all(Option::is_none)
+        );
         assert!(matches!(cut(false), Some(State::Open(_))), "five in a row");
     }
 
@@ -503,7 +526,10 @@ mod tests {
         };
         track.recall(&told, now, clock);
         let again = track.told(now, clock);
-        assert_eq!((again.breaker, again.rest, again.awaited, again.headroom), (told.breaker, told.rest, 3, Some(0.25)));
+        assert_eq!(
+            (again.breaker, again.rest, again.awaited, again.headroom),
+            (told.breaker, told.rest, 3, Some(0.25))
+        );
         assert_eq!(again.expected, told.expected);
         track.recall(&Told { breaker: State::HalfOpen { probing: true }, rest: None, ..told }, now, clock);
         assert!(matches!(track.admit(false, false, now), Err(Kept::Broken(_))));

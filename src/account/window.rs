@@ -1,6 +1,8 @@
-//! Counts of the last while, for what is judged by a share: calls and failures, requests and second tries.
+//! Counts of the last while, for what is judged by a share: calls and failures, requests and second
+//! tries.
 //!
-//! Pure and of fixed size: ten buckets in a ring, each good for a tenth of the span. What is summed is between nine tenths and all of it.
+//! Pure and of fixed size: ten buckets in a ring, each good for a tenth of the span. What is summed
+//! is between nine tenths and all of it.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +37,8 @@ impl Window {
         if bucket.number < number {
             *bucket = Bucket { number, counts: (0, 0) };
         }
-        // A thread that was held up brings an older `now`: what is out of the span by then is not counted.
+        // A thread that was held up brings an older `now`: what is out of the span by then is not
+        // counted.
         if bucket.number == number {
             bucket.counts = (bucket.counts.0.saturating_add(counts.0), bucket.counts.1.saturating_add(counts.1));
         }
@@ -58,7 +61,8 @@ impl Window {
         young.fold((0, 0), |sums, bucket| (sums.0 + u64::from(bucket.counts.0), sums.1 + u64::from(bucket.counts.1)))
     }
 
-    /// How long what is summed now took to come: as long as there are counts, then between nine tenths and all of the span.
+    /// How long what is summed now took to come: as long as there are counts, then between nine
+    /// tenths and all of the span.
     pub fn looks_back(&self, now: Instant) -> Duration {
         let Some(began) = self.began else { return Duration::ZERO };
         let whole = self.width * self.number(began, now).saturating_sub(BUCKETS - 1);
@@ -98,7 +102,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list: never less than what nine tenths of the span saw, never more than all of it.
+        /// Against a plain list: never less than what nine tenths of the span saw, never more than
+        /// all of it.
         #[test]
         fn it_counts_as_a_list_would(steps in prop::collection::vec((0u64..700, any::<bool>()), 0..400)) {
             let start = Instant::now();

@@ -1,7 +1,8 @@
 //! Which names the admin listener answers to.
 //!
-//! A page that an operator visits can make its own name mean 127.0.0.1 (DNS rebinding), and then read what is asked for under that name. It needs a
-//! name that everybody can look up for that. So an address passes, and so does every name that nobody can have in the public DNS; others must be
+//! A page that an operator visits can make its own name mean 127.0.0.1 (DNS rebinding), and then
+//! read what is asked for under that name. It needs a name that everybody can look up for that. So
+//! an address passes, and so does every name that nobody can have in the public DNS; others must be
 //! written in `admin.hosts`.
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,7 +15,8 @@ const PRIVATE: [&str; 6] = ["localhost", "svc", "cluster.local", "internal", "lo
 pub(super) struct Names(Vec<String>);
 
 impl Names {
-    /// The machine's own name, those that stand beside it in a table of hosts, and those that the operator wrote.
+    /// The machine's own name, those that stand beside it in a table of hosts, and those that the
+    /// operator wrote.
     pub(super) fn new(own: &str, hosts: &str, written: &[String]) -> Self {
         let lines = hosts.lines().map(|line| line.split('#').next().unwrap_or_default().split_whitespace().skip(1));
         let beside = lines.filter(|names| names.clone().any(|name| name == own)).flatten();
@@ -35,11 +37,16 @@ impl Names {
         let private = |ending: &str| name.strip_suffix(ending).is_some_and(|rest| rest.ends_with('.'));
         let is_address = name.parse::<IpAddr>().is_ok();
         // HTTP/1.1 lets who knows no name send an empty one; a browser always knows one.
-        name.is_empty() || is_address || !name.contains('.') || PRIVATE.into_iter().any(private) || self.0.contains(&name)
+        name.is_empty()
+            || is_address
+            || !name.contains('.')
+            || PRIVATE.into_iter().any(private)
+            || self.0.contains(&name)
     }
 }
 
-/// The host without its port: in lower case, an IPv6 address without brackets. None: no host is written so.
+/// The host without its port: in lower case, an IPv6 address without brackets. None: no host is
+/// written so.
 fn name(host: &str) -> Option<String> {
     let host = host.trim();
     if let Some(rest) = host.strip_prefix('[') {
@@ -91,19 +98,80 @@ mod tests {
     #[test]
     fn addresses_and_names_that_nobody_can_have_pass() {
         check(&["127.0.0.1", "127.0.0.1:9090", "10.1.2.3:80", "[::1]", "[::1]:9090", "[2001:db8::1]:9090"], true);
-        check(&["localhost", "LOCALHOST:9090", "localhost.", "a.localhost", "gateway", "portcullis:9090", "my_service", ""], true);
-        check(&["gw.ns.svc", "gw.ns.svc:9090", "gw.ns.svc.cluster.local", "gw.ns.svc.cluster.local.", "ip-10-0-0-1.ec2.internal"], true);
+        check(
+            &[
+                "localhost",
+                "LOCALHOST:9090",
+                "localhost.",
+                "a.localhost",
+                "gateway",
+                "portcullis:9090",
+                "my_service",
+                "",
+            ],
+            true,
+        );
+        check(
+            &[
+                "gw.ns.svc",
+                "gw.ns.svc:9090",
+                "gw.ns.svc.cluster.local",
+                "gw.ns.svc.cluster.local.",
+                "ip-10-0-0-1.ec2.internal",
+            ],
+            true,
+        );
         check(&["host.docker.internal", "printer.local", "nas.home.arpa", "NAS.Home.Arpa:1"], true);
-        check(&["gw-1.example.com", "gw-1.of.example.net", "GW-1.EXAMPLE.COM:9090", "admin.example.org", "admin.example.org.:9090"], true);
+        check(
+            &[
+                "gw-1.example.com",
+                "gw-1.of.example.net",
+                "GW-1.EXAMPLE.COM:9090",
+                "admin.example.org",
+                "admin.example.org.:9090",
+            ],
+            true,
+        );
     }
 
     #[test]
     fn public_names_do_not() {
-        check(&["evil.example", "evil.example:9090", "example.com", "gw-2.example.com", "x.gw-1.example.com", "admin.test"], false);
-        check(&["127.0.0.1.evil.example", "127.0.0.1.nip.io", "localhost.evil.example", "svc.evil.example", "evil-svc.example"], false);
-        check(&["notlocal.notinternal", "evil.xlocal", "home.arpa.evil.example", "1.2.3.4.5", "0x7f.1", "127.1"], false);
         check(
-            &["evil.example, localhost", "localhost@evil.example", "evil.example/localhost", "[::1", "[evil]", "::1:x", "a b", "ü.example"],
+            &[
+                "evil.example",
+                "evil.example:9090",
+                "example.com",
+                "gw-2.example.com",
+                "x.gw-1.example.com",
+                "admin.test",
+            ],
+            false,
+        );
+        check(
+            &[
+                "127.0.0.1.evil.example",
+                "127.0.0.1.nip.io",
+                "localhost.evil.example",
+                "svc.evil.example",
+                "evil-svc.example",
+            ],
+            false,
+        );
+        check(
+            &["notlocal.notinternal", "evil.xlocal", "home.arpa.evil.example", "1.2.3.4.5", "0x7f.1", "127.1"],
+            false,
+        );
+        check(
+            &[
+                "evil.example, localhost",
+                "localhost@evil.example",
+                "evil.example/localhost",
+                "[::1",
+                "[evil]",
+                "::1:x",
+                "a b",
+                "ü.example",
+            ],
             false,
         );
     }

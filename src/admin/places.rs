@@ -1,7 +1,8 @@
 //! Who may be connected to the admin listener at once.
 //!
-//! Whoever has not sent a request's head yet is idle. When all places are taken, the oldest idle one has to go, so that no number of them keeps anybody
-//! out. **Invariant:** who has sent a head is never sent away by somebody else's coming.
+//! Whoever has not sent a request's head yet is idle. When all places are taken, the oldest idle
+//! one has to go, so that no number of them keeps anybody out. **Invariant:** who has sent a head
+//! is never sent away by somebody else's coming.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,12 +35,14 @@ impl Places {
         Arc::new(Self { most, taken: Mutex::default() })
     }
 
-    /// Takes a place for an idle connection, if need be from the oldest idle one. The receiver ends when the connection has to go. None: all are busy.
+    /// Takes a place for an idle connection, if need be from the oldest idle one. The receiver ends
+    /// when the connection has to go. None: all are busy.
     pub(super) fn take(self: &Arc<Self>) -> Option<(Place, oneshot::Receiver<()>)> {
         let (leave, leaving) = oneshot::channel();
         let mut taken = self.taken();
         if taken.count >= self.most {
-            // It gives its place back only when it is polled next; until then there is one more than the most.
+            // It gives its place back only when it is polled next; until then there is one more
+            // than the most.
             drop(taken.idle.pop_front()?);
         }
         taken.count += 1;
@@ -83,7 +86,8 @@ mod tests {
     fn the_oldest_idle_one_goes_and_who_is_busy_stays() {
         let places = Places::new(3);
         let mut all: Vec<_> = (0..3).map(|_| places.take().unwrap()).collect();
-        let gone = |leaving: &mut oneshot::Receiver<()>| leaving.try_recv() == Err(oneshot::error::TryRecvError::Closed);
+        let gone =
+            |leaving: &mut oneshot::Receiver<()>| leaving.try_recv() == Err(oneshot::error::TryRecvError::Closed);
         assert!(all[0].0.is_busy());
         let fourth = places.take().unwrap();
         assert!(gone(&mut all[1].1) && !gone(&mut all[2].1), "the oldest idle one");

@@ -30,9 +30,13 @@ pub(super) fn of(shared: &Shared) -> serde_json::Value {
         .iter()
         .zip(&snapshot.tracks)
         .map(|(place, tracks)| {
-            let targets: Vec<_> = tracks.iter().map(|(model, track)| (model, track.told(now, clock), track.trouble())).collect();
+            let targets: Vec<_> =
+                tracks.iter().map(|(model, track)| (model, track.told(now, clock), track.trouble())).collect();
             let least = targets.iter().filter_map(|(_, told, _)| told.headroom).min_by(f64::total_cmp);
-            let targets: Vec<_> = targets.iter().map(|(model, told, trouble)| target(place, model, told, trouble.as_ref(), now)).collect();
+            let targets: Vec<_> = targets
+                .iter()
+                .map(|(model, told, trouble)| target(place, model, told, trouble.as_ref(), now))
+                .collect();
             json!({
                 "id": place.account.id,
                 "dialect": place.account.dialect.name(),
@@ -143,7 +147,10 @@ fn files(shared: &Shared, now: Instant, clock: SystemTime) -> Vec<serde_json::Va
 
 /// As the operator knows it: `catalog.d/10-acme.yaml`.
 fn name(shared: &Shared, path: &Path) -> String {
-    let within = shared.reloads.folder().and_then(|folder| std::path::absolute(path).ok()?.strip_prefix(folder).ok().map(Path::to_owned));
+    let within = shared
+        .reloads
+        .folder()
+        .and_then(|folder| std::path::absolute(path).ok()?.strip_prefix(folder).ok().map(Path::to_owned));
     within.as_deref().unwrap_or(path).display().to_string()
 }
 
@@ -163,7 +170,9 @@ fn keys(snapshot: &Snapshot) -> Vec<serde_json::Value> {
     used.dedup_by_key(|(_, key, _)| key.index);
     used.sort_by_key(|(at, ..)| Reverse(*at));
     used.truncate(KEYS);
-    used.into_iter().map(|(at, key, old)| json!({ "id": key.id, "last_used": time(at), "old_hash_last_used": old.map(time) })).collect()
+    used.into_iter()
+        .map(|(at, key, old)| json!({ "id": key.id, "last_used": time(at), "old_hash_last_used": old.map(time) }))
+        .collect()
 }
 
 /// How a target does.

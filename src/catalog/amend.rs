@@ -1,7 +1,9 @@
-//! Changing the catalog's files while they are in use: under a lock, checked before it is done, whole or not at all.
+//! Changing the catalog's files while they are in use: under a lock, checked before it is done,
+//! whole or not at all.
 //!
-//! **Invariant:** a file takes its place only when the catalog with it is valid, by a rename, and as readable as it was before. What was wrong
-//! before is for its owner to mend: nothing is written into a catalog that is refused.
+//! **Invariant:** a file takes its place only when the catalog with it is valid, by a rename, and
+//! as readable as it was before. What was wrong before is for its owner to mend: nothing is written
+//! into a catalog that is refused.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write as _};
@@ -17,7 +19,8 @@ use crate::yaml::{self, Entry, Node, Value};
 
 /// So long somebody else's change is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// So long a file that is wrong is read again, if it was written into just now: somebody may be in the middle of it.
+/// So long a file that is wrong is read again, if it was written into just now: somebody may be in
+/// the middle of it.
 const AGAIN: Duration = Duration::from_secs(1);
 /// It was, if that is not longer ago.
 const YOUNG: Duration = Duration::from_secs(5);
@@ -63,7 +66,10 @@ impl Files {
                     std::thread::park_timeout(Duration::from_millis(20))
                 }
                 Err(problems) => {
-                    return Err(format!("{problems}\n{}: nothing can be said of keys as long as the catalog is wrong", shown(conf)));
+                    return Err(format!(
+                        "{problems}\n{}: nothing can be said of keys as long as the catalog is wrong",
+                        shown(conf)
+                    ));
                 }
             }
         };
@@ -74,14 +80,21 @@ impl Files {
     pub fn lock(conf: &Path) -> Result<Self, String> {
         is_there(conf).map_err(|problems| problems.to_string())?;
         let shown = conf.display();
-        let folder = File::open(conf).map_err(|why| format!("{shown}: the configuration folder cannot be read: {why}"))?;
+        let folder =
+            File::open(conf).map_err(|why| format!("{shown}: the configuration folder cannot be read: {why}"))?;
         let start = Instant::now();
         loop {
             match folder.try_lock() {
                 Ok(()) => break,
-                Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => std::thread::park_timeout(Duration::from_millis(20)),
-                Err(TryLockError::WouldBlock) => return Err(format!("{shown}: somebody else is changing keys here: try again")),
-                Err(TryLockError::Error(why)) => return Err(format!("{shown}: cannot be locked, so nothing is changed: {why}")),
+                Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
+                    std::thread::park_timeout(Duration::from_millis(20))
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(format!("{shown}: somebody else is changing keys here: try again"));
+                }
+                Err(TryLockError::Error(why)) => {
+                    return Err(format!("{shown}: cannot be locked, so nothing is changed: {why}"));
+                }
             }
         }
         Ok(Self { lock: Some(folder), ..Self::read(conf)? })
@@ -132,7 +145,9 @@ impl Files {
         for (file, source) in self.sources.iter().enumerate() {
             let Ok((tree, _)) = yaml::parse(&source.text) else { continue };
             for Entry { key: caller, node, .. } in section(&tree, "callers") {
-                for Entry { key, line, node, .. } in section(node, "keys").iter().filter(|entry| wanted(caller, &entry.key)) {
+                for Entry { key, line, node, .. } in
+                    section(node, "keys").iter().filter(|entry| wanted(caller, &entry.key))
+                {
                     taken.push(take(format!("{caller}/{key}"), Place { file, line: *line }, node));
                 }
             }
@@ -140,7 +155,8 @@ impl Files {
         taken
     }
 
-    /// Changes a file, and says where the first of the changes is now. The error says why not, with its place.
+    /// Changes a file, and says where the first of the changes is now. The error says why not, with
+    /// its place.
     pub fn change(&mut self, file: usize, changes: &[Change<'_>]) -> Result<Place, String> {
         let Some(source) = self.sources.get(file) else { return Err("there is no such file".to_owned()) };
         let (text, line) = edit_and_find(&source.text, changes).map_err(|Refused { line, path, why }| {
@@ -168,9 +184,11 @@ impl Files {
 
     /// Takes the files with one of them new, if they make a catalog.
     fn take(&mut self, after: Vec<Source>, path: &Path, before: Option<&str>, like: &Metadata) -> Result<(), String> {
-        let catalog = assumed(&self.conf, &after)
-            .map_err(|problems| format!("{problems}\n{}: is not changed: with it the catalog would be wrong", path.display()))?;
-        let text = after.iter().find(|source| source.path == path).map(|source| source.text.as_str()).unwrap_or_default();
+        let catalog = assumed(&self.conf, &after).map_err(|problems| {
+            format!("{problems}\n{}: is not changed: with it the catalog would be wrong", path.display())
+        })?;
+        let text =
+            after.iter().find(|source| source.path == path).map(|source| source.text.as_str()).unwrap_or_default();
         // The lock keeps away those who ask for it; an editor does not.
         let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let unchanged = match (fs::read(&real), before) {
@@ -179,7 +197,10 @@ impl Files {
             (Ok(_), None) | (Err(_), Some(_)) => false,
         };
         if !unchanged || self.lock.is_none() {
-            return Err(format!("{}: is not changed: somebody else changed it at this moment. Try again", path.display()));
+            return Err(format!(
+                "{}: is not changed: somebody else changed it at this moment. Try again",
+                path.display()
+            ));
         }
         let made = real.parent().filter(|folder| !folder.exists()).map(Path::to_owned);
         if let Some(folder) = &made {
@@ -194,7 +215,8 @@ impl Files {
         Ok(())
     }
 
-    /// Makes the last change as if it had not been; nothing is to be done with these files afterwards.
+    /// Makes the last change as if it had not been; nothing is to be done with these files
+    /// afterwards.
     pub fn undo(&mut self) -> Result<(), String> {
         let Some(Before { path, text, made }) = self.before.take() else { return Ok(()) };
         let undo = || match &text {
@@ -209,13 +231,16 @@ impl Files {
 
 /// Whether a file that is wrong was written into just now, or went away.
 fn is_young(conf: &Path, Problems(problems, _): &Problems) -> bool {
-    problems.iter().any(|problem| match fs::metadata(conf.join(&problem.file)).and_then(|metadata| metadata.modified()) {
-        Ok(modified) => modified.elapsed().is_ok_and(|long| long < YOUNG),
-        Err(why) => why.kind() == io::ErrorKind::NotFound && problem.file.starts_with("catalog.d/"),
+    problems.iter().any(|problem| {
+        match fs::metadata(conf.join(&problem.file)).and_then(|metadata| metadata.modified()) {
+            Ok(modified) => modified.elapsed().is_ok_and(|long| long < YOUNG),
+            Err(why) => why.kind() == io::ErrorKind::NotFound && problem.file.starts_with("catalog.d/"),
+        }
     })
 }
 
-/// A folder that was made for a file that is not there now. One in which somebody else has put something stays.
+/// A folder that was made for a file that is not there now. One in which somebody else has put
+/// something stays.
 fn remove_folder(made: Option<&Path>) {
     if let Some(folder) = made {
         drop(fs::remove_dir(folder));
@@ -236,8 +261,11 @@ fn cannot(path: &Path, why: &io::Error) -> String {
 
 /// Puts a text in a file's place, in one step.
 fn replace(path: &Path, text: &str, like: &Metadata) -> io::Result<()> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Err(io::ErrorKind::InvalidInput.into()) };
-    // A dotfile is not part of the catalog. Whoever holds the lock is alone with this name: one that is there was left by a crash.
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    // A dotfile is not part of the catalog. Whoever holds the lock is alone with this name: one
+    // that is there was left by a crash.
     let aside = folder.join(format!(".{}.new", name.to_string_lossy()));
     match fs::remove_file(&aside) {
         Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
@@ -251,12 +279,14 @@ fn replace(path: &Path, text: &str, like: &Metadata) -> io::Result<()> {
         fs::rename(&aside, path)
     };
     put().inspect_err(|_| drop(fs::remove_file(&aside)))?;
-    // The rename itself is on its way to the disk; a folder that cannot be waited for changes nothing about what everybody sees.
+    // The rename itself is on its way to the disk; a folder that cannot be waited for changes
+    // nothing about what everybody sees.
     drop(File::open(folder).and_then(|folder| folder.sync_all()));
     Ok(())
 }
 
-/// Gives a file the owner, the group and the mode of another, so that a gateway that runs as somebody else can still read it.
+/// Gives a file the owner, the group and the mode of another, so that a gateway that runs as
+/// somebody else can still read it.
 fn read_by_the_same(file: &File, like: &Metadata) -> io::Result<()> {
     let (uid, gid) = (like.uid(), like.gid());
     let ours = file.metadata()?;

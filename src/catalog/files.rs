@@ -1,6 +1,8 @@
-//! The files of the configuration folder as the file system has them: the only place where configuration meets it.
+//! The files of the configuration folder as the file system has them: the only place where
+//! configuration meets it.
 //!
-//! No file can make it hang or run out of memory: only regular files are opened, and each is read up to a limit.
+//! No file can make it hang or run out of memory: only regular files are opened, and each is read
+//! up to a limit.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -48,7 +50,8 @@ pub(super) fn list(conf: &Path) -> Result<Listed, Problem> {
     Ok(listed)
 }
 
-/// The whole file, if it is a regular one and not too large. A pipe would wait for a writer, a device never end.
+/// The whole file, if it is a regular one and not too large. A pipe would wait for a writer, a
+/// device never end.
 pub(super) fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     let regular = |metadata: fs::Metadata| match metadata.is_file() {
         true => Ok(metadata.len()),

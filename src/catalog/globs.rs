@@ -59,7 +59,8 @@ impl fmt::Display for Globs {
     }
 }
 
-/// Matches without recursion: only the last `*` is ever tried again, so the cost is at most the two lengths' product.
+/// Matches without recursion: only the last `*` is ever tried again, so the cost is at most the two
+/// lengths' product.
 fn glob(mut pattern: &[u8], mut text: &[u8]) -> bool {
     let mut again: Option<(&[u8], &[u8])> = None;
     loop {

@@ -1,7 +1,7 @@
 //! The files of the configuration folder, read once and put together.
 //!
-//! What a file names is not repeated: a secret may stand where its place should.
-//! What was read, or looked for in vain, is told besides the result, so that a later change of it can be seen.
+//! What a file names is not repeated: a secret may stand where its place should. What was read, or
+//! looked for in vain, is told besides the result, so that a later change of it can be seen.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,7 +30,8 @@ const LARGEST_SECRET: usize = 64 << 10;
 pub enum Secrets {
     /// As `serve` does.
     Resolve,
-    /// Stand-ins take their place, and that of CA and certificate files: for checks where they are absent.
+    /// Stand-ins take their place, and that of CA and certificate files: for checks where they are
+    /// absent.
     Assume,
 }
 
@@ -47,7 +48,8 @@ pub struct Loaded {
     pub count: usize,
 }
 
-/// A catalog, or why there is none, and what it was read from: what mends an error may be a file that was not there.
+/// A catalog, or why there is none, and what it was read from: what mends an error may be a file
+/// that was not there.
 #[derive(Debug)]
 pub struct ReadCatalog {
     /// What came of it.
@@ -78,7 +80,10 @@ pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
         }
         (server, catalog) => {
             let mut all = Problems(Vec::new(), Vec::new());
-            let warnings = [server.as_ref().ok().map(|server| &server.warnings), catalog.as_ref().ok().map(|catalog| &catalog.warnings)];
+            let warnings = [
+                server.as_ref().ok().map(|server| &server.warnings),
+                catalog.as_ref().ok().map(|catalog| &catalog.warnings),
+            ];
             all.1.extend(warnings.into_iter().flatten().flatten().cloned());
             for Problems(errors, warnings) in [server.err(), catalog.err()].into_iter().flatten() {
                 all.0.extend(errors);
@@ -91,7 +96,8 @@ pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
 
 /// Limits that a restart empties.
 fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
-    let of_keys = || catalog.keys().flat_map(|key| key.model_limits.iter().map(|(_, limits)| limits).chain([&key.limits]));
+    let of_keys =
+        || catalog.keys().flat_map(|key| key.model_limits.iter().map(|(_, limits)| limits).chain([&key.limits]));
     let mut limits = catalog.callers().iter().map(|caller| &caller.limits).chain(of_keys());
     let forgets = !server.ledger.enabled && server.store.is_none() && limits.any(Limits::by_date);
     forgets.then(|| Problem {
@@ -104,18 +110,26 @@ fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
 
 /// The folder as messages name it: one that is not there may be anything, also a secret.
 pub fn shown(conf: &Path) -> String {
-    if conf.is_dir() || USUAL.into_iter().any(|usual| Path::new(usual) == conf) { conf.display().to_string() } else { "--conf".to_owned() }
+    if conf.is_dir() || USUAL.into_iter().any(|usual| Path::new(usual) == conf) {
+        conf.display().to_string()
+    } else {
+        "--conf".to_owned()
+    }
 }
 
 /// A folder that is not there has no file to be missed in it.
 pub(super) fn is_there(conf: &Path) -> Result<(), Problems> {
     if fs::metadata(conf).is_err_and(|why| why.kind() == io::ErrorKind::NotFound) {
-        return Err(Problems::one(of_file(shown(conf), "there is no such folder: `--conf DIR` says which one has catalog.yaml")));
+        return Err(Problems::one(of_file(
+            shown(conf),
+            "there is no such folder: `--conf DIR` says which one has catalog.yaml",
+        )));
     }
     Ok(())
 }
 
-/// Reads `server.yaml`; where there is none, everything in it is as by default. Its relative paths of certificates are joined to the folder.
+/// Reads `server.yaml`; where there is none, everything in it is as by default. Its relative paths
+/// of certificates are joined to the folder.
 pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
     is_there(conf)?;
     let path = conf.join(SERVER);
@@ -125,11 +139,16 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
     };
     let text = utf8(SERVER, bytes).map_err(Problems::one)?;
     let (mut seen, mut private) = (Seen::default(), BTreeSet::new());
-    let mut server = config::read(SERVER, &text, &mut |reference| look_up(conf, secrets, reference, &mut seen, &mut private))?;
+    let mut server =
+        config::read(SERVER, &text, &mut |reference| look_up(conf, secrets, reference, &mut seen, &mut private))?;
     server.warnings.extend(open_to_all(conf, &private));
     let mut problems = Vec::new();
-    for (index, tls) in server.listen.iter_mut().enumerate().filter_map(|(index, listen)| Some((index, listen.tls.as_mut()?))) {
-        for (field, path, mark) in [("cert", &mut tls.cert, "CERTIFICATE-----"), ("key", &mut tls.key, "PRIVATE KEY-----")] {
+    for (index, tls) in
+        server.listen.iter_mut().enumerate().filter_map(|(index, listen)| Some((index, listen.tls.as_mut()?)))
+    {
+        for (field, path, mark) in
+            [("cert", &mut tls.cert, "CERTIFICATE-----"), ("key", &mut tls.key, "PRIVATE KEY-----")]
+        {
             *path = conf.join(&*path);
             let wrong = match contents(path, LARGEST_NAMED) {
                 _ if secrets == Secrets::Assume => continue,
@@ -141,8 +160,11 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
             let listener = list.index(index);
             let tls = listener.key("tls");
             let at = tls.key(field);
-            let place = yaml::parse(&text).ok().and_then(|(tree, _)| tree.find(&at).map(|found| (found.line, found.node.column)));
-            let (line, what) = place.map_or((None, wrong.clone()), |(line, column)| (Some(line), in_column(&wrong, column)));
+            let place = yaml::parse(&text)
+                .ok()
+                .and_then(|(tree, _)| tree.find(&at).map(|found| (found.line, found.node.column)));
+            let (line, what) =
+                place.map_or((None, wrong.clone()), |(line, column)| (Some(line), in_column(&wrong, column)));
             problems.push(Problem { file: SERVER.to_owned(), line, path: at.to_string(), what });
         }
     }
@@ -157,10 +179,14 @@ pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
     }
 }
 
-/// The same for reloads, of texts that are known to be whole: only what they name and was never looked at is read.
+/// The same for reloads, of texts that are known to be whole: only what they name and was never
+/// looked at is read.
 pub fn of_texts(conf: &Path, known: Texts) -> ReadCatalog {
     let listed = list(conf).map(|Listed { passed_over, .. }| {
-        let there = known.iter().filter(|(path, version)| is_source(conf, path) && version.text != Text::Missing).map(|(path, _)| path);
+        let there = known
+            .iter()
+            .filter(|(path, version)| is_source(conf, path) && version.text != Text::Missing)
+            .map(|(path, _)| path);
         let main = conf.join("catalog.yaml");
         let others: Vec<_> = there.filter(|path| **path != main).cloned().collect();
         Listed { paths: std::iter::once(main).chain(others).collect(), passed_over }
@@ -173,7 +199,11 @@ fn assemble(conf: &Path, secrets: Secrets, mut seen: Seen, listed: Result<Listed
     let mut warnings = Vec::new();
     let paths = match listed {
         Ok(Listed { paths, passed_over }) => {
-            warnings.extend(passed_over.iter().map(|path| of_file(name(conf, path), "is not read: only names that end in .yaml are")));
+            warnings.extend(
+                passed_over
+                    .iter()
+                    .map(|path| of_file(name(conf, path), "is not read: only names that end in .yaml are")),
+            );
             paths
         }
         Err(problem) => {
@@ -204,7 +234,8 @@ fn assemble(conf: &Path, secrets: Secrets, mut seen: Seen, listed: Result<Listed
     };
     let catalog = match resolved {
         Ok(mut catalog) => {
-            let worth_hiding = |file: usize, text: &str| catalog.literal_secrets.contains(&file) || holds_guessable_hash(text);
+            let worth_hiding =
+                |file: usize, text: &str| catalog.literal_secrets.contains(&file) || holds_guessable_hash(text);
             let texts = texts.iter().enumerate().filter(|(file, (_, text))| worth_hiding(*file, text));
             private.extend(texts.filter_map(|(file, _)| paths.get(file).cloned()));
             warnings.extend(open_to_all(conf, &private));
@@ -318,19 +349,23 @@ fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
     })
 }
 
-/// What is said of a variable that is not there. Its name is shown only where it nearly is one that is set, or that everybody uses.
+/// What is said of a variable that is not there. Its name is shown only where it nearly is one that
+/// is set, or that everybody uses.
 fn not_set(variable: &str) -> String {
     let set: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
     let usual = || presets::VARIABLES.iter().copied();
-    let meant = nearest(variable, set.iter().map(String::as_str)).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    let meant = nearest(variable, set.iter().map(String::as_str))
+        .map(|near| format!("; did you mean {near}?"))
+        .unwrap_or_default();
     match quoted(variable, usual().chain(set.iter().map(String::as_str))) {
         Some(_) => format!("the environment variable {variable} is not set{meant}"),
         None => format!("the environment variable that is named here is not set{meant}"),
     }
 }
 
-/// Whether a text holds the hash of a key that somebody could guess: any but the published one's, and those of `key new` and `key rotate`. Beside
-/// these stands the beginning of a secret of 256 random bits.
+/// Whether a text holds the hash of a key that somebody could guess: any but the published one's,
+/// and those of `key new` and `key rotate`. Beside these stands the beginning of a secret of 256
+/// random bits.
 fn holds_guessable_hash(text: &str) -> bool {
     const MARK: &str = "sha256:";
     let published = super::raw::Digest(super::resolve::digest(PUBLISHED_KEY)).to_string();
@@ -345,7 +380,8 @@ fn holds_guessable_hash(text: &str) -> bool {
 
 /// Warnings of files that hold secrets and can be read by everybody.
 fn open_to_all(conf: &Path, private: &BTreeSet<PathBuf>) -> impl Iterator<Item = Problem> {
-    let warning = |path: &PathBuf| of_file(name(conf, path), "can be read by everybody on this machine: `chmod o-r` it");
+    let warning =
+        |path: &PathBuf| of_file(name(conf, path), "can be read by everybody on this machine: `chmod o-r` it");
     private.iter().filter(|path| is_world_readable(path)).map(warning)
 }
 
@@ -365,7 +401,8 @@ fn name(conf: &Path, path: &Path) -> String {
     path.strip_prefix(conf).unwrap_or(path).display().to_string()
 }
 
-/// What is said of a file that another one names. Its path is not: it may be a secret in the wrong place.
+/// What is said of a file that another one names. Its path is not: it may be a secret in the wrong
+/// place.
 fn unreadable(conf: &Path, path: &Path, why: &io::Error) -> String {
     if why.kind() != io::ErrorKind::NotFound {
         format!("the file cannot be read: {why}")

@@ -1,8 +1,10 @@
-//! The catalog: the immutable, indexed snapshot of callers, keys, accounts and models that a request is served from.
+//! The catalog: the immutable, indexed snapshot of callers, keys, accounts and models that a
+//! request is served from.
 //!
-//! Always holds: every reference is resolved (a target holds its account, a key its caller), ids are unique, and
-//! every index is the position in its sorted list. A catalog never changes; a new one takes its place.
-//! It only looks things up: files are read in [`load`], what is written is understood in [`resolve`].
+//! Always holds: every reference is resolved (a target holds its account, a key its caller), ids
+//! are unique, and every index is the position in its sorted list. A catalog never changes; a new
+//! one takes its place. It only looks things up: files are read in [`load`], what is written is
+//! understood in [`resolve`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -36,8 +38,8 @@ pub mod rotation;
 pub mod settle;
 pub mod texts;
 
-/// The secret of the key that ships in `conf/catalog.yaml`. Everybody knows it, so it may see the demo model only,
-/// or be used on this machine only: see [`published_key_problem`].
+/// The secret of the key that ships in `conf/catalog.yaml`. Everybody knows it, so it may see the
+/// demo model only, or be used on this machine only: see [`published_key_problem`].
 pub const PUBLISHED_KEY: &str = "sk-demo-portcullis-published";
 
 /// The snapshot.
@@ -74,12 +76,14 @@ impl Catalog {
         if over { Err(KeyRefused::Expired) } else { Ok((&secret.key, secret.replaced)) }
     }
 
-    /// The SHA-256 of each secret, whose it is, and from when on it no longer opens anything, whether the key may be used or not.
+    /// The SHA-256 of each secret, whose it is, and from when on it no longer opens anything,
+    /// whether the key may be used or not.
     pub fn secrets(&self) -> impl Iterator<Item = (&[u8; 32], &Arc<Key>, Option<SystemTime>)> {
         self.keys.iter().map(|(digest, secret)| (digest, &secret.key, secret.until))
     }
 
-    /// Each secret of the key with this id, and from when on it no longer opens anything, whether the key may be used or not.
+    /// Each secret of the key with this id, and from when on it no longer opens anything, whether
+    /// the key may be used or not.
     pub fn secrets_of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = (&'a Arc<Key>, Option<SystemTime>)> {
         self.keys.values().filter(move |secret| *secret.key.id == *id).map(|secret| (&secret.key, secret.until))
     }
@@ -114,7 +118,8 @@ impl Catalog {
         self.keys.values().map(|secret| &secret.key)
     }
 
-    /// The keys that are being rotated: with a secret that is being replaced, its end past or to come.
+    /// The keys that are being rotated: with a secret that is being replaced, its end past or to
+    /// come.
     pub fn rotating(&self) -> &[Arc<Key>] {
         &self.rotating
     }
@@ -267,7 +272,8 @@ pub struct Model {
     pub on_refusal: Vec<Arc<str>>,
     /// When a second attempt is made beside a slow first one.
     pub hedge: Option<Hedge>,
-    /// How many requests wait, and for how long, when no account can take them; `None` = none waits.
+    /// How many requests wait, and for how long, when no account can take them; `None` = none
+    /// waits.
     pub queue: Option<Queue>,
     /// A target that cannot express a field of a request is passed over.
     pub refuse_loss: bool,
@@ -301,7 +307,8 @@ pub enum Strategy {
 /// When a second attempt is made beside a slow first one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hedge {
-    /// When the first is slower than this share of the model's own attempts of late, above 0 and below 1.
+    /// When the first is slower than this share of the model's own attempts of late, above 0 and
+    /// below 1.
     pub after: f64,
     /// For so large a share of the requests at most, above 0 and up to 1.
     pub at_most: f64,
@@ -325,7 +332,8 @@ pub struct Target {
     pub model: Arc<str>,
     /// Its share; at least 1.
     pub weight: u32,
-    /// For [`Strategy::Priority`]: the lowest is tried first. Its place in the list, where none is written.
+    /// For [`Strategy::Priority`]: the lowest is tried first. Its place in the list, where none is
+    /// written.
     pub tier: u32,
     /// How long to wait for it: the account's, but for what the model says.
     pub timeouts: Timeouts,
@@ -347,7 +355,8 @@ pub struct Account {
     pub dialect: Dialect,
     /// Where it is. That of a demo account is empty and never called.
     pub base: Base,
-    /// What it is called with; `None` also for an account that is not enabled, whose secret is not even read.
+    /// What it is called with; `None` also for an account that is not enabled, whose secret is not
+    /// even read.
     pub key: Option<Secret>,
     /// How the key is sent.
     pub key_header: KeyHeader,
@@ -359,7 +368,8 @@ pub struct Account {
     pub insecure: bool,
     /// How many requests it may have in flight; `None` = no cap.
     pub concurrency: Option<usize>,
-    /// When it is out, it is asked by ourselves whether it is back, and callers' requests are kept away until it is.
+    /// When it is out, it is asked by ourselves whether it is back, and callers' requests are kept
+    /// away until it is.
     pub probe: bool,
     /// How long to wait for what.
     pub timeouts: Timeouts,
@@ -373,7 +383,8 @@ pub struct Account {
     pub leave: Leave,
     /// Certificates (PEM) to trust besides the system's.
     pub ca: Option<Arc<[u8]>>,
-    /// A hash of all that decides what a connection is good for (address, key, CA): connections are shared only where it is equal.
+    /// A hash of all that decides what a connection is good for (address, key, CA): connections are
+    /// shared only where it is equal.
     pub fingerprint: u64,
 }
 
@@ -409,15 +420,24 @@ pub enum Signer {
 }
 
 impl Account {
-    /// Everything of it that no text may show: its key, and what its headers say, since some providers take the key there.
+    /// Everything of it that no text may show: its key, and what its headers say, since some
+    /// providers take the key there.
     pub fn secrets(&self) -> Vec<&str> {
         let headers = self.headers.iter().filter_map(|(_, value)| value.to_str().ok()).filter(|value| value.len() >= 8);
         let signer = match &self.signer {
-            Some(Signer::Aws(keys)) => vec![Some(&keys.access_key_id), Some(&keys.secret_access_key), keys.session_token.as_ref()],
-            // Its private key is lines of PEM, and its tokens are long random words: whatever looks like one is taken out anyway.
+            Some(Signer::Aws(keys)) => {
+                vec![Some(&keys.access_key_id), Some(&keys.secret_access_key), keys.session_token.as_ref()]
+            }
+            // Its private key is lines of PEM, and its tokens are long random words: whatever looks
+            // like one is taken out anyway.
             Some(Signer::Google(..)) | None => Vec::new(),
         };
-        self.key.iter().map(Secret::expose).chain(headers).chain(signer.into_iter().flatten().map(Secret::expose)).collect()
+        self.key
+            .iter()
+            .map(Secret::expose)
+            .chain(headers)
+            .chain(signer.into_iter().flatten().map(Secret::expose))
+            .collect()
     }
 }
 
@@ -466,8 +486,8 @@ pub struct Timeouts {
     pub total_stream: Duration,
 }
 
-/// How much a change takes away, when it is so much that it looks like an accident: more than half of the callers,
-/// models or accounts.
+/// How much a change takes away, when it is so much that it looks like an accident: more than half
+/// of the callers, models or accounts.
 pub fn shrinks(old: &Catalog, new: &Catalog) -> Option<String> {
     fn gone<T>(what: &str, old: &[Arc<T>], new: &[Arc<T>], id: impl Fn(&T) -> &str) -> Option<String> {
         // Both lists are sorted by id.
@@ -486,17 +506,20 @@ pub fn shrinks(old: &Catalog, new: &Catalog) -> Option<String> {
     (!parts.is_empty()).then(|| format!("removes {}", parts.join(", ")))
 }
 
-/// Why the published key must not be served on these listeners: one is not loopback, and the key sees more than the
-/// model `demo` on demo accounts. To be asked at start and of every new catalog.
+/// Why the published key must not be served on these listeners: one is not loopback, and the key
+/// sees more than the model `demo` on demo accounts. To be asked at start and of every new catalog.
 pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Option<String> {
     let listener = listeners.iter().find(|listener| !listener.ip().to_canonical().is_loopback())?;
     let key = &catalog.keys.get(&resolve::digest(PUBLISHED_KEY))?.key;
     if !key.enabled || !key.caller.enabled {
         return None;
     }
-    // What it falls back on, for whatever cause, is no matter: a fallback that the key may not use is passed over.
-    let harmless = |model: &Model| &*model.id == "demo" && model.targets.iter().all(|target| target.account.dialect.is_demo());
-    let model = catalog.models.iter().find(|model| model.served() && key.permissions.allow(&model.id) && !harmless(model))?;
+    // What it falls back on, for whatever cause, is no matter: a fallback that the key may not use
+    // is passed over.
+    let harmless =
+        |model: &Model| &*model.id == "demo" && model.targets.iter().all(|target| target.account.dialect.is_demo());
+    let model =
+        catalog.models.iter().find(|model| model.served() && key.permissions.allow(&model.id) && !harmless(model))?;
     Some(format!(
         "key {} is the published demo key, which everybody knows, and it may use the model \"{}\" on {listener}: remove the key, \
          let its caller see nothing but the demo (`models: [demo]`), or listen on 127.0.0.1",

@@ -34,7 +34,9 @@ mod tests {
         for right in ["gpt-4o", "meta-llama/Llama-3:free", "ft:gpt-4o:acme::x", "@cf/x/y", "a.b"] {
             assert_eq!(of_model(right), Ok(()), "{right}");
         }
-        for wrong in ["", "a b", "/a", "a/", "a//b", "a/../b", ".", "gpt-*", "a?b", "a%2Fb", "ä", "a\t", &"a".repeat(257)] {
+        for wrong in
+            ["", "a b", "/a", "a/", "a//b", "a/../b", ".", "gpt-*", "a?b", "a%2Fb", "ä", "a\t", &"a".repeat(257)]
+        {
             assert!(of_model(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,7 +1,9 @@
-//! The catalog as written: what a file may say, field by field, and what the schema tells editors about it.
+//! The catalog as written: what a file may say, field by field, and what the schema tells editors
+//! about it.
 //!
-//! Nothing is filled in and nothing is looked up: a field that is not written is `None`, and a reference is a name.
-//! [`resolve`](super::resolve) makes a [`Catalog`](super::Catalog) of it. The doc comments of fields are shown by editors.
+//! Nothing is filled in and nothing is looked up: a field that is not written is `None`, and a
+//! reference is a name. [`resolve`](super::resolve) makes a [`Catalog`](super::Catalog) of it. The
+//! doc comments of fields are shown by editors.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,8 +22,8 @@ mod model;
 
 pub use habits::{Habit, KIND, find, shows, words};
 pub use model::{
-    Defaults, Effort, FallbacksOn, Hedge, LongPrice, Model, OnBrokenCall, OnLoss, Price, Queue, Reasoning, Sampling, Strategy, Target,
-    Thinking, Traits,
+    Defaults, Effort, FallbacksOn, Hedge, LongPrice, Model, OnBrokenCall, OnLoss, Price, Queue, Reasoning, Sampling,
+    Strategy, Target, Thinking, Traits,
 };
 
 /// What is served, to whom, and from where.
@@ -42,16 +44,18 @@ pub struct Catalog {
 pub struct Account {
     /// The wire format that it speaks. Default: that of its `preset`.
     pub dialect: Option<Dialect>,
-    /// A known server that speaks `openai`: fills in `dialect`, `base_url` and `quirks`. `portcullis presets` lists them.
+    /// A known server that speaks `openai`: fills in `dialect`, `base_url` and `quirks`.
+    /// `portcullis presets` lists them.
     pub preset: Option<String>,
     /// Of `openai`: what a server does differently, by its name: mistral, groq, vllm, …
     pub quirks: Option<String>,
-    /// Where it is; by default where the dialect's inventor serves it. http: to what is neither this machine nor a
-    /// private address needs `insecure: true`.
+    /// Where it is; by default where the dialect's inventor serves it. http: to what is neither
+    /// this machine nor a private address needs `insecure: true`.
     pub base_url: Option<String>,
     /// Its credential: `{ env: NAME }`, `{ file: /path }`, or (with a warning) the secret itself.
     pub key: Option<SecretRef>,
-    /// Of `azure`: a dated version, such as 2024-10-21, for the paths with deployments. Default: the v1 path, which needs none.
+    /// Of `azure`: a dated version, such as 2024-10-21, for the paths with deployments. Default:
+    /// the v1 path, which needs none.
     pub api_version: Option<String>,
     /// Of `azure`: how `key` is sent. Default: api_key.
     pub auth: Option<Auth>,
@@ -59,7 +63,8 @@ pub struct Account {
     pub project: Option<String>,
     /// Of `vertex`: the location, such as europe-west4 or global. Default: global.
     pub location: Option<String>,
-    /// Of `vertex`: a service account's JSON key, of which short-lived tokens are made; instead of `key`.
+    /// Of `vertex`: a service account's JSON key, of which short-lived tokens are made; instead of
+    /// `key`.
     pub service_account: Option<SecretRef>,
     /// Of `bedrock`: the region, such as us-east-1.
     pub region: Option<String>,
@@ -70,19 +75,22 @@ pub struct Account {
     /// How many requests it may have in flight at once. Default: no cap.
     #[schemars(range(min = 1))]
     pub concurrency: Option<u32>,
-    /// Whether, when it is out after failures, Portcullis itself asks for one token to see if it is back; callers' requests are kept
-    /// away until it is. Default: false, one caller's request finds out.
+    /// Whether, when it is out after failures, Portcullis itself asks for one token to see if it is
+    /// back; callers' requests are kept away until it is. Default: false, one caller's request
+    /// finds out.
     pub probe: Option<bool>,
     /// How long to wait for it.
     pub timeouts: Option<Timeouts>,
     /// Headers that are sent with every request.
     pub headers: Option<Entries<HeaderText>>,
-    /// Whether it may be asked for the usage of a stream: false for old servers that refuse `stream_options`. Default: true.
+    /// Whether it may be asked for the usage of a stream: false for old servers that refuse
+    /// `stream_options`. Default: true.
     pub stream_usage: Option<bool>,
     /// What a server reads that only imitates its dialect's inventor. Default: all of it.
     pub traits: Option<Server>,
-    /// What callers may name that is then read with the account's own rights: `gs` and `s3` (files in storage, by URL), `files` (files that
-    /// were uploaded to the account, by id), `data_sources` (Azure's). Default: nothing, and such a request is refused.
+    /// What callers may name that is then read with the account's own rights: `gs` and `s3` (files
+    /// in storage, by URL), `files` (files that were uploaded to the account, by id),
+    /// `data_sources` (Azure's). Default: nothing, and such a request is refused.
     pub caller_references: Option<List<CallerReference>>,
     /// Which URLs in requests go up, for the account's server to fetch. Default: public.
     pub media_urls: Option<MediaUrls>,
@@ -96,12 +104,14 @@ pub struct Account {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// Of `anthropic` and `bedrock`: whether it reads `output_config` (`outputConfig`). If not, a schema is had by a tool that must be called, and no effort is
-    /// told in it. Default: true.
+    /// Of `anthropic` and `bedrock`: whether it reads `output_config` (`outputConfig`). If not, a
+    /// schema is had by a tool that must be called, and no effort is told in it. Default: true.
     pub output_config: Option<bool>,
-    /// Of `gemini` and `vertex`: whether it reads `responseJsonSchema`. If not, the older `responseSchema` is sent. Default: true.
+    /// Of `gemini` and `vertex`: whether it reads `responseJsonSchema`. If not, the older
+    /// `responseSchema` is sent. Default: true.
     pub response_json_schema: Option<bool>,
-    /// Of `gemini` and `vertex`: whether it reads `parametersJsonSchema` of tools. If not, the older `parameters` is sent. Default: true.
+    /// Of `gemini` and `vertex`: whether it reads `parametersJsonSchema` of tools. If not, the
+    /// older `parameters` is sent. Default: true.
     pub parameters_json_schema: Option<bool>,
 }
 
@@ -147,8 +157,8 @@ pub enum CallerReference {
 #[derive(serde::Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum MediaUrls {
-    /// Those with `https:` and a host of the public internet; none where the account's own address is private or http:, since its server
-    /// would fetch them from within your network.
+    /// Those with `https:` and a host of the public internet; none where the account's own address
+    /// is private or http:, since its server would fetch them from within your network.
     Public,
     /// All of them, as they are.
     Pass,
@@ -180,7 +190,8 @@ pub struct Aws {
     pub session_token: Option<SecretRef>,
 }
 
-/// How long to wait for an account. What a model says goes before what its accounts say, one by one; the defaults are the accounts'.
+/// How long to wait for an account. What a model says goes before what its accounts say, one by
+/// one; the defaults are the accounts'.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
@@ -188,7 +199,8 @@ pub struct Timeouts {
     pub connect: Option<Text<Span>>,
     /// Streams: from the request's last byte to the answer's head. Default: 120s.
     pub first_byte: Option<Text<Span>>,
-    /// Streams: from the request's last byte to the first event with something of the answer. Default: none.
+    /// Streams: from the request's last byte to the first event with something of the answer.
+    /// Default: none.
     pub first_token: Option<Text<Span>>,
     /// Streams: between two bytes. Default: 60s.
     pub idle: Option<Text<Span>>,
@@ -200,7 +212,9 @@ pub struct Timeouts {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// A file of certificates (PEM) to trust besides the system's. One that is no authority's is a pin: exactly it is trusted, and the system's are not. A relative path starts at the configuration folder.
+    /// A file of certificates (PEM) to trust besides the system's. One that is no authority's is a
+    /// pin: exactly it is trusted, and the system's are not. A relative path starts at the
+    /// configuration folder.
     #[schemars(required)]
     pub ca: Option<String>,
 }
@@ -298,11 +312,13 @@ pub struct Caller {
     pub enabled: Option<bool>,
     /// From when on its keys no longer work. Default: never.
     pub expires: Option<Text<Time>>,
-    /// Globs over model ids: `*` any run of characters, `?` any one. Default: every model. `[]`: none.
+    /// Globs over model ids: `*` any run of characters, `?` any one. Default: every model. `[]`:
+    /// none.
     pub models: Option<List<String>>,
     /// What all its keys together may use. Default: no limit.
     pub limits: Option<Limits>,
-    /// Whether its answers say what they cost, in US dollars, as `usage.cost`, where that is known. Default: false.
+    /// Whether its answers say what they cost, in US dollars, as `usage.cost`, where that is known.
+    /// Default: false.
     pub expose_cost: Option<bool>,
     /// Its keys by name; may be spread over several files.
     pub keys: Option<Entries<Key>>,
@@ -327,7 +343,8 @@ pub struct Limits {
     /// Chat completions at once.
     #[schemars(range(min = 1))]
     pub concurrency: Option<u64>,
-    /// What those that begin on a day may cost, in US dollars. Every model that is used must have a price.
+    /// What those that begin on a day may cost, in US dollars. Every model that is used must have a
+    /// price.
     pub usd_per_day: Option<Decimal>,
     /// The same on a month.
     pub usd_per_month: Option<Decimal>,
@@ -337,12 +354,14 @@ pub struct Limits {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Key {
-    /// `sha256:` and 64 hex digits, as `portcullis key new` writes it and `portcullis key hash` prints it.
+    /// `sha256:` and 64 hex digits, as `portcullis key new` writes it and `portcullis key hash`
+    /// prints it.
     pub hash: Option<Text<Digest>>,
     /// Several, while the key is being rotated; instead of `hash`.
     #[schemars(length(min = 1))]
     pub hashes: Option<List<HashUntil>>,
-    /// Globs over model ids, within those of the caller. Default: all that the caller may use. `[]`: none.
+    /// Globs over model ids, within those of the caller. Default: all that the caller may use.
+    /// `[]`: none.
     pub models: Option<List<String>>,
     /// What it may use, within what its caller may. Default: no limit of its own.
     pub limits: Option<Limits>,
@@ -382,15 +401,20 @@ impl FromStr for Digest {
         let hex = |text: &str| -> Option<[u8; 32]> {
             let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
             let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
-            let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect::<Option<Vec<u8>>>()?;
+            let bytes =
+                pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect::<Option<Vec<u8>>>()?;
             bytes.try_into().ok()
         };
         match text.strip_prefix("sha256:") {
-            Some(rest) => hex(rest).map(Self).ok_or_else(|| "must have exactly 64 hex digits after `sha256:`".to_owned()),
+            Some(rest) => {
+                hex(rest).map(Self).ok_or_else(|| "must have exactly 64 hex digits after `sha256:`".to_owned())
+            }
             None if hex(text).is_some() => Err("must begin with `sha256:`".to_owned()),
-            None => Err("must be `sha256:` and 64 hex digits. If it is the key itself: a key never stands here in clear text; \
+            None => Err(
+                "must be `sha256:` and 64 hex digits. If it is the key itself: a key never stands here in clear text; \
                          give it to `portcullis key hash` and write what that prints"
-                .to_owned()),
+                    .to_owned(),
+            ),
         }
     }
 }

@@ -1,7 +1,10 @@
-//! Keeping the live catalog true to its files: the only part of the catalog that does I/O while the process runs.
+//! Keeping the live catalog true to its files: the only part of the catalog that does I/O while the
+//! process runs.
 //!
-//! One thread looks (`watch`), and takes of each file the last text that is whole ([`settle`](super::settle)). **Invariant:** all or nothing.
-//! What is refused is told in the log, `/status` and a metric, and the old catalog goes on; a running exchange keeps the one that it began with.
+//! One thread looks (`watch`), and takes of each file the last text that is whole
+//! ([`settle`](super::settle)). **Invariant:** all or nothing. What is refused is told in the log,
+//! `/status` and a metric, and the old catalog goes on; a running exchange keeps the one that it
+//! began with.
 
 use super::load::Loaded;
 use super::settle::{Settling, Waiting};
@@ -52,7 +55,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Puts it together. What was used of limits before is asked of `past`, where there are new ones.
+    /// Puts it together. What was used of limits before is asked of `past`, where there are new
+    /// ones.
     pub fn new(
         catalog: Catalog,
         accounts: &Registry,
@@ -62,9 +66,15 @@ impl Snapshot {
     ) -> Snapshot {
         let scopes = limits.adopt(&catalog, past);
         let states = accounts.adopt(&catalog);
-        let places =
-            catalog.accounts().iter().zip(&states).map(|(account, state)| Arc::new(Place::new(account.clone(), state.clone()))).collect();
-        let track = |target: &Target| states.get(target.account.index).map(|state| state.track(&target.model)).unwrap_or_default();
+        let places = catalog
+            .accounts()
+            .iter()
+            .zip(&states)
+            .map(|(account, state)| Arc::new(Place::new(account.clone(), state.clone())))
+            .collect();
+        let track = |target: &Target| {
+            states.get(target.account.index).map(|state| state.track(&target.model)).unwrap_or_default()
+        };
         let mut tracks: Vec<Vec<(Arc<str>, Arc<Track>)>> = vec![Vec::new(); states.len()];
         for target in catalog.models().iter().flat_map(|model| &model.targets) {
             if let Some(tracks) = tracks.get_mut(target.account.index) {
@@ -76,8 +86,19 @@ impl Snapshot {
             tracks.dedup_by(|a, b| a.0 == b.0);
         }
         let routes = accounts.demands(&catalog).into_iter().zip(catalog.models());
-        let routes = routes.map(|(demand, model)| Route { demand, tracks: model.targets.iter().map(track).collect() }).collect();
-        Snapshot { catalog, states, places, routes, tracks, scopes, lists: Lists::default(), generation, loaded: SystemTime::now() }
+        let routes =
+            routes.map(|(demand, model)| Route { demand, tracks: model.targets.iter().map(track).collect() }).collect();
+        Snapshot {
+            catalog,
+            states,
+            places,
+            routes,
+            tracks,
+            scopes,
+            lists: Lists::default(),
+            generation,
+            loaded: SystemTime::now(),
+        }
     }
 }
 
@@ -135,7 +156,8 @@ impl Reloads {
         self.folder.get().map(PathBuf::as_path)
     }
 
-    /// The files by when the text of theirs that is live was seen there last, the latest change last.
+    /// The files by when the text of theirs that is live was seen there last, the latest change
+    /// last.
     pub fn live(&self) -> Vec<(PathBuf, Instant)> {
         let mut live: Vec<_> = self.settling().live().map(|(path, at)| (path.to_owned(), at)).collect();
         live.sort_by_key(|(_, at)| *at);
@@ -151,8 +173,8 @@ impl Reloads {
     }
 }
 
-/// Takes a catalog, unless it must not be taken. Called by the watching thread, and by tests that reload ten thousand times.
-/// Returns what was live: whoever drops it last drops all of it.
+/// Takes a catalog, unless it must not be taken. Called by the watching thread, and by tests that
+/// reload ten thousand times. Returns what was live: whoever drops it last drops all of it.
 pub fn publish(shared: &Shared, catalog: Catalog) -> Arc<Snapshot> {
     let old = shared.live.load_full();
     let left = old.catalog.accounts().iter().any(|a| catalog.accounts().binary_search_by(|b| b.id.cmp(&a.id)).is_err())

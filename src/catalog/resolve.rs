@@ -1,7 +1,9 @@
-//! The catalog as written → the [`Catalog`], or everything that is wrong with it, of all files at once.
+//! The catalog as written → the [`Catalog`], or everything that is wrong with it, of all files at
+//! once.
 //!
-//! Pure: what is outside the texts (environment, secret files, CA files) comes through one function that the caller
-//! gives. An error about one thing is told once: what could not be read is not also reported as missing.
+//! Pure: what is outside the texts (environment, secret files, CA files) comes through one function
+//! that the caller gives. An error about one thing is told once: what could not be read is not also
+//! reported as missing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -40,11 +42,12 @@ pub enum Reference<'a> {
 /// Stands in for a secret that is not read.
 pub const ASSUMED: &str = "assumed";
 
-/// Finds what a reference names, or says why not. The error is shown, so it never holds what was found.
+/// Finds what a reference names, or says why not. The error is shown, so it never holds what was
+/// found.
 pub type LookUp<'l> = dyn FnMut(Reference<'_>) -> Result<String, String> + 'l;
 
-/// Reads and merges the files, each a name to show and its text. The first is `catalog.yaml`, which must have all
-/// three sections.
+/// Reads and merges the files, each a name to show and its text. The first is `catalog.yaml`, which
+/// must have all three sections.
 pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<Catalog, Problems> {
     let mut report = Report::new(files);
     let documents = report.documents();
@@ -53,7 +56,8 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
     }
     report.sections_are_there();
 
-    let accounts = accounts::resolve(&report.merge(&documents, "accounts", |raw| raw.accounts.as_ref()), look_up, &mut report);
+    let accounts =
+        accounts::resolve(&report.merge(&documents, "accounts", |raw| raw.accounts.as_ref()), look_up, &mut report);
     let written = report.merge(&documents, "models", |raw| raw.models.as_ref());
     let models = models::resolve(&written, &accounts, &mut report);
     let mut unpriced = Unpriced::new(&models);
@@ -64,10 +68,9 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
     if !report.problems.is_empty() {
         return Err(report.problems());
     }
-    let names = models
-        .values()
-        .flatten()
-        .flat_map(|model| std::iter::once(&model.id).chain(&model.aliases).map(|name| (Arc::clone(name), Arc::clone(model))));
+    let names = models.values().flatten().flat_map(|model| {
+        std::iter::once(&model.id).chain(&model.aliases).map(|name| (Arc::clone(name), Arc::clone(model)))
+    });
     Ok(Catalog {
         hash: hash(files, accounts.values().flatten()),
         names: names.collect(),
@@ -85,13 +88,15 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
 
 /// The keys with a secret that is being replaced.
 fn rotating(keys: &HashMap<[u8; 32], KeySecret>) -> Vec<Arc<Key>> {
-    let mut rotating: Vec<_> = keys.values().filter(|secret| secret.replaced).map(|secret| Arc::clone(&secret.key)).collect();
+    let mut rotating: Vec<_> =
+        keys.values().filter(|secret| secret.replaced).map(|secret| Arc::clone(&secret.key)).collect();
     rotating.sort_unstable_by_key(|key| key.index);
     rotating.dedup_by_key(|key| key.index);
     rotating
 }
 
-/// What can be said of some files alone, where others could not even be read: nothing about references.
+/// What can be said of some files alone, where others could not even be read: nothing about
+/// references.
 pub fn faults(files: &[(String, String)]) -> Problems {
     let mut report = Report::new(files);
     report.documents();
@@ -173,8 +178,10 @@ impl<'t> Report<'t> {
         let mut documents = Vec::new();
         for file in 0..self.trees.len() {
             let mut faults = Vec::new();
-            let document = self.trees.get(file).and_then(Option::as_ref).and_then(|tree| read(tree, raw::KIND, &mut faults));
-            self.hopeless |= faults.iter().any(|fault| matches!(fault.path.as_str(), "" | "accounts" | "models" | "callers"));
+            let document =
+                self.trees.get(file).and_then(Option::as_ref).and_then(|tree| read(tree, raw::KIND, &mut faults));
+            self.hopeless |=
+                faults.iter().any(|fault| matches!(fault.path.as_str(), "" | "accounts" | "models" | "callers"));
             self.cut |= faults.len() >= MOST_FAULTS;
             self.take(file, faults);
             documents.push(document);
@@ -188,8 +195,10 @@ impl<'t> Report<'t> {
 
     fn sections_are_there(&mut self) {
         let Some(Some(tree)) = self.trees.first() else { return };
-        let missing: Vec<_> =
-            ["accounts", "models", "callers"].into_iter().filter(|section| tree.line_of(&Path::Root.key(section)).is_none()).collect();
+        let missing: Vec<_> = ["accounts", "models", "callers"]
+            .into_iter()
+            .filter(|section| tree.line_of(&Path::Root.key(section)).is_none())
+            .collect();
         for section in missing {
             self.problem(
                 0,
@@ -202,8 +211,7 @@ impl<'t> Report<'t> {
     /// A gateway that refuses everybody is seldom meant.
     fn somebody_may_call(&mut self, served: &callers::Served) {
         if served.callers.is_empty() {
-            let what =
-                "there are none, so nobody may call: `portcullis key new --caller NAME --name NAME --create` makes the first, with a key";
+            let what = "there are none, so nobody may call: `portcullis key new --caller NAME --name NAME --create` makes the first, with a key";
             self.warn(0, &Path::Root.key("callers"), what);
         }
     }
@@ -264,7 +272,14 @@ impl<'t> Report<'t> {
     }
 
     /// A value that should name something else of the catalog, and does not.
-    fn unknown<'n>(&mut self, file: usize, at: &Path<'_>, what: &str, id: &str, known: impl Iterator<Item = &'n str> + Clone) {
+    fn unknown<'n>(
+        &mut self,
+        file: usize,
+        at: &Path<'_>,
+        what: &str,
+        id: &str,
+        known: impl Iterator<Item = &'n str> + Clone,
+    ) {
         let hint = meant(&format!("{what}s"), id, known.clone());
         match quoted(id, known) {
             Some(quoted) => self.problem(file, at, &format!("no {what} {quoted}; {hint}")),
@@ -283,7 +298,9 @@ impl<'t> Report<'t> {
     /// Whether an error inside this place says so.
     fn tells(&self, file: usize, at: &Path<'_>, what: &str) -> bool {
         let inside = format!("{at}.");
-        self.problems.iter().any(|(in_file, problem)| *in_file == file && problem.path.starts_with(&inside) && problem.what.contains(what))
+        self.problems.iter().any(|(in_file, problem)| {
+            *in_file == file && problem.path.starts_with(&inside) && problem.what.contains(what)
+        })
     }
 
     fn warn(&mut self, file: usize, at: &Path<'_>, what: &str) {
@@ -304,7 +321,8 @@ impl<'t> Report<'t> {
         Problem { file: self.name(file), line: found.map(|found| found.line), path: at.to_string(), what }
     }
 
-    /// `catalog.yaml:14`. The line is searched for, so this is for errors only, and only for those that are told.
+    /// `catalog.yaml:14`. The line is searched for, so this is for errors only, and only for those
+    /// that are told.
     fn place(&self, file: usize, at: &Path<'_>) -> String {
         if self.problems.len() >= MOST_FAULTS {
             return self.name(file);

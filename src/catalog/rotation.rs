@@ -19,7 +19,8 @@ pub fn newest(ends: impl Iterator<Item = Option<SystemTime>>) -> Option<SystemTi
     ends.max_by_key(|until| (until.is_none(), *until)).flatten()
 }
 
-/// Whether a secret with this end is being replaced, where the newest of its key has that one: a key whose only secret has an end is not rotated.
+/// Whether a secret with this end is being replaced, where the newest of its key has that one: a
+/// key whose only secret has an end is not rotated.
 pub fn is_replaced(until: Option<SystemTime>, newest: Option<SystemTime>) -> bool {
     until.is_some() && until != newest
 }

@@ -1,10 +1,13 @@
 //! Which text of each file is whole, while others, or the file itself, go on being written.
 //!
-//! A file that is written in place looks like any other one at each moment, so what is half written must be told by time. A text is **whole** when
-//! it stood still for [`QUIET`] and nobody is seen to hold it open; or was put there by a rename, and is still there at a second look; or was found twice and then gave way to one that
-//! does not begin with it, since whoever is in the middle of writing only adds; or was found twice in a file that changes since [`PATIENCE`]
-//! and that nobody is seen to hold open. Changes that come together are taken together, if all are whole within [`PATIENCE`].
-//! **Invariant:** no file waits for another one longer than that. It is pure: what is found, and when, is told to it.
+//! A file that is written in place looks like any other one at each moment, so what is half written
+//! must be told by time. A text is **whole** when it stood still for [`QUIET`] and nobody is seen
+//! to hold it open; or was put there by a rename, and is still there at a second look; or was found
+//! twice and then gave way to one that does not begin with it, since whoever is in the middle of
+//! writing only adds; or was found twice in a file that changes since [`PATIENCE`] and that nobody
+//! is seen to hold open. Changes that come together are taken together, if all are whole within
+//! [`PATIENCE`]. **Invariant:** no file waits for another one longer than that. It is pure: what is
+//! found, and when, is told to it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +19,8 @@ use super::texts::{Text, Version};
 pub const QUIET: Duration = Duration::from_millis(500);
 /// Two looks so far apart that find the same found no file in the middle of one write.
 pub const AGAIN: Duration = Duration::from_millis(100);
-/// What changes for so long and is never quiet is somebody's who does not stop: it is not waited for.
+/// What changes for so long and is never quiet is somebody's who does not stop: it is not waited
+/// for.
 pub const PATIENCE: Duration = Duration::from_millis(800);
 /// A file that changed for so long, and of which no text was whole, is told of.
 pub const ENDLESS: Duration = Duration::from_secs(3);
@@ -103,7 +107,14 @@ pub struct Waiting {
 impl Settling {
     /// The files whose texts are live.
     pub fn new(live: impl IntoIterator<Item = (PathBuf, Version)>, now: Instant) -> Self {
-        let course = |version| Course { whole: Some(version), there: now, ripe: None, live_at: Some(now), live: true, fresh: None };
+        let course = |version| Course {
+            whole: Some(version),
+            there: now,
+            ripe: None,
+            live_at: Some(now),
+            live: true,
+            fresh: None,
+        };
         Self { files: live.into_iter().map(|(path, version)| (path, course(version))).collect(), asked: None }
     }
 
@@ -130,14 +141,25 @@ impl Settling {
     pub fn appeared(&mut self, path: &Path, now: Instant) {
         if !self.follows(path) {
             let whole = Some(Version::missing());
-            self.files.insert(path.to_owned(), Course { whole, there: now, ripe: None, live_at: None, live: true, fresh: None });
+            self.files.insert(
+                path.to_owned(),
+                Course { whole, there: now, ripe: None, live_at: None, live: true, fresh: None },
+            );
         }
     }
 
-    /// Follows a file that the catalog names, and that was read as the catalog was made. What is `old` was not written of late.
+    /// Follows a file that the catalog names, and that was read as the catalog was made. What is
+    /// `old` was not written of late.
     pub fn named(&mut self, path: PathBuf, version: Version, old: bool, now: Instant) {
-        let fresh =
-            |version| Fresh { version: Some(version), first: now, last: now, since: now, another: false, renamed: false, open: false };
+        let fresh = |version| Fresh {
+            version: Some(version),
+            first: now,
+            last: now,
+            since: now,
+            another: false,
+            renamed: false,
+            open: false,
+        };
         let (whole, fresh) = if old { (Some(version), None) } else { (None, Some(fresh(version))) };
         self.files.entry(path).or_insert(Course { whole, there: now, ripe: None, live_at: None, live: false, fresh });
     }
@@ -149,10 +171,13 @@ impl Settling {
 
     /// Stops following what is not wanted, unless something of it is still to be considered.
     pub fn keep(&mut self, wanted: impl Fn(&Path) -> bool) {
-        self.files.retain(|path, course| wanted(path) || course.ripe.is_some() || course.fresh.is_some() || course.is_there());
+        self.files.retain(|path, course| {
+            wanted(path) || course.ripe.is_some() || course.fresh.is_some() || course.is_there()
+        });
     }
 
-    /// Stops following what is neither part of the catalog nor named by it, now that it was considered.
+    /// Stops following what is neither part of the catalog nor named by it, now that it was
+    /// considered.
     pub fn keep_only(&mut self, wanted: impl Fn(&Path) -> bool) {
         self.files.retain(|path, _| wanted(path));
     }
@@ -218,10 +243,13 @@ impl Settling {
 
     /// What waits.
     pub fn waiting(&self, now: Instant) -> Option<Waiting> {
-        let since = |course: &Course| course.ripe.into_iter().chain(course.fresh.as_ref().map(|fresh| fresh.since)).min();
-        let waits: Vec<_> = self.files.iter().filter_map(|(path, course)| Some((path, course, since(course)?))).collect();
-        let endless =
-            |course: &Course| course.fresh.as_ref().map(|fresh| fresh.since).filter(|since| now.duration_since(*since) >= ENDLESS);
+        let since =
+            |course: &Course| course.ripe.into_iter().chain(course.fresh.as_ref().map(|fresh| fresh.since)).min();
+        let waits: Vec<_> =
+            self.files.iter().filter_map(|(path, course)| Some((path, course, since(course)?))).collect();
+        let endless = |course: &Course| {
+            course.fresh.as_ref().map(|fresh| fresh.since).filter(|since| now.duration_since(*since) >= ENDLESS)
+        };
         Some(Waiting {
             since: waits.iter().map(|(.., since)| *since).min()?,
             files: waits.iter().map(|(path, ..)| (*path).clone()).collect(),
@@ -233,7 +261,8 @@ impl Settling {
 impl Course {
     fn observe(&mut self, version: Option<Version>, signs: Signs, asked: bool, now: Instant) {
         let Some(version) = version else {
-            let blank = Fresh { version: None, first: now, last: now, since: now, another: false, renamed: false, open: false };
+            let blank =
+                Fresh { version: None, first: now, last: now, since: now, another: false, renamed: false, open: false };
             // It does not stand still. What was found before may still prove whole.
             self.fresh.get_or_insert(blank).first = now;
             return;
@@ -252,7 +281,8 @@ impl Course {
         let before = self.fresh.as_ref().map_or(self.whole.as_ref(), |fresh| fresh.version.as_ref());
         let id = |version: &Version| version.stat.map(|stat| stat.id);
         let another = before.is_some_and(|before| id(before) != id(&version));
-        // What is told of a file may be late, and about what was there before: a file that was written into is the same one.
+        // What is told of a file may be late, and about what was there before: a file that was
+        // written into is the same one.
         let renamed = another && signs.renamed;
         // What is not there any more is nobody's to end.
         let open = signs.open && version.stat.is_some();

@@ -6,7 +6,9 @@ fn catalog(text: &str) -> Catalog {
 }
 
 fn with(accounts: &[&str], models: &[&str], callers: &[&str]) -> Catalog {
-    let list = |names: &[&str], entry: &str| names.iter().map(|name| format!("{name}: {entry}")).collect::<Vec<_>>().join(", ");
+    let list = |names: &[&str], entry: &str| {
+        names.iter().map(|name| format!("{name}: {entry}")).collect::<Vec<_>>().join(", ")
+    };
     let account = accounts.first().copied().unwrap_or("none");
     catalog(&format!(
         "accounts: {{{}}}\nmodels: {{{}}}\ncallers: {{{}}}\n",
@@ -88,8 +90,10 @@ fn what_ships_is_served_with_the_published_key() {
 fn what_ships_as_a_comment_is_right_too() {
     // Two spaces, a hash and a space begin a line that is an example.
     let text = include_str!("../../conf/catalog.yaml");
-    let examples: String =
-        text.lines().map(|line| format!("{}\n", line.strip_prefix("  # ").map_or(line.to_owned(), |line| format!("  {line}")))).collect();
+    let examples: String = text
+        .lines()
+        .map(|line| format!("{}\n", line.strip_prefix("  # ").map_or(line.to_owned(), |line| format!("  {line}"))))
+        .collect();
     let catalog = catalog(&examples);
     assert_eq!((catalog.accounts().len(), catalog.models().len(), catalog.callers().len()), (5, 3, 2));
     assert_eq!(catalog.warnings, []);

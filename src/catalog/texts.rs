@@ -1,4 +1,5 @@
-//! What the files of the configuration folder held, as values: a text, or why there is none, with the file's fingerprint.
+//! What the files of the configuration folder held, as values: a text, or why there is none, with
+//! the file's fingerprint.
 //!
 //! **Invariant:** a text may hold secrets: it is wiped when dropped, and cannot be printed.
 
@@ -57,8 +58,8 @@ impl Version {
         Self { stat, text: Text::of(read) }
     }
 
-    /// Whether this may be the beginning of what is there now: the same file, with more in it. Of what was not there, or was empty, anything may be
-    /// the rest.
+    /// Whether this may be the beginning of what is there now: the same file, with more in it. Of
+    /// what was not there, or was empty, anything may be the rest.
     pub fn may_become(&self, now: &Version) -> bool {
         let Text::Bytes(before) = &self.text else { return true };
         let same = self.stat.zip(now.stat).is_some_and(|(before, now)| before.id == now.id);

@@ -1,7 +1,9 @@
-//! `portcullis explain`: what would become of a request, and why. Nobody is called, and no secret is read.
+//! `portcullis explain`: what would become of a request, and why. Nobody is called, and no secret
+//! is read.
 //!
-//! Key, model, order and upstream requests are found out by the gateway's own code, over a snapshot that no process serves; what a running
-//! instance tells of itself in `/status` is put into that snapshot first.
+//! Key, model, order and upstream requests are found out by the gateway's own code, over a snapshot
+//! that no process serves; what a running instance tells of itself in `/status` is put into that
+//! snapshot first.
 
 mod key;
 mod order;
@@ -69,15 +71,22 @@ struct Input {
 }
 
 fn explain(args: &ExplainArgs) -> Result<Report, String> {
-    let is_id = args.key.split_once('/').is_some_and(|(caller, key)| name::of_entry(caller).is_ok() && name::of_entry(key).is_ok());
+    let is_id = args
+        .key
+        .split_once('/')
+        .is_some_and(|(caller, key)| name::of_entry(caller).is_ok() && name::of_entry(key).is_ok());
     if !is_id {
         // What stands there may be the secret.
-        return Err("--key: this is no key's id. It takes the name that logs carry, such as acme/prod, and never the secret".to_owned());
+        return Err(
+            "--key: this is no key's id. It takes the name that logs carry, such as acme/prod, and never the secret"
+                .to_owned(),
+        );
     }
     let headers = headers(&args.headers)?;
     let conf = folder(args.conf.conf.as_deref());
-    let Loaded { server, catalog, .. } = load(&conf, Secrets::Assume)
-        .map_err(|problems| format!("{problems}\n{}: nothing can be explained. `portcullis check` says the same", shown(&conf)))?;
+    let Loaded { server, catalog, .. } = load(&conf, Secrets::Assume).map_err(|problems| {
+        format!("{problems}\n{}: nothing can be explained. `portcullis check` says the same", shown(&conf))
+    })?;
     let status = args.status.as_deref().map(status::read).transpose()?;
     let body = body(&args.request, server.limits.request_body)?;
     let snapshot = Snapshot::new(catalog, &Registry::default(), &crate::limits::Registry::default(), &mut Vec::new, 1);
@@ -127,7 +136,9 @@ fn tried(key: &str, input: &Input) -> Report {
     });
     let envelope = read(body, server.limits.request_body, &mut report);
     let (Some(key), Some(envelope)) = (key, envelope) else { return report.refused() };
-    let Some(model) = key::model(&snapshot.catalog, &key, &envelope.model, &mut report) else { return report.refused() };
+    let Some(model) = key::model(&snapshot.catalog, &key, &envelope.model, &mut report) else {
+        return report.refused();
+    };
     for bound in limits::of(&snapshot.catalog, &key, Some(&model.id)) {
         report.fact("limits", bound.says());
         report.limits.push(bound.json());
@@ -142,7 +153,8 @@ fn tried(key: &str, input: &Input) -> Report {
     let session = headers.get(SESSION).map(HeaderValue::as_bytes);
     let is_sticky = plan::is_sticky(&snapshot.catalog, &model);
     let conversation = if is_sticky { plan::conversation(session, body, &envelope) } else { None };
-    // What is told of the running state comes after this: the target that the conversation belongs to may rest.
+    // What is told of the running state comes after this: the target that the conversation belongs
+    // to may rest.
     let home = Drawn::of(snapshot, &key, &model, envelope.stream, conversation);
     if let Some(status) = status {
         status.recall(snapshot, &model, now, clock, &mut report);
@@ -153,12 +165,23 @@ fn tried(key: &str, input: &Input) -> Report {
         let by = conversation.map(|_| known_by(session.is_some(), &envelope));
         order::tell_home(by, home.as_ref(), &drawn, &mut report);
     }
-    let walk = Walk { server, snapshot, status: status.as_ref(), key: &key, model: &model, envelope: &envelope, body, timeout, now };
+    let walk = Walk {
+        server,
+        snapshot,
+        status: status.as_ref(),
+        key: &key,
+        model: &model,
+        envelope: &envelope,
+        body,
+        timeout,
+        now,
+    };
     walk.tell(&drawn, &mut report);
     report
 }
 
-/// What is more than the whole of a limit never passes. How much of one is left only the instance knows, whose `/limits` tells it.
+/// What is more than the whole of a limit never passes. How much of one is left only the instance
+/// knows, whose `/limits` tells it.
 fn within_limits(snapshot: &Snapshot, key: &Key, model: &Model, ask: Ask, report: &mut Report) {
     let bounds = snapshot.scopes.get(key.index).map(|scopes| scopes.bounds(key, model.index)).unwrap_or_default();
     if bounds.is_empty() {
@@ -166,7 +189,9 @@ fn within_limits(snapshot: &Snapshot, key: &Key, model: &Model, ask: Ask, report
     }
     report.fact("limits", format!("it takes {} tokens and {} USD at most, until it is settled", ask.tokens, ask.usd));
     let estimated = |bound: &&Bound<'_>| {
-        Kind::ALL.into_iter().any(|kind| kind.limit(bound.limits, 1).is_some_and(|limit| kind.is_over_as_estimated(limit, ask)))
+        Kind::ALL
+            .into_iter()
+            .any(|kind| kind.limit(bound.limits, 1).is_some_and(|limit| kind.is_over_as_estimated(limit, ask)))
     };
     for bound in bounds.iter().filter(estimated) {
         report.fact(
@@ -202,7 +227,10 @@ fn read(body: &Bytes, limit: usize, report: &mut Report) -> Option<Envelope> {
         }
         Err(fault) => {
             let param = fault.param.map(String::from);
-            report.fault("request", Obstacle { param, ..Obstacle::new(What::BadRequest { code: fault.code }, fault.message) });
+            report.fault(
+                "request",
+                Obstacle { param, ..Obstacle::new(What::BadRequest { code: fault.code }, fault.message) },
+            );
             None
         }
     }

@@ -8,7 +8,12 @@ use std::time::{Duration, Instant};
 pub(super) const LARGEST: u64 = 64 << 20;
 
 /// The body of a good answer. The error of the inner result is what another answer says of itself.
-pub(super) fn get(address: SocketAddr, host: &str, path: &str, patience: Duration) -> io::Result<Result<Vec<u8>, String>> {
+pub(super) fn get(
+    address: SocketAddr,
+    host: &str,
+    path: &str,
+    patience: Duration,
+) -> io::Result<Result<Vec<u8>, String>> {
     let start = Instant::now();
     let left = || patience.saturating_sub(start.elapsed()).max(Duration::from_millis(1));
     let mut stream = TcpStream::connect_timeout(&address, left())?;

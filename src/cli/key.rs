@@ -1,6 +1,8 @@
-//! `portcullis key …`: keys in daily life. They stand in the catalog's files, and are changed there, where a running gateway finds them.
+//! `portcullis key …`: keys in daily life. They stand in the catalog's files, and are changed
+//! there, where a running gateway finds them.
 //!
-//! **Invariant:** a secret is printed once, alone on standard output, and stored nowhere; all else that is said goes beside it.
+//! **Invariant:** a secret is printed once, alone on standard output, and stored nowhere; all else
+//! that is said goes beside it.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -50,9 +52,12 @@ struct Id<'a> {
 
 impl<'a> Id<'a> {
     fn of(text: &'a str) -> Result<Self, String> {
-        let parts = text.split_once('/').filter(|(caller, name)| name::of_entry(caller).is_ok() && name::of_entry(name).is_ok());
+        let parts = text
+            .split_once('/')
+            .filter(|(caller, name)| name::of_entry(caller).is_ok() && name::of_entry(name).is_ok());
         // What stands there may be the secret.
-        let (caller, name) = parts.ok_or("this is no key's id: it is the name that logs carry, such as acme/prod, and never the secret")?;
+        let (caller, name) = parts
+            .ok_or("this is no key's id: it is the name that logs carry, such as acme/prod, and never the secret")?;
         Ok(Self { whole: text, caller, name })
     }
 
@@ -72,7 +77,9 @@ impl<'a> Id<'a> {
     fn find(self, files: &Files) -> Result<Known<'_>, String> {
         let secrets: Vec<_> = files.catalog().secrets().filter(|(_, key, _)| *key.id == *self.whole).collect();
         match secrets.first() {
-            Some((_, key, _)) => Ok(Known { key, secrets: secrets.iter().map(|(digest, _, until)| (*digest, *until)).collect() }),
+            Some((_, key, _)) => {
+                Ok(Known { key, secrets: secrets.iter().map(|(digest, _, until)| (*digest, *until)).collect() })
+            }
             None => {
                 let known = || files.catalog().keys().map(|key| &*key.id);
                 let hint = nearest(self.whole, known()).map(|meant| format!("did you mean {meant}?"));
@@ -108,7 +115,8 @@ pub(super) fn time(text: &str) -> Result<SystemTime, String> {
     text.parse::<Time>().map(Time::system)
 }
 
-/// A length of time that is written on the command line: as in the catalog, and in days, up to a hundred years.
+/// A length of time that is written on the command line: as in the catalog, and in days, up to a
+/// hundred years.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
     const DAY: u64 = 24 * 3600;
     let wrong = "must be a length of time with its unit (s, m, h or d), such as 24h or 90d";

@@ -1,4 +1,5 @@
-//! Limits as the command line tells them: those of the catalog, and nothing of what is used of them.
+//! Limits as the command line tells them: those of the catalog, and nothing of what is used of
+//! them.
 
 use serde_json::{Map, Value, json};
 
@@ -16,10 +17,15 @@ pub(super) struct Bound {
     limits: Limits,
 }
 
-/// All that bound a key, from its caller's down; if a model is named, those that bound its requests for that one.
+/// All that bound a key, from its caller's down; if a model is named, those that bound its requests
+/// for that one.
 pub(super) fn of(catalog: &Catalog, key: &Key, model: Option<&str>) -> Vec<Bound> {
-    let caller =
-        Bound { level: Level::Caller, name: key.caller.id.to_string(), whose: format!("of {}", key.caller.id), limits: key.caller.limits };
+    let caller = Bound {
+        level: Level::Caller,
+        name: key.caller.id.to_string(),
+        whose: format!("of {}", key.caller.id),
+        limits: key.caller.limits,
+    };
     let own = Bound { level: Level::Key, name: key.id.to_string(), whose: "of its own".to_owned(), limits: key.limits };
     let of_models = key.model_limits.iter().filter_map(|(index, limits)| {
         let id = &*catalog.models().get(*index)?.id;

@@ -67,7 +67,8 @@ pub struct ServeArgs {
     /// Where the configuration is.
     #[command(flatten)]
     pub conf: ConfArgs,
-    /// Listen here instead of where server.yaml says, such as 127.0.0.1:8080: plain HTTP/1, without its `tls` and `h2c`
+    /// Listen here instead of where server.yaml says, such as 127.0.0.1:8080: plain HTTP/1, without
+    /// its `tls` and `h2c`
     #[arg(long, value_name = "ADDRESS", num_args = 1..)]
     pub listen: Vec<SocketAddr>,
 }
@@ -93,7 +94,8 @@ pub struct ExplainArgs {
     /// The id of the key that it comes with, such as acme/prod: never its secret
     #[arg(long, value_name = "CALLER/NAME")]
     pub key: String,
-    /// What a running instance tells of itself: the URL of its /status, such as http://127.0.0.1:9090/status, or a file that holds it
+    /// What a running instance tells of itself: the URL of its /status, such as
+    /// http://127.0.0.1:9090/status, or a file that holds it
     #[arg(long, value_name = "URL|FILE")]
     pub status: Option<String>,
     /// A header that it comes with: `x-portcullis-session: …` or `x-portcullis-timeout: …`
@@ -125,7 +127,8 @@ pub struct UsageArgs {
     /// Group by these: caller, key, model, account, upstream_model, day, outcome
     #[arg(long, value_name = "NAMES", default_value = report::BY)]
     pub by: String,
-    /// From when on: 30m, 24h or 7d ago, a date (2026-11-01, in UTC) or a time (2026-11-01T08:00:00Z)
+    /// From when on: 30m, 24h or 7d ago, a date (2026-11-01, in UTC) or a time
+    /// (2026-11-01T08:00:00Z)
     #[arg(long, value_name = "TIME", default_value = report::SINCE)]
     pub since: String,
     /// Up to when, written as --since is; without it, to now
@@ -153,10 +156,12 @@ pub struct UsageArgs {
 pub enum KeyCommand {
     /// Make a key: prints its secret, once, and writes its hash into catalog.d/keys-CALLER.yaml.
     ///
-    /// Beside the hash stands the secret's beginning, 15 characters (`# sk-1a2B3c4D5e6-…`), so that whoever finds a key, or a part of one, can tell
-    /// whose it is. They are a name of the key, made apart from what follows them: that is 256 random bits, and nothing of it is stored.
+    /// Beside the hash stands the secret's beginning, 15 characters (`# sk-1a2B3c4D5e6-…`), so that
+    /// whoever finds a key, or a part of one, can tell whose it is. They are a name of the key,
+    /// made apart from what follows them: that is 256 random bits, and nothing of it is stored.
     New(NewKeyArgs),
-    /// List keys: how they stand, until when, for which models, in which file, and when they were last used.
+    /// List keys: how they stand, until when, for which models, in which file, and when they were
+    /// last used.
     List(ListKeysArgs),
     /// Tell everything about one key, but for its secret, which nobody knows.
     Show(ShowKeyArgs),
@@ -186,11 +191,12 @@ pub struct NewKeyArgs {
     /// What the key is for, such as prod
     #[arg(long)]
     pub name: String,
-    /// Make the caller too. Its models are then those of --model [default: all], and the key may use what its caller may
+    /// Make the caller too. Its models are then those of --model [default: all], and the key may
+    /// use what its caller may
     #[arg(long)]
     pub create: bool,
-    /// A glob over the ids of models that it may use, within those of its caller; several with commas, or several times [default: all of
-    /// its caller's]
+    /// A glob over the ids of models that it may use, within those of its caller; several with
+    /// commas, or several times [default: all of its caller's]
     #[arg(long = "model", visible_alias = "models", value_name = "GLOB", value_delimiter = ',')]
     pub models: Vec<String>,
     /// From when on it does not work any more, such as 2027-01-01 or 2027-01-01T12:00:00Z
@@ -272,7 +278,8 @@ pub struct RotateKeyArgs {
     /// Which key.
     #[command(flatten)]
     pub key: KeyArgs,
-    /// So long the secret before works beside the new one; 0s ends it, and all others before it, at once
+    /// So long the secret before works beside the new one; 0s ends it, and all others before it, at
+    /// once
     #[arg(long, value_name = "SPAN", value_parser = key::span, default_value = "24h")]
     pub overlap: Duration,
 }
@@ -325,12 +332,15 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// What is wrong with the arguments, without those that are no words of ours: a secret may be among them.
+/// What is wrong with the arguments, without those that are no words of ours: a secret may be among
+/// them.
 fn discreet(mut wrong: clap::Error) -> clap::Error {
     use clap::error::{ContextKind as Kind, ContextValue as Value, ErrorKind};
     let near = |given: Option<&Value>, meant: Option<&Value>| match (given, meant) {
         (Some(Value::String(given)), Some(Value::String(meant))) => quoted(given, [meant.as_str()]).is_some(),
-        (Some(Value::String(given)), Some(Value::Strings(meant))) => quoted(given, meant.iter().map(String::as_str)).is_some(),
+        (Some(Value::String(given)), Some(Value::Strings(meant))) => {
+            quoted(given, meant.iter().map(String::as_str)).is_some()
+        }
         _ => false,
     };
     let unknown = wrong.kind() == ErrorKind::UnknownArgument;
@@ -348,7 +358,8 @@ fn discreet(mut wrong: clap::Error) -> clap::Error {
     wrong
 }
 
-/// Prints a result. Whoever reads it may have gone: that is no reason to panic, as `println!` would.
+/// Prints a result. Whoever reads it may have gone: that is no reason to panic, as `println!`
+/// would.
 fn print(text: &str) -> ExitCode {
     match write(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,5 @@
-//! `portcullis prices`: what models cost, as far as that is known without being told, or in a catalog.
+//! `portcullis prices`: what models cost, as far as that is known without being told, or in a
+//! catalog.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -32,7 +33,10 @@ fn listed() -> String {
         names.into_iter().chain(costs(Some(&listed.price))).collect()
     });
     let table = table(std::iter::once(head).chain(rows).collect());
-    format!("{table}\nUS dollars for a million tokens, as of {}. A `price` in the catalog goes before them.\n", list::date())
+    format!(
+        "{table}\nUS dollars for a million tokens, as of {}. A `price` in the catalog goes before them.\n",
+        list::date()
+    )
 }
 
 fn shown(catalog: &Catalog) -> String {
@@ -61,7 +65,8 @@ fn costs(price: Option<&Price>) -> [String; 7] {
         [input, output, cached_input, cache_write, thinking].map(|each| Million(*each).to_string());
     let per_request = if *per_request == Usd::ZERO { "-".to_owned() } else { per_request.to_string() };
     let long = long.map_or("-".to_owned(), |long| {
-        let [input, output, cached, written] = [long.input, long.output, long.cached_input, long.cache_write].map(Million);
+        let [input, output, cached, written] =
+            [long.input, long.output, long.cached_input, long.cache_write].map(Million);
         format!("above {}: {input} {output} {cached} {written}", long.above)
     });
     [input, output, cached_input, cache_write, thinking, per_request, long]
@@ -70,7 +75,9 @@ fn costs(price: Option<&Price>) -> [String; 7] {
 /// Columns that stand below each other.
 fn table(rows: Vec<Vec<String>>) -> String {
     let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut table = String::new();
     for row in &rows {
@@ -97,12 +104,18 @@ mod tests {
         assert_eq!(rows.len(), list::all().len() + 1);
         let column = rows[0].find("input").expect("a head");
         assert!(
-            rows.iter().all(|row| row.as_bytes()[column - 1] == b' ' && row.as_bytes()[column] != b' ' && !row.ends_with(' ')),
+            rows.iter()
+                .all(|row| row.as_bytes()[column - 1] == b' ' && row.as_bytes()[column] != b' ' && !row.ends_with(' ')),
             "{text}"
         );
         let mini = rows.iter().find(|row| row.contains(" gpt-4o-mini ")).expect("it is listed");
-        assert_eq!(mini.split_whitespace().collect::<Vec<_>>(), ["openai", "gpt-4o-mini", "0.15", "0.6", "0.075", "0.15", "0.6", "-", "-"]);
-        assert!(rows.iter().any(|row| row.contains(" gemini-2.5-pro ") && row.ends_with("above 200000: 2.5 15 0.25 2.5")));
+        assert_eq!(
+            mini.split_whitespace().collect::<Vec<_>>(),
+            ["openai", "gpt-4o-mini", "0.15", "0.6", "0.075", "0.15", "0.6", "-", "-"]
+        );
+        assert!(
+            rows.iter().any(|row| row.contains(" gemini-2.5-pro ") && row.ends_with("above 200000: 2.5 15 0.25 2.5"))
+        );
         assert!(note.contains(list::date()), "{note}");
     }
 
@@ -111,7 +124,8 @@ mod tests {
         let text = "accounts:\n  o: {dialect: openai, key: {env: K}}\n  v: {dialect: openai, preset: vllm}\n  d: {dialect: demo}\n\
                     models:\n  m: {targets: [{account: o, model: gpt-4o-mini}, {account: v}, {account: v, model: x, price: {input: 1, output: 2, per_request: 0.001}}, {account: d}]}\n  \
                     n: {targets: [{account: o, model: gpt-4o}], price: {input: 0, output: 0}}\ncallers: {}\n";
-        let catalog = resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Ok("key".to_owned())).expect("it is right");
+        let catalog = resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Ok("key".to_owned()))
+            .expect("it is right");
         let text = shown(&catalog);
         let rows: Vec<Vec<&str>> = text.lines().skip(1).take(5).map(|row| row.split_whitespace().collect()).collect();
         assert_eq!(

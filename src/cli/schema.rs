@@ -1,4 +1,5 @@
-//! `portcullis schema`: the JSON Schema of a configuration file, from the types that it is read into.
+//! `portcullis schema`: the JSON Schema of a configuration file, from the types that it is read
+//! into.
 
 use std::process::ExitCode;
 
@@ -30,8 +31,8 @@ fn render<T: JsonSchema>(title: &str) -> String {
     format!("{schema:#}\n")
 }
 
-/// A field that may be left out is an `Option` in the types, which schemars takes for one that may be null. Here it
-/// may not.
+/// A field that may be left out is an `Option` in the types, which schemars takes for one that may
+/// be null. Here it may not.
 fn without_null(schema: &mut Value) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(without_null),
@@ -53,7 +54,8 @@ fn without_null(schema: &mut Value) {
                 if let [Value::Object(one)] = choices.as_slice() {
                     let one = one.clone();
                     object.remove("anyOf");
-                    // What stands beside the choice, a field's description, goes before the type's own.
+                    // What stands beside the choice, a field's description, goes before the type's
+                    // own.
                     for (key, value) in one {
                         object.entry(key).or_insert(value);
                     }
@@ -68,7 +70,8 @@ fn without_null(schema: &mut Value) {
 mod tests {
     use super::*;
 
-    /// Write them anew with `portcullis schema server > conf/schema/server.schema.json`, and `catalog` likewise.
+    /// Write them anew with `portcullis schema server > conf/schema/server.schema.json`, and
+    /// `catalog` likewise.
     #[test]
     fn the_committed_schemas_are_current() {
         for (which, committed) in [

@@ -22,9 +22,12 @@ pub(super) fn run(args: ServeArgs) -> ExitCode {
     crate::log::install(loaded.server.log.format, loaded.server.log.level);
     if !args.listen.is_empty() {
         if loaded.server.listen.iter().any(|listen| listen.tls.is_some()) {
-            log::warn!("--listen replaces the listeners of server.yaml, TLS included: keys and prompts come in the clear");
+            log::warn!(
+                "--listen replaces the listeners of server.yaml, TLS included: keys and prompts come in the clear"
+            );
         }
-        loaded.server.listen = args.listen.into_iter().map(|address| Listen { address, h2c: false, tls: None }).collect();
+        loaded.server.listen =
+            args.listen.into_iter().map(|address| Listen { address, h2c: false, tls: None }).collect();
     }
     match crate::server::run(&conf, loaded) {
         Ok(()) => ExitCode::SUCCESS,

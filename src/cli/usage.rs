@@ -1,4 +1,5 @@
-//! `portcullis usage`: who used how much, out of the ledger's file. The gateway may run beside it, or not.
+//! `portcullis usage`: who used how much, out of the ledger's file. The gateway may run beside it,
+//! or not.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -38,7 +39,11 @@ pub(super) fn run(args: &UsageArgs) -> ExitCode {
                 }
                 Ok(_) | Err(_) => String::new(),
             };
-            let why = if ledger.enabled { "`serve` begins one" } else { "it is switched off: `ledger.enabled` in server.yaml" };
+            let why = if ledger.enabled {
+                "`serve` begins one"
+            } else {
+                "it is switched off: `ledger.enabled` in server.yaml"
+            };
             return fail(&format!("there is no ledger at {}: {why}{here}", ledger.path.display()));
         }
         Err(why) => return fail(&why.to_string()),
@@ -60,7 +65,8 @@ pub(super) fn run(args: &UsageArgs) -> ExitCode {
     })
 }
 
-/// Why nothing can be found: what is asked for by its name is, and was, not there. Where the catalog cannot be read, nobody knows.
+/// Why nothing can be found: what is asked for by its name is, and was, not there. Where the
+/// catalog cannot be read, nobody knows.
 fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
     let (catalog, known) = (catalog(conf, Secrets::Assume).catalog.ok()?, known(ledger).ok()?);
     let callers: Vec<&str> = catalog.callers().iter().map(|caller| &*caller.id).collect();
@@ -69,7 +75,11 @@ fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
     if let Some(alias) = args.model.as_deref().filter(|model| !models.contains(model))
         && let Some(model) = catalog.model(alias)
     {
-        return Some(format!("{} is another name of the model {}: the ledger has it by that one", shown(alias), model.id));
+        return Some(format!(
+            "{} is another name of the model {}: the ledger has it by that one",
+            shown(alias),
+            model.id
+        ));
     }
     let asked = [
         ("caller", args.caller.as_deref(), callers, &known.callers),

@@ -1,4 +1,5 @@
-//! What may be shown of `server.yaml`, and what to write instead of words that people bring from elsewhere.
+//! What may be shown of `server.yaml`, and what to write instead of words that people bring from
+//! elsewhere.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -12,10 +13,26 @@ pub(super) const KIND: Kind = Kind { shows, instead };
 
 const LISTEN: &str = "write `listen: [{ address: 127.0.0.1:8080 }]`; for everybody on the network 0.0.0.0:8080";
 const HABITS: &[Habit] = &[
-    (&["port", "host", "bind", "bind_address", "address", "addr", "listen_address", "listeners", "server"], "listen", LISTEN),
-    (&["port", "host", "bind", "addr", "ip", "socket_address"], "h2c", "write `address: 127.0.0.1:8080`, an IP address and a port"),
-    (&["port", "host", "bind", "addr", "ip", "listen"], "address", "write `address: 127.0.0.1:9090`, an IP address and a port"),
-    (&["metrics", "metrics_port", "admin_port", "prometheus", "status"], "listen", "write `admin: { address: 127.0.0.1:9090 }`"),
+    (
+        &["port", "host", "bind", "bind_address", "address", "addr", "listen_address", "listeners", "server"],
+        "listen",
+        LISTEN,
+    ),
+    (
+        &["port", "host", "bind", "addr", "ip", "socket_address"],
+        "h2c",
+        "write `address: 127.0.0.1:8080`, an IP address and a port",
+    ),
+    (
+        &["port", "host", "bind", "addr", "ip", "listen"],
+        "address",
+        "write `address: 127.0.0.1:9090`, an IP address and a port",
+    ),
+    (
+        &["metrics", "metrics_port", "admin_port", "prometheus", "status"],
+        "listen",
+        "write `admin: { address: 127.0.0.1:9090 }`",
+    ),
     (
         &["timeout", "request_timeout"],
         "attempts",
@@ -36,8 +53,16 @@ const HABITS: &[Habit] = &[
     (&["redis", "redis_url", "redis_host", "cache"], "store", "write `store: { redis: { env: REDIS_URL } }`"),
     (&["url", "host", "address"], "redis", "write `redis: redis://host:6379`"),
     (&["database", "database_url", "db", "sqlite"], "ledger", "write `ledger: { path: data/ledger.sqlite }`"),
-    (&["max_body_size", "max_request_size", "body_limit", "max_request_size_mb"], "limits", "write `limits: { request_body: 32MiB }`"),
-    (&["allow_origins", "allowed_origins", "cors_origins"], "cors", "write `cors: { origins: [https://app.example.com] }`"),
+    (
+        &["max_body_size", "max_request_size", "body_limit", "max_request_size_mb"],
+        "limits",
+        "write `limits: { request_body: 32MiB }`",
+    ),
+    (
+        &["allow_origins", "allowed_origins", "cors_origins"],
+        "cors",
+        "write `cors: { origins: [https://app.example.com] }`",
+    ),
     (&["allow_origins", "allowed_origins"], "origins", "write `origins: [https://app.example.com]`"),
     (&["shutdown_timeout", "grace_period", "graceful_shutdown"], "drain", "write `drain: { grace: 25s }`"),
     (

@@ -1,6 +1,7 @@
 //! `server.yaml` as written: what it may say, and what the schema tells editors about it.
 //!
-//! Nothing is filled in: a field that is not written is `None`. The doc comments of fields are shown by editors.
+//! Nothing is filled in: a field that is not written is `None`. The doc comments of fields are
+//! shown by editors.
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -34,7 +35,8 @@ pub struct Server {
     pub timeouts: Option<Timeouts>,
     /// How SIGTERM ends the process.
     pub drain: Option<Drain>,
-    /// Whose X-Forwarded-For is believed: the caller's address is the last hop that is not among them. Default: nobody's.
+    /// Whose X-Forwarded-For is believed: the caller's address is the last hop that is not among
+    /// them. Default: nobody's.
     pub trusted_proxies: Option<List<Text<Cidr>>>,
     /// Calls from browsers.
     pub cors: Option<Cors>,
@@ -42,7 +44,8 @@ pub struct Server {
     pub log: Option<Log>,
     /// Where settled exchanges are written down, with their tokens and cost.
     pub ledger: Option<Ledger>,
-    /// Where several gateways keep what they share: limits, budgets, what is broken upstream, signed thoughts. Default: each is for itself.
+    /// Where several gateways keep what they share: limits, budgets, what is broken upstream,
+    /// signed thoughts. Default: each is for itself.
     pub store: Option<Store>,
 }
 
@@ -59,7 +62,8 @@ pub struct Listen {
     pub tls: Option<ListenTls>,
 }
 
-/// A listener's certificate, read again on SIGHUP. Relative paths start at the configuration folder.
+/// A listener's certificate, read again on SIGHUP. Relative paths start at the configuration
+/// folder.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListenTls {
@@ -78,8 +82,9 @@ pub struct Admin {
     /// An IP address and a port.
     #[schemars(required)]
     pub address: Option<Text<Address>>,
-    /// Names by which it may be asked, besides IP addresses, names without a dot, the machine's own name, and names that end in .localhost, .svc,
-    /// .cluster.local, .internal, .local or .home.arpa. Default: none.
+    /// Names by which it may be asked, besides IP addresses, names without a dot, the machine's own
+    /// name, and names that end in .localhost, .svc, .cluster.local, .internal, .local or
+    /// .home.arpa. Default: none.
     pub hosts: Option<List<String>>,
 }
 
@@ -144,7 +149,8 @@ pub struct Log {
     pub format: Option<Format>,
     /// From which level on. Default: info.
     pub level: Option<Level>,
-    /// Where access lines go: stdout, off, or a path with a / in it, opened again on SIGHUP. Default: stdout.
+    /// Where access lines go: stdout, off, or a path with a / in it, opened again on SIGHUP.
+    /// Default: stdout.
     pub access: Option<String>,
 }
 
@@ -154,9 +160,11 @@ pub struct Log {
 pub struct Ledger {
     /// Write them down. Default: true.
     pub enabled: Option<bool>,
-    /// The SQLite file; made where there is none. A relative path starts at the working directory. Default: data/ledger.sqlite.
+    /// The SQLite file; made where there is none. A relative path starts at the working directory.
+    /// Default: data/ledger.sqlite.
     pub path: Option<String>,
-    /// How long single exchanges are kept; sums of days are kept for 400 days at least. Default: 90d.
+    /// How long single exchanges are kept; sums of days are kept for 400 days at least. Default:
+    /// 90d.
     pub retention: Option<Text<Days>>,
 }
 
@@ -164,8 +172,8 @@ pub struct Ledger {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Store {
-    /// The URL of a Redis or Valkey: `redis://user:password@host:6379/0`, `rediss://…` for TLS; with a password in it better `{ env: NAME }` or
-    /// `{ file: /path }`.
+    /// The URL of a Redis or Valkey: `redis://user:password@host:6379/0`, `rediss://…` for TLS;
+    /// with a password in it better `{ env: NAME }` or `{ file: /path }`.
     #[schemars(required)]
     pub redis: Option<SecretRef>,
     /// How TLS is spoken.
@@ -173,8 +181,8 @@ pub struct Store {
     /// How many gateways share it: without it each has this part of every limit. Default: 1.
     #[schemars(range(min = 1, max = 1000))]
     pub instances: Option<u32>,
-    /// What becomes of requests with limits while it is slow or gone: `local` goes on with this gateway's part of each limit, `refuse` answers 503.
-    /// Default: local.
+    /// What becomes of requests with limits while it is slow or gone: `local` goes on with this
+    /// gateway's part of each limit, `refuse` answers 503. Default: local.
     pub on_store_down: Option<OnStoreDown>,
     /// No request waits longer for it. Default: 20ms.
     pub timeout: Option<Text<Span>>,
@@ -228,9 +236,9 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.parse()
-            .map(Self)
-            .map_err(|_| "must be an IP address and a port, such as 127.0.0.1:8080, 0.0.0.0:8080 or \"[::1]:8080\"".to_owned())
+        text.parse().map(Self).map_err(|_| {
+            "must be an IP address and a port, such as 127.0.0.1:8080, 0.0.0.0:8080 or \"[::1]:8080\"".to_owned()
+        })
     }
 }
 

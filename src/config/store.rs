@@ -59,12 +59,17 @@ impl fmt::Debug for Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, host) = (if self.tls { "rediss" } else { "redis" }, &self.host);
-        if host.contains(':') { write!(f, "{scheme}://[{host}]:{}", self.port) } else { write!(f, "{scheme}://{host}:{}", self.port) }
+        if host.contains(':') {
+            write!(f, "{scheme}://[{host}]:{}", self.port)
+        } else {
+            write!(f, "{scheme}://{host}:{}", self.port)
+        }
     }
 }
 
 impl Address {
-    /// Reads a URL. The error goes on a sentence that begins with where it was found, and quotes nothing.
+    /// Reads a URL. The error goes on a sentence that begins with where it was found, and quotes
+    /// nothing.
     pub fn parse(text: &str) -> Result<Address, String> {
         const SHAPE: &str = "must be a URL such as redis://host:6379, or rediss://user:password@host:6380/0 for TLS";
         let url = redis::parse_redis_url(text.trim_end_matches(['\r', '\n'])).ok_or(SHAPE)?;
@@ -76,12 +81,18 @@ impl Address {
         let host = url.host_str().filter(|host| !host.is_empty()).ok_or(SHAPE)?.trim_matches(['[', ']']).to_owned();
         let db = match url.path().trim_matches('/') {
             "" => 0,
-            path => path.parse().ok().filter(|db| *db >= 0).ok_or("must end with the number of a database, such as /0, or without one")?,
+            path => path
+                .parse()
+                .ok()
+                .filter(|db| *db >= 0)
+                .ok_or("must end with the number of a database, such as /0, or without one")?,
         };
         if url.query().is_some() || url.fragment().is_some() {
             return Err("must have no `?` and no `#`: a password's are written %3F and %23".to_owned());
         }
-        let plain = |part: &str| decoded(part).ok_or("holds a % that is not followed by two hexadecimal digits, or what is no UTF-8");
+        let plain = |part: &str| {
+            decoded(part).ok_or("holds a % that is not followed by two hexadecimal digits, or what is no UTF-8")
+        };
         let username = Some(url.username()).filter(|name| !name.is_empty()).map(plain).transpose()?;
         let password = url.password().map(plain).transpose()?.map(Secret::new);
         Ok(Address { tls, host, port: url.port().unwrap_or(6379), db, username, password })
@@ -93,7 +104,11 @@ fn decoded(text: &str) -> Option<String> {
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         let nibble = |byte: Option<u8>| char::from(byte?).to_digit(16);
-        bytes.push(if byte == b'%' { u8::try_from(nibble(rest.next())? * 16 + nibble(rest.next())?).ok()? } else { byte });
+        bytes.push(if byte == b'%' {
+            u8::try_from(nibble(rest.next())? * 16 + nibble(rest.next())?).ok()?
+        } else {
+            byte
+        });
     }
     String::from_utf8(bytes).ok()
 }
@@ -139,7 +154,10 @@ pub(super) fn resolve(raw: &raw::Store, look_up: &mut LookUp<'_>, report: &mut R
 fn address(raw: &raw::Store, section: &Path<'_>, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Option<Address> {
     let at = section.key("redis");
     let Some(written) = &raw.redis else {
-        report.missing(&at, "is missing: a URL such as redis://host:6379, or `{ env: NAME }` or `{ file: /path }` with one");
+        report.missing(
+            &at,
+            "is missing: a URL such as redis://host:6379, or `{ env: NAME }` or `{ file: /path }` with one",
+        );
         return None;
     };
     if let SecretRef::Literal(url) = written
@@ -161,7 +179,10 @@ fn address(raw: &raw::Store, section: &Path<'_>, look_up: &mut LookUp<'_>, repor
     match read {
         Ok(address) => {
             if place.is_none() && address.password.is_some() {
-                report.warn(&at, "holds a password written out: better `{ env: NAME }` or `{ file: /path }` with the whole URL");
+                report.warn(
+                    &at,
+                    "holds a password written out: better `{ env: NAME }` or `{ file: /path }` with the whole URL",
+                );
             }
             Some(address)
         }
@@ -189,9 +210,16 @@ mod tests {
         assert_eq!(format!("{address} {address:?}"), "rediss://cache.example:6380 rediss://cache.example:6380/2");
         assert_eq!(format!("{:?}", read("redis://[::1]").unwrap()), "redis://[::1]:6379/0");
         assert_eq!(read("redis://:pw@h").unwrap().username, None);
-        for wrong in
-            ["", "h:6379", "http://secret@h", "redis://", "redis://h/x", "redis://h/0?protocol=resp3", "unix:///a", "redis://:%zz@h"]
-        {
+        for wrong in [
+            "",
+            "h:6379",
+            "http://secret@h",
+            "redis://",
+            "redis://h/x",
+            "redis://h/0?protocol=resp3",
+            "unix:///a",
+            "redis://:%zz@h",
+        ] {
             let told = read(wrong).expect_err(wrong);
             assert!(!told.contains("secret"), "{told}");
         }

@@ -74,12 +74,19 @@ fn f15_what_is_wrong_with_the_server() {
     );
     check("listen: [{address: '127.0.0.1:0'}, {address: '127.0.0.1:0'}]", &[]);
     check("listen: [{address: '127.0.0.1:80', tls: {cert: a}}]", &["1 listen[0].tls.key: is missing"]);
-    check("listen: [{address: '127.0.0.1:80', h2c: true, tls: {cert: a, key: b}}]", &["1 listen[0].h2c: is HTTP/2 without TLS"]);
+    check(
+        "listen: [{address: '127.0.0.1:80', h2c: true, tls: {cert: a, key: b}}]",
+        &["1 listen[0].h2c: is HTTP/2 without TLS"],
+    );
     check("admin: {address: '127.0.0.1:8080'}", &["1 admin.address: 127.0.0.1:8080 is a callers' listener already"]);
     check("admin: {}", &["1 admin.address: is missing"]);
     check(
         "admin: {address: '127.0.0.1:1', hosts: ['*.example.com', 'gw:9090', '', ok.example.com]}",
-        &["1 admin.hosts[0]: must be a name such as", "1 admin.hosts[1]: must be a name", "1 admin.hosts[2]: must be a name"],
+        &[
+            "1 admin.hosts[0]: must be a name such as",
+            "1 admin.hosts[1]: must be a name",
+            "1 admin.hosts[2]: must be a name",
+        ],
     );
     check("workers: 1025\nattempts: 0\n", &["1 workers: must be at most 1024", "2 attempts: must be 1 to 100"]);
     check(
@@ -115,8 +122,9 @@ fn f15_what_is_wrong_with_the_server() {
 #[test]
 fn the_store_is_read_and_its_password_is_not_shown() {
     let store = |text: &str| read("server.yaml", text).unwrap();
-    let server =
-        store("store: { redis: { env: REDIS_URL }, tls: { ca: ca.pem }, instances: 3, on_store_down: refuse, timeout: 5ms, prefix: p }");
+    let server = store(
+        "store: { redis: { env: REDIS_URL }, tls: { ca: ca.pem }, instances: 3, on_store_down: refuse, timeout: 5ms, prefix: p }",
+    );
     assert_eq!(
         format!("{:?} {:?}", server.store.as_ref().unwrap(), server.warnings),
         "Store { address: rediss://cache:6380/0, ca: Some(\"-----BEGIN CERTIFICATE-----\"), instances: 3, on_store_down: Refuse, timeout: 5ms, \
@@ -130,7 +138,9 @@ fn the_store_is_read_and_its_password_is_not_shown() {
     let warnings: Vec<String> = literal.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         warnings,
-        ["server.yaml:2 store.redis: holds a password written out: better `{ env: NAME }` or `{ file: /path }` with the whole URL"]
+        [
+            "server.yaml:2 store.redis: holds a password written out: better `{ env: NAME }` or `{ file: /path }` with the whole URL"
+        ]
     );
     assert!(store("store: { redis: 'redis://localhost' }").warnings.is_empty());
     check("store: {}", &["1 store.redis: is missing"]);
@@ -140,7 +150,14 @@ fn the_store_is_read_and_its_password_is_not_shown() {
     check("store: { redis: 'rediss://h', tls: { ca: none.pem } }", &["1 store.tls.ca: is not there"]);
     check(
         "store:\n  redis: redis://h\n  instances: 0\n  timeout: 6s\n  prefix: 'a{b}'\n",
-        &["3 store.instances: must be 1 to 1000", "4 store.timeout: must be more than 0ms", "5 store.prefix: must have 1 to 64"],
+        &[
+            "3 store.instances: must be 1 to 1000",
+            "4 store.timeout: must be more than 0ms",
+            "5 store.prefix: must have 1 to 64",
+        ],
     );
-    check("store: { redis: 'redis://h', on_store_down: wait }", &["1 store.on_store_down: is not known; allowed: local, refuse"]);
+    check(
+        "store: { redis: 'redis://h', on_store_down: wait }",
+        &["1 store.on_store_down: is not known; allowed: local, refuse"],
+    );
 }

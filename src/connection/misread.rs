@@ -1,8 +1,8 @@
-//! Heads of HTTP/1 that Pingora's parser refuses before there is a request: what was wrong with one, as far as its bytes tell, and the bytes of its
-//! answer in the one form.
+//! Heads of HTTP/1 that Pingora's parser refuses before there is a request: what was wrong with
+//! one, as far as its bytes tell, and the bytes of its answer in the one form.
 //!
-//! Pingora says of all of them 400, with nothing else. It is asked for no reason, so that a good head costs no more than to be remembered until it is
-//! read. Pure.
+//! Pingora says of all of them 400, with nothing else. It is asked for no reason, so that a good
+//! head costs no more than to be remembered until it is read. Pure.
 
 use crate::error::{Refusal, What};
 use http::StatusCode;
@@ -77,15 +77,23 @@ impl Seen {
         let mut words = line.split(' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let is_method = (1..=16).contains(&method.len()) && method.bytes().all(|byte| byte.is_ascii_uppercase());
-        if is_method && target.starts_with('/') { (method, target.split('?').next().unwrap_or_default()) } else { ("", "") }
+        if is_method && target.starts_with('/') {
+            (method, target.split('?').next().unwrap_or_default())
+        } else {
+            ("", "")
+        }
     }
 
     /// What is wrong with it.
     pub(super) fn fault(&self) -> Refusal {
         let line = self.line().len() + self.more_target;
-        let target = line.saturating_sub(self.line().iter().position(|byte| *byte == b' ').map_or(0, |at| at + 1) + VERSION);
+        let target =
+            line.saturating_sub(self.line().iter().position(|byte| *byte == b' ').map_or(0, |at| at + 1) + VERSION);
         if target > LONGEST_TARGET {
-            return Refusal::new(What::TargetTooLong, format!("The request's target is longer than {LONGEST_TARGET} bytes."));
+            return Refusal::new(
+                What::TargetTooLong,
+                format!("The request's target is longer than {LONGEST_TARGET} bytes."),
+            );
         }
         if lines(self.start()) + self.more_lines > FIELDS + 1 {
             return Refusal::new(What::HeadersTooLarge, format!("The request has more than {FIELDS} header fields."));
@@ -101,7 +109,10 @@ impl Seen {
 
 /// The lines of what belongs to the head.
 fn lines(bytes: &[u8]) -> usize {
-    let ends = [memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 2), memchr::memmem::find(bytes, b"\n\n").map(|at| at + 1)];
+    let ends = [
+        memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 2),
+        memchr::memmem::find(bytes, b"\n\n").map(|at| at + 1),
+    ];
     let end = ends.into_iter().flatten().min().unwrap_or(bytes.len());
     memchr::memchr_iter(b'\n', bytes.get(..end).unwrap_or_default()).count()
 }
@@ -149,7 +160,11 @@ mod tests {
     fn what_is_wrong_is_told_as_what_it_is() {
         assert_eq!(status(&head("GET /v1/models HTTP/1.1", 256)), 400);
         assert_eq!(status(&head("GET /v1/models HTTP/1.1", 257)), 431);
-        assert_eq!(status(&head("\r\n\r\nGET /v1/models HTTP/1.1", 256)), 400, "empty lines before it are none of its fields");
+        assert_eq!(
+            status(&head("\r\n\r\nGET /v1/models HTTP/1.1", 256)),
+            400,
+            "empty lines before it are none of its fields"
+        );
         assert_eq!(status("GET / HTTP/1.1\nx: y\n\n".as_bytes()), 400);
         let body = [head("POST / HTTP/1.1", 9), b"{\n".repeat(400)].concat();
         assert_eq!(status(&body), 400, "a body's lines are none of it");
@@ -171,12 +186,19 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_is_shown_only_where_it_is_that() {
-        let check = |line: &str, expected: (&str, &str)| assert_eq!(seen(&[line.as_bytes()]).asked(), expected, "{line}");
+        let check =
+            |line: &str, expected: (&str, &str)| assert_eq!(seen(&[line.as_bytes()]).asked(), expected, "{line}");
         check("POST /v1/chat/completions?key=s3cret HTTP/1.1\r\nx", ("POST", "/v1/chat/completions"));
         check("\r\nGET / HTTP/1.1", ("GET", "/"));
-        for line in
-            ["", "GET", "get / HTTP/1.1", "GET http://a/b HTTP/1.1", "\x16\x03\x01", "G\0T / HTTP/1.1", "AVERYVERYLONGMETHOD / HTTP/1.1"]
-        {
+        for line in [
+            "",
+            "GET",
+            "get / HTTP/1.1",
+            "GET http://a/b HTTP/1.1",
+            "\x16\x03\x01",
+            "G\0T / HTTP/1.1",
+            "AVERYVERYLONGMETHOD / HTTP/1.1",
+        ] {
             check(line, ("", ""));
         }
     }
@@ -187,13 +209,17 @@ mod tests {
         let answer = String::from_utf8(answer(&refusal, "id-1", false, SystemTime::UNIX_EPOCH)).expect("text");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n") && head.contains("x-request-id: id-1\r\n"), "{head}");
-        assert!(head.contains(&format!("content-length: {}\r\n", body.len())) && head.ends_with("connection: close"), "{head}");
+        assert!(
+            head.contains(&format!("content-length: {}\r\n", body.len())) && head.ends_with("connection: close"),
+            "{head}"
+        );
         assert_eq!(body.as_bytes(), refusal.body());
         assert!(super::answer(&refusal, "i", true, SystemTime::UNIX_EPOCH).ends_with(b"\r\n\r\n"));
     }
 
     proptest! {
-        /// However the bytes come, a head without a body is told as the same, but where its end itself is cut in two.
+        /// However the bytes come, a head without a body is told as the same, but where its end
+        /// itself is cut in two.
         #[test]
         fn the_split_makes_no_difference(fields in 200_usize..320, target in 1_usize..200, cut in 1_usize..4000) {
             let head = head(&format!("GET /{} HTTP/1.1", "a".repeat(target)), fields);

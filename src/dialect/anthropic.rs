@@ -1,8 +1,9 @@
 //! Anthropic's Messages API.
 //!
-//! What a request asks for that a model refuses is known from a table ([`traits`]) and is left out, and said, before it is sent: the API
-//! answers 400 to every field it does not know and to many combinations of those it does. Ids of calls and names of tools that it would
-//! refuse are rewritten, both sides alike. Thoughts go back as they came or not at all.
+//! What a request asks for that a model refuses is known from a table ([`traits`]) and is left out,
+//! and said, before it is sent: the API answers 400 to every field it does not know and to many
+//! combinations of those it does. Ids of calls and names of tools that it would refuse are
+//! rewritten, both sides alike. Thoughts go back as they came or not at all.
 
 mod answer;
 mod blocks;

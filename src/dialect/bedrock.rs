@@ -1,10 +1,12 @@
 //! Amazon Bedrock's Converse and ConverseStream: one format for the models of many makers.
 //!
-//! The format is strict where the callers' is not: turns alternate and begin with the user's, no text is blank, whoever has called a tool
-//! before must have tools now, pictures and documents come as bytes. What only some makers' models take (thinking, `top_k`, cache points)
-//! depends on the model's family, which its name tells, or an ARN does not.
+//! The format is strict where the callers' is not: turns alternate and begin with the user's, no
+//! text is blank, whoever has called a tool before must have tools now, pictures and documents come
+//! as bytes. What only some makers' models take (thinking, `top_k`, cache points) depends on the
+//! model's family, which its name tells, or an ARN does not.
 //!
-//! A stream comes in binary frames ([`crate::wire::frames`]); the account signs its requests ([`sign`]) or has a bearer key.
+//! A stream comes in binary frames ([`crate::wire::frames`]); the account signs its requests
+//! ([`sign`]) or has a bearer key.
 
 mod answer;
 mod blocks;
@@ -26,7 +28,8 @@ pub fn base_url(region: &str) -> String {
     format!("https://bedrock-runtime.{region}.amazonaws.com")
 }
 
-/// What follows the base URL. A model's id may be an ARN, with `:` and `/` in it: all of it is one segment.
+/// What follows the base URL. A model's id may be an ARN, with `:` and `/` in it: all of it is one
+/// segment.
 pub fn path(model: &str, stream: bool) -> String {
     let action = if stream { "converse-stream" } else { "converse" };
     format!("/model/{}/{action}", segment(model))

@@ -1,10 +1,13 @@
-//! The neutral form: what a chat request can say, and what an answer tells, whichever dialect either is in.
+//! The neutral form: what a chat request can say, and what an answer tells, whichever dialect
+//! either is in.
 //!
-//! N dialects are N files, since all of them meet here: [`read`] makes a [`Request`] of a caller's body, a dialect writes it in its own
-//! words ([`Written`]), reads what comes back as [`Event`]s, and [`speak`] makes the standard answer of those, buffered or streamed. So
-//! both kinds of answer say the same. Texts are borrowed from the body; numbers and schemas stay the text that they are.
+//! N dialects are N files, since all of them meet here: [`read`] makes a [`Request`] of a caller's
+//! body, a dialect writes it in its own words ([`Written`]), reads what comes back as [`Event`]s,
+//! and [`speak`] makes the standard answer of those, buffered or streamed. So both kinds of answer
+//! say the same. Texts are borrowed from the body; numbers and schemas stay the text that they are.
 //!
-//! **Invariant:** nothing is left out in silence. What a dialect cannot say is in [`Losses`], or the request is [`Refused`].
+//! **Invariant:** nothing is left out in silence. What a dialect cannot say is in [`Losses`], or
+//! the request is [`Refused`].
 
 pub mod answered;
 mod losses;
@@ -65,14 +68,16 @@ pub struct Request<'a> {
     pub metadata: Option<Raw<'a>>,
     /// `service_tier`.
     pub service_tier: Option<Cow<'a, str>>,
-    /// Every other top-level field that says something, known to OpenAI or not, without `model`, `messages`, `stream`, `stream_options`.
-    /// Also fields inside `tools` and `response_format` that nobody knows, by their path without indexes: `tools.function.x`.
+    /// Every other top-level field that says something, known to OpenAI or not, without `model`,
+    /// `messages`, `stream`, `stream_options`. Also fields inside `tools` and `response_format`
+    /// that nobody knows, by their path without indexes: `tools.function.x`.
     pub others: Vec<(Cow<'a, str>, Raw<'a>)>,
     /// What the caller calls those of them that have two names.
     pub words: Words,
 }
 
-/// Which name the caller wrote, where a field has an older one too: a loss or a refusal names that. Of two that say the same, the newer.
+/// Which name the caller wrote, where a field has an older one too: a loss or a refusal names that.
+/// Of two that say the same, the newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Words {
     /// `max_completion_tokens` or `max_tokens`.
@@ -139,9 +144,11 @@ pub struct Message<'a> {
     pub tool_call_id: Option<Cow<'a, str>>,
     /// Assistant: `reasoning_content` (or `reasoning`), as answers show it.
     pub reasoning: Option<Cow<'a, str>>,
-    /// Assistant: signed thoughts, from callers that send them back (`thinking_blocks`, `reasoning_details`).
+    /// Assistant: signed thoughts, from callers that send them back (`thinking_blocks`,
+    /// `reasoning_details`).
     pub thoughts: Vec<Thought<'a>>,
-    /// `cache_control` on the message itself, where no part can carry it: of a tool's result, or of calls without a word.
+    /// `cache_control` on the message itself, where no part can carry it: of a tool's result, or of
+    /// calls without a word.
     pub cache: Option<Cache<'a>>,
     /// Names of its other fields that say something (`audio`, say).
     pub others: Vec<Cow<'a, str>>,
@@ -172,7 +179,8 @@ pub enum PartKind<'a> {
 /// Where the bytes of a picture or file are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Media<'a> {
-    /// Here: a lower-case media type without parameters (empty if none was written; `image/jpg` is `image/jpeg`), and base64.
+    /// Here: a lower-case media type without parameters (empty if none was written; `image/jpg` is
+    /// `image/jpeg`), and base64.
     Inline(Cow<'a, str>, Cow<'a, str>),
     /// At a URL with another scheme than `data:`. Nobody here ever fetches it.
     Url(Cow<'a, str>),
@@ -212,7 +220,8 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// The arguments as the object that they must be; models write nothing, or `null`, where there are none.
+    /// The arguments as the object that they must be; models write nothing, or `null`, where there
+    /// are none.
     pub fn object(&self) -> Option<&str> {
         let text = self.arguments.trim_ascii();
         if self.is_custom {
@@ -333,7 +342,8 @@ pub struct Target<'a> {
     pub stream: bool,
     /// How long a buffered answer may take.
     pub within: Option<std::time::Duration>,
-    /// The thoughts that came before a call, by the call's id, where they were kept (and are of this dialect's family).
+    /// The thoughts that came before a call, by the call's id, where they were kept (and are of
+    /// this dialect's family).
     pub kept: &'a dyn Fn(&str) -> Option<Kept>,
 }
 
@@ -360,7 +370,8 @@ pub struct Undo {
     pub names: Vec<(String, String)>,
     /// The tool that was forced to get an answer in a format: its call's arguments are the content.
     pub format_tool: Option<String>,
-    /// Tools that the caller does not offer, and that are there only so that calls before can be said: a call of one is none.
+    /// Tools that the caller does not offer, and that are there only so that calls before can be
+    /// said: a call of one is none.
     pub stubs: Vec<String>,
 }
 
@@ -369,7 +380,8 @@ pub struct Undo {
 pub enum Refused {
     /// The request is at fault, whoever is asked.
     Invalid(Complaint),
-    /// This dialect, or this model, cannot do what is asked without changing what it means; another may.
+    /// This dialect, or this model, cannot do what is asked without changing what it means; another
+    /// may.
     Unsupported(Complaint),
 }
 
@@ -394,7 +406,8 @@ impl Refused {
     }
 }
 
-/// What an answer tells, in the order it tells it. A buffered answer is told by the same events as a stream.
+/// What an answer tells, in the order it tells it. A buffered answer is told by the same events as
+/// a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event<'a> {
     /// The upstream's own id of the answer.
@@ -409,7 +422,8 @@ pub enum Event<'a> {
     Signed(&'a str),
     /// Thinking that nobody may read, and that must come back as it is.
     Redacted(&'a str),
-    /// A call begins. It goes on until the choice's next call or finish; without [`Event::Arguments`] they are `{}`.
+    /// A call begins. It goes on until the choice's next call or finish; without
+    /// [`Event::Arguments`] they are `{}`.
     Call {
         /// Of which choice.
         choice: u32,
@@ -432,7 +446,8 @@ pub enum Event<'a> {
     End,
 }
 
-/// Why a choice ended. `tool_calls` is not said by dialects: whoever made calls and ended well has this reason.
+/// Why a choice ended. `tool_calls` is not said by dialects: whoever made calls and ended well has
+/// this reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
     /// It had said all.
@@ -463,10 +478,12 @@ pub type Emit<'e> = &'e mut dyn FnMut(Event<'_>);
 
 /// The reading of one stream, event by event.
 ///
-/// The framing (server-sent events, lines, frames) is not its business, nor is the end: a stream that never said [`Event::End`] was cut.
+/// The framing (server-sent events, lines, frames) is not its business, nor is the end: a stream
+/// that never said [`Event::End`] was cut.
 pub trait Reader: Send {
-    /// Takes an event: its name, empty where the framing has none, and its data. Reads all of it before it emits any of it, so that data
-    /// which cannot be read may be repaired and given again. Data of an unknown kind is passed over.
+    /// Takes an event: its name, empty where the framing has none, and its data. Reads all of it
+    /// before it emits any of it, so that data which cannot be read may be repaired and given
+    /// again. Data of an unknown kind is passed over.
     fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault>;
 
     /// The upstream closed: the place to emit what only the end makes sure.

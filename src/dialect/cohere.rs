@@ -1,7 +1,8 @@
 //! Cohere's chat, version 2: `POST /v2/chat`, answered with JSON or with server-sent events.
 //!
-//! Messages are the callers' own, one to one. What Cohere cites (`citations`) the standard answer has no place for: it is passed over.
-//! What the model plans before its calls (`tool_plan`) is thinking, never content.
+//! Messages are the callers' own, one to one. What Cohere cites (`citations`) the standard answer
+//! has no place for: it is passed over. What the model plans before its calls (`tool_plan`) is
+//! thinking, never content.
 
 mod answer;
 mod error;
@@ -22,7 +23,8 @@ pub fn path() -> String {
     "/chat".to_owned()
 }
 
-/// What a model can do, by its name. An answer in a format cannot be asked for beside tools, whatever the model.
+/// What a model can do, by its name. An answer in a format cannot be asked for beside tools,
+/// whatever the model.
 pub fn traits(model: &str) -> Traits {
     let unknown = Traits { structured_with_tools: false, ..Traits::UNKNOWN };
     let text = Traits { images: false, thinking: Thinking::None, ..unknown };

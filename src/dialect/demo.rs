@@ -1,8 +1,8 @@
 //! The demo account: answers by itself, so that a first request works with no account anywhere.
 //!
-//! It plays the upstream: what it says is in OpenAI's real format and goes through the same reading as
-//! any other server's. It counts no tokens, so that its usage is an estimate, and marked. It keeps to
-//! one choice and ignores every parameter of the request.
+//! It plays the upstream: what it says is in OpenAI's real format and goes through the same reading
+//! as any other server's. It counts no tokens, so that its usage is an estimate, and marked. It
+//! keeps to one choice and ignores every parameter of the request.
 
 use std::time::Duration;
 
@@ -104,7 +104,9 @@ mod tests {
         let mut said = String::new();
         for piece in pieces(request) {
             let text = String::from_utf8(piece.bytes).unwrap();
-            for data in text.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).filter(|data| *data != "[DONE]") {
+            for data in
+                text.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).filter(|data| *data != "[DONE]")
+            {
                 let chunk: serde_json::Value = serde_json::from_str(data).unwrap();
                 said += chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default();
             }

@@ -1,17 +1,22 @@
-//! What the dialects have in common whose messages are the callers' own, one to one: [`cohere`](super::cohere), [`ollama`](super::ollama).
+//! What the dialects have in common whose messages are the callers' own, one to one:
+//! [`cohere`](super::cohere), [`ollama`](super::ollama).
 //!
-//! First comes what is refused, then what is lost, so that the writing itself cannot fail. Nothing here knows either dialect.
+//! First comes what is refused, then what is lost, so that the writing itself cannot fail. Nothing
+//! here knows either dialect.
 
 pub(super) mod shapes;
 
 use std::borrow::Cow;
 
 use super::chat::answered::answered;
-use super::chat::{Call, Losses, Media, Message, Number, Part, PartKind, Refused, Request, Role, Tool, ToolChoice, ToolKind, Words};
+use super::chat::{
+    Call, Losses, Media, Message, Number, Part, PartKind, Refused, Request, Role, Tool, ToolChoice, ToolKind, Words,
+};
 use super::traits::{Sampling, Traits};
 
-/// Refuses what neither dialect can say: several choices, probabilities, sound, and what stands in messages besides text, but for pictures
-/// in the user's that are here, or at a URL where the provider fetches those (`urls`).
+/// Refuses what neither dialect can say: several choices, probabilities, sound, and what stands in
+/// messages besides text, but for pictures in the user's that are here, or at a URL where the
+/// provider fetches those (`urls`).
 pub(super) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Result<(), Refused> {
     if request.n.is_some_and(|n| n > 1) {
         return Err(Refused::unsupported("n", "This model gives one choice an answer."));
@@ -45,10 +50,14 @@ pub(super) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Resu
     Ok(())
 }
 
-/// Whether a message says anything: providers refuse those that do not, or their models wonder at them.
+/// Whether a message says anything: providers refuse those that do not, or their models wonder at
+/// them.
 pub(super) fn speaks(message: &Message<'_>) -> bool {
     let has_thought = message.reasoning.as_ref().is_some_and(|text| !text.is_empty());
-    matches!(message.role, Role::Tool | Role::Function) || !message.content.is_empty() || !message.calls.is_empty() || has_thought
+    matches!(message.role, Role::Tool | Role::Function)
+        || !message.content.is_empty()
+        || !message.calls.is_empty()
+        || has_thought
 }
 
 /// Whether a part can be carried; else its field, and why not.
@@ -159,7 +168,10 @@ pub(super) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result
     };
     if choice != Choice::Never {
         if let Some(index) = request.tools.iter().position(|tool| !matches!(tool.kind, ToolKind::Function(..))) {
-            return Err(Refused::unsupported(format!("tools[{index}]"), "This provider knows tools of type `function` only."));
+            return Err(Refused::unsupported(
+                format!("tools[{index}]"),
+                "This provider knows tools of type `function` only.",
+            ));
         }
         if !traits.tools && !request.tools.is_empty() {
             return Err(Refused::unsupported(request.words.tools, "This model knows no tools."));
@@ -172,7 +184,9 @@ pub(super) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result
         Choice::Must if !traits.forced_tools => {
             Err(Refused::unsupported(request.words.tool_choice, "This model cannot be made to call a tool."))
         }
-        Choice::Free | Choice::Must | Choice::Never => Ok(Offer { choice: if tools.is_empty() { Choice::Free } else { choice }, tools }),
+        Choice::Free | Choice::Must | Choice::Never => {
+            Ok(Offer { choice: if tools.is_empty() { Choice::Free } else { choice }, tools })
+        }
     }
 }
 
@@ -204,7 +218,12 @@ pub(super) fn text<'m>(content: &'m [Part<'_>]) -> Cow<'m, str> {
 }
 
 /// The most tokens to ask for.
-pub(super) fn max_tokens(request: &Request<'_>, default: Option<u64>, traits: &Traits, losses: &mut Losses) -> Option<u64> {
+pub(super) fn max_tokens(
+    request: &Request<'_>,
+    default: Option<u64>,
+    traits: &Traits,
+    losses: &mut Losses,
+) -> Option<u64> {
     let asked = request.max_tokens.or(default)?;
     let allowed = traits.max_output.map_or(asked, |most| asked.min(most));
     if allowed < asked && request.max_tokens.is_some() {
@@ -214,7 +233,11 @@ pub(super) fn max_tokens(request: &Request<'_>, default: Option<u64>, traits: &T
 }
 
 /// `temperature` and `top_p`, as far as the model lets them be said.
-pub(super) fn sampling<'a>(request: &Request<'a>, traits: &Traits, losses: &mut Losses) -> (Option<Number<'a>>, Option<Number<'a>>) {
+pub(super) fn sampling<'a>(
+    request: &Request<'a>,
+    traits: &Traits,
+    losses: &mut Losses,
+) -> (Option<Number<'a>>, Option<Number<'a>>) {
     let (temperature, top_p) = match traits.sampling {
         Sampling::Both => (request.temperature, request.top_p),
         Sampling::One => (request.temperature, request.top_p.filter(|_| request.temperature.is_none())),
@@ -234,7 +257,8 @@ pub(super) fn is_overflow(words: &str) -> bool {
     let words = words.to_ascii_lowercase();
     let any = |list: &[&str]| list.iter().any(|word| words.contains(word));
     any(&["prompt too long", "prompt is too long"])
-        || any(&["context length", "context window", "context size"]) && any(&["exceed", "too long", "larger", "maximum", "limit"])
+        || any(&["context length", "context window", "context size"])
+            && any(&["exceed", "too long", "larger", "maximum", "limit"])
 }
 
 #[cfg(test)]

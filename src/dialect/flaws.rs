@@ -1,6 +1,8 @@
-//! What is wrong with an answer that says of itself that it is whole: calls that nobody can execute, and text where JSON was asked for.
+//! What is wrong with an answer that says of itself that it is whole: calls that nobody can
+//! execute, and text where JSON was asked for.
 //!
-//! Nothing is mended, and nothing is said where the answer itself says that it may be cut short: at a `length`, a refusal, a filter.
+//! Nothing is mended, and nothing is said where the answer itself says that it may be cut short: at
+//! a `length`, a refusal, a filter.
 
 use crate::wire::json::Pieces;
 
@@ -14,7 +16,8 @@ pub struct Flaws {
 }
 
 impl Flaws {
-    /// The names of what is wrong, as `x-portcullis-dropped` says them: of the answer's calls, and of the request's format.
+    /// The names of what is wrong, as `x-portcullis-dropped` says them: of the answer's calls, and
+    /// of the request's format.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let calls = (self.broken_calls > 0).then_some("tool_calls[].function.arguments");
         calls.into_iter().chain(self.not_json.then_some("response_format"))
@@ -33,7 +36,8 @@ impl Flaws {
     }
 }
 
-/// Whether a call cannot be executed with these arguments, all of them. None at all, or `null`, are those of a function that takes none.
+/// Whether a call cannot be executed with these arguments, all of them. None at all, or `null`, are
+/// those of a function that takes none.
 pub(super) fn is_broken(arguments: &Pieces) -> bool {
     !(arguments.is_blank() || arguments.is_null() || arguments.is_object())
 }
@@ -48,7 +52,10 @@ mod tests {
             (Flaws::default(), ""),
             (Flaws { broken_calls: 2, not_json: false }, ": x-portcullis-dropped: tool_calls[].function.arguments\n\n"),
             (Flaws { broken_calls: 0, not_json: true }, ": x-portcullis-dropped: response_format\n\n"),
-            (Flaws { broken_calls: 1, not_json: true }, ": x-portcullis-dropped: tool_calls[].function.arguments, response_format\n\n"),
+            (
+                Flaws { broken_calls: 1, not_json: true },
+                ": x-portcullis-dropped: tool_calls[].function.arguments, response_format\n\n",
+            ),
         ] {
             assert_eq!(flaws.comment(), comment);
         }

@@ -1,7 +1,8 @@
 //! Google's Gemini, at the Gemini API and on Vertex AI: one format, two addresses.
 //!
-//! They differ in path and credential, and in little else: which files they can reach, and labels. What a signed-in service
-//! account needs is in [`token`]. Nothing here has state but a stream's [`Reader`].
+//! They differ in path and credential, and in little else: which files they can reach, and labels.
+//! What a signed-in service account needs is in [`token`]. Nothing here has state but a stream's
+//! [`Reader`].
 
 mod answer;
 mod contents;

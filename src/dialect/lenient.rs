@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 pub(super) struct Count(pub(super) Option<u64>);
 
 impl Count {
-    /// A number that counts nothing, such as -1, a half, or one that is too large: more than anything has.
+    /// A number that counts nothing, such as -1, a half, or one that is too large: more than
+    /// anything has.
     pub(super) const IMPOSSIBLE: u64 = u64::MAX;
 
     /// Reads a value of JSON.
@@ -19,7 +20,11 @@ impl Count {
         if let Ok(count) = number.parse() {
             return Self(Some(count));
         }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and what is too large is the largest")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "whole, and what is too large is the largest"
+        )]
         let count = |float: f64| if float >= 0.0 && float.fract() == 0.0 { float as u64 } else { Self::IMPOSSIBLE };
         Self(number.parse().ok().filter(|float: &f64| !float.is_nan()).map(count))
     }
@@ -50,7 +55,8 @@ mod tests {
 
     #[test]
     fn counts_are_read_in_every_form() {
-        let check = |json: &str, expected| assert_eq!(serde_json::from_str::<Count>(json).unwrap().0, expected, "{json}");
+        let check =
+            |json: &str, expected| assert_eq!(serde_json::from_str::<Count>(json).unwrap().0, expected, "{json}");
         for json in ["7", "7.0", "70e-1", "\"7\"", "\"7.0\"", " 7 "] {
             check(json, Some(7));
         }
@@ -58,8 +64,18 @@ mod tests {
         check("-0.0", Some(0));
         check("1e18", Some(1_000_000_000_000_000_000));
         check("9223372036854775808", Some(1 << 63));
-        for json in ["18446744073709551615", "18446744073709551616", "1e300", "1e400", "-7", "-7.0", "7.5", "\"-7\"", "\"7.5\"", "\"inf\""]
-        {
+        for json in [
+            "18446744073709551615",
+            "18446744073709551616",
+            "1e300",
+            "1e400",
+            "-7",
+            "-7.0",
+            "7.5",
+            "\"-7\"",
+            "\"7.5\"",
+            "\"inf\"",
+        ] {
             check(json, Some(Count::IMPOSSIBLE));
         }
         for json in ["\"seven\"", "\"\"", "\"NaN\"", "null", "true", "[7,[]]", "{\"a\":{}}"] {
@@ -84,8 +100,14 @@ mod tests {
             assert_eq!(of.counts.and_then(|counts| counts.a.0), expected, "{json}");
         };
         check(r#"{"counts":{"a":7}}"#, Some(7));
-        for json in ["{}", r#"{"counts":null}"#, r#"{"counts":7}"#, r#"{"counts":[7]}"#, r#"{"counts":"x"}"#, r#"{"counts":{"a":1,"a":2}}"#]
-        {
+        for json in [
+            "{}",
+            r#"{"counts":null}"#,
+            r#"{"counts":7}"#,
+            r#"{"counts":[7]}"#,
+            r#"{"counts":"x"}"#,
+            r#"{"counts":{"a":1,"a":2}}"#,
+        ] {
             check(json, None);
         }
     }

@@ -1,4 +1,5 @@
-//! Our own object in the usage chunk, `x_portcullis`: that the usage is an estimate, and the trail for keys that debug.
+//! Our own object in the usage chunk, `x_portcullis`: that the usage is an estimate, and the trail
+//! for keys that debug.
 
 use crate::usage::Source;
 use crate::wire::json::{Cursor, slice};
@@ -15,7 +16,8 @@ pub(super) fn write(source: Source, trail: Option<&str>) -> Option<String> {
     }
 }
 
-/// Whether the object of an upstream that is a gateway like this one says that the usage is an estimate.
+/// Whether the object of an upstream that is a gateway like this one says that the usage is an
+/// estimate.
 pub(super) fn is_estimated(object: &[u8]) -> bool {
     let mut found = false;
     let read = Cursor::new(object).object(|cursor, key| {
@@ -39,13 +41,20 @@ mod tests {
             (Source::Estimated, None, Some(r#"{"usage":"estimated"}"#), true),
             (Source::Estimated, Some(""), Some(r#"{"usage":"estimated"}"#), true),
             (Source::Reported, Some(trail), Some(r#"{"attempts":"a;ok;1ms","server_timing":"auth;dur=0.1"}"#), false),
-            (Source::Estimated, Some(trail), Some(r#"{"usage":"estimated","attempts":"a;ok;1ms","server_timing":"auth;dur=0.1"}"#), true),
+            (
+                Source::Estimated,
+                Some(trail),
+                Some(r#"{"usage":"estimated","attempts":"a;ok;1ms","server_timing":"auth;dur=0.1"}"#),
+                true,
+            ),
         ] {
             let written = write(source, trail);
             assert_eq!(written.as_deref(), expected);
             assert_eq!(is_estimated(written.unwrap_or_default().as_bytes()), estimated);
         }
-        for other in [r#"{"usage":"reported"}"#, r#"{"attempts":"usage"}"#, r#""estimated""#, "true", r#"{"usage":"estimated""#] {
+        for other in
+            [r#"{"usage":"reported"}"#, r#"{"attempts":"usage"}"#, r#""estimated""#, "true", r#"{"usage":"estimated""#]
+        {
             assert!(!is_estimated(other.as_bytes()), "{other}");
         }
     }

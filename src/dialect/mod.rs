@@ -1,10 +1,11 @@
-//! The seam between the callers' format and an account's: what the rest of the gateway knows of either.
+//! The seam between the callers' format and an account's: what the rest of the gateway knows of
+//! either.
 //!
 //! Callers speak OpenAI's chat completions. An account speaks a [`Dialect`]; matching on it is the
-//! extension point, one module a dialect. Where both formats are the same, [`openai`], the bytes pass
-//! through but for the spans that must change; all others are written from and read into the neutral form,
-//! [`chat`]. Everything here is pure: bytes in, bytes out; no clock, no randomness, no sockets: what an answer
-//! needs of them comes in its [`Face`].
+//! extension point, one module a dialect. Where both formats are the same, [`openai`], the bytes
+//! pass through but for the spans that must change; all others are written from and read into the
+//! neutral form, [`chat`]. Everything here is pure: bytes in, bytes out; no clock, no randomness,
+//! no sockets: what an answer needs of them comes in its [`Face`].
 
 pub mod anthropic;
 pub mod azure;
@@ -43,7 +44,8 @@ use translated::{Framing, Stream as Translated};
 pub use flaws::Flaws;
 pub use stream::Stream;
 
-/// The wire format that an account speaks, with those of its settings that decide how it is written.
+/// The wire format that an account speaks, with those of its settings that decide how it is
+/// written.
 #[derive(Debug, Clone)]
 pub enum Dialect {
     /// OpenAI's chat completions, and every server that imitates them, more or less.
@@ -118,7 +120,8 @@ pub enum Family {
 
 impl Dialect {
     /// The words for them in the catalog.
-    pub const NAMES: [&'static str; 9] = ["openai", "azure", "anthropic", "gemini", "vertex", "bedrock", "cohere", "ollama", "demo"];
+    pub const NAMES: [&'static str; 9] =
+        ["openai", "azure", "anthropic", "gemini", "vertex", "bedrock", "cohere", "ollama", "demo"];
 
     /// The word for it in the catalog.
     pub fn name(&self) -> &'static str {
@@ -185,19 +188,25 @@ impl Dialect {
             Self::Cohere => return translate(ask, path, cohere::request),
             Self::Ollama => return translate(ask, path, ollama::request),
         };
-        // What cannot be read here is for the account's server to judge, as is everything else that passes through.
+        // What cannot be read here is for the account's server to judge, as is everything else that
+        // passes through.
         if ask.traits.deny()
             && let Ok(request) = chat::read::read(ask.body)
         {
             ask.traits.check(&request)?;
         }
-        let to = openai::To { model: ask.model, ask_usage: stream && ask.stream_usage, fill_max_tokens: ask.default_max_tokens, quirks };
+        let to = openai::To {
+            model: ask.model,
+            ask_usage: stream && ask.stream_usage,
+            fill_max_tokens: ask.default_max_tokens,
+            quirks,
+        };
         let (body, losses) = openai::request(ask.body, ask.envelope, &to)?;
         Ok(Said { path, body, headers: Vec::new(), copied: 0, losses, undo: Undo::default() })
     }
 
-    /// Whether a model of this name has no business in a path, where this dialect would write it: even percent-encoded, since what
-    /// stands behind us may decode it.
+    /// Whether a model of this name has no business in a path, where this dialect would write it:
+    /// even percent-encoded, since what stands behind us may decode it.
     pub fn cannot_address(&self, model: &str) -> bool {
         let in_path = match self {
             Self::Azure(version) => version.is_some(),
@@ -213,22 +222,39 @@ impl Dialect {
     }
 
     /// Reads a buffered answer.
-    pub fn answer(&self, model: &str, face: &Face, manner: &Manner, body: &[u8]) -> Result<(Answer, Vec<Kept>), AnswerFault> {
+    pub fn answer(
+        &self,
+        model: &str,
+        face: &Face,
+        manner: &Manner,
+        body: &[u8],
+    ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         match self.telling() {
-            Telling::Itself(quirks) => openai::answer(face, quirks, !manner.hide_reasoning, body).map(|answer| (answer, Vec::new())),
-            Telling::Events(tell) => {
-                translated::repairing(body, |body| translated::answer(face, manner.clone(), |emit| tell(model, body, emit)))
+            Telling::Itself(quirks) => {
+                openai::answer(face, quirks, !manner.hide_reasoning, body).map(|answer| (answer, Vec::new()))
             }
+            Telling::Events(tell) => translated::repairing(body, |body| {
+                translated::answer(face, manner.clone(), |emit| tell(model, body, emit))
+            }),
         }
     }
 
-    /// Reads a buffered answer that came where a stream was asked for, and writes it as one. Its head can tell all of the trail.
-    pub fn converted(&self, model: &str, face: &Face, manner: &Manner, body: &[u8]) -> Result<(Answer, Vec<Kept>), AnswerFault> {
+    /// Reads a buffered answer that came where a stream was asked for, and writes it as one. Its
+    /// head can tell all of the trail.
+    pub fn converted(
+        &self,
+        model: &str,
+        face: &Face,
+        manner: &Manner,
+        body: &[u8],
+    ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         match self.telling() {
-            Telling::Itself(quirks) => openai::converted(face, quirks, !manner.hide_reasoning, body).map(|answer| (answer, Vec::new())),
-            Telling::Events(tell) => {
-                translated::repairing(body, |body| translated::converted(face, manner.clone(), |emit| tell(model, body, emit)))
+            Telling::Itself(quirks) => {
+                openai::converted(face, quirks, !manner.hide_reasoning, body).map(|answer| (answer, Vec::new()))
             }
+            Telling::Events(tell) => translated::repairing(body, |body| {
+                translated::converted(face, manner.clone(), |emit| tell(model, body, emit))
+            }),
         }
     }
 
@@ -249,9 +275,13 @@ impl Dialect {
         match self {
             Self::Bedrock(_) => Framing::Frames,
             Self::Ollama => Framing::Lines,
-            Self::OpenAi(_) | Self::Azure(_) | Self::Anthropic | Self::Gemini | Self::Vertex { .. } | Self::Cohere | Self::Demo => {
-                Framing::Events
-            }
+            Self::OpenAi(_)
+            | Self::Azure(_)
+            | Self::Anthropic
+            | Self::Gemini
+            | Self::Vertex { .. }
+            | Self::Cohere
+            | Self::Demo => Framing::Events,
         }
     }
 
@@ -269,7 +299,12 @@ impl Dialect {
         let reader: Box<dyn chat::Reader> = match self {
             Self::OpenAi(_) | Self::Azure(_) | Self::Demo => {
                 let quirks = if let Self::OpenAi(quirks) = self { quirks } else { &Quirks::NONE };
-                return Stream::Passed(Box::new(openai::Stream::new(face, quirks, !manner.hide_reasoning, event_limit)));
+                return Stream::Passed(Box::new(openai::Stream::new(
+                    face,
+                    quirks,
+                    !manner.hide_reasoning,
+                    event_limit,
+                )));
             }
             Self::Anthropic => Box::new(anthropic::Reader::default()),
             Self::Gemini | Self::Vertex { .. } => Box::new(gemini::Reader::default()),
@@ -282,9 +317,10 @@ impl Dialect {
 
     /// The status that an error means, which may be another than the one it came with.
     pub fn meant(&self, seen: u16, error: &UpstreamError) -> u16 {
-        // A server that imitates OpenAI's may say in the body whose fault it is, but not that a fault of its own is the caller's; a filter
-        // is none.
-        let is_loose = matches!(self, Self::OpenAi(_) | Self::Demo) && !(400..500).contains(&seen) && !error.is_filtered();
+        // A server that imitates OpenAI's may say in the body whose fault it is, but not that a
+        // fault of its own is the caller's; a filter is none.
+        let is_loose =
+            matches!(self, Self::OpenAi(_) | Self::Demo) && !(400..500).contains(&seen) && !error.is_filtered();
         error.status.filter(|_| !is_loose).unwrap_or(seen)
     }
 
@@ -336,7 +372,14 @@ fn translate(ask: &Ask<'_>, path: Cow<'static, str>, write: Write) -> Result<Sai
     };
     let written = write(&request, &target)?;
     let copied = written.body.len();
-    Ok(Said { path, body: vec![written.body.into()], headers: written.headers, copied, losses: written.losses, undo: written.undo })
+    Ok(Said {
+        path,
+        body: vec![written.body.into()],
+        headers: written.headers,
+        copied,
+        losses: written.losses,
+        undo: written.undo,
+    })
 }
 
 /// What every answer of one exchange shows, whatever the upstream said.
@@ -365,7 +408,8 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// What it cost.
     pub usage: Usage,
-    /// It says nothing to the caller but that it will not answer: a refusal, or a content filter's finish, and no text and no call.
+    /// It says nothing to the caller but that it will not answer: a refusal, or a content filter's
+    /// finish, and no text and no call.
     pub declined: bool,
     /// What is wrong with it, though it is whole.
     pub flaws: Flaws,
@@ -394,7 +438,8 @@ pub enum StreamFault {
 /// An upstream's error, read from whatever shape it came in. Not yet scrubbed of secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpstreamError {
-    /// The HTTP status that says what this is, if the body names one, or is to be read as one, whatever the answer's own was.
+    /// The HTTP status that says what this is, if the body names one, or is to be read as one,
+    /// whatever the answer's own was.
     pub status: Option<u16>,
     /// OpenAI's `type`.
     pub kind: Option<String>,
@@ -411,7 +456,8 @@ pub struct UpstreamError {
 }
 
 impl UpstreamError {
-    /// A content filter let the prompt not through, or the answer: the code says so, and the status is 400.
+    /// A content filter let the prompt not through, or the answer: the code says so, and the status
+    /// is 400.
     pub fn is_filtered(&self) -> bool {
         matches!(self.code.as_deref(), Some("content_filter" | "content_policy_violation"))
     }

@@ -1,7 +1,8 @@
 //! Ollama's own chat: `POST /api/chat`, answered with JSON or with lines of it.
 //!
-//! Messages are the callers' own, one to one; but a call's arguments are an object here, pictures stand beside the text, and nothing
-//! makes a model call a tool. Calls come whole, and often without an id. Numbers that a server counted as nothing it does not say.
+//! Messages are the callers' own, one to one; but a call's arguments are an object here, pictures
+//! stand beside the text, and nothing makes a model call a tool. Calls come whole, and often
+//! without an id. Numbers that a server counted as nothing it does not say.
 
 mod answer;
 mod error;
@@ -21,8 +22,9 @@ pub fn path() -> String {
     "/api/chat".to_owned()
 }
 
-/// What a model can do, by its name (`library/qwen3:8b`). [`Thinking::Budget`] stands for what is switched on and off here; others than
-/// these two kinds refuse to be told. A format holds for all that is said, so with one no tool can be called.
+/// What a model can do, by its name (`library/qwen3:8b`). [`Thinking::Budget`] stands for what is
+/// switched on and off here; others than these two kinds refuse to be told. A format holds for all
+/// that is said, so with one no tool can be called.
 pub fn traits(model: &str) -> Traits {
     let unknown = Traits { forced_tools: false, structured_with_tools: false, ..Traits::UNKNOWN };
     let name = model.rsplit_once('/').map_or(model, |(_, name)| name).to_ascii_lowercase();

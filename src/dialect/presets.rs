@@ -1,6 +1,8 @@
-//! Servers that speak OpenAI's format and are well known: what an account needs to say of each of them, in one table.
+//! Servers that speak OpenAI's format and are well known: what an account needs to say of each of
+//! them, in one table.
 //!
-//! A preset is a starting point that the catalog may override; it names no models, since those change every month.
+//! A preset is a starting point that the catalog may override; it names no models, since those
+//! change every month.
 
 use super::openai::quirks::{self, Quirks};
 
@@ -13,7 +15,8 @@ pub struct Preset {
     pub base_url: &'static str,
     /// In what it differs from OpenAI's own server.
     pub quirks: &'static Quirks,
-    /// The environment variable that its own documentation has the key in; none where it takes no key.
+    /// The environment variable that its own documentation has the key in; none where it takes no
+    /// key.
     pub key: Option<&'static str>,
     /// What else to know.
     pub note: &'static str,
@@ -71,7 +74,13 @@ pub const VARIABLES: [&str; 22] = [
     "CEREBRAS_API_KEY",
 ];
 
-const fn hosted(name: &'static str, base_url: &'static str, quirks: &'static Quirks, key: &'static str, note: &'static str) -> Preset {
+const fn hosted(
+    name: &'static str,
+    base_url: &'static str,
+    quirks: &'static Quirks,
+    key: &'static str,
+    note: &'static str,
+) -> Preset {
     Preset { name, base_url, quirks, key: Some(key), note }
 }
 
@@ -82,10 +91,22 @@ const fn local(name: &'static str, base_url: &'static str, quirks: &'static Quir
 /// Every preset.
 pub const ALL: &[Preset] = &[
     hosted("openai", "https://api.openai.com/v1", &Quirks::NONE, "OPENAI_API_KEY", "OpenAI"),
-    hosted("mistral", "https://api.mistral.ai/v1", &quirks::MISTRAL, "MISTRAL_API_KEY", "Mistral AI; refuses fields that it does not know"),
+    hosted(
+        "mistral",
+        "https://api.mistral.ai/v1",
+        &quirks::MISTRAL,
+        "MISTRAL_API_KEY",
+        "Mistral AI; refuses fields that it does not know",
+    ),
     hosted("xai", "https://api.x.ai/v1", &quirks::XAI, "XAI_API_KEY", "xAI (Grok)"),
     hosted("groq", "https://api.groq.com/openai/v1", &quirks::GROQ, "GROQ_API_KEY", "Groq; one choice, no logprobs"),
-    hosted("deepseek", "https://api.deepseek.com/v1", &quirks::DEEPSEEK, "DEEPSEEK_API_KEY", "DeepSeek; JSON, but of no schema"),
+    hosted(
+        "deepseek",
+        "https://api.deepseek.com/v1",
+        &quirks::DEEPSEEK,
+        "DEEPSEEK_API_KEY",
+        "DeepSeek; JSON, but of no schema",
+    ),
     hosted(
         "openrouter",
         "https://openrouter.ai/api/v1",
@@ -93,7 +114,13 @@ pub const ALL: &[Preset] = &[
         "OPENROUTER_API_KEY",
         "OpenRouter; models are called vendor/model",
     ),
-    hosted("perplexity", "https://api.perplexity.ai", &quirks::PERPLEXITY, "PERPLEXITY_API_KEY", "Perplexity; searches, has no tools"),
+    hosted(
+        "perplexity",
+        "https://api.perplexity.ai",
+        &quirks::PERPLEXITY,
+        "PERPLEXITY_API_KEY",
+        "Perplexity; searches, has no tools",
+    ),
     hosted("together", "https://api.together.xyz/v1", &quirks::TOGETHER, "TOGETHER_API_KEY", "Together AI"),
     hosted(
         "fireworks",

@@ -1,9 +1,12 @@
-//! What a request refers to instead of holding it: files at the provider, and URLs that somebody fetches.
+//! What a request refers to instead of holding it: files at the provider, and URLs that somebody
+//! fetches.
 //!
-//! Nobody here fetches anything, but whoever is asked may: with the account's own rights where a name means something to its provider only
-//! (`gs://`, `s3://`, a file's id), and from within the operator's network where the account's server stands there. [`Leave`] says what an
-//! account lets callers refer to; what it does not is refused before anything goes up. The check looks at every text that a part of a message
-//! holds, under whatever name, since each server has its own: `image_url`, `video_url`, `source`, and so on.
+//! Nobody here fetches anything, but whoever is asked may: with the account's own rights where a
+//! name means something to its provider only (`gs://`, `s3://`, a file's id), and from within the
+//! operator's network where the account's server stands there. [`Leave`] says what an account lets
+//! callers refer to; what it does not is refused before anything goes up. The check looks at every
+//! text that a part of a message holds, under whatever name, since each server has its own:
+//! `image_url`, `video_url`, `source`, and so on.
 
 use std::borrow::Cow;
 
@@ -45,8 +48,10 @@ impl Leave {
     /// Everything, for those who fetch nothing.
     pub const ALL: Leave = Leave { gs: true, s3: true, files: true, data_sources: true, cached: true, urls: Urls::Any };
 
-    /// Refuses a request that refers to what it may not. The body was read before; whether it refers to anything at all is known from then
-    /// ([`crate::intake::envelope::Envelope::refers`]), so that most bodies need not be read again for it.
+    /// Refuses a request that refers to what it may not. The body was read before; whether it
+    /// refers to anything at all is known from then
+    /// ([`crate::intake::envelope::Envelope::refers`]), so that most bodies need not be read again
+    /// for it.
     pub fn check(&self, body: &[u8]) -> Result<(), Refused> {
         if *self == Self::ALL {
             return Ok(());
@@ -58,7 +63,8 @@ impl Leave {
     }
 }
 
-/// Members of a message that refer to nothing: a server makes text of them. An assistant's `audio` is the id of what the model itself said before.
+/// Members of a message that refer to nothing: a server makes text of them. An assistant's `audio`
+/// is the id of what the model itself said before.
 pub fn is_plain_in_message(name: &[u8]) -> bool {
     name == b"audio" || is_plain(name)
 }
@@ -116,7 +122,9 @@ impl Place<'_> {
 impl<'a> Look<'a> {
     fn top(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Broken> {
         cursor.object(|cursor, key| match json::name_of(self.text, &key).as_ref() {
-            b"messages" if cursor.kind()? == Kind::Array => cursor.array(|cursor, index| self.message(cursor, index)).map(drop),
+            b"messages" if cursor.kind()? == Kind::Array => {
+                cursor.array(|cursor, index| self.message(cursor, index)).map(drop)
+            }
             b"data_sources" | b"dataSources" if !self.leave.data_sources => {
                 let value = cursor.value()?;
                 if !matches!(json::slice(self.text, &value), b"null" | b"[]") {
@@ -125,18 +133,25 @@ impl<'a> Look<'a> {
                 }
                 Ok(())
             }
-            name @ (b"cached_content" | b"cachedContent" | b"extra_body" | b"google") if !self.leave.cached => self.stored(cursor, name),
+            name @ (b"cached_content" | b"cachedContent" | b"extra_body" | b"google") if !self.leave.cached => {
+                self.stored(cursor, name)
+            }
             _ => cursor.value().map(drop),
         })?;
         Ok(())
     }
 
-    /// The value of `name`, where names of what the account has stored may be: as deep as any server looks for them, and in whatever case.
+    /// The value of `name`, where names of what the account has stored may be: as deep as any
+    /// server looks for them, and in whatever case.
     fn stored(&mut self, cursor: &mut Cursor<'a>, name: &[u8]) -> Result<(), Broken> {
         if json::folds_to(name, "cached_content") || json::folds_to(name, "cachedcontent") {
             let value = cursor.value()?;
             if !matches!(json::slice(self.text, &value), b"null" | b"\"\"") {
-                self.refuse("cached_content".to_owned(), "Cached contents are read with the account's own rights", FILES);
+                self.refuse(
+                    "cached_content".to_owned(),
+                    "Cached contents are read with the account's own rights",
+                    FILES,
+                );
             }
             return Ok(());
         }
@@ -154,13 +169,17 @@ impl<'a> Look<'a> {
         cursor.object(|cursor, key| {
             let name = json::name_of(self.text, &key);
             match (name.as_ref(), cursor.kind()?) {
-                (b"content", Kind::Array) => cursor.array(|cursor, part| self.part(cursor, message, Some(part))).map(drop),
+                (b"content", Kind::Array) => {
+                    cursor.array(|cursor, part| self.part(cursor, message, Some(part))).map(drop)
+                }
                 (b"content", Kind::Object) => self.part(cursor, message, None),
                 (name, Kind::Array | Kind::Object) if !is_plain_in_message(name) => {
                     let member = String::from_utf8_lossy(name);
                     self.value(cursor, name, &Place { message, part: None, member: &member })
                 }
-                (_, Kind::Array | Kind::Object | Kind::String | Kind::Number | Kind::Bool | Kind::Null) => cursor.value().map(drop),
+                (_, Kind::Array | Kind::Object | Kind::String | Kind::Number | Kind::Bool | Kind::Null) => {
+                    cursor.value().map(drop)
+                }
             }
         })?;
         Ok(())
@@ -230,7 +249,9 @@ impl<'a> Look<'a> {
             (Refers::Gs, _) => ("Files at gs:// are read with the account's own rights", "caller_references: [gs]"),
             (Refers::S3, _) => ("Files at s3:// are read with the account's own rights", "caller_references: [s3]"),
             (Refers::File, _) => ("Uploaded files are read with the account's own rights", FILES),
-            (_, Urls::NoneSinceNear) => ("The model's server would fetch the URL from within the gateway's own network", PASS),
+            (_, Urls::NoneSinceNear) => {
+                ("The model's server would fetch the URL from within the gateway's own network", PASS)
+            }
             (_, Urls::None) => ("No URL is passed on to this model's server", PASS),
             (Refers::Url(Host::Plain), _) => ("The URL begins with http:, and only https: is passed on", PASS),
             (Refers::Url(Host::Private), _) => ("The URL's host is not one of the public internet", PASS),
@@ -283,7 +304,8 @@ enum Host {
 
 impl Refers {
     fn of(name: &[u8], text: &str) -> Self {
-        // Who fetches URLs looks past blanks at either end, and past line ends and tabs wherever they are.
+        // Who fetches URLs looks past blanks at either end, and past line ends and tabs wherever
+        // they are.
         let clean = text.trim_matches(|c: char| c <= ' ');
         if clean.len() > MAX_URL {
             return Self::of_long(name, clean);
@@ -329,7 +351,8 @@ impl Refers {
         }
     }
 
-    /// No URL by its beginning. Some servers look past quotes, brackets and other blanks, or for a URL anywhere in a text that is to name a place.
+    /// No URL by its beginning. Some servers look past quotes, brackets and other blanks, or for a
+    /// URL anywhere in a text that is to name a place.
     fn of_path(name: &[u8], text: &str) -> Self {
         let names_place = names_place(name);
         let mut other = false;
@@ -340,7 +363,11 @@ impl Refers {
                 break;
             }
             let ends = |with: &str| {
-                before.len().checked_sub(with.len()).and_then(|at| before.get(at..)).is_some_and(|end| end.eq_ignore_ascii_case(with))
+                before
+                    .len()
+                    .checked_sub(with.len())
+                    .and_then(|at| before.get(at..))
+                    .is_some_and(|end| end.eq_ignore_ascii_case(with))
             };
             if ends("gs") {
                 return Self::Gs;
@@ -370,7 +397,8 @@ fn is_scheme(word: &str) -> bool {
         && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
-/// Whether what follows `https:` leads to a public host, whoever reads it: no user's name, no backslash, nothing that some read otherwise.
+/// Whether what follows `https:` leads to a public host, whoever reads it: no user's name, no
+/// backslash, nothing that some read otherwise.
 fn is_public(rest: &str) -> bool {
     let Some(rest) = rest.strip_prefix("//") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -384,7 +412,8 @@ fn is_public(rest: &str) -> bool {
     (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)) && is_public_host(host)
 }
 
-/// At the Gemini API, where files are that only the key that uploaded them can read. By its host: a path can be written in too many ways.
+/// At the Gemini API, where files are that only the key that uploaded them can read. By its host: a
+/// path can be written in too many ways.
 fn is_google_file(rest: &str) -> bool {
     let rest = rest.to_ascii_lowercase();
     rest.trim_start_matches(['/', '\\'])
@@ -393,7 +422,8 @@ fn is_google_file(rest: &str) -> bool {
         .is_some_and(|host| host.contains("generativelanguage.googleapis.com"))
 }
 
-/// Whether a text without a scheme may be read as a path. Data in base64 has no dots, and is longer than a path, or begins as pictures and sounds do.
+/// Whether a text without a scheme may be read as a path. Data in base64 has no dots, and is longer
+/// than a path, or begins as pictures and sounds do.
 fn is_path(name: &[u8], text: &str) -> bool {
     const STARTS: [&str; 6] = ["/9j/", "iVBORw0KGgo", "R0lGOD", "UklGR", "JVBERi", "SUQz"];
     const LONG: usize = 256;
@@ -404,10 +434,14 @@ fn is_path(name: &[u8], text: &str) -> bool {
     names_place(name) && !is_base64()
 }
 
-/// Of whatever members a server may know, those that name a place do. Some hold data, and servers look for nothing else there.
+/// Of whatever members a server may know, those that name a place do. Some hold data, and servers
+/// look for nothing else there.
 fn names_place(name: &[u8]) -> bool {
-    let is_one =
-        || [&b"url"[..], b"uri", b"path", b"image", b"video", b"file"].iter().any(|word| memchr::memmem::find(name, word).is_some());
+    let is_one = || {
+        [&b"url"[..], b"uri", b"path", b"image", b"video", b"file"]
+            .iter()
+            .any(|word| memchr::memmem::find(name, word).is_some())
+    };
     !matches!(name, b"data" | b"file_data" | b"bytes" | b"file_name" | b"filename") && is_one()
 }
 

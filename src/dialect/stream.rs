@@ -41,8 +41,9 @@ impl Stream {
         }
     }
 
-    /// All that the upstream has said is that it will not answer: a refusal, or a content filter's finish. Thinking before it makes no
-    /// answer of it; text, a call, audio or a picture does. To be asked when the gate opens: what follows may still be an answer.
+    /// All that the upstream has said is that it will not answer: a refusal, or a content filter's
+    /// finish. Thinking before it makes no answer of it; text, a call, audio or a picture does. To
+    /// be asked when the gate opens: what follows may still be an answer.
     pub fn declined(&self) -> bool {
         match self {
             Self::Passed(stream) => stream.declined(),
@@ -66,8 +67,9 @@ impl Stream {
         }
     }
 
-    /// At the end: appends what is still to be said, or says why the stream is not whole. Where the caller asked for the usage, `trail`
-    /// stands in the chunk of it, in `x_portcullis`: it is members of an object as JSON text, on one line.
+    /// At the end: appends what is still to be said, or says why the stream is not whole. Where the
+    /// caller asked for the usage, `trail` stands in the chunk of it, in `x_portcullis`: it is
+    /// members of an object as JSON text, on one line.
     pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
         match self {
             Self::Passed(stream) => stream.finish(out, trail),
@@ -91,7 +93,8 @@ impl Stream {
         }
     }
 
-    /// What is wrong with the answer, though it is whole. To be asked after [`finish`](Self::finish).
+    /// What is wrong with the answer, though it is whole. To be asked after
+    /// [`finish`](Self::finish).
     pub fn flaws(&self) -> Flaws {
         match self {
             Self::Passed(stream) => stream.flaws(),

@@ -27,12 +27,21 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
         assert_eq!(write(&dialect, &body, Traits { tools: false, ..Traits::UNKNOWN }).unwrap(), body);
         assert_eq!(write(&dialect, &odd, blind).unwrap(), odd);
         let refused = write(&dialect, &body, blind).unwrap_err();
-        assert!(matches!(refused, Refused::Unsupported(complaint) if complaint.param == "messages[0].content[1].image_url"));
+        assert!(
+            matches!(refused, Refused::Unsupported(complaint) if complaint.param == "messages[0].content[1].image_url")
+        );
     }
 }
 
 fn streamed(dialect: &Dialect, wire: &str) -> (String, Result<Usage, StreamFault>) {
-    let face = Face { model: "m".into(), id: "chatcmpl-1".into(), created: 1, show_usage: true, prompt_bytes: 8, ..Face::default() };
+    let face = Face {
+        model: "m".into(),
+        id: "chatcmpl-1".into(),
+        created: 1,
+        show_usage: true,
+        prompt_bytes: 8,
+        ..Face::default()
+    };
     let mut stream = dialect.stream("m", &face, Manner::default(), 1 << 20);
     let mut out = Vec::new();
     let end = stream.feed(wire.as_bytes(), &mut out).and_then(|()| stream.finish(&mut out, None));
@@ -61,7 +70,8 @@ fn who_says_a_text_of_no_tokens_has_not_counted() {
     assert!(out.contains(r#""x_portcullis":{"usage":"estimated"}"#), "{out}");
 }
 
-/// Whether all that came is a refusal: of a buffered answer, and of the stream that it is made into.
+/// Whether all that came is a refusal: of a buffered answer, and of the stream that it is made
+/// into.
 #[track_caller]
 fn check_declined(dialect: &Dialect, body: &str, expected: bool) {
     let face = Face { model: "m".into(), id: "chatcmpl-1".into(), created: 1, ..Face::default() };
@@ -82,24 +92,38 @@ fn check_stream_declined(dialect: &Dialect, wire: &[u8], at_first: bool, at_last
         first = first.or_else(|| stream.opened().then(|| stream.declined()));
     }
     stream.finish(&mut Vec::new(), None).unwrap();
-    assert_eq!((first.unwrap_or(stream.declined()), stream.declined()), (at_first, at_last), "{}", String::from_utf8_lossy(wire));
+    assert_eq!(
+        (first.unwrap_or(stream.declined()), stream.declined()),
+        (at_first, at_last),
+        "{}",
+        String::from_utf8_lossy(wire)
+    );
 }
 
 #[test]
 fn every_dialect_knows_an_answer_that_is_none() {
-    let openai = |said: &str, finish: &str| format!(r#"{{"choices":[{{"index":0,"message":{{{said}}},"finish_reason":"{finish}"}}]}}"#);
+    let openai = |said: &str, finish: &str| {
+        format!(r#"{{"choices":[{{"index":0,"message":{{{said}}},"finish_reason":"{finish}"}}]}}"#)
+    };
     for dialect in [Dialect::OpenAi(&Quirks::NONE), Dialect::Azure(None)] {
         check_declined(&dialect, &openai(r#""content":null,"refusal":"no""#, "stop"), true);
         check_declined(&dialect, &openai(r#""content":"""#, "content_filter"), true);
         check_declined(&dialect, &openai(r#""content":"a""#, "content_filter"), false);
     }
-    let anthropic = |content: &str, end: &str| format!(r#"{{"type":"message","content":[{content}],"stop_reason":{end}}}"#);
+    let anthropic =
+        |content: &str, end: &str| format!(r#"{{"type":"message","content":[{content}],"stop_reason":{end}}}"#);
     check_declined(&Dialect::Anthropic, &anthropic("", r#""refusal""#), true);
     check_declined(&Dialect::Anthropic, &anthropic("", r#""refusal","stop_details":{"explanation":"no"}"#), true);
-    check_declined(&Dialect::Anthropic, &anthropic(r#"{"type":"thinking","thinking":"hm","signature":"s"}"#, r#""refusal""#), true);
+    check_declined(
+        &Dialect::Anthropic,
+        &anthropic(r#"{"type":"thinking","thinking":"hm","signature":"s"}"#, r#""refusal""#),
+        true,
+    );
     check_declined(&Dialect::Anthropic, &anthropic(r#"{"type":"text","text":"a"}"#, r#""refusal""#), false);
     check_declined(&Dialect::Anthropic, &anthropic("", r#""end_turn""#), false);
-    let gemini = |parts: &str, end: &str| format!(r#"{{"candidates":[{{"content":{{"parts":[{parts}]}},"finishReason":"{end}"}}]}}"#);
+    let gemini = |parts: &str, end: &str| {
+        format!(r#"{{"candidates":[{{"content":{{"parts":[{parts}]}},"finishReason":"{end}"}}]}}"#)
+    };
     for end in ["SAFETY", "RECITATION", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "IMAGE_SAFETY", "MODEL_ARMOR"] {
         check_declined(&Dialect::Gemini, &gemini("", end), true);
         check_declined(&Dialect::Gemini, &gemini(r#"{"text":"hm","thought":true}"#, end), true);
@@ -107,14 +131,17 @@ fn every_dialect_knows_an_answer_that_is_none() {
     }
     check_declined(&Dialect::Gemini, &gemini("", "STOP"), false);
     check_declined(&Dialect::Gemini, r#"{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"}}"#, true);
-    let bedrock = |content: &str, end: &str| format!(r#"{{"output":{{"message":{{"content":[{content}]}}}},"stopReason":"{end}"}}"#);
+    let bedrock = |content: &str, end: &str| {
+        format!(r#"{{"output":{{"message":{{"content":[{content}]}}}},"stopReason":"{end}"}}"#)
+    };
     for end in ["guardrail_intervened", "content_filtered", "refusal"] {
         check_declined(&Dialect::Bedrock("r".into()), &bedrock("", end), true);
         check_declined(&Dialect::Bedrock("r".into()), &bedrock(r#"{"text":"a"}"#, end), false);
     }
     check_declined(&Dialect::Bedrock("r".into()), &bedrock("", "end_turn"), false);
-    let cohere =
-        |text: &str, end: &str| format!(r#"{{"message":{{"content":[{{"type":"text","text":"{text}"}}]}},"finish_reason":"{end}"}}"#);
+    let cohere = |text: &str, end: &str| {
+        format!(r#"{{"message":{{"content":[{{"type":"text","text":"{text}"}}]}},"finish_reason":"{end}"}}"#)
+    };
     check_declined(&Dialect::Cohere, &cohere("", "ERROR_TOXIC"), true);
     check_declined(&Dialect::Cohere, &cohere("a", "ERROR_TOXIC"), false);
     check_declined(&Dialect::Cohere, &cohere("", "COMPLETE"), false);
@@ -123,16 +150,27 @@ fn every_dialect_knows_an_answer_that_is_none() {
 
 #[test]
 fn every_dialect_knows_a_stream_that_is_no_answer() {
-    let openai =
-        |chunks: &[&str]| chunks.iter().map(|chunk| format!("data: {{\"choices\":[{{\"index\":0,{chunk}}}]}}\n\n")).collect::<String>();
+    let openai = |chunks: &[&str]| {
+        chunks.iter().map(|chunk| format!("data: {{\"choices\":[{{\"index\":0,{chunk}}}]}}\n\n")).collect::<String>()
+    };
     let role = r#""delta":{"role":"assistant","content":""},"finish_reason":null"#;
     let thought = r#""delta":{"reasoning_content":"hm"},"finish_reason":null"#;
     let end = r#""delta":{},"finish_reason":"content_filter""#;
     let passed = Dialect::OpenAi(&Quirks::NONE);
-    check_stream_declined(&passed, openai(&[role, r#""delta":{"refusal":"no"},"finish_reason":"stop""#]).as_bytes(), true, true);
+    check_stream_declined(
+        &passed,
+        openai(&[role, r#""delta":{"refusal":"no"},"finish_reason":"stop""#]).as_bytes(),
+        true,
+        true,
+    );
     check_stream_declined(&passed, openai(&[role, end]).as_bytes(), true, true);
     check_stream_declined(&passed, openai(&[role, thought, end]).as_bytes(), false, true);
-    check_stream_declined(&passed, openai(&[role, r#""delta":{"content":"a"},"finish_reason":null"#, end]).as_bytes(), false, false);
+    check_stream_declined(
+        &passed,
+        openai(&[role, r#""delta":{"content":"a"},"finish_reason":null"#, end]).as_bytes(),
+        false,
+        false,
+    );
 
     let anthropic = |events: &[&str]| {
         let start = r#"{"type":"message_start","message":{"id":"msg_1"}}"#;
@@ -142,10 +180,30 @@ fn every_dialect_knows_a_stream_that_is_no_answer() {
     };
     let block = |kind: &str| format!(r#"{{"type":"content_block_start","index":0,"content_block":{kind}}}"#);
     check_stream_declined(&Dialect::Anthropic, anthropic(&[]).as_bytes(), true, true);
-    check_stream_declined(&Dialect::Anthropic, anthropic(&[&block(r#"{"type":"text","text":""}"#)]).as_bytes(), true, true);
-    check_stream_declined(&Dialect::Anthropic, anthropic(&[&block(r#"{"type":"text","text":"a"}"#)]).as_bytes(), false, false);
-    check_stream_declined(&Dialect::Anthropic, anthropic(&[&block(r#"{"type":"thinking","thinking":"hm"}"#)]).as_bytes(), false, true);
-    check_stream_declined(&Dialect::Anthropic, anthropic(&[&block(r#"{"type":"tool_use","id":"a","name":"f"}"#)]).as_bytes(), false, false);
+    check_stream_declined(
+        &Dialect::Anthropic,
+        anthropic(&[&block(r#"{"type":"text","text":""}"#)]).as_bytes(),
+        true,
+        true,
+    );
+    check_stream_declined(
+        &Dialect::Anthropic,
+        anthropic(&[&block(r#"{"type":"text","text":"a"}"#)]).as_bytes(),
+        false,
+        false,
+    );
+    check_stream_declined(
+        &Dialect::Anthropic,
+        anthropic(&[&block(r#"{"type":"thinking","thinking":"hm"}"#)]).as_bytes(),
+        false,
+        true,
+    );
+    check_stream_declined(
+        &Dialect::Anthropic,
+        anthropic(&[&block(r#"{"type":"tool_use","id":"a","name":"f"}"#)]).as_bytes(),
+        false,
+        false,
+    );
 
     let blocked = "data: {\"promptFeedback\":{\"blockReason\":\"SAFETY\"}}\n\n";
     let said = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]}}]}\n\n";
@@ -154,7 +212,9 @@ fn every_dialect_knows_a_stream_that_is_no_answer() {
     check_stream_declined(&Dialect::Gemini, safety.as_bytes(), true, true);
     check_stream_declined(&Dialect::Gemini, format!("{said}{safety}").as_bytes(), false, false);
 
-    let frame = |name, data: &str| crate::wire::frames::frame(&[(":event-type", name), (":message-type", "event")], data.as_bytes());
+    let frame = |name, data: &str| {
+        crate::wire::frames::frame(&[(":event-type", name), (":message-type", "event")], data.as_bytes())
+    };
     let stopped = frame("messageStop", r#"{"stopReason":"guardrail_intervened"}"#);
     let text = frame("contentBlockDelta", r#"{"contentBlockIndex":0,"delta":{"text":"a"}}"#);
     check_stream_declined(&Dialect::Bedrock("r".into()), &stopped, true, true);
@@ -165,7 +225,8 @@ fn every_dialect_knows_a_stream_that_is_no_answer() {
     check_stream_declined(&Dialect::Ollama, b"{\"message\":{\"content\":\"a\"},\"done\":true}\n", false, false);
 }
 
-/// A server's own fault stays its own, whatever its body says; but a filter's word is no matter of fault.
+/// A server's own fault stays its own, whatever its body says; but a filter's word is no matter of
+/// fault.
 #[test]
 fn a_filter_is_the_callers_matter_whatever_the_status() {
     for dialect in [Dialect::OpenAi(&Quirks::NONE), Dialect::Azure(None), Dialect::Demo] {
@@ -197,15 +258,27 @@ fn the_trail_goes_with_the_usage_whatever_the_dialect() {
         (Dialect::Gemini, &[gemini], r#""x_portcullis":{"usage":"estimated","attempts":"a;ok;1ms"}"#),
     ] {
         for show_usage in [true, false] {
-            let face = Face { model: "m".into(), id: "chatcmpl-1".into(), created: 1, show_usage, prompt_bytes: 8, ..Face::default() };
-            let marked = |out: &str| out.lines().filter(|line| line.contains(mark) && line.contains(r#""choices":[],"#)).count();
+            let face = Face {
+                model: "m".into(),
+                id: "chatcmpl-1".into(),
+                created: 1,
+                show_usage,
+                prompt_bytes: 8,
+                ..Face::default()
+            };
+            let marked =
+                |out: &str| out.lines().filter(|line| line.contains(mark) && line.contains(r#""choices":[],"#)).count();
             let mut stream = dialect.stream("m", &face, Manner::default(), 1 << 20);
             let wire: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
             let mut out = Vec::new();
             stream.feed(wire.as_bytes(), &mut out).unwrap();
             stream.finish(&mut out, Some(trail)).unwrap();
             let out = String::from_utf8(out).unwrap();
-            assert_eq!((marked(&out), out.matches("x_portcullis").count()), (show_usage.into(), show_usage.into()), "{out}");
+            assert_eq!(
+                (marked(&out), out.matches("x_portcullis").count()),
+                (show_usage.into(), show_usage.into()),
+                "{out}"
+            );
         }
     }
 }

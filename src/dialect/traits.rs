@@ -1,15 +1,17 @@
-//! What a model can do: facts that decide how a request is written for it. Each dialect has a table of them by name; the catalog overrides
-//! them, target by target, where a provider has changed its mind or a name says nothing.
+//! What a model can do: facts that decide how a request is written for it. Each dialect has a table
+//! of them by name; the catalog overrides them, target by target, where a provider has changed its
+//! mind or a name says nothing.
 //!
-//! Where the callers' own format passes through, a request is not written anew: `tools`, `images` and `structured` decide whether it can be
-//! sent at all, and nothing else here applies.
+//! Where the callers' own format passes through, a request is not written anew: `tools`, `images`
+//! and `structured` decide whether it can be sent at all, and nothing else here applies.
 
 use super::chat::{Effort, Format, Media, PartKind, Refused, Request};
 
 /// The facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traits {
-    /// The most tokens that an answer may have. Filled in where a dialect requires a number and the request is silent; a larger one is cut.
+    /// The most tokens that an answer may have. Filled in where a dialect requires a number and the
+    /// request is silent; a larger one is cut.
     pub max_output: Option<u64>,
     /// What of `temperature` and `top_p` may be said.
     pub sampling: Sampling,
@@ -40,7 +42,8 @@ pub struct Traits {
 }
 
 impl Traits {
-    /// A model of which nothing is known: it is asked as the caller asks, and may answer for itself.
+    /// A model of which nothing is known: it is asked as the caller asks, and may answer for
+    /// itself.
     pub const UNKNOWN: Traits = Traits {
         max_output: None,
         sampling: Sampling::Both,
@@ -68,7 +71,8 @@ impl Traits {
         !(self.tools && self.images && self.structured)
     }
 
-    /// Refuses a request for what such a model cannot do, where nothing of it can be left out or said in another way.
+    /// Refuses a request for what such a model cannot do, where nothing of it can be left out or
+    /// said in another way.
     pub fn check(&self, request: &Request<'_>) -> Result<(), Refused> {
         if !self.tools && !request.tools.is_empty() {
             return Err(Refused::unsupported(request.words.tools, "This model knows no tools."));
@@ -78,7 +82,10 @@ impl Traits {
         }
         for (index, message) in request.messages.iter().enumerate() {
             if !self.tools && !message.calls.is_empty() {
-                return Err(Refused::unsupported(format!("messages[{index}].tool_calls"), "This model knows no tools."));
+                return Err(Refused::unsupported(
+                    format!("messages[{index}].tool_calls"),
+                    "This model knows no tools.",
+                ));
             }
             if self.images {
                 continue;
@@ -97,7 +104,8 @@ impl Traits {
     }
 }
 
-/// What an account's server reads of its dialect's newer fields: one that only imitates the dialect's inventor may ignore them.
+/// What an account's server reads of its dialect's newer fields: one that only imitates the
+/// dialect's inventor may ignore them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Server {
     /// Anthropic's `output_config`, Bedrock's `outputConfig`.
@@ -160,7 +168,8 @@ impl Efforts {
     /// The word to say where this one is meant: it, else the next weaker one, else the weakest.
     pub fn nearest(self, meant: Effort) -> Option<Effort> {
         use Effort::{High, Low, Max, Medium, Minimal, Xhigh};
-        let known = || [Minimal, Low, Medium, High, Xhigh, Max].into_iter().filter(|word| self.0 & 1 << *word as u8 != 0);
+        let known =
+            || [Minimal, Low, Medium, High, Xhigh, Max].into_iter().filter(|word| self.0 & 1 << *word as u8 != 0);
         known().rfind(|word| *word <= meant).or_else(|| known().next())
     }
 }
@@ -190,8 +199,7 @@ mod tests {
         let tools = r#""tools":[{"type":"function","function":{"name":"f"}}]"#;
         let functions = r#""functions":[{"name":"f"}]"#;
         let called = r#""messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f"}}]}]"#;
-        let seen =
-            r#""messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"https://x/y"}}]}]"#;
+        let seen = r#""messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"https://x/y"}}]}]"#;
         let file = r#""messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"data:image/png;base64,AA"}}]}]"#;
         let paper = r#""messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"data:application/pdf;base64,AA"}}]}]"#;
         let schema = r#""response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{}}}"#;

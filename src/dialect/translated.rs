@@ -1,8 +1,11 @@
-//! What a translated account answers: framing, a dialect's reader, and the telling in the callers' format, put together.
+//! What a translated account answers: framing, a dialect's reader, and the telling in the callers'
+//! format, put together.
 //!
-//! The twin of [`openai::Stream`](super::openai::Stream) for every dialect that is not passed through, with the same promises: however the
-//! bytes are cut, the same comes out; a stream ends with its finishes, the usage if it was asked for, and `[DONE]`, or with a fault; and the
-//! state does not grow with the stream's length. `[DONE]` comes only after the dialect said that the answer is whole.
+//! The twin of [`openai::Stream`](super::openai::Stream) for every dialect that is not passed
+//! through, with the same promises: however the bytes are cut, the same comes out; a stream ends
+//! with its finishes, the usage if it was asked for, and `[DONE]`, or with a fault; and the state
+//! does not grow with the stream's length. `[DONE]` comes only after the dialect said that the
+//! answer is whole.
 
 mod repair;
 
@@ -70,8 +73,8 @@ impl Stream {
         }
     }
 
-    /// Takes bytes as they came and appends whole events to `out`. After a fault, what was appended before it still counts, and nothing
-    /// more should be fed.
+    /// Takes bytes as they came and appends whole events to `out`. After a fault, what was appended
+    /// before it still counts, and nothing more should be fed.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
         let telling = &mut self.telling;
         if telling.chunks.done() {
@@ -87,9 +90,9 @@ impl Stream {
                 decoder.feed(slice(bytes, &(0..before)), |event| each(event.name, event.data)).map_err(too_large)
             }
             Decoder::Lines(decoder) => decoder.feed(bytes, |event| each(event.name, event.data)).map_err(too_large),
-            Decoder::Frames(decoder) => {
-                decoder.feed(bytes, |event| each(event.name, event.data)).map_err(|frames::Broken(why)| StreamFault::Broken(why))
-            }
+            Decoder::Frames(decoder) => decoder
+                .feed(bytes, |event| each(event.name, event.data))
+                .map_err(|frames::Broken(why)| StreamFault::Broken(why)),
         };
         let fed = fed.and_then(|flow| match flow {
             ControlFlow::Continue(()) => Ok(()),
@@ -103,12 +106,14 @@ impl Stream {
         fed
     }
 
-    /// The commit gate: the upstream has begun to answer, with content, thinking (hidden too), a call, a refusal, a picture or a finish.
+    /// The commit gate: the upstream has begun to answer, with content, thinking (hidden too), a
+    /// call, a refusal, a picture or a finish.
     pub fn opened(&self) -> bool {
         self.telling.chunks.opened()
     }
 
-    /// All that was told is that the model will not answer: a refusal, or a content filter's finish, be there thinking before it or not.
+    /// All that was told is that the model will not answer: a refusal, or a content filter's
+    /// finish, be there thinking before it or not.
     pub fn declined(&self) -> bool {
         self.telling.chunks.declined()
     }
@@ -118,17 +123,20 @@ impl Stream {
         self.telling.chunks.done()
     }
 
-    /// Every choice has its finish, so that nothing but the end may be missing: [`finish`](Self::finish) knows whether it is.
+    /// Every choice has its finish, so that nothing but the end may be missing:
+    /// [`finish`](Self::finish) knows whether it is.
     pub fn whole(&self) -> bool {
         self.done() || (!self.telling.has_failed && self.telling.chunks.finished())
     }
 
-    /// At the upstream's end of file, or once [`done`](Self::done): appends the finishes, the usage if it was asked for, and `[DONE]`; or
-    /// says why there can be none. `trail` goes with the usage.
+    /// At the upstream's end of file, or once [`done`](Self::done): appends the finishes, the usage
+    /// if it was asked for, and `[DONE]`; or says why there can be none. `trail` goes with the
+    /// usage.
     pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
         let telling = &mut self.telling;
         if !telling.chunks.done() {
-            // The last event may lack its line end. One that is itself cut may have held more of the answer.
+            // The last event may lack its line end. One that is itself cut may have held more of
+            // the answer.
             let mut each = |name: &[u8], data: &[u8]| match data.trim_ascii() {
                 b"[DONE]" => Ok(()),
                 data if name == b"error" || is_json(data) => told(telling.event(name, data, out)),
@@ -161,8 +169,8 @@ impl Stream {
         telling.chunks.finish(out, trail)
     }
 
-    /// What was used so far, for streams that end early: as the upstream said, and an estimate of what it did not count; nothing if nothing
-    /// was told.
+    /// What was used so far, for streams that end early: as the upstream said, and an estimate of
+    /// what it did not count; nothing if nothing was told.
     pub fn usage_so_far(&self) -> Usage {
         self.telling.chunks.usage_so_far()
     }
@@ -180,7 +188,10 @@ impl Stream {
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream").field("decoder", &self.decoder).field("chunks", &self.telling.chunks).finish_non_exhaustive()
+        f.debug_struct("Stream")
+            .field("decoder", &self.decoder)
+            .field("chunks", &self.telling.chunks)
+            .finish_non_exhaustive()
     }
 }
 
@@ -208,7 +219,8 @@ impl Telling {
     }
 }
 
-/// Reads a buffered answer, and where it cannot be read for what no JSON may hold, once more without that.
+/// Reads a buffered answer, and where it cannot be read for what no JSON may hold, once more
+/// without that.
 pub fn repairing<T>(body: &[u8], read: impl Fn(&[u8]) -> Result<T, AnswerFault>) -> Result<T, AnswerFault> {
     match read(body) {
         Err(AnswerFault::Nonsense(why)) => repaired(body).map_or(Err(AnswerFault::Nonsense(why)), |body| read(&body)),

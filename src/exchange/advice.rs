@@ -1,7 +1,9 @@
-//! What the operator's log says of an account whose credential was refused: what the provider answered, and what to do.
+//! What the operator's log says of an account whose credential was refused: what the provider
+//! answered, and what to do.
 //!
-//! **Invariant:** a provider's sentence is taken into a log nowhere else, since it may quote the prompt. Who refuses a credential has not looked
-//! at the request; all the same the sentence is one short line here, and has no secret in it.
+//! **Invariant:** a provider's sentence is taken into a log nowhere else, since it may quote the
+//! prompt. Who refuses a credential has not looked at the request; all the same the sentence is one
+//! short line here, and has no secret in it.
 
 use super::failover::Failure;
 use crate::catalog::{Account, Signer};
@@ -31,7 +33,11 @@ pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> 
         | Failure::BrokenCall(_)
         | Failure::Cut => (String::new(), None),
     };
-    let words = failure.detail().filter(|_| error.is_some()).map(|words| format!(" ({})", scrub(&words, secrets))).unwrap_or_default();
+    let words = failure
+        .detail()
+        .filter(|_| error.is_some())
+        .map(|words| format!(" ({})", scrub(&words, secrets)))
+        .unwrap_or_default();
     let said = match (said.is_empty(), error.is_some()) {
         (true, _) => format!("it gave no reason{words}"),
         (false, true) => format!("it says \"{said}\"{words}"),
@@ -40,9 +46,13 @@ pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> 
     let id = &account.id;
     let act = match (failure.status(), error, &account.signer) {
         (Some(402), _, _) => "pay for the account at its provider, or raise its limit there".to_owned(),
-        (_, Some(error), _) if is_for_money(error) => "pay for the account at its provider, or raise its limit there".to_owned(),
+        (_, Some(error), _) if is_for_money(error) => {
+            "pay for the account at its provider, or raise its limit there".to_owned()
+        }
         (_, _, Some(Signer::Aws(_))) => format!("put keys that are good into accounts.{id}.aws"),
-        (_, _, Some(Signer::Google(..))) => format!("put a service account that is good into accounts.{id}.service_account"),
+        (_, _, Some(Signer::Google(..))) => {
+            format!("put a service account that is good into accounts.{id}.service_account")
+        }
         (_, _, None) if account.key.is_none() => format!("accounts.{id} has no `key`: give it one"),
         (_, _, None) => format!("put a key that is good where accounts.{id}.key points"),
     };
@@ -78,13 +88,15 @@ mod tests {
         models: {}\ncallers: {}\n";
 
     fn status(status: u16, message: &str, code: Option<&str>) -> Failure {
-        let error = UpstreamError { message: message.into(), code: code.map(str::to_owned), ..UpstreamError::default() };
+        let error =
+            UpstreamError { message: message.into(), code: code.map(str::to_owned), ..UpstreamError::default() };
         Failure::Status { status, seen: status, error: Box::new(error), retry_after: None }
     }
 
     #[track_caller]
     fn check(id: &str, failure: Failure, expected: &[&str], never: &[&str]) {
-        let catalog = resolve(&[("catalog.yaml".to_owned(), CATALOG.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
+        let catalog =
+            resolve(&[("catalog.yaml".to_owned(), CATALOG.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
         let account = catalog.accounts().iter().find(|account| *account.id == *id).expect("the account");
         let line = on_credential(&failure, account, &account.secrets());
         for part in expected {
@@ -99,11 +111,26 @@ mod tests {
     #[test]
     fn it_says_what_the_provider_says_and_what_to_do() {
         let wrong = status(401, "Incorrect API key provided: s3cret-of-ours.\nGo to x.test", Some("invalid_api_key"));
-        let expected = ["Incorrect API key provided: [redacted]", "code=invalid_api_key", "accounts.keyed.key", "/accounts/keyed/reset"];
+        let expected = [
+            "Incorrect API key provided: [redacted]",
+            "code=invalid_api_key",
+            "accounts.keyed.key",
+            "/accounts/keyed/reset",
+        ];
         check("keyed", wrong, &expected, &["s3cret"]);
         check("keyed", status(402, "", None), &["it gave no reason", "pay for the account"], &["accounts.keyed.key"]);
-        check("keyed", status(429, "You exceeded your quota", Some("insufficient_quota")), &["pay for the account"], &[]);
-        check("bare", status(401, "who are you?", None), &["it says \"who are you?\"", "accounts.bare has no `key`"], &[]);
+        check(
+            "keyed",
+            status(429, "You exceeded your quota", Some("insufficient_quota")),
+            &["pay for the account"],
+            &[],
+        );
+        check(
+            "bare",
+            status(401, "who are you?", None),
+            &["it says \"who are you?\"", "accounts.bare has no `key`"],
+            &[],
+        );
         check(
             "aws",
             Failure::Unsigned("the path cannot be signed".into()),
@@ -111,6 +138,11 @@ mod tests {
             &[],
         );
         check("keyed", status(401, &"é".repeat(5000), None), &["é…\""], &[]);
-        check("keyed", status(401, "your sk-live-0123456789abcdef is bad", None), &["your [redacted] is bad"], &["0123456789abcdef"]);
+        check(
+            "keyed",
+            status(401, "your sk-live-0123456789abcdef is bad", None),
+            &["your [redacted] is bad"],
+            &["0123456789abcdef"],
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! One timer for all the deadlines of one half of an exchange.
 //!
-//! Deadlines move with every byte, timers are dear to move: so the timer is left where it is, and when it fires before the present
-//! deadline it is set again. A wait that ends at once never touches it.
+//! Deadlines move with every byte, timers are dear to move: so the timer is left where it is, and
+//! when it fires before the present deadline it is set again. A wait that ends at once never
+//! touches it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -35,8 +36,13 @@ impl Alarm {
         Poll::Pending
     }
 
-    /// The future's value, or `None` once `due` has passed. It is taken pinned, since futures here are large and a move is a copy.
-    pub fn until<F: Future>(&mut self, due: Instant, mut future: Pin<&mut F>) -> impl Future<Output = Option<F::Output>> {
+    /// The future's value, or `None` once `due` has passed. It is taken pinned, since futures here
+    /// are large and a move is a copy.
+    pub fn until<F: Future>(
+        &mut self,
+        due: Instant,
+        mut future: Pin<&mut F>,
+    ) -> impl Future<Output = Option<F::Output>> {
         std::future::poll_fn(move |context| {
             if let Poll::Ready(value) = future.as_mut().poll(context) {
                 return Poll::Ready(Some(value));

@@ -1,4 +1,5 @@
-//! What it takes to ask one candidate: a place at its account, its target's leave, and the request in its words.
+//! What it takes to ask one candidate: a place at its account, its target's leave, and the request
+//! in its words.
 
 use crate::account::Permit;
 use crate::account::health::{Rest, Why};
@@ -41,13 +42,15 @@ impl Away {
     }
 }
 
-/// A place at the account, and the target's leave to be tried. `alone`: nobody else can take the request.
+/// A place at the account, and the target's leave to be tried. `alone`: nobody else can take the
+/// request.
 pub fn admit(candidate: &Candidate, alone: bool, now: Instant) -> Result<(Permit, Trial), Away> {
     let (account, state) = (&candidate.place.account, &candidate.place.state);
     if let Some(rest) = state.health.rest(now) {
         return Err(Away::Resting(rest));
     }
-    // The place last: giving one back wakes those who wait, and they would wake each other for as long as the target rests.
+    // The place last: giving one back wakes those who wait, and they would wake each other for as
+    // long as the target rests.
     let trial = candidate.track.admit(alone, account.probe, now).map_err(|kept| match kept {
         Kept::Resting(rest) => Away::Resting(rest),
         Kept::Broken(until) => Away::Broken(until),
@@ -56,8 +59,14 @@ pub fn admit(candidate: &Candidate, alone: bool, now: Instant) -> Result<(Permit
     Ok((permit, trial))
 }
 
-/// Why a candidate may never be asked, whoever rests: the request refers to what its account does not let callers refer to.
-pub fn unable(candidate: &Candidate, body: &Bytes, envelope: &Envelope, kept: &dyn Fn(&str) -> Option<chat::Kept>) -> Option<Refused> {
+/// Why a candidate may never be asked, whoever rests: the request refers to what its account does
+/// not let callers refer to.
+pub fn unable(
+    candidate: &Candidate,
+    body: &Bytes,
+    envelope: &Envelope,
+    kept: &dyn Fn(&str) -> Option<chat::Kept>,
+) -> Option<Refused> {
     if !envelope.refers || candidate.place.account.leave.check(body).is_ok() {
         return None;
     }
@@ -65,8 +74,14 @@ pub fn unable(candidate: &Candidate, body: &Bytes, envelope: &Envelope, kept: &d
     write(candidate, body, envelope, kept).err()
 }
 
-/// The request in a candidate's words. `kept` are the thoughts that came before a call, where they were kept.
-pub fn write(candidate: &Candidate, body: &Bytes, envelope: &Envelope, kept: &dyn Fn(&str) -> Option<chat::Kept>) -> Result<Said, Refused> {
+/// The request in a candidate's words. `kept` are the thoughts that came before a call, where they
+/// were kept.
+pub fn write(
+    candidate: &Candidate,
+    body: &Bytes,
+    envelope: &Envelope,
+    kept: &dyn Fn(&str) -> Option<chat::Kept>,
+) -> Result<Said, Refused> {
     let account = &candidate.place.account;
     let said = account.dialect.write(&Ask {
         body,
@@ -83,9 +98,10 @@ pub fn write(candidate: &Candidate, body: &Bytes, envelope: &Envelope, kept: &dy
         account.leave.check(body)?;
     }
     match said.losses.first() {
-        Some(lost) if candidate.model.refuse_loss => {
-            Err(Refused::unsupported(lost.to_owned(), format!("`{lost}` cannot be expressed in the language of this model's upstream.")))
-        }
+        Some(lost) if candidate.model.refuse_loss => Err(Refused::unsupported(
+            lost.to_owned(),
+            format!("`{lost}` cannot be expressed in the language of this model's upstream."),
+        )),
         Some(_) | None => Ok(said),
     }
 }

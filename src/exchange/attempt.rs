@@ -1,8 +1,9 @@
 //! One try at one account: connect, send, read the head, read the body.
 //!
-//! Every wait has a deadline of ours, since Pingora's own are per read, and a dripping upstream defeats them.
-//! **Invariant:** an [`Attempt`] is a guard. Dropped half-way it closes its HTTP/1 connection, or resets its HTTP/2 stream; only
-//! [`Attempt::finish`], after a whole answer, keeps the connection for the next request.
+//! Every wait has a deadline of ours, since Pingora's own are per read, and a dripping upstream
+//! defeats them. **Invariant:** an [`Attempt`] is a guard. Dropped half-way it closes its HTTP/1
+//! connection, or resets its HTTP/2 stream; only [`Attempt::finish`], after a whole answer, keeps
+//! the connection for the next request.
 
 use super::alarm::Alarm;
 use super::failover::Failure;
@@ -25,7 +26,8 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, sleep_until};
 
-/// A reused connection that ends within this time of the request's last byte was closed before the request was looked at.
+/// A reused connection that ends within this time of the request's last byte was closed before the
+/// request was looked at.
 const STALE: Duration = Duration::from_millis(500);
 /// The request goes up in slices of this size, each with its own deadline.
 const SLICE: usize = 64 * 1024;
@@ -119,8 +121,8 @@ impl Attempt {
         let began = Instant::now();
         let due = outgoing.total.min(began + outgoing.timeouts.connect);
         let connected = upstream.connect(place, fresh, due, alarm).await;
-        let (connection, reused) =
-            connected.map_err(|failure| if Instant::now() >= outgoing.total { Failure::TotalTimeout } else { failure })?;
+        let (connection, reused) = connected
+            .map_err(|failure| if Instant::now() >= outgoing.total { Failure::TotalTimeout } else { failure })?;
         let mut attempt = Attempt {
             wire: Wire::Spent,
             place: place.clone(),
@@ -162,7 +164,12 @@ impl Attempt {
     }
 
     /// A written request's head and body, in one write where they are small.
-    async fn send_http1(&mut self, mut stream: Stream, outgoing: &Outgoing<'_>, alarm: &mut Alarm) -> Result<(), Failure> {
+    async fn send_http1(
+        &mut self,
+        mut stream: Stream,
+        outgoing: &Outgoing<'_>,
+        alarm: &mut Alarm,
+    ) -> Result<(), Failure> {
         let length = outgoing.length();
         let mut body = outgoing.body;
         let small = length <= SLICE;
@@ -196,9 +203,16 @@ impl Attempt {
         }
     }
 
-    async fn send_http2(&mut self, stream: Box<Http2>, outgoing: &Outgoing<'_>, alarm: &mut Alarm) -> Result<(), Failure> {
-        let header =
-            self.upstream.header(&self.place.account, outgoing, outgoing.length()).map_err(|e| Failure::Nonsense(e.to_string()))?;
+    async fn send_http2(
+        &mut self,
+        stream: Box<Http2>,
+        outgoing: &Outgoing<'_>,
+        alarm: &mut Alarm,
+    ) -> Result<(), Failure> {
+        let header = self
+            .upstream
+            .header(&self.place.account, outgoing, outgoing.length())
+            .map_err(|e| Failure::Nonsense(e.to_string()))?;
         self.wire = Wire::Http2(stream);
         let Wire::Http2(wire) = &mut self.wire else { return Err(Failure::Reset) };
         if wire.write_request_header(Box::new(header), false).is_err() {
@@ -206,12 +220,17 @@ impl Attempt {
         }
         let mut written = Ok(());
         let patience = outgoing.timeouts.idle;
-        let slices =
-            outgoing.body.iter().flat_map(|part| (0..part.len()).step_by(SLICE).map(|at| part.slice(at..part.len().min(at + SLICE))));
+        let slices = outgoing
+            .body
+            .iter()
+            .flat_map(|part| (0..part.len()).step_by(SLICE).map(|at| part.slice(at..part.len().min(at + SLICE))));
         // The empty one ends the stream.
         for slice in slices.chain([Bytes::new()]) {
             let end = slice.is_empty();
-            written = match alarm.until(outgoing.total.min(Instant::now() + patience), pin!(wire.write_request_body(slice, end))).await {
+            written = match alarm
+                .until(outgoing.total.min(Instant::now() + patience), pin!(wire.write_request_body(slice, end)))
+                .await
+            {
                 Some(Ok(())) => Ok(()),
                 Some(Err(_)) => Err(Failure::Reset),
                 None => Err(late(outgoing.total)),
@@ -228,7 +247,8 @@ impl Attempt {
         }
     }
 
-    /// An early 413 or 429 is better than "reset": the head, if there is one, is left for [`Attempt::head`].
+    /// An early 413 or 429 is better than "reset": the head, if there is one, is left for
+    /// [`Attempt::head`].
     async fn last_words(&mut self, failure: Failure, alarm: &mut Alarm) -> Result<(), Failure> {
         let read = alarm.until(Instant::now() + LAST_WORDS, pin!(self.read_head())).await;
         match read {
@@ -250,7 +270,9 @@ impl Attempt {
 
     fn response(&self) -> Option<(StatusCode, &HeaderMap)> {
         match &self.wire {
-            Wire::Http1(session) => session.resp_header().filter(|h| !h.status.is_informational()).map(|h| (h.status, &h.headers)),
+            Wire::Http1(session) => {
+                session.resp_header().filter(|h| !h.status.is_informational()).map(|h| (h.status, &h.headers))
+            }
             Wire::Http2(wire) => wire.response_header().map(|h| (h.status, &h.headers)),
             Wire::Demo(demo) => Some((StatusCode::OK, &demo.headers)),
             Wire::Spent => None,
@@ -278,7 +300,8 @@ impl Attempt {
                 if is_unread(&e) {
                     return Failure::Stale;
                 }
-                // Where only the stream was reset, the connection was not stale: the request was looked at.
+                // Where only the stream was reset, the connection was not stale: the request was
+                // looked at.
                 self.reused &= e.etype() != &ErrorType::H2Error;
                 failure_of(&e)
             }),
@@ -289,20 +312,23 @@ impl Attempt {
 
     /// The next piece of the body; `None` at its end.
     ///
-    /// **Invariant:** whoever drops this future before it is ready has lost nothing, and may read on: waits for what has come already
-    /// poll it once, deadlines give it up. So each wire has all of its state outside of the future, and takes a piece only in the poll
-    /// that yields it.
+    /// **Invariant:** whoever drops this future before it is ready has lost nothing, and may read
+    /// on: waits for what has come already poll it once, deadlines give it up. So each wire has all
+    /// of its state outside of the future, and takes a piece only in the poll that yields it.
     pub async fn read(&mut self) -> Result<Option<Chunk<'_>>, Failure> {
         match &mut self.wire {
-            // Pingora 0.9.1, `BodyReader::read_body`: each framing (length, chunks, end of file, trailers) awaits at one place only, a
-            // `read_buf` of tokio's, which has read nothing if it is dropped. What a dropped one leaves behind is said before that place: an
-            // emptied buffer, whose bytes were yielded before, or the head of a chunk that came in part, with the state that says so.
+            // Pingora 0.9.1, `BodyReader::read_body`: each framing (length, chunks, end of file,
+            // trailers) awaits at one place only, a `read_buf` of tokio's, which has read nothing
+            // if it is dropped. What a dropped one leaves behind is said before that place: an
+            // emptied buffer, whose bytes were yielded before, or the head of a chunk that came in
+            // part, with the state that says so.
             Wire::Http1(session) => match session.read_body_ref().await {
                 Ok(bytes) => Ok(bytes.map(Chunk::Borrowed)),
                 Err(_) => Err(Failure::Cut),
             },
-            // Pingora 0.9.1, `Http2Session::read_response_body`: it awaits only `RecvStream::data` of h2, a `poll_fn` without state of its
-            // own; the connection's task holds the frames. The window is opened again in the poll that yields one.
+            // Pingora 0.9.1, `Http2Session::read_response_body`: it awaits only `RecvStream::data`
+            // of h2, a `poll_fn` without state of its own; the connection's task holds the frames.
+            // The window is opened again in the poll that yields one.
             Wire::Http2(wire) => match wire.read_response_body().await {
                 Ok(bytes) => Ok(bytes.map(Chunk::Owned)),
                 Err(_) => Err(Failure::Cut),
@@ -345,7 +371,8 @@ impl Attempt {
 }
 
 impl Demo {
-    /// The next piece, at its time. It is taken after the wait, and until then only its time is kept.
+    /// The next piece, at its time. It is taken after the wait, and until then only its time is
+    /// kept.
     async fn next(&mut self) -> Option<Vec<u8>> {
         let pause = self.pieces.front()?.pause;
         if !pause.is_zero() {
@@ -359,8 +386,9 @@ impl Demo {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if let Wire::Http2(stream) = &mut self.wire {
-            // As with HTTP/1, no request is sent where another one has waited in vain: nobody may be there any more. What else is on the connection
-            // goes on. Who leaves at once has not waited.
+            // As with HTTP/1, no request is sent where another one has waited in vain: nobody may
+            // be there any more. What else is on the connection goes on. Who leaves at once has not
+            // waited.
             if stream.response_header().is_none() && !self.turned_away && self.sent.elapsed() >= STALE {
                 stream.conn.mark_shutdown();
             }
@@ -383,8 +411,8 @@ fn failure_of(error: &BError) -> Failure {
     Failure::Reset
 }
 
-/// The upstream says that it did not look at the request: `REFUSED_STREAM`, or a GOAWAY that leaves the stream out. On whichever connection, and
-/// however late.
+/// The upstream says that it did not look at the request: `REFUSED_STREAM`, or a GOAWAY that leaves
+/// the stream out. On whichever connection, and however late.
 fn is_unread(error: &BError) -> bool {
     error.etype() == &ErrorType::H2Error && matches!(error.retry, RetryType::Decided(true))
 }

@@ -1,8 +1,10 @@
-//! What a model may spend on asking twice, as a share of its requests: so that an outage is not multiplied, and a hedge stays cheap.
+//! What a model may spend on asking twice, as a share of its requests: so that an outage is not
+//! multiplied, and a hedge stays cheap.
 //!
 //! Pure, and small enough for a plain lock around it: adding to one is some tens of nanoseconds.
 //!
-//! **Invariant:** in no span are there more second tries than the share of its requests, or than the floor where that is more.
+//! **Invariant:** in no span are there more second tries than the share of its requests, or than
+//! the floor where that is more.
 
 use crate::account::window::Window;
 use std::time::{Duration, Instant};
@@ -10,8 +12,10 @@ use std::time::{Duration, Instant};
 /// Looks back this long.
 const SPAN: Duration = Duration::from_secs(10);
 
-/// A budget. Not every second attempt need ask it: one at a target that [is sound](crate::account::breaker::Breaker::is_sound) moves a request
-/// away from where it failed, and multiplies nothing; with a third of the accounts gone a fifth would not do for those.
+/// A budget. Not every second attempt need ask it: one at a target that
+/// [is sound](crate::account::breaker::Breaker::is_sound) moves a request away from where it
+/// failed, and multiplies nothing; with a third of the accounts gone a fifth would not do for
+/// those.
 #[derive(Debug, Clone)]
 pub struct Budget {
     share: f64,
@@ -21,13 +25,15 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// For what follows a failure: a fifth of the requests, which is what an outage of every account may add to what they are asked; and ten in
-    /// 10 s in any case, so that with little traffic every request may go to the next account.
+    /// For what follows a failure: a fifth of the requests, which is what an outage of every
+    /// account may add to what they are asked; and ten in 10 s in any case, so that with little
+    /// traffic every request may go to the next account.
     pub fn retries() -> Budget {
         Budget::new(0.2, 10)
     }
 
-    /// For second attempts beside a slow first one: how large a share is said [each time](Budget::retry_within).
+    /// For second attempts beside a slow first one: how large a share is said
+    /// [each time](Budget::retry_within).
     pub fn hedges() -> Budget {
         Budget::new(0.0, 0)
     }
@@ -73,7 +79,8 @@ mod tests {
     use crate::exchange::failover::Class;
     use proptest::prelude::*;
 
-    /// So many requests a second for a minute, each of which wants two more attempts: attempts per request.
+    /// So many requests a second for a minute, each of which wants two more attempts: attempts per
+    /// request.
     fn amplification(budget: &mut Budget, per_second: u32) -> f64 {
         let start = Instant::now();
         let requests = per_second * 60;
@@ -94,8 +101,9 @@ mod tests {
         assert!(amplified <= 1.21, "{amplified}");
     }
 
-    /// Three accounts, of whose calls such a share fails, all from one moment on: attempts per request of the minute that follows, with breakers, and
-    /// with second attempts at sound targets free.
+    /// Three accounts, of whose calls such a share fails, all from one moment on: attempts per
+    /// request of the minute that follows, with breakers, and with second attempts at sound targets
+    /// free.
     fn amplification_with_breakers(failing: f64) -> f64 {
         let mut random = fastrand::Rng::with_seed(24);
         let (mut breakers, mut budget) = (vec![Breaker::default(); 3], Budget::retries());
@@ -116,7 +124,12 @@ mod tests {
                 }
                 tries += 1.0;
                 let failed = random.f64() < failing;
-                breaker.settle(pass, if failed { Outcome::Failed(Class::Transient) } else { Outcome::Ok }, now, random.f64());
+                breaker.settle(
+                    pass,
+                    if failed { Outcome::Failed(Class::Transient) } else { Outcome::Ok },
+                    now,
+                    random.f64(),
+                );
                 if !failed {
                     break;
                 }

@@ -1,6 +1,8 @@
-//! The credential that a request is given anew: a signature over it, or a token that is good for a while.
+//! The credential that a request is given anew: a signature over it, or a token that is good for a
+//! while.
 //!
-//! **Invariant:** a private key never leaves the process, and a token goes to the account that it was made for, and to nobody else.
+//! **Invariant:** a private key never leaves the process, and a token goes to the account that it
+//! was made for, and to nobody else.
 
 use super::alarm::Alarm;
 use super::attempt::{Attempt, Outgoing};
@@ -55,7 +57,8 @@ pub fn plain(said: &Said) -> Vec<(HeaderName, HeaderValue)> {
 pub fn signed(keys: &AwsKeys, account: &Account, said: &Said) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
     let path = format!("{}{}", account.base.path, said.path);
     // What was translated is in one part.
-    let whole: Cow<'_, [u8]> = if let [part] = said.body.as_slice() { part[..].into() } else { said.body.concat().into() };
+    let whole: Cow<'_, [u8]> =
+        if let [part] = said.body.as_slice() { part[..].into() } else { said.body.concat().into() };
     let signed = keys.signer.headers(&account.base.authority, &path, &whole, SystemTime::now());
     let signed = signed.map_err(|_| Failure::Unsigned("the path or the session token cannot be signed".to_owned()))?;
     let header = |(name, value): (&'static str, Secret)| {
@@ -68,7 +71,12 @@ pub fn signed(keys: &AwsKeys, account: &Account, said: &Said) -> Result<Vec<(Hea
 }
 
 /// The token for an account, fetched if there is none or it ends soon.
-async fn token(upstream: &Arc<Upstream>, place: &Arc<Place>, account: &ServiceAccount, total: Instant) -> Result<Secret, Failure> {
+async fn token(
+    upstream: &Arc<Upstream>,
+    place: &Arc<Place>,
+    account: &ServiceAccount,
+    total: Instant,
+) -> Result<Secret, Failure> {
     let fingerprint = place.account.fingerprint;
     match place.state.tokens.turn(fingerprint).await {
         Turn::Take(token) => Ok(token),
@@ -94,13 +102,22 @@ async fn fetch(
     account: &ServiceAccount,
     total: Instant,
 ) -> Result<(Secret, Duration), Failure> {
-    let Some(issuer) = &place.issuer else { return Err(Failure::Unsigned("nobody issues tokens for this account".to_owned())) };
+    let Some(issuer) = &place.issuer else {
+        return Err(Failure::Unsigned("nobody issues tokens for this account".to_owned()));
+    };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let form = account.form(now).map_err(|why| Failure::Unsigned(why.to_owned()))?;
     let body = [Bytes::copy_from_slice(form.expose().as_bytes())];
     let due = total.min(Instant::now() + issuer.account.timeouts.connect * 2);
-    let outgoing =
-        Outgoing { request_id: "token", path: "", headers: &[], body: &body, stream: false, timeouts: issuer.account.timeouts, total: due };
+    let outgoing = Outgoing {
+        request_id: "token",
+        path: "",
+        headers: &[],
+        body: &body,
+        stream: false,
+        timeouts: issuer.account.timeouts,
+        total: due,
+    };
     let mut alarm = Alarm::default();
     let permit = issuer.state.admit().map(Arc::new).ok_or(Failure::Reset)?;
     // A fresh connection: once an hour no other would be open.
@@ -119,8 +136,11 @@ async fn fetch(
     match token::token(seen, None, &answer) {
         Ok(token) => Ok((token.access_token, token.expires_in)),
         Err(error) if status.is_success() => Err(Failure::Nonsense(format!("the token's answer: {}", error.message))),
-        Err(error) => {
-            Err(Failure::Status { status: error.status.unwrap_or(seen), seen, retry_after: error.retry_after, error: Box::new(error) })
-        }
+        Err(error) => Err(Failure::Status {
+            status: error.status.unwrap_or(seen),
+            seen,
+            retry_after: error.retry_after,
+            error: Box::new(error),
+        }),
     }
 }

@@ -1,7 +1,8 @@
-//! What a failed attempt means: one table from failure to class, and from class to what is done next and what the caller is told.
+//! What a failed attempt means: one table from failure to class, and from class to what is done
+//! next and what the caller is told.
 //!
-//! Pure: no clock, no sockets. An upstream's 401, 402, 403 or 404 is never shown as such, since it is about our account and not about
-//! the caller.
+//! Pure: no clock, no sockets. An upstream's 401, 402, 403 or 404 is never shown as such, since it
+//! is about our account and not about the caller.
 
 use crate::dialect::UpstreamError;
 use crate::error::{Refusal, What, scrub};
@@ -24,7 +25,8 @@ pub enum Failure {
     },
     /// The connection ended before a byte of an answer.
     Reset,
-    /// The request was never looked at: the same, on a reused connection and so soon; or the upstream says so.
+    /// The request was never looked at: the same, on a reused connection and so soon; or the
+    /// upstream says so.
     Stale,
     /// The upstream stopped reading our request.
     SendTimeout,
@@ -42,7 +44,8 @@ pub enum Failure {
     NoRoom,
     /// An answer that is none.
     Nonsense(String),
-    /// So many calls of tools whose arguments nobody can read, where the catalog says that this is no answer.
+    /// So many calls of tools whose arguments nobody can read, where the catalog says that this is
+    /// no answer.
     BrokenCall(u32),
     /// The stream ended before its end.
     Cut,
@@ -92,7 +95,8 @@ pub enum Class {
 }
 
 impl Failure {
-    /// The table: what is done next. A stale connection is the attempt's own business, which tries once more on a fresh one.
+    /// The table: what is done next. A stale connection is the attempt's own business, which tries
+    /// once more on a fresh one.
     pub fn then(&self) -> Then {
         match (self, self.class()) {
             // Nobody has time left, or room.
@@ -187,7 +191,9 @@ impl Failure {
     pub fn status(&self) -> Option<u16> {
         match self {
             Failure::Status { seen, .. } => Some(*seen),
-            Failure::InAnswer(_) | Failure::Nonsense(_) | Failure::BrokenCall(_) | Failure::Cut | Failure::NoRoom => Some(200),
+            Failure::InAnswer(_) | Failure::Nonsense(_) | Failure::BrokenCall(_) | Failure::Cut | Failure::NoRoom => {
+                Some(200)
+            }
             Failure::Unreachable(_)
             | Failure::ConnectTimeout
             | Failure::Tls { .. }
@@ -205,15 +211,19 @@ impl Failure {
     /// What only the log gets: never an upstream's own sentences, which may quote the prompt.
     pub fn detail(&self) -> Option<Cow<'_, str>> {
         match self {
-            Failure::Unreachable(detail) | Failure::Tls { why: detail, .. } | Failure::Nonsense(detail) | Failure::Unsigned(detail) => {
-                Some(detail.into())
-            }
+            Failure::Unreachable(detail)
+            | Failure::Tls { why: detail, .. }
+            | Failure::Nonsense(detail)
+            | Failure::Unsigned(detail) => Some(detail.into()),
             Failure::Status { error, .. } | Failure::InAnswer(error) => {
                 let words = [("type", &error.kind), ("code", &error.code), ("param", &error.param)];
                 // A word, that is: some servers put sentences there.
-                let is_word = |w: &&str| w.len() <= 64 && w.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-[]".contains(&b));
-                let said: Vec<String> =
-                    words.iter().filter_map(|(name, word)| Some(format!("{name}={}", word.as_deref().filter(is_word)?))).collect();
+                let is_word =
+                    |w: &&str| w.len() <= 64 && w.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-[]".contains(&b));
+                let said: Vec<String> = words
+                    .iter()
+                    .filter_map(|(name, word)| Some(format!("{name}={}", word.as_deref().filter(is_word)?)))
+                    .collect();
                 (!said.is_empty()).then(|| said.join(" ").into())
             }
             Failure::ConnectTimeout
@@ -235,7 +245,8 @@ impl Failure {
         Failure::Unreachable("it looked at no request, on a new connection neither".to_owned())
     }
 
-    /// Whether the whole request had been sent, so that the upstream may have worked, and charge for it.
+    /// Whether the whole request had been sent, so that the upstream may have worked, and charge
+    /// for it.
     pub fn maybe_billed(&self) -> bool {
         match self {
             Failure::Reset
@@ -258,23 +269,30 @@ impl Failure {
         }
     }
 
-    /// What the caller is told when this was the last attempt. `tries` is how many there were; `secrets` must not appear in the text.
+    /// What the caller is told when this was the last attempt. `tries` is how many there were;
+    /// `secrets` must not appear in the text.
     pub fn refusal(&self, tries: usize, secrets: &[&str]) -> Refusal {
         let refusal = match self {
             Failure::Status { status, error, .. } => by_class(Some(*status), error, secrets),
             Failure::InAnswer(error) => by_class(error.status, error, secrets),
-            // Refused or not routed, nobody was there: only who took the request can be too slow with it.
+            // Refused or not routed, nobody was there: only who took the request can be too slow
+            // with it.
             Failure::Unreachable(_) | Failure::ConnectTimeout => {
-                Refusal::new(What::UpstreamUnavailable, "The upstream could not be reached. Try again later.").retry_after(UNREACHABLE)
+                Refusal::new(What::UpstreamUnavailable, "The upstream could not be reached. Try again later.")
+                    .retry_after(UNREACHABLE)
             }
             Failure::Unsigned(_) => Refusal::for_the_operator(What::UpstreamUnavailable),
-            Failure::SendTimeout => Refusal::new(What::UpstreamTimeout, "The upstream stopped reading the request. Try again later."),
-            Failure::FirstByteTimeout | Failure::FirstTokenTimeout => {
-                Refusal::new(What::UpstreamTimeout, "The upstream did not begin to answer in time. Try again, or ask for less.")
+            Failure::SendTimeout => {
+                Refusal::new(What::UpstreamTimeout, "The upstream stopped reading the request. Try again later.")
             }
-            Failure::IdleTimeout => {
-                Refusal::new(What::UpstreamTimeout, "The upstream fell silent before its answer was complete. Try again.")
-            }
+            Failure::FirstByteTimeout | Failure::FirstTokenTimeout => Refusal::new(
+                What::UpstreamTimeout,
+                "The upstream did not begin to answer in time. Try again, or ask for less.",
+            ),
+            Failure::IdleTimeout => Refusal::new(
+                What::UpstreamTimeout,
+                "The upstream fell silent before its answer was complete. Try again.",
+            ),
             Failure::TotalTimeout => {
                 Refusal::new(What::UpstreamTimeout, "The upstream did not finish in time. Try again, or ask for less.")
             }
@@ -285,9 +303,10 @@ impl Failure {
                 );
                 if *lasts { refusal.in_vain() } else { refusal }
             }
-            Failure::Reset | Failure::Stale => {
-                Refusal::new(What::BadUpstreamResponse, "The upstream closed the connection without an answer. Try again.")
-            }
+            Failure::Reset | Failure::Stale => Refusal::new(
+                What::BadUpstreamResponse,
+                "The upstream closed the connection without an answer. Try again.",
+            ),
             Failure::Nonsense(_) => Refusal::new(
                 What::BadUpstreamResponse,
                 "The upstream's answer could not be understood. Try again, or ask the gateway's operator, with the request id.",
@@ -332,7 +351,9 @@ fn class_of(status: u16, error: &UpstreamError) -> Class {
         429 | 529 => Class::Rate,
         408 | 409 | 425 => Class::Transient,
         // It names what of the request it did not find, or cannot take: that is no account's.
-        404 | 415 | 451 if error.param.as_deref().is_some_and(|param| !param.is_empty() && param != "model") => Class::Caller,
+        404 | 415 | 451 if error.param.as_deref().is_some_and(|param| !param.is_empty() && param != "model") => {
+            Class::Caller
+        }
         300..=499 => Class::Refused,
         _ => Class::Transient,
     }
@@ -353,7 +374,8 @@ fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Ref
             "The upstream account does not serve this model. Ask the gateway's operator, with the request id.",
         ),
         Class::Rate => {
-            Refusal::new(What::UpstreamRateLimited, "The upstream is limiting the rate of requests. Try again later.").retry_after(5)
+            Refusal::new(What::UpstreamRateLimited, "The upstream is limiting the rate of requests. Try again later.")
+                .retry_after(5)
         }
         Class::Transient | Class::Ours => {
             let status = status.map_or_else(String::new, |status| format!(" (HTTP {status})"));
@@ -362,7 +384,8 @@ fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Ref
     }
 }
 
-/// Seconds after which whoever could not be reached may be asked again: a server that starts again needs some.
+/// Seconds after which whoever could not be reached may be asked again: a server that starts again
+/// needs some.
 pub const UNREACHABLE: u64 = 5;
 /// What the failures are named that these seconds are for.
 pub const OUT_OF_REACH: [&str; 2] = ["unreachable", "connect_timeout"];
@@ -499,7 +522,9 @@ mod tests {
         for kind in [403, 404, 500, 503] {
             check(status(kind, ""), None, true);
         }
-        for failure in [Failure::Reset, Failure::FirstByteTimeout, Failure::TotalTimeout, Failure::Nonsense(String::new())] {
+        for failure in
+            [Failure::Reset, Failure::FirstByteTimeout, Failure::TotalTimeout, Failure::Nonsense(String::new())]
+        {
             check(failure, None, true);
         }
     }

@@ -1,8 +1,10 @@
-//! One request's life, from accepted to settled: attempts until one commits, and the relay of its answer.
+//! One request's life, from accepted to settled: attempts until one commits, and the relay of its
+//! answer.
 //!
-//! Two halves that never mix: the [`producer`] faces the upstreams and never sees the caller; the [`relay`] alone writes to the caller. It
-//! is ours and not Pingora's proxy loop, because that loop picks the upstream before the body is read, keeps 64 KiB of it for a second
-//! try, and sends the head before any of the answer is seen.
+//! Two halves that never mix: the [`producer`] faces the upstreams and never sees the caller; the
+//! [`relay`] alone writes to the caller. It is ours and not Pingora's proxy loop, because that loop
+//! picks the upstream before the body is read, keeps 64 KiB of it for a second try, and sends the
+//! head before any of the answer is seen.
 
 pub mod advice;
 pub mod alarm;
@@ -44,11 +46,13 @@ impl Own {
     }
 }
 
-/// Runs a future, adds up how long it ran, as opposed to waited, and keeps a panic from taking more than the exchange with it.
+/// Runs a future, adds up how long it ran, as opposed to waited, and keeps a panic from taking more
+/// than the exchange with it.
 pub fn guarded<F: Future>(own: &Own, mut future: Pin<&mut F>) -> impl Future<Output = Result<F::Output, Panicked>> {
     std::future::poll_fn(move |context| {
         let began = Instant::now();
-        // Nothing that a panic may leave half-done is used again: the exchange ends with it, and guards give back what it held.
+        // Nothing that a panic may leave half-done is used again: the exchange ends with it, and
+        // guards give back what it held.
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
         own.add(began.elapsed());
         match polled {

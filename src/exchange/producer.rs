@@ -1,9 +1,11 @@
-//! The half of an exchange that faces the upstreams: attempts, failover, hedges, and the commit gate. It yields pieces of a standard answer, or
-//! what the caller is to be told instead; it never sees the caller.
+//! The half of an exchange that faces the upstreams: attempts, failover, hedges, and the commit
+//! gate. It yields pieces of a standard answer, or what the caller is to be told instead; it never
+//! sees the caller.
 //!
-//! **Invariant:** no byte of a stream is yielded before the gate is open, that is before an event with content, thinking, audio, a tool
-//! call, a refusal or a finish has come. Until then any failure may go to the next candidate, and two attempts may race; from then on there is
-//! one, and none after it.
+//! **Invariant:** no byte of a stream is yielded before the gate is open, that is before an event
+//! with content, thinking, audio, a tool call, a refusal or a finish has come. Until then any
+//! failure may go to the next candidate, and two attempts may race; from then on there is one, and
+//! none after it.
 
 pub mod meter;
 mod opening;
@@ -112,7 +114,8 @@ pub struct Producer<'x> {
     pub upstream_request_id: Option<String>,
     /// An upstream may charge for an answer that nobody got.
     pub maybe_billed: bool,
-    /// What the request as it went up last does not say of what the caller said, and what the answer did not do of it.
+    /// What the request as it went up last does not say of what the caller said, and what the
+    /// answer did not do of it.
     pub losses: Losses,
     /// What is wrong with the answer, though it is whole.
     pub flaws: Flaws,

@@ -1,9 +1,12 @@
-//! Who waits for a place at a model whose accounts are all full or resting: first come, first served, and no more than so many.
+//! Who waits for a place at a model whose accounts are all full or resting: first come, first
+//! served, and no more than so many.
 //!
-//! The head of the queue tries; who is behind it waits until it has left, so that nobody is overtaken and a thousand that wait cost one that asks. Who
-//! is shed, or gave up, is told when to come back as it looks from here: so many are in front, and so many were admitted of late.
+//! The head of the queue tries; who is behind it waits until it has left, so that nobody is
+//! overtaken and a thousand that wait cost one that asks. Who is shed, or gave up, is told when to
+//! come back as it looks from here: so many are in front, and so many were admitted of late.
 //!
-//! **Invariant:** a [`Ticket`] is one that waits, from [`Queue::enter`] until it is dropped, in whatever state its task was.
+//! **Invariant:** a [`Ticket`] is one that waits, from [`Queue::enter`] until it is dropped, in
+//! whatever state its task was.
 
 use crate::account::window::Window;
 use std::future::Future;
@@ -32,13 +35,17 @@ pub struct Queue {
 
 impl Default for Queue {
     fn default() -> Queue {
-        Queue { waiting: AtomicUsize::new(0), head: Arc::new(Semaphore::new(1)), admitted: Mutex::new(Window::new(SPAN)) }
+        Queue {
+            waiting: AtomicUsize::new(0),
+            head: Arc::new(Semaphore::new(1)),
+            admitted: Mutex::new(Window::new(SPAN)),
+        }
     }
 }
 
 impl Queue {
-    /// Takes the last place; `None` if so many wait already. Who would come now asks [`Queue::is_empty`] before it asks an account: where others wait, it
-    /// is not its turn.
+    /// Takes the last place; `None` if so many wait already. Who would come now asks
+    /// [`Queue::is_empty`] before it asks an account: where others wait, it is not its turn.
     pub fn enter(self: &Arc<Queue>, length: usize) -> Option<Ticket> {
         self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < length).then_some(n + 1)).ok()?;
         let mut turn = Turn::Waits(Box::pin(self.head.clone().acquire_owned()));
@@ -62,7 +69,8 @@ impl Queue {
         self.admitted.lock().unwrap_or_else(PoisonError::into_inner).add((1, 0), now);
     }
 
-    /// In how many seconds one that came now and waited behind all others would be admitted, if it goes on as it went of late: 1 to 60.
+    /// In how many seconds one that came now and waited behind all others would be admitted, if it
+    /// goes on as it went of late: 1 to 60.
     pub fn retry_after(&self, now: Instant) -> u64 {
         let (admitted, over) = {
             let admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,11 +80,13 @@ impl Queue {
     }
 }
 
-/// How long the last of a queue waits. Where nobody was admitted, it is taken for one: whether the next one is comes to light no sooner.
+/// How long the last of a queue waits. Where nobody was admitted, it is taken for one: whether the
+/// next one is comes to light no sooner.
 fn seconds(in_front: usize, admitted: u64, over: Duration) -> u64 {
     let over = if admitted == 0 { SPAN } else { over.max(AT_LEAST) };
     let each = over.as_secs_f64() / admitted.max(1) as f64;
-    let whole = Duration::try_from_secs_f64((each * (in_front as f64 + 1.0)).ceil()).map_or(LONGEST, |wait| wait.as_secs());
+    let whole =
+        Duration::try_from_secs_f64((each * (in_front as f64 + 1.0)).ceil()).map_or(LONGEST, |wait| wait.as_secs());
     whole.clamp(1, LONGEST)
 }
 
@@ -88,8 +98,8 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Waits until all those in front have left, one way or another. Cancel-safe: the place is the ticket's, and not this future's. From then on the
-    /// ticket is the head's until it is dropped.
+    /// Waits until all those in front have left, one way or another. Cancel-safe: the place is the
+    /// ticket's, and not this future's. From then on the ticket is the head's until it is dropped.
     pub async fn turn(&mut self) {
         std::future::poll_fn(|context| self.turn.poll(context)).await;
     }
@@ -166,7 +176,11 @@ mod tests {
     #[test]
     fn how_long_it_will_take() {
         let check = |in_front, admitted, over: f64, expected| {
-            assert_eq!(seconds(in_front, admitted, Duration::from_secs_f64(over)), expected, "{in_front} {admitted} {over}");
+            assert_eq!(
+                seconds(in_front, admitted, Duration::from_secs_f64(over)),
+                expected,
+                "{in_front} {admitted} {over}"
+            );
         };
         check(0, 1000, 10.0, 1);
         check(99, 100, 10.0, 10);

@@ -1,7 +1,9 @@
-//! The record of one exchange: what is known of it so far, and the guard that settles it exactly once.
+//! The record of one exchange: what is known of it so far, and the guard that settles it exactly
+//! once.
 //!
-//! **Invariant:** settling happens in `Drop`, so that it happens for every way to end: an answer, a refusal, a caller who left, a panic. It writes the
-//! access line and the ledger's row, counts, and gives the drain its place back. Only the caller's limits are settled before, when it is certain
+//! **Invariant:** settling happens in `Drop`, so that it happens for every way to end: an answer, a
+//! refusal, a caller who left, a panic. It writes the access line and the ledger's row, counts, and
+//! gives the drain its place back. Only the caller's limits are settled before, when it is certain
 //! what was used and the answer's end is about to leave.
 
 use super::producer::meter::{Meter, Unused, Who};
@@ -168,8 +170,11 @@ impl Record {
     pub fn refused(&mut self, refusal: &Refusal) {
         self.end(refusal.what.row().outcome);
         // The upstream's own sentences may quote the prompt, which no log may hold.
-        let shown =
-            if let What::CallersFault { .. } = refusal.what { "the upstream finds fault with the request" } else { &refusal.message };
+        let shown = if let What::CallersFault { .. } = refusal.what {
+            "the upstream finds fault with the request"
+        } else {
+            &refusal.message
+        };
         self.error.get_or_insert_with(|| shown.chars().take(200).collect());
     }
 
@@ -213,7 +218,8 @@ impl Record {
         }
     }
 
-    /// Gives back to the limits what was not used. Done before the answer's end leaves, so that a caller who waits for it finds its place free.
+    /// Gives back to the limits what was not used. Done before the answer's end leaves, so that a
+    /// caller who waits for it finds its place free.
     pub fn settle(&mut self) -> Option<Usd> {
         if let Some(settled) = self.settled {
             return settled;
@@ -233,7 +239,18 @@ impl Record {
                 let (caller, key, model) = (caller.clone(), key.clone(), model.clone());
                 let unpriced = u64::from(cost.is_none());
                 let Spent { tokens, usd } = spent;
-                let past = Past { at: reservation.at, dated: None, caller, key, model, requests: 1, tokens, usd, unpriced, cut: false };
+                let past = Past {
+                    at: reservation.at,
+                    dated: None,
+                    caller,
+                    key,
+                    model,
+                    requests: 1,
+                    tokens,
+                    usd,
+                    unpriced,
+                    cut: false,
+                };
                 self.shared.limits.late(&past, reservation.scopes());
             }
             reservation.settle(spent);

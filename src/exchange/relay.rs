@@ -1,8 +1,10 @@
-//! The half of an exchange that faces the caller: it alone writes to it, and it ends every answer explicitly.
+//! The half of an exchange that faces the caller: it alone writes to it, and it ends every answer
+//! explicitly.
 //!
-//! **Invariant:** a write is awaited to its end or is fatal, since a dropped one leaves half a chunk; comments go out only between
-//! writes, and after a failed write nothing more is written. While the producer is waited for, the caller is watched: one who leaves
-//! ends the exchange at once, and with it the upstream's work.
+//! **Invariant:** a write is awaited to its end or is fatal, since a dropped one leaves half a
+//! chunk; comments go out only between writes, and after a failed write nothing more is written.
+//! While the producer is waited for, the caller is watched: one who leaves ends the exchange at
+//! once, and with it the upstream's work.
 
 use super::alarm::Alarm;
 use super::producer::{CALLER_LEFT, Piece, Producer};
@@ -38,7 +40,8 @@ pub async fn relay(session: &mut Session, shared: &Shared, record: &mut Record, 
     end
 }
 
-/// What is known of an exchange that a panic of ours has ended: what was used is used. What the panic left behind may make another one.
+/// What is known of an exchange that a panic of ours has ended: what was used is used. What the
+/// panic left behind may make another one.
 pub fn account_for(record: &mut Record, producer: &mut Producer<'_>) {
     let told = catch_unwind(AssertUnwindSafe(|| {
         producer.abandon("internal");
@@ -119,8 +122,14 @@ impl Relay<'_> {
                     super::panic_here(self.session, "relay");
                     let estimated = answer.usage.source == Source::Estimated;
                     count(self.record, producer);
-                    return match reply::answer(self.session, self.shared, self.record, answer.body.into(), &self.notes(producer, estimated))
-                        .await
+                    return match reply::answer(
+                        self.session,
+                        self.shared,
+                        self.record,
+                        answer.body.into(),
+                        &self.notes(producer, estimated),
+                    )
+                    .await
                     {
                         Ok(()) => End::Answered,
                         Err(()) => self.broken(producer),
@@ -192,12 +201,14 @@ impl Relay<'_> {
         .await
     }
 
-    /// Keeps a silent stream alive. Sends the head first, which fixes the status but not the answer.
+    /// Keeps a silent stream alive. Sends the head first, which fixes the status but not the
+    /// answer.
     async fn comment(&mut self) -> Result<(), ()> {
         self.write(Bytes::from_static(b": keepalive\n\n"), false, &Notes::default()).await
     }
 
-    /// Writes events. Where the head left before it was known who answers, what it would have said of that is said in comments.
+    /// Writes events. Where the head left before it was known who answers, what it would have said
+    /// of that is said in comments.
     async fn events(&mut self, bytes: Bytes, end: bool, notes: &Notes) -> Result<(), ()> {
         if self.head && self.record.first_byte.is_none() {
             for (name, value) in [("model", &notes.model), ("dropped", &notes.dropped)] {
@@ -238,7 +249,8 @@ impl Relay<'_> {
     /// What the head says beside the answer.
     fn notes(&self, producer: &Producer<'_>, estimated: bool) -> Notes {
         let record = &*self.record;
-        let served = producer.candidate().map(|candidate| &candidate.model.id).filter(|id| Some(*id) != record.model.as_ref());
+        let served =
+            producer.candidate().map(|candidate| &candidate.model.id).filter(|id| Some(*id) != record.model.as_ref());
         let dropped = (!producer.losses.names().is_empty()).then(|| producer.losses.names().join(", "));
         let (attempts, timing) = producer.trail_so_far().unzip();
         let attempts = attempts.filter(|attempts| !attempts.is_empty());

@@ -1,12 +1,13 @@
-//! A connection over TLS, as Pingora's sessions take it: ours and not Pingora's, since its own flattens rustls's errors into one text, and has no
-//! place for a pin.
+//! A connection over TLS, as Pingora's sessions take it: ours and not Pingora's, since its own
+//! flattens rustls's errors into one text, and has no place for a pin.
 
 use crate::tls::trust::{Distrust, Trust};
 use async_trait::async_trait;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::ALPN;
 use pingora::protocols::{
-    GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest, UniqueID, UniqueIDType,
+    GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest,
+    UniqueID, UniqueIDType,
 };
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -50,7 +51,11 @@ impl AsyncWrite for Secure {
         Pin::new(&mut self.0).poll_shutdown(cx)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write_vectored(cx, bufs)
     }
 

@@ -1,7 +1,9 @@
-//! Connections to accounts: Pingora opens them, our pools keep them; and the head that every request to an account begins with.
+//! Connections to accounts: Pingora opens them, our pools keep them; and the head that every
+//! request to an account begins with.
 //!
-//! **Invariant:** a connection is reused only for the account, credential, CA and address family of settings that it was made for: all of
-//! them are in the account's fingerprint. Certificates are always verified against the host of `base_url`.
+//! **Invariant:** a connection is reused only for the account, credential, CA and address family of
+//! settings that it was made for: all of them are in the account's fingerprint. Certificates are
+//! always verified against the host of `base_url`.
 
 use super::alarm::Alarm;
 use super::attempt::Outgoing;
@@ -34,21 +36,25 @@ use tokio::time::Instant;
 const HTTP2_STREAMS: usize = 100;
 /// How much of a stream is taken in before the caller drains it.
 const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
-/// Ten times what all streams of a connection may take in: callers who do not read must hold up only themselves. For each frame that waits with less
-/// than 256 bytes h2 takes the difference from half of this, and ends the connection with all its streams when nothing is left.
+/// Ten times what all streams of a connection may take in: callers who do not read must hold up
+/// only themselves. For each frame that waits with less than 256 bytes h2 takes the difference from
+/// half of this, and ends the connection with all its streams when nothing is left.
 const HTTP2_WINDOW: u32 = 256 * 1024 * 1024;
-/// Whoever is behind a router that has forgotten the connection does not answer, and says nothing: given up after so long.
+/// Whoever is behind a router that has forgotten the connection does not answer, and says nothing:
+/// given up after so long.
 const SILENT: Duration = Duration::from_secs(30);
 /// An unreachable address must leave time for the next.
 const LEAST_TRY: Duration = Duration::from_millis(250);
 
-/// An account as exchanges use it: its settings, its running state, and what follows from the settings and need not be made anew each time.
+/// An account as exchanges use it: its settings, its running state, and what follows from the
+/// settings and need not be made anew each time.
 pub struct Place {
     /// As the catalog has it.
     pub account: Arc<Account>,
     /// What outlives the catalog.
     pub state: Arc<State>,
-    /// Of an HTTP/1.1 request: the headers that are the same each time, from the end of its path on.
+    /// Of an HTTP/1.1 request: the headers that are the same each time, from the end of its path
+    /// on.
     head: Vec<u8>,
     /// Who issues the tokens of an account that signs for them.
     pub issuer: Option<Arc<Place>>,
@@ -68,7 +74,8 @@ impl Place {
             write_header(&mut head, &name, &value);
         }
         let trust = account.base.tls.then(|| trust(account.ca.as_deref()));
-        let issuer = issuer(&account).map(|issuer| Arc::new(Place::new(Arc::new(issuer), Arc::new(State::new(account.id.clone())))));
+        let issuer = issuer(&account)
+            .map(|issuer| Arc::new(Place::new(Arc::new(issuer), Arc::new(State::new(account.id.clone())))));
         Place { account, state, head, issuer, trust }
     }
 }
@@ -116,14 +123,21 @@ pub struct Upstream {
 
 impl Default for Upstream {
     fn default() -> Upstream {
-        // Pingora's connector panics without a system's store of certificates; with none of its own to offer, TLS accounts would fail one by one.
+        // Pingora's connector panics without a system's store of certificates; with none of its own
+        // to offer, TLS accounts would fail one by one.
         Upstream { transport: TransportConnector::new(None) }
     }
 }
 
 impl Upstream {
     /// A connection, and whether it was used before. It must be there by `due`.
-    pub async fn connect(&self, place: &Place, fresh: bool, due: Instant, alarm: &mut Alarm) -> Result<(Connection, bool), Failure> {
+    pub async fn connect(
+        &self,
+        place: &Place,
+        fresh: bool,
+        due: Instant,
+        alarm: &mut Alarm,
+    ) -> Result<(Connection, bool), Failure> {
         let Place { account, state, .. } = place;
         if account.dialect.is_demo() {
             return Ok((Connection::Demo, false));
@@ -131,12 +145,19 @@ impl Upstream {
         if !fresh && let Some(stream) = state.pool.take(account.fingerprint) {
             return Ok((Connection::Http1(stream), true));
         }
-        // Boxed: a new connection is rare, and what it takes would make every exchange twenty kilobytes larger.
+        // Boxed: a new connection is rare, and what it takes would make every exchange twenty
+        // kilobytes larger.
         Box::pin(self.dial(place, fresh, due, alarm)).await
     }
 
     /// A new connection: all addresses in turn, within one deadline.
-    async fn dial(&self, place: &Place, fresh: bool, due: Instant, alarm: &mut Alarm) -> Result<(Connection, bool), Failure> {
+    async fn dial(
+        &self,
+        place: &Place,
+        fresh: bool,
+        due: Instant,
+        alarm: &mut Alarm,
+    ) -> Result<(Connection, bool), Failure> {
         let Place { account, state, .. } = place;
         let addresses = match alarm.until(due, pin!(state.addresses.of(account))).await {
             Some(Ok(addresses)) => addresses,
@@ -170,7 +191,8 @@ impl Upstream {
         let tcp = self.transport.new_stream(&peer(place, address)).await.map_err(|e| failure_of(&e))?;
         let Some(trust) = &place.trust else { return Ok(Connection::Http1(tcp)) };
         let distrusted = |Distrust { why, lasts }| Failure::Tls { why, lasts };
-        let transport: Stream = Box::new(Secure::connect(trust, &place.account.base.host, tcp).await.map_err(distrusted)?);
+        let transport: Stream =
+            Box::new(Secure::connect(trust, &place.account.base.host, tcp).await.map_err(distrusted)?);
         if !matches!(transport.selected_alpn_proto(), Some(ALPN::H2)) {
             return Ok(Connection::Http1(transport));
         }
@@ -185,10 +207,13 @@ impl Upstream {
         Ok(Connection::Http2(Box::new(stream)))
     }
 
-    /// The head of a request, as HTTP/1.1 writes it. Built from nothing: no header of the caller's is ever in it.
+    /// The head of a request, as HTTP/1.1 writes it. Built from nothing: no header of the caller's
+    /// is ever in it.
     pub fn head(&self, place: &Place, outgoing: &Outgoing<'_>, length: usize, room: usize) -> Vec<u8> {
         let base = &place.account.base.path;
-        let mut head = Vec::with_capacity(place.head.len() + base.len() + outgoing.path.len() + outgoing.request_id.len() + 72 + room);
+        let mut head = Vec::with_capacity(
+            place.head.len() + base.len() + outgoing.path.len() + outgoing.request_id.len() + 72 + room,
+        );
         head.extend_from_slice(b"POST ");
         head.extend_from_slice(base.as_bytes());
         head.extend_from_slice(outgoing.path.as_bytes());
@@ -222,7 +247,8 @@ impl Upstream {
     }
 }
 
-/// The fields of the head that [`Upstream::head`] writes, for whoever shows them. What is not to be shown is marked sensitive.
+/// The fields of the head that [`Upstream::head`] writes, for whoever shows them. What is not to be
+/// shown is marked sensitive.
 pub fn fields(
     account: &Account,
     own: &[(HeaderName, HeaderValue)],
@@ -257,7 +283,8 @@ fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
     peer
 }
 
-/// The headers that depend on the account only; the catalog's own win over ours, but for the credential's.
+/// The headers that depend on the account only; the catalog's own win over ours, but for the
+/// credential's.
 fn headers(account: &Account) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     let ours = [
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
@@ -266,7 +293,9 @@ fn headers(account: &Account) -> impl Iterator<Item = (HeaderName, HeaderValue)>
         (header::USER_AGENT, HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")))),
     ];
     let version = match account.dialect {
-        Dialect::Anthropic => Some((HeaderName::from_static("anthropic-version"), HeaderValue::from_static(anthropic::VERSION))),
+        Dialect::Anthropic => {
+            Some((HeaderName::from_static("anthropic-version"), HeaderValue::from_static(anthropic::VERSION)))
+        }
         Dialect::OpenAi(_)
         | Dialect::Azure(_)
         | Dialect::Gemini
@@ -298,7 +327,8 @@ pub fn bearer(token: &Secret) -> Option<(HeaderName, HeaderValue)> {
     Some((header::AUTHORIZATION, value))
 }
 
-/// HTTP/2 is offered, and HTTP/1. What believes the system alone is one for all: it keeps what resumes their sessions.
+/// HTTP/2 is offered, and HTTP/1. What believes the system alone is one for all: it keeps what
+/// resumes their sessions.
 fn trust(ca: Option<&[u8]>) -> Trust {
     const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
     static SYSTEM: OnceLock<Trust> = OnceLock::new();
@@ -324,14 +354,16 @@ mod tests {
         let catalog = "accounts:\n  \
             plain: { dialect: openai, base_url: \"https://a.test/v1\", key: k-1, headers: { X-Team: t, User-Agent: mine } }\n  \
             named: { dialect: anthropic, key: k-2 }\nmodels: {}\ncallers: {}\n";
-        let catalog = resolve(&[("catalog.yaml".to_owned(), catalog.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
+        let catalog =
+            resolve(&[("catalog.yaml".to_owned(), catalog.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
         let own = [(HeaderName::from_static("x-own"), HeaderValue::from_static("o"))];
         for account in catalog.accounts() {
             let place = Place::new(account.clone(), Arc::new(State::new(account.id.clone())));
             let body = [Bytes::from_static(b"{}")];
             let total = Instant::now();
             let timeouts = account.timeouts;
-            let outgoing = Outgoing { request_id: "r", path: "/p", headers: &own, body: &body, stream: false, timeouts, total };
+            let outgoing =
+                Outgoing { request_id: "r", path: "/p", headers: &own, body: &body, stream: false, timeouts, total };
             let head = Upstream::default().head(&place, &outgoing, 2, 0);
             let mut shown = format!("POST {}/p HTTP/1.1\r\n", account.base.path);
             for (name, value) in fields(account, &own, HeaderValue::from_static("r"), 2) {

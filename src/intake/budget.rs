@@ -1,8 +1,9 @@
 //! What all requests together may hold in memory, and that no caller takes it from the others.
 //!
-//! A caller holds no more than it leaves to others, so that there is always something for one who comes; only its one request, if it has no other, may take what is
-//! left. Small bodies have an eighth of all to themselves, and there too a caller holds no more than it leaves. **Invariant:** what is held is given back when its
-//! [`Held`] is dropped, to the gateway and to the caller.
+//! A caller holds no more than it leaves to others, so that there is always something for one who
+//! comes; only its one request, if it has no other, may take what is left. Small bodies have an
+//! eighth of all to themselves, and there too a caller holds no more than it leaves. **Invariant:**
+//! what is held is given back when its [`Held`] is dropped, to the gateway and to the caller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -71,9 +72,11 @@ impl Held {
         let kept = if is_small { 0 } else { self.budget.kept };
         // What it held as a small one moves with it.
         let moved = if is_small || self.bytes > SMALL { 0 } else { self.bytes };
-        // Of two that ask at once both may find room where one would: less than what nobody may have, and nobody is refused for nothing.
+        // Of two that ask at once both may find room where one would: less than what nobody may
+        // have, and nobody is refused for nothing.
         let fits = |own: usize| {
-            let all = if is_small { own } else { own.saturating_add(purse.small.load(Ordering::Acquire)) }.saturating_add(more);
+            let all = if is_small { own } else { own.saturating_add(purse.small.load(Ordering::Acquire)) }
+                .saturating_add(more);
             let others = left.load(Ordering::Acquire).checked_sub(more).and_then(|left| left.checked_sub(kept));
             let alone = || purse.requests.load(Ordering::Acquire) <= 1;
             (others.is_some_and(|others| all <= others) || alone()).then_some(own.saturating_add(more + moved))
@@ -162,7 +165,11 @@ mod tests {
         let large: Vec<Held> = (0..37).filter_map(|_| body(&budget, &greedy, 31 * MIB)).collect();
         assert_eq!(large.len(), 14, "448 MiB of 896, beside what is kept for small bodies");
         let small: Vec<Held> = (0..20_000).filter_map(|_| body(&budget, &greedy, SMALL)).collect();
-        assert_eq!(small.iter().map(Held::bytes).sum::<usize>(), 295 * MIB, "of what is small it holds half of what the others left");
+        assert_eq!(
+            small.iter().map(Held::bytes).sum::<usize>(),
+            295 * MIB,
+            "of what is small it holds half of what the others left"
+        );
         assert!(body(&budget, &other, 60).is_some());
         assert!(body(&budget, &other, 31 * MIB).is_some());
         drop((large, small));
@@ -181,7 +188,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever callers do: nobody holds more than it leaves, but with its only request, and there is room for what is small.
+        /// Whatever callers do: nobody holds more than it leaves, but with its only request, and
+        /// there is room for what is small.
         #[test]
         fn there_is_always_room_for_one_who_comes(
             steps in prop::collection::vec((0usize..4, 0usize..6, 1usize..40 * MIB, any::<bool>(), any::<bool>()), 1..120),

@@ -1,9 +1,10 @@
-//! The envelope of a chat request: the few fields that decide where it goes, with their exact spans.
+//! The envelope of a chat request: the few fields that decide where it goes, with their exact
+//! spans.
 //!
-//! One pass over the body, no copy of it. The whole text is checked to be JSON; of its fields only those that
-//! Portcullis acts on are checked, all others pass for the upstream to judge. A field given twice at the top
-//! level is refused, so that a splice cannot be fooled. What a fault says never quotes more of the body than
-//! forty characters of a field's name.
+//! One pass over the body, no copy of it. The whole text is checked to be JSON; of its fields only
+//! those that Portcullis acts on are checked, all others pass for the upstream to judge. A field
+//! given twice at the top level is refused, so that a splice cannot be fooled. What a fault says
+//! never quotes more of the body than forty characters of a field's name.
 
 mod content;
 
@@ -31,7 +32,8 @@ pub struct Envelope {
     pub max_tokens_said: bool,
     /// The value of `max_tokens` where it is an explicit `null`.
     pub max_tokens_null: Option<Span>,
-    /// The most tokens that an answer may have, as the request says: the larger, where it says so twice.
+    /// The most tokens that an answer may have, as the request says: the larger, where it says so
+    /// twice.
     pub most_tokens: Option<u64>,
     /// How many answers are asked for, at least one.
     pub choices: u64,
@@ -43,16 +45,19 @@ pub struct Envelope {
     pub cache_key: Option<Span>,
     /// The value of `user`, if it is a text.
     pub user: Option<Span>,
-    /// From the first message up to and with the user's first, by which the turns of one conversation are known.
+    /// From the first message up to and with the user's first, by which the turns of one
+    /// conversation are known.
     pub beginning: Option<Span>,
     /// UTF-8 bytes of text in the messages: contents, text parts and the arguments of tool calls.
     pub prompt_bytes: usize,
-    /// Whether it may refer to something that it does not hold: a part of a message that is no text, or `data_sources`.
+    /// Whether it may refer to something that it does not hold: a part of a message that is no
+    /// text, or `data_sources`.
     pub refers: bool,
-    /// Bytes of what else a model reads: tools, the answer's schema, fields that we do not know; and of what is no text, for each part as many as it
-    /// may stand for.
+    /// Bytes of what else a model reads: tools, the answer's schema, fields that we do not know;
+    /// and of what is no text, for each part as many as it may stand for.
     pub more_bytes: usize,
-    /// The most tokens that its prompt can be taken for: all of the body at four bytes each but for the base64 of media, which stand for tokens by kind and size.
+    /// The most tokens that its prompt can be taken for: all of the body at four bytes each but for
+    /// the base64 of media, which stand for tokens by kind and size.
     pub most_prompt: u64,
 }
 
@@ -70,11 +75,13 @@ pub struct Fault {
 /// A longer id names no model, and would only swell logs.
 const MAX_MODEL_BYTES: usize = 512;
 
-/// The API has some forty fields. The bound keeps the memory for finding duplicates small beside the body.
+/// The API has some forty fields. The bound keeps the memory for finding duplicates small beside
+/// the body.
 const MAX_FIELDS: usize = 1 << 17;
 
-/// What decides where a request goes, what it may cost and how it is answered. Some servers take these names in any case, and of several the last:
-/// what one of them reads must be what was read here.
+/// What decides where a request goes, what it may cost and how it is answered. Some servers take
+/// these names in any case, and of several the last: what one of them reads must be what was read
+/// here.
 const KNOWN: [&str; 12] = [
     "model",
     "messages",
@@ -237,7 +244,10 @@ impl<'a> Seen<'a> {
             Ok(())
         })?;
         if count == 0 {
-            self.note(|| Fault { code: Some("empty_array"), ..Fault::of_value("messages", "`messages` must hold at least one message") });
+            self.note(|| Fault {
+                code: Some("empty_array"),
+                ..Fault::of_value("messages", "`messages` must hold at least one message")
+            });
         }
         Ok(())
     }
@@ -338,12 +348,20 @@ impl Fault {
     }
 
     fn missing(param: &'static str) -> Self {
-        Self { message: format!("`{param}` is missing"), param: Some(param.into()), code: Some("missing_required_parameter") }
+        Self {
+            message: format!("`{param}` is missing"),
+            param: Some(param.into()),
+            code: Some("missing_required_parameter"),
+        }
     }
 
     fn of_type(param: impl Into<Cow<'static, str>>, wanted: &str, kind: Kind) -> Self {
         let param = param.into();
-        Self { message: format!("`{param}` must be {wanted}, not {}", named(kind)), param: Some(param), code: Some("invalid_type") }
+        Self {
+            message: format!("`{param}` must be {wanted}, not {}", named(kind)),
+            param: Some(param),
+            code: Some("invalid_type"),
+        }
     }
 
     fn of_value(param: &'static str, message: &str) -> Self {
@@ -359,7 +377,11 @@ impl Fault {
         } else {
             known
         };
-        Self { message: format!("`{name}` is not a field: write `{known}`"), param: Some(name.into()), code: Some("unknown_parameter") }
+        Self {
+            message: format!("`{name}` is not a field: write `{known}`"),
+            param: Some(name.into()),
+            code: Some("unknown_parameter"),
+        }
     }
 
     fn duplicate(name: &str) -> Self {
@@ -416,14 +438,16 @@ fn duplicate<'n>(names: &'n mut [Cow<'_, [u8]>]) -> Option<&'n [u8]> {
     None
 }
 
-/// A number as anybody behind us may read it: `1e3` and `"1000"` are a thousand, too, and what is not whole is rounded up. What is none is for the
-/// upstream to judge.
+/// A number as anybody behind us may read it: `1e3` and `"1000"` are a thousand, too, and what is
+/// not whole is rounded up. What is none is for the upstream to judge.
 fn number(cursor: &Cursor<'_>, span: &Span) -> Option<u64> {
     let text = cursor.text();
     let number: f64 = match json::integer_of(text, span) {
         Some(whole) => return Some(whole),
-        None => json::text_of(text, span)
-            .map_or_else(|| std::str::from_utf8(json::slice(text, span)).ok()?.parse().ok(), |text| text.trim().parse().ok())?,
+        None => json::text_of(text, span).map_or_else(
+            || std::str::from_utf8(json::slice(text, span)).ok()?.parse().ok(),
+            |text| text.trim().parse().ok(),
+        )?,
     };
     #[expect(
         clippy::cast_possible_truncation,

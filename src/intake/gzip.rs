@@ -1,6 +1,8 @@
-//! A body that comes compressed: unpacked piece by piece, each taken from the budget before it is made.
+//! A body that comes compressed: unpacked piece by piece, each taken from the budget before it is
+//! made.
 //!
-//! What counts is the size that it unpacks to: a bomb is refused where any other body would be. Between pieces others have their turn.
+//! What counts is the size that it unpacks to: a bomb is refused where any other body would be.
+//! Between pieces others have their turn.
 
 use super::{Held, too_large};
 use crate::error::{Refusal, What};
@@ -12,11 +14,12 @@ use std::io::Read;
 const PIECE: usize = 64 * 1024;
 /// After so many pieces, or members, it is another's turn: some milliseconds.
 const TURN: usize = 16;
-/// Gzip files may follow each other in one body. Each costs its reader something, also one that holds nothing; programs that pack in
-/// blocks make one for each 64 KiB.
+/// Gzip files may follow each other in one body. Each costs its reader something, also one that
+/// holds nothing; programs that pack in blocks make one for each 64 KiB.
 const MEMBERS: usize = 4096;
 
-/// What was packed, of `limit` bytes at most. `held` holds the packed body, and just what it unpacks to from then on.
+/// What was packed, of `limit` bytes at most. `held` holds the packed body, and just what it
+/// unpacks to from then on.
 pub(super) async fn unpacked(packed: Bytes, limit: usize, held: &mut Held) -> Result<Bytes, Refusal> {
     let mut body = Vec::new();
     if !packed.is_empty() {
@@ -29,7 +32,8 @@ pub(super) async fn unpacked(packed: Bytes, limit: usize, held: &mut Held) -> Re
     Ok(body.into())
 }
 
-/// The same, into this. **Invariant:** `held` holds what the body has room for, and the body never has room for more than a byte above its limit.
+/// The same, into this. **Invariant:** `held` holds what the body has room for, and the body never
+/// has room for more than a byte above its limit.
 async fn unpack(packed: &[u8], limit: usize, body: &mut Vec<u8>, held: &mut Held) -> Result<(), Refusal> {
     let (mut rest, mut steps, mut members) = (packed, 0usize, 0);
     while !rest.is_empty() {
@@ -45,7 +49,10 @@ async fn unpack(packed: &[u8], limit: usize, body: &mut Vec<u8>, held: &mut Held
             let before = body.len();
             // Within its room, so that it makes itself none.
             let most = PIECE.min(body.capacity() - before) as u64;
-            (&mut decoder).take(most).read_to_end(body).map_err(|_| no_gzip("is not gzip, as its `content-encoding` says"))?;
+            (&mut decoder)
+                .take(most)
+                .read_to_end(body)
+                .map_err(|_| no_gzip("is not gzip, as its `content-encoding` says"))?;
             if body.len() > limit {
                 return Err(too_large(limit));
             }
@@ -66,7 +73,8 @@ fn no_gzip(why: &str) -> Refusal {
     Refusal::new(What::BadRequest { code: None }, format!("The request's body {why}."))
 }
 
-/// Makes room for more: a quarter, so that it is moved a few times only, or a piece where so much is not left.
+/// Makes room for more: a quarter, so that it is moved a few times only, or a piece where so much
+/// is not left.
 fn widen(body: &mut Vec<u8>, limit: usize, held: &mut Held) -> Result<(), Refusal> {
     let room = body.capacity();
     let most = limit.saturating_add(1).saturating_sub(room);
@@ -91,7 +99,8 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// The body or the status, with a limit of a mebibyte; and what is left of the budget while it is held.
+    /// The body or the status, with a limit of a mebibyte; and what is left of the budget while it
+    /// is held.
     fn unpack(packed: &[u8], budget: usize) -> (Result<Bytes, u16>, usize) {
         let all = Arc::new(Budget::new(budget, budget));
         let mut held = all.open(&Arc::new(Purse::default()));
@@ -109,7 +118,11 @@ mod tests {
             let (unpacked, left) = unpack(&pack(&body), 8 << 20);
             assert_eq!((unpacked.unwrap(), left), (Bytes::from(body), (8 << 20) - size));
         }
-        assert_eq!(unpack(&[pack(b"{\"a\":"), pack(b"1}")].concat(), 1 << 20).0.unwrap(), "{\"a\":1}", "in two members");
+        assert_eq!(
+            unpack(&[pack(b"{\"a\":"), pack(b"1}")].concat(), 1 << 20).0.unwrap(),
+            "{\"a\":1}",
+            "in two members"
+        );
         assert_eq!(unpack(b"", 1 << 20), (Ok(Bytes::new()), 1 << 20));
     }
 
@@ -123,7 +136,9 @@ mod tests {
                 let mut held = Arc::new(Budget::new(budget, budget)).open(&Arc::new(Purse::default()));
                 assert!(held.grow(packed.len()), "room for the packed body");
                 let mut body = Vec::new();
-                let told = run.block_on(super::unpack(&packed, limit, &mut body, &mut held)).map_err(|refusal| refusal.what.row().status);
+                let told = run
+                    .block_on(super::unpack(&packed, limit, &mut body, &mut held))
+                    .map_err(|refusal| refusal.what.row().status);
                 assert_eq!(held.bytes(), packed.len() + body.capacity(), "{size} of {budget}: {told:?}");
                 assert!(body.capacity() <= limit + 1, "{}", body.capacity());
                 endings.insert(told);
@@ -149,7 +164,10 @@ mod tests {
         let empty = pack(b"");
         assert_eq!(unpack(&empty.repeat(MEMBERS), 1 << 20).0, Ok(Bytes::new()));
         assert_eq!(unpack(&empty.repeat(MEMBERS + 1), 1 << 20).0, Err(400));
-        assert_eq!(unpack(&[empty.repeat(MEMBERS - 1), pack(b"{}")].concat(), 1 << 20).0, Ok(Bytes::from_static(b"{}")));
+        assert_eq!(
+            unpack(&[empty.repeat(MEMBERS - 1), pack(b"{}")].concat(), 1 << 20).0,
+            Ok(Bytes::from_static(b"{}"))
+        );
         // However long it goes on.
         assert_eq!(unpack(&empty.repeat(500_000), 16 << 20).0, Err(400));
     }

@@ -1,8 +1,11 @@
-//! What a picture, a sound or a file in a message may stand for, in tokens: by its kind and size, before anybody has read it.
+//! What a picture, a sound or a file in a message may stand for, in tokens: by its kind and size,
+//! before anybody has read it.
 //!
-//! Its base64 is no text, so it is left out of what is counted as text. Only that: all else of the part counts by its bytes, as it does where the part is of another
-//! type or the data is not base64. It is a medium if its own first bytes and the type that the caller gives it say the same. All else counts as text:
-//! the type decides how it goes up, and a text may begin as a picture does.
+//! Its base64 is no text, so it is left out of what is counted as text. Only that: all else of the
+//! part counts by its bytes, as it does where the part is of another type or the data is not
+//! base64. It is a medium if its own first bytes and the type that the caller gives it say the
+//! same. All else counts as text: the type decides how it goes up, and a text may begin as a
+//! picture does.
 
 use crate::wire::json::{self, Broken, Cursor, Kind, Span};
 
@@ -93,7 +96,8 @@ pub(super) fn read(cursor: &mut Cursor<'_>, place: Place) -> Result<Medium, Brok
     };
     let text = cursor.text();
     let data = data.and_then(|data| data_of(json::slice(text, &data), place));
-    let name = names.map(|name| json::slice(text, &name)).and_then(|quoted| quoted.get(1..quoted.len().saturating_sub(1)));
+    let name =
+        names.map(|name| json::slice(text, &name)).and_then(|quoted| quoted.get(1..quoted.len().saturating_sub(1)));
     let tokens = tokens(place, data, name.unwrap_or_default());
     Ok(Medium { bytes: span.len(), base64: data.map_or(0, |data| data.base64.len()), tokens })
 }
@@ -147,7 +151,8 @@ fn tokens(place: Place, data: Option<Data<'_>>, name: &[u8]) -> u64 {
         // Raw sound begins with anything, but nobody reads it as text where only sound may stand.
         Some(Declared::Sound) if looks.wave => figure(Nature::Wave),
         Some(Declared::Sound) if looks.recording || place == Place::Audio => figure(Nature::Recording),
-        // A model may read all of it. Whoever looks at its bytes alone takes it for what it looks like.
+        // A model may read all of it. Whoever looks at its bytes alone takes it for what it looks
+        // like.
         Some(Declared::Picture | Declared::Pdf | Declared::Sound) | None => {
             let pdf = if looks.pdf { figure(Nature::Pdf) } else { 0 };
             let picture = if looks.picture || place == Place::Image { figure(Nature::Picture) } else { 0 };
@@ -165,7 +170,8 @@ enum Declared {
     Pdf,
 }
 
-/// By the data URL's media type, else by the ending of a file's name, as it goes up; in JSON, where PHP writes `\/`.
+/// By the data URL's media type, else by the ending of a file's name, as it goes up; in JSON, where
+/// PHP writes `\/`.
 fn declared(place: Place, said: &[u8], name: &[u8]) -> Option<Declared> {
     const ENDINGS: [(&[u8], Declared); 15] = [
         (b"pdf", Declared::Pdf),
@@ -189,9 +195,10 @@ fn declared(place: Place, said: &[u8], name: &[u8]) -> Option<Declared> {
         return match place {
             Place::Image => None,
             Place::Audio => Some(Declared::Sound),
-            Place::File => {
-                ENDINGS.iter().find(|(known, _)| ending.is_some_and(|ending| ending.eq_ignore_ascii_case(known))).map(|found| found.1)
-            }
+            Place::File => ENDINGS
+                .iter()
+                .find(|(known, _)| ending.is_some_and(|ending| ending.eq_ignore_ascii_case(known)))
+                .map(|found| found.1),
         };
     }
     let slash = memchr::memchr(b'/', said)?;
@@ -286,14 +293,35 @@ mod tests {
     fn what_only_looks_or_only_is_called_so_counts_as_text() {
         let long = |begin: &str| format!("{begin}{}", "A".repeat(400_000 - begin.len()));
         let text = 100 + 300_000 / 4;
-        let begins =
-            ["R0lGODlh", "SUQz", "JVBERi0", "T2dnUw", "ZkxhQw", "UklGRkFBQUFXRUJQ", "UklGRkFBQUFXQVZF", "//5BAA", "QkFB", "SGVsbG8s"];
+        let begins = [
+            "R0lGODlh",
+            "SUQz",
+            "JVBERi0",
+            "T2dnUw",
+            "ZkxhQw",
+            "UklGRkFBQUFXRUJQ",
+            "UklGRkFBQUFXQVZF",
+            "//5BAA",
+            "QkFB",
+            "SGVsbG8s",
+        ];
         for data in begins.map(long) {
-            for kind in
-                ["text/plain", "text/csv", "application/json", "application/octet-stream", "image", "imagery/x", "application/x-pdf"]
-            {
+            for kind in [
+                "text/plain",
+                "text/csv",
+                "application/json",
+                "application/octet-stream",
+                "image",
+                "imagery/x",
+                "application/x-pdf",
+            ] {
                 let url = format!("data:{kind};base64,{data}");
-                assert_eq!(medium(Place::Image, &format!(r#"{{"url":"{url}"}}"#)), (data.len(), text), "{kind} {:.8}", data);
+                assert_eq!(
+                    medium(Place::Image, &format!(r#"{{"url":"{url}"}}"#)),
+                    (data.len(), text),
+                    "{kind} {:.8}",
+                    data
+                );
                 assert_eq!(medium(Place::Image, &format!(r#""{url}""#)), (data.len(), text), "{kind} {:.8}", data);
                 for name in ["a.pdf", "a.png", "a.mp3", "a"] {
                     let value = format!(r#"{{"file_data":"{url}","filename":"{name}"}}"#);
@@ -314,7 +342,12 @@ mod tests {
         }
         // And what is said to be a picture is none.
         for data in ["SGVsbG8s", "JVBERi0", "SUQz", "//5BAA", "PHN2ZyB4"].map(long) {
-            assert_eq!(medium(Place::Image, &format!(r#""data:image/png;base64,{data}""#)), (data.len(), text), "{:.8}", data);
+            assert_eq!(
+                medium(Place::Image, &format!(r#""data:image/png;base64,{data}""#)),
+                (data.len(), text),
+                "{:.8}",
+                data
+            );
             let value = format!(r#"{{"file_data":"{data}","filename":"a.gif"}}"#);
             assert_eq!(medium(Place::File, &value), (data.len(), text), "{:.8}", data);
         }

@@ -1,4 +1,5 @@
-//! The file: its tables, how it is opened, and what is done to it in one transaction each. Knows no thread and no clock.
+//! The file: its tables, how it is opened, and what is done to it in one transaction each. Knows no
+//! thread and no clock.
 
 use super::sums::of_days;
 use super::{Batch, Row, cut};
@@ -44,8 +45,9 @@ const ROW: &str = "INSERT INTO exchange (at, request_id, caller, key, model, acc
     cache_write, reasoning, usage, cost, unused_tokens, unused_cost, attempts, stream, status, total_ms, first_byte_ms)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
 
-// SQLite makes a float of a sum that is too large: of the two the smaller is always a whole number. Only money can come to so much, with prices that
-// somebody wrote: an answer has at most `usage::MOST` tokens.
+// SQLite makes a float of a sum that is too large: of the two the smaller is always a whole number.
+// Only money can come to so much, with prices that somebody wrote: an answer has at most
+// `usage::MOST` tokens.
 const SUMS: &str = "INSERT INTO daily VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
     ON CONFLICT DO UPDATE SET
     requests = requests + excluded.requests, prompt = prompt + excluded.prompt, completion = completion + excluded.completion,
@@ -54,7 +56,8 @@ const SUMS: &str = "INSERT INTO daily VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
     unused_tokens = unused_tokens + excluded.unused_tokens, unused_cost = min(unused_cost + excluded.unused_cost, ?20),
     unused_unpriced = unused_unpriced + excluded.unused_unpriced";
 
-// What comes late is not later; but a day before the last time that was known, the clock was wrong then.
+// What comes late is not later; but a day before the last time that was known, the clock was wrong
+// then.
 const USED: &str = "INSERT INTO last_used VALUES (?1, ?2) ON CONFLICT DO UPDATE
     SET at = CASE WHEN at > excluded.at + 86400000 THEN excluded.at ELSE max(at, excluded.at) END";
 
@@ -94,7 +97,9 @@ impl From<rusqlite::Error> for Fault {
             }
             Some(ErrorCode::SystemIoFailure) => "; look at the disk, and at the limits on the size of files",
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "; another program keeps it locked",
-            _ if error.to_string().contains("no such table") => "; somebody dropped it: it is made anew, without what it held",
+            _ if error.to_string().contains("no such table") => {
+                "; somebody dropped it: it is made anew, without what it held"
+            }
             _ if ["no such column", " columns but "].iter().any(|odd| error.to_string().contains(odd)) => {
                 "; its tables are not a ledger's any more: move the file away, with those beside it that end in -wal and -shm, and a new one is begun"
             }
@@ -105,7 +110,9 @@ impl From<rusqlite::Error> for Fault {
 }
 
 impl Book {
-    /// Opens the file, and makes what is missing of it: while nobody of this process opens it to read. The second is the name of the instance: what is in the file, which is `instance` if it is new.
+    /// Opens the file, and makes what is missing of it: while nobody of this process opens it to
+    /// read. The second is the name of the instance: what is in the file, which is `instance` if it
+    /// is new.
     pub(super) fn open(path: &Path, instance: &str) -> Result<(Book, String), Fault> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
@@ -113,7 +120,8 @@ impl Book {
             made.map_err(|e| Fault::new(format!("the folder {} cannot be made: {e}", folder.display())))?;
         }
         // SQLite would make it readable by all; what it puts beside it has the file's own mode.
-        // Only a missing one is opened here: with the descriptor that is closed again all locks go that this process has on the file.
+        // Only a missing one is opened here: with the descriptor that is closed again all locks go
+        // that this process has on the file.
         let file = match std::fs::metadata(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 let made = File::options().write(true).create(true).truncate(false).mode(0o600).open(path);
@@ -125,7 +133,8 @@ impl Book {
         if file.is_dir() {
             return Err(Fault::new("it is a directory; name a file as `ledger.path` in server.yaml"));
         }
-        let mut connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        let mut connection =
+            Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         connection.busy_timeout(BUSY)?;
         if connection.is_readonly(c"main")? {
             return Err(Fault::new("it is read-only; the file and its folder must be writable"));
@@ -141,7 +150,8 @@ impl Book {
         Ok((Book { connection, path: path.to_owned(), file: (file.dev(), file.ino()) }, instance))
     }
 
-    /// Whether what has its name is still the file that was opened: somebody may have moved it away.
+    /// Whether what has its name is still the file that was opened: somebody may have moved it
+    /// away.
     pub(super) fn is_in_place(&self) -> bool {
         // One that was cut to nothing is another one, too.
         std::fs::metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.file && file.len() > 0)
@@ -166,12 +176,15 @@ impl Book {
         &self.path
     }
 
-    /// Deletes some of what is older: rows before the first moment, sums of days before the second. True if there is more.
+    /// Deletes some of what is older: rows before the first moment, sums of days before the second.
+    /// True if there is more.
     pub(super) fn prune(&mut self, rows_from: u64, day: u64) -> Result<bool, Fault> {
         const STEP: u32 = 1_000;
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let rows = transaction
-            .prepare_cached("DELETE FROM exchange WHERE rowid IN (SELECT rowid FROM exchange WHERE at < ?1 ORDER BY at LIMIT ?2)")?
+            .prepare_cached(
+                "DELETE FROM exchange WHERE rowid IN (SELECT rowid FROM exchange WHERE at < ?1 ORDER BY at LIMIT ?2)",
+            )?
             .execute(params![number(rows_from), STEP])?;
         let days = transaction
             .prepare_cached(
@@ -261,11 +274,14 @@ pub(super) fn add<'r>(
 /// From then on nothing is missing. Told in the very transaction that begins to delete.
 fn keep_from(transaction: &Transaction<'_>, name: &str, from: u64) -> rusqlite::Result<usize> {
     transaction
-        .prepare_cached("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = max(value, excluded.value)")?
+        .prepare_cached(
+            "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = max(value, excluded.value)",
+        )?
         .execute(params![name, number(from)])
 }
 
-/// Makes the tables of a new file, and those that somebody dropped; refuses a file that is not ours.
+/// Makes the tables of a new file, and those that somebody dropped; refuses a file that is not
+/// ours.
 fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if is_new(&transaction)? {
@@ -273,12 +289,16 @@ fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
     }
     is_ours(&transaction)?;
     // A newer form has tables that are not ours to make.
-    if transaction.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'meta'", [], |row| row.get::<_, i64>(0))? > 0 {
+    if transaction
+        .query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'meta'", [], |row| row.get::<_, i64>(0))?
+        > 0
+    {
         check(&transaction)?;
     }
     transaction.execute_batch(TABLES)?;
     transaction.execute_batch(cut::TABLE)?;
-    transaction.execute("INSERT OR IGNORE INTO meta VALUES ('version', ?1), ('instance', ?2)", params![VERSION, instance])?;
+    transaction
+        .execute("INSERT OR IGNORE INTO meta VALUES ('version', ?1), ('instance', ?2)", params![VERSION, instance])?;
     // What was made in vain goes with the transaction.
     check(&transaction)?;
     let instance = transaction.query_row("SELECT value FROM meta WHERE name = 'instance'", [], |row| row.get(0))?;
@@ -294,13 +314,17 @@ fn is_new(connection: &Connection) -> rusqlite::Result<bool> {
 /// Whether a file is a ledger that this version understands.
 pub(super) fn check(connection: &Connection) -> Result<(), Fault> {
     is_ours(connection)?;
-    let version = connection.query_row("SELECT value FROM meta WHERE name = 'version'", [], |row| row.get::<_, i64>(0)).optional()?;
+    let version = connection
+        .query_row("SELECT value FROM meta WHERE name = 'version'", [], |row| row.get::<_, i64>(0))
+        .optional()?;
     match version {
         Some(VERSION) => Ok(()),
         Some(newer) if newer > VERSION => Err(Fault::new(format!(
             "it was written by a newer Portcullis (form {newer}; this one knows {VERSION}); run that one, or name another file as `ledger.path`"
         ))),
-        Some(_) | None => Err(Fault::new("it does not say which form it has; move the file away, and a new one is begun")),
+        Some(_) | None => {
+            Err(Fault::new("it does not say which form it has; move the file away, and a new one is begun"))
+        }
     }
 }
 

@@ -1,8 +1,8 @@
-//! What exchanges have used that still run, in the file: written down as it grows, replaced by their final rows, and made rows of where the process
-//! died that they ran in.
+//! What exchanges have used that still run, in the file: written down as it grows, replaced by
+//! their final rows, and made rows of where the process died that they ran in.
 //!
-//! **Invariant:** in the file an exchange stands among those that run or among the rows, never among both: each step is one transaction. Sums are
-//! those of rows.
+//! **Invariant:** in the file an exchange stands among those that run or among the rows, never
+//! among both: each step is one transaction. Sums are those of rows.
 
 use super::book::{self, Book, Fault, number};
 use super::life::{self, Dead};
@@ -80,9 +80,11 @@ impl Book {
             known?
         };
         // One that died before it wrote anything has left its file.
-        let names: HashSet<String> = known.into_iter().chain(life::names(&path)).filter(|name| name != process).collect();
+        let names: HashSet<String> =
+            known.into_iter().chain(life::names(&path)).filter(|name| name != process).collect();
         // Each is held until its rows are taken over, so that nobody else is at it.
-        let dead: Vec<(String, Dead)> = names.into_iter().filter_map(|name| Some((name.clone(), Dead::find(&path, &name)?))).collect();
+        let dead: Vec<(String, Dead)> =
+            names.into_iter().filter_map(|name| Some((name.clone(), Dead::find(&path, &name)?))).collect();
         let mut rows = Vec::new();
         if !dead.is_empty() {
             let transaction = self.transaction()?;
@@ -102,7 +104,11 @@ impl Book {
 }
 
 /// What was written down of these while they ran is replaced by them.
-pub(super) fn replaced<'r>(transaction: &Transaction<'_>, rows: impl Iterator<Item = &'r Row>, process: &str) -> rusqlite::Result<()> {
+pub(super) fn replaced<'r>(
+    transaction: &Transaction<'_>,
+    rows: impl Iterator<Item = &'r Row>,
+    process: &str,
+) -> rusqlite::Result<()> {
     let mut runs = rows.filter_map(|row| row.run).peekable();
     if runs.peek().is_none() {
         return Ok(());
@@ -114,7 +120,8 @@ pub(super) fn replaced<'r>(transaction: &Transaction<'_>, rows: impl Iterator<It
     Ok(())
 }
 
-/// Tells what was cut by itself, apart from the rest and from the sums of days: whoever kept counts elsewhere had only reserved it.
+/// Tells what was cut by itself, apart from the rest and from the sums of days: whoever kept counts
+/// elsewhere had only reserved it.
 pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
     for row in cut {
         let own = row.past(now_ms);
@@ -126,7 +133,11 @@ pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
         let begin = days::start_of(days::day_of(own.at));
         let is_its_sum = |past: &&mut Past| {
             let is_whose = past.caller == own.caller && past.key == own.key && past.model == own.model;
-            is_whose && !past.cut && past.requests > 0 && past.dated == own.dated && (past.dated.is_some() || past.at == begin)
+            is_whose
+                && !past.cut
+                && past.requests > 0
+                && past.dated == own.dated
+                && (past.dated.is_some() || past.at == begin)
         };
         // What is older than all that counts is not told.
         let Some(sum) = past.iter_mut().find(is_its_sum) else { continue };

@@ -1,7 +1,9 @@
-//! Who lives: a process that writes down what runs holds a lock on a file of its own beside the ledger, for as long as it lives.
+//! Who lives: a process that writes down what runs holds a lock on a file of its own beside the
+//! ledger, for as long as it lives.
 //!
-//! The system lets go of the lock when the process ends, however it ends; so neither a process's number, which another one may have since, nor a
-//! clock decides who is dead, and that holds over containers, too. **Invariant:** who removes such a file holds its lock.
+//! The system lets go of the lock when the process ends, however it ends; so neither a process's
+//! number, which another one may have since, nor a clock decides who is dead, and that holds over
+//! containers, too. **Invariant:** who removes such a file holds its lock.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -40,7 +42,8 @@ impl Life {
 
     /// Whether others can see it.
     pub(super) fn is_in_place(&self) -> bool {
-        let same = |one: &std::fs::Metadata, other: &std::fs::Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
+        let same =
+            |one: &std::fs::Metadata, other: &std::fs::Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
         self.file.metadata().is_ok_and(|held| std::fs::metadata(&self.path).is_ok_and(|there| same(&held, &there)))
     }
 }
@@ -133,6 +136,9 @@ mod tests {
         assert!(!life.is_in_place());
         let again = Life::begin(&ledger, "one").unwrap();
         drop(life);
-        assert!(again.is_in_place() && Dead::find(&ledger, "one").is_none(), "the old one's end leaves the new one's file");
+        assert!(
+            again.is_in_place() && Dead::find(&ledger, "one").is_none(),
+            "the old one's end leaves the new one's file"
+        );
     }
 }

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 /// A minute's window is never longer, in milliseconds.
 const MINUTE: u64 = 61_000;
-/// A reader waits so long for whoever has just begun to write a new file; and so long at the start for one who locks it.
+/// A reader waits so long for whoever has just begun to write a new file; and so long at the start
+/// for one who locks it.
 const BUSY: Duration = Duration::from_millis(500);
 
 /// The columns of [`Sums`] in `daily`.
-const SUMS: &str =
-    "requests, prompt, completion, cached, cache_write, reasoning, estimated, cost, unpriced, unused_tokens, unused_cost, unused_unpriced";
+const SUMS: &str = "requests, prompt, completion, cached, cache_write, reasoning, estimated, cost, unpriced, unused_tokens, unused_cost, unused_unpriced";
 /// The same of one row.
 const SUMS_OF_ROW: &str = "1, prompt, completion, cached, cache_write, reasoning, usage = 'estimated', coalesce(cost, 0), cost IS NULL, \
      unused_tokens, coalesce(unused_cost, 0), unused_tokens > 0 AND unused_cost IS NULL";
@@ -62,15 +62,19 @@ impl Reader {
         let told = |why: Fault| format!("the ledger {} cannot be read: {}", path.display(), why.what);
         let first = open(path, false);
         let connection = match first {
-            // Nobody may write beside it, as SQLite must to read it while others write: it is read as it lies there, if nothing is beside it.
-            Err((Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly), why)) if lies_still(path) => open(path, true).map_err(|_| told(why))?,
+            // Nobody may write beside it, as SQLite must to read it while others write: it is read
+            // as it lies there, if nothing is beside it.
+            Err((Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly), why)) if lies_still(path) => {
+                open(path, true).map_err(|_| told(why))?
+            }
             Err((_, why)) => return Err(told(why)),
             Ok(connection) => connection,
         };
         Ok(Some(Reader { connection }))
     }
 
-    /// From this moment on nothing is read any more, however little of what it reads is asked for: that is the error [`is_over`].
+    /// From this moment on nothing is read any more, however little of what it reads is asked for:
+    /// that is the error [`is_over`].
     pub(super) fn until(&mut self, deadline: Instant) -> rusqlite::Result<()> {
         // Steps of SQLite's machine, of which each row takes some: far less than a millisecond.
         const STEPS: i32 = 4096;
@@ -117,14 +121,19 @@ impl View<'_> {
     /// From which moment on all rows are kept, and from which day on all sums.
     pub(super) fn kept(&self) -> rusqlite::Result<(u64, u64)> {
         let meta = |name: &str| {
-            let value = self.transaction.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| whole(row, 0));
+            let value =
+                self.transaction.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| whole(row, 0));
             value.optional().map(Option::unwrap_or_default)
         };
         Ok((meta("rows_from")?, meta("days_from")?))
     }
 
     /// Hands over every row of a range. Ends early where `each` says false.
-    pub(super) fn rows(&self, range: &Range<'_>, each: &mut dyn FnMut(Names<'_>, Sums) -> bool) -> rusqlite::Result<()> {
+    pub(super) fn rows(
+        &self,
+        range: &Range<'_>,
+        each: &mut dyn FnMut(Names<'_>, Sums) -> bool,
+    ) -> rusqlite::Result<()> {
         let sql = format!(
             "SELECT at / 86400000, caller, key, model, account, upstream_model, outcome, {SUMS_OF_ROW} FROM exchange WHERE at >= ?1 AND at < ?2 {FILTER}"
         );
@@ -132,7 +141,11 @@ impl View<'_> {
     }
 
     /// The same of the sums of days.
-    pub(super) fn days(&self, range: &Range<'_>, each: &mut dyn FnMut(Names<'_>, Sums) -> bool) -> rusqlite::Result<()> {
+    pub(super) fn days(
+        &self,
+        range: &Range<'_>,
+        each: &mut dyn FnMut(Names<'_>, Sums) -> bool,
+    ) -> rusqlite::Result<()> {
         let sql = format!(
             "SELECT day, caller, key, model, account, upstream_model, outcome, {SUMS} FROM daily WHERE day >= ?1 AND day < ?2 {FILTER}"
         );
@@ -142,8 +155,13 @@ impl View<'_> {
 
 const FILTER: &str = "AND (?3 IS NULL OR caller = ?3) AND (?4 IS NULL OR key = ?4) AND (?5 IS NULL OR model = ?5)";
 
-fn hand_over(statement: &mut Statement<'_>, range: &Range<'_>, each: &mut dyn FnMut(Names<'_>, Sums) -> bool) -> rusqlite::Result<()> {
-    let mut rows = statement.query(params![number(range.from), number(range.until), range.caller, range.key, range.model])?;
+fn hand_over(
+    statement: &mut Statement<'_>,
+    range: &Range<'_>,
+    each: &mut dyn FnMut(Names<'_>, Sums) -> bool,
+) -> rusqlite::Result<()> {
+    let mut rows =
+        statement.query(params![number(range.from), number(range.until), range.caller, range.key, range.model])?;
     while let Some(row) = rows.next()? {
         let text = |column: usize| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
         let names = Names {
@@ -183,11 +201,14 @@ pub(super) fn since(now_ms: u64) -> u64 {
 /// What [`super::Ledger::past`] tells, of what is in the file. None: there is no file.
 pub(super) fn past(path: &Path, now_ms: u64) -> Result<Option<Vec<Past>>, String> {
     let Some(reader) = Reader::open(path)? else { return Ok(None) };
-    past_of(&reader, now_ms).map(Some).map_err(|why| format!("the ledger {} cannot be read: {}", path.display(), Fault::from(why).what))
+    past_of(&reader, now_ms)
+        .map(Some)
+        .map_err(|why| format!("the ledger {} cannot be read: {}", path.display(), Fault::from(why).what))
 }
 
-/// Those of the future by the day or month they count for. Only the row before a day by its time is asked what was written before it: that is in the index.
-/// Sums of floats, since those of whole numbers could overflow.
+/// Those of the future by the day or month they count for. Only the row before a day by its time is
+/// asked what was written before it: that is in the index. Sums of floats, since those of whole
+/// numbers could overflow.
 const AHEAD: &str = "WITH before AS (SELECT
         coalesce((SELECT rowid FROM exchange WHERE at < ?2 ORDER BY at DESC LIMIT 1), 0) AS day,
         coalesce((SELECT rowid FROM exchange WHERE at < ?3 ORDER BY at DESC LIMIT 1), 0) AS month)
@@ -217,7 +238,8 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
     )?;
     let mut rows = recent.query([now_ms.saturating_sub(MINUTE), late].map(number))?;
     while let Some(row) = rows.next()? {
-        let mut name = |column: usize| row.get_ref(column)?.as_str().map(|name| names.of(name)).map_err(rusqlite::Error::from);
+        let mut name =
+            |column: usize| row.get_ref(column)?.as_str().map(|name| names.of(name)).map_err(rusqlite::Error::from);
         let (caller, key, model) = (name(1)?, name(2)?, name(3)?);
         let number = |column| row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default());
         let (at, prompt, completion, cost, unpriced) = (number(0)?, number(4)?, number(5)?, number(6)?, number(7)?);
@@ -243,12 +265,14 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
             cut: false,
         });
     }
-    // What a clock wrote that was days ahead counts today, or this month, too, if it was written later than all that is older.
+    // What a clock wrote that was days ahead counts today, or this month, too, if it was written
+    // later than all that is older.
     let mut ahead = view.transaction.prepare(AHEAD)?;
     let of_today = start_of(today + 1).max(late.saturating_add(1));
     let mut rows = ahead.query([of_today, start_of(today), start_of(month)].map(number))?;
     while let Some(row) = rows.next()? {
-        let mut name = |column: usize| row.get_ref(column)?.as_str().map(|name| names.of(name)).map_err(rusqlite::Error::from);
+        let mut name =
+            |column: usize| row.get_ref(column)?.as_str().map(|name| names.of(name)).map_err(rusqlite::Error::from);
         let (caller, key, model) = (name(1)?, name(2)?, name(3)?);
         let (requests, tokens, usd, unpriced) = (whole(row, 4)?, whole(row, 5)?, Usd(whole(row, 6)?), whole(row, 7)?);
         past.push(Past {
@@ -310,7 +334,9 @@ pub fn known(path: &Path) -> Result<Known, String> {
         let mut statement = reader.connection.prepare(&format!("SELECT DISTINCT {column} FROM daily"))?;
         statement.query_map([], |row| row.get(0))?.collect()
     };
-    let read = || -> rusqlite::Result<Known> { Ok(Known { callers: names("caller")?, keys: names("key")?, models: names("model")? }) };
+    let read = || -> rusqlite::Result<Known> {
+        Ok(Known { callers: names("caller")?, keys: names("key")?, models: names("model")? })
+    };
     read().map_err(|why| format!("the ledger {} cannot be read: {}", path.display(), Fault::from(why).what))
 }
 

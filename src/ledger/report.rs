@@ -1,7 +1,9 @@
-//! Who used how much: what is asked of the ledger, and the answer, for `portcullis usage` and `GET /usage`.
+//! Who used how much: what is asked of the ledger, and the answer, for `portcullis usage` and
+//! `GET /usage`.
 //!
-//! Days that are wholly meant are answered from their sums, and only what is left of the first and the last day from rows: the two agree, and days
-//! are few. What is older than the kept rows is answered in whole days, and the answer says so.
+//! Days that are wholly meant are answered from their sums, and only what is left of the first and
+//! the last day from rows: the two agree, and days are few. What is older than the kept rows is
+//! answered in whole days, and the answer says so.
 
 mod shown;
 
@@ -39,7 +41,8 @@ pub enum Group {
 }
 
 impl Group {
-    const ALL: [Group; 7] = [Group::Day, Group::Caller, Group::Key, Group::Model, Group::Account, Group::UpstreamModel, Group::Outcome];
+    const ALL: [Group; 7] =
+        [Group::Day, Group::Caller, Group::Key, Group::Model, Group::Account, Group::UpstreamModel, Group::Outcome];
 
     /// Its name, in questions and answers.
     pub fn name(self) -> &'static str {
@@ -157,7 +160,9 @@ fn groups(text: &str) -> Result<Vec<Group>, String> {
     for name in text.split(',').map(str::trim) {
         let group = Group::ALL.into_iter().find(|group| group.name() == name);
         let names = Group::ALL.map(Group::name).join(", ");
-        let group = group.ok_or_else(|| format!("by: holds a name that is not known; there are {names}, with commas between them"))?;
+        let group = group.ok_or_else(|| {
+            format!("by: holds a name that is not known; there are {names}, with commas between them")
+        })?;
         if groups.contains(&group) {
             return Err(format!("by: {name} stands there a second time"));
         }
@@ -175,7 +180,8 @@ fn moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
             'd' => 86_400_000,
             _ => return None,
         };
-        let number = text.get(..at).filter(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))?;
+        let number =
+            text.get(..at).filter(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))?;
         Some(number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)))
     });
     match ago {
@@ -196,7 +202,11 @@ fn decoded(text: &str) -> Result<String, String> {
         bytes.push(match byte {
             b'+' => b' ',
             b'%' => {
-                let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16)).and_then(|digit| u8::try_from(digit).ok());
+                let mut digit = || {
+                    rest.next()
+                        .and_then(|digit| char::from(digit).to_digit(16))
+                        .and_then(|digit| u8::try_from(digit).ok())
+                };
                 let (high, low) = (digit(), digit());
                 high.zip(low).map(|(high, low)| high << 4 | low).ok_or("the query holds a % that encodes nothing")?
             }
@@ -267,8 +277,12 @@ pub enum Unanswered {
 impl Display for Unanswered {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Unanswered::TooMuch(lines) => write!(f, "that is more than {lines} lines: ask for less: fewer groups or a shorter time"),
-            Unanswered::TooLong => f.write_str("that takes too long here: ask for whole days (since=2026-11-01), or `portcullis usage`"),
+            Unanswered::TooMuch(lines) => {
+                write!(f, "that is more than {lines} lines: ask for less: fewer groups or a shorter time")
+            }
+            Unanswered::TooLong => {
+                f.write_str("that takes too long here: ask for whole days (since=2026-11-01), or `portcullis usage`")
+            }
             Unanswered::Busy => f.write_str("another question is being answered: ask again in a moment"),
             Unanswered::Unreadable(why) => f.write_str(why),
         }
@@ -283,7 +297,12 @@ pub fn answer(path: &Path, query: &Query, bounds: Option<Bounds>) -> Result<Opti
     }
 }
 
-pub(super) fn answer_of(mut reader: Reader, path: &Path, query: &Query, bounds: Option<Bounds>) -> Result<Answer, Unanswered> {
+pub(super) fn answer_of(
+    mut reader: Reader,
+    path: &Path,
+    query: &Query,
+    bounds: Option<Bounds>,
+) -> Result<Answer, Unanswered> {
     let told = |why: rusqlite::Error| match is_over(&why) {
         true => Unanswered::TooLong,
         false => Unanswered::Unreadable(format!("the ledger {} cannot be read: {why}", path.display())),
@@ -293,12 +312,17 @@ pub(super) fn answer_of(mut reader: Reader, path: &Path, query: &Query, bounds: 
     }
     let view = reader.view().map_err(told)?;
     let most = bounds.map(|bounds| bounds.lines);
-    let mut sum = Sum { query, most, is_full: false, name: String::new(), lines: BTreeMap::new(), total: Used::default() };
+    let mut sum =
+        Sum { query, most, is_full: false, name: String::new(), lines: BTreeMap::new(), total: Used::default() };
     let (since, notes) = sum.all(&view).map_err(told)?;
     if let Some(most) = most.filter(|_| sum.is_full) {
         return Err(Unanswered::TooMuch(most));
     }
-    let lines = sum.lines.into_iter().map(|(name, used)| (name.split(BETWEEN).map(ToOwned::to_owned).collect(), used)).collect();
+    let lines = sum
+        .lines
+        .into_iter()
+        .map(|(name, used)| (name.split(BETWEEN).map(ToOwned::to_owned).collect(), used))
+        .collect();
     Ok(Answer { by: query.by.clone(), since, until: query.until.unwrap_or(query.now), lines, total: sum.total, notes })
 }
 
@@ -322,7 +346,8 @@ impl Sum<'_> {
         let (since, until) = (self.query.since, self.query.until.unwrap_or(u64::MAX));
         let (rows_from, days_from) = view.kept()?;
         let (first, last) = (day_of(since), day_of(until));
-        let (begins_within, ends_within) = (since > start_of(first), self.query.until.is_some() && until > start_of(last));
+        let (begins_within, ends_within) =
+            (since > start_of(first), self.query.until.is_some() && until > start_of(last));
         // A day whose rows are gone is told as a whole.
         let (first_has_rows, last_has_rows) = (since >= rows_from, start_of(last) >= rows_from);
         let mut from_day = first;
@@ -345,7 +370,10 @@ impl Sum<'_> {
         let mut notes = Vec::new();
         let whole_first = begins_within && !first_has_rows;
         if whole_first || (ends_within && !last_has_rows) {
-            notes.push(format!("single requests are kept from {} on; what is older is told in whole days", date(day_of(rows_from))));
+            notes.push(format!(
+                "single requests are kept from {} on; what is older is told in whole days",
+                date(day_of(rows_from))
+            ));
         }
         if first < days_from {
             notes.push(format!("nothing is kept of what was before {}", date(days_from)));

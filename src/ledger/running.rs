@@ -1,7 +1,9 @@
-//! The exchanges that run: who they are, for the one timer that writes down what they have used so far.
+//! The exchanges that run: who they are, for the one timer that writes down what they have used so
+//! far.
 //!
-//! An exchange enters when it is admitted, and leaves with its final row. **Invariant:** whether the file may have something of an exchange is
-//! decided under the lock under which it leaves: so the row that replaces it knows, and what began and ended between two looks was never written.
+//! An exchange enters when it is admitted, and leaves with its final row. **Invariant:** whether
+//! the file may have something of an exchange is decided under the lock under which it leaves: so
+//! the row that replaces it knows, and what began and ended between two looks was never written.
 
 use super::Row;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -61,7 +61,15 @@ pub(super) fn row(at: u64) -> Row {
         model: "m".into(),
         account: Some("a".into()),
         upstream_model: Some("up".into()),
-        usage: Usage { prompt: 10, completion: 5, cached: 4, cache_write: 2, reasoning: 3, source: Source::Reported, doubted: None },
+        usage: Usage {
+            prompt: 10,
+            completion: 5,
+            cached: 4,
+            cache_write: 2,
+            reasoning: 3,
+            source: Source::Reported,
+            doubted: None,
+        },
         cost: Some(Usd(1_000)),
         unused_tokens: 0,
         unused_cost: None,
@@ -85,7 +93,11 @@ pub(super) fn eventually(what: &str, mut look: impl FnMut() -> bool) {
 }
 
 fn count(connection: &Connection, table: &str) -> u64 {
-    connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0)).unwrap().try_into().unwrap()
+    connection
+        .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0))
+        .unwrap()
+        .try_into()
+        .unwrap()
 }
 
 /// Asserts that the sums of days are those of the rows, exactly.
@@ -97,10 +109,12 @@ pub(super) fn assert_sums(connection: &Connection) {
                    sum(cached), sum(cache_write), sum(reasoning), sum(usage = 'estimated'), sum(coalesce(cost, 0)), sum(cost IS NULL), \
                    sum(unused_tokens), sum(coalesce(unused_cost, 0)), sum(unused_tokens > 0 AND unused_cost IS NULL) \
                    FROM exchange GROUP BY 1, 2, 3, 4, 5, 6, 7";
-    for (one, other) in
-        [(of_rows.to_owned(), format!("SELECT {columns} FROM daily")), (format!("SELECT {columns} FROM daily"), of_rows.to_owned())]
-    {
-        let different = connection.query_row(&format!("SELECT count(*) FROM ({one} EXCEPT {other})"), [], |row| row.get::<_, i64>(0));
+    for (one, other) in [
+        (of_rows.to_owned(), format!("SELECT {columns} FROM daily")),
+        (format!("SELECT {columns} FROM daily"), of_rows.to_owned()),
+    ] {
+        let different = connection
+            .query_row(&format!("SELECT count(*) FROM ({one} EXCEPT {other})"), [], |row| row.get::<_, i64>(0));
         assert_eq!(different, Ok(0), "sums of days and rows are the same");
     }
 }
@@ -133,7 +147,8 @@ fn what_is_written_is_in_the_file_with_its_sums() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Budgets that begin with it begin with what was spent, to the token, wherever the row is at the moment.
+    /// Budgets that begin with it begin with what was spent, to the token, wherever the row is at
+    /// the moment.
     #[test]
     fn the_past_is_the_sum_of_its_rows(
         rows in prop::collection::vec((prop_oneof![0..40 * DAY, 0..150_000_u64], 0..2_usize, 0..2_usize, 0..100_u64, prop::option::of(0..1_000_u64)), 0..80),
@@ -208,7 +223,11 @@ fn what_a_clock_wrote_that_was_ahead_counts_now_and_not_for_ever() {
             tally.counts()
         };
         let counts = begun(now);
-        assert_eq!((counts.at, counts.minute.len(), counts.day_requests, counts.day_tokens), (now, 1, 2, 30), "{ahead}");
+        assert_eq!(
+            (counts.at, counts.minute.len(), counts.day_requests, counts.day_tokens),
+            (now, 1, 2, 30),
+            "{ahead}"
+        );
         assert_eq!(counts.month_usd, Usd(3_000), "{ahead}");
         assert_eq!(begun(now + 61_000 + 1_000).minute, [], "{ahead}");
         // Two days later something else has been written with the right time.
@@ -284,7 +303,8 @@ fn a_ledger_that_is_off_does_nothing() {
     assert_eq!((ledger.past(NOW), ledger.told().waiting, folder.file().exists()), (Vec::new(), 0, false));
 }
 
-/// Whatever stands in its way: rows wait, it says why, and when the obstacle is gone it goes on by itself.
+/// Whatever stands in its way: rows wait, it says why, and when the obstacle is gone it goes on by
+/// itself.
 #[track_caller]
 fn check_obstacle(put: impl FnOnce(&Path), why: &str, remove: impl FnOnce(&Path)) {
     let folder = Folder::new();
@@ -346,7 +366,11 @@ fn a_file_in_the_place_of_the_folder() {
 
 #[test]
 fn a_folder_in_the_place_of_the_file() {
-    check_obstacle(|path| std::fs::create_dir_all(path).unwrap(), "directory", |path| std::fs::remove_dir(path).unwrap());
+    check_obstacle(
+        |path| std::fs::create_dir_all(path).unwrap(),
+        "directory",
+        |path| std::fs::remove_dir(path).unwrap(),
+    );
 }
 
 #[test]
@@ -412,7 +436,9 @@ fn tables_that_somebody_dropped_are_made_anew() {
         let other = folder.read();
         dropped.iter().for_each(|table| other.execute_batch(&format!("DROP TABLE {table}")).unwrap());
         ledger.write(row(NOW + 1));
-        eventually("it says so", || ledger.told().error.is_some_and(|why| why.contains("it is made anew, without what it held")));
+        eventually("it says so", || {
+            ledger.told().error.is_some_and(|why| why.contains("it is made anew, without what it held"))
+        });
         eventually("it is written again", || ledger.told().state == State::Ok && ledger.told().waiting == 0);
         assert_eq!(count(&other, "exchange"), if dropped.contains(&"exchange") { 1 } else { 2 }, "{dropped:?}");
         assert_eq!(count(&other, "daily"), 1, "{dropped:?}");
@@ -433,7 +459,10 @@ fn one_that_does_not_say_its_form_any_more_does_again_after_a_restart() {
     let ledger = folder.open();
     ledger.write(row(NOW + 2));
     ledger.flush();
-    assert_eq!((ledger.told().state, count(&folder.read(), "exchange"), ledger.instance() == instance), (State::Ok, 3, false));
+    assert_eq!(
+        (ledger.told().state, count(&folder.read(), "exchange"), ledger.instance() == instance),
+        (State::Ok, 3, false)
+    );
 }
 
 /// What is beside a file that was closed well is nobody's, and counts nothing.
@@ -479,7 +508,10 @@ fn garbage_in_the_log_of_a_file_that_is_open_is_told() {
     ledger.write(row(NOW));
     ledger.flush();
     let told = ledger.told();
-    assert!(told.state == State::Failing && told.error.as_ref().is_some_and(|why| why.contains("; move the file away")), "{told:?}");
+    assert!(
+        told.state == State::Failing && told.error.as_ref().is_some_and(|why| why.contains("; move the file away")),
+        "{told:?}"
+    );
     assert_eq!((told.waiting, ledger.past(NOW).len()), (1, 1));
     remove(&folder.file());
     eventually("a new one is begun", || ledger.told().state == State::Ok && ledger.told().rows == 1);
@@ -624,7 +656,10 @@ fn at_the_end_it_is_tried_once_more() {
     let start = Instant::now();
     ledger.finish();
     // The writer's own next try would be after three seconds.
-    assert_eq!((ledger.told().rows, ledger.told().waiting, start.elapsed() < Duration::from_millis(2_500)), (3, 0, true));
+    assert_eq!(
+        (ledger.told().rows, ledger.told().waiting, start.elapsed() < Duration::from_millis(2_500)),
+        (3, 0, true)
+    );
     drop(ledger);
 
     // In vain it is only once.

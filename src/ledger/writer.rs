@@ -1,4 +1,5 @@
-//! The writer: one thread, which takes what waits and puts it into the file, writes down what runs, and deletes what is old.
+//! The writer: one thread, which takes what waits and puts it into the file, writes down what runs,
+//! and deletes what is old.
 
 use super::book::{Book, Fault};
 use super::days::{DAY, day_of, now, start_of};
@@ -46,7 +47,8 @@ pub(super) struct Writer {
     said: bool,
 }
 
-/// What of an exchange that runs can change: its tokens, those of attempts in vain, and the number of attempts.
+/// What of an exchange that runs can change: its tokens, those of attempts in vain, and the number
+/// of attempts.
 type SoFar = (Usage, u64, u32);
 
 impl Writer {
@@ -84,7 +86,8 @@ impl Writer {
         (writer, instance)
     }
 
-    /// Goes on until the ledger is dropped, also after a panic: without it rows would wait for nobody.
+    /// Goes on until the ledger is dropped, also after a panic: without it rows would wait for
+    /// nobody.
     pub(super) fn run(mut self) {
         loop {
             match catch_unwind(AssertUnwindSafe(|| self.turn())) {
@@ -180,13 +183,16 @@ impl Writer {
         let owed = self.recall();
         let written = self.write_down(sink);
         match owed {
-            Some(_) if written => log::error!("what was spent before stays unknown: limits that began at nothing go on from there"),
+            Some(_) if written => {
+                log::error!("what was spent before stays unknown: limits that began at nothing go on from there")
+            }
             Some(limits) => sink.owe(limits),
             None => {}
         }
     }
 
-    /// Tells limits what they could not begin with, as long as nothing has been written since. Those that must be told still.
+    /// Tells limits what they could not begin with, as long as nothing has been written since.
+    /// Those that must be told still.
     fn recall(&self) -> Option<Weak<Registry>> {
         let limits = self.sink.owed().take()?;
         let past = {
@@ -197,7 +203,11 @@ impl Writer {
         // Nothing of the ledger is held: whoever asks for the past holds the registry.
         let past = past.unwrap_or_default();
         // A new file, in the place of one that was broken.
-        let what = if past.is_empty() { "stays unknown" } else { "is known now, and counts against the limits that began without it" };
+        let what = if past.is_empty() {
+            "stays unknown"
+        } else {
+            "is known now, and counts against the limits that began without it"
+        };
         limits.upgrade()?.recall(past);
         log::info!("what was spent before {what}");
         None
@@ -222,7 +232,9 @@ impl Writer {
             self.sink.path.display()
         );
         // Those that are owed the past hear of it with the rest.
-        let Some(limits) = limits.and_then(|limits| limits.upgrade()).filter(|_| self.sink.owed().is_none()) else { return Ok(()) };
+        let Some(limits) = limits.and_then(|limits| limits.upgrade()).filter(|_| self.sink.owed().is_none()) else {
+            return Ok(());
+        };
         for row in &rows {
             limits.late(&row.past(now()), std::iter::empty());
         }
@@ -251,7 +263,8 @@ impl Writer {
             .map(|(number, runs)| (*number, runs.so_far()))
             .filter(|(number, row)| self.so_far.get(number) != Some(&so_far(row)))
             .collect();
-        let mut known: HashMap<u64, SoFar> = running.iter().filter_map(|(number, _)| Some((*number, *self.so_far.get(number)?))).collect();
+        let mut known: HashMap<u64, SoFar> =
+            running.iter().filter_map(|(number, _)| Some((*number, *self.so_far.get(number)?))).collect();
         let Some(book) = self.book.as_mut().filter(|_| !changed.is_empty()) else {
             self.so_far = known;
             return true;
@@ -351,7 +364,8 @@ impl Writer {
             // Another process of this ledger may have died meanwhile.
             Ok(false) => self.next = Instant::now() + if self.take_over().is_ok() { LOOK } else { AGAIN },
             Err(why) if why.busy => self.next = Instant::now() + AGAIN,
-            // A full disk has no room to delete, either; whether rows can be written is for rows to say.
+            // A full disk has no room to delete, either; whether rows can be written is for rows to
+            // say.
             Err(why) => {
                 log::debug!("the ledger's old rows stay for now: {}", why.what);
                 self.next = Instant::now() + LOOK;
@@ -387,7 +401,10 @@ impl Writer {
         drop(waiting);
         if failed {
             let dropped = self.sink.dropped.load(Ordering::Relaxed);
-            log::info!("the ledger {} is written again; {dropped} rows were dropped since the start", self.sink.path.display());
+            log::info!(
+                "the ledger {} is written again; {dropped} rows were dropped since the start",
+                self.sink.path.display()
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What counts have changed, for whoever keeps them elsewhere too.
 //!
-//! A scope stands in the list once, however often it changes before the list is looked at: what is told of it then is all that it counts. So
-//! the list is never longer than there are scopes.
+//! A scope stands in the list once, however often it changes before the list is looked at: what is
+//! told of it then is all that it counts. So the list is never longer than there are scopes.
 
 use super::{Counts, Scope, Spent};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -85,7 +85,8 @@ impl Scope {
         }
     }
 
-    /// What it counts up to now it began with. What was cut where a process died comes after it: who counted there had only reserved it.
+    /// What it counts up to now it began with. What was cut where a process died comes after it:
+    /// who counted there had only reserved it.
     pub(super) fn begins(&self) {
         if let Some(shared) = &self.shared {
             // What it began with first stays.
@@ -103,7 +104,8 @@ impl Scope {
         self.shared.as_ref().is_none_or(|shared| shared.is_known.load(Ordering::Relaxed))
     }
 
-    /// It is known now, and this of it was not counted here: each when, how many requests, and what they used.
+    /// It is known now, and this of it was not counted here: each when, how many requests, and what
+    /// they used.
     pub fn know(self: &Arc<Scope>, missing: &[(u64, u64, Spent)]) {
         let Some(shared) = &self.shared else { return };
         if shared.is_known.swap(true, Ordering::Relaxed) || missing.is_empty() {

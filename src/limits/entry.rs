@@ -1,6 +1,8 @@
-//! A place from the head on: whoever uploads a body has one of its caller's and its key's places at once, before it is known which model is asked for.
+//! A place from the head on: whoever uploads a body has one of its caller's and its key's places at
+//! once, before it is known which model is asked for.
 //!
-//! It counts in this gateway only, and binds only who is about to come in the same way: an admission asks for its place as ever, and by then this one is given back.
+//! It counts in this gateway only, and binds only who is about to come in the same way: an
+//! admission asks for its place as ever, and by then this one is given back.
 
 use super::{Bounds, Kind, Refused, Scope, locked};
 use std::sync::Arc;

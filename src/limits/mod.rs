@@ -1,9 +1,12 @@
 //! How much callers and keys may use, and how much they do.
 //!
-//! An exchange is admitted by its caller's limits, its key's, and those of its key for the model asked for: by all or by none. What it may come to use is
-//! reserved, and replaced by what it did use when it is settled, in the second, day and month in which it was admitted. A [`Scope`] outlives catalogs:
-//! changed limits go on with what is counted. **Invariants:** a refusal takes nothing; a [`Reservation`] is settled exactly once, with nothing if it is
-//! dropped; scopes are locked from the caller's down, for no longer than it takes to count, and never all of them by one lock.
+//! An exchange is admitted by its caller's limits, its key's, and those of its key for the model
+//! asked for: by all or by none. What it may come to use is reserved, and replaced by what it did
+//! use when it is settled, in the second, day and month in which it was admitted. A [`Scope`]
+//! outlives catalogs: changed limits go on with what is counted. **Invariants:** a refusal takes
+//! nothing; a [`Reservation`] is settled exactly once, with nothing if it is dropped; scopes are
+//! locked from the caller's down, for no longer than it takes to count, and never all of them by
+//! one lock.
 
 pub mod changes;
 mod entry;
@@ -118,7 +121,8 @@ impl Scope {
         tally.moment()
     }
 
-    /// Whether a date has come that had been there before, since a clock was set: what it has is to be told again. Says so once.
+    /// Whether a date has come that had been there before, since a clock was set: what it has is to
+    /// be told again. Says so once.
     pub fn came_again(&self, now_ms: u64) -> bool {
         let mut tally = self.tally();
         tally.advance(now_ms);
@@ -144,7 +148,8 @@ impl Scope {
         }
     }
 
-    /// How many requests of this month the sums of money lack. As long as money is limited all prices are known: they are from before.
+    /// How many requests of this month the sums of money lack. As long as money is limited all
+    /// prices are known: they are from before.
     pub fn unpriced(&self, now_ms: u64) -> u64 {
         let unpriced = self.unpriced.lock().unwrap_or_else(PoisonError::into_inner);
         if unpriced.month == Month::of(now_ms / tally::DAY).first { unpriced.requests } else { 0 }
@@ -210,7 +215,8 @@ pub struct Refused {
     pub share: u32,
 }
 
-/// Takes one request, one place and what is asked for from all bounds, or from none. Each limit is divided by `share`, for who shares them with others.
+/// Takes one request, one place and what is asked for from all bounds, or from none. Each limit is
+/// divided by `share`, for who shares them with others.
 pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<Reservation, Refused> {
     let mut tallies = locked(bounds, now_ms);
     let mut worst: Option<(&Arc<Scope>, Over)> = None;
@@ -246,21 +252,27 @@ pub fn take_unchecked(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, left: Left) ->
     Reservation { left, at: now_ms, ask, held: take(&mut locked(bounds, now_ms), ask, now_ms) }
 }
 
-/// The same, for what the store has counted too, at these moments: only where it is another one here there is something to tell it.
+/// The same, for what the store has counted too, at these moments: only where it is another one
+/// here there is something to tell it.
 pub fn take_granted(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, left: Left, counted: &[Moment]) -> Reservation {
     let mut tallies = locked(bounds, now_ms);
     let held = take(&mut tallies, ask, now_ms);
     let moments: Vec<Moment> = tallies.iter().flatten().map(|(_, tally)| tally.moment()).collect();
     drop(tallies);
     let reservation = Reservation { left, at: now_ms, ask, held };
-    let others = reservation.scopes().zip(&moments).enumerate().filter(|(place, (_, moment))| counted.get(*place) != Some(*moment));
+    let others = reservation
+        .scopes()
+        .zip(&moments)
+        .enumerate()
+        .filter(|(place, (_, moment))| counted.get(*place) != Some(*moment));
     others.for_each(|(_, (scope, _))| scope.changed());
     reservation
 }
 
 type Locked<'a> = [Option<(Bound<'a>, MutexGuard<'a, Tally>)>; 3];
 
-/// The tallies, as of now. Everybody locks them in this order, and a key's is locked under its caller's: nobody waits in a circle.
+/// The tallies, as of now. Everybody locks them in this order, and a key's is locked under its
+/// caller's: nobody waits in a circle.
 fn locked<'a>(bounds: &Bounds<'a>, now_ms: u64) -> Locked<'a> {
     bounds.0.map(|bound| {
         let bound = bound?;
@@ -298,7 +310,8 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Gives its places back, and replaces what was reserved by what was used, be that less or more.
+    /// Gives its places back, and replaces what was reserved by what was used, be that less or
+    /// more.
     pub fn settle(mut self, spent: Spent) {
         self.give_back(spent);
     }

@@ -1,7 +1,8 @@
 //! All scopes by their names, and when each key was last used: what outlives catalogs.
 //!
-//! They belong to the catalogs and reservations that hold them. A scope that nobody has counted for yet begins with what was used before, so that neither a
-//! restart nor a new limit forgets it. What has no limits has no scope, and costs nothing.
+//! They belong to the catalogs and reservations that hold them. A scope that nobody has counted for
+//! yet begins with what was used before, so that neither a restart nor a new limit forgets it. What
+//! has no limits has no scope, and costs nothing.
 
 use super::tally::STEP_BACK;
 use super::{Bound, Bounds, Changes, Level, Limits, Scope, Spent};
@@ -12,12 +13,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// What was used before: what scopes begin with. No two of them count the same, and one that sums up a while is of its begin.
+/// What was used before: what scopes begin with. No two of them count the same, and one that sums
+/// up a while is of its begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Past {
     /// When, in milliseconds of Unix time; never later than now.
     pub at: u64,
-    /// The day that it is of, where that is still to come: then a clock was ahead, and it counts for the day or month of `at`, too.
+    /// The day that it is of, where that is still to come: then a clock was ahead, and it counts
+    /// for the day or month of `at`, too.
     pub dated: Option<u64>,
     /// By which caller.
     pub caller: Arc<str>,
@@ -33,7 +36,8 @@ pub struct Past {
     pub usd: Usd,
     /// How many of the requests cost what nobody knows.
     pub unpriced: u64,
-    /// It ran in a process that died, and was taken over from it: whoever keeps counts elsewhere has it as only reserved.
+    /// It ran in a process that died, and was taken over from it: whoever keeps counts elsewhere
+    /// has it as only reserved.
     pub cut: bool,
 }
 
@@ -46,8 +50,8 @@ pub struct LastUsed {
 }
 
 impl LastUsed {
-    /// It is used at this time, in milliseconds of Unix time. Whether the time before was in an earlier second: whoever keeps it elsewhere need not be
-    /// told more often.
+    /// It is used at this time, in milliseconds of Unix time. Whether the time before was in an
+    /// earlier second: whoever keeps it elsewhere need not be told more often.
     pub fn touch(&self, at: u64) -> bool {
         let before = latest(&self.at, at);
         before / 1_000 < at / 1_000 || was_wrong(before, at)
@@ -75,8 +79,8 @@ impl LastUsed {
     }
 }
 
-/// Remembers the later one, and says what was there before. Threads that use one key would take its line of memory from each other for nothing if it were
-/// always written.
+/// Remembers the later one, and says what was there before. Threads that use one key would take its
+/// line of memory from each other for nothing if it were always written.
 fn latest(last: &AtomicU64, at: u64) -> u64 {
     let before = last.load(Ordering::Relaxed);
     if was_wrong(before, at) {
@@ -107,12 +111,15 @@ pub struct KeyScopes {
 }
 
 impl KeyScopes {
-    /// What bounds an exchange of the key, which is of the same catalog, for a model, given by its position.
+    /// What bounds an exchange of the key, which is of the same catalog, for a model, given by its
+    /// position.
     pub fn bounds<'a>(&'a self, key: &'a Key, model: usize) -> Bounds<'a> {
         Bounds([
             self.caller.as_ref().map(|scope| Bound { limits: &key.caller.limits, scope }),
             self.key.as_ref().map(|scope| Bound { limits: &key.limits, scope }),
-            of_model(&self.models, model).zip(of_model(&key.model_limits, model)).map(|(scope, limits)| Bound { limits, scope }),
+            of_model(&self.models, model)
+                .zip(of_model(&key.model_limits, model))
+                .map(|(scope, limits)| Bound { limits, scope }),
         ])
     }
 
@@ -127,7 +134,10 @@ impl KeyScopes {
 
     /// All that bounds the key, whatever is asked for.
     pub fn every<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = Bound<'a>> {
-        let models = self.models.iter().filter_map(|(index, scope)| Some(Bound { limits: of_model(&key.model_limits, *index)?, scope }));
+        let models = self
+            .models
+            .iter()
+            .filter_map(|(index, scope)| Some(Bound { limits: of_model(&key.model_limits, *index)?, scope }));
         let caller = self.caller.as_ref().map(|scope| Bound { limits: &key.caller.limits, scope });
         caller.into_iter().chain(self.key.as_ref().map(|scope| Bound { limits: &key.limits, scope })).chain(models)
     }
@@ -166,18 +176,25 @@ impl Registry {
         Registry { changes: Some(changes), ..Registry::default() }
     }
 
-    /// The scopes of a catalog's keys, by [`Key::index`]. Where one is new, all that was used before is asked for, once. What this catalog does not
-    /// limit is forgotten, whoever holds it still: it is not counted any more, and would not know of it if it came back.
+    /// The scopes of a catalog's keys, by [`Key::index`]. Where one is new, all that was used
+    /// before is asked for, once. What this catalog does not limit is forgotten, whoever holds it
+    /// still: it is not counted any more, and would not know of it if it came back.
     pub fn adopt(&self, catalog: &Catalog, seeds: &mut dyn FnMut() -> Vec<Past>) -> Vec<KeyScopes> {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut adoption = Adoption { before: &scopes, now: HashMap::new(), new: HashMap::new(), changes: self.changes.as_ref() };
+        let mut adoption =
+            Adoption { before: &scopes, now: HashMap::new(), new: HashMap::new(), changes: self.changes.as_ref() };
         let limited = catalog.callers().iter().filter(|caller| !caller.limits.is_none());
         let callers: HashMap<&str, Arc<Scope>> =
             limited.map(|caller| (&*caller.id, adoption.scope(Level::Caller, &caller.id, &caller.limits))).collect();
         let mut purses = self.purses.lock().unwrap_or_else(PoisonError::into_inner);
-        *purses = catalog.callers().iter().map(|caller| (caller.id.clone(), purses.get(&caller.id).cloned().unwrap_or_default())).collect();
-        // In the order in which they were made: in that of their hashes each one would be waited for.
+        *purses = catalog
+            .callers()
+            .iter()
+            .map(|caller| (caller.id.clone(), purses.get(&caller.id).cloned().unwrap_or_default()))
+            .collect();
+        // In the order in which they were made: in that of their hashes each one would be waited
+        // for.
         let mut keys: Vec<Option<&Arc<Key>>> = vec![None; catalog.key_total()];
         for key in catalog.keys() {
             if let Some(place) = keys.get_mut(key.index) {
@@ -204,22 +221,29 @@ impl Registry {
             adoption.new.values().for_each(|(scope, _)| scope.begins());
             seed(&adoption.new, cut);
             if self.owed.swap(false, Ordering::SeqCst) {
-                let began = adoption.new.iter().map(|(name, (scope, limits))| (name.clone(), (Arc::downgrade(scope), *limits)));
+                let began =
+                    adoption.new.iter().map(|(name, (scope, limits))| (name.clone(), (Arc::downgrade(scope), *limits)));
                 self.unseeded.lock().unwrap_or_else(PoisonError::into_inner).extend(began);
             }
         }
         let now = adoption.now;
-        scopes.iter().filter(|(name, _)| !now.contains_key(*name)).filter_map(|(_, old)| old.upgrade()).for_each(|old| old.retire());
+        scopes
+            .iter()
+            .filter(|(name, _)| !now.contains_key(*name))
+            .filter_map(|(_, old)| old.upgrade())
+            .for_each(|old| old.retire());
         *scopes = now;
         all
     }
 
-    /// Whoever is asked for seeds says so if they are not known: those that are new remain to be told, by [`Registry::recall`].
+    /// Whoever is asked for seeds says so if they are not known: those that are new remain to be
+    /// told, by [`Registry::recall`].
     pub fn owe(&self) {
         self.owed.store(true, Ordering::SeqCst);
     }
 
-    /// What was used before the scopes began that could not be told so far. It is told to them, once.
+    /// What was used before the scopes began that could not be told so far. It is told to them,
+    /// once.
     pub fn recall(&self, past: Vec<Past>) {
         let unseeded = {
             // Whoever adopts has it until those that are new are listed.
@@ -230,8 +254,8 @@ impl Registry {
         seed(&held.collect(), past);
     }
 
-    /// An exchange ends that began under another catalog: those that bound its key now, but did not know of it, are told what it used. `held` are those
-    /// that knew.
+    /// An exchange ends that began under another catalog: those that bound its key now, but did not
+    /// know of it, are told what it used. `held` are those that knew.
     pub fn late<'s>(&self, past: &Past, held: impl Iterator<Item = &'s Arc<Scope>>) {
         let held: Vec<&Arc<Scope>> = held.collect();
         let now = {
@@ -252,7 +276,8 @@ impl Registry {
     }
 }
 
-/// What the last catalog's keys were used, looked up by keys that are mostly the same in the same order: then nothing is hashed.
+/// What the last catalog's keys were used, looked up by keys that are mostly the same in the same
+/// order: then nothing is hashed.
 struct Known {
     list: Vec<(Arc<str>, Arc<LastUsed>)>,
     next: usize,

@@ -1,9 +1,12 @@
 //! What one caller, key, or model of a key has used of late, counted against its limits.
 //!
-//! Pure: the time is passed in, as milliseconds of Unix time. A minute is sixty whole seconds in a ring. Days and months are UTC's, and each is counted by itself,
-//! as the ledger does: a date that comes again, since a clock was set, goes on with what it had. While a clock is set back, what it counted on later dates
-//! counts for the present one, too. A clock that goes back by a moment stops the tally's time until it has caught up.
-//! **Invariant:** whatever the clock does, a date's sums are those of what was admitted on it, and nothing that was counted is free again because a clock went back.
+//! Pure: the time is passed in, as milliseconds of Unix time. A minute is sixty whole seconds in a
+//! ring. Days and months are UTC's, and each is counted by itself, as the ledger does: a date that
+//! comes again, since a clock was set, goes on with what it had. While a clock is set back, what it
+//! counted on later dates counts for the present one, too. A clock that goes back by a moment stops
+//! the tally's time until it has caught up. **Invariant:** whatever the clock does, a date's sums
+//! are those of what was admitted on it, and nothing that was counted is free again because a clock
+//! went back.
 
 mod dates;
 mod kind;
@@ -25,7 +28,8 @@ pub struct Ask {
     pub tokens: u64,
     /// What they cost at most.
     pub usd: Usd,
-    /// Of both, what the request itself asks for. The rest is an estimate of ours, which may be too much.
+    /// Of both, what the request itself asks for. The rest is an estimate of ours, which may be too
+    /// much.
     pub sure: Spent,
 }
 
@@ -58,7 +62,8 @@ pub struct Over {
     pub asked: u64,
     /// How long until there is room, if nobody else takes it; `None` if there never is.
     pub wait: Option<Duration>,
-    /// It is more than the whole limit, but only as estimated: so it has to wait until nothing else is counted.
+    /// It is more than the whole limit, but only as estimated: so it has to wait until nothing else
+    /// is counted.
     pub estimated: bool,
 }
 
@@ -136,7 +141,8 @@ pub struct Counts {
     pub at: u64,
     /// Its day and month, and the second that it is.
     pub moment: Moment,
-    /// Seconds of Unix time within the last minute, each with its requests and tokens, oldest first; if anything is limited by the minute.
+    /// Seconds of Unix time within the last minute, each with its requests and tokens, oldest
+    /// first; if anything is limited by the minute.
     pub minute: Vec<(u64, u64, u64)>,
     /// Requests of the day.
     pub day_requests: u64,
@@ -176,14 +182,17 @@ pub struct Tally {
     entering: u64,
     /// How many seconds the clock has been set back, all in all.
     back: u64,
-    /// A date came that had been there before: whoever is told of changes has not heard what it has.
+    /// A date came that had been there before: whoever is told of changes has not heard what it
+    /// has.
     came_again: bool,
-    /// Of the tokens and the money of the day, and of the money of the month, what is only reserved.
+    /// Of the tokens and the money of the day, and of the money of the month, what is only
+    /// reserved.
     reserved: [u128; 3],
 }
 
 impl Tally {
-    /// Time goes on, if it does: what is out of the minute, the day, or the month by then is no longer counted.
+    /// Time goes on, if it does: what is out of the minute, the day, or the month by then is no
+    /// longer counted.
     pub fn advance(&mut self, now: u64) {
         if now <= self.now {
             if self.now - now > STEP_BACK {
@@ -240,7 +249,8 @@ impl Tally {
             }
             let excess = (used + u128::from(asked)).saturating_sub(u128::from(limit));
             let estimated = kind.is_over_as_estimated(limit, ask);
-            // What is too much for any limit may be less in truth: where nothing else is counted, it is tried.
+            // What is too much for any limit may be less in truth: where nothing else is counted,
+            // it is tried.
             if excess == 0 || estimated && used == 0 {
                 continue;
             }
@@ -256,7 +266,8 @@ impl Tally {
         self.take_at(ask, self.now)
     }
 
-    /// The same, for who read the clock a moment ago: it is of that second and date, as it is in the ledger.
+    /// The same, for who read the clock a moment ago: it is of that second and date, as it is in
+    /// the ledger.
     pub(super) fn take_at(&mut self, ask: Ask, at: u64) -> Counted {
         let at = at.min(self.now);
         self.places = self.places.saturating_add(1);
@@ -275,7 +286,8 @@ impl Tally {
         Counted { at, back: self.back, by_second: self.minute.is_some() }
     }
 
-    /// What was asked for is replaced by what was used, where it was counted, if that is still counted; the place is given back.
+    /// What was asked for is replaced by what was used, where it was counted, if that is still
+    /// counted; the place is given back.
     pub(super) fn settle(&mut self, entry: Counted, ask: Ask, spent: Spent) {
         self.places = self.places.saturating_sub(1);
         let count = |tokens: u64| Count { requests: 0, tokens };
@@ -294,7 +306,8 @@ impl Tally {
         if let (Some(minute), Some(then)) = (&mut self.minute, then.filter(|_| entry.by_second)) {
             minute.change(second(self.now), then, what, by);
         }
-        let sums = |count: Count, usd: Usd| Sums { requests: count.requests, tokens: count.tokens.into(), usd: usd.0.into() };
+        let sums =
+            |count: Count, usd: Usd| Sums { requests: count.requests, tokens: count.tokens.into(), usd: usd.0.into() };
         self.dates.replace(entry.at / DAY, sums(what, usd), sums(by, by_usd));
         let [of_tokens, of_usd, of_month] = &mut self.reserved;
         if entry.at / DAY == self.dates.day() {
@@ -328,14 +341,16 @@ impl Tally {
             minute.change(newest, *second, Count::default(), Count { requests: *requests, tokens: *tokens });
         }
         tally.minute = Some(Box::new(minute));
-        let sums = Sums { requests: counts.day_requests, tokens: counts.day_tokens.into(), usd: counts.day_usd.0.into() };
+        let sums =
+            Sums { requests: counts.day_requests, tokens: counts.day_tokens.into(), usd: counts.day_usd.0.into() };
         tally.dates = Dates::of(tally.now / DAY, sums, counts.month_usd.0.into());
         tally.places = counts.places;
         tally
     }
 
-    /// Adds what was used before, which is never later than now. In whatever order: the youngest says what time it is. `dated` is its day, where a clock that was
-    /// ahead said so: then it counts for the day or month of `at`, too.
+    /// Adds what was used before, which is never later than now. In whatever order: the youngest
+    /// says what time it is. `dated` is its day, where a clock that was ahead said so: then it
+    /// counts for the day or month of `at`, too.
     pub fn recall(&mut self, at: u64, dated: Option<u64>, requests: u64, spent: Spent) {
         if at > self.now {
             self.advance(at);
@@ -391,11 +406,15 @@ impl Tally {
     pub fn counts(&self) -> Counts {
         let seconds = minute::window(second(self.now));
         let of_day = self.dates.of_day();
-        let each = |second| Some((second, self.minute.as_ref()?.at(second))).filter(|(_, count)| *count != Count::default());
+        let each =
+            |second| Some((second, self.minute.as_ref()?.at(second))).filter(|(_, count)| *count != Count::default());
         Counts {
             at: self.now,
             moment: self.moment(),
-            minute: seconds.filter_map(each).map(|(second, Count { requests, tokens })| (second, requests, tokens)).collect(),
+            minute: seconds
+                .filter_map(each)
+                .map(|(second, Count { requests, tokens })| (second, requests, tokens))
+                .collect(),
             day_requests: of_day.requests,
             day_tokens: clamp(of_day.tokens),
             day_usd: Usd(clamp(of_day.usd)),
@@ -421,7 +440,8 @@ impl Tally {
         }
     }
 
-    /// How long from `now`, which may be behind the tally's own time, until so much of what is used is free.
+    /// How long from `now`, which may be behind the tally's own time, until so much of what is used
+    /// is free.
     fn wait(&self, kind: Kind, excess: u128, now: u64) -> Duration {
         let gone = |of: fn(Count) -> u64| {
             let of_second = |second| self.minute.as_ref().map_or(0, |minute| of(minute.at(second)));
@@ -444,7 +464,8 @@ const SECOND: u64 = 1_000;
 const PLACE_AGAIN: Duration = Duration::from_secs(1);
 /// A day, in milliseconds.
 pub const DAY: u64 = 86_400 * SECOND;
-/// How far a clock may be behind since two threads read it at different times; in milliseconds. One that goes back further was set.
+/// How far a clock may be behind since two threads read it at different times; in milliseconds. One
+/// that goes back further was set.
 pub const STEP_BACK: u64 = SECOND;
 
 fn second(at: u64) -> u64 {

@@ -15,7 +15,12 @@ fn scopes() -> [Arc<Scope>; 3] {
 }
 
 fn bounds<'a>(limits: &'a [Limits; 3], scopes: &'a [Arc<Scope>; 3]) -> Bounds<'a> {
-    limits.iter().zip(scopes).filter(|(limits, _)| !limits.is_none()).map(|(limits, scope)| Bound { limits, scope }).collect()
+    limits
+        .iter()
+        .zip(scopes)
+        .filter(|(limits, _)| !limits.is_none())
+        .map(|(limits, scope)| Bound { limits, scope })
+        .collect()
 }
 
 fn one_of(kind: Kind) -> Limits {
@@ -95,14 +100,19 @@ fn threads_over_shared_callers_neither_block_each_other_for_good_nor_lose_a_toke
     });
     for level in [&callers, &keys, &models] {
         let tokens: u64 = level.iter().map(|scope| scope.own(NOW).day_tokens).sum();
-        assert_eq!((tokens, level.iter().map(|scope| scope.own(NOW).places).sum::<u64>()), (spent.load(Ordering::Relaxed) as u64, 0));
+        assert_eq!(
+            (tokens, level.iter().map(|scope| scope.own(NOW).places).sum::<u64>()),
+            (spent.load(Ordering::Relaxed) as u64, 0)
+        );
     }
     assert!(spent.into_inner() > 0);
 }
 
 #[test]
 fn a_reservation_is_settled_once_and_by_nothing_if_it_is_dropped() {
-    let limits = [Limits { tokens_per_day: Some(100), usd_per_day: Some(Usd(100)), concurrency: Some(2), ..Limits::default() }; 3];
+    let limits =
+        [Limits { tokens_per_day: Some(100), usd_per_day: Some(Usd(100)), concurrency: Some(2), ..Limits::default() };
+            3];
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
     let ask = Ask::of(60, Usd(50));
@@ -120,7 +130,10 @@ fn a_reservation_is_settled_once_and_by_nothing_if_it_is_dropped() {
     unchecked.settle(Spent { tokens: 200, usd: Usd(0) });
     for scope in &scopes {
         let counts = scope.own(NOW);
-        assert_eq!((counts.day_tokens, counts.day_usd, counts.month_usd, counts.places, counts.day_requests), (207, Usd(3), Usd(3), 0, 3));
+        assert_eq!(
+            (counts.day_tokens, counts.day_usd, counts.month_usd, counts.places, counts.day_requests),
+            (207, Usd(3), Usd(3), 0, 3)
+        );
     }
     assert!(admit(&Bounds::default(), ask, NOW, 1).unwrap().scopes().next().is_none());
 }
@@ -160,7 +173,10 @@ fn the_tightest_of_all_levels_is_told_of() {
         [(600, Level::KeyModel, Kind::UsdPerDay, Some(day)), (1_001, Level::Caller, Kind::TokensPerDay, None)]
     {
         let refused = admit(&bounds, Ask::of(tokens, Usd(1)), NOW + 250, 1).unwrap_err();
-        assert_eq!((refused.level, &*refused.name, refused.over.kind, refused.over.wait), (level, level.name(), kind, wait));
+        assert_eq!(
+            (refused.level, &*refused.name, refused.over.kind, refused.over.wait),
+            (level, level.name(), kind, wait)
+        );
         assert_eq!(refused.left, left.left);
     }
     // A third of each, and two requests are more than one.
@@ -170,24 +186,32 @@ fn the_tightest_of_all_levels_is_told_of() {
 
 #[test]
 fn a_clock_that_went_ahead_for_one_key_takes_nothing_from_another() {
-    let limits =
-        [Limits { requests_per_day: Some(100), ..Limits::default() }, Limits { requests_per_minute: Some(1), ..Limits::default() }];
+    let limits = [
+        Limits { requests_per_day: Some(100), ..Limits::default() },
+        Limits { requests_per_minute: Some(1), ..Limits::default() },
+    ];
     let caller = scope(Level::Caller);
     let keys = [scope(Level::Key), scope(Level::Key)];
     let bounds = |key: usize| -> Bounds<'_> {
-        [Bound { limits: &limits[0], scope: &caller }, Bound { limits: &limits[1], scope: &keys[key] }].into_iter().collect()
+        [Bound { limits: &limits[0], scope: &caller }, Bound { limits: &limits[1], scope: &keys[key] }]
+            .into_iter()
+            .collect()
     };
     admit(&bounds(0), ONE, NOW, 1).unwrap().settle(Spent::default());
     admit(&bounds(1), ONE, NOW + 3_600_000, 1).unwrap().settle(Spent::default());
     assert!(admit(&bounds(0), ONE, NOW + 1_000, 1).is_err(), "its minute is not over");
-    assert!(admit(&bounds(1), ONE, NOW + 2_000, 1).is_err(), "nor is that of the other, which began with the right time");
+    assert!(
+        admit(&bounds(1), ONE, NOW + 2_000, 1).is_err(),
+        "nor is that of the other, which began with the right time"
+    );
     assert!(admit(&bounds(0), ONE, NOW + 60_000, 1).is_ok());
     assert!(admit(&bounds(1), ONE, NOW + 61_999, 1).is_err());
     assert!(admit(&bounds(1), ONE, NOW + 62_000, 1).is_ok());
 }
 
 proptest! {
-    /// Who comes back when a limit by the minute says so is let in, if nobody else asked; and it says at most a minute, in its head and in its text.
+    /// Who comes back when a limit by the minute says so is let in, if nobody else asked; and it
+    /// says at most a minute, in its head and in its text.
     #[test]
     fn who_comes_back_after_retry_after_is_let_in(
         most in (1u64..9, 1u64..60),
@@ -269,8 +293,9 @@ fn what_nobody_knows_the_cost_of_is_told_beside_the_sums_of_money_of_its_month()
     for (at, requests) in [(before, 3), (now, 2), (before, 4), (now, 0), (now + 29 * DAY, 1)] {
         scope.lacks(at, requests);
     }
-    let told =
-        |limits: Limits, now| super::told(&Bound { limits: &limits, scope: &scope }, &scope.own(now), now)["unpriced_requests"].as_u64();
+    let told = |limits: Limits, now| {
+        super::told(&Bound { limits: &limits, scope: &scope }, &scope.own(now), now)["unpriced_requests"].as_u64()
+    };
     let money = Limits { usd_per_month: Some(Usd(5)), ..Limits::default() };
     assert_eq!(told(money, now), Some(3));
     assert_eq!(told(money, now + 31 * DAY), None, "another month");

@@ -22,7 +22,8 @@ impl Refused {
                 None => format!("key {}", self.name),
             },
         };
-        let amount = |number: u64| if over.kind.is_money() { format!("{} USD", Usd(number)) } else { number.to_string() };
+        let amount =
+            |number: u64| if over.kind.is_money() { format!("{} USD", Usd(number)) } else { number.to_string() };
         let requests = if over.limit == 1 { "request" } else { "requests" };
         let what = match over.kind {
             Kind::RequestsPerMinute => format!("{requests} per minute"),
@@ -45,9 +46,11 @@ impl Refused {
             Kind::UsdPerDay | Kind::UsdPerMonth => Some(format!("{} USD", Usd(over.asked))),
         };
         // By whole seconds, as the head says it.
-        let wait = over.wait.map(|wait| Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(SECOND));
+        let wait =
+            over.wait.map(|wait| Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(SECOND));
         let wait = match over.kind {
-            // Longer than a minute it is only where a gateway's clock is behind: not so long that clients would give up.
+            // Longer than a minute it is only where a gateway's clock is behind: not so long that
+            // clients would give up.
             Kind::RequestsPerMinute | Kind::TokensPerMinute => wait.map(|wait| wait.min(MINUTE)),
             Kind::RequestsPerDay | Kind::TokensPerDay | Kind::Concurrency | Kind::UsdPerDay | Kind::UsdPerMonth => wait,
         };
@@ -60,11 +63,16 @@ impl Refused {
                 )
             }
             (None, Some(asked)) => {
-                format!("This request may use {asked}: more than {limit}. Ask for less with `max_tokens`, or send a shorter prompt.")
+                format!(
+                    "This request may use {asked}: more than {limit}. Ask for less with `max_tokens`, or send a shorter prompt."
+                )
             }
             (None, None) => format!("This request is over {limit}, and always will be."),
             (Some(wait), Some(asked)) => {
-                format!("This request may use {asked}: {left} of {limit} are left. Try again in {}, or ask for less.", span(wait))
+                format!(
+                    "This request may use {asked}: {left} of {limit} are left. Try again in {}, or ask for less.",
+                    span(wait)
+                )
             }
             (Some(_), None) if over.kind == Kind::Concurrency => {
                 format!("As many run as may: {limit} is reached. Try again when one has ended.")
@@ -76,7 +84,8 @@ impl Refused {
     }
 }
 
-/// What `/limits` tells of one scope: its limits, and what is used of them; where money is limited, how many requests of the month that lacks.
+/// What `/limits` tells of one scope: its limits, and what is used of them; where money is limited,
+/// how many requests of the month that lacks.
 pub fn told(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> serde_json::Value {
     let of_minute = |of: fn(&(u64, u64, u64)) -> u64| counts.minute.iter().map(of).fold(0, u64::saturating_add);
     let (mut limits, mut used) = (serde_json::Map::new(), serde_json::Map::new());
@@ -95,7 +104,8 @@ pub fn told(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> serde_json::Valu
             told.insert(kind.name().to_owned(), if kind.is_money() { json!(Usd(number)) } else { json!(number) });
         }
     }
-    let mut told = json!({ "level": bound.scope.level.name(), "name": bound.scope.name, "limits": limits, "used": used });
+    let mut told =
+        json!({ "level": bound.scope.level.name(), "name": bound.scope.name, "limits": limits, "used": used });
     let unpriced = bound.scope.unpriced(now_ms);
     if unpriced > 0
         && bound.limits.limits_money()
@@ -109,17 +119,21 @@ pub fn told(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> serde_json::Valu
 impl Left {
     /// The headers, where there are limits.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
-        const REQUESTS: [&str; 3] = ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"];
-        const TOKENS: [&str; 3] = ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"];
+        const REQUESTS: [&str; 3] =
+            ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"];
+        const TOKENS: [&str; 3] =
+            ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"];
         let told = |names: [&'static str; 3], room: Option<Room>| {
-            room.into_iter()
-                .flat_map(move |room| names.into_iter().zip([room.limit.to_string(), room.remaining.to_string(), span(room.reset)]))
+            room.into_iter().flat_map(move |room| {
+                names.into_iter().zip([room.limit.to_string(), room.remaining.to_string(), span(room.reset)])
+            })
         };
         told(REQUESTS, self.requests).chain(told(TOKENS, self.tokens))
     }
 }
 
-/// As Go writes it, and so OpenAI: `350ms`, `12s`, `6m0s`, `1h0m5s`. Parts of a second count as a whole one from a second on.
+/// As Go writes it, and so OpenAI: `350ms`, `12s`, `6m0s`, `1h0m5s`. Parts of a second count as a
+/// whole one from a second on.
 fn span(time: Duration) -> String {
     if time < Duration::from_secs(1) {
         return format!("{}ms", time.as_millis());
@@ -139,8 +153,14 @@ mod tests {
 
     #[test]
     fn a_part_of_a_limit_is_told_as_one() {
-        let over =
-            Over { kind: Kind::RequestsPerMinute, limit: 60, used: 60, asked: 1, wait: Some(Duration::from_secs(1)), estimated: false };
+        let over = Over {
+            kind: Kind::RequestsPerMinute,
+            limit: 60,
+            used: 60,
+            asked: 1,
+            wait: Some(Duration::from_secs(1)),
+            estimated: false,
+        };
         let refused = Refused { level: Level::Caller, name: "acme".into(), over, left: Left::default(), share: 2 };
         assert_eq!(
             refused.refusal().message,
@@ -151,9 +171,15 @@ mod tests {
 
     #[test]
     fn spans_are_as_clients_read_them() {
-        for (millis, expected) in
-            [(0, "0ms"), (999, "999ms"), (1_000, "1s"), (1_001, "2s"), (59_500, "1m0s"), (360_000, "6m0s"), (3_605_000, "1h0m5s")]
-        {
+        for (millis, expected) in [
+            (0, "0ms"),
+            (999, "999ms"),
+            (1_000, "1s"),
+            (1_001, "2s"),
+            (59_500, "1m0s"),
+            (360_000, "6m0s"),
+            (3_605_000, "1h0m5s"),
+        ] {
             assert_eq!(span(Duration::from_millis(millis)), expected);
         }
     }
@@ -163,12 +189,18 @@ mod tests {
         let told = |level: Level, name: &str, kind: Kind, (limit, used, asked): (u64, u64, u64), wait: Option<u64>| {
             let over = Over { kind, limit, used, asked, wait: wait.map(Duration::from_secs), estimated: false };
             let refusal = Refused { level, name: name.into(), over, left: Left::default(), share: 1 }.refusal();
-            (refusal.message.to_string(), refusal.what.row().code.map(str::to_owned), refusal.retry_after, refusal.retry_helps)
+            (
+                refusal.message.to_string(),
+                refusal.what.row().code.map(str::to_owned),
+                refusal.retry_after,
+                refusal.retry_helps,
+            )
         };
         assert_eq!(
             told(Level::Key, "acme/prod", Kind::RequestsPerMinute, (60, 60, 1), Some(12)),
             (
-                "All is used: the limit of 60 requests per minute of key acme/prod is reached. Try again in 12s.".to_owned(),
+                "All is used: the limit of 60 requests per minute of key acme/prod is reached. Try again in 12s."
+                    .to_owned(),
                 Some("rate_limit_exceeded".to_owned()),
                 Some(12),
                 true
@@ -185,14 +217,23 @@ mod tests {
                 false
             )
         );
-        let (message, _, after, again) = told(Level::Key, "acme/prod", Kind::TokensPerMinute, (1000, 900, 200), Some(61));
+        let (message, _, after, again) =
+            told(Level::Key, "acme/prod", Kind::TokensPerMinute, (1000, 900, 200), Some(61));
         assert_eq!((after, again), (Some(60), true));
         assert!(message.contains("Try again in 1m0s"), "{message}");
         let (message, ..) = told(Level::Key, "acme/prod", Kind::Concurrency, (1, 1, 1), Some(1));
         assert!(message.contains("the limit of 1 request at once of key acme/prod"), "{message}");
-        let (message, code, after, again) =
-            told(Level::Caller, "acme", Kind::UsdPerMonth, (100_000_000_000, 99_900_000_000, 150_000_000), Some(86_400));
-        assert!(message.contains("0.15 USD: 0.1 USD of the limit of 100 USD per month of caller acme are left"), "{message}");
+        let (message, code, after, again) = told(
+            Level::Caller,
+            "acme",
+            Kind::UsdPerMonth,
+            (100_000_000_000, 99_900_000_000, 150_000_000),
+            Some(86_400),
+        );
+        assert!(
+            message.contains("0.15 USD: 0.1 USD of the limit of 100 USD per month of caller acme are left"),
+            "{message}"
+        );
         assert_eq!((code.as_deref(), after, again), (Some("insufficient_quota"), Some(86_400), false));
     }
 }

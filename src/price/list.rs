@@ -1,6 +1,8 @@
-//! What well-known models cost: a list that comes with Portcullis, as of one day, which the catalog overrides.
+//! What well-known models cost: a list that comes with Portcullis, as of one day, which the catalog
+//! overrides.
 //!
-//! Exact names only. What a name that is not in it costs is unknown, however much it looks like one that is.
+//! Exact names only. What a name that is not in it costs is unknown, however much it looks like one
+//! that is.
 
 use std::sync::LazyLock;
 
@@ -38,7 +40,8 @@ pub fn date() -> &'static str {
     TEXT.lines().filter_map(|line| line.strip_prefix("# ")).find(|line| line.starts_with("20")).unwrap_or_default()
 }
 
-/// Who stands behind an address. A proxy, another region's address and a server of one's own may cost something else.
+/// Who stands behind an address. A proxy, another region's address and a server of one's own may
+/// cost something else.
 pub fn provider(host: &str) -> Option<&'static str> {
     Some(match host {
         "api.openai.com" => "openai",
@@ -62,14 +65,17 @@ fn rows() -> impl Iterator<Item = &'static str> {
 /// Nothing, where it is no row: a test reads all of them.
 fn row(line: &'static str) -> Option<Listed> {
     let cells: Vec<&str> = line.split(',').collect();
-    let [provider, model, input, output, cached_input, cache_write, above, long @ ..] = cells.as_slice() else { return None };
+    let [provider, model, input, output, cached_input, cache_write, above, long @ ..] = cells.as_slice() else {
+        return None;
+    };
     let [long_input, long_output, long_cached_input, long_cache_write] = long else { return None };
     let (input, output) = (number(input)?, number(output)?);
     let long = match *above {
         "" => None,
         above => {
             let (input, output) = (number(long_input)?, number(long_output)?);
-            let (cached_input, cache_write) = (number_or(long_cached_input, input)?, number_or(long_cache_write, input)?);
+            let (cached_input, cache_write) =
+                (number_or(long_cached_input, input)?, number_or(long_cache_write, input)?);
             Some(Long { above: above.parse().ok()?, input, output, cached_input, cache_write, thinking: output })
         }
     };
@@ -112,7 +118,12 @@ mod tests {
             let Price { input, output, cached_input, cache_write, long, .. } = listed.price;
             assert!(input > 0 && output >= input && cached_input <= input && cache_write >= input, "{listed:?}");
             if let Some(long) = long {
-                assert!(long.above >= 100_000 && long.input > input && long.output > output && long.cached_input > cached_input);
+                assert!(
+                    long.above >= 100_000
+                        && long.input > input
+                        && long.output > output
+                        && long.cached_input > cached_input
+                );
                 assert!(long.cache_write >= long.input && long.cached_input < long.input, "{listed:?}");
             }
         }
@@ -148,15 +159,23 @@ mod tests {
         ] {
             assert_eq!(find(provider, model), None, "{model}");
         }
-        for host in ["", "openai.com", "eu.api.openai.com", "api.openai.com.evil.example", "europe-west4-aiplatform.googleapis.com"] {
+        for host in [
+            "",
+            "openai.com",
+            "eu.api.openai.com",
+            "api.openai.com.evil.example",
+            "europe-west4-aiplatform.googleapis.com",
+        ] {
             assert_eq!(provider(host), None, "{host}");
         }
     }
 
     #[test]
     fn every_provider_in_the_list_has_an_address() {
-        let hosts = presets::ALL.iter().filter_map(|preset| preset.base_url.strip_prefix("https://")?.split('/').next());
-        let others = ["api.anthropic.com", "generativelanguage.googleapis.com", "aiplatform.googleapis.com", "api.cohere.com"];
+        let hosts =
+            presets::ALL.iter().filter_map(|preset| preset.base_url.strip_prefix("https://")?.split('/').next());
+        let others =
+            ["api.anthropic.com", "generativelanguage.googleapis.com", "aiplatform.googleapis.com", "api.cohere.com"];
         let hosts: Vec<_> = hosts.chain(others).chain(["bedrock-runtime.eu-west-1.amazonaws.com"]).collect();
         for listed in all() {
             assert!(hosts.iter().any(|host| provider(host) == Some(listed.provider)), "{}", listed.provider);

@@ -39,7 +39,8 @@ fn each_kind_of_token_has_its_price() {
 
 #[test]
 fn a_long_prompt_makes_all_of_it_dearer() {
-    let long = Long { above: 1_000, input: 2_000, output: 3_000, cached_input: 500, cache_write: 4_000, thinking: 5_000 };
+    let long =
+        Long { above: 1_000, input: 2_000, output: 3_000, cached_input: 500, cache_write: 4_000, thinking: 5_000 };
     let price = Price { long: Some(long), ..price(1_000, 1_000, 100, 1_000, 1_000, 7) };
     assert_eq!(price.cost(&usage(1_000, 10, 0, 0, 0)), Usd(1_000 + 10 + 7));
     assert_eq!(price.cost(&usage(1_001, 10, 600, 300, 4)), Usd(101 * 2 + 300 + 300 * 4 + 6 * 3 + 4 * 5 + 7));

@@ -1,4 +1,5 @@
-//! When the store is asked, and when it is tried again after it failed. Pure: the time is passed in.
+//! When the store is asked, and when it is tried again after it failed. Pure: the time is passed
+//! in.
 
 use std::time::{Duration, Instant};
 

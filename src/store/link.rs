@@ -1,6 +1,8 @@
-//! One connection to the store: opened, logged in, the scripts loaded. Everything goes over it in the order in which it is said.
+//! One connection to the store: opened, logged in, the scripts loaded. Everything goes over it in
+//! the order in which it is said.
 //!
-//! An error that comes from here is what the server said: it becomes a line for operators, without what is secret, in [`trouble`](super::trouble).
+//! An error that comes from here is what the server said: it becomes a line for operators, without
+//! what is secret, in [`trouble`](super::trouble).
 
 use crate::config::{Address, Store};
 use crate::tls::trust::{Distrust, Trust};
@@ -50,7 +52,8 @@ impl Link {
             return Ok(Vec::new());
         }
         let answers = tokio::time::timeout(patience, self.connection.send_packed_commands(&batch.0, 0, count)).await;
-        let answers = answers.map_err(|_| format!("it has not answered for {patience:?}"))?.map_err(|error| told(&error))?;
+        let answers =
+            answers.map_err(|_| format!("it has not answered for {patience:?}"))?.map_err(|error| told(&error))?;
         if answers.len() == count { Ok(answers) } else { Err("it answered to something else".to_owned()) }
     }
 
@@ -67,7 +70,11 @@ impl Link {
 
 /// What is wrong with an answer, if it says so itself.
 pub(super) fn complaint(value: &Value) -> Option<String> {
-    if let Value::ServerError(error) = value { Some(format!("{} {}", error.code(), error.details().unwrap_or_default())) } else { None }
+    if let Value::ServerError(error) = value {
+        Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
+    } else {
+        None
+    }
 }
 
 fn call<'k>(script: &str, keys: impl ExactSizeIterator<Item = &'k str>, arguments: &[&str]) -> Cmd {
@@ -94,7 +101,10 @@ async fn open(address: &Address, tls: Option<&Trust>) -> Result<Link, String> {
     }
 }
 
-async fn begin(address: &Address, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Link, String> {
+async fn begin(
+    address: &Address,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<Link, String> {
     let mut login = RedisConnectionInfo::default().set_db(address.db).set_skip_set_lib_name();
     if let Some(username) = &address.username {
         login = login.set_username(username);
@@ -104,7 +114,8 @@ async fn begin(address: &Address, stream: impl AsyncRead + AsyncWrite + Unpin + 
     }
     // Our own patience is shorter, and knows what is waited for.
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
-    let (mut connection, driver) = MultiplexedConnection::new_with_config(&login, stream, config).await.map_err(|error| told(&error))?;
+    let (mut connection, driver) =
+        MultiplexedConnection::new_with_config(&login, stream, config).await.map_err(|error| told(&error))?;
     let mut running = JoinSet::new();
     running.spawn(driver);
     let mut load = async |script: &str| {

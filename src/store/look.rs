@@ -1,4 +1,5 @@
-//! What all gateways together have used, for operators who ask. It goes the way of admissions, a little at a time: none waits for it for long.
+//! What all gateways together have used, for operators who ask. It goes the way of admissions, a
+//! little at a time: none waits for it for long.
 
 use super::{Inside, State, Store};
 use crate::limits::{Counts, Scope};

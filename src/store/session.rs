@@ -1,7 +1,8 @@
 //! What is said over one connection, from its begin to its end.
 //!
-//! **Invariant:** one batch is under way at a time. In it an instance's own counts go before admissions, and admissions are counted here before
-//! anything else is said: so what is told of a part is always all of it that the store can know. Who no longer waits for an admission when it
+//! **Invariant:** one batch is under way at a time. In it an instance's own counts go before
+//! admissions, and admissions are counted here before anything else is said: so what is told of a
+//! part is always all of it that the store can know. Who no longer waits for an admission when it
 //! comes has it undone, and the part is told anew.
 
 use super::link::{Batch, Link, complaint};
@@ -27,7 +28,8 @@ const GRACE: Duration = Duration::from_secs(12);
 /// So many admissions, and so many parts, at once: a few milliseconds of the store's time.
 const ADMISSIONS: usize = 256;
 const PARTS: usize = 64;
-/// Clocks that differ by more are worth a warning: windows are that much apart. Our own, set back by as much, has perhaps moved what is counted.
+/// Clocks that differ by more are worth a warning: windows are that much apart. Our own, set back
+/// by as much, has perhaps moved what is counted.
 const CLOCKS: u64 = 2_000;
 const DAY_MS: u64 = 86_400_000;
 /// No scope is told in this epoch.
@@ -155,7 +157,10 @@ impl<'s> Session<'s> {
         loop {
             let due = {
                 let desk = self.inside.desk();
-                let nothing = desk.asked.is_empty() && desk.keeping.is_empty() && desk.finding.is_empty() && desk.hints.is_empty();
+                let nothing = desk.asked.is_empty()
+                    && desk.keeping.is_empty()
+                    && desk.finding.is_empty()
+                    && desk.hints.is_empty();
                 let nothing = nothing && desk.looking.is_empty();
                 let told = self.backlog.is_empty() && self.inside.changes.is_empty();
                 if desk.leaving && told {
@@ -181,7 +186,8 @@ impl<'s> Session<'s> {
         let (mut batch, mut sent) = (Batch::default(), Vec::new());
         let (now, clock) = (Instant::now(), clock_ms());
         if clock + CLOCKS < self.clock {
-            // What was counted in seconds, days and months that are still to come is counted elsewhere now: the store hears it before it is asked.
+            // What was counted in seconds, days and months that are still to come is counted
+            // elsewhere now: the store hears it before it is asked.
             self.begin();
         }
         self.clock = clock;
@@ -193,11 +199,13 @@ impl<'s> Session<'s> {
         }
         let most = desk.asked.len().min(ADMISSIONS);
         let asked: Vec<Box<Asked>> = desk.asked.drain(..most).filter(|asked| !asked.answer.is_closed()).collect();
-        // Of a date that came once more the store has what it had heard before the clock was set back.
+        // Of a date that came once more the store has what it had heard before the clock was set
+        // back.
         let scopes = asked.iter().flat_map(|asked| asked.each().map(|(_, scope)| (scope, asked.now_ms)));
         let scopes = scopes.chain(desk.looking.iter().map(|looking| (&looking.scope, clock)));
         scopes.filter(|(scope, now_ms)| scope.came_again(*now_ms)).for_each(|(scope, _)| scope.tell(UNTOLD));
-        // A scope that the store has not heard of from here: it had better not be empty without our knowing.
+        // A scope that the store has not heard of from here: it had better not be empty without our
+        // knowing.
         let unknown = asked.iter().flat_map(|asked| asked.each()).any(|(_, scope)| scope.told() != self.epoch);
         if unknown || self.beat <= now || !desk.hints.is_empty() {
             self.add_beat(&mut desk, false, &mut batch, &mut sent);
@@ -224,12 +232,24 @@ impl<'s> Session<'s> {
             }
         }
         parts.extend(
-            asked.iter().flat_map(|asked| asked.each()).filter(|(_, scope)| scope.told() != self.epoch).map(|(_, scope)| scope.clone()),
+            asked
+                .iter()
+                .flat_map(|asked| asked.each())
+                .filter(|(_, scope)| scope.told() != self.epoch)
+                .map(|(_, scope)| scope.clone()),
         );
-        // What another process told by this name is heard before it is replaced: until then nobody is admitted.
-        let (asked, early) = asked.into_iter().partition::<Vec<_>, _>(|asked| asked.each().all(|(_, scope)| scope.is_known()));
+        // What another process told by this name is heard before it is replaced: until then nobody
+        // is admitted.
+        let (asked, early) =
+            asked.into_iter().partition::<Vec<_>, _>(|asked| asked.each().all(|(_, scope)| scope.is_known()));
         let (looking, later) = looking.into_iter().partition::<Vec<_>, _>(|looking| looking.scope.is_known());
-        parts.extend(early.iter().flat_map(|asked| asked.each()).filter(|(_, scope)| !scope.is_known()).map(|(_, scope)| scope.clone()));
+        parts.extend(
+            early
+                .iter()
+                .flat_map(|asked| asked.each())
+                .filter(|(_, scope)| !scope.is_known())
+                .map(|(_, scope)| scope.clone()),
+        );
         parts.extend(later.iter().map(|looking| looking.scope.clone()));
         if !early.is_empty() || !later.is_empty() {
             let mut desk = self.inside.desk();
@@ -244,7 +264,8 @@ impl<'s> Session<'s> {
             }
             if !scope.is_known() {
                 let key = self.key(scope);
-                batch.add(self.link.admit([key.as_str()].into_iter(), &["was", &self.instance, &self.epoch_name, "[]"]));
+                batch
+                    .add(self.link.admit([key.as_str()].into_iter(), &["was", &self.instance, &self.epoch_name, "[]"]));
                 sent.push(Sent::Was(scope.clone()));
                 continue;
             }
@@ -263,7 +284,9 @@ impl<'s> Session<'s> {
             let live = if places { self.live.as_slice() } else { &[] };
             let scopes = asked.each().zip(&moments).map(|((limits, _), moment)| (limits, *moment));
             let ask = talk::admit(live, asked.ask, scopes);
-            batch.add(self.link.admit(keys.iter().map(String::as_str), &["admit", &self.instance, &self.epoch_name, &ask]));
+            batch.add(
+                self.link.admit(keys.iter().map(String::as_str), &["admit", &self.instance, &self.epoch_name, &ask]),
+            );
             sent.push(Sent::Admission(asked, moments));
         }
         for looking in looking {
@@ -318,7 +341,8 @@ impl<'s> Session<'s> {
                     }
                 }
                 Sent::Admission(mut asked, moments) => match talk::admission(&answer).ok_or_else(wrong)? {
-                    // It knows what was told just now, and nothing of others: what it granted will be told as not taken.
+                    // It knows what was told just now, and nothing of others: what it granted will
+                    // be told as not taken.
                     Admission::Yes(_) | Admission::No(_) if flushed => alone(asked),
                     Admission::Yes(used) => granted(asked, used, &moments),
                     Admission::No(used) => refused(asked, used, &moments),
@@ -364,7 +388,8 @@ impl<'s> Session<'s> {
     fn unknown(&mut self, asked: &Asked, place: usize, part: bool) -> bool {
         self.beat = Instant::now();
         if part {
-            // Another process tells its own by our name, and the beat says so. If it does not, something old was done late.
+            // Another process tells its own by our name, and the beat says so. If it does not,
+            // something old was done late.
             if asked.tries > 0 {
                 self.begin();
             }
@@ -408,7 +433,9 @@ impl<'s> Session<'s> {
         }
         let apart = heard.clock_ms.abs_diff(clock_ms());
         if apart > CLOCKS && !self.warned {
-            log::warn!("the clocks of this machine and of the store are {apart} ms apart: so are minutes and days of the gateways' limits");
+            log::warn!(
+                "the clocks of this machine and of the store are {apart} ms apart: so are minutes and days of the gateways' limits"
+            );
             self.warned = true;
         }
         let now = Instant::now();
@@ -427,7 +454,8 @@ impl<'s> Session<'s> {
         }
         let mut desk = inside.desk();
         desk.live = heard.live.len();
-        desk.clock_ahead_ms = i64::try_from(heard.clock_ms).unwrap_or_default() - i64::try_from(clock_ms()).unwrap_or_default();
+        desk.clock_ahead_ms =
+            i64::try_from(heard.clock_ms).unwrap_or_default() - i64::try_from(clock_ms()).unwrap_or_default();
         self.live = heard.live;
         if trial && took <= inside.settings.timeout {
             desk.circuit.close(now);

@@ -1,7 +1,8 @@
 //! What is said to the store's scripts, and what they answer.
 //!
-//! Numbers go as JSON and come as integers; both are exact up to 2⁵³, as the scripts' own numbers are: nine million dollars. What is more is told as that.
-//! Where a sum gets there the script refuses, and each gateway, which sees that its limit is larger, goes by its part.
+//! Numbers go as JSON and come as integers; both are exact up to 2⁵³, as the scripts' own numbers
+//! are: nine million dollars. What is more is told as that. Where a sum gets there the script
+//! refuses, and each gateway, which sees that its limit is larger, goes by its part.
 
 use crate::limits::tally::Tally;
 use crate::limits::{Ask, Counts, Kind, Left, Level, Limits, Moment, Over, Reserved, Spent};
@@ -15,7 +16,8 @@ const MOST: u64 = 1 << 53;
 /// Who asks for more is over any limit that can be told.
 const TOO_MUCH: u64 = 1 << 54;
 
-/// The name of a scope's hash. In a cluster all of a caller's are in one place, so that one script can have them.
+/// The name of a scope's hash. In a cluster all of a caller's are in one place, so that one script
+/// can have them.
 pub(super) fn key(prefix: &str, level: Level, name: &str) -> String {
     let caller = name.split(['/', ' ']).next().unwrap_or(name);
     format!("{{{prefix}:{caller}}}:{}:{name}", level.name())
@@ -110,8 +112,8 @@ pub(super) fn was(value: &Value) -> Option<Was> {
 }
 
 impl Was {
-    /// What of it is counted still and was not in what the next process began with: a ledger that was killed may lack the last rows. Each when, how
-    /// many requests, and what they used.
+    /// What of it is counted still and was not in what the next process began with: a ledger that
+    /// was killed may lack the last rows. Each when, how many requests, and what they used.
     pub(super) fn missing(&self, began: &Counts, now: Moment) -> Vec<(u64, u64, Spent)> {
         const DAY: u64 = 86_400_000;
         let mut missing = Vec::new();
@@ -202,7 +204,10 @@ pub(super) fn admission(value: &Value) -> Option<Admission> {
     let Value::Array(parts) = value else { return None };
     let (code, rest) = parts.split_first()?;
     match number(code)? {
-        0 => Some(Admission::Unknown { place: usize::try_from(number(rest.first()?)?).ok()?, part: number(rest.get(1)?)? > 0 }),
+        0 => Some(Admission::Unknown {
+            place: usize::try_from(number(rest.first()?)?).ok()?,
+            part: number(rest.get(1)?)? > 0,
+        }),
         1 => Some(Admission::Yes(rest.iter().map(used).collect::<Option<_>>()?)),
         2 => Some(Admission::No(rest.iter().map(used).collect::<Option<_>>()?)),
         _ => None,
@@ -213,9 +218,9 @@ fn used(value: &Value) -> Option<Used> {
     let Value::Array(numbers) = value else { return None };
     let numbers: Vec<u64> = numbers.iter().map(number).collect::<Option<_>>()?;
     let [places, day_requests, day_tokens, day_usd, month_usd, minute @ ..] = numbers.as_slice() else { return None };
-    let minute = minute
-        .chunks_exact(3)
-        .filter_map(|entry| if let [second, requests, tokens] = entry { Some((*second, *requests, *tokens)) } else { None });
+    let minute = minute.chunks_exact(3).filter_map(|entry| {
+        if let [second, requests, tokens] = entry { Some((*second, *requests, *tokens)) } else { None }
+    });
     Some(Used {
         places: *places,
         day_requests: *day_requests,
@@ -315,17 +320,27 @@ mod tests {
     #[test]
     fn what_a_part_was_is_no_more_than_what_is_counted_still() {
         let now = Moment { second: 0, day: 20_770, month: 20_758 };
-        let began = Counts { moment: now, day_requests: 7, day_tokens: 700, day_usd: Usd(70), month_usd: Usd(170), ..Counts::default() };
+        let began = Counts {
+            moment: now,
+            day_requests: 7,
+            day_tokens: 700,
+            day_usd: Usd(70),
+            month_usd: Usd(170),
+            ..Counts::default()
+        };
         let check = |numbers: [i64; 6], expected: &[(u64, u64, u64, u64)]| {
             let answer = ints(&[&[1], &numbers[..]].concat());
             let missing = was(&answer).expect("an answer").missing(&began, now);
-            let missing: Vec<_> =
-                missing.into_iter().map(|(at, requests, spent)| (at / 86_400_000, requests, spent.tokens, spent.usd.0)).collect();
+            let missing: Vec<_> = missing
+                .into_iter()
+                .map(|(at, requests, spent)| (at / 86_400_000, requests, spent.tokens, spent.usd.0))
+                .collect();
             assert_eq!(missing, expected, "{numbers:?}");
         };
         check([20_770, 7, 700, 70, 20_758, 170], &[]);
         check([20_770, 9, 800, 71, 20_758, 171], &[(20_770, 2, 100, 1)]);
-        // The ledger has more of one and less of another: rows of its last seconds beside what was cut.
+        // The ledger has more of one and less of another: rows of its last seconds beside what was
+        // cut.
         check([20_770, 5, 800, 60, 20_758, 180], &[(20_770, 0, 100, 0), (20_758, 0, 0, 10)]);
         // Yesterday's part, and last month's.
         check([20_769, 50, 8_000, 600, 20_758, 190], &[(20_758, 0, 0, 20)]);
@@ -355,15 +370,23 @@ mod tests {
         assert_eq!(left.tokens.map(|room| room.remaining), Some(50));
         let Some(Admission::Yes(mut granted)) = answer(1) else { panic!("granted") };
         let left = granted.remove(0).left(&limits, Ask::of(10, Usd(0)), moment, NOW);
-        assert_eq!((left.requests.map(|room| room.remaining), left.tokens.map(|room| room.remaining)), (Some(0), Some(40)));
+        assert_eq!(
+            (left.requests.map(|room| room.remaining), left.tokens.map(|room| room.remaining)),
+            (Some(0), Some(40))
+        );
         assert_eq!(admission(&ints(&[0, 2, 1])), Some(Admission::Unknown { place: 2, part: true }));
         assert_eq!(admission(&ints(&[0, 0, 0])), Some(Admission::Unknown { place: 0, part: false }));
         assert_eq!(looked(&ints(&[0, 0, 0]), moment, NOW), Some(None));
         let counts = looked(&Value::Array(vec![Value::Int(1), used.clone()]), moment, NOW).flatten().expect("counts");
         assert_eq!((counts.day_requests, nothing(&counts), nothing(&Counts::default())), (4, false, true));
-        for nonsense in
-            [ints(&[]), ints(&[7]), ints(&[0, 2]), ints(&[1, 2]), Value::Nil, Value::Array(vec![Value::Int(1), ints(&[-1, 0, 0, 0, 0])])]
-        {
+        for nonsense in [
+            ints(&[]),
+            ints(&[7]),
+            ints(&[0, 2]),
+            ints(&[1, 2]),
+            Value::Nil,
+            Value::Array(vec![Value::Int(1), ints(&[-1, 0, 0, 0, 0])]),
+        ] {
             assert_eq!(admission(&nonsense), None, "{nonsense:?}");
             assert_eq!(heard(&nonsense), None);
         }

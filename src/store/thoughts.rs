@@ -1,7 +1,8 @@
 //! Signed thoughts that every gateway can put back, whichever of them kept them.
 //!
-//! They are kept as long as in the [`vault`](crate::vault), under a hash of the key, the family and the call: who has one of another's ids
-//! finds nothing. What is too long is not kept here, and what cannot be kept now is not kept later.
+//! They are kept as long as in the [`vault`](crate::vault), under a hash of the key, the family and
+//! the call: who has one of another's ids finds nothing. What is too long is not kept here, and
+//! what cannot be kept now is not kept later.
 
 use super::{Inside, State, Store};
 use crate::dialect::Family;

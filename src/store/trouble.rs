@@ -1,4 +1,5 @@
-//! What is wrong with the store, as operators read it: one line that says what it said, and what to do.
+//! What is wrong with the store, as operators read it: one line that says what it said, and what to
+//! do.
 //!
 //! **Invariant:** the password is not in it, whole or in part, whatever the server quotes.
 
@@ -29,7 +30,10 @@ const ADVICE: [(&str, &str); 23] = [
     ("unknown command", "it must be a Redis or Valkey, 6 or later, without disabled commands"),
     ("Parse error", "it must be a Redis or Valkey: something else answers"),
     ("UnknownIssuer", "`store.tls.ca` must have the certificate that signed its own"),
-    ("CaUsedAsEndEntity", "`store.tls.ca` must be exactly this certificate, or it needs one that an authority has signed"),
+    (
+        "CaUsedAsEndEntity",
+        "`store.tls.ca` must be exactly this certificate, or it needs one that an authority has signed",
+    ),
     ("not valid for name", "the host in `store.redis` must be one of the names in its certificate"),
     ("InvalidContentType", "it does not speak TLS: write redis:// instead of rediss://"),
     ("Connection refused", "nothing listens there: does it run?"),
@@ -45,7 +49,8 @@ pub(super) fn line(address: &Address, why: &str) -> String {
     let secrets: Vec<&str> = address.password.iter().map(Secret::expose).collect();
     // First all of it: what is cut would not be found any more.
     let told = scrub(told, &secrets);
-    let words: Vec<&str> = told.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> =
+        told.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect();
     let told: String = words.join(" ").chars().take(LONGEST).collect();
     let told = told.trim_end_matches(['.', ' ']);
     match ADVICE.iter().find(|(part, _)| why.contains(part)) {

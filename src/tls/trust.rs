@@ -1,16 +1,20 @@
 //! Whose certificates are believed where we call somebody, and why one was not.
 //!
-//! Believed are the system's authorities and those that are named beside them. A named certificate that is no authority's is a *pin*: exactly this
-//! certificate is believed, and with a pin the system's authorities are not. A pin too is one that names a host and says that it is an authority's, as
-//! `openssl req -x509` makes them for servers: what that one has signed is believed besides.
-//! **Invariant:** name and dates are checked for every certificate, a pinned one too, before the first byte of a request; nothing switches that off.
+//! Believed are the system's authorities and those that are named beside them. A named certificate
+//! that is no authority's is a *pin*: exactly this certificate is believed, and with a pin the
+//! system's authorities are not. A pin too is one that names a host and says that it is an
+//! authority's, as `openssl req -x509` makes them for servers: what that one has signed is believed
+//! besides. **Invariant:** name and dates are checked for every certificate, a pinned one too,
+//! before the first byte of a request; nothing switches that off.
 
 use crate::access_log::rfc3339;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use std::fmt;
@@ -37,20 +41,26 @@ pub struct Distrust {
 }
 
 impl Trust {
-    /// The system's authorities, and what this PEM names. `alpn`: the protocols that are offered, best first.
+    /// The system's authorities, and what this PEM names. `alpn`: the protocols that are offered,
+    /// best first.
     pub fn new(pem: Option<&[u8]>, alpn: &[&[u8]]) -> Trust {
         let provider = Arc::new(ring::default_provider());
         let named: Vec<CertificateDer<'static>> = pem.map(certificates).unwrap_or_default();
         let verifier = Arc::new(Verifier::new(named, &provider));
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config = config.expect("ring speaks TLS 1.2 and 1.3").dangerous().with_custom_certificate_verifier(verifier);
+        let config =
+            config.expect("ring speaks TLS 1.2 and 1.3").dangerous().with_custom_certificate_verifier(verifier);
         let mut config = config.with_no_client_auth();
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
         Trust(TlsConnector::from(Arc::new(config)))
     }
 
     /// Shakes hands with who should be `host`.
-    pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(&self, host: &str, stream: S) -> Result<TlsStream<S>, Distrust> {
+    pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        host: &str,
+        stream: S,
+    ) -> Result<TlsStream<S>, Distrust> {
         let unnameable = |_| Distrust { why: "its name cannot stand in a certificate".to_owned(), lasts: true };
         let name = ServerName::try_from(host.to_owned()).map_err(unnameable)?;
         self.0.connect(name, stream).await.map_err(|error| Distrust::of(&error))
@@ -73,7 +83,8 @@ fn of_the_system() -> &'static RootCertStore {
     static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
     ROOTS.get_or_init(|| {
         let mut roots = RootCertStore::empty();
-        // Those that cannot be read, or are not there at all, are missed when a server shows one of theirs.
+        // Those that cannot be read, or are not there at all, are missed when a server shows one of
+        // theirs.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         roots
     })
@@ -120,7 +131,10 @@ impl ServerCertVerifier for Verifier {
         };
         verified.map_err(|error| {
             // Who has pinned one does not ask which authority it lacks.
-            let unknown = matches!(error, Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::Other(_)));
+            let unknown = matches!(
+                error,
+                Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::Other(_))
+            );
             if self.pins && unknown { CertificateError::Other(OtherError(Arc::new(AnotherOne))).into() } else { error }
         })
     }
@@ -163,11 +177,13 @@ impl std::error::Error for AnotherOne {}
 /// Only who says so may sign others; and a root of version 1, which has no place to say it.
 fn is_authority(der: &CertificateDer<'_>) -> bool {
     let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else { return false };
-    let is_old_root = certificate.version() == X509Version::V1 && certificate.issuer().as_raw() == certificate.subject().as_raw();
+    let is_old_root =
+        certificate.version() == X509Version::V1 && certificate.issuer().as_raw() == certificate.subject().as_raw();
     is_old_root || certificate.basic_constraints().ok().flatten().is_some_and(|constraints| constraints.value.ca)
 }
 
-/// Whether a server can show it as its own: it is no authority's, or names a host. Only such a one can be what is named, and be believed.
+/// Whether a server can show it as its own: it is no authority's, or names a host. Only such a one
+/// can be what is named, and be believed.
 fn is_pin(der: &CertificateDer<'_>) -> bool {
     let names_host = |name: &GeneralName<'_>| matches!(name, GeneralName::DNSName(_) | GeneralName::IPAddress(_));
     let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else { return false };
@@ -208,7 +224,10 @@ impl Distrust {
             return Distrust { why: certificate(wrong), lasts: true };
         }
         if matches!(error, Error::InvalidMessage(_)) {
-            return Distrust { why: format!("the server does not speak TLS: is its address http:? ({error})"), lasts: true };
+            return Distrust {
+                why: format!("the server does not speak TLS: is its address http:? ({error})"),
+                lasts: true,
+            };
         }
         if let Error::AlertReceived(alert) = error {
             return Distrust { why: format!("the server ended the handshake: {alert:?}"), lasts: false };
@@ -229,7 +248,11 @@ fn certificate(wrong: &CertificateError) -> String {
     }
     if let CertificateError::NotValidForNameContext { expected, presented } = wrong {
         let names = presented.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", ");
-        let names = if names.is_empty() { "names no host at all (in subjectAltName)".to_owned() } else { format!("is for {names}") };
+        let names = if names.is_empty() {
+            "names no host at all (in subjectAltName)".to_owned()
+        } else {
+            format!("is for {names}")
+        };
         return format!("the certificate is not valid for name {}: it {names}", expected.to_str());
     }
     if *wrong == CertificateError::UnknownIssuer {
@@ -237,7 +260,8 @@ fn certificate(wrong: &CertificateError) -> String {
             .to_owned();
     }
     if *wrong == CertificateError::BadSignature {
-        return "the certificate names an authority that is believed, and was not signed by its key (BadSignature)".to_owned();
+        return "the certificate names an authority that is believed, and was not signed by its key (BadSignature)"
+            .to_owned();
     }
     if let CertificateError::Other(OtherError(inner)) = wrong
         && inner.is::<AnotherOne>()

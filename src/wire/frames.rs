@@ -1,12 +1,14 @@
 //! Amazon's event stream (`application/vnd.amazon.eventstream`), decoded from any cut of the bytes.
 //!
 //! ```text
-//! u32 total length | u32 headers' length | u32 CRC of these eight bytes | headers | payload | u32 CRC of all before
+//! u32 total length | u32 headers' length | u32 CRC of these eight bytes
+//! headers | payload | u32 CRC of all before
 //! ```
 //!
-//! How the stream was cut into reads never changes the events. A frame that lies whole in one read is handed out borrowed from it; all
-//! others are gathered in a buffer that grows with what has come, never with what was announced. No length is believed before its
-//! checksum. There is no way to find the next frame after a broken one, so the first fault is the last thing a stream tells.
+//! How the stream was cut into reads never changes the events. A frame that lies whole in one read
+//! is handed out borrowed from it; all others are gathered in a buffer that grows with what has
+//! come, never with what was announced. No length is believed before its checksum. There is no way
+//! to find the next frame after a broken one, so the first fault is the last thing a stream tells.
 
 use std::ops::ControlFlow;
 
@@ -15,13 +17,15 @@ use super::json::Writer;
 /// What a frame tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// Of an event its `:event-type`; of an exception `exception/` and its type; of an error `error/` and its code. Empty if unsaid.
+    /// Of an event its `:event-type`; of an exception `exception/` and its type; of an error
+    /// `error/` and its code. Empty if unsaid.
     pub name: &'a [u8],
     /// The payload; of an error `{"message":…}`, since its text is in a header.
     pub data: &'a [u8],
 }
 
-/// The bytes are no event stream, or a frame is longer than the limit. The decoder is of no use after it. The text never quotes them.
+/// The bytes are no event stream, or a frame is longer than the limit. The decoder is of no use
+/// after it. The text never quotes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken(pub &'static str);
 
@@ -41,7 +45,8 @@ const MAX_PAYLOAD: usize = 24 * 1024 * 1024;
 const PRELUDE: usize = 12;
 /// The checksum at the end.
 const CHECKSUM: usize = 4;
-/// What the buffer may keep between frames, so that one large frame does not weigh on an idle stream.
+/// What the buffer may keep between frames, so that one large frame does not weigh on an idle
+/// stream.
 const KEPT: usize = 8 * 1024;
 
 impl Decoder {
@@ -55,9 +60,13 @@ impl Decoder {
         self.pending.len()
     }
 
-    /// Takes one network read and calls `event` for every frame that ends in it. If `event` breaks, the rest of the read is dropped;
-    /// nothing should be fed after that.
-    pub fn feed<B>(&mut self, bytes: &[u8], mut event: impl FnMut(Event<'_>) -> ControlFlow<B>) -> Result<ControlFlow<B>, Broken> {
+    /// Takes one network read and calls `event` for every frame that ends in it. If `event` breaks,
+    /// the rest of the read is dropped; nothing should be fed after that.
+    pub fn feed<B>(
+        &mut self,
+        bytes: &[u8],
+        mut event: impl FnMut(Event<'_>) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, Broken> {
         let mut rest = bytes;
         // Twice at most: first the lengths are made whole, then what they announce.
         while !self.pending.is_empty() {

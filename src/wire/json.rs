@@ -1,8 +1,9 @@
 //! A validating scanner over JSON text that yields spans, not values.
 //!
-//! One pass, no allocation, and no recursion that a caller's input controls. It accepts exactly RFC 8259
-//! in UTF-8, up to [`MAX_DEPTH`] levels; numbers are checked for their form only, and lone surrogates
-//! in `\u` escapes pass, since both are kept as text. It builds no values and does not compare keys.
+//! One pass, no allocation, and no recursion that a caller's input controls. It accepts exactly RFC
+//! 8259 in UTF-8, up to [`MAX_DEPTH`] levels; numbers are checked for their form only, and lone
+//! surrogates in `\u` escapes pass, since both are kept as text. It builds no values and does not
+//! compare keys.
 
 mod pieces;
 mod text;
@@ -154,7 +155,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Consumes one whole value; how many UTF-8 bytes its text has once decoded if it is a string, else 0.
+    /// Consumes one whole value; how many UTF-8 bytes its text has once decoded if it is a string,
+    /// else 0.
     pub fn text_len(&mut self) -> Result<usize, Broken> {
         self.skip_blank();
         if self.peek() == Some(b'"') {
@@ -164,8 +166,8 @@ impl<'a> Cursor<'a> {
         Ok(0)
     }
 
-    /// Consumes an object; `each` gets every key's span, quotes included, and must consume exactly the
-    /// member's value.
+    /// Consumes an object; `each` gets every key's span, quotes included, and must consume exactly
+    /// the member's value.
     pub fn object(&mut self, mut each: impl FnMut(&mut Self, Span) -> Result<(), Broken>) -> Result<Span, Broken> {
         self.skip_blank();
         let start = self.at;
@@ -390,7 +392,8 @@ impl<'a> Cursor<'a> {
         let why = match self.text {
             [0xEF, 0xBB, 0xBF, ..] if self.at == 0 => "a byte order mark (BOM) is not allowed",
             [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] => "the text must be UTF-8, and this looks like UTF-16",
-            // JSON begins with two ASCII characters, so one zero byte among the first two is no chance.
+            // JSON begins with two ASCII characters, so one zero byte among the first two is no
+            // chance.
             [0, _, ..] | [_, 0, ..] => "the text must be UTF-8, and this looks like UTF-16 or UTF-32",
             _ if self.at >= self.text.len() && why.starts_with("expected") => "the text ends too early",
             _ => why,
@@ -408,11 +411,12 @@ pub fn slice<'a>(text: &'a [u8], span: &Span) -> &'a [u8] {
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGH_BITS: u64 = ONES << 7;
 
-/// How many bytes come before the first quote, backslash or control character; every byte passed (and
-/// perhaps a few more) is or-ed into `high`, whose high bits then say whether there may be non-ASCII.
+/// How many bytes come before the first quote, backslash or control character; every byte passed
+/// (and perhaps a few more) is or-ed into `high`, whose high bits then say whether there may be
+/// non-ASCII.
 ///
-/// This is where the time goes, so strings are read in words, and long ones (images in base64) in blocks
-/// that the compiler turns into vector instructions.
+/// This is where the time goes, so strings are read in words, and long ones (images in base64) in
+/// blocks that the compiler turns into vector instructions.
 #[inline]
 fn plain(text: &[u8], high: &mut u64) -> usize {
     const SHORT: usize = 4;
@@ -431,8 +435,9 @@ fn plain(text: &[u8], high: &mut u64) -> usize {
 fn long_plain(text: &[u8], mut at: usize, high: &mut u64) -> usize {
     let (blocks, _) = text.get(at..).unwrap_or_default().as_chunks::<64>();
     for block in blocks {
-        let (stops, any) =
-            block.iter().fold((false, 0), |(stops, any), byte| (stops | (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\'), any | *byte));
+        let (stops, any) = block.iter().fold((false, 0), |(stops, any), byte| {
+            (stops | (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\'), any | *byte)
+        });
         if stops {
             break;
         }
@@ -464,7 +469,9 @@ fn stop_in(word: [u8; 8], high: &mut u64) -> Option<usize> {
     *high |= word;
     let quote = word ^ (ONES * 0x22);
     let backslash = word ^ (ONES * 0x5C);
-    let hits = (quote.wrapping_sub(ONES) & !quote) | (backslash.wrapping_sub(ONES) & !backslash) | (word.wrapping_sub(ONES * 0x20) & !word);
+    let hits = (quote.wrapping_sub(ONES) & !quote)
+        | (backslash.wrapping_sub(ONES) & !backslash)
+        | (word.wrapping_sub(ONES * 0x20) & !word);
     let hits = hits & HIGH_BITS;
     (hits != 0).then(|| (hits.trailing_zeros() / 8) as usize)
 }

@@ -1,8 +1,9 @@
 //! Lines of JSON (NDJSON), decoded from any cut of the bytes.
 //!
-//! How the stream was cut into reads never changes the lines. One that lies whole in a read is handed out borrowed from it; others are
-//! gathered in a buffer that stays below the limit. A line ends with LF; a CR before that, blanks around, and lines of nothing else are
-//! no data, for JSON does not mind them. Bytes stay bytes: whether they are JSON is for the reader to say.
+//! How the stream was cut into reads never changes the lines. One that lies whole in a read is
+//! handed out borrowed from it; others are gathered in a buffer that stays below the limit. A line
+//! ends with LF; a CR before that, blanks around, and lines of nothing else are no data, for JSON
+//! does not mind them. Bytes stay bytes: whether they are JSON is for the reader to say.
 
 use std::ops::ControlFlow;
 
@@ -30,9 +31,13 @@ impl Decoder {
         self.line.len()
     }
 
-    /// Takes one network read and calls `event` for every line that ends in it; an event's name is empty. If `event` breaks, the rest of
-    /// the read is dropped; nothing should be fed after that.
-    pub fn feed<B>(&mut self, bytes: &[u8], mut event: impl FnMut(Event<'_>) -> ControlFlow<B>) -> Result<ControlFlow<B>, TooLarge> {
+    /// Takes one network read and calls `event` for every line that ends in it; an event's name is
+    /// empty. If `event` breaks, the rest of the read is dropped; nothing should be fed after that.
+    pub fn feed<B>(
+        &mut self,
+        bytes: &[u8],
+        mut event: impl FnMut(Event<'_>) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, TooLarge> {
         let mut rest = bytes;
         while let Some(end) = memchr(b'\n', rest) {
             self.check(end)?;
@@ -53,7 +58,8 @@ impl Decoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// At the end of the stream: the last line, if it lacks its end and is not blank. Whether it is whole the caller must see for itself.
+    /// At the end of the stream: the last line, if it lacks its end and is not blank. Whether it is
+    /// whole the caller must see for itself.
     pub fn finish<R>(&mut self, event: impl FnOnce(Event<'_>) -> R) -> Option<R> {
         self.end_of_gathered_line(event)
     }
@@ -173,7 +179,8 @@ mod tests {
 
     #[test]
     fn d14_a_line_over_the_limit_is_refused_however_it_comes() {
-        for (stream, lines, is_fine) in [("12345678\n", 1, true), ("123456789\n", 0, false), ("1\n123456789", 1, false)] {
+        for (stream, lines, is_fine) in [("12345678\n", 1, true), ("123456789\n", 0, false), ("1\n123456789", 1, false)]
+        {
             for size in [1, 3, 100] {
                 let reads: Vec<&[u8]> = stream.as_bytes().chunks(size).collect();
                 let (seen, end) = decode(8, &reads);

@@ -1,7 +1,9 @@
-//! Edits to a JSON text, gathered by span and applied in one pass; everything outside them stays byte for byte.
+//! Edits to a JSON text, gathered by span and applied in one pass; everything outside them stays
+//! byte for byte.
 //!
-//! The spans must come from one scan of the very text that [`Edits::apply_into`] gets. An edit inside a
-//! removed or replaced stretch goes with it. What is put in is not checked: the one who adds it answers for it.
+//! The spans must come from one scan of the very text that [`Edits::apply_into`] gets. An edit
+//! inside a removed or replaced stretch goes with it. What is put in is not checked: the one who
+//! adds it answers for it.
 
 use std::borrow::Cow;
 

@@ -1,9 +1,10 @@
 //! Server-sent events, decoded as the specification says from any cut of the bytes.
 //!
-//! How the stream was cut into reads never changes the events. An event that lies whole in one read and has
-//! one `data` line is handed out borrowed from it; all others are gathered in buffers that stay below the
-//! limit. Comments, `id`, `retry` and unknown fields are dropped, and so are events with nothing in their
-//! data, which OpenAI's clients crash on. Bytes stay bytes: whether they are UTF-8 is for the reader to say.
+//! How the stream was cut into reads never changes the events. An event that lies whole in one read
+//! and has one `data` line is handed out borrowed from it; all others are gathered in buffers that
+//! stay below the limit. Comments, `id`, `retry` and unknown fields are dropped, and so are events
+//! with nothing in their data, which OpenAI's clients crash on. Bytes stay bytes: whether they are
+//! UTF-8 is for the reader to say.
 
 use std::ops::ControlFlow;
 
@@ -40,7 +41,8 @@ pub struct Decoder {
 #[derive(Debug, Default)]
 struct Data {
     buffer: Vec<u8>,
-    /// Where it begins in the buffer: a line that was gathered in pieces is taken over with its field name.
+    /// Where it begins in the buffer: a line that was gathered in pieces is taken over with its
+    /// field name.
     start: usize,
     any_line: bool,
 }
@@ -60,9 +62,13 @@ impl Decoder {
         self.line.len() + self.data.buffer.len()
     }
 
-    /// Takes one network read and calls `event` for every event that ends in it. If `event` breaks, the
-    /// rest of the read is dropped; nothing should be fed after that.
-    pub fn feed<B>(&mut self, bytes: &[u8], mut event: impl FnMut(Event<'_>) -> ControlFlow<B>) -> Result<ControlFlow<B>, TooLarge> {
+    /// Takes one network read and calls `event` for every event that ends in it. If `event` breaks,
+    /// the rest of the read is dropped; nothing should be fed after that.
+    pub fn feed<B>(
+        &mut self,
+        bytes: &[u8],
+        mut event: impl FnMut(Event<'_>) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, TooLarge> {
         let mut rest = bytes;
         // The pending event's only data line so far, if this read holds it.
         let mut borrowed: Option<&[u8]> = None;
@@ -128,8 +134,8 @@ impl Decoder {
     }
 
     /// At the end of the stream: the event that still waits for its empty line, if it has data. The
-    /// specification drops it, but several servers omit the last line end; the caller must see for itself
-    /// whether the data is whole.
+    /// specification drops it, but several servers omit the last line end; the caller must see for
+    /// itself whether the data is whole.
     pub fn finish<R>(&mut self, event: impl FnOnce(Event<'_>) -> R) -> Option<R> {
         if !self.line.is_empty() {
             self.end_of_gathered_line();

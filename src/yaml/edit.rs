@@ -1,7 +1,9 @@
-//! Changes to a YAML text that leave everything else as it is: comments, order, quotes, indentation and line ends, byte for byte.
+//! Changes to a YAML text that leave everything else as it is: comments, order, quotes, indentation
+//! and line ends, byte for byte.
 //!
-//! Block and flow style are edited where they stand. What cannot be edited surely (an alias, an anchor, a scalar of several lines) is refused
-//! with its place. **Invariant:** what comes out is read as the old tree with exactly the changes; that is checked each time.
+//! Block and flow style are edited where they stand. What cannot be edited surely (an alias, an
+//! anchor, a scalar of several lines) is refused with its place. **Invariant:** what comes out is
+//! read as the old tree with exactly the changes; that is checked each time.
 
 use std::ops::Range;
 
@@ -19,13 +21,15 @@ pub use new::New;
 /// What is to become of one place.
 #[derive(Clone)]
 pub enum Change<'c> {
-    /// A map's entry gets this value. One that is not there is added behind the others, with the maps around it.
+    /// A map's entry gets this value. One that is not there is added behind the others, with the
+    /// maps around it.
     Set(Vec<Step<'c>>, New),
     /// A map's entry or a list's item goes; of the only entry of a map `{}` is left.
     Remove(Vec<Step<'c>>),
     /// A list gets one more item, its last.
     Push(Vec<Step<'c>>, New),
-    /// An entry that is a scalar becomes a list of two under another name. What stands behind it on its line stays with the first.
+    /// An entry that is a scalar becomes a list of two under another name. What stands behind it on
+    /// its line stays with the first.
     Split(Vec<Step<'c>>, &'c str, [New; 2]),
 }
 
@@ -63,7 +67,8 @@ pub fn edit_and_find(text: &str, changes: &[Change<'_>]) -> Result<(String, Opti
     // Whatever the parts above get wrong ends here.
     let read = parse(&edited).ok().filter(|(tree, faults)| faults.is_empty() && tree.same(&expected));
     let first = changes.first();
-    let line = read.map(|(tree, _)| first.and_then(|change| on_path(change.path(), &Path::Root, &|path| tree.line_of(path))));
+    let line =
+        read.map(|(tree, _)| first.and_then(|change| on_path(change.path(), &Path::Root, &|path| tree.line_of(path))));
     match (line, first) {
         (None, Some(change)) => Err(change.refused(text, UNSURE)),
         (line, _) => Ok((edited, line.flatten())),
@@ -137,7 +142,8 @@ impl Change<'_> {
                 _ => {}
             },
             Self::Split(_, name, items) => {
-                if let (Some(Value::Map(entries)), Step::Key(key)) = (inside(tree, above).map(|node| &mut node.value), last)
+                if let (Some(Value::Map(entries)), Step::Key(key)) =
+                    (inside(tree, above).map(|node| &mut node.value), last)
                     && let Some(found) = entries.iter_mut().find(|entry| entry.key == *key)
                 {
                     *found = entry(name, &New::List(items.to_vec()));
@@ -156,7 +162,9 @@ fn on_path<T>(steps: &[Step<'_>], path: &Path<'_>, then: &dyn Fn(&Path<'_>) -> T
 
 fn inside<'n, 't>(tree: &'n mut Node<'t>, path: &[Step<'_>]) -> Option<&'n mut Node<'t>> {
     path.iter().try_fold(tree, |node, step| match (&mut node.value, step) {
-        (Value::Map(entries), Step::Key(key)) => entries.iter_mut().find(|entry| entry.key == *key).map(|entry| &mut entry.node),
+        (Value::Map(entries), Step::Key(key)) => {
+            entries.iter_mut().find(|entry| entry.key == *key).map(|entry| &mut entry.node)
+        }
         (Value::List(items), Step::Index(index)) => items.get_mut(*index),
         _ => None,
     })

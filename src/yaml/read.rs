@@ -1,9 +1,10 @@
 //! A YAML tree → Rust values by serde, with *all* errors at once, each with its line and path.
 //!
-//! A derived `Deserialize` gives up at its first error. So each error is recorded where it happens, what it is about
-//! is from then on passed over as if it were not written, and the value around it is read again. Hence two things for
-//! types to be read: every field is an `Option` (what is missing is for others to say), and a map of many entries is
-//! [`Entries`], which holds the reading again to one entry.
+//! A derived `Deserialize` gives up at its first error. So each error is recorded where it happens,
+//! what it is about is from then on passed over as if it were not written, and the value around it
+//! is read again. Hence two things for types to be read: every field is an `Option` (what is
+//! missing is for others to say), and a map of many entries is [`Entries`], which holds the reading
+//! again to one entry.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -18,7 +19,8 @@ use serde::de::{self, Deserialize, DeserializeSeed, IntoDeserializer, MapAccess,
 use super::{Entry, Fault, Node, Path, Shows, Step, Value};
 use crate::problem::{in_column, nearest, quoted};
 
-/// Faults that are told at once. Beyond it the reading stops: each costs a second reading of its surroundings.
+/// Faults that are told at once. Beyond it the reading stops: each costs a second reading of its
+/// surroundings.
 pub const MOST_FAULTS: usize = 100;
 
 /// What is known of a kind of file, besides its types.
@@ -26,11 +28,13 @@ pub const MOST_FAULTS: usize = 100;
 pub struct Kind {
     /// Which keys of maps of many entries may be shown: no secret that stands there by mistake.
     pub shows: Shows,
-    /// What to write instead of a field that there is not, but elsewhere; by its name and by what is allowed in its place.
+    /// What to write instead of a field that there is not, but elsewhere; by its name and by what
+    /// is allowed in its place.
     pub instead: fn(&str, &[&str]) -> Option<&'static str>,
 }
 
-/// Reads a value. `None` where nothing of it could be read; everything that is wrong is added to `faults`.
+/// Reads a value. `None` where nothing of it could be read; everything that is wrong is added to
+/// `faults`.
 pub fn read<T: for<'de> Deserialize<'de>>(root: &Node<'_>, kind: Kind, faults: &mut Vec<Fault>) -> Option<T> {
     let reader = Reader { kind, faults: RefCell::new(Vec::new()), dead: RefCell::new(HashSet::new()) };
     let value = loop {
@@ -47,8 +51,8 @@ pub fn read<T: for<'de> Deserialize<'de>>(root: &Node<'_>, kind: Kind, faults: &
     value
 }
 
-/// A map from names to values of one kind, in the order written. A value that cannot be read is `None`, so that its
-/// name is still known.
+/// A map from names to values of one kind, in the order written. A value that cannot be read is
+/// `None`, so that its name is still known.
 pub struct Entries<T>(pub Vec<(String, Option<T>)>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
@@ -117,7 +121,8 @@ impl Reader {
         self.count() >= MOST_FAULTS
     }
 
-    /// Makes sure that an error is followed by progress: what failed without a new fault is not tried again.
+    /// Makes sure that an error is followed by progress: what failed without a new fault is not
+    /// tried again.
     fn give_up(&self, node: &Node<'_>, before: usize) {
         if self.count() == before {
             self.dead.borrow_mut().insert(address(node));
@@ -141,7 +146,9 @@ impl Reader {
                 (path.to_string(), if path.hides() { in_column(&what, column) } else { what })
             }
             // No field without a map around it.
-            (Error::UnknownField(field, allowed), Path::Root) => (String::new(), format!("unknown field{}", hint(&field, allowed))),
+            (Error::UnknownField(field, allowed), Path::Root) => {
+                (String::new(), format!("unknown field{}", hint(&field, allowed)))
+            }
         };
         if self.dead.borrow_mut().insert(address(node)) {
             self.faults.borrow_mut().push(Fault { line, path, what });
@@ -314,12 +321,14 @@ impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
             Value::Plain(text) if !self.node.is_null() => match boolean(text) {
                 Some(value) => visitor.visit_bool(value),
                 // What other formats, and YAML 1.1, take for one.
-                None => {
-                    Err(match quoted(text, ["true", "false"]).or_else(|| known(text, ["yes", "no", "on", "off", "y", "n", "1", "0"])) {
+                None => Err(
+                    match quoted(text, ["true", "false"])
+                        .or_else(|| known(text, ["yes", "no", "on", "off", "y", "n", "1", "0"]))
+                    {
                         Some(quoted) => Error::Fresh(format!("must be true or false, not {quoted}")),
                         None => Error::Withheld("must be true or false".to_owned()),
-                    })
-                }
+                    },
+                ),
             },
             Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => self.not("true or false"),
         }
@@ -368,21 +377,34 @@ impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
         }
     }
 
-    fn deserialize_struct<V: Visitor<'de>>(self, _: &'static str, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
         match &self.node.value {
             Value::Map(entries) => visitor.visit_map(self.fields(entries)),
-            Value::Plain(_) | Value::Quoted(_) | Value::List(_) => self.not(format_args!("a map of {}", fields.join(", "))),
+            Value::Plain(_) | Value::Quoted(_) | Value::List(_) => {
+                self.not(format_args!("a map of {}", fields.join(", ")))
+            }
         }
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(self, _: &'static str, variants: &'static [&'static str], visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
         match self.text() {
             Ok(text) => visitor.visit_enum(text.into_deserializer()),
             Err(_) => self.not(format_args!("one of {}", variants.join(", "))),
         }
     }
 
-    /// A value that is written as text: also one that looks like a number, so that it is the value's own type that says what is missing.
+    /// A value that is written as text: also one that looks like a number, so that it is the
+    /// value's own type that says what is missing.
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
         match &self.node.value {
             Value::Plain(text) if is_number(text) => visitor.visit_str(text),

@@ -12,7 +12,14 @@ fn drawn(node: &Node<'_>) -> String {
         Value::Quoted(text) => format!("{text:?}@{}", node.line),
         Value::List(items) => format!("[{}]", items.iter().map(drawn).collect::<Vec<_>>().join(" ")),
         Value::Map(entries) => {
-            format!("{{{}}}", entries.iter().map(|entry| format!("{}: {}", entry.key, drawn(&entry.node))).collect::<Vec<_>>().join(" "))
+            format!(
+                "{{{}}}",
+                entries
+                    .iter()
+                    .map(|entry| format!("{}: {}", entry.key, drawn(&entry.node)))
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            )
         }
     }
 }
@@ -35,7 +42,8 @@ fn check_faults(text: &str, expected: &[&str]) {
         Ok((_, faults)) => faults,
         Err(fault) => vec![fault],
     };
-    let faults: Vec<String> = faults.iter().map(|fault| format!("{} {}: {}", fault.line, fault.path, fault.what)).collect();
+    let faults: Vec<String> =
+        faults.iter().map(|fault| format!("{} {}: {}", fault.line, fault.path, fault.what)).collect();
     assert_eq!(faults.len(), expected.len(), "{text}: {faults:#?}");
     for (fault, expected) in faults.iter().zip(expected) {
         assert!(fault.starts_with(expected), "{text}: {fault:?} is not {expected:?}");
@@ -129,7 +137,11 @@ fn f14_no_file_takes_long() {
         ("an alias bomb", bomb, "anchors and aliases bring in"),
         ("a ladder of aliases", ladder, "is nested too deep"),
         ("5,000 deep", format!("{}{}", "[".repeat(5000), "]".repeat(5000)), ""),
-        ("5,000 deep in blocks", (0..5000).fold(String::new(), |text, depth| text + &" ".repeat(depth) + "a:\n"), "is nested too deep"),
+        (
+            "5,000 deep in blocks",
+            (0..5000).fold(String::new(), |text, depth| text + &" ".repeat(depth) + "a:\n"),
+            "is nested too deep",
+        ),
         ("65 deep", format!("{}{}", "[".repeat(65), "]".repeat(65)), "is nested too deep"),
     ] {
         let start = Instant::now();
@@ -144,7 +156,8 @@ fn f14_no_file_takes_long() {
 #[test]
 fn paths_and_the_lines_they_lead_to() {
     let (tree, _) =
-        parse("models:\n  fast:\n    targets:\n      - {account: a}\n      - account: b\n        model: c\n").unwrap_or_else(|_| panic!());
+        parse("models:\n  fast:\n    targets:\n      - {account: a}\n      - account: b\n        model: c\n")
+            .unwrap_or_else(|_| panic!());
     let models = Path::Root.key("models");
     let fast = models.key("fast");
     let targets = fast.key("targets");

@@ -1,6 +1,8 @@
-//! The fuzz targets without a fuzzer: each is given what fuzz/corpus keeps for it, whole and mutated by dice that always fall the same.
+//! The fuzz targets without a fuzzer: each is given what fuzz/corpus keeps for it, whole and
+//! mutated by dice that always fall the same.
 //!
-//! So the targets are compiled and their corpus is read with every `cargo test`. `make fuzz` looks for what is new.
+//! So the targets are compiled and their corpus is read with every `cargo test`. `make fuzz` looks
+//! for what is new.
 
 #![allow(unused_attributes, reason = "the targets are crates of their own for cargo-fuzz, and here modules")]
 #![allow(clippy::indexing_slicing, reason = "a test may fail loudly; the lint guards what runs in production")]
@@ -72,7 +74,8 @@ const WORDS: [&[u8]; 24] = [
 #[track_caller]
 fn check(name: &str, target: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
-    let mut inputs: Vec<_> = std::fs::read_dir(&folder).expect("a corpus").map(|entry| entry.expect("an entry").path()).collect();
+    let mut inputs: Vec<_> =
+        std::fs::read_dir(&folder).expect("a corpus").map(|entry| entry.expect("an entry").path()).collect();
     inputs.sort();
     assert!(!inputs.is_empty(), "{}", folder.display());
     let inputs: Vec<Vec<u8>> = inputs.iter().map(|path| std::fs::read(path).expect("an input")).collect();

@@ -1,4 +1,5 @@
-//! From a dialect's name to its functions: what the gateway does with a request and its answer, without the network in between.
+//! From a dialect's name to its functions: what the gateway does with a request and its answer,
+//! without the network in between.
 
 use bytes::Bytes;
 use portcullis::dialect::chat::speak::{self, Manner};
@@ -102,7 +103,8 @@ impl Dialect {
         Streamed { out, end, kept: stream.kept() }
     }
 
-    /// Reads an answer whose status says that it is an error: what it says, and the status that it means.
+    /// Reads an answer whose status says that it is an error: what it says, and the status that it
+    /// means.
     pub fn error(self, status: u16, headers: &[(String, String)], body: &[u8]) -> (UpstreamError, u16) {
         let header = |name: &str| headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
         let head = ErrorHead { status, content_type: header("content-type"), error_type: header("x-amzn-errortype") };
@@ -138,7 +140,14 @@ fn feed<'b>(
 }
 
 fn face() -> Face {
-    Face { model: "m".into(), id: "chatcmpl-golden".into(), created: 1_700_000_000, show_usage: true, prompt_bytes: 400, ..Face::default() }
+    Face {
+        model: "m".into(),
+        id: "chatcmpl-golden".into(),
+        created: 1_700_000_000,
+        show_usage: true,
+        prompt_bytes: 400,
+        ..Face::default()
+    }
 }
 
 fn names(losses: &Losses) -> Vec<String> {
@@ -151,5 +160,7 @@ pub fn shown(kept: &[speak::Kept]) -> String {
         Some(data) => format!("redacted {data}"),
         None => format!("{:?} signed {}", thought.text, thought.signature.as_deref().unwrap_or("-")),
     };
-    kept.iter().map(|kept| format!("{}: {}\n", kept.call, kept.thoughts.iter().map(one).collect::<Vec<_>>().join(", "))).collect()
+    kept.iter()
+        .map(|kept| format!("{}: {}\n", kept.call, kept.thoughts.iter().map(one).collect::<Vec<_>>().join(", ")))
+        .collect()
 }

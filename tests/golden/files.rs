@@ -1,4 +1,5 @@
-//! The golden files: reading them, comparing with them, and, with `UPDATE_GOLDEN=1`, writing them anew for a reviewer to look at.
+//! The golden files: reading them, comparing with them, and, with `UPDATE_GOLDEN=1`, writing them
+//! anew for a reviewer to look at.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,16 +49,22 @@ impl Case {
         self.text(file).map(|text| text.trim_end().to_owned())
     }
 
-    /// The model that this dialect is asked for: `models` in the folder says so, a line each, where it is not the usual one.
+    /// The model that this dialect is asked for: `models` in the folder says so, a line each, where
+    /// it is not the usual one.
     pub fn model(&self, dialect: &str, usual: &str) -> String {
         let said = self.text("models").unwrap_or_default();
-        let model = said.lines().filter_map(|line| line.split_once(' ')).find(|(name, _)| *name == dialect).map(|(_, model)| model);
+        let model = said
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .find(|(name, _)| *name == dialect)
+            .map(|(_, model)| model);
         model.unwrap_or(usual).to_owned()
     }
 
     /// The recorded files with this ending.
     pub fn recorded(&self, ending: &str) -> Vec<Recorded> {
-        let mut found: Vec<_> = fs::read_dir(&self.path).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+        let mut found: Vec<_> =
+            fs::read_dir(&self.path).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
         found.sort();
         let name = |path: &PathBuf| path.file_name().expect("a name").to_string_lossy().into_owned();
         let recorded = |path: PathBuf| {

@@ -1,5 +1,5 @@
-//! Amazon's event stream, written: the recorded streams are lines of `event-type<TAB>JSON`, `exception/type<TAB>JSON`, or
-//! `error/code<TAB>message`.
+//! Amazon's event stream, written: the recorded streams are lines of `event-type<TAB>JSON`,
+//! `exception/type<TAB>JSON`, or `error/code<TAB>message`.
 
 /// The frames of a recorded stream.
 pub fn encode(recorded: &str) -> Vec<u8> {

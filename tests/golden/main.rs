@@ -1,10 +1,13 @@
-//! The dialects by examples: what a caller asks, what each provider is asked then, what each provider answered, what the caller gets.
+//! The dialects by examples: what a caller asks, what each provider is asked then, what each
+//! provider answered, what the caller gets.
 //!
-//! A folder is a case. `request.json` is the caller's; `<dialect>.request` is what the provider gets of it, byte by byte after a blank line,
-//! or `<dialect>.refused` why it gets nothing. `<dialect>[.<what>].answer` and `.stream` are as providers send them (Bedrock's streams as
-//! lines, which are framed here), and `.out` beside them is what the caller gets. `second.json` is a second turn, after the answer of the
-//! first. Files come and go by `UPDATE_GOLDEN=1`, and are read by a person before they are taken; what the providers' own packages say to
-//! them is in `tests/sdk/python/golden`.
+//! A folder is a case. `request.json` is the caller's; `<dialect>.request` is what the provider
+//! gets of it, byte by byte after a blank line, or `<dialect>.refused` why it gets nothing.
+//! `<dialect>[.<what>].answer` and `.stream` are as providers send them (Bedrock's streams as
+//! lines, which are framed here), and `.out` beside them is what the caller gets. `second.json` is
+//! a second turn, after the answer of the first. Files come and go by `UPDATE_GOLDEN=1`, and are
+//! read by a person before they are taken; what the providers' own packages say to them is in
+//! `tests/sdk/python/golden`.
 
 #![allow(
     missing_docs,
@@ -52,7 +55,10 @@ fn second_turns() {
     for case in cases() {
         let Some(request) = case.request("second.json") else { continue };
         for dialect in DIALECTS {
-            let Some(recorded) = case.recorded(".answer").into_iter().find(|recorded| recorded.dialect == dialect.name) else { continue };
+            let Some(recorded) = case.recorded(".answer").into_iter().find(|recorded| recorded.dialect == dialect.name)
+            else {
+                continue;
+            };
             let (_, kept) = answered(&case, dialect, &recorded).expect("an answer");
             let stream = case.recorded(".stream").into_iter().find(|recorded| recorded.dialect == dialect.name);
             if let Some(recorded) = stream {
@@ -66,14 +72,16 @@ fn second_turns() {
                 &case.path.join(format!("{}.kept", dialect.name)),
                 Some(&drive::shown(&kept)).filter(|text| !text.is_empty()).map(|text| text.as_str()),
             );
-            // What callers send back carries the ids that they were given, which are those of the recorded answer.
+            // What callers send back carries the ids that they were given, which are those of the
+            // recorded answer.
             written(&case, dialect, &request, "second.", &kept, &mut differences);
         }
     }
     differences.none();
 }
 
-/// Compares what becomes of a request. Vertex gets what Gemini gets, and has files only where that is not so.
+/// Compares what becomes of a request. Vertex gets what Gemini gets, and has files only where that
+/// is not so.
 fn written(case: &Case, dialect: Dialect, request: &str, which: &str, kept: &[Kept], differences: &mut Differences) {
     let file = |ending: &str| case.path.join(format!("{}.{which}{ending}", dialect.name));
     let model = case.model(dialect.name, dialect.model);
@@ -81,7 +89,9 @@ fn written(case: &Case, dialect: Dialect, request: &str, which: &str, kept: &[Ke
     if dialect.name == "vertex" && !file("request").exists() && !file("refused").exists() {
         let gemini = DIALECTS[3];
         let (same, same_refused) = shown(gemini.write(&case.model(gemini.name, gemini.model), request, kept));
-        let body = |text: &Option<String>| text.as_deref().and_then(|text| text.split_once('\n')).map(|(_, rest)| rest.to_owned());
+        let body = |text: &Option<String>| {
+            text.as_deref().and_then(|text| text.split_once('\n')).map(|(_, rest)| rest.to_owned())
+        };
         if (body(&sent), &refused) == (body(&same), &same_refused) {
             return;
         }
@@ -97,8 +107,12 @@ fn shown(written: Result<Sent, Refused>) -> (Option<String>, Option<String>) {
             let dropped = if dropped.is_empty() { String::new() } else { format!("dropped: {}\n", dropped.join(", ")) };
             (Some(format!("POST {path}\n{dropped}\n{body}\n")), None)
         }
-        Err(Refused::Invalid(complaint)) => (None, Some(format!("invalid {}\n{}\n", complaint.param, complaint.message))),
-        Err(Refused::Unsupported(complaint)) => (None, Some(format!("unsupported {}\n{}\n", complaint.param, complaint.message))),
+        Err(Refused::Invalid(complaint)) => {
+            (None, Some(format!("invalid {}\n{}\n", complaint.param, complaint.message)))
+        }
+        Err(Refused::Unsupported(complaint)) => {
+            (None, Some(format!("unsupported {}\n{}\n", complaint.param, complaint.message)))
+        }
     }
 }
 
@@ -166,15 +180,18 @@ fn reasons() {
             other => panic!("{other}"),
         };
         let json = |path: &Path| serde_json::from_str::<Value>(&fs::read_to_string(path).expect("text")).expect("JSON");
-        let word = json(&recorded.path).pointer(place).and_then(|word| word.as_str().map(str::to_owned)).expect("a reason");
+        let word =
+            json(&recorded.path).pointer(place).and_then(|word| word.as_str().map(str::to_owned)).expect("a reason");
         // No reason at all: whole JSON is whole without one, but a stream may have been cut.
         if word == "FINISH_REASON_UNSPECIFIED" {
             continue;
         }
         let meant = json(&out(&recorded))["choices"][0]["finish_reason"].clone();
 
-        let stream =
-            text.text(&format!("{}.stream", dialect.name)).expect("a stream").replace(&format!("\"{usual}\""), &format!("\"{word}\""));
+        let stream = text
+            .text(&format!("{}.stream", dialect.name))
+            .expect("a stream")
+            .replace(&format!("\"{usual}\""), &format!("\"{word}\""));
         let bytes = if dialect.name == "bedrock" { frames::encode(&stream) } else { stream.into_bytes() };
         let told = told(&streamed(&text, dialect, &mut [&*bytes].into_iter()));
         assert!(
@@ -213,7 +230,8 @@ fn ends() {
         for recorded in case.recorded(".stream") {
             let dialect = dialect(&recorded);
             let bytes = bytes(&recorded);
-            // Google's streams have no other end than a finish reason, and here something follows it.
+            // Google's streams have no other end than a finish reason, and here something follows
+            // it.
             if (case.name().as_str(), recorded.file.as_str()) == ("odd-streams", "gemini.stream") {
                 continue;
             }
@@ -222,10 +240,20 @@ fn ends() {
                 let cut = streamed(&case, dialect, &mut [&bytes[..at]].into_iter());
                 let said = String::from_utf8_lossy(&cut.out);
                 if cut.end.is_ok() {
-                    // Nothing but what says nothing may be missing: the counts, or the last line's end.
-                    let without_usage =
-                        |text: &str| text.split_inclusive("\n\n").filter(|event| !event.contains(r#""choices":[],"#)).collect::<String>();
-                    assert_eq!(without_usage(&said), without_usage(&whole), "{}/{} ends at {at}", case.name(), recorded.file);
+                    // Nothing but what says nothing may be missing: the counts, or the last line's
+                    // end.
+                    let without_usage = |text: &str| {
+                        text.split_inclusive("\n\n")
+                            .filter(|event| !event.contains(r#""choices":[],"#))
+                            .collect::<String>()
+                    };
+                    assert_eq!(
+                        without_usage(&said),
+                        without_usage(&whole),
+                        "{}/{} ends at {at}",
+                        case.name(),
+                        recorded.file
+                    );
                 } else {
                     assert!(!said.contains("[DONE]"), "{}/{} ends at {at}", case.name(), recorded.file);
                 }
@@ -240,7 +268,8 @@ fn errors() {
     for folder in folders(&root().join("errors")) {
         let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
         let dialect = DIALECTS.into_iter().find(|dialect| dialect.name == name).expect("a dialect");
-        let mut entries: Vec<PathBuf> = fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+        let mut entries: Vec<PathBuf> =
+            fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
         entries.sort();
         for file in entries.into_iter().filter(|file| file.extension().is_none()) {
             let found = failed(dialect, &fs::read_to_string(&file).expect("text"));
@@ -254,8 +283,13 @@ fn errors() {
 fn failed(dialect: Dialect, recorded: &str) -> String {
     let (head, body) = recorded.split_once("\n\n").expect("a head and a body");
     let mut lines = head.lines();
-    let seen = lines.next().and_then(|line| line.strip_prefix("HTTP ")).and_then(|status| status.parse().ok()).expect("a status");
-    let headers: Vec<_> = lines.filter_map(|line| line.split_once(": ")).map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    let seen = lines
+        .next()
+        .and_then(|line| line.strip_prefix("HTTP "))
+        .and_then(|status| status.parse().ok())
+        .expect("a status");
+    let headers: Vec<_> =
+        lines.filter_map(|line| line.split_once(": ")).map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     let (error, status) = dialect.error(seen, &headers, body.trim_end().as_bytes());
     let after = error.retry_after;
     let failure = Failure::Status { status, seen, error: Box::new(error), retry_after: after };
@@ -278,7 +312,9 @@ fn the_readme_has_the_table() {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
     let text = fs::read_to_string(&readme).expect("a README");
     const MARK: &str = "<!-- dialect table -->\n";
-    let [before, old, after] = text.split(MARK).collect::<Vec<_>>()[..] else { panic!("{MARK} stands twice in the README") };
+    let [before, old, after] = text.split(MARK).collect::<Vec<_>>()[..] else {
+        panic!("{MARK} stands twice in the README")
+    };
     let new = table::markdown();
     if old != new && std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(readme, [before, &new, after].join(MARK)).expect("written");
@@ -330,13 +366,15 @@ fn undo(case: &Case, dialect: Dialect) -> portcullis::dialect::chat::Undo {
 
 fn answered(case: &Case, dialect: Dialect, recorded: &Recorded) -> Result<(String, Vec<Kept>), AnswerFault> {
     let body = fs::read(&recorded.path).expect("a file");
-    let (answer, kept) = dialect.answer(&case.model(dialect.name, dialect.model), undo(case, dialect), body.trim_ascii_end())?;
+    let (answer, kept) =
+        dialect.answer(&case.model(dialect.name, dialect.model), undo(case, dialect), body.trim_ascii_end())?;
     Ok((String::from_utf8(answer.body).expect("UTF-8"), kept))
 }
 
 fn converted(case: &Case, dialect: Dialect, recorded: &Recorded) -> String {
     let body = fs::read(&recorded.path).expect("a file");
-    let answer = dialect.converted(&case.model(dialect.name, dialect.model), undo(case, dialect), body.trim_ascii_end());
+    let answer =
+        dialect.converted(&case.model(dialect.name, dialect.model), undo(case, dialect), body.trim_ascii_end());
     String::from_utf8(answer.expect("an answer").body).expect("UTF-8")
 }
 

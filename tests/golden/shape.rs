@@ -1,29 +1,46 @@
-//! What official clients need of an answer: the members, their types, and the order in which chunks tell it.
+//! What official clients need of an answer: the members, their types, and the order in which chunks
+//! tell it.
 
 use serde_json::{Map, Value};
 
-/// What is wrong with a buffered answer. `passes`: its bytes are the upstream's, so there may be more in it than the standard knows.
+/// What is wrong with a buffered answer. `passes`: its bytes are the upstream's, so there may be
+/// more in it than the standard knows.
 pub fn answer(text: &str, passes: bool) -> Result<(), String> {
     let answer = object(text)?;
-    members(&answer, &["id", "object", "created", "model", "choices", "usage"], &["service_tier", "system_fingerprint"], passes)?;
+    members(
+        &answer,
+        &["id", "object", "created", "model", "choices", "usage"],
+        &["service_tier", "system_fingerprint"],
+        passes,
+    )?;
     head(&answer, "chat.completion")?;
     usage(&answer["usage"])?;
     let choices = answer["choices"].as_array().filter(|choices| !choices.is_empty()).ok_or("no choices")?;
     for (at, choice) in choices.iter().enumerate() {
         let choice = choice.as_object().ok_or("a choice is no object")?;
-        let needed: &[&str] =
-            if passes { &["index", "message", "finish_reason"] } else { &["index", "message", "logprobs", "finish_reason"] };
+        let needed: &[&str] = if passes {
+            &["index", "message", "finish_reason"]
+        } else {
+            &["index", "message", "logprobs", "finish_reason"]
+        };
         members(choice, needed, &["logprobs"], passes)?;
         expect(choice["index"] == at, "an index out of order")?;
         let message = choice["message"].as_object().ok_or("a message is no object")?;
         let more = ["refusal", "reasoning_content", "tool_calls", "images", "files", "annotations", "thinking_blocks"];
         members(message, &["role", "content"], &more, passes)?;
         expect(message["role"] == "assistant", "another role than the assistant's")?;
-        let calls =
-            message.get("tool_calls").map_or(Ok([].as_slice()), |calls| calls.as_array().map(Vec::as_slice).ok_or("calls are no list"))?;
+        let calls = message
+            .get("tool_calls")
+            .map_or(Ok([].as_slice()), |calls| calls.as_array().map(Vec::as_slice).ok_or("calls are no list"))?;
         expect(message.get("tool_calls").is_none() || !calls.is_empty(), "an empty list of calls")?;
-        expect(message["content"].is_string() || (message["content"].is_null() && (passes || !calls.is_empty())), "no content")?;
-        expect(message.get("refusal").is_none_or(|refusal| refusal.is_null() || refusal.is_string()), "an odd refusal")?;
+        expect(
+            message["content"].is_string() || (message["content"].is_null() && (passes || !calls.is_empty())),
+            "no content",
+        )?;
+        expect(
+            message.get("refusal").is_none_or(|refusal| refusal.is_null() || refusal.is_string()),
+            "an odd refusal",
+        )?;
         for call in calls {
             whole_call(call)?;
         }
@@ -63,10 +80,18 @@ fn chunks(events: &str, passes: bool) -> Result<Seen, String> {
     let mut seen = Seen::default();
     let mut first: Option<[Value; 4]> = None;
     for event in events.split_inclusive("\n\n") {
-        let data = event.strip_prefix("data: ").and_then(|event| event.strip_suffix("\n\n")).ok_or("an event is no data, or has no end")?;
+        let data = event
+            .strip_prefix("data: ")
+            .and_then(|event| event.strip_suffix("\n\n"))
+            .ok_or("an event is no data, or has no end")?;
         expect(!data.contains(['\n', '\r']), "an event of several lines")?;
         let chunk = object(data)?;
-        members(&chunk, &["id", "object", "created", "model", "choices", "usage"], &["service_tier", "system_fingerprint"], passes)?;
+        members(
+            &chunk,
+            &["id", "object", "created", "model", "choices", "usage"],
+            &["service_tier", "system_fingerprint"],
+            passes,
+        )?;
         head(&chunk, "chat.completion.chunk")?;
         let same = ["id", "object", "created", "model"].map(|key| chunk[key].clone());
         expect(*first.get_or_insert_with(|| same.clone()) == same, "chunks of several answers")?;
@@ -87,7 +112,8 @@ fn chunks(events: &str, passes: bool) -> Result<Seen, String> {
 
 fn delta(choice: &Value, passes: bool, seen: &mut Vec<Choice>) -> Result<(), String> {
     let choice = choice.as_object().ok_or("a choice is no object")?;
-    let needed: &[&str] = if passes { &["index", "delta", "finish_reason"] } else { &["index", "delta", "logprobs", "finish_reason"] };
+    let needed: &[&str] =
+        if passes { &["index", "delta", "finish_reason"] } else { &["index", "delta", "logprobs", "finish_reason"] };
     members(choice, needed, &["logprobs"], passes)?;
     let index = usize::try_from(choice["index"].as_u64().ok_or("no index")?).expect("small");
     let delta = choice["delta"].as_object().ok_or("no delta")?;
@@ -108,7 +134,10 @@ fn delta(choice: &Value, passes: bool, seen: &mut Vec<Choice>) -> Result<(), Str
         )?;
         expect(passes || is_first || said != Some(&Value::from("")), "an empty text")?;
     }
-    for call in delta.get("tool_calls").map_or(Ok([].as_slice()), |calls| calls.as_array().map(Vec::as_slice).ok_or("calls are no list"))? {
+    for call in delta
+        .get("tool_calls")
+        .map_or(Ok([].as_slice()), |calls| calls.as_array().map(Vec::as_slice).ok_or("calls are no list"))?
+    {
         let number = usize::try_from(call["index"].as_u64().ok_or("a call without index")?).expect("small");
         if number == seen.calls {
             whole_call(call)?;
@@ -157,11 +186,18 @@ fn head(answer: &Map<String, Value>, kind: &str) -> Result<(), String> {
 
 fn usage(usage: &Value) -> Result<(), String> {
     let count = |name: &str| usage[name].as_u64().ok_or(format!("no {name}"));
-    expect(count("prompt_tokens")? + count("completion_tokens")? == count("total_tokens")?, "the total is not the sum")?;
+    expect(
+        count("prompt_tokens")? + count("completion_tokens")? == count("total_tokens")?,
+        "the total is not the sum",
+    )?;
     let detail = |list: &str, name: &str| usage[list][name].as_u64().unwrap_or(0);
-    let cached = detail("prompt_tokens_details", "cached_tokens") + detail("prompt_tokens_details", "cache_write_tokens");
+    let cached =
+        detail("prompt_tokens_details", "cached_tokens") + detail("prompt_tokens_details", "cache_write_tokens");
     expect(cached <= count("prompt_tokens")?, "more out of the cache than there is")?;
-    expect(detail("completion_tokens_details", "reasoning_tokens") <= count("completion_tokens")?, "more thinking than there is")
+    expect(
+        detail("completion_tokens_details", "reasoning_tokens") <= count("completion_tokens")?,
+        "more thinking than there is",
+    )
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {
@@ -173,7 +209,9 @@ fn object(text: &str) -> Result<Map<String, Value>, String> {
 
 fn members(object: &Map<String, Value>, needed: &[&str], more: &[&str], passes: bool) -> Result<(), String> {
     let missing = needed.iter().find(|key| !object.contains_key(**key));
-    let odd = object.keys().find(|key| !needed.contains(&key.as_str()) && !more.contains(&key.as_str()) && !key.starts_with("x_"));
+    let odd = object
+        .keys()
+        .find(|key| !needed.contains(&key.as_str()) && !more.contains(&key.as_str()) && !key.starts_with("x_"));
     match (missing, odd) {
         (Some(missing), _) => Err(format!("there is no `{missing}`")),
         (None, Some(odd)) if !passes => Err(format!("`{odd}` is not known")),

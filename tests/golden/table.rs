@@ -34,7 +34,11 @@ const ROWS: &[(&str, &str, &[&str])] = &[
     ("`reasoning_effort`", "effort-medium", &["reasoning_effort"]),
     ("`reasoning_effort: none`", "effort-none", &["reasoning_effort"]),
     ("signed thoughts, sent back (`thinking_blocks`)", "thinking-blocks", &["messages[].thinking_blocks"]),
-    ("signatures of calls, sent back (`extra_content`)", "thought-signatures", &["messages[].tool_calls[].extra_content"]),
+    (
+        "signatures of calls, sent back (`extra_content`)",
+        "thought-signatures",
+        &["messages[].tool_calls[].extra_content"],
+    ),
     ("cache hints", "cache-hints", &["cache_control", "messages[].content[].cache_control", "tools[].cache_control"]),
     ("`max_completion_tokens`", "max-completion-tokens", &["max_completion_tokens", "max_tokens"]),
     ("`temperature`", "temperature", &["temperature"]),
@@ -69,7 +73,9 @@ pub fn markdown() -> String {
 
 /// ✓ it is said, ○ it is left out or weakened and named, — it is refused.
 fn mark(case: &str, dialect: &str, fields: &[&str]) -> &'static str {
-    let file = |dialect: &str, ending: &str| std::fs::read_to_string(root().join(case).join(format!("{dialect}.{ending}"))).ok();
+    let file = |dialect: &str, ending: &str| {
+        std::fs::read_to_string(root().join(case).join(format!("{dialect}.{ending}"))).ok()
+    };
     // Where Vertex has no file of its own, it does as Gemini does.
     let has_own = file(dialect, "request").or(file(dialect, "refused")).is_some();
     let dialect = if dialect == "vertex" && !has_own { "gemini" } else { dialect };

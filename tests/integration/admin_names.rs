@@ -1,4 +1,5 @@
-//! The admin listener under attack: by a page whose public name means this machine, and by connections that send nothing.
+//! The admin listener under attack: by a page whose public name means this machine, and by
+//! connections that send nothing.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,7 +19,14 @@ fn ask(address: SocketAddr, request: &str) -> (u16, String) {
     stream.write_all(request.as_bytes()).expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("answered");
-    (answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{request:?}: {answer:?}")), answer)
+    (
+        answer
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or_else(|| panic!("{request:?}: {answer:?}")),
+        answer,
+    )
 }
 
 fn get(address: SocketAddr, path: &str, host: &str) -> (u16, String) {
@@ -32,17 +40,25 @@ fn a_page_whose_name_was_made_to_mean_this_machine_reads_nothing() {
         let gateway = Gateway::over(&mock).await;
         let port = gateway.admin.port();
         for path in ["/status", "/usage", "/limits", "/metrics", "/", "/nowhere"] {
-            for host in [format!("rebound.example:{port}"), "rebound.example".to_owned(), "127.0.0.1.rebound.example".to_owned()] {
+            for host in [
+                format!("rebound.example:{port}"),
+                "rebound.example".to_owned(),
+                "127.0.0.1.rebound.example".to_owned(),
+            ] {
                 let (status, answer) = get(gateway.admin, path, &host);
                 assert_eq!(status, 421, "{path} of {host}: {answer}");
                 let name = host.split(':').next().unwrap();
-                assert!(answer.contains(&format!("\"{name}\"")) && answer.contains(&format!("hosts: [{name}]")), "{answer}");
+                assert!(
+                    answer.contains(&format!("\"{name}\"")) && answer.contains(&format!("hosts: [{name}]")),
+                    "{answer}"
+                );
                 assert!(!answer.contains("acme") && !answer.contains("portcullis_"), "{answer}");
             }
         }
         let whole = format!("http://rebound.example:{port}/status");
         assert_eq!(ask(gateway.admin, &format!("GET {whole} HTTP/1.1\r\nhost: rebound.example:{port}\r\n\r\n")).0, 421);
-        let (status, _) = ask(gateway.admin, "POST /accounts/a/reset HTTP/1.1\r\nhost: rebound.example\r\ncontent-length: 0\r\n\r\n");
+        let (status, _) =
+            ask(gateway.admin, "POST /accounts/a/reset HTTP/1.1\r\nhost: rebound.example\r\ncontent-length: 0\r\n\r\n");
         assert_eq!(status, 421);
         // The operator learns what to write, and not once for each try.
         gateway.logged("hosts: [rebound.example]").await;
@@ -54,9 +70,13 @@ fn a_page_whose_name_was_made_to_mean_this_machine_reads_nothing() {
 fn whoever_may_ask_is_answered() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::with(Catalog::over(&mock)).server("admin: { address: \"{admin}\", hosts: [gw.example.com] }").start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server("admin: { address: \"{admin}\", hosts: [gw.example.com] }")
+            .start()
+            .await;
         let admin = gateway.admin;
-        // A scrape by address, by the name of a service, by the names of a cluster, by a name of the operator's own.
+        // A scrape by address, by the name of a service, by the names of a cluster, by a name of
+        // the operator's own.
         for host in [
             admin.to_string().as_str(),
             "[::1]:9090",
@@ -78,12 +98,15 @@ fn whoever_may_ask_is_answered() {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         assert_eq!(get(admin, "/status", own.trim()).0, 200);
         // Who sends no host at all.
-        for request in
-            ["GET /status HTTP/1.0\r\n\r\n", "GET /metrics HTTP/1.0\r\n\r\n", "GET /status HTTP/1.1\r\nhost:\r\nconnection: close\r\n\r\n"]
-        {
+        for request in [
+            "GET /status HTTP/1.0\r\n\r\n",
+            "GET /metrics HTTP/1.0\r\n\r\n",
+            "GET /status HTTP/1.1\r\nhost:\r\nconnection: close\r\n\r\n",
+        ] {
             assert_eq!(ask(admin, request).0, 200, "{request:?}");
         }
-        // HAProxy's checks: the bare one, and one with a path. A kubelet's and a load balancer's probes, by whatever name.
+        // HAProxy's checks: the bare one, and one with a path. A kubelet's and a load balancer's
+        // probes, by whatever name.
         for request in [
             "OPTIONS / HTTP/1.0\r\n\r\n",
             "GET /readyz HTTP/1.0\r\n\r\n",
@@ -104,7 +127,12 @@ fn each_answer_tells_a_browser_to_do_nothing_with_it() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
-        for (path, host) in [("/status", "localhost"), ("/livez", "localhost"), ("/nowhere", "localhost"), ("/status", "rebound.example")] {
+        for (path, host) in [
+            ("/status", "localhost"),
+            ("/livez", "localhost"),
+            ("/nowhere", "localhost"),
+            ("/status", "rebound.example"),
+        ] {
             let (_, answer) = get(gateway.admin, path, host);
             let answer = answer.to_ascii_lowercase();
             for line in [

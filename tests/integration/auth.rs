@@ -43,7 +43,11 @@ fn a01_no_credential_is_401() {
         assert_eq!(mock.connections(), 0);
         for line in gateway.access_lines(3).await {
             assert_eq!((&line["status"], &line["outcome"]), (&json!(401), &json!("unauthorized")), "{line}");
-            assert_eq!((&line["caller"], &line["key"], &line["model"]), (&Value::Null, &Value::Null, &Value::Null), "{line}");
+            assert_eq!(
+                (&line["caller"], &line["key"], &line["model"]),
+                (&Value::Null, &Value::Null, &Value::Null),
+                "{line}"
+            );
         }
     });
 }
@@ -56,7 +60,13 @@ fn a02_an_unknown_key_and_one_that_differs_in_its_last_byte_are_told_the_same() 
         assert_eq!(gateway.raw(list_as(KEY)).await.status, 200);
         let last = format!("{}Z", &KEY[..KEY.len() - 1]);
         let said = is_401(&gateway.raw(list_as(UNKNOWN)).await);
-        for key in [last.as_str(), &KEY[1..], &KEY[..KEY.len() - 1], &KEY.to_ascii_uppercase(), &crate::support::canary::hash(KEY)] {
+        for key in [
+            last.as_str(),
+            &KEY[1..],
+            &KEY[..KEY.len() - 1],
+            &KEY.to_ascii_uppercase(),
+            &crate::support::canary::hash(KEY),
+        ] {
             assert_eq!(is_401(&gateway.raw(list_as(key)).await), said);
             assert_eq!(is_401(&gateway.raw(post_as(key, &chat("m"))).await), said);
         }
@@ -93,9 +103,13 @@ fn a06_odd_keys_are_401_and_their_size_is_in_no_log() {
             assert!(line.to_string().len() < 1_000, "{line}");
         }
         assert!(gateway.log().len() < 20_000, "the log holds what was sent");
-        // A head of 1 MB is over the limit before anybody looks at the key in it; a NUL is no header to Pingora's parser.
+        // A head of 1 MB is over the limit before anybody looks at the key in it; a NUL is no
+        // header to Pingora's parser.
         gateway.raw(list_as(&"k".repeat(1_000_000))).await.is_error(431, "headers_too_large");
-        assert_eq!(gateway.raw(b"GET /v1/models HTTP/1.1\r\nhost: a\r\nauthorization: Bearer a\0b\r\n\r\n").await.status, 400);
+        assert_eq!(
+            gateway.raw(b"GET /v1/models HTTP/1.1\r\nhost: a\r\nauthorization: Bearer a\0b\r\n\r\n").await.status,
+            400
+        );
         assert_eq!(gateway.raw(list_as(KEY)).await.status, 200);
     });
 }
@@ -124,7 +138,11 @@ fn a07_malformed_schemes_are_401() {
             assert_eq!(is_401(&gateway.raw(list(&[("authorization", value)])).await), said, "{value}");
         }
         for scheme in ["Bearer", "bearer", "BEARER", "bEaReR"] {
-            assert_eq!(gateway.raw(list(&[("authorization", &format!("{scheme} {KEY}"))])).await.status, 200, "{scheme}");
+            assert_eq!(
+                gateway.raw(list(&[("authorization", &format!("{scheme} {KEY}"))])).await.status,
+                200,
+                "{scheme}"
+            );
         }
     });
 }
@@ -135,16 +153,19 @@ fn a08_what_is_disabled_or_expired_is_told_the_same_as_unknown() {
         let mock = Mock::start().await;
         let key = |name: &str| format!("sk-CaNaRy-caller-{name}");
         let gone = "expires: 2020-01-01T00:00:00Z";
-        let catalog = Catalog::over(&mock).caller("off", &key("off"), "enabled: false").caller("gone", &key("gone"), gone).caller_with(
-            "half",
-            "",
-            &[
-                ("off", &key("key-off"), "enabled: false"),
-                ("gone", &key("key-gone"), gone),
-                ("elsewhere", &key("elsewhere"), "allow_ips: [192.0.2.0/24]"),
-                ("good", &key("good"), "expires: 2099-01-01T00:00:00Z, allow_ips: [127.0.0.0/8]"),
-            ],
-        );
+        let catalog = Catalog::over(&mock)
+            .caller("off", &key("off"), "enabled: false")
+            .caller("gone", &key("gone"), gone)
+            .caller_with(
+                "half",
+                "",
+                &[
+                    ("off", &key("key-off"), "enabled: false"),
+                    ("gone", &key("key-gone"), gone),
+                    ("elsewhere", &key("elsewhere"), "allow_ips: [192.0.2.0/24]"),
+                    ("good", &key("good"), "expires: 2099-01-01T00:00:00Z, allow_ips: [127.0.0.0/8]"),
+                ],
+            );
         let gateway = Gateway::start(catalog).await;
         let said = is_401(&gateway.raw(list_as(UNKNOWN)).await);
         for name in ["off", "gone", "key-off", "key-gone", "elsewhere"] {
@@ -172,11 +193,20 @@ fn a09_a_forbidden_model_is_told_as_an_unknown_one() {
             let ids = ids(&gateway.raw(list_as(key)).await);
             assert_eq!(ids, if key == narrow { vec!["m"] } else { vec![] });
             for model in ["hidden", "hidden-too"] {
-                let told = |answer: Response, id: &str| answer.is_error(404, "model_not_found").to_string().replace(id, "…");
+                let told =
+                    |answer: Response, id: &str| answer.is_error(404, "model_not_found").to_string().replace(id, "…");
                 let ask = |id: &str| post_as(key, &chat(id));
-                assert_eq!(told(gateway.raw(ask(model)).await, model), told(gateway.raw(ask("unheard-of")).await, "unheard-of"));
-                let one = |id: &str| request("GET", &format!("/v1/models/{id}"), &[("authorization", &format!("Bearer {key}"))], b"");
-                assert_eq!(told(gateway.raw(one(model)).await, model), told(gateway.raw(one("unheard-of")).await, "unheard-of"));
+                assert_eq!(
+                    told(gateway.raw(ask(model)).await, model),
+                    told(gateway.raw(ask("unheard-of")).await, "unheard-of")
+                );
+                let one = |id: &str| {
+                    request("GET", &format!("/v1/models/{id}"), &[("authorization", &format!("Bearer {key}"))], b"")
+                };
+                assert_eq!(
+                    told(gateway.raw(one(model)).await, model),
+                    told(gateway.raw(one("unheard-of")).await, "unheard-of")
+                );
             }
         }
         assert_eq!(ids(&gateway.get("/v1/models").await), ["hidden", "hidden-too", "m"]);
@@ -188,7 +218,12 @@ fn a09_a_forbidden_model_is_told_as_an_unknown_one() {
 }
 
 fn ids(list: &Response) -> Vec<String> {
-    list.json()["data"].as_array().expect("a list").iter().map(|model| model["id"].as_str().expect("an id").to_owned()).collect()
+    list.json()["data"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|model| model["id"].as_str().expect("an id").to_owned())
+        .collect()
 }
 
 #[test]
@@ -241,9 +276,11 @@ fn a10_unknown_paths_are_404_whoever_asks() {
             }
             assert!(told.iter().all(|error| *error == told[0]), "{path}: {told:?}");
         }
-        for (path, hint) in
-            [("/v1/v1/chat/completions", "POST /v1/chat/completions"), ("/V1/models", "GET /v1/models"), ("/v1/model/", "GET /v1/models")]
-        {
+        for (path, hint) in [
+            ("/v1/v1/chat/completions", "POST /v1/chat/completions"),
+            ("/V1/models", "GET /v1/models"),
+            ("/v1/model/", "GET /v1/models"),
+        ] {
             let error = gateway.raw(request("GET", path, &[], b"")).await.is_error(404, "unknown_url");
             assert!(error["message"].as_str().unwrap().contains(hint), "{path}: {error}");
         }
@@ -255,7 +292,10 @@ fn a10_unknown_paths_are_404_whoever_asks() {
         assert_eq!(answer.status, 200);
         let answer = gateway.raw(request("POST", &proxied, &fields, body.as_bytes())).await;
         assert!([200, 400, 404].contains(&answer.status), "{}", answer.status);
-        assert_eq!((elsewhere.connections(), mock.request(0).await.field("host")), (0, Some(mock.address().to_string().as_str())));
+        assert_eq!(
+            (elsewhere.connections(), mock.request(0).await.field("host")),
+            (0, Some(mock.address().to_string().as_str()))
+        );
         for line in gateway.lines().iter().filter(|line| line["status"] == 404) {
             assert_eq!((&line["outcome"], &line["caller"]), (&json!("refused"), &Value::Null), "{line}");
         }
@@ -267,21 +307,35 @@ fn a10_unknown_paths_are_404_whoever_asks() {
 fn a10_slashes_too_many_and_a_missing_version_are_served() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::with(Catalog::over(&mock)).server("cors: { origins: [\"https://app.example\"] }").start().await;
+        let gateway =
+            Gateway::with(Catalog::over(&mock)).server("cors: { origins: [\"https://app.example\"] }").start().await;
         let bearer = format!("Bearer {KEY}");
         let fields = [("authorization", bearer.as_str()), JSON];
         let body = chat("m").to_string();
-        let chats =
-            ["/chat/completions", "//chat/completions", "/v1/chat/completions/", "//v1/chat/completions", "/v1//chat/completions?x=1"];
+        let chats = [
+            "/chat/completions",
+            "//chat/completions",
+            "/v1/chat/completions/",
+            "//v1/chat/completions",
+            "/v1//chat/completions?x=1",
+        ];
         for (nth, path) in chats.into_iter().enumerate() {
             let answer = gateway.raw(request("POST", path, &fields, body.as_bytes())).await;
-            assert_eq!((answer.status, answer.content().as_str()), (200, "Hello from the mock."), "{path}: {}", answer.text());
+            assert_eq!(
+                (answer.status, answer.content().as_str()),
+                (200, "Hello from the mock."),
+                "{path}: {}",
+                answer.text()
+            );
             assert_eq!(mock.request(nth).await.target, "/v1/chat/completions", "{path}");
             gateway.raw(request("POST", path, &[JSON], body.as_bytes())).await.is_error(401, "invalid_api_key");
             gateway.raw(request("GET", path, &fields, b"")).await.is_error(405, "method_not_supported");
             let origin = [("origin", "https://app.example"), ("access-control-request-method", "POST")];
             let preflight = gateway.raw(request("OPTIONS", path, &origin, b"")).await;
-            assert!(preflight.field("access-control-allow-methods").is_some_and(|methods| methods.contains("POST")), "{path}");
+            assert!(
+                preflight.field("access-control-allow-methods").is_some_and(|methods| methods.contains("POST")),
+                "{path}"
+            );
         }
         for path in ["/models", "/models/", "//models", "/v1/models/", "//v1/models", "/v1//models"] {
             let list = gateway.raw(request("GET", path, &fields, b"")).await;
@@ -305,14 +359,20 @@ fn a11_wrong_methods_are_405_with_allow() {
         let gateway = Gateway::over(&mock).await;
         let bearer = format!("Bearer {KEY}");
         let doors = [
-            ("/v1/chat/completions", "POST", &["GET", "HEAD", "PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "BREW", "post"][..]),
+            (
+                "/v1/chat/completions",
+                "POST",
+                &["GET", "HEAD", "PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "BREW", "post"][..],
+            ),
             ("/v1/models", "GET, HEAD", &["POST", "PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "PROPFIND", "get"]),
             ("/v1/models/m", "GET, HEAD", &["POST", "PUT", "DELETE", "TRACE", "OPTIONS"]),
             ("/livez", "GET, HEAD", &["POST", "TRACE", "OPTIONS"]),
         ];
         for (path, allow, methods) in doors {
             for method in methods {
-                for fields in [&[("x-echo", "echo-me")][..], &[("authorization", bearer.as_str()), ("x-echo", "echo-me")]] {
+                for fields in
+                    [&[("x-echo", "echo-me")][..], &[("authorization", bearer.as_str()), ("x-echo", "echo-me")]]
+                {
                     let mut connection = gateway.connect().await;
                     connection.send(request(method, path, fields, b"")).await;
                     let answer = connection.try_response(method).await.expect("an answer");
@@ -320,7 +380,11 @@ fn a11_wrong_methods_are_405_with_allow() {
                     if *method != "HEAD" {
                         answer.is_error(405, "method_not_supported");
                     }
-                    assert!(!answer.text().contains("echo-me") && answer.field("x-echo").is_none(), "{method} {path}: {}", answer.text());
+                    assert!(
+                        !answer.text().contains("echo-me") && answer.field("x-echo").is_none(),
+                        "{method} {path}: {}",
+                        answer.text()
+                    );
                 }
             }
         }
@@ -453,7 +517,11 @@ fn addresses_are_believed_from_trusted_proxies_only() {
     run(async {
         let mock = Mock::start().await;
         let key = "sk-CaNaRy-caller-inside";
-        let catalog = Catalog::over(&mock).caller_with("beta", "", &[("in", key, "allow_ips: [192.0.2.0/24, \"2001:db8::/32\"]")]);
+        let catalog = Catalog::over(&mock).caller_with(
+            "beta",
+            "",
+            &[("in", key, "allow_ips: [192.0.2.0/24, \"2001:db8::/32\"]")],
+        );
         let behind = Gateway::with(&catalog).server("trusted_proxies: [127.0.0.0/8, 10.9.0.0/16]").start().await;
         let direct = Gateway::start(&catalog).await;
         let cases = [
@@ -483,7 +551,11 @@ fn addresses_are_believed_from_trusted_proxies_only() {
             let address = if address.is_empty() { json!(null) } else { json!(address) };
             assert_eq!((answer.status, &behind.line_of(&answer).await["address"]), (*status, &address), "{hops:?}");
             let answer = direct.raw(list(&fields)).await;
-            assert_eq!((answer.status, &direct.line_of(&answer).await["address"]), (401, &json!("127.0.0.1")), "{hops:?}");
+            assert_eq!(
+                (answer.status, &direct.line_of(&answer).await["address"]),
+                (401, &json!("127.0.0.1")),
+                "{hops:?}"
+            );
         }
     });
 }

@@ -1,4 +1,5 @@
-//! Bodies of every size, framed in every way, on the first try and on the second: the fault table's rows L01 and L02.
+//! Bodies of every size, framed in every way, on the first try and on the second: the fault table's
+//! rows L01 and L02.
 
 use std::time::Duration;
 
@@ -41,7 +42,11 @@ async fn send(gateway: &Gateway, h2: &H2, framing: Framing, body: &[u8]) -> Resp
     match framing {
         Framing::Length => connection.send(request("POST", "/v1/chat/completions", &fields, body)).await,
         // A size that divides nothing.
-        _ => connection.send([request("POST", "/v1/chat/completions", &chunked, b""), in_chunks(body, 7_777)].concat()).await,
+        _ => {
+            connection
+                .send([request("POST", "/v1/chat/completions", &chunked, b""), in_chunks(body, 7_777)].concat())
+                .await
+        }
     };
     connection.response().await
 }
@@ -68,7 +73,8 @@ fn l01_bodies_of_every_size_reach_the_first_account_and_the_second() {
         let mut catalog = Catalog::new().account("good", &good).model("first", &["good"]);
         for nth in 0..cases.len() {
             let bad_one = format!("bad-{nth}");
-            catalog = catalog.account(&bad_one, &bad).model(&format!("second-{nth}"), &[bad_one.as_str(), "good=second"]);
+            catalog =
+                catalog.account(&bad_one, &bad).model(&format!("second-{nth}"), &[bad_one.as_str(), "good=second"]);
         }
         let gateway = Gateway::with(catalog).also_listen("h2c: true").start().await;
         let h2 = gateway.h2c(1).await;
@@ -143,7 +149,8 @@ fn l02_a_hundred_declared_megabytes_are_refused_unread() {
         let gateway = Gateway::over(&mock).await;
         let bearer = format!("Bearer {KEY}");
         let declared = (100 * MIB).to_string();
-        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-length", &declared)];
+        let fields =
+            [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-length", &declared)];
         for expect in [&[][..], &[("expect", "100-continue")]] {
             let mut connection = gateway.connect().await;
             connection.send(request("POST", "/v1/chat/completions", &[&fields, expect].concat(), b"")).await;
@@ -162,9 +169,17 @@ fn l02_a_hundred_undeclared_megabytes_are_refused_at_the_limit() {
     run(async {
         const LIMIT: usize = 8 * MIB;
         let mock = Mock::start().await;
-        let gateway = Gateway::with(Catalog::over(&mock)).also_listen("h2c: true").server("limits: { request_body: 8MiB }").start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .also_listen("h2c: true")
+            .server("limits: { request_body: 8MiB }")
+            .start()
+            .await;
         let bearer = format!("Bearer {KEY}");
-        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("transfer-encoding", "chunked")];
+        let fields = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+            ("transfer-encoding", "chunked"),
+        ];
         let before = gateway.rss();
         let mut connection: Connection = gateway.connect().await;
         connection.send(request("POST", "/v1/chat/completions", &fields, b"")).await;
@@ -172,7 +187,12 @@ fn l02_a_hundred_undeclared_megabytes_are_refused_at_the_limit() {
         let mut sent = 0;
         while sent < 100 && connection.send(&megabyte).await {
             sent += 1;
-            assert!(gateway.rss() < before + 3 * LIMIT as u64, "{} bytes became {} after {sent} MiB", before, gateway.rss());
+            assert!(
+                gateway.rss() < before + 3 * LIMIT as u64,
+                "{} bytes became {} after {sent} MiB",
+                before,
+                gateway.rss()
+            );
         }
         connection.response().await.is_error(413, "request_too_large");
         connection.closed().await;
@@ -215,14 +235,16 @@ fn what_all_requests_hold_together_is_bounded() {
             .start()
             .await;
         let bearer = format!("Bearer {KEY}");
-        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-length", "700000")];
+        let fields =
+            [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-length", "700000")];
         // What is announced counts from the head on.
         let whole = body("m", 700_000);
         let (mut idle, refused) = loop {
             let mut idle = gateway.connect().await;
             idle.send(request("POST", "/v1/chat/completions", &fields, b"")).await;
             let second = gateway.raw(request("POST", "/v1/chat/completions", &fields, &whole)).await;
-            // Which of the two was read first, and so found room, is the gateway's to say: until it was the first.
+            // Which of the two was read first, and so found room, is the gateway's to say: until it
+            // was the first.
             if second.status != 200 {
                 break (idle, second);
             }
@@ -235,7 +257,8 @@ fn what_all_requests_hold_together_is_bounded() {
     });
 }
 
-/// 37 bodies that are uploaded and left were once all that there was, and everybody else was refused, with sixty bytes too.
+/// 37 bodies that are uploaded and left were once all that there was, and everybody else was
+/// refused, with sixty bytes too.
 #[test]
 fn one_caller_cannot_take_the_memory_of_all() {
     run_within(Duration::from_secs(120), async {
@@ -253,13 +276,16 @@ fn one_caller_cannot_take_the_memory_of_all() {
         let mut left = Vec::new();
         for n in 0..37 {
             let mut connection = gateway.connect().await;
-            let framing = if n % 2 == 0 { ("content-length", length.as_str()) } else { ("transfer-encoding", "chunked") };
+            let framing =
+                if n % 2 == 0 { ("content-length", length.as_str()) } else { ("transfer-encoding", "chunked") };
             let fields = [("authorization", bearer[0].as_str()), ("content-type", "application/json"), framing];
             connection.send(request("POST", "/v1/chat/completions", &fields, b"")).await;
             connection.send(if n % 2 == 0 { most } else { &chunk }).await;
             left.push(connection);
         }
-        let refused = || gateway.metrics().sum("portcullis_requests_total", &[("caller", "greedy"), ("outcome", "limited")]) as usize;
+        let refused = || {
+            gateway.metrics().sum("portcullis_requests_total", &[("caller", "greedy"), ("outcome", "limited")]) as usize
+        };
         eventually("it holds as much as it may", || (refused() >= 37 - 16).then_some(())).await;
         let fields = [("authorization", bearer[1].as_str()), ("content-type", "application/json")];
         let start = std::time::Instant::now();
@@ -287,7 +313,8 @@ fn a_body_in_gzip_is_served_and_bounded_by_what_it_unpacks_to() {
         let limits = "limits: { request_body: 2MiB, response_body: 2MiB, buffered_total: 24MiB }";
         let gateway = Gateway::with(Catalog::over(&mock)).server(limits).start().await;
         let bearer = format!("Bearer {KEY}");
-        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-encoding", "gzip")];
+        let fields =
+            [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-encoding", "gzip")];
         let chunked = [&fields[..], &[("transfer-encoding", "chunked")]].concat();
         for (nth, size) in [100, 100 * KIB, 2 * MIB].into_iter().enumerate() {
             let body = body("m", size);
@@ -299,7 +326,10 @@ fn a_body_in_gzip_is_served_and_bounded_by_what_it_unpacks_to() {
                 assert_eq!(answer.status, 200, "{size}: {}", answer.text());
                 let seen = mock.request(2 * nth + more).await;
                 assert!(seen.body == body, "{size}: what went up is what was packed");
-                assert_eq!((seen.field("content-encoding"), seen.field("content-type")), (None, Some("application/json")));
+                assert_eq!(
+                    (seen.field("content-encoding"), seen.field("content-type")),
+                    (None, Some("application/json"))
+                );
             }
         }
         // A bomb is refused where any other body would be, and what it took is given back.
@@ -315,7 +345,11 @@ fn a_body_in_gzip_is_served_and_bounded_by_what_it_unpacks_to() {
         let error = answer.is_error(400, "");
         assert!(error["message"].as_str().is_some_and(|said| said.contains("not gzip")), "{error}");
         let body = body("m", 2 * MIB);
-        assert_eq!(gateway.raw(request("POST", "/v1/chat/completions", &fields, &gzip(&body))).await.status, 200, "room was given back");
+        assert_eq!(
+            gateway.raw(request("POST", "/v1/chat/completions", &fields, &gzip(&body))).await.status,
+            200,
+            "room was given back"
+        );
     });
 }
 
@@ -335,9 +369,12 @@ fn what_curl_calls_a_form_is_served_if_it_is_json() {
         let answer = send(form, good.as_bytes()).await;
         assert_eq!((answer.status, answer.content().as_str()), (200, "Hello from the mock."), "{}", answer.text());
         assert_eq!(mock.request(0).await.field("content-type"), Some("application/json"));
-        for (kind, body) in
-            [(form, "model=m&messages=x"), (form, ""), ("text/plain", good.as_str()), ("multipart/form-data; boundary=x", &good)]
-        {
+        for (kind, body) in [
+            (form, "model=m&messages=x"),
+            (form, ""),
+            ("text/plain", good.as_str()),
+            ("multipart/form-data; boundary=x", &good),
+        ] {
             let error = send(kind, body.as_bytes()).await.is_error(415, "unsupported_media_type");
             let said = error["message"].as_str().expect("a message");
             assert!(said.contains("`content-type: application/json`"), "the line to write: {said}");

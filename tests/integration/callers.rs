@@ -13,7 +13,9 @@ use crate::support::canary::KEY;
 use crate::support::client::{Connection, End, post};
 use crate::support::script::{self, JSON};
 use crate::support::wire::{Io, position};
-use crate::support::{Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, is_about, run, spawn};
+use crate::support::{
+    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, is_about, run, spawn,
+};
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -33,7 +35,8 @@ fn e01_a_caller_who_leaves_takes_the_upstream_along_within_a_second() {
             ("in the last event", chat_stream("m"), last(), "w2 "),
         ];
         let mock = Mock::start().await;
-        let gateway = Gateway::start(Catalog::new().account_with("a", &mock, "concurrency: 1").model("m", &["a"])).await;
+        let gateway =
+            Gateway::start(Catalog::new().account_with("a", &mock, "concurrency: 1").model("m", &["a"])).await;
         let mut n = 0;
         for (what, body, script, read) in cases {
             for by_reset in [false, true] {
@@ -54,14 +57,22 @@ fn e01_a_caller_who_leaves_takes_the_upstream_along_within_a_second() {
                     drop(connection)
                 }
                 let left = mock.left(n).await;
-                assert!(left - began < Duration::from_secs(1), "{what}: the upstream was left after {:?}", left - began);
+                assert!(
+                    left - began < Duration::from_secs(1),
+                    "{what}: the upstream was left after {:?}",
+                    left - began
+                );
                 n += 1;
                 let line = gateway.access_lines(n).await.pop().unwrap();
                 assert_eq!((&line["outcome"], &line["status"]), (&json!("client_left"), &json!(499)), "{what}: {line}");
                 assert_eq!((trail(&line).as_str(), &line["maybe_billed"]), ("a:client_left", &json!(true)), "{what}");
                 // What was asked for the caller is counted, and of the answer what was passed on.
                 assert_eq!(
-                    (&line["usage"], line["prompt_tokens"].as_u64() > Some(0), line["completion_tokens"].as_u64() > Some(0)),
+                    (
+                        &line["usage"],
+                        line["prompt_tokens"].as_u64() > Some(0),
+                        line["completion_tokens"].as_u64() > Some(0)
+                    ),
                     (&json!("estimated"), true, !read.is_empty()),
                     "{what}: {line}"
                 );
@@ -78,7 +89,8 @@ fn e01_a_caller_who_leaves_while_we_connect_is_noticed_too() {
         let gateway = Gateway::start(Catalog::over(&deaf)).await;
         let mut connection = gateway.connect().await;
         connection.send(post(&chat("m"))).await;
-        eventually("it is in flight", || (gateway.metrics().sum("portcullis_in_flight", &[]) == 1.0).then_some(())).await;
+        eventually("it is in flight", || (gateway.metrics().sum("portcullis_in_flight", &[]) == 1.0).then_some(()))
+            .await;
         let began = Instant::now();
         drop(connection);
         gateway.idle().await;
@@ -92,10 +104,13 @@ fn e01_leaving_in_the_very_moment_of_the_end_settles_once() {
     run(async {
         const TIMES: usize = 20;
         let mock = Mock::start().await;
-        let gateway = Gateway::start(Catalog::new().account_with("a", &mock, "concurrency: 1").model("m", &["a"])).await;
+        let gateway =
+            Gateway::start(Catalog::new().account_with("a", &mock, "concurrency: 1").model("m", &["a"])).await;
         for n in 0..TIMES {
             let gate = Gate::new();
-            mock.push(Script::sse().words(0..3).wait(&gate).event(script::finish("stop")).event(script::usage(3)).done());
+            mock.push(
+                Script::sse().words(0..3).wait(&gate).event(script::finish("stop")).event(script::usage(3)).done(),
+            );
             let (mut connection, mut answer) = gateway.open(&chat_stream("m")).await;
             while !answer.content().ends_with("w2 ") {
                 connection.event(&mut answer).await.unwrap();
@@ -257,7 +272,8 @@ fn e05_idle_and_dripping_connections_hold_nobody_up_and_are_capped() {
         const DRIPPING: usize = 150;
         const CAP: usize = 500;
         let mock = Mock::start().await;
-        let gateway = Gateway::with(Catalog::over(&mock)).server(&format!("limits: {{ connections: {CAP} }}")).start().await;
+        let gateway =
+            Gateway::with(Catalog::over(&mock)).server(&format!("limits: {{ connections: {CAP} }}")).start().await;
         slowest(&gateway).await;
         let alone = slowest(&gateway).await;
         let mut held = Vec::new();
@@ -280,13 +296,15 @@ fn e05_idle_and_dripping_connections_hold_nobody_up_and_are_capped() {
         // Far less than if each had to wait for a few of those.
         assert!(beside < 2 * alone + ms(150), "{alone:?} became {beside:?}");
         // Beyond the cap a connection is closed at once; those within stay.
-        let callers = || gateway.process.descriptors().connections.iter().filter(|(local, _)| *local == gateway.address).count();
+        let callers =
+            || gateway.process.descriptors().connections.iter().filter(|(local, _)| *local == gateway.address).count();
         eventually("only those are left", || (callers() == IDLE + DRIPPING).then_some(())).await;
         let mut late = Vec::new();
         for _ in 0..CAP - IDLE - DRIPPING + 30 {
             late.push(TcpStream::connect(gateway.address).await.unwrap());
         }
-        let is_open = |stream: &TcpStream| matches!(stream.try_read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock);
+        let is_open =
+            |stream: &TcpStream| matches!(stream.try_read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock);
         let refused = || late.iter().chain(&held).filter(|stream| !is_open(stream)).count();
         eventually("those beyond the cap are closed", || (refused() >= 30).then_some(())).await;
         assert_eq!(gateway.admin("/readyz").0, 200);
@@ -295,7 +313,10 @@ fn e05_idle_and_dripping_connections_hold_nobody_up_and_are_capped() {
             dripper.abort();
         }
         drop((held, late));
-        eventually("the places are free again", || (gateway.process.descriptors().connections.len() < 10).then_some(())).await;
+        eventually("the places are free again", || {
+            (gateway.process.descriptors().connections.len() < 10).then_some(())
+        })
+        .await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
     });
 }
@@ -316,7 +337,8 @@ fn e07_a_storm_of_connections_leaves_nothing_behind() {
                     spawn(async move {
                         for n in 0..ROUND / 8 {
                             let mut stream = TcpStream::connect(address).await.unwrap();
-                            // Nothing, half a head, half a body, a whole request; and then the reset.
+                            // Nothing, half a head, half a body, a whole request; and then the
+                            // reset.
                             let part = [0, 30, whole.len() - 5, whole.len()][(lane + n) % 4];
                             let _ = stream.write_all(&whole[..part]).await;
                             if n % 3 == 0 {
@@ -337,7 +359,10 @@ fn e07_a_storm_of_connections_leaves_nothing_behind() {
             counts.push((gateway.process.descriptors().others.len(), gateway.process.threads(), gateway.rss() >> 20));
         }
         let (first, last) = (counts[0], counts[2]);
-        assert!(last.0 <= first.0 && last.1 <= first.1 && last.2 <= first.2 + 4, "descriptors, threads, MiB: {counts:?}");
+        assert!(
+            last.0 <= first.0 && last.1 <= first.1 && last.2 <= first.2 + 4,
+            "descriptors, threads, MiB: {counts:?}"
+        );
     });
 }
 
@@ -350,7 +375,9 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 /// The headers of a chat completion whose body follows, each a literal.
 fn headers(stream: u32) -> Vec<u8> {
     let bearer = format!("Bearer {KEY}");
-    let literal = |name: &str, value: &str| [&[0, name.len() as u8], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat();
+    let literal = |name: &str, value: &str| {
+        [&[0, name.len() as u8], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat()
+    };
     let fields = [
         literal(":method", "POST"),
         literal(":scheme", "http"),
@@ -376,17 +403,24 @@ fn e08_floods_of_http2_frames_end_their_connection_and_cost_no_memory() {
         let reset = |stream| frame(3, 0, stream, &8u32.to_be_bytes());
         let body = chat("silent").to_string();
         let resets: Vec<u8> = (0..20_000u32).flat_map(|n| [headers(2 * n + 1), reset(2 * n + 1)].concat()).collect();
-        let started: Vec<u8> =
-            (0..5_000u32).flat_map(|n| [headers(2 * n + 1), frame(0, 1, 2 * n + 1, body.as_bytes()), reset(2 * n + 1)].concat()).collect();
+        let started: Vec<u8> = (0..5_000u32)
+            .flat_map(|n| [headers(2 * n + 1), frame(0, 1, 2 * n + 1, body.as_bytes()), reset(2 * n + 1)].concat())
+            .collect();
         let empty: Vec<u8> = [headers(1), frame(0, 0, 1, b"").repeat(200_000)].concat();
         for (what, flood) in [("resets", resets), ("resets of whole requests", started), ("empty data", empty)] {
             let mut wire = gateway.connect().await.wire;
             wire.write(PREFACE).await;
             wire.write(&flood).await;
-            tokio::time::timeout(PATIENCE, wire.gone()).await.unwrap_or_else(|_| panic!("{what}: the connection goes on"));
+            tokio::time::timeout(PATIENCE, wire.gone())
+                .await
+                .unwrap_or_else(|_| panic!("{what}: the connection goes on"));
             // It is told why, if the reset that follows leaves it the time.
             let told = wire.some(1 << 16).await;
-            assert!(wire.broken || position(&told, b"too_many_").is_some(), "{what}: {}", String::from_utf8_lossy(&told));
+            assert!(
+                wire.broken || position(&told, b"too_many_").is_some(),
+                "{what}: {}",
+                String::from_utf8_lossy(&told)
+            );
             drop(wire);
             gateway.idle().await;
             let growth = gateway.rss().saturating_sub(before);
@@ -404,11 +438,14 @@ fn e08_a_thousand_streams_at_once_are_held_to_what_was_agreed() {
         let gateway = Gateway::with(Catalog::over(&mock)).listen("h2c: true").start().await;
         let before = gateway.rss();
         let body = chat("m").to_string();
-        let streams: Vec<u8> = (0..1_000u32).flat_map(|n| [headers(2 * n + 1), frame(0, 1, 2 * n + 1, body.as_bytes())].concat()).collect();
+        let streams: Vec<u8> = (0..1_000u32)
+            .flat_map(|n| [headers(2 * n + 1), frame(0, 1, 2 * n + 1, body.as_bytes())].concat())
+            .collect();
         let mut wire = gateway.connect().await.wire;
         wire.write(PREFACE).await;
         wire.write(&streams).await;
-        // It was told how many it may open: who opens ten times as many is disconnected, and its requests with it.
+        // It was told how many it may open: who opens ten times as many is disconnected, and its
+        // requests with it.
         tokio::time::timeout(PATIENCE, wire.gone()).await.expect("the connection is closed");
         gateway.idle().await;
         assert!(mock.count() <= 100, "{} streams at once", mock.count());

@@ -1,5 +1,6 @@
-//! Every dialect through the whole gateway: where the request goes and with which credential, what comes back, what is said of losses.
-//! What exactly is translated to what is for the golden files to say.
+//! Every dialect through the whole gateway: where the request goes and with which credential, what
+//! comes back, what is said of losses. What exactly is translated to what is for the golden files
+//! to say.
 
 use std::time::Duration;
 
@@ -45,9 +46,9 @@ fn claude(content: Value, stop: &str) -> Script {
 
 /// Named events, as Anthropic sends them.
 fn named(events: &[Value]) -> Script {
-    let script = events
-        .iter()
-        .fold(Script::sse(), |script, event| script.body(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().expect("a type"))));
+    let script = events.iter().fold(Script::sse(), |script, event| {
+        script.body(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().expect("a type")))
+    });
     script.end()
 }
 
@@ -63,7 +64,8 @@ fn claude_stream(blocks: &[Vec<Value>], stop: &str) -> Script {
     let start = json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "model": CLAUDE,
         "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage}});
     let end = json!({"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": null}, "usage": {"output_tokens": 7}});
-    let events: Vec<Value> = [vec![start, json!({"type": "ping"})], blocks.concat(), vec![end, json!({"type": "message_stop"})]].concat();
+    let events: Vec<Value> =
+        [vec![start, json!({"type": "ping"})], blocks.concat(), vec![end, json!({"type": "message_stop"})]].concat();
     named(&events)
 }
 
@@ -91,7 +93,11 @@ fn anthropic_buffered_and_streamed() {
         assert_eq!(seen.target, "/v1/messages");
         assert_eq!(seen.field("x-api-key"), Some(ACCOUNT_KEY));
         assert_eq!((seen.field("anthropic-version"), seen.field("authorization")), (Some("2023-06-01"), None));
-        assert_eq!((&seen.json()["model"], &seen.json()["max_tokens"]), (&json!(CLAUDE), &json!(21333)), "B15: what comes in time");
+        assert_eq!(
+            (&seen.json()["model"], &seen.json()["max_tokens"]),
+            (&json!(CLAUDE), &json!(21333)),
+            "B15: what comes in time"
+        );
 
         let stream = gateway.post(&with(chat_stream("m"), json!({"stream_options": {"include_usage": true}}))).await;
         is_whole(&stream);
@@ -100,7 +106,10 @@ fn anthropic_buffered_and_streamed() {
         assert_eq!(usage["usage"], body["usage"], "the same request costs the same, streamed or not");
         let lines = gateway.access_lines(2).await;
         for line in lines {
-            assert_eq!((&line["prompt_tokens"], &line["completion_tokens"], &line["cached_tokens"]), (&json!(103), &json!(7), &json!(90)));
+            assert_eq!(
+                (&line["prompt_tokens"], &line["completion_tokens"], &line["cached_tokens"]),
+                (&json!(103), &json!(7), &json!(90))
+            );
             assert_eq!((&line["usage"], &line["upstream_model"]), (&json!("reported"), &json!(CLAUDE)));
         }
     });
@@ -111,18 +120,23 @@ fn tools() -> Value {
         {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}])
 }
 
-/// A client of OpenAI's knows no field for signed thinking. It comes back all the same with the tool's result (P10).
+/// A client of OpenAI's knows no field for signed thinking. It comes back all the same with the
+/// tool's result (P10).
 #[test]
 fn signed_thinking_comes_back_with_the_tools_result() {
     run(async {
         let mock = Mock::start().await;
-        let thinking = json!([{"type": "thinking_delta", "thinking": "Rome?"}, {"type": "signature_delta", "signature": "sig=="}]);
-        let call =
-            json!([{"type": "input_json_delta", "partial_json": "{\"city\":"}, {"type": "input_json_delta", "partial_json": "\"Rome\"}"}]);
+        let thinking =
+            json!([{"type": "thinking_delta", "thinking": "Rome?"}, {"type": "signature_delta", "signature": "sig=="}]);
+        let call = json!([{"type": "input_json_delta", "partial_json": "{\"city\":"}, {"type": "input_json_delta", "partial_json": "\"Rome\"}"}]);
         let blocks = [
             block(0, json!({"type": "thinking", "thinking": "", "signature": ""}), thinking.as_array().unwrap()),
             block(1, json!({"type": "text", "text": ""}), &[json!({"type": "text_delta", "text": "Let me see."})]),
-            block(2, json!({"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}}), call.as_array().unwrap()),
+            block(
+                2,
+                json!({"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}}),
+                call.as_array().unwrap(),
+            ),
         ];
         mock.push(claude_stream(&blocks, "tool_use"));
         mock.push(claude(json!([{"type": "text", "text": "Sunny."}]), "end_turn"));
@@ -137,7 +151,10 @@ fn signed_thinking_comes_back_with_the_tools_result() {
         let shown: String = deltas.iter().filter_map(|delta| delta["reasoning_content"].as_str()).collect();
         assert_eq!((shown.as_str(), first.content().as_str()), ("Rome?", "Let me see."));
         let calls: Vec<&Value> = deltas.iter().filter_map(|delta| delta["tool_calls"].get(0)).collect();
-        assert_eq!((&calls[0]["id"], &calls[0]["function"]["name"], &calls[0]["index"]), (&json!("toolu_1"), &json!("weather"), &json!(0)));
+        assert_eq!(
+            (&calls[0]["id"], &calls[0]["function"]["name"], &calls[0]["index"]),
+            (&json!("toolu_1"), &json!("weather"), &json!(0))
+        );
         let arguments: String = calls.iter().filter_map(|call| call["function"]["arguments"].as_str()).collect();
         assert_eq!(arguments, r#"{"city":"Rome"}"#);
 
@@ -149,7 +166,10 @@ fn signed_thinking_comes_back_with_the_tools_result() {
                 {"role": "tool", "tool_call_id": "toolu_1", "content": "sun"}]}),
         );
         let second = gateway.post(&next).await;
-        assert_eq!((second.status, second.content().as_str(), second.field("x-portcullis-dropped")), (200, "Sunny.", None));
+        assert_eq!(
+            (second.status, second.content().as_str(), second.field("x-portcullis-dropped")),
+            (200, "Sunny.", None)
+        );
         let sent = mock.request(1).await.json();
         assert_eq!(sent["thinking"]["type"], "enabled");
         assert_eq!(
@@ -182,13 +202,20 @@ fn reasoning_is_hidden_where_the_model_says_so() {
             json!([{"type": "thinking", "thinking": "secret", "signature": "s"}, {"type": "text", "text": "said"}]),
             "end_turn",
         ));
-        let catalog =
-            Catalog::new().account_with("a", &mock, "dialect: anthropic").model_with("m", &["a=claude-sonnet-4-5"], "reasoning: hide");
+        let catalog = Catalog::new().account_with("a", &mock, "dialect: anthropic").model_with(
+            "m",
+            &["a=claude-sonnet-4-5"],
+            "reasoning: hide",
+        );
         let gateway = Gateway::start(catalog).await;
         for body in [chat_stream("m"), chat("m")] {
             let answer = gateway.post(&body).await;
             assert_eq!((answer.status, answer.content().as_str()), (200, "said"));
-            assert!(!answer.text().contains("secret") && !answer.text().contains("reasoning_content"), "{}", answer.text());
+            assert!(
+                !answer.text().contains("secret") && !answer.text().contains("reasoning_content"),
+                "{}",
+                answer.text()
+            );
         }
     });
 }
@@ -198,7 +225,10 @@ fn errors_of_other_dialects_are_classed_and_made_standard() {
     run(async {
         let mock = Mock::start().await;
         let error = |status, kind: &str, message: &str| {
-            Script::json(status, &json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}))
+            Script::json(
+                status,
+                &json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}),
+            )
         };
         let gateway = Gateway::start(over(&mock, "dialect: anthropic", CLAUDE)).await;
         mock.push(error(400, "invalid_request_error", "prompt is too long: 250000 tokens > 200000 maximum"));
@@ -212,15 +242,20 @@ fn errors_of_other_dialects_are_classed_and_made_standard() {
         // After the stream began, an error event; before, the next candidate.
         let (mock, spare) = (Mock::start().await, Mock::start().await);
         let failure = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
-        mock.push(named(&[json!({"type": "message_start", "message": {"id": "msg_1", "usage": {"input_tokens": 1}}}), failure.clone()]));
+        mock.push(named(&[
+            json!({"type": "message_start", "message": {"id": "msg_1", "usage": {"input_tokens": 1}}}),
+            failure.clone(),
+        ]));
         let begun = block(0, json!({"type": "text", "text": ""}), &[json!({"type": "text_delta", "text": "Bon"})]);
         let gate = Gate::new();
         let late = format!("event: error\ndata: {failure}\n\n");
         let mut cut = named(&begun[..2]);
         cut.steps.pop();
         mock.push(cut.wait(&gate).body(late).end());
-        let catalog =
-            Catalog::new().account_with("a", &mock, "dialect: anthropic").account("b", &spare).model("m", &["a=claude-sonnet-4-5", "b"]);
+        let catalog = Catalog::new()
+            .account_with("a", &mock, "dialect: anthropic")
+            .account("b", &spare)
+            .model("m", &["a=claude-sonnet-4-5", "b"]);
         let gateway = Gateway::start(catalog).await;
         let first = gateway.post(&chat_stream("m")).await;
         is_whole(&first);
@@ -234,7 +269,9 @@ fn errors_of_other_dialects_are_classed_and_made_standard() {
         connection.rest(&mut second).await;
         let events = second.events();
         assert!(
-            second.content() == "Bon" && events.last().unwrap().contains("error") && !events.contains(&"[DONE]".to_owned()),
+            second.content() == "Bon"
+                && events.last().unwrap().contains("error")
+                && !events.contains(&"[DONE]".to_owned()),
             "{events:?}"
         );
     });
@@ -267,7 +304,10 @@ fn gemini_buffered_and_streamed() {
         let answer = gateway.post(&chat("m")).await;
         assert_eq!((answer.status, answer.content().as_str()), (200, "Ciao"));
         let usage = &answer.json()["usage"];
-        assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"], &usage["total_tokens"]), (&json!(9), &json!(32), &json!(41)));
+        assert_eq!(
+            (&usage["prompt_tokens"], &usage["completion_tokens"], &usage["total_tokens"]),
+            (&json!(9), &json!(32), &json!(41))
+        );
         assert_eq!(usage["completion_tokens_details"]["reasoning_tokens"], 30);
         let seen = mock.request(0).await;
         assert_eq!(seen.target, "/v1/models/gemini-3-pro:generateContent");
@@ -294,20 +334,31 @@ fn gemini_buffered_and_streamed() {
 
 const SERVICE_ACCOUNT: &str = include_str!("../support/service_account.json");
 
-/// The token is fetched once, goes out as a bearer, and is fetched anew when the upstream no longer takes it.
+/// The token is fetched once, goes out as a bearer, and is fetched anew when the upstream no longer
+/// takes it.
 #[test]
 fn vertex_signs_for_a_token() {
     run(async {
         let (mock, issuer) = (Mock::start().await, Mock::start().await);
         let good = json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "Ciao"}]}, "finishReason": "STOP"}]});
         mock.always(Script::json(200, &good));
-        issuer.push(Script::json(200, &json!({"access_token": "CaNaRy-token-one", "expires_in": 3599, "token_type": "Bearer"})));
-        issuer.push(Script::json(200, &json!({"access_token": "CaNaRy-token-two", "expires_in": 3599, "token_type": "Bearer"})));
+        issuer.push(Script::json(
+            200,
+            &json!({"access_token": "CaNaRy-token-one", "expires_in": 3599, "token_type": "Bearer"}),
+        ));
+        issuer.push(Script::json(
+            200,
+            &json!({"access_token": "CaNaRy-token-two", "expires_in": 3599, "token_type": "Bearer"}),
+        ));
         let mut account: Value = serde_json::from_str(SERVICE_ACCOUNT).unwrap();
         account["token_uri"] = json!(format!("http://{}/token", issuer.address()));
         let base = format!("http://{}", mock.address());
         let catalog = Catalog::new()
-            .account_at("a", &base, "dialect: vertex, project: acme-1, location: europe-west4, service_account: { file: sa.json }")
+            .account_at(
+                "a",
+                &base,
+                "dialect: vertex, project: acme-1, location: europe-west4, service_account: { file: sa.json }",
+            )
             .model("m", &["a=gemini-2.5-flash"]);
         let gateway = Gateway::with(catalog).file("sa.json", &account).start().await;
         for _ in 0..2 {
@@ -316,16 +367,28 @@ fn vertex_signs_for_a_token() {
         }
         assert_eq!(issuer.count(), 1);
         let asked = issuer.request(0).await;
-        assert_eq!((asked.target.as_str(), asked.field("content-type")), ("/token", Some("application/x-www-form-urlencoded")));
+        assert_eq!(
+            (asked.target.as_str(), asked.field("content-type")),
+            ("/token", Some("application/x-www-form-urlencoded"))
+        );
         assert!(
             asked.text().starts_with("grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion="),
             "{}",
             asked.text()
         );
         let seen = mock.request(1).await;
-        assert_eq!(seen.target, "/v1/projects/acme-1/locations/europe-west4/publishers/google/models/gemini-2.5-flash:generateContent");
-        assert_eq!((seen.field("authorization"), seen.field("x-goog-api-key")), (Some("Bearer CaNaRy-token-one"), None));
-        mock.push(Script::json(401, &json!({"error": {"code": 401, "message": "expired", "status": "UNAUTHENTICATED"}})));
+        assert_eq!(
+            seen.target,
+            "/v1/projects/acme-1/locations/europe-west4/publishers/google/models/gemini-2.5-flash:generateContent"
+        );
+        assert_eq!(
+            (seen.field("authorization"), seen.field("x-goog-api-key")),
+            (Some("Bearer CaNaRy-token-one"), None)
+        );
+        mock.push(Script::json(
+            401,
+            &json!({"error": {"code": 401, "message": "expired", "status": "UNAUTHENTICATED"}}),
+        ));
         gateway.post(&chat("m")).await.is_error(503, "upstream_unavailable");
         assert!(!gateway.log().contains("CaNaRy-token"));
     });
@@ -335,7 +398,10 @@ fn vertex_signs_for_a_token() {
 fn vertex_without_a_token_is_no_answer_and_says_why_in_the_log_only() {
     run(async {
         let (mock, issuer, spare) = (Mock::start().await, Mock::start().await, Mock::start().await);
-        issuer.always(Script::json(400, &json!({"error": "invalid_grant", "error_description": "Invalid JWT Signature."})));
+        issuer.always(Script::json(
+            400,
+            &json!({"error": "invalid_grant", "error_description": "Invalid JWT Signature."}),
+        ));
         let mut account: Value = serde_json::from_str(SERVICE_ACCOUNT).unwrap();
         account["token_uri"] = json!(format!("http://{}/token", issuer.address()));
         let base = format!("http://{}", mock.address());
@@ -351,7 +417,8 @@ fn vertex_without_a_token_is_no_answer_and_says_why_in_the_log_only() {
 }
 
 fn bedrock_stream(events: &[(&str, Value)]) -> Script {
-    let head = Script::new().head(200, &[("content-type", "application/vnd.amazon.eventstream"), ("transfer-encoding", "chunked")]);
+    let head = Script::new()
+        .head(200, &[("content-type", "application/vnd.amazon.eventstream"), ("transfer-encoding", "chunked")]);
     let bytes: Vec<u8> = events.iter().flat_map(|(kind, payload)| frames::event(kind, &payload.to_string())).collect();
     // However it is cut.
     head.slices(bytes, 7, Duration::ZERO).end()
@@ -378,7 +445,8 @@ fn bedrock_buffered_and_streamed() {
         ]));
         let base = format!("http://{}", mock.address());
         let more = "dialect: bedrock, region: us-east-1, aws: { access_key_id: AKIDCaNaRyEXAMPLE, secret_access_key: CaNaRy-secret-access-key, session_token: CaNaRy-session }";
-        let gateway = Gateway::start(Catalog::new().account_at("a", &base, more).model("m", &[&format!("a={NOVA}")])).await;
+        let gateway =
+            Gateway::start(Catalog::new().account_at("a", &base, more).model("m", &[&format!("a={NOVA}")])).await;
         let answer = gateway.post(&chat("m")).await;
         assert_eq!((answer.status, answer.content().as_str()), (200, "Hola"), "{}", answer.text());
         assert_eq!(answer.json()["usage"]["total_tokens"], 7);
@@ -394,11 +462,17 @@ fn bedrock_buffered_and_streamed() {
         assert!(seen.field("x-amz-date").is_some_and(|date| date.len() == 16 && date.ends_with('Z')));
     });
     run(async {
-        // A Bedrock API key is a bearer; an exception inside the stream is an error; a broken checksum is no answer.
+        // A Bedrock API key is a bearer; an exception inside the stream is an error; a broken
+        // checksum is no answer.
         let mock = Mock::start().await;
-        let head = || Script::new().head(200, &[("content-type", "application/vnd.amazon.eventstream"), ("transfer-encoding", "chunked")]);
+        let head = || {
+            Script::new()
+                .head(200, &[("content-type", "application/vnd.amazon.eventstream"), ("transfer-encoding", "chunked")])
+        };
         let delta = frames::event("contentBlockDelta", r#"{"contentBlockIndex":0,"delta":{"text":"Ho"}}"#);
-        mock.push(head().body(&delta).body(frames::exception("modelStreamErrorException", r#"{"message":"no"}"#)).end());
+        mock.push(
+            head().body(&delta).body(frames::exception("modelStreamErrorException", r#"{"message":"no"}"#)).end(),
+        );
         let mut broken = delta.clone();
         let last = broken.len() - 1;
         broken[last] ^= 1;
@@ -406,7 +480,9 @@ fn bedrock_buffered_and_streamed() {
         mock.push(head().body(&delta[..delta.len() - 3]).end());
         let base = format!("http://{}", mock.address());
         let gateway = Gateway::start(
-            Catalog::new().account_at("a", &base, "dialect: bedrock, region: us-east-1").model("m", &[&format!("a={NOVA}")]),
+            Catalog::new()
+                .account_at("a", &base, "dialect: bedrock, region: us-east-1")
+                .model("m", &[&format!("a={NOVA}")]),
         )
         .await;
         let cut = gateway.post(&chat_stream("m")).await;
@@ -421,8 +497,7 @@ fn bedrock_buffered_and_streamed() {
 fn cohere_and_ollama_buffered_and_streamed() {
     run(async {
         let mock = Mock::start().await;
-        let usage =
-            json!({"billed_units": {"input_tokens": 3.0, "output_tokens": 2.0}, "tokens": {"input_tokens": 9.0, "output_tokens": 2.0}});
+        let usage = json!({"billed_units": {"input_tokens": 3.0, "output_tokens": 2.0}, "tokens": {"input_tokens": 9.0, "output_tokens": 2.0}});
         mock.push(Script::json(
             200,
             &json!({"id": "c1", "finish_reason": "COMPLETE", "message": {"role": "assistant", "content": [{"type": "text", "text": "Hej"}]}, "usage": usage}),
@@ -441,9 +516,15 @@ fn cohere_and_ollama_buffered_and_streamed() {
             assert_eq!((answer.status, answer.content().as_str()), (200, "Hej"), "{}", answer.text());
         }
         let seen = mock.request(0).await;
-        assert_eq!((seen.target.as_str(), seen.field("authorization")), ("/v1/chat", Some(format!("Bearer {ACCOUNT_KEY}").as_str())));
+        assert_eq!(
+            (seen.target.as_str(), seen.field("authorization")),
+            ("/v1/chat", Some(format!("Bearer {ACCOUNT_KEY}").as_str()))
+        );
         for line in gateway.access_lines(2).await {
-            assert_eq!((&line["prompt_tokens"], &line["completion_tokens"], &line["usage"]), (&json!(9), &json!(2), &json!("reported")));
+            assert_eq!(
+                (&line["prompt_tokens"], &line["completion_tokens"], &line["usage"]),
+                (&json!(9), &json!(2), &json!("reported"))
+            );
         }
     });
     run(async {
@@ -451,9 +532,12 @@ fn cohere_and_ollama_buffered_and_streamed() {
         let line = |text: &str, done: bool| {
             let mut line = json!({"model": "qwen3", "created_at": "2026-01-01T00:00:00Z", "message": {"role": "assistant", "content": text}, "done": done});
             if done {
-                line.as_object_mut()
-                    .unwrap()
-                    .extend(json!({"done_reason": "stop", "prompt_eval_count": 9, "eval_count": 2}).as_object().unwrap().clone());
+                line.as_object_mut().unwrap().extend(
+                    json!({"done_reason": "stop", "prompt_eval_count": 9, "eval_count": 2})
+                        .as_object()
+                        .unwrap()
+                        .clone(),
+                );
             }
             line
         };
@@ -472,12 +556,16 @@ fn cohere_and_ollama_buffered_and_streamed() {
                 .end(),
         );
         let base = format!("http://{}", mock.address());
-        let gateway = Gateway::start(Catalog::new().account_at("a", &base, "dialect: ollama").model("m", &["a=qwen3"])).await;
+        let gateway =
+            Gateway::start(Catalog::new().account_at("a", &base, "dialect: ollama").model("m", &["a=qwen3"])).await;
         for body in [chat("m"), chat_stream("m")] {
             let answer = gateway.post(&body).await;
             assert_eq!((answer.status, answer.content().as_str()), (200, "Hei"), "{}", answer.text());
         }
-        assert_eq!((mock.request(0).await.target.as_str(), &mock.request(0).await.json()["stream"]), ("/api/chat", &json!(false)));
+        assert_eq!(
+            (mock.request(0).await.target.as_str(), &mock.request(0).await.json()["stream"]),
+            ("/api/chat", &json!(false))
+        );
         let cut = gateway.post(&chat_stream("m")).await;
         assert!(cut.events().last().unwrap().contains("\"error\""), "a cut stream says so: {}", cut.text());
     });
@@ -512,17 +600,17 @@ fn azure_is_addressed_by_deployment_or_by_its_v1_path() {
     });
 }
 
-/// Loss is said: in a header, in the access line, in a metric; or the request is refused before anybody is asked.
+/// Loss is said: in a header, in the access line, in a metric; or the request is refused before
+/// anybody is asked.
 #[test]
 fn what_is_lost_is_said_or_refused() {
     run(async {
         let mock = Mock::start().await;
         mock.always(claude(json!([{"type": "text", "text": "Bonjour"}]), "end_turn"));
-        let catalog = Catalog::new().account_with("a", &mock, "dialect: anthropic").model("m", &["a=claude-sonnet-4-5"]).model_with(
-            "strict",
-            &["a=claude-sonnet-4-5"],
-            "on_loss: refuse",
-        );
+        let catalog = Catalog::new()
+            .account_with("a", &mock, "dialect: anthropic")
+            .model("m", &["a=claude-sonnet-4-5"])
+            .model_with("strict", &["a=claude-sonnet-4-5"], "on_loss: refuse");
         let gateway = Gateway::start(catalog).await;
         let lossy = json!({"seed": 7, "logit_bias": {"50256": -100}, "made_up": {"a": 1}, "max_tokens": 5});
         let answer = gateway.post(&with(chat("m"), lossy.clone())).await;
@@ -548,7 +636,8 @@ fn what_is_lost_is_said_or_refused() {
     });
 }
 
-/// B16: what a target cannot do makes it be passed over; if none can, the caller is told before anybody is asked.
+/// B16: what a target cannot do makes it be passed over; if none can, the caller is told before
+/// anybody is asked.
 #[test]
 fn b16_a_target_that_cannot_is_passed_over() {
     run(async {
@@ -582,7 +671,8 @@ fn b16_a_target_that_cannot_is_passed_over() {
     });
 }
 
-/// B07: numbers that no dialect could carry exactly are the caller's to mend; the pass-through leaves them alone.
+/// B07: numbers that no dialect could carry exactly are the caller's to mend; the pass-through
+/// leaves them alone.
 #[test]
 fn b07_numbers_are_exact_or_refused() {
     run(async {
@@ -599,7 +689,10 @@ fn b07_numbers_are_exact_or_refused() {
             crate::support::client::request(
                 "POST",
                 "/v1/chat/completions",
-                &[("authorization", &format!("Bearer {}", crate::support::canary::KEY)), ("content-type", "application/json")],
+                &[
+                    ("authorization", &format!("Bearer {}", crate::support::canary::KEY)),
+                    ("content-type", "application/json"),
+                ],
                 body.as_bytes(),
             )
         };
@@ -630,7 +723,8 @@ fn b07_numbers_are_exact_or_refused() {
     });
 }
 
-/// B08: vendor extensions reach a server of the caller's own language byte for byte, in their order; no other dialect gets them.
+/// B08: vendor extensions reach a server of the caller's own language byte for byte, in their
+/// order; no other dialect gets them.
 #[test]
 fn b08_unknown_fields_pass_where_they_may_be_known_and_are_named_elsewhere() {
     run(async {
@@ -645,7 +739,9 @@ fn b08_unknown_fields_pass_where_they_may_be_known_and_are_named_elsewhere() {
         };
         let bearer = format!("Bearer {}", crate::support::canary::KEY);
         let fields = [("authorization", bearer.as_str()), ("content-type", "application/json")];
-        let ask = |model: &str| crate::support::client::request("POST", "/v1/chat/completions", &fields, body(model).as_bytes());
+        let ask = |model: &str| {
+            crate::support::client::request("POST", "/v1/chat/completions", &fields, body(model).as_bytes())
+        };
         let passed = gateway.raw(ask("p")).await;
         assert_eq!((passed.status, passed.field("x-portcullis-dropped")), (200, None));
         assert_eq!(plain.request(0).await.text(), body("p"));
@@ -659,8 +755,8 @@ fn b08_unknown_fields_pass_where_they_may_be_known_and_are_named_elsewhere() {
     });
 }
 
-/// B12: thirty-two tools, a thousand messages and twenty pictures of nine megabytes arrive whole. Texts, not values: a test that parses
-/// them would keep the machine from all others.
+/// B12: thirty-two tools, a thousand messages and twenty pictures of nine megabytes arrive whole.
+/// Texts, not values: a test that parses them would keep the machine from all others.
 #[test]
 fn b12_a_very_large_request_is_translated_whole() {
     run(async {
@@ -671,23 +767,28 @@ fn b12_a_very_large_request_is_translated_whole() {
         let list = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join(",");
         let role = |n: usize| if n.is_multiple_of(2) { "user" } else { "assistant" };
         let schema = r#"{"type":"object","properties":{"q":{"type":"string"}}}"#;
-        let asked = format!(
-            r#"{{"model":"m","tools":[{}],"messages":[{},{{"role":"user","content":[{}]}}]}}"#,
-            list(&mut (0..32).map(|n| format!(r#"{{"type":"function","function":{{"name":"tool_{n}","parameters":{schema}}}}}"#))),
-            list(&mut (0..998).map(|n| format!(r#"{{"role":"{}","content":"message {n}"}}"#, role(n)))),
-            list(
-                &mut pictures.iter().map(|data| format!(r#"{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{data}"}}}}"#))
-            ),
-        );
-        let expected =
+        let asked =
             format!(
-                r#"{{"model":"{CLAUDE}","max_tokens":21333,"tools":[{}],"messages":[{},{{"role":"user","content":[{}]}}]}}"#,
-                list(&mut (0..32).map(|n| format!(r#"{{"name":"tool_{n}","input_schema":{schema}}}"#))),
-                list(&mut (0..998).map(|n| format!(r#"{{"role":"{}","content":[{{"type":"text","text":"message {n}"}}]}}"#, role(n)))),
-                list(&mut pictures.iter().map(|data| {
-                    format!(r#"{{"type":"image","source":{{"type":"base64","media_type":"image/png","data":"{data}"}}}}"#)
-                })),
+                r#"{{"model":"m","tools":[{}],"messages":[{},{{"role":"user","content":[{}]}}]}}"#,
+                list(&mut (0..32).map(|n| format!(
+                    r#"{{"type":"function","function":{{"name":"tool_{n}","parameters":{schema}}}}}"#
+                ))),
+                list(&mut (0..998).map(|n| format!(r#"{{"role":"{}","content":"message {n}"}}"#, role(n)))),
+                list(&mut pictures.iter().map(|data| format!(
+                    r#"{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{data}"}}}}"#
+                ))),
             );
+        let expected = format!(
+            r#"{{"model":"{CLAUDE}","max_tokens":21333,"tools":[{}],"messages":[{},{{"role":"user","content":[{}]}}]}}"#,
+            list(&mut (0..32).map(|n| format!(r#"{{"name":"tool_{n}","input_schema":{schema}}}"#))),
+            list(
+                &mut (0..998)
+                    .map(|n| format!(r#"{{"role":"{}","content":[{{"type":"text","text":"message {n}"}}]}}"#, role(n)))
+            ),
+            list(&mut pictures.iter().map(|data| {
+                format!(r#"{{"type":"image","source":{{"type":"base64","media_type":"image/png","data":"{data}"}}}}"#)
+            })),
+        );
         let bearer = format!("Bearer {}", crate::support::canary::KEY);
         let fields = [("authorization", bearer.as_str()), ("content-type", "application/json")];
         let bytes = crate::support::client::request("POST", "/v1/chat/completions", &fields, asked.as_bytes());
@@ -695,7 +796,12 @@ fn b12_a_very_large_request_is_translated_whole() {
         assert_eq!((answer.status, answer.field("x-portcullis-dropped")), (200, None), "{}", answer.text());
         let sent = mock.request(0).await.body;
         let differs = sent.iter().zip(expected.as_bytes()).position(|(one, other)| one != other);
-        assert!(sent == expected.as_bytes(), "{} of {} bytes; the first difference at {differs:?}", sent.len(), expected.len());
+        assert!(
+            sent == expected.as_bytes(),
+            "{} of {} bytes; the first difference at {differs:?}",
+            sent.len(),
+            expected.len()
+        );
         gateway.idle().await;
         assert!(gateway.rss() < 300 << 20, "{} bytes", gateway.rss());
     });
@@ -728,8 +834,9 @@ fn b14_odd_conversations_are_put_right() {
     });
 }
 
-/// B15: where a dialect wants `max_tokens`: the request's, else the model's default, else the most that it can, else 8192. A buffered answer is
-/// asked for no longer than it can be in its time: cut off by a deadline it is paid for, lost, and asked for again.
+/// B15: where a dialect wants `max_tokens`: the request's, else the model's default, else the most
+/// that it can, else 8192. A buffered answer is asked for no longer than it can be in its time: cut
+/// off by a deadline it is paid for, lost, and asked for again.
 #[test]
 fn b15_max_tokens_is_filled_in_where_it_must_be() {
     run(async {
@@ -771,13 +878,15 @@ fn b15_max_tokens_is_filled_in_where_it_must_be() {
             assert_eq!(mock.request(nth).await.json()["max_tokens"], expected, "{model} {nth}");
         }
         for wrong in [0, -2] {
-            let error = gateway.post(&with(chat("known"), json!({"max_tokens": wrong}))).await.is_error(400, "invalid_value");
+            let error =
+                gateway.post(&with(chat("known"), json!({"max_tokens": wrong}))).await.is_error(400, "invalid_value");
             assert_eq!(error["param"], "max_tokens");
         }
     });
 }
 
-/// A caller's own limits reserve what answers have as a rule, not what is asked of Claude where the request is silent.
+/// A caller's own limits reserve what answers have as a rule, not what is asked of Claude where the
+/// request is silent.
 #[test]
 fn a_silent_request_towards_claude_is_not_shed_by_a_small_limit() {
     run(async {
@@ -824,7 +933,10 @@ fn b15_a_conversation_without_a_user_is_said_by_the_user() {
         let texts = json!([{"type": "text", "text": "Say hello."}, {"type": "text", "text": "In French."}]);
         assert_eq!((&seen["messages"], &seen["system"]), (&json!([{"role": "user", "content": texts}]), &Value::Null));
         let texts = json!([{"text": "Say hello."}, {"text": "In French."}]);
-        assert_eq!((&at_aws["messages"], &at_aws["system"]), (&json!([{"role": "user", "content": texts}]), &Value::Null));
+        assert_eq!(
+            (&at_aws["messages"], &at_aws["system"]),
+            (&json!([{"role": "user", "content": texts}]), &Value::Null)
+        );
         assert_eq!(at_aws["inferenceConfig"]["maxTokens"], 21333, "a buffered answer comes in time there, too");
     });
 }
@@ -834,7 +946,10 @@ fn b15_a_conversation_without_a_user_is_said_by_the_user() {
 fn b17_a_models_name_cannot_leave_its_place_in_the_path() {
     run(async {
         let mock = Mock::start().await;
-        mock.always(Script::json(200, &json!({"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}]})));
+        mock.always(Script::json(
+            200,
+            &json!({"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}]}),
+        ));
         let base = format!("http://{}", mock.address());
         let gemini = Catalog::new().account_at("a", &base, "dialect: gemini");
         let gateway = Gateway::start(gemini.clone().model("g", &["a=tuned/a b%2e"])).await;
@@ -847,7 +962,8 @@ fn b17_a_models_name_cannot_leave_its_place_in_the_path() {
     });
 }
 
-/// What the strict reading of one dialect refuses, another may take: the order of targets does not decide.
+/// What the strict reading of one dialect refuses, another may take: the order of targets does not
+/// decide.
 #[test]
 fn a_request_that_only_one_target_refuses_goes_to_the_next() {
     run(async {
@@ -864,13 +980,24 @@ fn an_account_with_a_preset_takes_two_lines() {
     run(async {
         let catalog = "accounts:\n  groq: { preset: groq, key: { env: GROQ_API_KEY } }\n  typo: { dialect: openai, preset: grok_, key: k }\n\
                        models:\n  llama: { targets: [{ account: groq, model: llama-3.3-70b }] }\ncallers: {}\n";
-        let folder =
-            crate::support::folder::Folder::new(&[("server.yaml", "listen: [{ address: 127.0.0.1:0 }]\n"), ("catalog.yaml", catalog)]);
+        let folder = crate::support::folder::Folder::new(&[
+            ("server.yaml", "listen: [{ address: 127.0.0.1:0 }]\n"),
+            ("catalog.yaml", catalog),
+        ]);
         let ran = folder.run(&["check", "--no-secrets"]);
-        assert!(ran.stderr.contains("accounts.typo.preset: no preset \"grok_\"; did you mean \"groq\"?"), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains("accounts.typo.preset: no preset \"grok_\"; did you mean \"groq\"?"),
+            "{}",
+            ran.stderr
+        );
         assert!(!ran.stderr.contains("accounts.groq"), "{}", ran.stderr);
         let table = crate::support::gateway::portcullis(&["presets"]);
         let table = String::from_utf8(table.stdout).unwrap();
-        assert!(table.contains("groq") && table.contains("https://api.groq.com/openai/v1") && table.contains("GROQ_API_KEY"), "{table}");
+        assert!(
+            table.contains("groq")
+                && table.contains("https://api.groq.com/openai/v1")
+                && table.contains("GROQ_API_KEY"),
+            "{table}"
+        );
     });
 }

@@ -1,4 +1,5 @@
-//! What is around every exchange: browsers, request ids, the head's limits, `expect`, HTTP/1.0, the access line of early refusals, probes.
+//! What is around every exchange: browsers, request ids, the head's limits, `expect`, HTTP/1.0, the
+//! access line of early refusals, probes.
 
 use std::collections::BTreeSet;
 
@@ -39,8 +40,14 @@ fn without_cors_there_is_no_word_of_it() {
             answer.is_error(405, "method_not_supported");
             assert!(!answer.field("allow").unwrap().contains("OPTIONS"));
         }
-        for answer in [gateway.raw(list(&[("origin", APP)])).await, gateway.raw(ask(&[("origin", APP)], &chat_stream("m"))).await] {
-            let cors: Vec<_> = answer.fields.iter().filter(|(name, _)| name.to_ascii_lowercase().starts_with("access-control")).collect();
+        for answer in
+            [gateway.raw(list(&[("origin", APP)])).await, gateway.raw(ask(&[("origin", APP)], &chat_stream("m"))).await]
+        {
+            let cors: Vec<_> = answer
+                .fields
+                .iter()
+                .filter(|(name, _)| name.to_ascii_lowercase().starts_with("access-control"))
+                .collect();
             assert!(answer.status == 200 && cors.is_empty(), "{cors:?}");
             let is_stream = answer.field("content-type") == Some("text/event-stream");
             assert!(!is_stream || answer.content() == "w0 w1 w2 ", "{}", answer.text());
@@ -57,7 +64,11 @@ fn with_cors_pages_of_these_origins_may_call() {
         // The SDK for browsers sends headers of its own.
         let wanted = "authorization,content-type,x-stainless-os,x-stainless-retry-count";
         for (path, method) in [("/v1/chat/completions", "POST"), ("/v1/models", "GET"), ("/v1/models/m", "GET")] {
-            let fields = [("origin", APP), ("access-control-request-method", method), ("access-control-request-headers", wanted)];
+            let fields = [
+                ("origin", APP),
+                ("access-control-request-method", method),
+                ("access-control-request-headers", wanted),
+            ];
             let mut connection = gateway.connect().await;
             connection.send(request("OPTIONS", path, &fields, b"")).await;
             let answer = connection.response().await;
@@ -95,14 +106,23 @@ fn with_cors_pages_of_these_origins_may_call() {
             assert!(answer.field("access-control-expose-headers").is_some_and(|names| names.contains("x-request-id")));
             assert_eq!(answer.field("access-control-allow-credentials"), None);
         }
-        for origin in
-            ["https://evil.test", "https://app.example.com.evil.test", "http://app.example.com", "null", "https://APP.example.com:443", ""]
-        {
+        for origin in [
+            "https://evil.test",
+            "https://app.example.com.evil.test",
+            "http://app.example.com",
+            "null",
+            "https://APP.example.com:443",
+            "",
+        ] {
             let answer = gateway.raw(list(&[("origin", origin)])).await;
             assert_eq!((answer.status, answer.field("access-control-allow-origin")), (200, None), "{origin}");
         }
         assert!(
-            gateway.lines().iter().filter(|line| line["method"] == "OPTIONS" && line["status"] == 204).all(|line| line["outcome"] == "ok")
+            gateway
+                .lines()
+                .iter()
+                .filter(|line| line["method"] == "OPTIONS" && line["status"] == 204)
+                .all(|line| line["outcome"] == "ok")
         );
     });
 }
@@ -111,7 +131,9 @@ fn with_cors_pages_of_these_origins_may_call() {
 fn is_preflight(answer: &Response, origin: Option<&str>, method: &str, headers: &str) {
     assert_eq!((answer.status, answer.body.len()), (204, 0));
     assert_eq!((answer.field("access-control-allow-origin"), answer.field("vary")), (origin, Some("origin")));
-    let listed = |name: &str| answer.field(name).unwrap_or_default().split(',').map(|v| v.trim().to_owned()).collect::<BTreeSet<_>>();
+    let listed = |name: &str| {
+        answer.field(name).unwrap_or_default().split(',').map(|v| v.trim().to_owned()).collect::<BTreeSet<_>>()
+    };
     assert!(listed("access-control-allow-methods").contains(method));
     let allowed = listed("access-control-allow-headers");
     assert!(headers.split(',').all(|name| allowed.contains(name)), "{allowed:?}");
@@ -178,9 +200,10 @@ fn a_request_id_is_kept_if_it_is_one_and_made_if_not() {
             mock.requests()[kept..].iter().map(|sent| sent.field("x-request-id").expect("an id").to_owned()).collect();
         assert_eq!(sent, made);
         // So do refusals.
-        for bytes in
-            [request("GET", "/nothing", &[("x-request-id", "mine")], b""), request("GET", "/v1/models", &[("x-request-id", "mine")], b"")]
-        {
+        for bytes in [
+            request("GET", "/nothing", &[("x-request-id", "mine")], b""),
+            request("GET", "/v1/models", &[("x-request-id", "mine")], b""),
+        ] {
             assert_eq!(gateway.raw(bytes).await.field("x-request-id"), Some("mine"));
         }
     });
@@ -192,8 +215,13 @@ fn a_request_id_is_kept_if_it_is_one_and_made_if_not() {
 fn a_head_over_the_limit_is_431() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::with(Catalog::over(&mock)).listen("h2c: true").server("limits: { header_bytes: 2KiB }").start().await;
-        let many: Vec<(String, String)> = (0..100).map(|n| (format!("x-{n}"), "some twenty bytes...".to_owned())).collect();
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .listen("h2c: true")
+            .server("limits: { header_bytes: 2KiB }")
+            .start()
+            .await;
+        let many: Vec<(String, String)> =
+            (0..100).map(|n| (format!("x-{n}"), "some twenty bytes...".to_owned())).collect();
         let many: Vec<_> = many.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let long = "v".repeat(2048);
         for (fields, status) in [(&[("x-long", &long[..1500])][..], 200), (&[("x-long", &long)], 431), (&many, 431)] {
@@ -269,7 +297,9 @@ fn a_caller_who_expects_it_is_told_to_continue_once_the_key_is_good() {
         let answer = gateway.raw(ask(&[("expect", "100-continue")], &chat("m"))).await;
         assert_eq!(answer.status, 200);
         // HTTP/1.0 knows no interim answers (RFC 9110, 10.1.1).
-        let old = String::from_utf8(ask(&[("expect", "100-continue")], &chat("m"))).unwrap().replacen("HTTP/1.1", "HTTP/1.0", 1);
+        let old = String::from_utf8(ask(&[("expect", "100-continue")], &chat("m")))
+            .unwrap()
+            .replacen("HTTP/1.1", "HTTP/1.0", 1);
         let answer = gateway.raw(old).await;
         assert_eq!((answer.status, &answer.informational), (200, &vec![]));
     });
@@ -291,7 +321,10 @@ fn http_1_0_is_served_without_chunks() {
         let gateway = Gateway::over(&mock).await;
         let old = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replacen("HTTP/1.1", "HTTP/1.0", 1);
         let plain = gateway.raw(old(post(&chat("m")))).await;
-        assert_eq!((plain.status, plain.end, plain.content().as_str()), (200, Some(End::Whole), "Hello from the mock."));
+        assert_eq!(
+            (plain.status, plain.end, plain.content().as_str()),
+            (200, Some(End::Whole), "Hello from the mock.")
+        );
         let stream = gateway.raw(old(post(&chat_stream("m")))).await;
         assert_eq!((stream.status, stream.end, stream.field("transfer-encoding")), (200, Some(End::Eof), None));
         assert_eq!((stream.content().as_str(), stream.events().last().unwrap().as_str()), ("w0 w1 w2 ", "[DONE]"));
@@ -308,7 +341,8 @@ fn http_1_0_is_served_without_chunks() {
                 assert!(connection.closed().await);
             }
         }
-        // A stream that is cut must not look whole: without chunks, its last event is the only sign.
+        // A stream that is cut must not look whole: without chunks, its last event is the only
+        // sign.
         mock.push(Script::sse().words(0..1).close());
         let cut = gateway.raw(old(post(&chat_stream("m")))).await;
         assert!(!cut.events().iter().any(|event| event == "[DONE]"), "{}", cut.text());
@@ -337,13 +371,37 @@ fn every_early_refusal_has_its_access_line() {
             (request("GET", "/v1/models/m", &[], b""), 401, "unauthorized", "model", None),
             (request("GET", "/v1/models/x", &[key], b""), 404, "refused", "model", known),
             (request("POST", chat_path, &[json_type], good.as_bytes()), 401, "unauthorized", "chat", None),
-            (request("POST", chat_path, &[key, ("content-type", "text/plain")], good.as_bytes()), 415, "refused", "chat", known),
+            (
+                request("POST", chat_path, &[key, ("content-type", "text/plain")], good.as_bytes()),
+                415,
+                "refused",
+                "chat",
+                known,
+            ),
             (request("POST", chat_path, &[key, json_type], large.as_bytes()), 413, "refused", "chat", known),
             (request("POST", chat_path, &[key, json_type], b"{"), 400, "refused", "chat", known),
             (request("POST", chat_path, &[key, json_type], unknown.as_bytes()), 404, "refused", "chat", known),
-            (request("POST", chat_path, &[key, json_type, ("x-long", &long)], good.as_bytes()), 431, "refused", "none", None),
-            (request("POST", chat_path, &[key, json_type, ("content-length", "500")], good.as_bytes()), 408, "refused", "chat", known),
-            (request("POST", chat_path, &[key, json_type, ("connection", "authorization")], good.as_bytes()), 400, "refused", "none", None),
+            (
+                request("POST", chat_path, &[key, json_type, ("x-long", &long)], good.as_bytes()),
+                431,
+                "refused",
+                "none",
+                None,
+            ),
+            (
+                request("POST", chat_path, &[key, json_type, ("content-length", "500")], good.as_bytes()),
+                408,
+                "refused",
+                "chat",
+                known,
+            ),
+            (
+                request("POST", chat_path, &[key, json_type, ("connection", "authorization")], good.as_bytes()),
+                400,
+                "refused",
+                "none",
+                None,
+            ),
         ];
         let names = [
             "time",
@@ -383,11 +441,27 @@ fn every_early_refusal_has_its_access_line() {
             }
             let (method, path) = shown.split_once(' ').unwrap();
             let path = path.split_once(' ').unwrap().0;
-            assert_eq!((&line["method"], &line["path"], &line["status"]), (&json!(method), &json!(path), &json!(status)), "{line}");
-            assert_eq!((&line["outcome"], &line["door"], &line["caller"]), (&json!(outcome), &json!(door), &json!(caller)), "{line}");
+            assert_eq!(
+                (&line["method"], &line["path"], &line["status"]),
+                (&json!(method), &json!(path), &json!(status)),
+                "{line}"
+            );
+            assert_eq!(
+                (&line["outcome"], &line["door"], &line["caller"]),
+                (&json!(outcome), &json!(door), &json!(caller)),
+                "{line}"
+            );
             assert_eq!(line["key"], caller.map_or(Value::Null, |caller| json!(format!("{caller}/prod"))), "{line}");
-            assert_eq!((&line["attempts"], &line["account"], &line["usage"]), (&json!([]), &Value::Null, &json!("none")), "{line}");
-            assert_eq!((&line["address"], &line["bytes_out"]), (&json!("127.0.0.1"), &json!(answer.body.len())), "{line}");
+            assert_eq!(
+                (&line["attempts"], &line["account"], &line["usage"]),
+                (&json!([]), &Value::Null, &json!("none")),
+                "{line}"
+            );
+            assert_eq!(
+                (&line["address"], &line["bytes_out"]),
+                (&json!("127.0.0.1"), &json!(answer.body.len())),
+                "{line}"
+            );
             assert_eq!(
                 (&line["prompt_tokens"], &line["completion_tokens"], &line["maybe_billed"]),
                 (&json!(0), &json!(0), &json!(false)),
@@ -431,7 +505,11 @@ fn probes_answer_on_every_listener_without_a_key_or_a_line() {
             for path in ["/livez", "/readyz", "/livez?verbose"] {
                 connection.send(request("GET", path, &[("authorization", "Bearer wrong")], b"")).await;
                 let answer = connection.response().await;
-                assert_eq!((answer.status, answer.body.len(), answer.field("x-request-id").is_some()), (200, 0, true), "{path}");
+                assert_eq!(
+                    (answer.status, answer.body.len(), answer.field("x-request-id").is_some()),
+                    (200, 0, true),
+                    "{path}"
+                );
                 connection.send(request("HEAD", path, &[], b"")).await;
                 assert_eq!(connection.try_response("HEAD").await.expect("an answer").status, 200, "{path}");
             }

@@ -1,4 +1,5 @@
-//! `portcullis explain`: what it says is what the gateway does, it calls nobody, and it tells no secret.
+//! `portcullis explain`: what it says is what the gateway does, it calls nobody, and it tells no
+//! secret.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -18,7 +19,14 @@ const AWS: &str = "dialect: bedrock, region: us-east-1, aws: { access_key_id: AK
 pub fn explain(gateway: &Gateway, body: &Value, more: &[&str]) -> (Option<i32>, String) {
     let file = gateway.conf.with_file_name("request.json");
     std::fs::write(&file, body.to_string()).expect("the request's file");
-    let fixed = ["explain", "--key", "acme/prod", "--conf", gateway.conf.to_str().expect("a path"), file.to_str().expect("a path")];
+    let fixed = [
+        "explain",
+        "--key",
+        "acme/prod",
+        "--conf",
+        gateway.conf.to_str().expect("a path"),
+        file.to_str().expect("a path"),
+    ];
     let output = portcullis(&[&fixed, more].concat());
     (output.status.code(), said(&output))
 }
@@ -64,16 +72,18 @@ fn what_is_shown_is_what_goes_up() {
             ("dialect: gemini".to_owned(), "gemini-2.5-pro"),
             (AWS.to_owned(), "anthropic.claude-sonnet-4-5-20250929-v1:0"),
         ];
-        let mocks = [Mock::start().await, Mock::start().await, Mock::start().await, Mock::start().await, Mock::start().await];
-        let catalog = dialects.iter().zip(&mocks).enumerate().fold(Catalog::new(), |catalog, (nth, ((more, model), mock))| {
-            let id = format!("a{nth}");
-            let target = format!("{id}={model}");
-            catalog.account_with(&id, mock, &format!("{more}, {header}")).model_with(
-                &format!("m{nth}"),
-                &[&target],
-                "defaults: { max_tokens: 99 }",
-            )
-        });
+        let mocks =
+            [Mock::start().await, Mock::start().await, Mock::start().await, Mock::start().await, Mock::start().await];
+        let catalog =
+            dialects.iter().zip(&mocks).enumerate().fold(Catalog::new(), |catalog, (nth, ((more, model), mock))| {
+                let id = format!("a{nth}");
+                let target = format!("{id}={model}");
+                catalog.account_with(&id, mock, &format!("{more}, {header}")).model_with(
+                    &format!("m{nth}"),
+                    &[&target],
+                    "defaults: { max_tokens: 99 }",
+                )
+            });
         let gateway = Gateway::start(catalog).await;
         for (nth, mock) in mocks.iter().enumerate() {
             let model = format!("m{nth}");
@@ -90,7 +100,8 @@ fn what_is_shown_is_what_goes_up() {
                 assert_eq!(shown["method"], came.method);
                 assert_eq!(shown["url"], format!("http://{}{}", mock.address(), came.target));
                 let headers: Vec<(String, String)> = serde_json::from_value(shown["headers"].clone()).expect("pairs");
-                let names = |fields: &[(String, String)]| fields.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+                let names =
+                    |fields: &[(String, String)]| fields.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
                 assert_eq!(names(&headers), names(&came.fields));
                 for ((name, shown), (_, sent)) in headers.iter().zip(&came.fields) {
                     let is_masked = shown.contains('<');
@@ -184,7 +195,12 @@ callers:
 
 fn folder() -> Folder {
     let catalog = CONF.replace("HASH", &canary::hash(KEY));
-    Folder::new(&[("server.yaml", "{}"), ("catalog.yaml", &catalog), ("m.json", &chat("m").to_string()), ("no.json", "{")])
+    Folder::new(&[
+        ("server.yaml", "{}"),
+        ("catalog.yaml", &catalog),
+        ("m.json", &chat("m").to_string()),
+        ("no.json", "{"),
+    ])
 }
 
 #[test]
@@ -224,7 +240,11 @@ fn the_exit_code_tells_whether_it_would_be_tried() {
         assert_eq!(ran.status.code(), Some(code), "{said}");
         assert!(said.starts_with(first), "{said}");
     };
-    check(&["--key", "acme/prod", &file("m.json")], 0, "yes: it would be sent to a (m), then b (claude-sonnet-4-5), then c (m);");
+    check(
+        &["--key", "acme/prod", &file("m.json")],
+        0,
+        "yes: it would be sent to a (m), then b (claude-sonnet-4-5), then c (m);",
+    );
     check(
         &["--key", "acme/prod", &file("no.json")],
         1,
@@ -236,9 +256,21 @@ fn the_exit_code_tells_whether_it_would_be_tried() {
         "no: nobody would be asked, the caller gets 401 invalid_api_key: there is no key acme/prd",
     );
     check(&["--key", "acme/prod", &file("none.json")], 2, "the file with the request cannot be read: No such file");
-    check(&["--key", "acme/prod", &file("m.json"), "--status", &file("m.json")], 2, "--status: this is no /status of this version");
-    check(&["--key", "acme/prod", &file("m.json"), "--status", "https://127.0.0.1/status"], 2, "--status: only http://");
-    check(&["--key", "acme/prod", &file("m.json"), "--status", "http://127.0.0.1:1"], 2, "--status: http://127.0.0.1:1 does not answer");
+    check(
+        &["--key", "acme/prod", &file("m.json"), "--status", &file("m.json")],
+        2,
+        "--status: this is no /status of this version",
+    );
+    check(
+        &["--key", "acme/prod", &file("m.json"), "--status", "https://127.0.0.1/status"],
+        2,
+        "--status: only http://",
+    );
+    check(
+        &["--key", "acme/prod", &file("m.json"), "--status", "http://127.0.0.1:1"],
+        2,
+        "--status: http://127.0.0.1:1 does not answer",
+    );
     check(&[&file("m.json")], 2, "error: the following required arguments");
     folder.write("catalog.yaml", "accounts: {}\n");
     check(&["--key", "acme/prod", &file("m.json")], 2, "catalog.yaml models: is missing");
@@ -249,7 +281,8 @@ fn a_request_may_come_from_standard_input() {
     let folder = folder();
     let mut command = Command::new(BINARY);
     command.args(["explain", "--key", "acme/prod", "-", "--conf"]).arg(folder.path());
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
     child.stdin.take().expect("piped").write_all(chat("m").to_string().as_bytes()).expect("taken");
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success() && said(&output).starts_with("yes: "), "{}", said(&output));

@@ -1,4 +1,5 @@
-//! Who is tried, in what order, and for how long nobody is: targets, fallbacks, the classes of failures with their rests, the cap.
+//! Who is tried, in what order, and for how long nobody is: targets, fallbacks, the classes of
+//! failures with their rests, the cap.
 
 use std::time::Duration;
 
@@ -19,14 +20,24 @@ pub fn trail(line: &Value) -> String {
 }
 
 pub fn retry_after(response: &Response) -> u64 {
-    response.field("retry-after").unwrap_or_else(|| panic!("no retry-after in {:?}", response.fields)).parse().expect("seconds")
+    response
+        .field("retry-after")
+        .unwrap_or_else(|| panic!("no retry-after in {:?}", response.fields))
+        .parse()
+        .expect("seconds")
 }
 
 #[test]
 fn targets_are_tried_in_the_order_written_and_no_more_than_attempts() {
     run(async {
         for (attempts, tried) in [(1, 1), (3, 3), (9, 5)] {
-            let mocks = [Mock::start().await, Mock::start().await, Mock::start().await, Mock::start().await, Mock::start().await];
+            let mocks = [
+                Mock::start().await,
+                Mock::start().await,
+                Mock::start().await,
+                Mock::start().await,
+                Mock::start().await,
+            ];
             for mock in &mocks {
                 mock.always(Script::error(500, "out of order"));
             }
@@ -90,7 +101,9 @@ fn fallbacks_answer_in_the_name_of_the_model_that_was_asked_for() {
             .model_with("m", &["bad"], "aliases: [alias], fallbacks: [f]")
             .model("f", &["good=upstream-name"]);
         let gateway = Gateway::start(catalog).await;
-        for (asked, body) in [("m", chat("m")), ("alias", chat("alias")), ("m", chat_stream("m")), ("alias", chat_stream("alias"))] {
+        for (asked, body) in
+            [("m", chat("m")), ("alias", chat("alias")), ("m", chat_stream("m")), ("alias", chat_stream("alias"))]
+        {
             let answer = gateway.post(&body).await;
             assert_eq!((answer.status, answer.field("x-portcullis-model")), (200, Some("f")));
             match answer.events().first() {
@@ -114,7 +127,8 @@ fn fallbacks_answer_in_the_name_of_the_model_that_was_asked_for() {
 fn an_alias_is_no_other_model() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::start(Catalog::new().account("a", &mock).model_with("m", &["a"], "aliases: [alias]")).await;
+        let gateway =
+            Gateway::start(Catalog::new().account("a", &mock).model_with("m", &["a"], "aliases: [alias]")).await;
         for body in [chat("alias"), chat_stream("alias")] {
             let answer = gateway.post(&body).await;
             assert_eq!((answer.status, answer.field("x-portcullis-model")), (200, None));
@@ -229,7 +243,8 @@ fn d15_d17_failures_follow_the_table_of_classes() {
                 let alone = gateway.post(&body(&format!("alone-{id}"))).await;
                 let error = alone.is_error(status, code);
                 assert_eq!(error["type"], type_, "{what}");
-                // Where only the operator can help, nobody is told to wait; else there was one attempt, and the next may do better.
+                // Where only the operator can help, nobody is told to wait; else there was one
+                // attempt, and the next may do better.
                 let in_vain = row.outcome == "credential";
                 assert_eq!(alone.field("retry-after").is_some(), [429, 503].contains(&status) && !in_vain, "{what}");
                 assert_eq!(alone.field("x-should-retry"), in_vain.then_some("false"), "{what}");
@@ -237,7 +252,11 @@ fn d15_d17_failures_follow_the_table_of_classes() {
                 lines += 1;
                 let line = gateway.access_lines(lines).await.pop().unwrap();
                 assert_eq!(trail(&line), format!("alone-{id}:{}", row.outcome));
-                assert_eq!((&line["status"], &line["account"]), (&json!(status), &json!(format!("alone-{id}"))), "{what}");
+                assert_eq!(
+                    (&line["status"], &line["account"]),
+                    (&json!(status), &json!(format!("alone-{id}"))),
+                    "{what}"
+                );
 
                 let answer = gateway.post(&body(&id)).await;
                 assert_eq!(answer.status, if row.next { 200 } else { status }, "{what}");
@@ -260,7 +279,10 @@ fn d15_d17_failures_follow_the_table_of_classes() {
 fn d15_the_upstreams_words_are_shown_without_its_keys() {
     run(async {
         let mock = Mock::start().await;
-        mock.always(Script::error(400, &format!("temperature is 3; your key {ACCOUNT_KEY} and sk-live-0123456789abcdef are good")));
+        mock.always(Script::error(
+            400,
+            &format!("temperature is 3; your key {ACCOUNT_KEY} and sk-live-0123456789abcdef are good"),
+        ));
         let gateway = Gateway::over(&mock).await;
         let error = gateway.post(&chat("m")).await.is_error(400, "");
         let message = error["message"].as_str().unwrap();
@@ -270,10 +292,16 @@ fn d15_the_upstreams_words_are_shown_without_its_keys() {
     });
 }
 
-/// No client may wait for what does not change by itself, and no caller is told whose credential it is.
+/// No client may wait for what does not change by itself, and no caller is told whose credential it
+/// is.
 #[track_caller]
 fn is_for_the_operator(answer: &Response) {
-    assert_eq!((answer.field("x-should-retry"), answer.field("retry-after")), (Some("false"), None), "{}", answer.text());
+    assert_eq!(
+        (answer.field("x-should-retry"), answer.field("retry-after")),
+        (Some("false"), None),
+        "{}",
+        answer.text()
+    );
     let text = answer.text();
     assert!(text.contains("operator") && !text.contains("bad key") && !text.contains("401"), "{text}");
 }
@@ -281,7 +309,8 @@ fn is_for_the_operator(answer: &Response) {
 #[test]
 fn only_where_all_need_their_operator_is_no_retry_worth_its_while() {
     run(async {
-        let mocks = [Mock::start().await, Mock::start().await, Mock::start().await, Mock::start().await, Mock::start().await];
+        let mocks =
+            [Mock::start().await, Mock::start().await, Mock::start().await, Mock::start().await, Mock::start().await];
         let [a, b, limited, busy, broken] = mocks.each_ref();
         a.always(Script::error(401, "bad key"));
         b.always(Script::error(402, "no money"));
@@ -332,7 +361,8 @@ fn only_where_all_need_their_operator_is_no_retry_worth_its_while() {
             gate.open();
         });
         assert_eq!(held.content(), "first");
-        // One is out of order, which passes: that two were asked is why a client need not ask at once.
+        // One is out of order, which passes: that two were asked is why a client need not ask at
+        // once.
         let answer = gateway.post(&chat("then-broken")).await;
         answer.is_error(502, "bad_upstream_response");
         let answer = gateway.post(&chat("broken-then")).await;
@@ -362,7 +392,10 @@ fn behind_an_open_breaker_a_server_that_is_not_there_has_time_to_start() {
             assert_eq!((answer.status, answer.field("x-should-retry")), (503, None));
             codes.push(answer.json()["error"]["code"].as_str().unwrap_or_default().to_owned());
         }
-        assert!(["upstream_unavailable", "no_capacity"].iter().all(|code| codes.iter().any(|one| one == code)), "{codes:?}");
+        assert!(
+            ["upstream_unavailable", "no_capacity"].iter().all(|code| codes.iter().any(|one| one == code)),
+            "{codes:?}"
+        );
         // Who answers with errors may be back at any moment.
         let mut seen = Vec::new();
         for _ in 0..8 {
@@ -423,7 +456,12 @@ fn refusals_that_an_answer_interrupts_are_not_in_a_row() {
     run(async {
         let mock = Mock::start().await;
         let refusal = || Script::error(403, "not today");
-        mock.push(refusal()).push(refusal()).push(Script::answer("ok")).push(refusal()).push(refusal()).push(Script::answer("ok"));
+        mock.push(refusal())
+            .push(refusal())
+            .push(Script::answer("ok"))
+            .push(refusal())
+            .push(refusal())
+            .push(Script::answer("ok"));
         let gateway = Gateway::over(&mock).await;
         let mut statuses = Vec::new();
         for _ in 0..6 {
@@ -553,7 +591,8 @@ fn l05_the_cap_is_exact_under_a_crowd() {
         const CAP: usize = 3;
         const CROWD: usize = 24;
         let mock = Mock::start().await;
-        let gateway = Gateway::start(Catalog::new().account_with("a", &mock, "concurrency: 3").model("m", &["a"])).await;
+        let gateway =
+            Gateway::start(Catalog::new().account_with("a", &mock, "concurrency: 3").model("m", &["a"])).await;
         let endings: [fn(&Gate) -> Script; 3] = [
             |gate| Script::new().wait(gate).then_answer("ok"),
             |gate| Script::sse().words(0..1).wait(gate).words(1..2).event(script::finish("stop")).done(),

@@ -1,4 +1,5 @@
-//! Answers that say of themselves that they are whole, and are not what was asked for: calls with broken JSON, text where JSON was to be.
+//! Answers that say of themselves that they are whole, and are not what was asked for: calls with
+//! broken JSON, text where JSON was to be.
 
 use serde_json::{Value, json};
 
@@ -23,8 +24,8 @@ fn schema() -> Value {
     json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "properties": {"a": {"type": "string"}}}}}})
 }
 
-/// What a dialect's server says when it calls `weather` with these arguments: buffered where it can be broken there, and as a stream, which
-/// waits at the gate before its end.
+/// What a dialect's server says when it calls `weather` with these arguments: buffered where it can
+/// be broken there, and as a stream, which waits at the gate before its end.
 struct Speaker {
     account: &'static str,
     model: &'static str,
@@ -44,7 +45,8 @@ fn openai_streamed(fragments: &[&str], gate: Option<&Gate>) -> Script {
     let first = json!({"role": "assistant", "content": null, "tool_calls": [
         {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}}]});
     let more = |text: &&str| chunk(&json!({"tool_calls": [{"index": 0, "function": {"arguments": text}}]}), None);
-    let script = fragments.iter().fold(Script::sse().event(chunk(&first, None)), |script, text| script.event(more(text)));
+    let script =
+        fragments.iter().fold(Script::sse().event(chunk(&first, None)), |script, text| script.event(more(text)));
     held(script, gate).event(finish("tool_calls")).event(usage(5)).done()
 }
 
@@ -53,7 +55,9 @@ fn held(script: Script, gate: Option<&Gate>) -> Script {
 }
 
 fn claude_streamed(fragments: &[&str], gate: Option<&Gate>) -> Script {
-    let named = |script: Script, event: Value| script.body(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()));
+    let named = |script: Script, event: Value| {
+        script.body(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
+    };
     let begin = [
         json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": [],
             "stop_reason": null, "usage": {"input_tokens": 10, "output_tokens": 1}}}),
@@ -97,13 +101,21 @@ fn cohere_streamed(fragments: &[&str], gate: Option<&Gate>) -> Script {
 const SPEAKERS: [Speaker; 3] = [
     Speaker { account: "dialect: openai", model: "gpt-x", buffered: Some(openai_buffered), streamed: openai_streamed },
     Speaker { account: "dialect: anthropic", model: "claude-sonnet-4-5", buffered: None, streamed: claude_streamed },
-    Speaker { account: "dialect: cohere", model: "command-a-03-2025", buffered: Some(cohere_buffered), streamed: cohere_streamed },
+    Speaker {
+        account: "dialect: cohere",
+        model: "command-a-03-2025",
+        buffered: Some(cohere_buffered),
+        streamed: cohere_streamed,
+    },
 ];
 
 /// The arguments of the only call, glued together as clients do.
 fn arguments(answer: &Response) -> String {
     if answer.field("content-type") == Some("application/json") {
-        return answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"].as_str().unwrap().to_owned();
+        return answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]
+            .as_str()
+            .unwrap()
+            .to_owned();
     }
     let text = |event: &String| {
         let chunk: Value = serde_json::from_str(event).unwrap_or_default();
@@ -134,9 +146,17 @@ fn a_call_that_is_told_as_whole_and_is_broken_is_named_and_passes() {
                     mock.push(buffered(&whole));
                     let answer = gateway.post(&with(chat("m"), &tools())).await;
                     assert_eq!((answer.status, arguments(&answer)), (200, whole.clone()), "{account}");
-                    assert_eq!(answer.field("x-portcullis-dropped"), broken.then_some(CALLS), "{account}: {}", answer.text());
+                    assert_eq!(
+                        answer.field("x-portcullis-dropped"),
+                        broken.then_some(CALLS),
+                        "{account}: {}",
+                        answer.text()
+                    );
                     let line = gateway.line_of(&answer).await;
-                    assert_eq!((&line["broken_calls"], &line["outcome"]), (&if broken { json!(1) } else { Value::Null }, &json!("ok")));
+                    assert_eq!(
+                        (&line["broken_calls"], &line["outcome"]),
+                        (&if broken { json!(1) } else { Value::Null }, &json!("ok"))
+                    );
                     assert_eq!(line["dropped"], if broken { json!([CALLS]) } else { Value::Null });
                 }
                 mock.push(streamed(fragments, None));
@@ -144,7 +164,8 @@ fn a_call_that_is_told_as_whole_and_is_broken_is_named_and_passes() {
                 assert_eq!((answer.status, arguments(&answer)), (200, whole), "{account}: {}", answer.text());
                 assert_eq!(answer.events().last().unwrap(), "[DONE]");
                 assert!(answer.text().contains("\"finish_reason\":\"tool_calls\""));
-                let said: Vec<String> = broken.then(|| format!(": x-portcullis-dropped: {CALLS}")).into_iter().collect();
+                let said: Vec<String> =
+                    broken.then(|| format!(": x-portcullis-dropped: {CALLS}")).into_iter().collect();
                 assert_eq!(comments(&answer), said, "{account}: {}", answer.text());
                 let line = gateway.line_of(&answer).await;
                 assert_eq!(
@@ -168,15 +189,26 @@ fn where_the_catalog_says_so_a_broken_call_is_no_answer() {
             let spare = Mock::start().await;
             let catalog = Catalog::new().account_with("a", &mock, account).account("b", &spare);
             let target = format!("a={model}");
-            let catalog =
-                catalog.model_with("m", &[&target, "b"], "on_broken_call: error").model_with("alone", &[&target], "on_broken_call: error");
+            let catalog = catalog.model_with("m", &[&target, "b"], "on_broken_call: error").model_with(
+                "alone",
+                &[&target],
+                "on_broken_call: error",
+            );
             let gateway = Gateway::start(catalog).await;
             if let Some(buffered) = buffered {
                 mock.push(buffered("{\"city\":"));
                 let answer = gateway.post(&with(chat("m"), &tools())).await;
-                assert_eq!((answer.status, answer.content().as_str()), (200, "Hello from the mock."), "{account}: the next target answers");
+                assert_eq!(
+                    (answer.status, answer.content().as_str()),
+                    (200, "Hello from the mock."),
+                    "{account}: the next target answers"
+                );
                 let line = gateway.line_of(&answer).await;
-                assert_eq!((trail(&line).as_str(), &line["broken_calls"]), ("a:broken_call b:ok", &Value::Null), "this answer has none");
+                assert_eq!(
+                    (trail(&line).as_str(), &line["broken_calls"]),
+                    ("a:broken_call b:ok", &Value::Null),
+                    "this answer has none"
+                );
                 mock.push(buffered("{\"city\":"));
                 let answer = gateway.post(&with(chat("alone"), &tools())).await;
                 answer.is_error(502, "bad_upstream_response");
@@ -202,7 +234,11 @@ fn where_the_catalog_says_so_a_broken_call_is_no_answer() {
             let error: Value = serde_json::from_str(events.last().unwrap()).unwrap();
             assert_eq!(error["error"]["code"], "bad_upstream_response", "{account}: {}", answer.text());
             assert_eq!(events.iter().filter(|event| event.contains("\"error\"")).count(), 1, "{}", answer.text());
-            assert!(!answer.text().contains("[DONE]") && !answer.text().contains("\"finish_reason\":\""), "{}", answer.text());
+            assert!(
+                !answer.text().contains("[DONE]") && !answer.text().contains("\"finish_reason\":\""),
+                "{}",
+                answer.text()
+            );
             let line = gateway.line_of(&answer).await;
             assert_eq!(
                 (trail(&line).as_str(), &line["outcome"], &line["status"], &line["broken_calls"]),
@@ -248,7 +284,12 @@ fn a_format_that_the_upstream_ignored_is_named() {
             ("dialect: openai", "gpt-x", &|text| Script::answer(text), "response_format"),
             ("dialect: anthropic", "claude-sonnet-4-5", &claude, "output_config"),
             ("dialect: gemini", "gemini-2.5-pro", &gemini, "responseJsonSchema"),
-            ("dialect: bedrock, region: us-east-1", "anthropic.claude-sonnet-4-5-20250929-v1:0", &bedrock, "outputConfig"),
+            (
+                "dialect: bedrock, region: us-east-1",
+                "anthropic.claude-sonnet-4-5-20250929-v1:0",
+                &bedrock,
+                "outputConfig",
+            ),
         ];
         for (account, model, speak, native) in speakers {
             let mock = Mock::start().await;
@@ -258,17 +299,31 @@ fn a_format_that_the_upstream_ignored_is_named() {
                 mock.push(speak(said));
                 let answer = gateway.post(&with(chat("m"), &schema())).await;
                 assert_eq!((answer.status, answer.content().as_str()), (200, said), "{account}");
-                assert_eq!(answer.field("x-portcullis-dropped"), ignored.then_some("response_format"), "{account}: {}", answer.text());
+                assert_eq!(
+                    answer.field("x-portcullis-dropped"),
+                    ignored.then_some("response_format"),
+                    "{account}: {}",
+                    answer.text()
+                );
                 let line = gateway.line_of(&answer).await;
                 assert_eq!(line["not_json"], if ignored { json!(true) } else { Value::Null }, "{account}");
                 // As a stream, made of one answer.
                 mock.push(speak(said));
                 let answer = gateway.post(&with(chat_stream("m"), &schema())).await;
                 assert_eq!((answer.status, answer.content().as_str()), (200, said), "{account}");
-                assert_eq!(answer.field("x-portcullis-dropped"), ignored.then_some("response_format"), "{account}: {}", answer.text());
+                assert_eq!(
+                    answer.field("x-portcullis-dropped"),
+                    ignored.then_some("response_format"),
+                    "{account}: {}",
+                    answer.text()
+                );
             }
             let asked = mock.request(0).await;
-            assert!(String::from_utf8_lossy(&asked.body).contains(native), "{account}: {}", String::from_utf8_lossy(&asked.body));
+            assert!(
+                String::from_utf8_lossy(&asked.body).contains(native),
+                "{account}: {}",
+                String::from_utf8_lossy(&asked.body)
+            );
             // Who asks for no format gets none, and no word of it.
             mock.push(speak("Sure!"));
             assert_eq!(gateway.post(&chat("m")).await.field("x-portcullis-dropped"), None);
@@ -292,8 +347,13 @@ fn a_stream_says_in_its_last_comment_that_its_format_was_ignored() {
         connection.rest(&mut answer).await;
         assert_eq!(answer.content(), "w0 w1 w2 ");
         assert_eq!(comments(&answer), [": x-portcullis-dropped: response_format"], "{}", answer.text());
-        let (before, after) = answer.text().split_once(": x-portcullis-dropped").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
-        assert!(before.contains("w2 ") && after.contains("\"finish_reason\":\"stop\"") && after.ends_with("data: [DONE]\n\n"));
+        let (before, after) =
+            answer.text().split_once(": x-portcullis-dropped").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        assert!(
+            before.contains("w2 ")
+                && after.contains("\"finish_reason\":\"stop\"")
+                && after.ends_with("data: [DONE]\n\n")
+        );
         let line = gateway.line().await;
         assert_eq!((&line["not_json"], &line["dropped"]), (&json!(true), &json!(["response_format"])));
     });
@@ -306,10 +366,38 @@ fn an_account_says_which_of_the_newer_fields_its_server_reads() {
         let effort = json!({"reasoning_effort": "low"});
         let bedrock = "dialect: bedrock, region: us-east-1";
         for (account, model, traits, ask, wanted, unwanted) in [
-            ("dialect: anthropic", "claude-sonnet-4-5", "output_config: false", with(schema(), &effort), "json_answer", "output_config"),
-            (bedrock, "anthropic.claude-sonnet-4-5-20250929-v1:0", "output_config: false", schema(), "json_answer", "outputConfig"),
-            ("dialect: gemini", "gemini-2.5-pro", "response_json_schema: false", schema(), "\"responseSchema\"", "responseJsonSchema"),
-            ("dialect: gemini", "gemini-2.5-pro", "parameters_json_schema: false", tools(), "\"parameters\"", "parametersJsonSchema"),
+            (
+                "dialect: anthropic",
+                "claude-sonnet-4-5",
+                "output_config: false",
+                with(schema(), &effort),
+                "json_answer",
+                "output_config",
+            ),
+            (
+                bedrock,
+                "anthropic.claude-sonnet-4-5-20250929-v1:0",
+                "output_config: false",
+                schema(),
+                "json_answer",
+                "outputConfig",
+            ),
+            (
+                "dialect: gemini",
+                "gemini-2.5-pro",
+                "response_json_schema: false",
+                schema(),
+                "\"responseSchema\"",
+                "responseJsonSchema",
+            ),
+            (
+                "dialect: gemini",
+                "gemini-2.5-pro",
+                "parameters_json_schema: false",
+                tools(),
+                "\"parameters\"",
+                "parametersJsonSchema",
+            ),
         ] {
             let mock = Mock::start().await;
             mock.always(Script::error(400, "seen"));
@@ -336,8 +424,9 @@ fn a_call_of_the_tool_that_bedrock_is_given_is_never_seen() {
     run(async {
         let mock = Mock::start().await;
         let usage = json!({"inputTokens": 5, "outputTokens": 2, "totalTokens": 7});
-        let catalog =
-            Catalog::new().account_with("a", &mock, "dialect: bedrock, region: us-east-1").model("m", &["a=amazon.nova-pro-v1:0"]);
+        let catalog = Catalog::new()
+            .account_with("a", &mock, "dialect: bedrock, region: us-east-1")
+            .model("m", &["a=amazon.nova-pro-v1:0"]);
         let gateway = Gateway::start(catalog).await;
         let history = json!({"messages": [
             {"role": "user", "content": "hi"},
@@ -351,7 +440,11 @@ fn a_call_of_the_tool_that_bedrock_is_given_is_never_seen() {
         ));
         let answer = gateway.post(&with(chat("m"), &history)).await;
         let choice = answer.json()["choices"][0].clone();
-        assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!("Noon."), &json!("stop")), "{choice}");
+        assert_eq!(
+            (&choice["message"]["content"], &choice["finish_reason"]),
+            (&json!("Noon."), &json!("stop")),
+            "{choice}"
+        );
         assert!(choice["message"].get("tool_calls").is_none(), "{choice}");
         assert_eq!(answer.field("x-portcullis-dropped"), Some("tools"), "what was added is named");
         assert!(mock.request(0).await.text().contains("no_tool"));
@@ -360,7 +453,10 @@ fn a_call_of_the_tool_that_bedrock_is_given_is_never_seen() {
             event("messageStart", json!({"role": "assistant"})),
             event("contentBlockDelta", json!({"contentBlockIndex": 0, "delta": {"text": "Noon."}})),
             event("contentBlockStop", json!({"contentBlockIndex": 0})),
-            event("contentBlockStart", json!({"contentBlockIndex": 1, "start": {"toolUse": {"toolUseId": "t1", "name": "no_tool"}}})),
+            event(
+                "contentBlockStart",
+                json!({"contentBlockIndex": 1, "start": {"toolUse": {"toolUseId": "t1", "name": "no_tool"}}}),
+            ),
             event("contentBlockDelta", json!({"contentBlockIndex": 1, "delta": {"toolUse": {"input": "{}"}}})),
             event("contentBlockStop", json!({"contentBlockIndex": 1})),
             event("messageStop", json!({"stopReason": "tool_use"})),

@@ -1,7 +1,8 @@
 //! What raw sockets can do to the framing of requests: the fault table's section C.
 //!
-//! What Pingora's parser refuses before a request exists gets our answer all the same: the one form, an id, an access line. Rows that are
-//! pinned to what it refuses were measured on 0.9.1; where a new version does otherwise, look at what else it lets through.
+//! What Pingora's parser refuses before a request exists gets our answer all the same: the one
+//! form, an id, an access line. Rows that are pinned to what it refuses were measured on 0.9.1;
+//! where a new version does otherwise, look at what else it lets through.
 
 use serde_json::{Value, json};
 
@@ -52,10 +53,17 @@ fn c01_what_is_smuggled_behind_a_body_with_two_lengths_is_never_run() {
         let (body, get) = (body(), list_with(""));
         let whole = chunked(&body);
         let cases = [
-            // By its chunks the first is whole, and the rest is what a proxy that counts bytes did not see.
+            // By its chunks the first is whole, and the rest is what a proxy that counts bytes did
+            // not see.
             (chat_with("content-length: 5\r\ntransfer-encoding: chunked\r\n", &format!("{whole}{get}")), 200),
             (chat_with("transfer-encoding: chunked\r\ncontent-length: 5\r\n", &format!("{whole}{get}")), 200),
-            (chat_with(&format!("content-length: {}\r\ntransfer-encoding: chunked\r\n", 5 + get.len()), &format!("0\r\n\r\n{get}")), 400),
+            (
+                chat_with(
+                    &format!("content-length: {}\r\ntransfer-encoding: chunked\r\n", 5 + get.len()),
+                    &format!("0\r\n\r\n{get}"),
+                ),
+                400,
+            ),
             (chat_with(&format!("content-length: {}\r\n", body.len()), &format!("{body}{get}")), 200),
         ];
         for (nth, (bytes, status)) in cases.iter().enumerate() {
@@ -73,10 +81,18 @@ fn c01_what_is_smuggled_behind_a_body_with_two_lengths_is_never_run() {
 /// The one answer to a head that cannot be read, which ends the connection; and its access line.
 async fn is_refused(gateway: &Gateway, what: &str, answers: &[Response], status: u16, code: &str) -> Value {
     let [answer] = answers else { panic!("{what}: {answers:?}") };
-    assert_eq!((answer.status, answer.end, answer.field("connection")), (status, Some(End::Whole), Some("close")), "{what}");
+    assert_eq!(
+        (answer.status, answer.end, answer.field("connection")),
+        (status, Some(End::Whole), Some("close")),
+        "{what}"
+    );
     assert_eq!(answer.is_error(status, code)["type"], "invalid_request_error", "{what}");
     let line = gateway.line_of(answer).await;
-    assert_eq!((&line["status"], &line["outcome"], &line["door"]), (&json!(status), &json!("refused"), &json!("none")), "{what}: {line}");
+    assert_eq!(
+        (&line["status"], &line["outcome"], &line["door"]),
+        (&json!(status), &json!("refused"), &json!("none")),
+        "{what}: {line}"
+    );
     assert_eq!((&line["address"], &line["caller"]), (&json!("127.0.0.1"), &Value::Null), "{what}: {line}");
     assert_eq!(line["bytes_out"], answer.body.len(), "{what}: {line}");
     line
@@ -124,7 +140,9 @@ fn c02_heads_that_can_be_read_in_two_ways_are_refused() {
             "\x16\x03\x01\x02\0\r\n",
         ];
         let mut cases: Vec<String> = lengths.iter().map(|lines| chat_with(lines, &body)).collect();
-        cases.extend(codings.iter().map(|coding| chat_with(&format!("transfer-encoding: {coding}\r\n"), &chunked(&body))));
+        cases.extend(
+            codings.iter().map(|coding| chat_with(&format!("transfer-encoding: {coding}\r\n"), &chunked(&body))),
+        );
         cases.push(chat_with("transfer-encoding : chunked\r\n", &chunked(&body)));
         cases.push(chat_with("transfer-encoding: chunked\r\n", &chunked(&body)).replacen("HTTP/1.1", "HTTP/1.0", 1));
         cases.extend(heads.iter().map(|lines| list_with(lines)));
@@ -138,11 +156,15 @@ fn c02_heads_that_can_be_read_in_two_ways_are_refused() {
         let asked = until_closed(&gateway, list_with(bad).replacen("/v1/models", "/v1/models?key=s3cret", 1)).await;
         let line = is_refused(&gateway, "a query", &asked, 400, "").await;
         assert_eq!((&line["method"], &line["path"]), (&json!("GET"), &json!("/v1/models")));
-        let line = is_refused(&gateway, "no HTTP", &until_closed(&gateway, "\x16\x03\x01\r\n\r\n").await, 400, "").await;
+        let line =
+            is_refused(&gateway, "no HTTP", &until_closed(&gateway, "\x16\x03\x01\r\n\r\n").await, 400, "").await;
         assert_eq!((&line["method"], &line["path"]), (&json!(""), &json!("")));
         let all = cases.len() + 2;
         assert_eq!((mock.connections(), gateway.access_lines(all).await.len()), (0, all));
-        assert_eq!(gateway.metrics().sum("portcullis_requests_total", &[("door", "none"), ("outcome", "refused")]), all as f64);
+        assert_eq!(
+            gateway.metrics().sum("portcullis_requests_total", &[("door", "none"), ("outcome", "refused")]),
+            all as f64
+        );
     });
 }
 
@@ -159,7 +181,12 @@ fn c02_heads_that_are_too_large_are_told_as_that() {
             ("300 fields and a body", chat_with(&format!("{many}{length}"), &body()), 431, "headers_too_large"),
             ("300 fields and much after them", list_with(&many) + &"z".repeat(300_000), 431, "headers_too_large"),
             ("more than Pingora reads", list_with(&format!("x: {long}\r\n")), 431, "headers_too_large"),
-            ("a target of 70 kB", list_with("").replacen("/v1/models", &format!("/v1/models?{target}"), 1), 414, "target_too_long"),
+            (
+                "a target of 70 kB",
+                list_with("").replacen("/v1/models", &format!("/v1/models?{target}"), 1),
+                414,
+                "target_too_long",
+            ),
             ("a target that never ends", format!("GET /{}", "a".repeat(1_200_000)), 414, "target_too_long"),
         ];
         for (what, bytes, status, code) in &cases {
@@ -179,7 +206,8 @@ fn c02_heads_that_are_too_large_are_told_as_that() {
         let head = list_with(&many);
         let (first, rest) = head.split_at(700);
         connection.send(first).await;
-        // The first piece is read by itself: nothing tells that it was, but that both orders must do.
+        // The first piece is read by itself: nothing tells that it was, but that both orders must
+        // do.
         tokio::task::yield_now().await;
         connection.send(rest).await;
         let answer = connection.response().await;
@@ -210,7 +238,11 @@ fn c02_what_is_packed_into_chunks_is_not_taken_for_the_body() {
             let answers = until_closed(&gateway, bytes).await;
             assert_eq!(answers.len(), 1, "{coding}: {answers:?}");
             answers[0].is_error(501, "unsupported_transfer_encoding");
-            assert_eq!((answers[0].field("connection"), answers[0].field("x-should-retry")), (Some("close"), Some("false")), "{coding}");
+            assert_eq!(
+                (answers[0].field("connection"), answers[0].field("x-should-retry")),
+                (Some("close"), Some("false")),
+                "{coding}"
+            );
         }
         assert_eq!(mock.connections(), 0);
         gateway.access_lines(codings.len()).await;
@@ -235,7 +267,8 @@ fn c02_broken_chunks_are_refused_and_end_the_connection() {
         ];
         for (nth, after) in cases.iter().enumerate() {
             // What follows is not run, wherever it may begin.
-            let answers = until_closed(&gateway, chat_with("transfer-encoding: chunked\r\n", &format!("{after}{get}"))).await;
+            let answers =
+                until_closed(&gateway, chat_with("transfer-encoding: chunked\r\n", &format!("{after}{get}"))).await;
             assert_eq!(answers.len(), 1, "{after:?}: {answers:?}");
             answers[0].is_error(400, "");
             assert_eq!(answers[0].field("connection"), Some("close"), "{after:?}");
@@ -264,23 +297,35 @@ fn c03_what_pingora_lets_pass() {
             ("a chunk extension", te(format!("{length:x};a=b\r\n{body}\r\n0\r\n\r\n")), 200),
             ("a quoted chunk extension", te(format!("{length:x};a=\"b;c\"\r\n{body}\r\n0\r\n\r\n")), 200),
             ("a trailer", te(format!("{length:x}\r\n{body}\r\n0\r\nx-a: b\r\n\r\n")), 200),
-            ("many chunks", te(format!("{}0\r\n\r\n", body.chars().map(|c| format!("1\r\n{c}\r\n")).collect::<String>())), 200),
+            (
+                "many chunks",
+                te(format!("{}0\r\n\r\n", body.chars().map(|c| format!("1\r\n{c}\r\n")).collect::<String>())),
+                200,
+            ),
             ("upper case", chat_with("Transfer-Encoding: CHUNKED\r\n", &chunked(&body)), 200),
             ("identity before chunked", chat_with("transfer-encoding: identity, chunked\r\n", &chunked(&body)), 200),
-            ("one length twice", chat_with(&format!("content-length: {length}\r\ncontent-length: {length}\r\n"), &body), 200),
+            (
+                "one length twice",
+                chat_with(&format!("content-length: {length}\r\ncontent-length: {length}\r\n"), &body),
+                200,
+            ),
             ("one length listed twice", chat_with(&format!("content-length: {length}, {length}\r\n"), &body), 200),
         ];
         for (what, bytes, status) in &cases {
             let mut connection = gateway.connect().await;
             connection.send(bytes).await;
             assert_eq!(connection.response().await.status, *status, "{what}");
-            // Each of them is whole for us too: the next request on the connection is read from its first byte.
+            // Each of them is whole for us too: the next request on the connection is read from its
+            // first byte.
             connection.send(&get).await;
             assert_eq!(connection.response().await.status, 200, "after {what}");
         }
         for sent in mock.requests() {
             assert_eq!(sent.text(), body);
-            assert_eq!((sent.field("content-length"), sent.field("transfer-encoding")), (Some(length.to_string().as_str()), None));
+            assert_eq!(
+                (sent.field("content-length"), sent.field("transfer-encoding")),
+                (Some(length.to_string().as_str()), None)
+            );
         }
     });
 }
@@ -291,11 +336,12 @@ fn c04_there_is_no_tunnel() {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
         let length = format!("content-length: {}\r\n", body().len());
-        let websocket =
-            "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\n";
+        let websocket = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\n";
         let cases = [
             list_with(websocket),
-            list_with("connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"),
+            list_with(
+                "connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAARAAAAAAAIAAAAA\r\n",
+            ),
             list_with("connection: upgrade\r\nupgrade: unheard-of/2\r\n"),
             chat_with(&format!("{websocket}{length}"), &body()),
         ];
@@ -381,8 +427,19 @@ fn c06_no_header_passes_through_by_itself() {
             ("proxy-authorization", "Basic eDp5"),
         ];
         let bearer = format!("Bearer {KEY}");
-        let fields = [&[("authorization", bearer.as_str()), ("content-type", "application/json; charset=utf-8")], &theirs[..]].concat();
-        let ours = ["host", "content-type", "accept", "accept-encoding", "user-agent", "authorization", "x-request-id", "content-length"];
+        let fields =
+            [&[("authorization", bearer.as_str()), ("content-type", "application/json; charset=utf-8")], &theirs[..]]
+                .concat();
+        let ours = [
+            "host",
+            "content-type",
+            "accept",
+            "accept-encoding",
+            "user-agent",
+            "authorization",
+            "x-request-id",
+            "content-length",
+        ];
         let upstreams = [
             ("set-cookie", "session=1"),
             ("x-ratelimit-remaining-requests", "9"),
@@ -419,7 +476,8 @@ fn c06_no_header_passes_through_by_itself() {
             "x-portcullis-usage",
         ];
         for (nth, body) in [chat("m"), chat_stream("m"), chat("m")].iter().enumerate() {
-            let answer = gateway.raw(request("POST", "/v1/chat/completions", &fields, body.to_string().as_bytes())).await;
+            let answer =
+                gateway.raw(request("POST", "/v1/chat/completions", &fields, body.to_string().as_bytes())).await;
             for (name, value) in &answer.fields {
                 assert!(passed.contains(&name.to_ascii_lowercase().as_str()), "{name}: {value} in answer {nth}");
             }
@@ -448,7 +506,10 @@ fn c08_a_request_in_the_segment_of_a_stream_is_never_run() {
             let answers = until_closed(&gateway, [post(&first), second.clone()].concat()).await;
             assert_eq!((answers.len(), answers[0].status, answers[0].end), (1, 200, Some(End::Whole)));
             if first["stream"] == true {
-                assert_eq!((answers[0].content().as_str(), answers[0].events().last().unwrap().as_str()), ("w0 w1 w2 ", "[DONE]"));
+                assert_eq!(
+                    (answers[0].content().as_str(), answers[0].events().last().unwrap().as_str()),
+                    ("w0 w1 w2 ", "[DONE]")
+                );
             }
             assert_eq!(mock.count(), before + 1);
         }
@@ -463,7 +524,11 @@ fn c08_a_request_sent_into_a_running_stream_aborts_it() {
         let gateway = Gateway::over(&mock).await;
         mock.push(Script::sse().words(0..1).stall());
         let (mut connection, mut answer) = gateway.open(&chat_stream("m")).await;
-        while connection.event(&mut answer).await.is_some_and(|event| crate::support::client::content_of(&event.data) != "w0 ") {}
+        while connection
+            .event(&mut answer)
+            .await
+            .is_some_and(|event| crate::support::client::content_of(&event.data) != "w0 ")
+        {}
         connection.send(post(&chat("m"))).await;
         mock.left(0).await;
         connection.rest(&mut answer).await;
@@ -485,7 +550,8 @@ fn c08_requests_one_after_the_other_get_their_own_answers() {
             mock.push(if nth % 2 == 0 { Script::answer(&format!("answer {nth}")) } else { Script::stream(nth) });
             connection.send(post(&if nth % 2 == 0 { chat("m") } else { chat_stream("m") })).await;
             let answer = connection.response().await;
-            let expected = if nth % 2 == 0 { format!("answer {nth}") } else { (0..nth).map(|n| format!("w{n} ")).collect() };
+            let expected =
+                if nth % 2 == 0 { format!("answer {nth}") } else { (0..nth).map(|n| format!("w{n} ")).collect() };
             assert_eq!((answer.status, answer.content()), (200, expected));
         }
         assert_eq!(mock.connections(), 1);
@@ -542,7 +608,8 @@ fn c09_a_refusal_is_seen_though_its_body_never_ends() {
         let gateway = Gateway::over(&mock).await;
         for (key, status) in [("wrong", 401), (KEY, 415)] {
             let bearer = format!("Bearer {key}");
-            let fields = [("authorization", bearer.as_str()), ("content-type", "text/plain"), ("content-length", "1000000")];
+            let fields =
+                [("authorization", bearer.as_str()), ("content-type", "text/plain"), ("content-length", "1000000")];
             let mut connection: Connection = gateway.connect().await;
             connection.send(request("POST", "/v1/chat/completions", &fields, b"{")).await;
             let answer = connection.response().await;

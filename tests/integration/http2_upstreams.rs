@@ -1,4 +1,5 @@
-//! Connections to upstreams that speak HTTP/2: how many there are, who shares them, and when they go.
+//! Connections to upstreams that speak HTTP/2: how many there are, who shares them, and when they
+//! go.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,9 @@ fn an_http2_connection_whose_key_is_no_longer_in_any_catalog_goes_with_its_last_
         let ca = Ca::new();
         let (mock, other) = (Mock::h2(&ca.leaf()).await, Mock::h2(&ca.leaf()).await);
         let with_key = |key: &str| {
-            let catalog = Catalog::new().account_with("a", &mock, &format!("key: \"sk-CaNaRy-account-{key}\", {TRUST}")).model("m", &["a"]);
+            let catalog = Catalog::new()
+                .account_with("a", &mock, &format!("key: \"sk-CaNaRy-account-{key}\", {TRUST}"))
+                .model("m", &["a"]);
             if key == "one" { catalog.account_with("b", &other, TRUST).model("n", &["b"]) } else { catalog }
         };
         let gateway = Gateway::with(with_key("one")).file("ca.pem", ca.pem()).start().await;
@@ -32,7 +35,11 @@ fn an_http2_connection_whose_key_is_no_longer_in_any_catalog_goes_with_its_last_
 
         gateway.swap(with_key("two")).await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
-        assert_eq!((mock.connections(), mock.requests()[1].connection), (2, 1), "a new key is never sent on an old connection");
+        assert_eq!(
+            (mock.connections(), mock.requests()[1].connection),
+            (2, 1),
+            "a new key is never sent on an old connection"
+        );
         eventually("the connection of the account that is gone is closed", || (other.open() == 0).then_some(())).await;
         // By now the idle ones have been looked at: the one that is in use is still there.
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -89,7 +96,9 @@ fn where_a_request_waited_in_vain_no_other_is_sent() {
     run(async {
         let ca = Ca::new();
         let mock = Mock::h2(&ca.leaf()).await;
-        let catalog = Catalog::new().account_with("a", &mock, &format!("timeouts: {{ first_byte: 500ms }}, {TRUST}")).model("m", &["a"]);
+        let catalog = Catalog::new()
+            .account_with("a", &mock, &format!("timeouts: {{ first_byte: 500ms }}, {TRUST}"))
+            .model("m", &["a"]);
         let gateway = Gateway::with(catalog).file("ca.pem", ca.pem()).start().await;
         gateway.post(&chat("m")).await;
         // As one behind a router that has forgotten the connection.
@@ -122,7 +131,8 @@ fn a_request_that_an_upstream_did_not_look_at_is_sent_again_and_billed_for_nothi
         let mock = Mock::h2(&ca.leaf()).await;
         let catalog = Catalog::new().account_with("a", &mock, TRUST).model("m", &["a"]);
         let gateway = Gateway::with(catalog).file("ca.pem", ca.pem()).start().await;
-        // On a new connection; later than a connection that was closed while it was idle would say so.
+        // On a new connection; later than a connection that was closed while it was idle would say
+        // so.
         mock.push(Script::new().delay(Duration::from_millis(700)).refuse());
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         mock.push(Script::new().refuse());
@@ -164,7 +174,8 @@ fn stuck(callers: usize, frame: usize) {
         let fields = [("authorization", bearer.as_str()), ("content-type", "application/json")];
         let body = chat_stream("m").to_string();
         // Their connection has room for less than one of these answers.
-        let stuck = join_all((0..callers).map(|_| h2.open("POST", "/v1/chat/completions", &fields, body.as_bytes()))).await;
+        let stuck =
+            join_all((0..callers).map(|_| h2.open("POST", "/v1/chat/completions", &fields, body.as_bytes()))).await;
         assert!(stuck.iter().all(|answer| answer.as_ref().is_ok_and(|(head, _)| head.status == 200)));
         // Until all that may be on its way is.
         tokio::time::sleep(Duration::from_secs(3)).await;

@@ -19,7 +19,8 @@ fn ask_as(body: impl AsRef<[u8]>, fields: &[(&str, &str)]) -> Vec<u8> {
     request("POST", "/v1/chat/completions", &[&ours, fields].concat(), body.as_ref())
 }
 
-/// Sends bodies that must be refused, one after the other on one connection, each with what its error must name and say.
+/// Sends bodies that must be refused, one after the other on one connection, each with what its
+/// error must name and say.
 async fn refused(cases: &[(Vec<u8>, Option<&str>, &str)]) {
     let mock = Mock::start().await;
     let gateway = Gateway::over(&mock).await;
@@ -31,12 +32,20 @@ async fn refused(cases: &[(Vec<u8>, Option<&str>, &str)]) {
         assert_eq!(answer.status, 400, "{shown}: {}", answer.text());
         let code = answer.json()["error"]["code"].as_str().unwrap_or_default().to_owned();
         let error = answer.is_error(400, &code);
-        assert_eq!((error["type"].as_str(), error["param"].as_str()), (Some("invalid_request_error"), *param), "{shown}: {error}");
+        assert_eq!(
+            (error["type"].as_str(), error["param"].as_str()),
+            (Some("invalid_request_error"), *param),
+            "{shown}: {error}"
+        );
         assert!(error["message"].as_str().unwrap().contains(says), "{shown}: {error}");
     }
     assert_eq!(mock.connections(), 0);
     for line in gateway.access_lines(cases.len()).await {
-        assert_eq!((&line["status"], &line["outcome"], &line["key"]), (&json!(400), &json!("refused"), &json!("acme/prod")), "{line}");
+        assert_eq!(
+            (&line["status"], &line["outcome"], &line["key"]),
+            (&json!(400), &json!("refused"), &json!("acme/prod")),
+            "{line}"
+        );
         assert_eq!(line["attempts"], json!([]), "{line}");
     }
 }
@@ -99,7 +108,13 @@ fn b03_deep_nesting_is_refused_at_once() {
         assert_eq!(gateway.raw(ask(&good)).await.status, 200);
         assert_eq!(mock.request(0).await.text(), good);
         let before = gateway.rss();
-        for body in [nested(127), nested(1_000_000), "[".repeat(1_000_000), "{\"x\":".repeat(1_000_000), "{\"messages\":[".repeat(80_000)] {
+        for body in [
+            nested(127),
+            nested(1_000_000),
+            "[".repeat(1_000_000),
+            "{\"x\":".repeat(1_000_000),
+            "{\"messages\":[".repeat(80_000),
+        ] {
             // The shortest of some, since others run on this machine too.
             let mut shortest = u64::MAX;
             for _ in 0..5 {
@@ -144,9 +159,20 @@ fn b05_messages_must_be_objects() {
 
 #[test]
 fn b07_numbers_keep_their_text() {
-    let numbers =
-        ["1e999", "-1E-999", "12345678901234567890", "123456789012345678901234567890.5", "-0", "-0.0", "1.0", "1e0", "0.10", "1E+2"];
-    let bodies = numbers.map(|n| format!(r#"{{"temperature":{n},"model":"m",{HI},"max_tokens":{n},"x":[{n},{{"y":{n}}}]}}"#));
+    let numbers = [
+        "1e999",
+        "-1E-999",
+        "12345678901234567890",
+        "123456789012345678901234567890.5",
+        "-0",
+        "-0.0",
+        "1.0",
+        "1e0",
+        "0.10",
+        "1E+2",
+    ];
+    let bodies =
+        numbers.map(|n| format!(r#"{{"temperature":{n},"model":"m",{HI},"max_tokens":{n},"x":[{n},{{"y":{n}}}]}}"#));
     run(passed_on(&bodies));
 }
 
@@ -161,7 +187,9 @@ fn b08_unknown_fields_keep_their_bytes_and_their_order() {
         format!(r#"{{{HI},"model":"\u006d","user":"\ud83d\ude00 \u0000"}}"#),
         r#"{"model":"m","messages":[{"role":"martian","content":7,"x":{}},{}]}"#.to_owned(),
         format!(r#"{{"model":"m",{HI},"temperature":"hot","n":-1,"tools":"none","stop":{{}},"max_tokens":"many"}}"#),
-        format!(r#"{{"model":"m",{HI},"stream_options":null,"stream":null,"max_tokens":null,"max_completion_tokens":5}}"#),
+        format!(
+            r#"{{"model":"m",{HI},"stream_options":null,"stream":null,"max_tokens":null,"max_completion_tokens":5}}"#
+        ),
     ];
     run(passed_on(&bodies));
 }
@@ -191,7 +219,11 @@ fn b09_stream_is_true_or_false() {
         case(with("\"true\""), "stream", "must be true or false, not a string"),
         case(with("1"), "stream", "must be true or false, not a number"),
         case(with("{}"), "stream", "must be true or false, not an object"),
-        case(format!(r#"{{"model":"m",{HI},"stream":true,"stream_options":7}}"#), "stream_options", "must be an object"),
+        case(
+            format!(r#"{{"model":"m",{HI},"stream":true,"stream_options":7}}"#),
+            "stream_options",
+            "must be an object",
+        ),
         case(
             format!(r#"{{"model":"m",{HI},"stream":true,"stream_options":{{"include_usage":"yes"}}}}"#),
             "stream_options.include_usage",
@@ -304,7 +336,10 @@ fn b18_queries_and_fragments_go_nowhere() {
         }
         assert!(mock.count() >= 3);
         for sent in mock.requests() {
-            assert_eq!((sent.target.as_str(), sent.field("host")), ("/v1/chat/completions", Some(mock.address().to_string().as_str())));
+            assert_eq!(
+                (sent.target.as_str(), sent.field("host")),
+                ("/v1/chat/completions", Some(mock.address().to_string().as_str()))
+            );
         }
         for line in gateway.lines() {
             assert_eq!(line["path"], "/v1/chat/completions");
@@ -387,7 +422,8 @@ fn b19_mutated_heads_are_answered_or_refused() {
             // Whatever waits for more will see that nothing comes.
             let _ = tokio::io::AsyncWriteExt::shutdown(&mut connection.wire.io).await;
             while let Some(head) = connection.wire.head().await {
-                let status: u16 = head.start.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+                let status: u16 =
+                    head.start.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
                 assert!(matches!(status, 100 | 200 | 400..=499), "{status} to {}", String::from_utf8_lossy(&bytes));
                 if status != 100 {
                     connection.wire.body(head.framing()).await;

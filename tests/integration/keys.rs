@@ -1,4 +1,5 @@
-//! Keys in daily life: the command line changes the catalog's files, and the running gateway goes by them.
+//! Keys in daily life: the command line changes the catalog's files, and the running gateway goes
+//! by them.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use crate::support::folder::Folder;
 use crate::support::gateway::portcullis;
 use crate::support::{Catalog, Gateway, Mock, PATIENCE, chat, eventually, run};
 
-/// Far less than the gateway needs to find a change that nobody tells it of; "within a second" on a machine that does other things too.
+/// Far less than the gateway needs to find a change that nobody tells it of; "within a second" on a
+/// machine that does other things too.
 const SOON: Duration = Duration::from_secs(2);
 
 /// `portcullis key …` on a gateway's folder: what it printed, and what it said beside it.
@@ -59,7 +61,8 @@ fn a_key_lives_from_its_making_to_its_end_without_a_restart() {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
         // The folder catalog.d comes with it, and is watched from then on.
-        let first = secret(&gateway, &["new", "--caller", "acme", "--name", "ci", "--model", "m", "--expires-in", "30d"]);
+        let first =
+            secret(&gateway, &["new", "--caller", "acme", "--name", "ci", "--model", "m", "--expires-in", "30d"]);
         becomes(&gateway, &first, 200).await;
         let file = gateway.conf.join("catalog.d/keys-acme.yaml");
         let written = std::fs::read_to_string(&file).unwrap();
@@ -120,8 +123,14 @@ fn who_still_uses_an_old_secret_is_told_and_when_a_key_was_last_used() {
         let uses = |gateway: &Gateway| gateway.metrics().sum("portcullis_old_hash_uses_total", &[("key", "acme/prod")]);
         let status = gateway.status();
         assert_eq!(status["keys"].as_array().map(Vec::len), Some(1), "{:#}", status["keys"]);
-        assert_eq!((&status["keys"][0]["id"], &status["keys"][0]["old_hash_last_used"]), (&"acme/prod".into(), &Value::Null));
-        assert!(!gateway.metrics().0.contains("portcullis_old_hash_uses_total{"), "only keys that are being rotated have a series");
+        assert_eq!(
+            (&status["keys"][0]["id"], &status["keys"][0]["old_hash_last_used"]),
+            (&"acme/prod".into(), &Value::Null)
+        );
+        assert!(
+            !gateway.metrics().0.contains("portcullis_old_hash_uses_total{"),
+            "only keys that are being rotated have a series"
+        );
 
         let new = secret(&gateway, &["rotate", "acme/prod"]);
         becomes(&gateway, &new, 200).await;
@@ -140,7 +149,11 @@ fn who_still_uses_an_old_secret_is_told_and_when_a_key_was_last_used() {
         let (out, err) = key(&gateway, &["list", "--json"]);
         assert_eq!(err, "", "the ledger tells");
         let list: Value = serde_json::from_str(&out).unwrap();
-        assert_eq!(list[0]["last_used"].as_str().map(|at| at[..16].to_owned()), Some(time("last_used")[..16].to_owned()), "{list:#}");
+        assert_eq!(
+            list[0]["last_used"].as_str().map(|at| at[..16].to_owned()),
+            Some(time("last_used")[..16].to_owned()),
+            "{list:#}"
+        );
         assert_eq!((&list[1]["id"], &list[1]["last_used"]), (&"idle/prod".into(), &Value::Null));
     });
 }
@@ -168,14 +181,23 @@ callers:
   closed: { enabled: false, keys: { k: { hash: \"sha256:0606060606060606060606060606060606060606060606060606060606060606\" } } }
   ended: { expires: 2002-02-02, keys: { k: { hash: \"sha256:0707070707070707070707070707070707070707070707070707070707070707\" } } }
 ";
-    let folder = Folder::new(&[("server.yaml", "ledger: { path: /nowhere/ledger.sqlite }\n"), ("catalog.yaml", CATALOG)]);
+    let folder =
+        Folder::new(&[("server.yaml", "ledger: { path: /nowhere/ledger.sqlite }\n"), ("catalog.yaml", CATALOG)]);
     let conf = folder.path().to_str().unwrap();
     let file = folder.path().join("catalog.yaml").display().to_string();
     let ran = folder.run(&["key", "list", "--json", "--conf", conf]);
-    assert!(ran.status.success() && ran.stderr.lines().count() == 1 && ran.stderr.contains("/nowhere/ledger.sqlite"), "{}", ran.stderr);
+    assert!(
+        ran.status.success() && ran.stderr.lines().count() == 1 && ran.stderr.contains("/nowhere/ledger.sqlite"),
+        "{}",
+        ran.stderr
+    );
     let list: Value = serde_json::from_str(&ran.stdout).unwrap();
-    let told: Vec<_> =
-        list.as_array().unwrap().iter().map(|key| format!("{} {} {} {}", key["id"], key["state"], key["expires"], key["line"])).collect();
+    let told: Vec<_> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|key| format!("{} {} {} {}", key["id"], key["state"], key["expires"], key["line"]))
+        .collect();
     assert_eq!(
         told,
         [
@@ -187,12 +209,21 @@ callers:
             "\"ended/k\" \"caller_expired\" \"2002-02-02T00:00:00Z\" 20",
         ]
     );
-    assert_eq!((list[3]["rotating_until"].as_str(), list[3]["file"].as_str()), (Some("2080-02-03T00:00:00Z"), Some(&*file)));
+    assert_eq!(
+        (list[3]["rotating_until"].as_str(), list[3]["file"].as_str()),
+        (Some("2080-02-03T00:00:00Z"), Some(&*file))
+    );
     let ran = folder.run(&["key", "list", "--caller", "acme", "--conf", conf]);
-    let rows: Vec<Vec<&str>> =
-        ran.stdout.lines().map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()).collect();
+    let rows: Vec<Vec<&str>> = ran
+        .stdout
+        .lines()
+        .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+        .collect();
     assert_eq!(rows[0], ["KEY", "STATE", "EXPIRES", "MODELS", "LAST USED", "FILE"]);
-    assert_eq!(rows[4], ["acme/turning", "rotating until 2080-02-03T00:00:00Z", "-", "m, n", "-", &format!("{file}:11")]);
+    assert_eq!(
+        rows[4],
+        ["acme/turning", "rotating until 2080-02-03T00:00:00Z", "-", "m, n", "-", &format!("{file}:11")]
+    );
     assert_eq!(rows.len(), 5);
 
     let ran = folder.run(&["key", "show", "acme/turning", "--conf", conf]);
@@ -211,7 +242,8 @@ callers:
     }
     // For machines: what the list tells of it, and the rest.
     let ran = folder.run(&["key", "show", "acme/turning", "--json", "--conf", conf]);
-    let mut told: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|why| panic!("{why}: {}{}", ran.stdout, ran.stderr));
+    let mut told: Value =
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|why| panic!("{why}: {}{}", ran.stdout, ran.stderr));
     let mut rest = serde_json::Map::new();
     for name in ["hashes", "sees", "limits", "allow_ips", "debug"] {
         rest.insert(name.to_owned(), told.as_object_mut().unwrap().remove(name).unwrap_or_else(|| panic!("no {name}")));
@@ -245,7 +277,11 @@ fn what_cannot_be_changed_surely_is_said_and_left() {
     let refused = |arguments: &[&str], says: &[&str]| {
         let ran = key(arguments);
         assert_eq!(ran.status.code(), Some(1), "{arguments:?}: {}", ran.stdout);
-        assert!(ran.stdout.is_empty() && says.iter().all(|says| ran.stderr.contains(says)), "{arguments:?}: {}", ran.stderr);
+        assert!(
+            ran.stdout.is_empty() && says.iter().all(|says| ran.stderr.contains(says)),
+            "{arguments:?}: {}",
+            ran.stderr
+        );
     };
     refused(&["disable", "acme/a"], &["catalog.yaml:6 callers.acme.keys.a", "anchor", "By hand: `enabled: false`"]);
     refused(&["rotate", "acme/a"], &["catalog.yaml:6", "anchor", "By hand"]);
@@ -268,7 +304,9 @@ fn what_cannot_be_changed_surely_is_said_and_left() {
     let note = made.stdout.rsplit_once('-').unwrap().0;
     assert_eq!(
         added,
-        format!("      c:\r\n        hash: {hash} # {note}-…\r\n        models: [\"*\"]\r\n        expires: 2090-01-01T00:00:00Z\r\n")
+        format!(
+            "      c:\r\n        hash: {hash} # {note}-…\r\n        models: [\"*\"]\r\n        expires: 2090-01-01T00:00:00Z\r\n"
+        )
     );
 
     // A catalog that is wrong already is not made worse.
@@ -278,15 +316,24 @@ fn what_cannot_be_changed_surely_is_said_and_left() {
 
 #[test]
 fn a_hundred_thousand_keys_are_no_burden() {
-    // Unoptimised, a command takes 0.13 ms of processor time for each key, and it must end in time beside seven other tests.
+    // Unoptimised, a command takes 0.13 ms of processor time for each key, and it must end in time
+    // beside seven other tests.
     const KEYS: usize = if cfg!(debug_assertions) { 5_000 } else { 100_000 };
     let mut text = "callers:\n  acme:\n    keys:\n".to_owned();
     for number in 0..KEYS {
         writeln!(text, "      k{number}:\n        hash: sha256:{number:064x} # sk-{number}-…").unwrap();
     }
-    let folder = Folder::new(&[("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"), ("catalog.d/keys-acme.yaml", &text)]);
+    let folder = Folder::new(&[
+        ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"),
+        ("catalog.d/keys-acme.yaml", &text),
+    ]);
     let conf = folder.path().to_str().unwrap();
-    for arguments in [&["new", "--caller", "acme", "--name", "new"][..], &["list"], &["disable", "acme/k4000"], &["rotate", "acme/k4000"]] {
+    for arguments in [
+        &["new", "--caller", "acme", "--name", "new"][..],
+        &["list"],
+        &["disable", "acme/k4000"],
+        &["rotate", "acme/k4000"],
+    ] {
         // It ends within the time that a test waits for a process.
         let ran = folder.run(&[&["key"], arguments, &["--conf", conf]].concat());
         assert!(ran.status.success(), "{}", ran.stderr);
@@ -301,7 +348,8 @@ fn when_a_key_was_last_used_outlives_a_gateway_that_is_killed() {
         let mock = Mock::start().await;
         let mut gateway = Gateway::start(Catalog::over(&mock).caller("idle", "sk-of-nobody-who-calls", "")).await;
         assert_eq!(ask(&gateway, KEY).await.status, 200);
-        let written = || (gateway.status()["ledger"]["rows"] == 1 && gateway.status()["ledger"]["waiting"] == 0).then_some(());
+        let written =
+            || (gateway.status()["ledger"]["rows"] == 1 && gateway.status()["ledger"]["waiting"] == 0).then_some(());
         eventually("the row is written", written).await;
         let before = gateway.status()["keys"].clone();
         assert_eq!((before.as_array().map(Vec::len), &before[0]["id"]), (Some(1), &"acme/prod".into()), "{before:#}");
@@ -310,7 +358,8 @@ fn when_a_key_was_last_used_outlives_a_gateway_that_is_killed() {
         // Nobody has asked anything since.
         let after = gateway.status()["keys"].clone();
         assert_eq!(after.as_array().map(Vec::len), Some(1), "{after:#}");
-        let time = |keys: &Value| keys[0]["last_used"].as_str().unwrap_or_else(|| panic!("no time: {keys}"))[..19].to_owned();
+        let time =
+            |keys: &Value| keys[0]["last_used"].as_str().unwrap_or_else(|| panic!("no time: {keys}"))[..19].to_owned();
         assert_eq!((&after[0]["id"], time(&after)), (&before[0]["id"], time(&before)));
         let (out, _) = key(&gateway, &["list", "--json"]);
         let list: Value = serde_json::from_str(&out).unwrap();

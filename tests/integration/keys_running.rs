@@ -1,4 +1,5 @@
-//! `portcullis key …` says that something is so when the gateway that runs on the folder has it, and not before.
+//! `portcullis key …` says that something is so when the gateway that runs on the folder has it,
+//! and not before.
 
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -64,7 +65,10 @@ fn where_nobody_listens_a_command_ends_at_once_and_says_so() {
     ] {
         let (output, told, took) = key(folder.path(), arguments);
         assert!(output.status.success(), "{arguments:?}: {told}");
-        assert!(told.contains(NOBODY) && told.contains("the next one that starts will have it"), "{arguments:?}: {told}");
+        assert!(
+            told.contains(NOBODY) && told.contains("the next one that starts will have it"),
+            "{arguments:?}: {told}"
+        );
         assert!(took < Duration::from_secs(3), "{arguments:?} took {took:?}");
     }
 }
@@ -101,7 +105,9 @@ fn what_the_gateway_does_not_take_is_not_claimed() {
         let (output, told, took) = key(&gateway.conf, &["disable", "beta/prod"]);
         assert_eq!(output.status.code(), Some(1), "{told}");
         assert!(
-            !told.contains("is disabled") && told.contains("is not in effect yet") && told.contains("b.yaml:1 accounts.b.key.file"),
+            !told.contains("is disabled")
+                && told.contains("is not in effect yet")
+                && told.contains("b.yaml:1 accounts.b.key.file"),
             "{told}"
         );
         assert!(took < Duration::from_secs(8), "{took:?}");

@@ -1,4 +1,5 @@
-//! What is left of running requests when a gateway is killed: all that they had used up to five seconds before, in every book, once.
+//! What is left of running requests when a gateway is killed: all that they had used up to five
+//! seconds before, in every book, once.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,7 +39,8 @@ fn used(gateway: &Gateway, from: &str) -> Vec<Used> {
 fn told(gateway: &Gateway, arguments: &[&str]) -> Value {
     let conf = gateway.conf.to_str().expect("a path");
     let output = portcullis(&[&["usage", "--conf", conf, "--json"], arguments].concat());
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
 /// Asks, and reads so many events of a stream.
@@ -61,9 +63,15 @@ fn assert_books(gateway: &Gateway, requests: i64, tokens: i64, nanos: i64) {
         "SELECT count(*), sum(prompt + completion), sum(cost) FROM exchange",
         "SELECT sum(requests), sum(prompt + completion), sum(cost) FROM daily",
     ] {
-        assert_eq!(read(gateway, from, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))), [(requests, tokens, nanos)], "{from}");
+        assert_eq!(
+            read(gateway, from, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))),
+            [(requests, tokens, nanos)],
+            "{from}"
+        );
     }
-    let usd = |value: &Value| (value.as_f64().or_else(|| value.as_str()?.parse().ok()).expect("dollars") * 1e9).round() as i64;
+    let usd = |value: &Value| {
+        (value.as_f64().or_else(|| value.as_str()?.parse().ok()).expect("dollars") * 1e9).round() as i64
+    };
     let asked: Value = serde_json::from_str(&gateway.admin("/usage?since=24h").1).expect("JSON");
     for total in [&asked["total"], &told(gateway, &["--since", "24h"])["total"]] {
         assert_eq!(
@@ -88,7 +96,8 @@ const PRICE: &str = "price: { input: 1, output: 3 }";
 fn a_killed_gateway_has_what_its_streams_had_used() {
     run_within(Duration::from_secs(120), async {
         let (mock, gate) = (Mock::start().await, Gate::new());
-        // All at once, and then silence; only what was asked; what the upstream counts itself; and one that ends.
+        // All at once, and then silence; only what was asked; what the upstream counts itself; and
+        // one that ends.
         mock.on("burst", Script::sse().words(0..400).stall());
         mock.on("silent", Script::silent());
         mock.on("counted", Script::sse().words(0..3).event(usage(77)).stall());
@@ -106,17 +115,26 @@ fn a_killed_gateway_has_what_its_streams_had_used() {
             drop(connection);
         }
         let left = |gateway: &Gateway| used(gateway, "exchange WHERE outcome = 'client_left'");
-        let expected = eventually("their rows", || Some(left(&gateway)).filter(|rows| rows.len() == streams.len())).await;
-        assert!(expected[0].2 >= 400 && expected[0].3 == "estimated" && expected[1].3 == "reported" && expected[2].1 > 0, "{expected:?}");
+        let expected =
+            eventually("their rows", || Some(left(&gateway)).filter(|rows| rows.len() == streams.len())).await;
+        assert!(
+            expected[0].2 >= 400 && expected[0].3 == "estimated" && expected[1].3 == "reported" && expected[2].1 > 0,
+            "{expected:?}"
+        );
 
         let mut running = vec![open(&gateway, &chat_stream("ends"), 5).await];
         for (body, events) in &streams {
             running.push(open(&gateway, body, *events).await);
         }
         let are_written = |rows: &Vec<Used>| rows.iter().filter(|row| row.0 != "ends").eq(expected.iter());
-        let rows = eventually("what runs is written down", || Some(used(&gateway, "running")).filter(are_written)).await;
+        let rows =
+            eventually("what runs is written down", || Some(used(&gateway, "running")).filter(are_written)).await;
         assert_eq!(rows.len(), 4);
-        assert_eq!(read(&gateway, "SELECT count(*) FROM exchange", |row| row.get::<_, i64>(0)), [3], "no sum has them yet");
+        assert_eq!(
+            read(&gateway, "SELECT count(*) FROM exchange", |row| row.get::<_, i64>(0)),
+            [3],
+            "no sum has them yet"
+        );
         // Who ends is a row, and nothing else any more.
         gate.open();
         let ended = || (used(&gateway, "exchange WHERE model = 'ends' AND outcome = 'ok'").len() == 1).then_some(());
@@ -132,7 +150,10 @@ fn a_killed_gateway_has_what_its_streams_had_used() {
         assert_books(&gateway, 7, tokens, nanos);
         let by = told(&gateway, &["--by", "outcome"]);
         let cut = by["usage"].as_array().unwrap().iter().find(|line| line["outcome"] == "shutdown").expect("a line");
-        assert_eq!((cut["requests"].as_i64(), cut["failed"].as_i64(), cut["estimated_requests"].as_i64()), (Some(3), Some(3), Some(2)));
+        assert_eq!(
+            (cut["requests"].as_i64(), cut["failed"].as_i64(), cut["estimated_requests"].as_i64()),
+            (Some(3), Some(3), Some(2))
+        );
         assert!(gateway.log().contains("3 requests ran in a process that was killed"), "{}", gateway.log());
         // And all of it once: the next start finds nothing.
         gateway.crash_and_restart();
@@ -177,7 +198,11 @@ fn of_two_gateways_with_one_file_only_the_dead_ones_streams_are_cut() {
         mock.on("lives", Script::sse().words(0..40).wait(&gate).event(finish("stop")).event(usage(40)).done());
         let folder = Folder::new(&[]);
         let path = folder.path().join("data/ledger.sqlite");
-        let files = catalog(Catalog::new().account("a", &mock).model_with("dies", &["a"], PRICE).model_with("lives", &["a"], PRICE));
+        let files = catalog(Catalog::new().account("a", &mock).model_with("dies", &["a"], PRICE).model_with(
+            "lives",
+            &["a"],
+            PRICE,
+        ));
         let with = || Gateway::with(&files).server(&format!("ledger: {{ path: {path:?} }}"));
         let (mut one, two) = (with().start().await, with().start().await);
         let count = |sql: &str| {
@@ -191,10 +216,15 @@ fn of_two_gateways_with_one_file_only_the_dead_ones_streams_are_cut() {
         eventually("both are written down", rows).await;
         one.crash_and_restart();
         assert_eq!(count("SELECT count(*) FROM exchange WHERE model = 'dies' AND outcome = 'shutdown'"), 1);
-        assert_eq!((count("SELECT count(*) FROM exchange"), count("SELECT count(*) FROM running WHERE model = 'lives'")), (1, 1));
+        assert_eq!(
+            (count("SELECT count(*) FROM exchange"), count("SELECT count(*) FROM running WHERE model = 'lives'")),
+            (1, 1)
+        );
         gate.open();
-        let ok =
-            || (count("SELECT count(*) FROM exchange WHERE model = 'lives' AND outcome = 'ok' AND completion = 40") == 1).then_some(());
+        let ok = || {
+            (count("SELECT count(*) FROM exchange WHERE model = 'lives' AND outcome = 'ok' AND completion = 40") == 1)
+                .then_some(())
+        };
         eventually("its row", ok).await;
         assert_eq!((count("SELECT sum(requests) FROM daily"), count("SELECT count(*) FROM running")), (2, 0));
         assert_eq!(one.raw(post(&chat("m"))).await.status, 401, "it serves");

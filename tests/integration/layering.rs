@@ -102,7 +102,9 @@ fn a_breach_would_be_seen() {
     );
     let seen: Vec<_> = IMPURE.iter().filter(|word| names(&code, word)).collect();
     assert_eq!(seen, [&"tokio"]);
-    assert!(names("use std::{fs, io};", "std::fs") && names("use std::time::{Instant}; Instant :: now()", "Instant::now"));
+    assert!(
+        names("use std::{fs, io};", "std::fs") && names("use std::time::{Instant}; Instant :: now()", "Instant::now")
+    );
     assert!(!names("pingora_like::x(); my_tokio()", "pingora") && !names("my_tokio()", "tokio"));
 }
 
@@ -152,7 +154,8 @@ fn names(code: &str, path: &str) -> bool {
     let code: String = code.split_whitespace().collect::<Vec<_>>().join(" ").replace(" :: ", "::");
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let whole = |text: &str, word: &str| {
-        text.match_indices(word).any(|(at, _)| !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word))
+        text.match_indices(word)
+            .any(|(at, _)| !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word))
     };
     if whole(&code, path) {
         return true;

@@ -1,4 +1,5 @@
-//! The ledger as operators meet it: a process that is killed, a disk that is full, a file that is broken; and what `usage` tells of it.
+//! The ledger as operators meet it: a process that is killed, a disk that is full, a file that is
+//! broken; and what `usage` tells of it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,7 +50,8 @@ fn row(request_id: &str, caller: &str, model: &str, cost: Option<u64>) -> Row {
     }
 }
 
-/// No test, but what tests start to kill: it adds rows and tells of each, `id time`, once it is added.
+/// No test, but what tests start to kill: it adds rows and tells of each, `id time`, once it is
+/// added.
 #[test]
 #[ignore = "part of other tests"]
 fn a_child_that_writes_rows() {
@@ -122,7 +124,10 @@ fn assert_whole(connection: &Connection) {
         });
         rows.unwrap().map(Result::unwrap).collect()
     };
-    assert_eq!(read(&format!("SELECT {columns} FROM daily ORDER BY 1, 2, 3")), read(&format!("{sums} ORDER BY 1, 2, 3")));
+    assert_eq!(
+        read(&format!("SELECT {columns} FROM daily ORDER BY 1, 2, 3")),
+        read(&format!("{sums} ORDER BY 1, 2, 3"))
+    );
 }
 
 #[test]
@@ -180,7 +185,9 @@ fn a_file_that_may_not_grow_keeps_rows_waiting_until_it_may() {
     let lifted = Command::new("prlimit").args(["--pid", &child.pid().to_string(), "--fsize=unlimited:"]).status();
     if !lifted.as_ref().is_ok_and(|status| status.success()) {
         assert!(!is_root(), "a soft limit can be lifted by root: {lifted:?}");
-        eprintln!("SKIPPED: `prlimit` lifts nothing here ({lifted:?}): that what waits is written is not tested, only that it waits");
+        eprintln!(
+            "SKIPPED: `prlimit` lifts nothing here ({lifted:?}): that what waits is written is not tested, only that it waits"
+        );
         return;
     }
     says(&child, "over 4000");
@@ -200,8 +207,10 @@ fn is_root() -> bool {
 fn may_mount() -> bool {
     const CAP_SYS_ADMIN: u32 = 21;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mut rights =
-        status.lines().filter_map(|line| line.strip_prefix("CapEff:")).filter_map(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    let mut rights = status
+        .lines()
+        .filter_map(|line| line.strip_prefix("CapEff:"))
+        .filter_map(|hex| u64::from_str_radix(hex.trim(), 16).ok());
     is_root() && rights.any(|rights| rights >> CAP_SYS_ADMIN & 1 == 1)
 }
 
@@ -264,8 +273,13 @@ fn a_full_disk_and_a_read_only_one() {
     std::fs::remove_file(&full).unwrap();
     disk.remount("size=8m");
     let works = |rows: u64| {
-        let look =
-            || if ledger.told().rows == rows && ledger.told().error.is_none() { Ok(()) } else { Err(format!("{:?}", ledger.told())) };
+        let look = || {
+            if ledger.told().rows == rows && ledger.told().error.is_none() {
+                Ok(())
+            } else {
+                Err(format!("{:?}", ledger.told()))
+            }
+        };
         eventually_blocking("it is written", look).unwrap();
     };
     works(2_001);
@@ -310,9 +324,15 @@ fn usage_in_its_three_forms() {
         assert!(!status.success() && stderr.contains(why), "{arguments:?}: {stderr}");
     };
     fails(&[], "there is no ledger at");
-    fails(&["--by", "who"], "--by: holds a name that is not known; there are day, caller, key, model, account, upstream_model, outcome");
+    fails(
+        &["--by", "who"],
+        "--by: holds a name that is not known; there are day, caller, key, model, account, upstream_model, outcome",
+    );
     fails(&["--since", "soon"], "--since: must be 30m, 24h or 7d (so long ago), a date such as 2026-11-01");
-    fails(&["--since", "99999999999999999999d"], "--since: 99999999999999999999d is too long: it is before 1970; name a date");
+    fails(
+        &["--since", "99999999999999999999d"],
+        "--since: 99999999999999999999d is too long: it is before 1970; name a date",
+    );
     fails(&["--since", "1h", "--until", "2h"], "--until: must be later than since");
     fails(&["--csv", "--json"], "cannot be used with");
     // Read while it is open, and when it is not.
@@ -345,7 +365,8 @@ fn usage_in_its_three_forms() {
                 "acme/prod,upstream_cut,1,1,100,20,50,0,0,120,0,0.000000001,all,0,9,,none,1"
             ]
         );
-        let json: Value = serde_json::from_str(&usage(&["--json", "--by", "model", "--key", "blue/prod", "--model", "n"])).unwrap();
+        let json: Value =
+            serde_json::from_str(&usage(&["--json", "--by", "model", "--key", "blue/prod", "--model", "n"])).unwrap();
         assert_eq!(
             (&json["usage"][0]["model"], &json["usage"][0]["requests"], &json["usage"][0]["cost_usd"]),
             (&"n".into(), &10.into(), &Value::Null)
@@ -372,19 +393,35 @@ fn usage_of_nobody_says_that_there_is_nobody() {
         assert!(!status.success() && stdout.is_empty() && stderr.contains(why), "{arguments:?}: {stdout}{stderr}");
     };
     fails(&["--caller", "nope"], "there is no such caller, neither in the catalog nor in the ledger\n");
-    fails(&["--caller", "acmee"], "there is no caller \"acmee\", neither in the catalog nor in the ledger; did you mean acme?");
+    fails(
+        &["--caller", "acmee"],
+        "there is no caller \"acmee\", neither in the catalog nor in the ledger; did you mean acme?",
+    );
     fails(&["--caller", "nope", "--json"], "there is no such caller,");
-    fails(&["--key", "prod"], "there is no such key, neither in the catalog nor in the ledger; a key is named with its caller: acme/prod");
+    fails(
+        &["--key", "prod"],
+        "there is no such key, neither in the catalog nor in the ledger; a key is named with its caller: acme/prod",
+    );
     fails(&["--model", "gpt-9"], "there is no such model,");
     fails(&["--model", "fast"], "\"fast\" is another name of the model m: the ledger has it by that one");
     // Who is in the catalog has used nothing; who is only in the ledger used nothing of late.
     for arguments in [["--caller", "new"], ["--key", "new/prod"], ["--caller", "blue"]] {
         let ran = folder.run(&[&["usage", "--until", "1h", "--since", "2h"], &arguments[..]].concat());
-        assert!(ran.status.success() && ran.stdout.ends_with("no requests\n"), "{arguments:?}: {}{}", ran.stdout, ran.stderr);
+        assert!(
+            ran.status.success() && ran.stdout.ends_with("no requests\n"),
+            "{arguments:?}: {}{}",
+            ran.stdout,
+            ran.stderr
+        );
     }
     folder.write("catalog.yaml", "accounts: {");
     let ran = folder.run(&["usage", "--caller", "nope"]);
-    assert!(ran.status.success() && ran.stdout.ends_with("no requests\n"), "nobody knows: {}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.status.success() && ran.stdout.ends_with("no requests\n"),
+        "nobody knows: {}{}",
+        ran.stdout,
+        ran.stderr
+    );
 }
 
 #[test]
@@ -442,7 +479,8 @@ fn a_broken_file_stops_no_request() {
         let mock = Mock::start().await;
         let folder = Folder::new(&[("ledger.sqlite", "no database, but longer than nothing")]);
         let path = folder.path().join("ledger.sqlite");
-        let gateway = Gateway::with(Catalog::over(&mock)).server(&format!("ledger: {{ path: {path:?} }}")).start().await;
+        let gateway =
+            Gateway::with(Catalog::over(&mock)).server(&format!("ledger: {{ path: {path:?} }}")).start().await;
         let line = gateway.logged("cannot be written").await;
         assert!(line.contains("\"error\"") && line.contains("not a database; move the file away"), "{line}");
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
@@ -456,13 +494,17 @@ fn a_broken_file_stops_no_request() {
         // The request that came meanwhile is not lost.
         let waiting = || (gateway.status()["ledger"]["waiting"] == 0).then_some(());
         eventually("it works", waiting).await;
-        assert_eq!((&gateway.status()["ledger"]["state"], &gateway.status()["ledger"]["rows"]), (&"ok".into(), &1.into()));
+        assert_eq!(
+            (&gateway.status()["ledger"]["state"], &gateway.status()["ledger"]["rows"]),
+            (&"ok".into(), &1.into())
+        );
         let (status, body) = gateway.admin("/usage");
         assert!(status == 200 && body.contains("\"requests\": 1,"), "{status} {body}");
     });
 }
 
-/// Limits that began while the file was broken are told what is in it, once, beside what they counted meanwhile.
+/// Limits that began while the file was broken are told what is in it, once, beside what they
+/// counted meanwhile.
 #[test]
 fn what_was_spent_is_recalled_when_the_file_is_mended() {
     run(async {
@@ -493,7 +535,8 @@ fn what_was_spent_is_recalled_when_the_file_is_mended() {
     });
 }
 
-/// A limit in money on what cost something that nobody knew before: its sum says that it lacks that.
+/// A limit in money on what cost something that nobody knew before: its sum says that it lacks
+/// that.
 #[test]
 fn a_limits_sum_of_money_says_what_it_lacks() {
     run(async {
@@ -503,8 +546,11 @@ fn a_limits_sum_of_money_says_what_it_lacks() {
         drop(fill(&path));
         let (limits, price) = ("limits: { usd_per_month: 9 }", "price: { input: 1, output: 1 }");
         let catalog = Catalog::new().without_acme().account("a", &mock).model_with("m", &["a"], price);
-        let catalog =
-            catalog.caller_with("acme", limits, &[("prod", "pc-acme", "")]).caller_with("blue", limits, &[("prod", "pc-blue", "")]);
+        let catalog = catalog.caller_with("acme", limits, &[("prod", "pc-acme", "")]).caller_with(
+            "blue",
+            limits,
+            &[("prod", "pc-blue", "")],
+        );
         let gateway = Gateway::with(catalog).server(&format!("ledger: {{ path: {path:?} }}")).start().await;
         let told: Value = serde_json::from_str(&gateway.admin("/limits").1).unwrap();
         let of = |at: usize| (&told["limits"][at]["used"]["usd_per_month"], &told["limits"][at]["unpriced_requests"]);

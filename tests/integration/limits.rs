@@ -1,4 +1,5 @@
-//! Limits on callers, keys and keys' models, through the real gateway: never more than the limit under a crowd, refunds, what callers are told, reloads, crashes.
+//! Limits on callers, keys and keys' models, through the real gateway: never more than the limit
+//! under a crowd, refunds, what callers are told, reloads, crashes.
 
 use std::time::{Duration, SystemTime};
 
@@ -45,12 +46,13 @@ fn used(gateway: &Gateway, level: &str, limit: &str) -> f64 {
     let (status, body) = gateway.admin("/limits");
     assert_eq!(status, 200, "{body}");
     let told: Value = serde_json::from_str(&body).expect("JSON");
-    let scope = told["limits"]
-        .as_array()
-        .expect("limits")
-        .iter()
-        .find(|scope| scope["level"] == level && scope["name"].as_str().is_some_and(|name| name.starts_with("tight")));
-    scope.unwrap_or_else(|| panic!("no {level} in {told}"))["used"][limit].as_f64().unwrap_or_else(|| panic!("no {limit} in {told}"))
+    let scope =
+        told["limits"].as_array().expect("limits").iter().find(|scope| {
+            scope["level"] == level && scope["name"].as_str().is_some_and(|name| name.starts_with("tight"))
+        });
+    scope.unwrap_or_else(|| panic!("no {level} in {told}"))["used"][limit]
+        .as_f64()
+        .unwrap_or_else(|| panic!("no {limit} in {told}"))
 }
 
 fn room(answer: &Response, what: &str) -> [String; 3] {
@@ -84,7 +86,8 @@ fn of_two_hundred_at_once_one_passes_a_limit_of_one() {
             let gate = gate.clone();
             move |_| Script::new().wait(&gate).then_answer("a")
         });
-        let mut catalog = Catalog::new().account("a", &mock).model_with("m", &["a"], "price: { input: 10, output: 10 }");
+        let mut catalog =
+            Catalog::new().account("a", &mock).model_with("m", &["a"], "price: { input: 10, output: 10 }");
         let mut cases = Vec::new();
         for (kind, limit) in KINDS {
             let limits = format!("{{ {kind}: {limit} }}");
@@ -109,7 +112,8 @@ fn of_two_hundred_at_once_one_passes_a_limit_of_one() {
             let crowd = crowd.await;
             // All the others are refused while it runs.
             mock.request(number).await;
-            let refused = || gateway.metrics().sum("portcullis_limited_total", &[("level", level), ("limit", kind)]) as usize;
+            let refused =
+                || gateway.metrics().sum("portcullis_limited_total", &[("level", level), ("limit", kind)]) as usize;
             eventually("the others are refused", || (refused() == CROWD - 1).then_some(())).await;
             assert_eq!(mock.count(), number + 1, "{level} {kind}");
             drop(crowd);
@@ -128,18 +132,26 @@ fn what_is_refused_uses_up_nothing_and_what_failed_gives_back_what_it_did_not_us
         let tokens = |gateway: &Gateway| used(gateway, "caller", "tokens_per_day");
         let answer = send(&gateway, &ask(50)).await;
         assert_eq!(answer.status, 200);
-        eventually("it is settled", || (tokens(&gateway) == (PROMPT_TOKENS + COMPLETION_TOKENS) as f64).then_some(())).await;
+        eventually("it is settled", || (tokens(&gateway) == (PROMPT_TOKENS + COMPLETION_TOKENS) as f64).then_some(()))
+            .await;
         assert_eq!(used(&gateway, "caller", "usd_per_month"), 0.0015, "nine at 100 and three at 200 a million");
         // Larger than what is left of a minute: refused, and nothing is taken of anything.
-        let before = (tokens(&gateway), used(&gateway, "caller", "requests_per_day"), used(&gateway, "caller", "usd_per_month"));
+        let before =
+            (tokens(&gateway), used(&gateway, "caller", "requests_per_day"), used(&gateway, "caller", "usd_per_month"));
         let answer = send(&gateway, &ask(490)).await;
         answer.is_error(429, "rate_limit_exceeded");
-        assert_eq!((tokens(&gateway), used(&gateway, "caller", "requests_per_day"), used(&gateway, "caller", "usd_per_month")), before);
+        assert_eq!(
+            (tokens(&gateway), used(&gateway, "caller", "requests_per_day"), used(&gateway, "caller", "usd_per_month")),
+            before
+        );
         // One that fails gives all back but that it was made.
         mock.push(Script::error(400, "no"));
         send(&gateway, &ask(50)).await.is_error(400, "");
         eventually("it is settled", || (tokens(&gateway) == before.0).then_some(())).await;
-        assert_eq!((used(&gateway, "caller", "requests_per_day"), used(&gateway, "caller", "usd_per_month")), (before.1 + 1.0, before.2));
+        assert_eq!(
+            (used(&gateway, "caller", "requests_per_day"), used(&gateway, "caller", "usd_per_month")),
+            (before.1 + 1.0, before.2)
+        );
         assert_eq!(used(&gateway, "caller", "concurrency"), 0.0);
     });
 }
@@ -165,7 +177,11 @@ fn a_refusal_for_concurrency_burns_no_request_and_the_place_comes_back() {
         assert_eq!(first.response().await.status, 200);
         assert_eq!(send(&gateway, &ask(8)).await.status, 200);
         let answer = send(&gateway, &ask(8)).await;
-        assert!(answer.is_error(429, "rate_limit_exceeded").to_string().contains("2 requests per minute"), "{}", answer.text());
+        assert!(
+            answer.is_error(429, "rate_limit_exceeded").to_string().contains("2 requests per minute"),
+            "{}",
+            answer.text()
+        );
         let wait: u64 = answer.field("retry-after").expect("retry-after").parse().expect("seconds");
         assert!((50..=60).contains(&wait), "{wait}");
         let line = gateway.line_of(&answer).await;
@@ -201,7 +217,9 @@ fn answers_tell_how_the_tightest_limit_stands() {
         assert!(message.contains("more than the limit of 300 tokens per day of caller tight"), "{message}");
         assert_eq!((refused.field("x-should-retry"), refused.field("retry-after")), (Some("false"), None));
         assert_eq!(room(&refused, "requests")[1], "2", "what is refused takes nothing");
-        let list = gateway.raw(client::request("GET", "/v1/models", &[("authorization", &format!("Bearer {KEY}"))], b"")).await;
+        let list = gateway
+            .raw(client::request("GET", "/v1/models", &[("authorization", &format!("Bearer {KEY}"))], b""))
+            .await;
         assert!(list.field("x-ratelimit-limit-requests").is_none());
         let unlimited = gateway.post(&ask(8)).await;
         assert!(unlimited.field("x-ratelimit-limit-requests").is_none());
@@ -224,16 +242,23 @@ fn money_that_is_used_up_is_an_insufficient_quota() {
         let error = answer.is_error(429, "insufficient_quota");
         assert_eq!(error["type"], "insufficient_quota");
         assert!(
-            error["message"].as_str().is_some_and(|m| m.contains("0.018 USD of the limit of 0.03 USD per day of caller tight")),
+            error["message"]
+                .as_str()
+                .is_some_and(|m| m.contains("0.018 USD of the limit of 0.03 USD per day of caller tight")),
             "{error}"
         );
         assert!(
-            answer.field("retry-after").and_then(|after| after.parse::<u64>().ok()).is_some_and(|after| after <= 86_400),
+            answer
+                .field("retry-after")
+                .and_then(|after| after.parse::<u64>().ok())
+                .is_some_and(|after| after <= 86_400),
             "{:?}",
             answer.fields
         );
         assert_eq!(mock.count(), 1);
-        let cost = gateway.metrics().sum("portcullis_cost_usd_total", &[("caller", "tight"), ("model", "m"), ("account", "a")]);
+        let cost = gateway
+            .metrics()
+            .sum("portcullis_cost_usd_total", &[("caller", "tight"), ("model", "m"), ("account", "a")]);
         assert!((cost - 0.012).abs() < 1e-12, "{cost}");
     });
 }
@@ -256,13 +281,18 @@ fn a_caller_who_left_pays_for_what_was_produced() {
         assert_eq!(used(&gateway, "caller", "tokens_per_day"), 524.0, "as long as it runs, all that it may use");
         drop(connection);
         // Twelve bytes of four words.
-        eventually("it is settled", || (used(&gateway, "caller", "tokens_per_day") == (PROMPT + 3) as f64).then_some(())).await;
+        eventually("it is settled", || {
+            (used(&gateway, "caller", "tokens_per_day") == (PROMPT + 3) as f64).then_some(())
+        })
+        .await;
         // One whose upstream is cut pays for what came, too.
         mock.push(Script::sse().event(chunk(&json!({"role": "assistant", "content": "12345678"}), None)).close());
         let cut = send(&gateway, &body).await;
         assert_eq!(cut.status, 200);
-        eventually("it is settled", || (used(&gateway, "caller", "tokens_per_day") == (PROMPT + 3 + PROMPT + 2) as f64).then_some(()))
-            .await;
+        eventually("it is settled", || {
+            (used(&gateway, "caller", "tokens_per_day") == (PROMPT + 3 + PROMPT + 2) as f64).then_some(())
+        })
+        .await;
         // And a whole one for what the upstream counted, although it is more than was reserved.
         mock.push(Script::sse().words(0..1).event(finish("stop")).event(usage(700)).done());
         send(&gateway, &body).await;
@@ -323,7 +353,9 @@ fn what_is_asked_of_a_model_by_another_name_is_the_same_model() {
         let mock = Mock::start().await;
         let catalog = Catalog::new().account("a", &mock).model_with("m", &["a"], "aliases: [n]").model("o", &["a"]);
         let key = format!("hash: \"{}\", model_limits: {{ m: {{ requests_per_day: 1 }} }}", hash(KEY));
-        let catalog = catalog.to_string().replace("callers:\n", &format!("callers:\n  tight: {{ keys: {{ prod: {{ {key} }} }} }}\n"));
+        let catalog = catalog
+            .to_string()
+            .replace("callers:\n", &format!("callers:\n  tight: {{ keys: {{ prod: {{ {key} }} }} }}\n"));
         let gateway = Gateway::start(catalog).await;
         let of = |model: &str| {
             let mut body = ask(8);
@@ -356,7 +388,8 @@ fn what_runs_while_limits_come_and_go_is_counted_when_it_ends() {
         assert_eq!(send(&gateway, &ask(8)).await.status, 200);
         gates[0].open();
         assert_eq!(first.response().await.status, 200);
-        eventually("both count", || (used(&gateway, "caller", "tokens_per_day") == (2 * each) as f64).then_some(())).await;
+        eventually("both count", || (used(&gateway, "caller", "tokens_per_day") == (2 * each) as f64).then_some(()))
+            .await;
         // Begun with limits that went and came back.
         mock.push(Script::new().wait(&gates[1]).then_answer("a"));
         let mut second = gateway.connect().await;
@@ -366,7 +399,10 @@ fn what_runs_while_limits_come_and_go_is_counted_when_it_ends() {
         gateway.swap(catalog(day)).await;
         gates[1].open();
         assert_eq!(second.response().await.status, 200);
-        eventually("all three count", || (used(&gateway, "caller", "tokens_per_day") == (3 * each) as f64).then_some(())).await;
+        eventually("all three count", || {
+            (used(&gateway, "caller", "tokens_per_day") == (3 * each) as f64).then_some(())
+        })
+        .await;
         assert_eq!(used(&gateway, "caller", "requests_per_day"), 3.0);
     });
 }
@@ -383,7 +419,13 @@ fn whatever_field_is_large_a_hundred_at_once_do_not_pass_a_small_limit() {
                 let gate = gate.clone();
                 move |_| Script::new().wait(&gate).then_answer("a")
             });
-            let gateway = Gateway::start(tight(&mock, "price: { input: 10, output: 10 }", "", &format!("limits: {{ {limits} }}"))).await;
+            let gateway = Gateway::start(tight(
+                &mock,
+                "price: { input: 10, output: 10 }",
+                "",
+                &format!("limits: {{ {limits} }}"),
+            ))
+            .await;
             let crowd = join_all((0..100).map(|n| {
                 let mut body = ask(8);
                 body[fields[n % 3]] = json!({"type": "content", "content": "abcd".repeat(10_000)});
@@ -416,14 +458,16 @@ fn whatever_field_is_large_a_hundred_at_once_do_not_pass_a_small_limit() {
     });
 }
 
-/// Places are taken from the head on: who uploads a body and leaves it has one, and who comes then is told at once.
+/// Places are taken from the head on: who uploads a body and leaves it has one, and who comes then
+/// is told at once.
 #[test]
 fn a_body_that_comes_in_has_a_place_already() {
     run_within(Duration::from_secs(100), async {
         let mock = Mock::start().await;
         let gateway = Gateway::start(tight(&mock, "", "limits: { concurrency: 2, requests_per_minute: 9 }", "")).await;
         let bearer = format!("Bearer {KEY}");
-        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-length", "1000")];
+        let fields =
+            [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-length", "1000")];
         let head = client::request("POST", "/v1/chat/completions", &fields, b"{");
         let mut left = [gateway.connect().await, gateway.connect().await];
         for connection in &mut left {
@@ -441,7 +485,11 @@ fn a_body_that_comes_in_has_a_place_already() {
         first.reset();
         eventually("one is free", || (used(&gateway, "caller", "concurrency") == 1.0).then_some(())).await;
         assert_eq!(send(&gateway, &ask(8)).await.status, 200);
-        assert_eq!(used(&gateway, "caller", "requests_per_minute"), 1.0, "a refusal took nothing, nor does one who left");
+        assert_eq!(
+            used(&gateway, "caller", "requests_per_minute"),
+            1.0,
+            "a refusal took nothing, nor does one who left"
+        );
         second.reset();
         eventually("all are free", || (used(&gateway, "caller", "concurrency") == 0.0).then_some(())).await;
         assert_eq!(mock.count(), 1);
@@ -486,7 +534,9 @@ fn a_clock_that_goes_back_a_day_and_comes_right_gives_no_fresh_budget() {
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
         let catalog = tight(&mock, "", "limits: { requests_per_day: 20 }", "");
-        let gateway = Gateway::with(catalog).env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_SHIFT", shift.to_str().unwrap());
+        let gateway = Gateway::with(catalog)
+            .env("LD_PRELOAD", library.to_str().unwrap())
+            .env("CLOCK_SHIFT", shift.to_str().unwrap());
         let mut gateway = gateway.start().await;
         let today = portcullis::ledger::days::day_of(portcullis::ledger::days::now());
         let count = || used(&gateway, "caller", "requests_per_day");
@@ -508,7 +558,11 @@ fn a_clock_that_goes_back_a_day_and_comes_right_gives_no_fresh_budget() {
             assert_eq!(send(&gateway, &ask(8)).await.status, if n < 3 { 200 } else { 429 }, "{n}");
         }
         set_clock(&shift, 0);
-        assert_eq!((used(&gateway, "caller", "requests_per_day"), in_the_ledger(&gateway, today)), (12.0, 12), "each date has its own");
+        assert_eq!(
+            (used(&gateway, "caller", "requests_per_day"), in_the_ledger(&gateway, today)),
+            (12.0, 12),
+            "each date has its own"
+        );
         for n in 0..12 {
             assert_eq!(send(&gateway, &ask(8)).await.status, if n < 8 { 200 } else { 429 }, "{n}");
         }

@@ -1,7 +1,9 @@
-//! The one integration binary: the real gateway as a process, between callers and upstreams that do as they are told.
+//! The one integration binary: the real gateway as a process, between callers and upstreams that do
+//! as they are told.
 //!
-//! The tests whose names begin with a letter and two digits are the fault table's rows. Each has its own ports and folder,
-//! and each ends with the checks of `support::gateway`: nothing in flight, nothing leaked, one access line an exchange.
+//! The tests whose names begin with a letter and two digits are the fault table's rows. Each has
+//! its own ports and folder, and each ends with the checks of `support::gateway`: nothing in
+//! flight, nothing leaked, one access line an exchange.
 
 #![allow(
     missing_docs,

@@ -1,8 +1,11 @@
-//! The fault matrix: every fault of an upstream × dialect × {stream, whole answer} × {a second target, none}.
+//! The fault matrix: every fault of an upstream × dialect × {stream, whole answer} × {a second
+//! target, none}.
 //!
-//! `table` has the faults and the rules that say what must come of each, `words` what each dialect's upstream says. Here each cell is played
-//! and held against the rules: the attempts, all that the caller saw and how it ended, what was counted, the breaker, and that nothing is left.
-//! Each dialect has one gateway for all its cells; each cell has a model and accounts of its own, so that none disturbs another.
+//! `table` has the faults and the rules that say what must come of each, `words` what each
+//! dialect's upstream says. Here each cell is played and held against the rules: the attempts, all
+//! that the caller saw and how it ended, what was counted, the breaker, and that nothing is left.
+//! Each dialect has one gateway for all its cells; each cell has a model and accounts of its own,
+//! so that none disturbs another.
 
 mod check;
 mod table;
@@ -28,7 +31,8 @@ use words::{Dialect, FIRST, MARK, SECOND, STRETCHED, Scene, stretch};
 
 /// What is asked.
 const PROMPT: &str = "hello";
-/// More than the kernel takes off our hands while nobody reads: 4 MiB and a little, as it usually is.
+/// More than the kernel takes off our hands while nobody reads: 4 MiB and a little, as it usually
+/// is.
 const LARGE: usize = 6 << 20;
 /// So many cells are played at once,
 const AT_ONCE: usize = 36;
@@ -168,7 +172,12 @@ impl Cell {
         let body = body.to_string().into_bytes();
         let body = if self.is_large() { stretch(&body, LARGE) } else { body };
         let bearer = format!("Bearer {KEY}");
-        request("POST", "/v1/chat/completions", &[("authorization", &bearer), ("content-type", "application/json")], &body)
+        request(
+            "POST",
+            "/v1/chat/completions",
+            &[("authorization", &bearer), ("content-type", "application/json")],
+            &body,
+        )
     }
 }
 
@@ -185,8 +194,17 @@ async fn cells(dialect: Dialect) -> Vec<Arc<Cell>> {
                 let mode = if stream { "stream" } else { "whole" };
                 let id = format!("{}-{}-{mode}-{}", dialect.name(), fault.name, if two { "two" } else { "alone" });
                 let expected = expected(&fault, course, dialect, stream, two);
-                let mut cell =
-                    Cell { id, fault: fault.clone(), dialect, course: course.clone(), stream, two, seen: Gate::new(), expected, own: None };
+                let mut cell = Cell {
+                    id,
+                    fault: fault.clone(),
+                    dialect,
+                    course: course.clone(),
+                    stream,
+                    two,
+                    seen: Gate::new(),
+                    expected,
+                    own: None,
+                };
                 if let Does::SaysEarly(says) = fault.does {
                     let mock = Mock::start().await;
                     mock.early(says(&cell.scene(0)));
@@ -209,7 +227,8 @@ fn catalog(stage: &Stage, cells: &[Arc<Cell>]) -> Catalog {
         let mut targets = Vec::new();
         for (place, timeouts) in cell.places().zip([timeouts.as_str(), ""]) {
             let (account, dialect) = (cell.account(place), cell.scene(place).dialect);
-            catalog = catalog.account_at(&account, &stage.base(cell, place), &format!("{}{timeouts}", dialect.account()));
+            catalog =
+                catalog.account_at(&account, &stage.base(cell, place), &format!("{}{timeouts}", dialect.account()));
             targets.push(format!("{account}={}", dialect.model()));
         }
         catalog.model_with(&cell.id, &targets.iter().map(String::as_str).collect::<Vec<_>>(), "")
@@ -233,8 +252,14 @@ fn matrix(dialect: Dialect) {
         }
         // Why a credential was refused is for the operator to read, and for nobody else.
         let others = |line: &&str| !line.contains("(credential) after credential");
-        assert!(!gateway.log().lines().filter(others).any(|line| line.contains(MARK)), "an upstream's words are in the log");
-        assert!(!String::from_utf8_lossy(&gateway.process.stdout()).contains(MARK), "an upstream's words are in an access line");
+        assert!(
+            !gateway.log().lines().filter(others).any(|line| line.contains(MARK)),
+            "an upstream's words are in the log"
+        );
+        assert!(
+            !String::from_utf8_lossy(&gateway.process.stdout()).contains(MARK),
+            "an upstream's words are in an access line"
+        );
         findings
     });
     findings.judge(dialect.name());
@@ -313,6 +338,7 @@ async fn look_back(gateway: &Gateway, stage: &Stage, played: Vec<Played>, all: u
 
 /// All requests of an upstream, when each has been answered or left.
 async fn settled(mock: &Mock) -> Vec<Request> {
-    let settled = || Some(mock.requests()).filter(|all| all.iter().all(|request| request.over || request.left.is_some()));
+    let settled =
+        || Some(mock.requests()).filter(|all| all.iter().all(|request| request.over || request.left.is_some()));
     eventually("every request at the upstream is answered or left", settled).await
 }

@@ -41,7 +41,8 @@ fn the_list_holds_exactly_what_the_key_may_use() {
             )
             .caller("none", "sk-CaNaRy-caller-none", "models: []");
         let gateway = Gateway::start(catalog).await;
-        // An alias is seen exactly when its model is, whatever it is called; a model without an enabled account is not.
+        // An alias is seen exactly when its model is, whatever it is called; a model without an
+        // enabled account is not.
         let cases = [
             (KEY, &["alpha", "beta", "org/mu", "org/zeta", "zeta"][..]),
             (NARROW, &["beta", "org/mu", "org/zeta", "zeta"]),
@@ -65,7 +66,10 @@ fn the_list_holds_exactly_what_the_key_may_use() {
             }
         }
         let list = gateway.get("/v1/models").await.json();
-        assert_eq!(list["data"][4], json!({"id": "zeta", "object": "model", "created": 1_767_225_600, "owned_by": "acme"}));
+        assert_eq!(
+            list["data"][4],
+            json!({"id": "zeta", "object": "model", "created": 1_767_225_600, "owned_by": "acme"})
+        );
         assert_eq!((&list["data"][0]["owned_by"], list["data"][0]["created"].is_u64()), (&json!("portcullis"), true));
     });
 }
@@ -133,10 +137,18 @@ fn head_is_get_without_the_body() {
             // On the same connection, so that a body too many would be read as the next head.
             connection.send(&head).await;
             let bare = connection.try_response("HEAD").await.expect("an answer");
-            assert_eq!((bare.status, bare.field("content-length")), (full.status, full.field("content-length")), "{target}");
+            assert_eq!(
+                (bare.status, bare.field("content-length")),
+                (full.status, full.field("content-length")),
+                "{target}"
+            );
             assert_eq!(bare.field("content-type"), full.field("content-type"), "{target}");
             let over_h2 = h2.exchange("HEAD", target, fields, b"").await;
-            assert_eq!((over_h2.status, over_h2.end, over_h2.body.len()), (full.status, Some(End::Whole), 0), "{target}");
+            assert_eq!(
+                (over_h2.status, over_h2.end, over_h2.body.len()),
+                (full.status, Some(End::Whole), 0),
+                "{target}"
+            );
         }
         for line in gateway.lines().iter().filter(|line| line["method"] == "HEAD") {
             assert_eq!(line["bytes_out"], 0, "{line}");
@@ -167,10 +179,17 @@ fn a_fallback_serves_only_whom_it_is_visible_to() {
         assert!(!refused.text().contains("slow"), "{}", refused.text());
         // The answer names what was asked for; a header names who served.
         let served = gateway.post(&chat("quick")).await;
-        assert_eq!((served.status, served.content().as_str(), &served.json()["model"]), (200, "from the spare", &json!("quick")));
+        assert_eq!(
+            (served.status, served.content().as_str(), &served.json()["model"]),
+            (200, "from the spare", &json!("quick"))
+        );
         assert_eq!(served.field("x-portcullis-model"), Some("slow"));
         let line = gateway.line_of(&served).await;
-        assert_eq!((&line["model"], &line["account"], &line["upstream_model"]), (&json!("fast2"), &json!("b"), &json!("theirs")), "{line}");
+        assert_eq!(
+            (&line["model"], &line["account"], &line["upstream_model"]),
+            (&json!("fast2"), &json!("b"), &json!("theirs")),
+            "{line}"
+        );
         let direct = gateway.post(&chat("tardy")).await;
         assert_eq!((&direct.json()["model"], direct.field("x-portcullis-model")), (&json!("tardy"), None));
     });

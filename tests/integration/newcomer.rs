@@ -1,4 +1,5 @@
-//! The first day: from nothing to a key that works, what is said on the way, and secrets that slip into the wrong place meanwhile.
+//! The first day: from nothing to a key that works, what is said on the way, and secrets that slip
+//! into the wrong place meanwhile.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -129,14 +130,21 @@ fn s06_a_secret_in_whatever_field_is_told_by_its_place_only() {
             is_discreet(command, &said(&ran), secret);
             for line in &lines {
                 let place = format!("catalog.yaml:{line} ");
-                assert!(ran.stderr.contains(&place), "no {place} in\n{}\n{}", ran.stderr, text.lines().nth(line - 1).unwrap());
+                assert!(
+                    ran.stderr.contains(&place),
+                    "no {place} in\n{}\n{}",
+                    ran.stderr,
+                    text.lines().nth(line - 1).unwrap()
+                );
             }
         }
         // What ends the reading, and what is a fault of YAML.
         for text in [
             format!("'{secret}': 1\naccounts: {{}}\nmodels: {{}}\ncallers: {{}}\n"),
             format!("'{secret}': 1\n'{secret}': 2\naccounts: {{}}\nmodels: {{}}\ncallers: {{}}\n"),
-            format!("accounts: {{ a: {{ dialect: demo, '{secret}': 1, '{secret}': 2 }} }}\nmodels: {{}}\ncallers: {{}}\n"),
+            format!(
+                "accounts: {{ a: {{ dialect: demo, '{secret}': 1, '{secret}': 2 }} }}\nmodels: {{}}\ncallers: {{}}\n"
+            ),
             format!("accounts: {{ a: {{ '{secret}': !x y }} }}\nmodels: {{}}\ncallers: {{}}\n"),
             format!("accounts: {{ a: {{ key: *{secret} }} }}\nmodels: {{}}\ncallers: {{}}\n"),
             format!("accounts: {{ a: {{ key: {secret}: x }} }}\nmodels: {{}}\ncallers: {{}}\n"),
@@ -148,7 +156,11 @@ fn s06_a_secret_in_whatever_field_is_told_by_its_place_only() {
             for command in [&["check"][..], &["serve"], &["key", "list", "--conf", "."], &["prices", "--conf", "."]] {
                 let ran = folder.run(command);
                 assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
-                assert!(ran.stderr.contains("catalog.yaml:1") || ran.stderr.contains("catalog.yaml:2"), "{}", ran.stderr);
+                assert!(
+                    ran.stderr.contains("catalog.yaml:1") || ran.stderr.contains("catalog.yaml:2"),
+                    "{}",
+                    ran.stderr
+                );
                 is_discreet(&text, &said(&ran), secret);
             }
         }
@@ -251,9 +263,11 @@ fn s06_nor_one_on_the_command_line() {
                 })
                 .collect();
             let spaced = format!("{secret} x");
-            let given: Vec<&str> = given.into_iter().map(|argument| if argument == "@ x" { spaced.as_str() } else { argument }).collect();
+            let given: Vec<&str> =
+                given.into_iter().map(|argument| if argument == "@ x" { spaced.as_str() } else { argument }).collect();
             let output = Command::new(BINARY).args(&given).current_dir(folder.path()).output().unwrap();
-            let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let said =
+                format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
             assert!(!output.status.success() && !said.is_empty(), "{arguments:?}: {said}");
             is_discreet(&format!("{arguments:?}"), &said, secret);
         }
@@ -298,11 +312,16 @@ fn a_key_that_is_a_template_never_goes_up() {
         // A variable that is set.
         ("CARGO_MANIFEST_DIR", "key: { env: CARGO_MANIFEST_DIR }"),
     ] {
-        folder.write("catalog.yaml", format!("accounts:\n  a:\n    dialect: openai\n    key: {key}\nmodels: {{}}\ncallers: {{}}\n"));
+        folder.write(
+            "catalog.yaml",
+            format!("accounts:\n  a:\n    dialect: openai\n    key: {key}\nmodels: {{}}\ncallers: {{}}\n"),
+        );
         for command in ["check", "serve"] {
             let ran = folder.run(&[command]);
             assert!(
-                !ran.status.success() && ran.stderr.contains("catalog.yaml:4 accounts.a.key: is ") && ran.stderr.contains(instead),
+                !ran.status.success()
+                    && ran.stderr.contains("catalog.yaml:4 accounts.a.key: is ")
+                    && ran.stderr.contains(instead),
                 "{}",
                 said(&ran)
             );
@@ -327,7 +346,8 @@ fn an_account_with_its_preset_alone_is_served() {
 
 #[test]
 fn a_port_belongs_into_the_address() {
-    let folder = Folder::new(&[("catalog.yaml", "accounts:\n  a: { dialect: openai, port: 8000 }\nmodels: {}\ncallers: {}\n")]);
+    let folder =
+        Folder::new(&[("catalog.yaml", "accounts:\n  a: { dialect: openai, port: 8000 }\nmodels: {}\ncallers: {}\n")]);
     let ran = folder.run(&["check"]);
     let told = "catalog.yaml:2 accounts.a.port: unknown field: it stands in the address: write `base_url: http://127.0.0.1:8000/v1`";
     assert!(!ran.status.success() && ran.stderr.contains(told), "{}", said(&ran));
@@ -346,7 +366,11 @@ fn from_nothing_to_a_key_that_works() {
         let folder = Folder::new(&[("catalog.yaml", &catalog)]);
         let conf = folder.path().to_str().unwrap();
         let checked = folder.run(&["check"]);
-        assert!(checked.status.success() && checked.stdout.contains("fine. 1 file, 1 account, 2 models, 0 callers"), "{}", said(&checked));
+        assert!(
+            checked.status.success() && checked.stdout.contains("fine. 1 file, 1 account, 2 models, 0 callers"),
+            "{}",
+            said(&checked)
+        );
         assert!(
             checked.stderr.contains("catalog.yaml:6 callers: there are none") && checked.stderr.contains("--create"),
             "{}",
@@ -358,13 +382,27 @@ fn from_nothing_to_a_key_that_works() {
         let ran = folder.run(&["key", "new", "--caller", "acme", "--name", "prod", "--conf", conf_of_gateway]);
         assert!(!ran.status.success() && ran.stdout.is_empty(), "{}", said(&ran));
         assert!(
-            ran.stderr.contains("there is no such caller") && ran.stderr.contains("--create") && ran.stderr.contains("callers: { NAME:"),
+            ran.stderr.contains("there is no such caller")
+                && ran.stderr.contains("--create")
+                && ran.stderr.contains("callers: { NAME:"),
             "{}",
             ran.stderr
         );
         assert!(!gateway.conf.join("catalog.d").exists(), "a command that fails leaves nothing");
 
-        let ran = folder.run(&["key", "new", "--caller", "acme", "--name", "prod", "--create", "--models", "m", "--conf", conf_of_gateway]);
+        let ran = folder.run(&[
+            "key",
+            "new",
+            "--caller",
+            "acme",
+            "--name",
+            "prod",
+            "--create",
+            "--models",
+            "m",
+            "--conf",
+            conf_of_gateway,
+        ]);
         assert!(
             ran.status.success() && ran.stderr.contains("the caller acme is new\n") && !ran.stderr.contains("warning"),
             "{}",
@@ -376,7 +414,9 @@ fn from_nothing_to_a_key_that_works() {
         let beginning = secret.rsplit_once('-').unwrap().0;
         assert_eq!(
             written.split_once('\n').unwrap().1,
-            format!("callers:\n  acme:\n    models: [m]\n    keys:\n      prod:\n        hash: {hash} # {beginning}-…\n")
+            format!(
+                "callers:\n  acme:\n    models: [m]\n    keys:\n      prod:\n        hash: {hash} # {beginning}-…\n"
+            )
         );
         assert!(ran.stderr.contains("keys-acme.yaml:6."), "it says where the key stands: {}", ran.stderr);
         let served = || (gateway.generation() == 2).then_some(());
@@ -384,12 +424,21 @@ fn from_nothing_to_a_key_that_works() {
         let answer = gateway.raw(crate::support::client::post_as(&secret, &chat("m"))).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         gateway.raw(crate::support::client::post_as(&secret, &chat("n"))).await.is_error(404, "model_not_found");
-        let ran = folder.run(&["key", "new", "--caller", "acme", "--name", "ci", "--create", "--conf", conf_of_gateway]);
-        assert!(!ran.status.success() && ran.stderr.contains("the caller acme exists: leave --create out"), "{}", said(&ran));
+        let ran =
+            folder.run(&["key", "new", "--caller", "acme", "--name", "ci", "--create", "--conf", conf_of_gateway]);
+        assert!(
+            !ran.status.success() && ran.stderr.contains("the caller acme exists: leave --create out"),
+            "{}",
+            said(&ran)
+        );
 
         // Without models named, every one, and that is said.
         let ran = folder.run(&["key", "new", "--caller", "all", "--name", "k", "--create", "--conf", conf]);
-        assert!(ran.status.success() && ran.stderr.contains("the caller all is new, and may use every model"), "{}", said(&ran));
+        assert!(
+            ran.status.success() && ran.stderr.contains("the caller all is new, and may use every model"),
+            "{}",
+            said(&ran)
+        );
         let checked = folder.run(&["check"]);
         assert!(checked.stdout.contains("1 caller, 1 key, 0 warnings"), "{}", said(&checked));
     });
@@ -409,7 +458,11 @@ fn a_deleted_key_opens_nothing_and_leaves_the_rest_byte_for_byte() {
     let folder = Folder::new(&[
         (
             "catalog.yaml",
-            &format!("{CATALOG}callers: {{ flow: {{ keys: {{ x: {{ hash: \"{}\" }}, y: {{ hash: \"{}\" }} }} }} }}\n", hash(5), hash(6)),
+            &format!(
+                "{CATALOG}callers: {{ flow: {{ keys: {{ x: {{ hash: \"{}\" }}, y: {{ hash: \"{}\" }} }} }} }}\n",
+                hash(5),
+                hash(6)
+            ),
         ),
         ("catalog.d/keys.yaml", &keys),
     ]);
@@ -418,7 +471,9 @@ fn a_deleted_key_opens_nothing_and_leaves_the_rest_byte_for_byte() {
     let file = || std::fs::read_to_string(folder.path().join("catalog.d/keys.yaml")).unwrap();
     let ran = delete("acme/b");
     assert!(
-        ran.status.success() && ran.stdout.contains("acme/b is deleted, out of ") && ran.stdout.contains("keys.yaml:10"),
+        ran.status.success()
+            && ran.stdout.contains("acme/b is deleted, out of ")
+            && ran.stdout.contains("keys.yaml:10"),
         "{}",
         said(&ran)
     );
@@ -426,17 +481,24 @@ fn a_deleted_key_opens_nothing_and_leaves_the_rest_byte_for_byte() {
     let without_b = format!("{before}{}", &rest[rest.find("      # the third").unwrap()..]);
     assert_eq!(file(), without_b);
     assert!(delete("acme/a").status.success());
-    let without_a = without_b.replace(&format!("      a:\r\n        hash: {}\r\n        # limits: later\r\n", hash(1)), "");
+    let without_a =
+        without_b.replace(&format!("      a:\r\n        hash: {}\r\n        # limits: later\r\n", hash(1)), "");
     assert_eq!(file(), without_a);
     // The last: the caller stays, without keys.
     assert!(delete("acme/c").status.success());
-    let none = without_a.replace("    keys:\r\n", "    keys: {}\r\n").replace(&format!("      c: {{ hash: \"{}\" }} # c\r\n", hash(4)), "");
+    let none = without_a
+        .replace("    keys:\r\n", "    keys: {}\r\n")
+        .replace(&format!("      c: {{ hash: \"{}\" }} # c\r\n", hash(4)), "");
     assert_eq!(file(), none);
     assert!(delete("flow/x").status.success());
     let main = std::fs::read_to_string(folder.path().join("catalog.yaml")).unwrap();
     assert_eq!(main, format!("{CATALOG}callers: {{ flow: {{ keys: {{ y: {{ hash: \"{}\" }} }} }} }}\n", hash(6)));
     let again = delete("flow/x");
-    assert!(!again.status.success() && again.stderr.contains("there is no key flow/x; did you mean flow/y?"), "{}", said(&again));
+    assert!(
+        !again.status.success() && again.stderr.contains("there is no key flow/x; did you mean flow/y?"),
+        "{}",
+        said(&again)
+    );
     let ran = folder.run(&["key", "list", "--conf", conf]);
     assert!(ran.stdout.contains("flow/y") && !ran.stdout.contains("acme/"), "{}", ran.stdout);
     // Its name is free again.
@@ -481,7 +543,11 @@ fn check_finds_nothing_in_what_ships_and_what_key_new_writes() {
     }
     let fine = |what: &str| {
         let ran = folder.run(&["check"]);
-        assert!(ran.status.success() && ran.stdout.contains("0 warnings") && ran.stderr.is_empty(), "{what}: {}", said(&ran));
+        assert!(
+            ran.status.success() && ran.stdout.contains("0 warnings") && ran.stderr.is_empty(),
+            "{what}: {}",
+            said(&ran)
+        );
     };
     fine("what ships");
     for command in [
@@ -539,6 +605,9 @@ fn warnings_are_told_beside_errors() {
     let nowhere = Command::new(BINARY).args(["check"]).current_dir(folder.path()).output().unwrap();
     let said = String::from_utf8_lossy(&nowhere.stderr).into_owned();
     if !std::path::Path::new("/etc/portcullis").exists() {
-        assert!(said.starts_with("conf: there is no such folder: `--conf DIR` says") && said.lines().count() == 2, "{said}");
+        assert!(
+            said.starts_with("conf: there is no such folder: `--conf DIR` says") && said.lines().count() == 2,
+            "{said}"
+        );
     }
 }

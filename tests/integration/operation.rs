@@ -1,4 +1,5 @@
-//! What an operator meets: listeners, logs, `/metrics`, `/status`, SIGHUP, limits, the command line, and the library in another's server.
+//! What an operator meets: listeners, logs, `/metrics`, `/status`, SIGHUP, limits, the command
+//! line, and the library in another's server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -101,7 +102,11 @@ fn connections_over_the_cap_are_closed_at_once() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         mock.always(Script::sse().words(0..1).wait(&gate).event(finish("stop")).done());
-        let gateway = Gateway::with(Catalog::over(&mock)).server("limits: { connections: 3 }").also_listen("h2c: true").start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server("limits: { connections: 3 }")
+            .also_listen("h2c: true")
+            .start()
+            .await;
         let refused = || gateway.metrics().sum("portcullis_connections_refused_total", &[]);
         let mut streams = Vec::new();
         for _ in 0..3 {
@@ -144,8 +149,10 @@ fn read_lines(path: &Path) -> Vec<String> {
 fn sighup_reopens_the_access_log() {
     run(async {
         let mock = Mock::start().await;
-        let mut gateway =
-            Gateway::with(Catalog::over(&mock)).server("log: { format: json, level: trace, access: ./access.log }").start().await;
+        let mut gateway = Gateway::with(Catalog::over(&mock))
+            .server("log: { format: json, level: trace, access: ./access.log }")
+            .start()
+            .await;
         let log = gateway.conf.parent().unwrap().join("access.log");
         let (rotated, read) = (log.with_extension("log.1"), |path: &Path| read_lines(path));
         gateway.post(&chat("m")).await;
@@ -231,7 +238,8 @@ fn the_access_log_can_be_off_or_text() {
         let mock = Mock::start().await;
         let off = Gateway::with(Catalog::over(&mock)).server("log: { access: off, level: trace }").start().await;
         off.post(&chat("m")).await;
-        eventually("it is counted", || (off.metrics().sum("portcullis_requests_total", &[]) == 1.0).then_some(())).await;
+        eventually("it is counted", || (off.metrics().sum("portcullis_requests_total", &[]) == 1.0).then_some(()))
+            .await;
 
         let mut text = Gateway::with(Catalog::over(&mock)).server("log: { format: text, level: trace }").start().await;
         text.post(&chat("m")).await;
@@ -241,7 +249,14 @@ fn the_access_log_can_be_off_or_text() {
         let lines = String::from_utf8(text.process.stdout()).unwrap();
         let lines: Vec<_> = lines.lines().collect();
         assert_eq!(lines.len(), 2, "{lines:#?}");
-        for word in [" POST /v1/chat/completions 200 ok ", "model=m", "key=acme/prod", "account=a", "tokens=9+3(reported)", "127.0.0.1"] {
+        for word in [
+            " POST /v1/chat/completions 200 ok ",
+            "model=m",
+            "key=acme/prod",
+            "account=a",
+            "tokens=9+3(reported)",
+            "127.0.0.1",
+        ] {
             assert!(lines[0].contains(word), "no {word:?} in {}", lines[0]);
         }
         for word in [" POST /v1/chat/completions 401 unauthorized ", "model=-", "key=-"] {
@@ -252,8 +267,12 @@ fn the_access_log_can_be_off_or_text() {
         assert!(log.lines().all(|line| !line.starts_with('{')), "{log}");
         drop(off);
 
-        let (status, output) = Gateway::with(Catalog::over(&mock)).server("log: { access: ./nowhere/access.log }").refuse();
-        assert!(!status.success() && output.contains("the access log that `log.access` in server.yaml names"), "{output}");
+        let (status, output) =
+            Gateway::with(Catalog::over(&mock)).server("log: { access: ./nowhere/access.log }").refuse();
+        assert!(
+            !status.success() && output.contains("the access log that `log.access` in server.yaml names"),
+            "{output}"
+        );
     });
 }
 
@@ -263,20 +282,29 @@ fn log_level_is_kept() {
         let mock = Mock::start().await;
         let mut gateways = Vec::new();
         for level in ["off", "error", "warn", "info", "debug"] {
-            let gateway = Gateway::with(Catalog::over(&mock)).server(&format!("log: {{ level: {level} }}")).start().await;
+            let gateway =
+                Gateway::with(Catalog::over(&mock)).server(&format!("log: {{ level: {level} }}")).start().await;
             std::fs::write(gateway.conf.join("catalog.yaml"), "accounts: {}\n").unwrap();
             gateways.push(gateway);
         }
-        for (gateway, wanted) in
-            gateways.iter().zip([&[][..], &["error"], &["error", "warn"], &["error", "info", "warn"], &["error", "info", "warn"]])
-        {
-            eventually("the refusal", || (gateway.metrics().sum("portcullis_catalog_refusals_total", &[]) == 1.0).then_some(())).await;
+        for (gateway, wanted) in gateways.iter().zip([
+            &[][..],
+            &["error"],
+            &["error", "warn"],
+            &["error", "info", "warn"],
+            &["error", "info", "warn"],
+        ]) {
+            eventually("the refusal", || {
+                (gateway.metrics().sum("portcullis_catalog_refusals_total", &[]) == 1.0).then_some(())
+            })
+            .await;
             if wanted.contains(&"error") {
                 gateway.logged("is refused").await;
             }
             let log = gateway.log();
             let line = |line: &str| serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e} in {line}"));
-            let levels: BTreeSet<_> = log.lines().map(|text| line(text)["level"].as_str().unwrap().to_owned()).collect();
+            let levels: BTreeSet<_> =
+                log.lines().map(|text| line(text)["level"].as_str().unwrap().to_owned()).collect();
             let levels: Vec<_> = levels.iter().map(String::as_str).filter(|level| *level != "debug").collect();
             assert_eq!(levels, wanted, "{log}");
         }
@@ -291,7 +319,11 @@ fn samples(text: &str) -> BTreeMap<String, BTreeSet<Vec<String>>> {
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (series, _) = line.rsplit_once(' ').unwrap();
         let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-        let labels = labels.trim_end_matches('}').split(',').filter_map(|label| label.split_once('=')).map(|(name, _)| name.to_owned());
+        let labels = labels
+            .trim_end_matches('}')
+            .split(',')
+            .filter_map(|label| label.split_once('='))
+            .map(|(name, _)| name.to_owned());
         found.entry(name.to_owned()).or_default().insert(labels.filter(|name| name != "le").collect());
     }
     found
@@ -349,7 +381,10 @@ fn metrics_have_their_names_and_labels() {
         assert_eq!(metrics.sum("portcullis_requests_total", &all), 2.0);
         assert_eq!(metrics.sum("portcullis_attempts_total", &[("account", "a"), ("outcome", "ok")]), 2.0);
         assert_eq!(metrics.sum("portcullis_usage_estimated_total", &[]), 1.0);
-        let tokens = |kind| metrics.sum("portcullis_tokens_total", &[("model", "m"), ("account", "a"), ("caller", "acme"), ("kind", kind)]);
+        let tokens = |kind| {
+            metrics
+                .sum("portcullis_tokens_total", &[("model", "m"), ("account", "a"), ("caller", "acme"), ("kind", kind)])
+        };
         let counted = gateway.lines();
         let sum = |field: &str| counted.iter().map(|line| line[field].as_f64().unwrap()).sum::<f64>();
         assert_eq!((tokens("prompt"), tokens("completion")), (sum("prompt_tokens"), sum("completion_tokens")));
@@ -415,7 +450,19 @@ fn status_tells_how_things_are() {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         assert_eq!(
             keys(&status),
-            set(&["version", "phase", "ready", "uptime_seconds", "exchanges", "catalog", "ledger", "store", "keys", "accounts", "models"])
+            set(&[
+                "version",
+                "phase",
+                "ready",
+                "uptime_seconds",
+                "exchanges",
+                "catalog",
+                "ledger",
+                "store",
+                "keys",
+                "accounts",
+                "models"
+            ])
         );
         let catalog = &status["catalog"];
         let named = [
@@ -439,20 +486,29 @@ fn status_tells_how_things_are() {
             (&env!("CARGO_PKG_VERSION").into(), &"serving".into(), &true.into())
         );
         assert_eq!(status["exchanges"], 1);
-        let counts = ["generation", "accounts", "models", "callers", "keys"].map(|field| catalog[field].as_u64().unwrap());
+        let counts =
+            ["generation", "accounts", "models", "callers", "keys"].map(|field| catalog[field].as_u64().unwrap());
         assert_eq!(counts, [1, 3, 2, 1, 1]);
         assert_eq!((&catalog["last_refusal"], &catalog["held"]), (&Value::Null, &Value::Null));
         assert_eq!(catalog["hash"].as_str().map(str::len), Some(16));
         assert!(catalog["loaded"].as_str().is_some_and(|time| time.ends_with('Z')), "{catalog}");
-        let account = |id: &str| status["accounts"].as_array().unwrap().iter().find(|account| account["id"] == id).unwrap().clone();
-        let fields =
-            |id: &str| Value::from(["state", "in_flight", "concurrency", "dialect"].map(|field| account(id)[field].clone()).to_vec());
+        let account = |id: &str| {
+            status["accounts"].as_array().unwrap().iter().find(|account| account["id"] == id).unwrap().clone()
+        };
+        let fields = |id: &str| {
+            Value::from(
+                ["state", "in_flight", "concurrency", "dialect"].map(|field| account(id)[field].clone()).to_vec(),
+            )
+        };
         assert_eq!(fields("a"), json!(["ok", 1, 7, "openai"]));
         assert_eq!(fields("b"), json!(["disabled", 0, null, "openai"]));
         assert_eq!(fields("limited"), json!(["cooling_rate", 0, null, "openai"]));
         gate.open();
         connection.rest(&mut head).await;
-        eventually("its connection is idle", || (gateway.status()["accounts"][0]["idle_connections"] == 1).then_some(())).await;
+        eventually("its connection is idle", || {
+            (gateway.status()["accounts"][0]["idle_connections"] == 1).then_some(())
+        })
+        .await;
     });
 }
 
@@ -513,7 +569,12 @@ fn check_says_what_serve_would_with_its_exit_code() {
         let folder = Folder::new(&[("server.yaml", SERVER), ("catalog.yaml", &catalog(key))]);
         let ran = folder.run(arguments);
         assert_eq!(ran.status.code(), Some(*code), "{key} {arguments:?}: {}", ran.stderr);
-        assert!(ran.stdout.contains(stdout) && ran.stderr.contains(stderr), "{key} {arguments:?}: {}{}", ran.stdout, ran.stderr);
+        assert!(
+            ran.stdout.contains(stdout) && ran.stderr.contains(stderr),
+            "{key} {arguments:?}: {}{}",
+            ran.stdout,
+            ran.stderr
+        );
         assert_eq!(ran.stdout.is_empty(), *code != 0, "results go to stdout, complaints to stderr");
     }
     // What ships is fine, and found without being told.
@@ -524,7 +585,13 @@ fn check_says_what_serve_would_with_its_exit_code() {
 /// `portcullis key hash` on this standard input.
 fn key_hash(input: &str) -> (Option<i32>, String) {
     let mut command = Command::new(BINARY);
-    let mut child = command.args(["key", "hash"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .args(["key", "hash"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
@@ -602,7 +669,8 @@ fn the_published_key_is_not_served_to_the_public() {
         };
         let (port, admin) = (free_port().port(), free_port());
         let public = format!("0.0.0.0:{port}");
-        let server = |address: &str| format!("listen: [{{ address: \"{address}\" }}]\nadmin: {{ address: \"{admin}\" }}\n");
+        let server =
+            |address: &str| format!("listen: [{{ address: \"{address}\" }}]\nadmin: {{ address: \"{admin}\" }}\n");
         let refused = |ran: crate::support::folder::Ran| {
             assert_eq!(ran.status.code(), Some(1), "{}", ran.stdout);
             for word in ["demo/published", "\"other\"", "0.0.0.0", "127.0.0.1"] {
@@ -652,7 +720,9 @@ fn the_example_of_a_server_with_the_gateway_in_it_runs_and_answers() {
             ("conf/server.yaml", &format!("admin: {{ address: \"{admin}\" }}\n")),
             ("conf/catalog.yaml", &Catalog::over(&mock).to_string()),
         ]);
-        let mut process = Process::spawn(Command::new(bin.join("examples/embed")).arg(address.to_string()).current_dir(folder.path()));
+        let mut process = Process::spawn(
+            Command::new(bin.join("examples/embed")).arg(address.to_string()).current_dir(folder.path()),
+        );
         ready(&mut process, admin).unwrap();
         let mut connection = Connection::plain(address, None).await;
         connection.send(client::post(&chat_stream("m"))).await;
@@ -682,13 +752,17 @@ fn the_example_of_a_server_with_the_gateway_in_it_runs_and_answers() {
 fn lines_that_the_sink_refuses_are_counted_and_said_once() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::with(Catalog::over(&mock)).server("log: { format: json, level: info, access: /dev/full }").start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server("log: { format: json, level: info, access: /dev/full }")
+            .start()
+            .await;
         for n in 1..=3 {
             // Not in the ledger: there is no line.
             let mut connection = Connection::plain(gateway.address, None).await;
             connection.send(client::post(&chat("m"))).await;
             assert_eq!(connection.response().await.status, 200);
-            let counted = || (gateway.metrics().sum("portcullis_access_lines_dropped", &[]) == f64::from(n)).then_some(());
+            let counted =
+                || (gateway.metrics().sum("portcullis_access_lines_dropped", &[]) == f64::from(n)).then_some(());
             eventually("it is counted", counted).await;
         }
         assert_eq!(gateway.log().matches("access log cannot be written").count(), 1, "{}", gateway.log());

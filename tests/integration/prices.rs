@@ -8,7 +8,8 @@ use crate::support::folder::Folder;
 use crate::support::script::{completion, delta, finish};
 use crate::support::{Catalog, Gateway, Mock, Script, chat, chat_stream, eventually, run};
 
-const PRICE: &str = "price: { input: 3, output: 15, cached_input: 0.3, cache_write: 3.75, thinking: 5, per_request: 0.01 }";
+const PRICE: &str =
+    "price: { input: 3, output: 15, cached_input: 0.3, cache_write: 3.75, thinking: 5, per_request: 0.01 }";
 
 /// A caller who is told what answers cost, and model `m` at this account.
 fn told(mock: &Mock, account: &str, model: &str) -> Catalog {
@@ -36,7 +37,8 @@ fn cost(answer: &Response) -> Option<String> {
     Some(found.split([',', '}']).next().expect("a value").to_owned())
 }
 
-/// 600 tokens read, 400 from the cache, 150 said, 50 thought; and what the upstream thinks that it cost.
+/// 600 tokens read, 400 from the cache, 150 said, 50 thought; and what the upstream thinks that it
+/// cost.
 fn counts(theirs: Option<f64>) -> Value {
     let mut usage = json!({"prompt_tokens": 1000, "completion_tokens": 200, "total_tokens": 1200,
         "prompt_tokens_details": {"cached_tokens": 400}, "completion_tokens_details": {"reasoning_tokens": 50}});
@@ -78,7 +80,11 @@ fn what_passes_through_says_what_it_cost() {
             // Without a usage there is nothing to say it in.
             mock.push(streamed(theirs));
             let answer = gateway.post(&chat_stream("m")).await;
-            assert!(answer.text().ends_with("data: [DONE]\n\n") && !answer.text().contains("cost"), "{}", answer.text());
+            assert!(
+                answer.text().ends_with("data: [DONE]\n\n") && !answer.text().contains("cost"),
+                "{}",
+                answer.text()
+            );
             assert_eq!(answer.content(), "hi");
         }
     });
@@ -135,7 +141,11 @@ fn what_nobody_knows_is_not_told_and_by_default_nothing_is() {
     run(async {
         let mock = Mock::start().await;
         for (more, price) in [("expose_cost: true", ""), ("", PRICE), ("expose_cost: false", PRICE)] {
-            let catalog = Catalog::new().without_acme().caller("acme", KEY, more).account("a", &mock).model_with("m", &["a"], price);
+            let catalog = Catalog::new().without_acme().caller("acme", KEY, more).account("a", &mock).model_with(
+                "m",
+                &["a"],
+                price,
+            );
             let gateway = Gateway::start(catalog).await;
             for (script, body) in [(buffered(None), chat("m")), (streamed(None), counted("m"))] {
                 mock.push(script);
@@ -155,10 +165,15 @@ fn what_nobody_knows_is_not_told_and_by_default_nothing_is() {
 fn the_price_is_that_of_who_answers() {
     run(async {
         let (first, second) = (Mock::start().await, Mock::start().await);
-        let catalog = Catalog::new().without_acme().caller("acme", KEY, "expose_cost: true").account("a", &first).account("b", &second);
-        let targets =
-            "m: { targets: [{ account: a, price: { input: 1000, output: 1000 } }, { account: b }], price: { input: 1, output: 2 } }";
-        let text = catalog.to_string().replace("models: {}", &format!("models:\n  {targets}\n  free: {{ targets: [{{ account: d }}] }}"));
+        let catalog = Catalog::new()
+            .without_acme()
+            .caller("acme", KEY, "expose_cost: true")
+            .account("a", &first)
+            .account("b", &second);
+        let targets = "m: { targets: [{ account: a, price: { input: 1000, output: 1000 } }, { account: b }], price: { input: 1, output: 2 } }";
+        let text = catalog
+            .to_string()
+            .replace("models: {}", &format!("models:\n  {targets}\n  free: {{ targets: [{{ account: d }}] }}"));
         let text = text.replace("accounts:\n", "accounts:\n  d: { dialect: demo }\n");
         let gateway = Gateway::start(text).await;
         for (script, body) in [(buffered(None), chat("m")), (streamed(None), counted("m"))] {
@@ -185,8 +200,9 @@ fn check_refuses_budgets_that_nobody_could_keep_and_warns_of_what_nobody_knows()
             "0".repeat(64)
         )
     };
-    let check =
-        |price: &str, limits: &str| Folder::new(&[("server.yaml", SERVER), ("catalog.yaml", &catalog(price, limits))]).run(&["check"]);
+    let check = |price: &str, limits: &str| {
+        Folder::new(&[("server.yaml", SERVER), ("catalog.yaml", &catalog(price, limits))]).run(&["check"])
+    };
     let ran = check("", "limits: { usd_per_month: 10 }, ");
     assert_eq!(ran.status.code(), Some(1));
     let why = "catalog.yaml:4 callers.acme.limits.usd_per_month: cannot be kept, because nobody knows what these may cost: \
@@ -218,23 +234,31 @@ fn prices_lists_what_is_known() {
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("models: is missing"));
 }
 
-/// A usage that cannot be, of whatever form, is in no book: all of them show the same estimate, and a line says so once.
+/// A usage that cannot be, of whatever form, is in no book: all of them show the same estimate, and
+/// a line says so once.
 #[test]
 fn what_no_answer_can_have_counted_is_in_no_book() {
     run(async {
         let mock = Mock::start().await;
-        let mut catalog = Catalog::new().without_acme().caller("acme", KEY, "expose_cost: true, limits: { tokens_per_day: 1000000000000 }");
+        let mut catalog = Catalog::new().without_acme().caller(
+            "acme",
+            KEY,
+            "expose_cost: true, limits: { tokens_per_day: 1000000000000 }",
+        );
         let dialects = ["", "dialect: anthropic", "dialect: gemini", "dialect: cohere", "dialect: ollama"];
         for (nth, dialect) in dialects.iter().enumerate() {
-            catalog = catalog.account_with(&format!("a{nth}"), &mock, dialect).model_with(&format!("m{nth}"), &[&format!("a{nth}")], PRICE);
+            catalog = catalog.account_with(&format!("a{nth}"), &mock, dialect).model_with(
+                &format!("m{nth}"),
+                &[&format!("a{nth}")],
+                PRICE,
+            );
         }
         let gateway = Gateway::start(catalog).await;
         let mut total = 0;
         let mut asked = 0;
         for absurd in [json!(1e18), json!(1_u64 << 63), json!(-1), json!(7.5), json!("1e300")] {
             let mut openai = completion("hello");
-            openai["usage"] =
-                json!({"prompt_tokens": absurd, "completion_tokens": 7, "total_tokens": 9, "completion_tokens_details": {"x": absurd}});
+            openai["usage"] = json!({"prompt_tokens": absurd, "completion_tokens": 7, "total_tokens": 9, "completion_tokens_details": {"x": absurd}});
             let mut last = finish("stop");
             last["usage"] = openai["usage"].clone();
             let answers = [
@@ -269,7 +293,8 @@ fn what_no_answer_can_have_counted_is_in_no_book() {
                 asked += 1;
                 let case = format!("{absurd} of a{model}: {} {line}", answer.text());
                 // `hello` is two tokens by its bytes.
-                let (prompt, completion) = (line["prompt_tokens"].as_u64().expect("a number"), line["completion_tokens"].as_u64());
+                let (prompt, completion) =
+                    (line["prompt_tokens"].as_u64().expect("a number"), line["completion_tokens"].as_u64());
                 assert!((1..100).contains(&prompt) && completion == Some(2) && line["usage"] == "estimated", "{case}");
                 total += prompt + 2;
                 let told = format!(r#""prompt_tokens":{prompt},"completion_tokens":2,"total_tokens":{}"#, prompt + 2);
@@ -284,9 +309,14 @@ fn what_no_answer_can_have_counted_is_in_no_book() {
         let of = |target: &str| -> Value { serde_json::from_str(&gateway.admin(target).1).expect("JSON") };
         assert_eq!(of("/limits?caller=acme")["limits"][0]["used"]["tokens_per_day"], total);
         let books = of("/usage?by=caller");
-        assert_eq!((&books["total"]["total_tokens"], &books["total"]["estimated_requests"]), (&json!(total), &json!(asked)));
+        assert_eq!(
+            (&books["total"]["total_tokens"], &books["total"]["estimated_requests"]),
+            (&json!(total), &json!(asked))
+        );
         let log = gateway.log();
-        for (nth, name) in ["prompt_tokens", "prompt_tokens", "completion_tokens", "prompt_tokens", "prompt_tokens"].iter().enumerate() {
+        for (nth, name) in
+            ["prompt_tokens", "prompt_tokens", "completion_tokens", "prompt_tokens", "prompt_tokens"].iter().enumerate()
+        {
             assert_eq!(
                 log.matches(&format!("account a{nth} told a `{name}` that no answer can have, for m{nth}")).count(),
                 1,

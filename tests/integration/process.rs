@@ -179,7 +179,8 @@ fn g05_during_the_delay_requests_are_answered_and_connections_close() {
 fn g05_after_the_delay_who_idles_is_let_go_and_who_runs_goes_on() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
-        let mut gateway = Gateway::with(Catalog::over(&mock)).server("drain: { delay: 700ms, grace: 60s }").start().await;
+        let mut gateway =
+            Gateway::with(Catalog::over(&mock)).server("drain: { delay: 700ms, grace: 60s }").start().await;
         let mut idle = gateway.connect().await;
         idle.send(client::post(&chat("m"))).await;
         assert_eq!(idle.response().await.status, 200);
@@ -204,7 +205,9 @@ fn a_second_signal_ends_the_process_now() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::sse().words(0..1).stall());
-        for (server, wanted, second) in [("drain: { grace: 60s }", "draining", "TERM"), ("drain: { delay: 60s }", "delaying", "INT")] {
+        for (server, wanted, second) in
+            [("drain: { grace: 60s }", "draining", "TERM"), ("drain: { delay: 60s }", "delaying", "INT")]
+        {
             let mut gateway = Gateway::with(Catalog::over(&mock)).server(server).start().await;
             let (mut connection, mut head) = open(&gateway).await;
             gateway.signal("TERM");
@@ -283,7 +286,9 @@ fn g09_a_panic_costs_one_exchange_and_nothing_else() {
                 let mut connection = gateway.connect().await;
                 connection.send(client::request("POST", "/v1/chat/completions", &fields, body.as_bytes())).await;
                 match connection.try_response("POST").await {
-                    Some(answer) if phase == "relay" && stream => assert_ne!(answer.end, Some(End::Whole), "{}", answer.text()),
+                    Some(answer) if phase == "relay" && stream => {
+                        assert_ne!(answer.end, Some(End::Whole), "{}", answer.text())
+                    }
                     Some(answer) => drop(answer.is_error(500, "internal_error")),
                     None => {}
                 }
@@ -298,7 +303,8 @@ fn g09_a_panic_costs_one_exchange_and_nothing_else() {
                     Err(error) => assert!(error.is_reset(), "{phase}: {error}"),
                 }
                 panics += 1;
-                let count = || (gateway.metrics().sum("portcullis_panics_total", &[]) == f64::from(panics)).then_some(());
+                let count =
+                    || (gateway.metrics().sum("portcullis_panics_total", &[]) == f64::from(panics)).then_some(());
                 eventually("the panics are counted", count).await;
                 gateway.idle().await;
                 assert_eq!(h2.post(&chat("m")).await.status, 200, "after a panic in {phase}");
@@ -356,17 +362,25 @@ fn g11_deadlines_do_not_go_by_the_wall_clock() {
             .account("b", &mock)
             .model("m", &["a"])
             .model("good", &["b"]);
-        let gateway =
-            Gateway::with(catalog).env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_SHIFT", shift.to_str().unwrap()).start().await;
+        let gateway = Gateway::with(catalog)
+            .env("LD_PRELOAD", library.to_str().unwrap())
+            .env("CLOCK_SHIFT", shift.to_str().unwrap())
+            .start()
+            .await;
         let mut asked = 0;
-        for (seconds, body) in [(3600, chat("m")), (-3600, chat_stream("m")), (3600, chat_stream("m")), (0, chat("m"))] {
+        for (seconds, body) in [(3600, chat("m")), (-3600, chat_stream("m")), (3600, chat_stream("m")), (0, chat("m"))]
+        {
             let mut connection = gateway.connect().await;
             let start = Instant::now();
             connection.send(client::post(&body)).await;
             mock.request(asked).await;
             jump(seconds);
             connection.response().await.is_error(504, "upstream_timeout");
-            assert!(is_about(start.elapsed(), Duration::from_secs(1)), "{:?} with a jump to {seconds} s", start.elapsed());
+            assert!(
+                is_about(start.elapsed(), Duration::from_secs(1)),
+                "{:?} with a jump to {seconds} s",
+                start.elapsed()
+            );
             // Idle connections of callers and to upstreams live on, and so does the catalog.
             connection.send(client::post(&chat("good"))).await;
             assert_eq!(connection.response().await.status, 200);
@@ -386,10 +400,14 @@ fn g12_ready_means_loaded_and_bound_and_ends_with_the_first_signal() {
         let server = format!(
             "listen: [{{ address: \"{one}\" }}, {{ address: \"{two}\", h2c: true }}]\nadmin: {{ address: \"{admin}\" }}\ndrain: {{ delay: 60s }}\n"
         );
-        let folder = Folder::new(&[("server.yaml", &server), ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n")]);
+        let folder =
+            Folder::new(&[("server.yaml", &server), ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n")]);
         let mut process = folder.start(&["serve"]);
         let probe = async |address, target: &str| {
-            let mut connection = Connection::over(crate::support::wire::Io::Tcp(tokio::net::TcpStream::connect(address).await.ok()?), None);
+            let mut connection = Connection::over(
+                crate::support::wire::Io::Tcp(tokio::net::TcpStream::connect(address).await.ok()?),
+                None,
+            );
             connection.send(client::request("GET", target, &[("connection", "close")], b"")).await;
             connection.try_response("GET").await.map(|answer| answer.status)
         };
@@ -404,12 +422,20 @@ fn g12_ready_means_loaded_and_bound_and_ends_with_the_first_signal() {
         }
         // Not a moment later than it said so.
         for address in [one, two, admin] {
-            assert_eq!((probe(address, "/readyz").await, probe(address, "/livez").await), (Some(200), Some(200)), "{address}");
+            assert_eq!(
+                (probe(address, "/readyz").await, probe(address, "/livez").await),
+                (Some(200), Some(200)),
+                "{address}"
+            );
         }
         process.signal("TERM");
         folder::logged(&process, "asked to stop");
         for address in [one, two, admin] {
-            assert_eq!((probe(address, "/readyz").await, probe(address, "/livez").await), (Some(503), Some(200)), "{address}");
+            assert_eq!(
+                (probe(address, "/readyz").await, probe(address, "/livez").await),
+                (Some(503), Some(200)),
+                "{address}"
+            );
         }
         process.signal("TERM");
         assert!(process.wait(Duration::from_secs(2)).is_some());
@@ -423,7 +449,8 @@ fn a_port_that_is_in_use_is_said_clearly_and_at_once() {
     let (taken_at, free) = (taken.local_addr().unwrap(), free_port());
     for (listen, admin) in [(taken_at, free), (free, taken_at)] {
         let server = format!("listen: [{{ address: \"{listen}\" }}]\nadmin: {{ address: \"{admin}\" }}\n");
-        let folder = Folder::new(&[("server.yaml", &server), ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n")]);
+        let folder =
+            Folder::new(&[("server.yaml", &server), ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n")]);
         let start = Instant::now();
         let ran = folder.run(&["serve"]);
         assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
@@ -463,7 +490,11 @@ fn it_ends_though_nobody_reads_its_output() {
     let folder = Folder::new(&[("server.yaml", &server), ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n")]);
     for signals in [&["TERM"][..], &["TERM", "INT"]] {
         let mut command = Command::new(crate::support::gateway::BINARY);
-        command.args(["serve", "--conf"]).arg(folder.path()).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
+        command
+            .args(["serve", "--conf"])
+            .arg(folder.path())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null());
         let mut child = command.spawn().unwrap();
         run(async {
             let connected = || TcpStream::connect(listen).ok();

@@ -1,4 +1,5 @@
-//! The README says nothing that does not work: its commands are run, its YAML is checked, its programs are executed.
+//! The README says nothing that does not work: its commands are run, its YAML is checked, its
+//! programs are executed.
 //!
 //! | Block | What is done with it |
 //! |---|---|
@@ -8,7 +9,8 @@
 //! | `rust` | its lines must stand in a file of `examples/`, which the compiler checks |
 //! | `text`, `json` | nothing; any other kind is refused |
 //!
-//! The one exception is said in the README itself: `<!-- an error is expected -->` above a `sh` block.
+//! The one exception is said in the README itself: `<!-- an error is expected -->` above a `sh`
+//! block.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -60,7 +62,8 @@ fn readme_commands_and_programs_work() {
     run_within(Duration::from_secs(120), async {
         let blocks = readme();
         let catalog = std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml");
-        // Without what an account of the README's would need: none may be put into the folder of what runs.
+        // Without what an account of the README's would need: none may be put into the folder of
+        // what runs.
         let gateway = Gateway::start(catalog).await;
         for block in &blocks {
             let text = block
@@ -71,7 +74,9 @@ fn readme_commands_and_programs_work() {
                 .replace("localhost:9090", &gateway.admin.to_string());
             match block.kind.as_str() {
                 "sh" => shell(&gateway, block, &text),
-                "python" => program(block, Command::new(installed("python-3.52.0").join("bin/python")).args(["-c", &text])),
+                "python" => {
+                    program(block, Command::new(installed("python-3.52.0").join("bin/python")).args(["-c", &text]))
+                }
                 "js" => {
                     let arguments = ["--input-type=module", "-e", &text];
                     program(block, Command::new("node").args(arguments).current_dir(installed("node")));
@@ -84,16 +89,23 @@ fn readme_commands_and_programs_work() {
     });
 }
 
-/// What the first commands say is read, not only looked at for errors: the stream's text is the buffered answer's, word by word.
+/// What the first commands say is read, not only looked at for errors: the stream's text is the
+/// buffered answer's, word by word.
 #[test]
 fn the_first_stream_of_the_readme_says_what_the_first_answer_says() {
     run_within(Duration::from_secs(60), async {
-        let gateway = Gateway::start(std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml")).await;
+        let gateway =
+            Gateway::start(std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml")).await;
         let blocks = readme();
-        let asks = |block: &&Block| block.kind == "sh" && block.text.contains("/v1/chat/completions") && block.text.contains("\"demo\"");
+        let asks = |block: &&Block| {
+            block.kind == "sh" && block.text.contains("/v1/chat/completions") && block.text.contains("\"demo\"")
+        };
         let mut asking = blocks.iter().filter(asks);
         let (buffered, stream) = (asking.next().expect("a first answer"), asking.next().expect("a first stream"));
-        assert!(!buffered.text.contains("\"stream\"") && stream.text.contains("\"stream\":true"), "the order of the README's commands");
+        assert!(
+            !buffered.text.contains("\"stream\"") && stream.text.contains("\"stream\":true"),
+            "the order of the README's commands"
+        );
         let said = |block: &Block| {
             let last = block.text.rfind("curl ").and_then(|at| block.text.get(at..)).expect("a command");
             let command = last.replace("127.0.0.1:8080", &gateway.address.to_string());
@@ -126,14 +138,17 @@ fn the_first_stream_of_the_readme_says_what_the_first_answer_says() {
     });
 }
 
-/// The newcomer's first account: in an empty folder, with no gateway that runs, up to the first answer.
+/// The newcomer's first account: in an empty folder, with no gateway that runs, up to the first
+/// answer.
 #[test]
 fn the_first_account_of_the_readme_is_served_from_an_empty_folder() {
     run_within(Duration::from_secs(60), async {
         let mock = Mock::start().await;
         let blocks = readme();
-        let at =
-            blocks.iter().position(|block| block.kind == "sh" && block.text.contains("--create > laptop.key")).expect("a first account");
+        let at = blocks
+            .iter()
+            .position(|block| block.kind == "sh" && block.text.contains("--create > laptop.key"))
+            .expect("a first account");
         let (block, asking) = (&blocks[at], &blocks[at + 1]);
         let account = format!("{{ dialect: openai, base_url: \"{}\", ", mock.base_url());
         let text = block.text.replace("{ dialect: openai, ", &account);
@@ -164,11 +179,19 @@ fn the_first_account_of_the_readme_is_served_from_an_empty_folder() {
         ready(&mut process, admin).unwrap_or_else(|why| panic!("README.md:{}: {why}", asking.line));
         let ask = asking.text.lines().find(|line| line.starts_with("curl ")).expect("a question");
         let ask = ask.replace("127.0.0.1:8080", &address.to_string());
-        let output = Command::new("sh").args(["-eu", "-c", &ask]).current_dir(&first).env("NO_PROXY", "*").output().expect("curl");
+        let output = Command::new("sh")
+            .args(["-eu", "-c", &ask])
+            .current_dir(&first)
+            .env("NO_PROXY", "*")
+            .output()
+            .expect("curl");
         let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an answer");
         assert!(answer["choices"][0]["message"]["content"].is_string(), "README.md:{}: {answer}", asking.line);
         let (asked, authorization) = (mock.request(0).await, format!("Bearer {VALUE}"));
-        assert_eq!((asked.model().as_str(), asked.field("authorization")), ("gpt-4o-mini", Some(authorization.as_str())));
+        assert_eq!(
+            (asked.model().as_str(), asked.field("authorization")),
+            ("gpt-4o-mini", Some(authorization.as_str()))
+        );
     });
 }
 
@@ -192,8 +215,12 @@ fn shell(gateway: &Gateway, block: &Block, text: &str) {
 }
 
 fn program(block: &Block, command: &mut Command) {
-    let output =
-        command.env(VARIABLE, VALUE).env("NO_PROXY", "*").env("no_proxy", "*").output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let output = command
+        .env(VARIABLE, VALUE)
+        .env("NO_PROXY", "*")
+        .env("no_proxy", "*")
+        .output()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let failed = !output.status.success() || said.contains("\"error\":");
     assert_eq!(failed, block.expects_error, "README.md:{}: {}\n{said}\n{}", block.line, output.status, block.text);
@@ -203,7 +230,8 @@ fn program(block: &Block, command: &mut Command) {
 fn serves(block: &Block, line: &str) {
     let dir = shipped_conf(&format!("readme-serve-{}", block.line));
     let (address, admin) = (free_port(), free_port());
-    let moved = |text: &str| text.replace("127.0.0.1:8080", &address.to_string()).replace("127.0.0.1:9090", &admin.to_string());
+    let moved =
+        |text: &str| text.replace("127.0.0.1:8080", &address.to_string()).replace("127.0.0.1:9090", &admin.to_string());
     let server = dir.join("conf/server.yaml");
     let text = std::fs::read_to_string(&server).unwrap();
     std::fs::write(&server, moved(&text)).unwrap();
@@ -254,7 +282,8 @@ fn blocks_of(text: &str) -> Vec<Block> {
         match (&mut open, line.trim_start().strip_prefix("```")) {
             (None, Some(kind)) => {
                 let expects_error = before == "<!-- an error is expected -->";
-                open = Some(Block { line: number + 1, kind: kind.trim().to_owned(), text: String::new(), expects_error });
+                open =
+                    Some(Block { line: number + 1, kind: kind.trim().to_owned(), text: String::new(), expects_error });
             }
             (Some(_), Some(_)) => {
                 blocks.extend(open.take());
@@ -274,7 +303,8 @@ fn blocks_of(text: &str) -> Vec<Block> {
 
 #[test]
 fn blocks_are_found_with_their_kinds() {
-    let blocks = blocks_of("# A\n```sh\nls\n```\n\n<!-- an error is expected -->\n```sh\ncurl\n```\ntext\n```yaml\na: 1\n```\n");
+    let blocks =
+        blocks_of("# A\n```sh\nls\n```\n\n<!-- an error is expected -->\n```sh\ncurl\n```\ntext\n```yaml\na: 1\n```\n");
     let found: Vec<_> = blocks.iter().map(|b| (b.line, b.kind.as_str(), b.text.as_str(), b.expects_error)).collect();
     assert_eq!(found, [(2, "sh", "ls\n", false), (7, "sh", "curl\n", true), (11, "yaml", "a: 1\n", false)]);
 }

@@ -1,5 +1,6 @@
-//! Servers that nobody here wrote as upstreams; `make test-real` sets them up and runs this: llama.cpp's own, and LiteLLM's proxy over it, which is a
-//! whole other implementation of Anthropic's and Gemini's formats, with faults of its own.
+//! Servers that nobody here wrote as upstreams; `make test-real` sets them up and runs this:
+//! llama.cpp's own, and LiteLLM's proxy over it, which is a whole other implementation of
+//! Anthropic's and Gemini's formats, with faults of its own.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -18,7 +19,8 @@ fn real_llama_cpp() {
     run_within(Duration::from_secs(240), async {
         let (_llama, address) = llama().await;
         let catalog = Catalog::new().account_at("llama", &format!("http://{address}/v1"), "key: none");
-        let gateway = Gateway::with(catalog.model_with("tiny", &["llama=tiny"], "")).upstream(address.port()).start().await;
+        let gateway =
+            Gateway::with(catalog.model_with("tiny", &["llama=tiny"], "")).upstream(address.port()).start().await;
 
         chats(&gateway).await;
         streams(&gateway).await;
@@ -58,7 +60,12 @@ fn real_litellm() {
             ask["stream_options"] = json!({"include_usage": true});
             let stream = gateway.post(&ask).await;
             let events = stream.events();
-            assert_eq!((stream.status, events.last().map(String::as_str)), (200, Some("[DONE]")), "{model}: {}", stream.text());
+            assert_eq!(
+                (stream.status, events.last().map(String::as_str)),
+                (200, Some("[DONE]")),
+                "{model}: {}",
+                stream.text()
+            );
             assert!(!stream.content().is_empty(), "{model}: {}", stream.text());
             let usage: Value = serde_json::from_str(&events[events.len() - 2]).unwrap();
             let count = |name: &str| usage["usage"][name].as_u64().unwrap_or_else(|| panic!("{model}: {usage}"));
@@ -70,13 +77,18 @@ fn real_litellm() {
         let canned = gateway.post(&chat_stream("canned")).await;
         assert_eq!(canned.events().last().map(String::as_str), Some("[DONE]"), "{}", canned.text());
         assert_eq!(canned.content(), "hello from the mock");
-        // A request that it cannot serve, and what it says after that: errors, in the standard's own words.
+        // A request that it cannot serve, and what it says after that: errors, in the standard's
+        // own words.
         let mut long = chat("claude");
         long["messages"][0]["content"] = json!("day ".repeat(4000));
         for _ in 0..2 {
             let refused = gateway.post(&long).await;
             let error = &refused.json()["error"];
-            assert!(refused.status >= 400 && error["message"].is_string() && error["type"].is_string(), "{}", refused.text());
+            assert!(
+                refused.status >= 400 && error["message"].is_string() && error["type"].is_string(),
+                "{}",
+                refused.text()
+            );
             assert!(!refused.text().contains("sk-master"), "{}", refused.text());
         }
     });
@@ -143,7 +155,8 @@ async fn passes_errors_on(gateway: &Gateway) {
     answer.is_error(400, "context_length_exceeded");
 }
 
-/// It makes one answer at a time: that the next one comes shows that it has stopped making this one.
+/// It makes one answer at a time: that the next one comes shows that it has stopped making this
+/// one.
 async fn cancels(gateway: &Gateway) {
     let (mut connection, mut head) = gateway.open(&asking(chat_stream("tiny"), 1500)).await;
     let mut words = 0;

@@ -1,5 +1,6 @@
-//! The reconciliation: a hundred thousand requests that end in every way, after which the limits, the ledger, its totals, the access lines and what
-//! callers were told must all say the same, to the token and to the thousand-millionth of a dollar.
+//! The reconciliation: a hundred thousand requests that end in every way, after which the limits,
+//! the ledger, its totals, the access lines and what callers were told must all say the same, to
+//! the token and to the thousand-millionth of a dollar.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use crate::support::{Catalog, Gateway, Mock, eventually, run_within, spawn};
 
 const REQUESTS: usize = 100_000;
 const CONNECTIONS: usize = 48;
-/// What an upstream is told to do, by the prompt, and on which model; the more often it stands here the likelier.
+/// What an upstream is told to do, by the prompt, and on which model; the more often it stands here
+/// the likelier.
 const ACTS: [(&str, &str); 16] = [
     ("answer", "plain"),
     ("answer", "plain"),
@@ -71,8 +73,10 @@ async fn reconciled() -> bool {
     let (mock, other) = (Mock::start().await, Mock::start().await);
     mock.by(act);
     other.by(act_as_other);
-    let gateway =
-        Gateway::with(catalog(&mock, &other)).server("workers: 2\nlog: { format: json, level: warn, access: ./access.log }").start().await;
+    let gateway = Gateway::with(catalog(&mock, &other))
+        .server("workers: 2\nlog: { format: json, level: warn, access: ./access.log }")
+        .start()
+        .await;
     let day = today();
     let told = Arc::new(AtomicUsize::new(0));
     let next = Arc::new(AtomicUsize::new(0));
@@ -102,14 +106,13 @@ async fn reconciled() -> bool {
                     continue;
                 };
                 connection.rest(&mut answer).await;
-                let usage = match answer
-                    .events()
-                    .iter()
-                    .rev()
-                    .find_map(|event| serde_json::from_str::<Value>(event).ok().filter(|chunk| chunk["usage"].is_object()))
-                {
+                let usage = match answer.events().iter().rev().find_map(|event| {
+                    serde_json::from_str::<Value>(event).ok().filter(|chunk| chunk["usage"].is_object())
+                }) {
                     Some(chunk) => chunk["usage"]["total_tokens"].as_u64(),
-                    None if answer.status == 200 && answer.events().is_empty() => answer.json()["usage"]["total_tokens"].as_u64(),
+                    None if answer.status == 200 && answer.events().is_empty() => {
+                        answer.json()["usage"]["total_tokens"].as_u64()
+                    }
                     None => None,
                 };
                 told.fetch_add(usage.unwrap_or(0) as usize, Ordering::Relaxed);
@@ -126,7 +129,8 @@ async fn reconciled() -> bool {
     eventually("the ledger is written", || (gateway.status()["ledger"]["waiting"] == 0).then_some(())).await;
     let log = gateway.conf.parent().expect("a folder").join("access.log");
     let lines = eventually("all access lines", || {
-        let lines: Vec<Value> = std::fs::read_to_string(&log).ok()?.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let lines: Vec<Value> =
+            std::fs::read_to_string(&log).ok()?.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         (lines.len() == REQUESTS).then_some(lines)
     })
     .await;
@@ -155,7 +159,10 @@ async fn reconciled() -> bool {
     let metrics = gateway.metrics();
     let hedges = ["won", "lost"].map(|outcome| metrics.sum("portcullis_hedges_total", &[("outcome", outcome)]));
     assert!(hedges.iter().all(|count| *count > 50.0), "{hedges:?}");
-    let second = lines.iter().filter(|line| line["model"] == "two" && line["account"] == "other" && line["outcome"] == "ok").count();
+    let second = lines
+        .iter()
+        .filter(|line| line["model"] == "two" && line["account"] == "other" && line["outcome"] == "ok")
+        .count();
     assert!(second > 100, "{second} by fallback");
     println!("{outcomes:?}; {second} by fallback, hedges {hedges:?}; {all:?}, of which whole answers {whole} tokens");
     true
@@ -167,8 +174,13 @@ fn today() -> u64 {
 
 fn catalog(mock: &Mock, other: &Mock) -> Catalog {
     let price = "price: { input: 0.7, output: 3.1, cached_input: 0.07, per_request: 0.000001 }";
-    let mut catalog =
-        Catalog::new().without_acme().account("a", mock).account("b", mock).account("c", mock).account("d", mock).account("other", other);
+    let mut catalog = Catalog::new()
+        .without_acme()
+        .account("a", mock)
+        .account("b", mock)
+        .account("c", mock)
+        .account("d", mock)
+        .account("other", other);
     catalog = catalog
         .model_with("plain", &["a"], price)
         .model_with("two", &["b", "other"], price)
@@ -181,11 +193,13 @@ fn catalog(mock: &Mock, other: &Mock) -> Catalog {
         } else {
             "requests_per_minute: 10000000, tokens_per_minute: 10000000000, concurrency: 10000"
         };
-        let more = "requests_per_day: 10000000, tokens_per_day: 10000000000, usd_per_day: 1000000, usd_per_month: 1000000";
+        let more =
+            "requests_per_day: 10000000, tokens_per_day: 10000000000, usd_per_day: 1000000, usd_per_month: 1000000";
         let limits = format!("limits: {{ {limits}, {more} }}");
         let of_key = "limits: { requests_per_day: 10000000, tokens_per_day: 10000000000, usd_per_month: 1000000 }";
         let (one, two) = (secret(caller, 0), secret(caller, 1));
-        catalog = catalog.caller_with(&format!("caller-{caller}"), &limits, &[("one", &one, of_key), ("two", &two, of_key)]);
+        catalog =
+            catalog.caller_with(&format!("caller-{caller}"), &limits, &[("one", &one, of_key), ("two", &two, of_key)]);
     }
     catalog
 }
@@ -237,8 +251,8 @@ fn act_as_other(request: &Request) -> Script {
     let body = request.json();
     let text = body["messages"][0]["content"].as_str().unwrap_or_default();
     let mut words = text.split(' ');
-    let is_slow =
-        words.next() == Some("slow") && words.next().and_then(|word| word.parse::<u64>().ok()).is_some_and(|prompt| prompt % 20 == 1);
+    let is_slow = words.next() == Some("slow")
+        && words.next().and_then(|word| word.parse::<u64>().ok()).is_some_and(|prompt| prompt % 20 == 1);
     let answer = whole(body["stream"] == true, 50, 7, true);
     if is_slow { late(1_000, answer) } else { answer }
 }
@@ -265,7 +279,8 @@ fn whole(streams: bool, prompt: u64, written: u64, counted: bool) -> Script {
         }
         return Script::json(200, &answer);
     }
-    let stream = Script::sse().event(chunk(&json!({"role": "assistant", "content": "some words"}), None)).event(finish("stop"));
+    let stream =
+        Script::sse().event(chunk(&json!({"role": "assistant", "content": "some words"}), None)).event(finish("stop"));
     if !counted {
         return stream.done();
     }
@@ -303,12 +318,28 @@ fn of_lines(lines: &[Value]) -> Book {
 }
 
 fn ledger(gateway: &Gateway) -> Book {
-    let output = portcullis(&["usage", "--conf", gateway.conf.to_str().expect("a path"), "--by", "key", "--since", "24h", "--json"]);
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
+    let output = portcullis(&[
+        "usage",
+        "--conf",
+        gateway.conf.to_str().expect("a path"),
+        "--by",
+        "key",
+        "--since",
+        "24h",
+        "--json",
+    ]);
+    let told: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
     let mut book = Book::new();
     for row in told["usage"].as_array().unwrap_or_else(|| panic!("{told}")) {
         let count = |name: &str| row[name].as_u64().unwrap_or_else(|| panic!("no {name} in {row}"));
-        both(&mut book, row["key"].as_str().expect("a key"), count("requests"), count("total_tokens"), nanos(&row["cost_usd"]));
+        both(
+            &mut book,
+            row["key"].as_str().expect("a key"),
+            count("requests"),
+            count("total_tokens"),
+            nanos(&row["cost_usd"]),
+        );
     }
     book
 }
@@ -321,7 +352,11 @@ fn limits(gateway: &Gateway) -> Book {
             let used = &scope["used"];
             assert!(used["concurrency"].is_null() || used["concurrency"] == 0, "{scope}");
             let count = |name: &str| used[name].as_u64().expect("a count");
-            let sum = Sum { requests: count("requests_per_day"), tokens: count("tokens_per_day"), usd: nanos(&used["usd_per_month"]) };
+            let sum = Sum {
+                requests: count("requests_per_day"),
+                tokens: count("tokens_per_day"),
+                usd: nanos(&used["usd_per_month"]),
+            };
             (scope["name"].as_str().expect("a name").to_owned(), sum)
         })
         .collect()

@@ -1,6 +1,7 @@
 //! Section F of the fault table: the catalog is edited, well and badly, while it serves.
 //!
-//! Which catalog serves is read off `owned_by` of the model `m` in `/v1/models`: changing it takes nothing away.
+//! Which catalog serves is read off `owned_by` of the model `m` in `/v1/models`: changing it takes
+//! nothing away.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,7 +28,9 @@ use crate::support::canary::{self, KEY};
 use crate::support::client::{self, Connection, End};
 use crate::support::folder::Folder;
 use crate::support::process;
-use crate::support::{Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run, run_within, spawn};
+use crate::support::{
+    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run, run_within, spawn,
+};
 
 /// A file that is written in place must stand still so long before it is taken.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -93,8 +96,14 @@ fn f01_a_broken_catalog_is_refused_whole_and_the_old_one_serves() {
             for word in *says {
                 assert!(reasons.contains(word), "no {word:?} in {reasons}");
             }
-            let errors =
-                || gateway.log().lines().filter(|line| line.contains("\"level\":\"error\"")).map(ToOwned::to_owned).collect::<Vec<_>>();
+            let errors = || {
+                gateway
+                    .log()
+                    .lines()
+                    .filter(|line| line.contains("\"level\":\"error\""))
+                    .map(ToOwned::to_owned)
+                    .collect::<Vec<_>>()
+            };
             eventually("the ERROR", || (errors().len() > number).then_some(())).await;
             let errors = errors();
             assert_eq!(errors.len(), number + 1, "one ERROR each: {errors:#?}");
@@ -107,7 +116,10 @@ fn f01_a_broken_catalog_is_refused_whole_and_the_old_one_serves() {
         gateway.swap(stamped(&mock, "new")).await;
         assert_eq!(stamp(&gateway).await, "new");
         assert_eq!(gateway.metrics().sum("portcullis_reload_failed", &[]), 0.0);
-        assert_eq!((gateway.generation(), gateway.status()["catalog"]["last_refusal"]["standing"].clone()), (2, Value::Bool(false)));
+        assert_eq!(
+            (gateway.generation(), gateway.status()["catalog"]["last_refusal"]["standing"].clone()),
+            (2, Value::Bool(false))
+        );
     });
 
     fn beside_or(text: &str) -> &str {
@@ -143,7 +155,10 @@ fn f02_a_half_written_file_is_never_taken() {
             becomes(&gateway, &stamp).await;
             if !in_time {
                 // The half stood still for too long to be one; begin anew.
-                eventually("the whole is taken", || (gateway.status()["catalog"]["callers"] == 1 + round % 2).then_some(())).await;
+                eventually("the whole is taken", || {
+                    (gateway.status()["catalog"]["callers"] == 1 + round % 2).then_some(())
+                })
+                .await;
                 generation = gateway.generation();
                 continue;
             }
@@ -168,7 +183,10 @@ fn f04_however_a_file_is_saved_its_final_content_is_taken_once() {
         becomes(&gateway, "renamed99").await;
         let mut generation = gateway.generation();
         // What was renamed into place, and is still there 0.1 s later, is whole.
-        assert!(generation == 2 || burst > Duration::from_millis(100), "{generation} catalogs of one burst of {burst:?}");
+        assert!(
+            generation == 2 || burst > Duration::from_millis(100),
+            "{generation} catalogs of one burst of {burst:?}"
+        );
 
         type Save = fn(&Path, &str);
         let editor: Save = |path, text| {
@@ -179,8 +197,12 @@ fn f04_however_a_file_is_saved_its_final_content_is_taken_once() {
             std::fs::write(path.with_file_name(".catalog.yaml.swp"), text).unwrap();
             std::fs::rename(path.with_file_name(".catalog.yaml.swp"), path).unwrap();
         };
-        let saves: [(&str, Save); 4] =
-            [("editor1", editor), ("inplace", |path, text| std::fs::write(path, text).unwrap()), ("rename", rename), ("editor2", editor)];
+        let saves: [(&str, Save); 4] = [
+            ("editor1", editor),
+            ("inplace", |path, text| std::fs::write(path, text).unwrap()),
+            ("rename", rename),
+            ("editor2", editor),
+        ];
         for (stamp, save) in saves {
             let start = Instant::now();
             let text = stamped(&mock, stamp).to_string();
@@ -241,7 +263,8 @@ fn f06_files_and_folders_that_go_and_come_back_are_found_again() {
         assert_eq!(stamp(&gateway).await, "s0");
         // As it was: nothing to take, but nothing is wrong any more.
         gateway.write_catalog(stamped(&mock, "s0"));
-        eventually("all is well", || (gateway.metrics().sum("portcullis_reload_failed", &[]) == 0.0).then_some(())).await;
+        eventually("all is well", || (gateway.metrics().sum("portcullis_reload_failed", &[]) == 0.0).then_some(()))
+            .await;
         assert_eq!(gateway.generation(), 1);
 
         let away = gateway.conf.with_extension("away");
@@ -263,7 +286,8 @@ fn f06_files_and_folders_that_go_and_come_back_are_found_again() {
         gateway.write_catalog(stamped(&mock, "s3"));
         becomes(&gateway, "s3").await;
 
-        let permit = |mode| std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        let permit =
+            |mode| std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         permit(0o000);
         // Root may read it all the same.
         if std::fs::File::open(&path).is_err() {
@@ -346,7 +370,8 @@ async fn ask(address: std::net::SocketAddr, caller: usize) -> Result<(), String>
     (said && whole).then_some(()).ok_or_else(|| format!("{}: {}", answer.status, answer.text()))
 }
 
-/// Two targets of one version, the first of which always fails: each exchange tries both, of the same catalog.
+/// Two targets of one version, the first of which always fails: each exchange tries both, of the
+/// same catalog.
 fn pair(first: &Mock, second: &Mock, version: usize) -> Catalog {
     let targets = [format!("a=v{version}"), format!("b=v{version}")];
     let targets: Vec<_> = targets.iter().map(String::as_str).collect();
@@ -372,12 +397,16 @@ fn f07_fifty_reloads_under_load_lose_no_request_and_mix_no_versions() {
         assert!(answers > 500, "{answers} answers are no load");
         assert_eq!(gateway.generation(), 51);
         // Sockets that are just being closed count as others for a moment.
-        eventually("no descriptor is new", || (gateway.process.descriptors().others.len() <= descriptors).then_some(())).await;
+        eventually("no descriptor is new", || {
+            (gateway.process.descriptors().others.len() <= descriptors).then_some(())
+        })
+        .await;
         let growth = gateway.rss().saturating_sub(rss);
         assert!(growth < 24 << 20, "{} MiB more after 48 reloads", growth >> 20);
         let mut versions = BTreeSet::new();
         for line in gateway.access_lines(answers).await {
-            let tried: Vec<_> = line["attempts"].as_array().unwrap().iter().map(|tried| tried["model"].clone()).collect();
+            let tried: Vec<_> =
+                line["attempts"].as_array().unwrap().iter().map(|tried| tried["model"].clone()).collect();
             assert!(tried.iter().all(|version| *version == tried[0]), "one exchange, one catalog: {line}");
             // Once its breaker is open, the first is asked no more.
             if tried.len() == 2 {
@@ -417,7 +446,9 @@ impl Inside {
     }
 
     fn publish(&self, text: &str) {
-        let catalog = resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Err("nothing to look up".to_owned())).unwrap();
+        let catalog =
+            resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Err("nothing to look up".to_owned()))
+                .unwrap();
         publish(&self.shared, catalog);
     }
 
@@ -438,7 +469,11 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
     const ALONE: &str = "PORTCULLIS_TEST_ALONE";
     if std::env::var_os(ALONE).is_none() {
         let test = std::thread::current().name().unwrap().to_owned();
-        let ran = Command::new(std::env::current_exe().unwrap()).args(["--exact", &test, "--nocapture"]).env(ALONE, "1").output().unwrap();
+        let ran = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", &test, "--nocapture"])
+            .env(ALONE, "1")
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&ran.stdout);
         assert!(ran.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&ran.stderr));
         return;
@@ -476,8 +511,8 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
         eventually("old catalogs go", gone).await;
         assert_eq!(inside.shared.accounts.len(), 2);
         eventually("all exchanges end", || (inside.shared.drain.exchanges() == 0).then_some(())).await;
-        // Each exchange saw one version only: what the first upstream was asked for and did not give, the second was. It is asked alone
-        // once the first one's breaker is open.
+        // Each exchange saw one version only: what the first upstream was asked for and did not
+        // give, the second was. It is asked alone once the first one's breaker is open.
         let models = |mock: &Mock| {
             let mut models: BTreeMap<_, usize> = BTreeMap::new();
             mock.requests().iter().for_each(|request| *models.entry(request.model()).or_default() += 1);
@@ -493,11 +528,14 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
 fn f08_an_account_that_is_removed_ends_its_streams_and_gets_no_new_ones() {
     run(async {
         let (old, new, gate) = (Mock::start().await, Mock::start().await, Gate::new());
-        old.push(Script::sse().words(0..1).wait(&gate).words(1..3).event(crate::support::script::finish("stop")).done());
+        old.push(
+            Script::sse().words(0..1).wait(&gate).words(1..3).event(crate::support::script::finish("stop")).done(),
+        );
         let catalog = |accounts: &[(&str, &Mock)]| {
-            let with = accounts
-                .iter()
-                .fold(Catalog::new().account("k1", &new).account("k2", &new), |catalog, (id, mock)| catalog.account(id, mock));
+            let with =
+                accounts.iter().fold(Catalog::new().account("k1", &new).account("k2", &new), |catalog, (id, mock)| {
+                    catalog.account(id, mock)
+                });
             let ids: Vec<_> = accounts.iter().map(|(id, _)| *id).collect();
             with.model("m", &ids)
         };
@@ -562,7 +600,11 @@ fn f10_a_caller_who_is_revoked_finishes_the_stream_and_then_gets_401() {
             assert_eq!(gateway.get("/v1/models").await.status, 200);
             gate.open();
             connection.rest(&mut head).await;
-            assert_eq!((head.events().last().map(String::as_str), head.end), (Some("[DONE]"), Some(End::Whole)), "{what}");
+            assert_eq!(
+                (head.events().last().map(String::as_str), head.end),
+                (Some("[DONE]"), Some(End::Whole)),
+                "{what}"
+            );
             assert_eq!(head.content(), "w0 ", "{what}");
             // Not on the old connection either.
             connection.send(client::post_as(other, &chat("m"))).await;
@@ -598,7 +640,11 @@ fn f12_what_takes_away_more_than_half_is_held_for_five_seconds() {
     run(async {
         let mock = Mock::start().await;
         let accounts = |ids: &[&str]| {
-            ids.iter().fold(Catalog::new(), |catalog, id| catalog.account(id, &mock)).model_with("m", &["a"], "owned_by: now")
+            ids.iter().fold(Catalog::new(), |catalog, id| catalog.account(id, &mock)).model_with(
+                "m",
+                &["a"],
+                "owned_by: now",
+            )
         };
         let models = |ids: &[&str]| {
             ids.iter().fold(Catalog::new().account("a", &mock), |catalog, id| catalog.model(id, &["a"])).model_with(
@@ -607,8 +653,10 @@ fn f12_what_takes_away_more_than_half_is_held_for_five_seconds() {
                 "owned_by: now",
             )
         };
-        let callers =
-            |ids: &[&str]| ids.iter().fold(stamped(&mock, "now"), |catalog, id| catalog.caller(id, &format!("sk-CaNaRy-caller-{id}"), ""));
+        let callers = |ids: &[&str]| {
+            ids.iter()
+                .fold(stamped(&mock, "now"), |catalog, id| catalog.caller(id, &format!("sk-CaNaRy-caller-{id}"), ""))
+        };
         let cases = [
             (accounts(&["a", "b", "c"]), accounts(&["a"]), "2 of 3 accounts"),
             (models(&["m1", "m2"]), models(&[]), "2 of 3 models"),
@@ -622,8 +670,10 @@ fn f12_what_takes_away_more_than_half_is_held_for_five_seconds() {
         for (gateway, after, loss) in started {
             gateway.write_catalog(&after);
             let since = Instant::now();
-            eventually("it is held", || gateway.status()["catalog"]["held"].as_str().is_some_and(|held| held.contains(loss)).then_some(()))
-                .await;
+            eventually("it is held", || {
+                gateway.status()["catalog"]["held"].as_str().is_some_and(|held| held.contains(loss)).then_some(())
+            })
+            .await;
             assert_eq!((gateway.generation(), stamp(&gateway).await.as_str()), (1, "now"));
             held.push((gateway, loss, since));
         }
@@ -634,7 +684,9 @@ fn f12_what_takes_away_more_than_half_is_held_for_five_seconds() {
             assert_eq!(gateway.metrics().sum("portcullis_catalog_shrunk_total", &[]), 1.0);
             assert_eq!(gateway.status()["catalog"]["held"], Value::Null);
             // One line when it is held, one when it is taken.
-            let loud = || gateway.log().lines().filter(|line| line.contains("\"level\":\"warn\"") && line.contains(loss)).count();
+            let loud = || {
+                gateway.log().lines().filter(|line| line.contains("\"level\":\"warn\"") && line.contains(loss)).count()
+            };
             eventually("two loud lines", || (loud() >= 2).then_some(())).await;
             assert_eq!(loud(), 2, "{}", gateway.log());
         }
@@ -666,7 +718,10 @@ fn f13_accounts_that_come_and_go_leave_no_state_and_no_series() {
         let inside = Inside::start(&Catalog::over(&mock).to_string()).await;
         let catalog = |n: usize| match n % 2 {
             0 => Catalog::over(&mock).to_string(),
-            _ => Catalog::over(&mock).account(&format!("a{n}"), &mock).model_with("n", &[&format!("a{n}")], "").to_string(),
+            _ => Catalog::over(&mock)
+                .account(&format!("a{n}"), &mock)
+                .model_with("n", &[&format!("a{n}")], "")
+                .to_string(),
         };
         let ask = async |model: &str| {
             let mut connection = Connection::plain(inside.address, None).await;
@@ -709,8 +764,14 @@ fn f14_huge_and_hostile_files_are_refused_quickly_and_block_nobody() {
         let cases = [
             ("50 MB", format!("{}# {}\n", stamped(&mock, "new"), "x".repeat(50 << 20))),
             ("alias bomb", format!("{bomb}{}", stamped(&mock, "new"))),
-            ("5,000 deep", format!("accounts: {}{}\nmodels: {{}}\ncallers: {{}}\n", "[".repeat(5_000), "]".repeat(5_000))),
-            ("1,000 deep in block style", (0..1_000).fold(String::new(), |text, depth| text + &" ".repeat(depth) + "a:\n")),
+            (
+                "5,000 deep",
+                format!("accounts: {}{}\nmodels: {{}}\ncallers: {{}}\n", "[".repeat(5_000), "]".repeat(5_000)),
+            ),
+            (
+                "1,000 deep in block style",
+                (0..1_000).fold(String::new(), |text, depth| text + &" ".repeat(depth) + "a:\n"),
+            ),
         ];
         for (number, (what, text)) in cases.iter().enumerate() {
             let load = Load::start(2, move |_| ask(address, 1));
@@ -740,7 +801,10 @@ fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
         (
             &[
                 ("server.yaml", SERVER),
-                ("catalog.yaml", "accounts: { claude: { dialect: demo } }\nmodels:\n  m: { targets: [{ account: claud }] }\ncallers: {}\n"),
+                (
+                    "catalog.yaml",
+                    "accounts: { claude: { dialect: demo } }\nmodels:\n  m: { targets: [{ account: claud }] }\ncallers: {}\n",
+                ),
             ],
             &["catalog.yaml:3", "models.m.targets[0].account", "did you mean \"claude\"?"],
         ),
@@ -751,14 +815,20 @@ fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
         (
             &[
                 ("server.yaml", SERVER),
-                ("catalog.yaml", "accounts: { a: { dialect: openai, key: { env: PORTCULLIS_TEST_UNSET } } }\nmodels: {}\ncallers: {}\n"),
+                (
+                    "catalog.yaml",
+                    "accounts: { a: { dialect: openai, key: { env: PORTCULLIS_TEST_UNSET } } }\nmodels: {}\ncallers: {}\n",
+                ),
             ],
             &["catalog.yaml:1", "accounts.a.key", "the environment variable that is named here is not set"],
         ),
         (
             &[
                 ("server.yaml", SERVER),
-                ("catalog.yaml", "accounts: { a: { dialect: openai, key: { file: nowhere } } }\nmodels: {}\ncallers: {}\n"),
+                (
+                    "catalog.yaml",
+                    "accounts: { a: { dialect: openai, key: { file: nowhere } } }\nmodels: {}\ncallers: {}\n",
+                ),
             ],
             &["catalog.yaml:1", "accounts.a.key", "there is no such file"],
         ),
@@ -772,7 +842,8 @@ fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
                 assert!(ran.stderr.contains(word), "no {word:?} in {}", ran.stderr);
             }
         }
-        let problems = |text: &str| text.lines().filter(|line| line.contains(".yaml")).map(ToOwned::to_owned).collect::<Vec<_>>();
+        let problems =
+            |text: &str| text.lines().filter(|line| line.contains(".yaml")).map(ToOwned::to_owned).collect::<Vec<_>>();
         let served = problems(&served.stderr);
         assert!(served.iter().all(|line| checked.stderr.contains(line.as_str())), "{served:#?}\n{}", checked.stderr);
     }
@@ -820,7 +891,8 @@ fn a_file_of_catalog_d_is_merged_live_even_in_a_new_folder() {
 fn a_rotated_account_key_never_meets_an_old_connection() {
     run(async {
         let mock = Mock::start().await;
-        let by_file = |mock: &Mock| Catalog::new().account_with("a", mock, "key: { file: secrets/upstream }").model("m", &["a"]);
+        let by_file =
+            |mock: &Mock| Catalog::new().account_with("a", mock, "key: { file: secrets/upstream }").model("m", &["a"]);
         let gateway = Gateway::with(by_file(&mock)).file("secrets/upstream", "sk-CaNaRy-account-one\n").start().await;
         let sent = |number: usize| mock.requests()[number].field("authorization").unwrap().to_owned();
         for _ in 0..2 {
@@ -871,12 +943,18 @@ fn a_catalog_of_a_hundred_thousand_keys_loads_and_is_right() {
     use std::fmt::Write;
     let mut text = String::from("accounts:\n");
     for n in 0..1_000 {
-        writeln!(text, "  a{n}: {{ dialect: openai, base_url: \"http://10.0.{}.{}/v1\", key: \"secret-{n}\" }}", n / 250, n % 250 + 1)
-            .unwrap();
+        writeln!(
+            text,
+            "  a{n}: {{ dialect: openai, base_url: \"http://10.0.{}.{}/v1\", key: \"secret-{n}\" }}",
+            n / 250,
+            n % 250 + 1
+        )
+        .unwrap();
     }
     text.push_str("models:\n");
     for n in 0..10_000 {
-        writeln!(text, "  m{n}: {{ targets: [{{ account: a{} }}, {{ account: a{} }}] }}", n % 1_000, (n + 1) % 1_000).unwrap();
+        writeln!(text, "  m{n}: {{ targets: [{{ account: a{} }}, {{ account: a{} }}] }}", n % 1_000, (n + 1) % 1_000)
+            .unwrap();
     }
     text.push_str("callers:\n");
     for caller in 0..1_000 {
@@ -912,7 +990,13 @@ fn in_a_server_that_is_not_ours_the_way_down_is_noticed() {
     use pingora::services::background::BackgroundService;
     run(async {
         let folder = Folder::new(&[
-            ("server.yaml", &format!("listen: [{{ address: \"{}\" }}]\nlog: {{ access: off }}\n", crate::support::gateway::free_port())),
+            (
+                "server.yaml",
+                &format!(
+                    "listen: [{{ address: \"{}\" }}]\nlog: {{ access: off }}\n",
+                    crate::support::gateway::free_port()
+                ),
+            ),
             ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"),
         ]);
         let mut loaded = load(folder.path(), Secrets::Resolve).unwrap();
@@ -922,7 +1006,8 @@ fn in_a_server_that_is_not_ours_the_way_down_is_noticed() {
         let running = spawn(async move { background.start(shutdown).await });
         assert_eq!(shared.drain.phase(), portcullis::drain::Phase::Starting);
         sender.send(true).unwrap();
-        eventually("it is noticed", || (shared.drain.phase() == portcullis::drain::Phase::Delaying).then_some(())).await;
+        eventually("it is noticed", || (shared.drain.phase() == portcullis::drain::Phase::Delaying).then_some(()))
+            .await;
         running.abort();
     });
 }
@@ -933,7 +1018,9 @@ fn nobody_serves_the_published_key_to_everybody() {
         ("server.yaml", "listen: [{ address: \"0.0.0.0:1\" }]\nlog: { access: off }\n"),
         (
             "catalog.yaml",
-            &include_str!("../../conf/catalog.yaml").replace("  demo:\n    targets", "  other:\n    targets").replace("[demo]", "[other]"),
+            &include_str!("../../conf/catalog.yaml")
+                .replace("  demo:\n    targets", "  other:\n    targets")
+                .replace("[demo]", "[other]"),
         ),
     ]);
     let mut loaded = load(folder.path(), Secrets::Assume).unwrap();

@@ -1,5 +1,6 @@
-//! Who is asked, when, and how often: strategies, breakers and rests, fallbacks by cause, budgets, hedges, deadlines, the queue, and the trail of it
-//! all, through the real gateway. Failures one by one are in `failover` and `matrix`.
+//! Who is asked, when, and how often: strategies, breakers and rests, fallbacks by cause, budgets,
+//! hedges, deadlines, the queue, and the trail of it all, through the real gateway. Failures one by
+//! one are in `failover` and `matrix`.
 
 mod breakers;
 mod budget;
@@ -48,7 +49,11 @@ fn account(gateway: &Gateway, id: &str) -> Value {
 fn target(gateway: &Gateway, id: &str, model: &str) -> Value {
     let account = account(gateway, id);
     let targets = account["targets"].as_array().expect("targets");
-    targets.iter().find(|target| target["model"] == model).unwrap_or_else(|| panic!("no target {model} in {account}")).clone()
+    targets
+        .iter()
+        .find(|target| target["model"] == model)
+        .unwrap_or_else(|| panic!("no target {model} in {account}"))
+        .clone()
 }
 
 /// What `/status` tells of a model.
@@ -60,14 +65,18 @@ fn model(gateway: &Gateway, id: &str) -> Value {
 
 /// Waits until a target's breaker is in that state.
 async fn breaker(gateway: &Gateway, id: &str, model: &str, state: &str) {
-    eventually(&format!("the breaker of {id} for {model} is {state}"), || (target(gateway, id, model)["breaker"] == state).then_some(()))
-        .await;
+    eventually(&format!("the breaker of {id} for {model} is {state}"), || {
+        (target(gateway, id, model)["breaker"] == state).then_some(())
+    })
+    .await;
 }
 
 /// Any request to the admin listener: the status, and the head.
 fn admin(gateway: &Gateway, method: &str, path: &str, more: &str) -> (u16, String) {
     let mut stream = std::net::TcpStream::connect(gateway.admin).expect("the admin listener");
-    stream.write_all(format!("{method} {path} HTTP/1.1\r\nhost: x\r\n{more}connection: close\r\n\r\n").as_bytes()).expect("sent");
+    stream
+        .write_all(format!("{method} {path} HTTP/1.1\r\nhost: x\r\n{more}connection: close\r\n\r\n").as_bytes())
+        .expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("answered");
     (answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status"), answer)

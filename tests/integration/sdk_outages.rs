@@ -1,8 +1,11 @@
-//! The official OpenAI clients through outages of every kind: one table, whose rows both languages are given as JSON, with what must be seen.
+//! The official OpenAI clients through outages of every kind: one table, whose rows both languages
+//! are given as JSON, with what must be seen.
 //!
-//! Each row is asked for in every way that a client can (buffered, streamed, streamed by its helper), of a model with one target and of
-//! one with a second that is well. Each of these is a model and an account of its own, so that no outage touches another. What the clients
-//! do with a row is in `tests/sdk/`: an answer is that text exactly, everything else must be raised, as the right class.
+//! Each row is asked for in every way that a client can (buffered, streamed, streamed by its
+//! helper), of a model with one target and of one with a second that is well. Each of these is a
+//! model and an account of its own, so that no outage touches another. What the clients do with a
+//! row is in `tests/sdk/`: an answer is that text exactly, everything else must be raised, as the
+//! right class.
 
 use std::path::Path;
 use std::process::Command;
@@ -67,7 +70,8 @@ enum Outage {
 }
 use Outage::{Plays, Refused, Unroutable};
 
-/// A row: an outage, and what is seen of it, first alone and then with a second target, buffered and streamed; none where it has no such form.
+/// A row: an outage, and what is seen of it, first alone and then with a second target, buffered
+/// and streamed; none where it has no such form.
 struct Row {
     name: &'static str,
     outage: Outage,
@@ -96,14 +100,23 @@ fn rows() -> Vec<Row> {
         Row { name, outage: error(status), buffered: both, stream: both }
     };
     let json_of = |body: &str| Plays(Script::text(200, "application/json", body));
-    // What comes with the fault at once was sent to nobody yet, and then another target may still answer.
+    // What comes with the fault at once was sent to nobody yet, and then another target may still
+    // answer.
     let begun = || Script::sse().words(0..2).delay(BREATH);
-    let half =
-        || Script::new().head(200, &[script::JSON, ("content-length", "900")]).body("{\"id\":\"chatcmpl-mock\",\"object\":\"chat.comp");
+    let half = || {
+        Script::new()
+            .head(200, &[script::JSON, ("content-length", "900")])
+            .body("{\"id\":\"chatcmpl-mock\",\"object\":\"chat.comp")
+    };
     let role = || Script::sse().event(script::chunk(&json!({"role": "assistant", "content": ""}), None));
     let broke = json!({"error": {"message": "the GPU fell off", "type": "server_error", "param": null, "code": null}});
     // A buffered answer's time is over when all of it is, whoever else might answer.
-    let silence = |name, script| Row { name, outage: Plays(script), buffered: Some([TIMEOUT; 2]), stream: Some([TIMEOUT, Answer]) };
+    let silence = |name, script| Row {
+        name,
+        outage: Plays(script),
+        buffered: Some([TIMEOUT; 2]),
+        stream: Some([TIMEOUT, Answer]),
+    };
     vec![
         row("refused", Refused, UNAVAILABLE),
         row("unroutable", Unroutable, UNAVAILABLE),
@@ -128,7 +141,11 @@ fn rows() -> Vec<Row> {
         row("null", json_of("null"), BAD),
         row("malformed", json_of("{\"choices\": [{"), BAD),
         row("error-in-a-200", json_of(&broke.to_string()), BAD),
-        row("gzip", Plays(Script::text(200, "application/json", b"\x1f\x8b\x08\0").with("content-encoding", "gzip")), BAD),
+        row(
+            "gzip",
+            Plays(Script::text(200, "application/json", b"\x1f\x8b\x08\0").with("content-encoding", "gzip")),
+            BAD,
+        ),
         silence("silence", Script::silent()),
         buffered("half-reset", half().reset(), BAD, Answer),
         buffered("half-closed", half().close(), BAD, Answer),
@@ -147,7 +164,12 @@ fn rows() -> Vec<Row> {
         streamed("cut-ended", begun().end(), TRUNCATED, TRUNCATED),
         streamed("cut-done", begun().done(), TRUNCATED, TRUNCATED),
         streamed("cut-in-a-chunk", begun().raw("50\r\ndata: {\"cho").close(), TRUNCATED, TRUNCATED),
-        streamed("cut-without-framing", Script::new().head(200, &[SSE]).words(0..2).delay(BREATH).close(), TRUNCATED, TRUNCATED),
+        streamed(
+            "cut-without-framing",
+            Script::new().head(200, &[SSE]).words(0..2).delay(BREATH).close(),
+            TRUNCATED,
+            TRUNCATED,
+        ),
         streamed(
             "error-later",
             begun().event(&broke).done(),
@@ -160,14 +182,20 @@ fn rows() -> Vec<Row> {
             Event("w0 w1 ", "bad_upstream_response"),
             Event("w0 w1 ", "bad_upstream_response"),
         ),
-        streamed("silence-later", begun().stall(), Event("w0 w1 ", "upstream_timeout"), Event("w0 w1 ", "upstream_timeout")),
+        streamed(
+            "silence-later",
+            begun().stall(),
+            Event("w0 w1 ", "upstream_timeout"),
+            Event("w0 w1 ", "upstream_timeout"),
+        ),
         streamed("no-done", Script::sse().words(0..3).event(finish("stop")).end(), Answer, Answer),
         // The head is sent to keep the caller, and yet the other target may still answer.
         streamed("silence-past-the-head", Script::sse().stall(), Event("", "upstream_timeout"), Answer),
     ]
 }
 
-/// With a client's own retries: what its target plays in turn, what is seen, and how often the gateway is asked.
+/// With a client's own retries: what its target plays in turn, what is seen, and how often the
+/// gateway is asked.
 struct Retried {
     name: &'static str,
     plays: Vec<Script>,
@@ -270,7 +298,8 @@ impl Cells {
         let (bad, plays) = (Arc::downgrade(&self.bad), row.plays);
         self.bad.on_by(id, move |request| {
             let before = bad.upgrade().expect("a mock that answers").requests();
-            let asked = before.iter().filter(|one| one.number < request.number && one.model() == request.model()).count();
+            let asked =
+                before.iter().filter(|one| one.number < request.number && one.model() == request.model()).count();
             plays[asked.min(plays.len() - 1)].clone()
         });
         let mut targets = vec![id.to_owned()];
@@ -285,7 +314,9 @@ impl Cells {
     fn case(&mut self, id: &str, way: &str, retries: bool, sees: Sees, requests: usize) {
         let sees = match sees {
             Answer => json!({"kind": "answer", "content": if way == "buffered" { ANSWER } else { STREAM }}),
-            Status(status, code) => json!({"kind": "status", "status": status, "code": (!code.is_empty()).then_some(code)}),
+            Status(status, code) => {
+                json!({"kind": "status", "status": status, "code": (!code.is_empty()).then_some(code)})
+            }
             Event(content, code) => json!({"kind": "event", "content": content, "code": code}),
         };
         self.cases.push(json!({"model": id, "way": way, "retries": retries, "sees": sees}));

@@ -1,8 +1,9 @@
-//! How long the official clients keep their caller waiting for each refusal, and how often they ask meanwhile: `OpenAI()` as it is, with no
-//! setting of its own. The README's table of waits has what is measured here.
+//! How long the official clients keep their caller waiting for each refusal, and how often they ask
+//! meanwhile: `OpenAI()` as it is, with no setting of its own. The README's table of waits has what
+//! is measured here.
 //!
-//! Each row is a model with accounts of its own, and all are asked side by side. What the clients do is in `tests/sdk/`: they ask once for each row, and
-//! tell the seconds until it was over.
+//! Each row is a model with accounts of its own, and all are asked side by side. What the clients
+//! do is in `tests/sdk/`: they ask once for each row, and tell the seconds until it was over.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -46,7 +47,8 @@ struct Row {
     /// Requests that the client sends us, and tries of ours at an account for them.
     requests: usize,
     asked: usize,
-    /// It takes so many seconds at least, and at most: what it does by itself, and some for a busy machine.
+    /// It takes so many seconds at least, and at most: what it does by itself, and some for a busy
+    /// machine.
     least: f64,
     most: f64,
 }
@@ -84,8 +86,14 @@ const ROWS: &[Row] = &[
 ];
 
 /// Whose last target has another model's name: it was asked before.
-const BEFORE: &[&str] =
-    &["wrong-key-known", "no-such-model-known", "no-such-model-known", "no-such-model-known", "limited-before", "limited-known"];
+const BEFORE: &[&str] = &[
+    "wrong-key-known",
+    "no-such-model-known",
+    "no-such-model-known",
+    "no-such-model-known",
+    "limited-before",
+    "limited-known",
+];
 
 async fn upstream(gate: &Gate) -> Arc<Mock> {
     let mock = Arc::new(Mock::start().await);
@@ -160,14 +168,19 @@ fn every_wait_has_its_end(program: &mut Command) {
         let gate = Gate::new();
         let mock = upstream(&gate).await;
         let (nobody, restarts) = (Mock::refusing().await, free_port());
-        let gateway =
-            Gateway::with(catalog(&mock, &nobody.base_url(), &format!("http://{restarts}/v1"))).upstream(restarts.port()).start().await;
+        let gateway = Gateway::with(catalog(&mock, &nobody.base_url(), &format!("http://{restarts}/v1")))
+            .upstream(restarts.port())
+            .start()
+            .await;
         for model in BEFORE {
             assert!(gateway.post(&chat(model)).await.status >= 400, "{model}");
         }
         let holder = chat("full");
         let (held, ()) = tokio::join!(gateway.post(&holder), async {
-            eventually("the place is taken", || mock.requests().iter().any(|request| request.model() == "full").then_some(())).await;
+            eventually("the place is taken", || {
+                mock.requests().iter().any(|request| request.model() == "full").then_some(())
+            })
+            .await;
             let told = ask(program, &gateway, restarts).await;
             check(&told, &gateway).await;
             gate.open();
@@ -176,10 +189,14 @@ fn every_wait_has_its_end(program: &mut Command) {
     });
 }
 
-/// Lets the client ask for each; a server that was not there when it was asked first is there the second time.
+/// Lets the client ask for each; a server that was not there when it was asked first is there the
+/// second time.
 async fn ask(program: &mut Command, gateway: &Gateway, restarts: SocketAddr) -> Vec<Value> {
     let models: Vec<&str> = ROWS.iter().map(|row| row.model).collect();
-    program.env("OPENAI_BASE_URL", format!("http://{}/v1", gateway.address)).env("OPENAI_API_KEY", KEY).env("MODELS", models.join(" "));
+    program
+        .env("OPENAI_BASE_URL", format!("http://{}/v1", gateway.address))
+        .env("OPENAI_API_KEY", KEY)
+        .env("MODELS", models.join(" "));
     program.env("NO_PROXY", "*").current_dir(env!("CARGO_MANIFEST_DIR"));
     let mut client = Process::spawn(program);
     let was_asked = || gateway.lines().iter().any(|line| line["model"] == "starts-again").then_some(());
@@ -198,10 +215,15 @@ async fn check(told: &[Value], gateway: &Gateway) {
     let all = gateway.access_lines_at_least(before + ROWS.iter().map(|row| row.requests).sum::<usize>()).await;
     let mut wrong = Vec::new();
     for row in ROWS {
-        let one = told.iter().find(|one| one["model"] == row.model).unwrap_or_else(|| panic!("nothing of {}: {told:?}", row.model));
-        let (status, seconds) = (one["status"].as_u64().unwrap_or_default(), one["seconds"].as_f64().unwrap_or(f64::MAX));
+        let one = told
+            .iter()
+            .find(|one| one["model"] == row.model)
+            .unwrap_or_else(|| panic!("nothing of {}: {told:?}", row.model));
+        let (status, seconds) =
+            (one["status"].as_u64().unwrap_or_default(), one["seconds"].as_f64().unwrap_or(f64::MAX));
         let lines: Vec<_> = all.iter().skip(before).filter(|line| line["model"] == row.model).collect();
-        let (requests, asked) = (lines.len(), lines.iter().map(|line| line["attempts"].as_array().map_or(0, Vec::len)).sum::<usize>());
+        let (requests, asked) =
+            (lines.len(), lines.iter().map(|line| line["attempts"].as_array().map_or(0, Vec::len)).sum::<usize>());
         println!("{:24} {status} after {seconds:6.2} s, {requests} requests, {asked} upstream", row.model);
         let right = (u64::from(row.status), row.requests, row.asked) == (status, requests, asked);
         if !right || seconds < row.least || seconds > row.most {

@@ -1,7 +1,8 @@
 //! Where secrets must not turn up, and where requests must not lead: the fault table's section S.
 //!
-//! Every other test looks for secrets too: its gateway logs at level trace, all keys hold a mark, and no answer, log line, access
-//! line, metric or status may hold it (row S01; see `support::gateway`).
+//! Every other test looks for secrets too: its gateway logs at level trace, all keys hold a mark,
+//! and no answer, log line, access line, metric or status may hold it (row S01; see
+//! `support::gateway`).
 
 use std::path::Path;
 
@@ -32,7 +33,10 @@ fn tell_tales() -> Vec<(&'static str, Script)> {
     }
     scripts.push((
         "a short code",
-        Script::json(400, &json!({"error": {"message": "no", "type": ACCOUNT_KEY, "param": ACCOUNT_KEY, "code": ACCOUNT_KEY}})),
+        Script::json(
+            400,
+            &json!({"error": {"message": "no", "type": ACCOUNT_KEY, "param": ACCOUNT_KEY, "code": ACCOUNT_KEY}}),
+        ),
     ));
     scripts.push(("a string", Script::json(400, &json!({ "error": told }))));
     scripts.push(("no JSON", with_headers(Script::text(200, "application/json", &told))));
@@ -51,7 +55,10 @@ fn tell_tales() -> Vec<(&'static str, Script)> {
 #[test]
 fn s01_s02_whatever_an_upstream_tells_no_secret_leaves() {
     run(async {
-        for log in ["log: { format: json, level: trace, access: stdout }", "log: { format: text, level: trace, access: stdout }"] {
+        for log in [
+            "log: { format: json, level: trace, access: stdout }",
+            "log: { format: text, level: trace, access: stdout }",
+        ] {
             let mock = Mock::start().await;
             let scripts = tell_tales();
             // An account of its own for each, since some rest after what they said.
@@ -64,7 +71,11 @@ fn s01_s02_whatever_an_upstream_tells_no_secret_leaves() {
                 for body in [chat(&format!("m{nth}")), chat_stream(&format!("m{nth}"))] {
                     mock.on(&format!("m{nth}"), script.clone());
                     let answer = gateway.post(&body).await;
-                    canary::check(&format!("the answer to {what}"), format!("{:?} {}", answer.fields, answer.text()).as_bytes()).unwrap();
+                    canary::check(
+                        &format!("the answer to {what}"),
+                        format!("{:?} {}", answer.fields, answer.text()).as_bytes(),
+                    )
+                    .unwrap();
                 }
             }
             canary::check("/metrics", gateway.admin("/metrics").1.as_bytes()).unwrap();
@@ -81,10 +92,20 @@ fn s02_a_callers_key_in_the_wrong_place_is_not_told() {
         let body = chat("m").to_string();
         let wrong = [
             request("GET", &format!("/v1/models?key={KEY}"), &[], b""),
-            request("POST", &format!("/v1/chat/completions?api_key={KEY}"), &[("content-type", "application/json")], body.as_bytes()),
+            request(
+                "POST",
+                &format!("/v1/chat/completions?api_key={KEY}"),
+                &[("content-type", "application/json")],
+                body.as_bytes(),
+            ),
             request("GET", "/v1/models", &[("authorization", &format!("Basic {KEY}"))], b""),
             request("GET", "/v1/models", &[("authorization", KEY)], b""),
-            request("GET", "/v1/models", &[("cookie", KEY), ("x-key", KEY), ("user-agent", KEY), ("referer", KEY)], b""),
+            request(
+                "GET",
+                "/v1/models",
+                &[("cookie", KEY), ("x-key", KEY), ("user-agent", KEY), ("referer", KEY)],
+                b"",
+            ),
             request(
                 "POST",
                 "/v1/chat/completions",
@@ -109,7 +130,8 @@ fn s02_a_panic_tells_no_secret() {
         let phases = ["door", "auth", "intake", "plan"];
         for phase in phases {
             let bearer = format!("Bearer {KEY}");
-            let fields = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("x-test-panic", phase)];
+            let fields =
+                [("authorization", bearer.as_str()), ("content-type", "application/json"), ("x-test-panic", phase)];
             let mut connection = gateway.connect().await;
             connection.send(request("POST", "/v1/chat/completions", &fields, chat("m").to_string().as_bytes())).await;
             if let Some(answer) = connection.try_response("POST").await {
@@ -133,11 +155,17 @@ fn s05_what_is_loaded_prints_no_secret() {
             .account_with("b", &mock, "key: { env: ACCOUNT_B }")
             .account_with("c", &mock, "key: { file: secret }")
             .model("m", &["a", "b", "c"]);
-        let gateway = Gateway::with(catalog).env("ACCOUNT_B", ACCOUNT_KEY).file("secret", format!("{ACCOUNT_KEY}\n")).start().await;
+        let gateway = Gateway::with(catalog)
+            .env("ACCOUNT_B", ACCOUNT_KEY)
+            .file("secret", format!("{ACCOUNT_KEY}\n"))
+            .start()
+            .await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         assert_eq!(mock.request(0).await.field("x-token"), Some(token));
         // This process does not have the variable.
-        let text = std::fs::read_to_string(gateway.conf.join("catalog.yaml")).unwrap().replace("{ env: ACCOUNT_B }", "{ file: secret }");
+        let text = std::fs::read_to_string(gateway.conf.join("catalog.yaml"))
+            .unwrap()
+            .replace("{ env: ACCOUNT_B }", "{ file: secret }");
         std::fs::write(gateway.conf.join("catalog.yaml"), text).unwrap();
         let loaded = load::load(&gateway.conf, Secrets::Resolve).unwrap();
         let catalog = &loaded.catalog;
@@ -161,7 +189,8 @@ fn load_digest(key: &str) -> [u8; 32] {
     portcullis::catalog::resolve::digest(key)
 }
 
-/// Starts with this catalog, which must fail and name this place; no secret may be in what it says, nor in what `check` says.
+/// Starts with this catalog, which must fail and name this place; no secret may be in what it says,
+/// nor in what `check` says.
 #[track_caller]
 fn refused(catalog: &str, place: &str) {
     let (status, output) = Gateway::with(catalog).refuse();
@@ -187,7 +216,8 @@ fn tempdir() -> std::path::PathBuf {
 
 #[test]
 fn s06_a_bad_line_with_a_key_is_named_and_not_shown() {
-    let account = |fields: &str| format!("models: {{}}\ncallers: {{}}\naccounts:\n  a:\n    dialect: openai\n    {fields}\n");
+    let account =
+        |fields: &str| format!("models: {{}}\ncallers: {{}}\naccounts:\n  a:\n    dialect: openai\n    {fields}\n");
     let key = ACCOUNT_KEY;
     let cases = [
         (account(&format!("key: [\"{key}\"]")), "catalog.yaml:6"),
@@ -213,7 +243,10 @@ fn s06_a_bad_line_with_a_key_is_named_and_not_shown() {
         (account(&format!("\tkey: \"{key}\"")), "catalog.yaml:"),
         (account(&format!("dialect: \"{key}\"")), "catalog.yaml:6"),
         (format!("accounts: {{}}\nmodels: {{}}\ncallers: \"{KEY}\"\n"), "catalog.yaml:3 callers"),
-        (format!("accounts: {{}}\nmodels: {{}}\ncallers: {{ acme: {{ keys: [\"{KEY}\"] }} }}\n"), "catalog.yaml:3 callers.acme.keys"),
+        (
+            format!("accounts: {{}}\nmodels: {{}}\ncallers: {{ acme: {{ keys: [\"{KEY}\"] }} }}\n"),
+            "catalog.yaml:3 callers.acme.keys",
+        ),
         (
             format!("accounts: {{}}\nmodels: {{}}\ncallers: {{ acme: {{ keys: {{ prod: \"{KEY}\" }} }} }}\n"),
             "catalog.yaml:3 callers.acme.keys.prod",
@@ -245,11 +278,15 @@ fn s06_a_bad_reload_shows_no_key() {
 
 #[test]
 fn s07_a_key_in_clear_text_is_refused() {
-    for hash in [KEY.to_owned(), format!("sha256:{KEY}"), format!("Bearer {KEY}"), canary::hash(KEY).replace("sha256:", "md5:")] {
-        let catalog = format!("accounts: {{}}\nmodels: {{}}\ncallers:\n  acme:\n    keys:\n      prod: {{ hash: \"{hash}\" }}\n");
+    for hash in
+        [KEY.to_owned(), format!("sha256:{KEY}"), format!("Bearer {KEY}"), canary::hash(KEY).replace("sha256:", "md5:")]
+    {
+        let catalog =
+            format!("accounts: {{}}\nmodels: {{}}\ncallers:\n  acme:\n    keys:\n      prod: {{ hash: \"{hash}\" }}\n");
         refused(&catalog, "catalog.yaml:6 callers.acme.keys.prod.hash");
     }
-    let catalog = format!("accounts: {{}}\nmodels: {{}}\ncallers:\n  acme:\n    keys:\n      prod: {{ hash: \"{KEY}\" }}\n");
+    let catalog =
+        format!("accounts: {{}}\nmodels: {{}}\ncallers:\n  acme:\n    keys:\n      prod: {{ hash: \"{KEY}\" }}\n");
     refused(&catalog, "portcullis key hash");
 }
 
@@ -268,7 +305,11 @@ fn s08_a_catalog_that_everybody_can_read_is_warned_of() {
         assert!(logged.contains("catalog.yaml") && logged.contains("\"warn\""), "{logged}");
         let said = portcullis(&["check", "--conf", gateway.conf.to_str().unwrap()]);
         let said = [said.stdout, said.stderr].concat();
-        assert!(String::from_utf8_lossy(&said).contains("can be read by everybody"), "{}", String::from_utf8_lossy(&said));
+        assert!(
+            String::from_utf8_lossy(&said).contains("can be read by everybody"),
+            "{}",
+            String::from_utf8_lossy(&said)
+        );
     });
 }
 
@@ -276,7 +317,8 @@ fn s08_a_catalog_that_everybody_can_read_is_warned_of() {
 fn s09_s11_nothing_in_a_request_decides_where_it_goes() {
     run(async {
         let (mock, evil) = (Mock::start().await, Mock::start().await);
-        let gateway = Gateway::start(Catalog::new().account_with("a", &mock, "media_urls: pass").model("m", &["a"])).await;
+        let gateway =
+            Gateway::start(Catalog::new().account_with("a", &mock, "media_urls: pass").model("m", &["a"])).await;
         let url = evil.base_url();
         let host = evil.address().to_string();
         let body = json!({
@@ -308,7 +350,9 @@ fn s09_s11_nothing_in_a_request_decides_where_it_goes() {
             ("helicone-target-url", &url),
             ("forwarded", &format!("host={host}")),
         ];
-        let answer = gateway.raw(request("POST", &format!("/v1/chat/completions?base_url={url}"), &fields, body.as_bytes())).await;
+        let answer = gateway
+            .raw(request("POST", &format!("/v1/chat/completions?base_url={url}"), &fields, body.as_bytes()))
+            .await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         let sent = mock.request(0).await;
         assert_eq!((sent.text(), sent.target.as_str()), (body, "/v1/chat/completions"));
@@ -321,12 +365,16 @@ fn s09_s11_nothing_in_a_request_decides_where_it_goes() {
     });
 }
 
-/// What a provider would read with the operator's rights, and what a server in the operator's network would fetch.
+/// What a provider would read with the operator's rights, and what a server in the operator's
+/// network would fetch.
 #[test]
 fn s09_nothing_is_read_for_a_caller_with_rights_that_it_has_not() {
     run(async {
         let (strict, open, google) = (Mock::start().await, Mock::start().await, Mock::start().await);
-        google.always(Script::json(200, &json!({"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}]})));
+        google.always(Script::json(
+            200,
+            &json!({"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}]}),
+        ));
         let leave = "caller_references: [gs, s3, files, data_sources], media_urls: pass";
         let vertex = "dialect: vertex, project: p, location: global";
         let at = format!("http://{}", google.address());
@@ -363,7 +411,11 @@ fn s09_nothing_is_read_for_a_caller_with_rights_that_it_has_not() {
                 json!({"type": "input_audio", "input_audio": {"data": "http://10.0.0.1/a", "format": "wav"}}),
                 "messages[0].content[1].input_audio",
             ),
-            ("user", json!({"type": "file", "file": {"file_data": "https://10.0.0.1/a.pdf"}}), "messages[0].content[1].file"),
+            (
+                "user",
+                json!({"type": "file", "file": {"file_data": "https://10.0.0.1/a.pdf"}}),
+                "messages[0].content[1].file",
+            ),
             ("tool", image("http://10.0.0.1/a.png"), "messages[2].content[0].image_url"),
         ];
         for (nth, (role, part, param)) in parts.into_iter().enumerate() {
@@ -385,7 +437,10 @@ fn s09_nothing_is_read_for_a_caller_with_rights_that_it_has_not() {
         assert_eq!(error["param"], "messages[0].content[1].image_url");
         assert_eq!(google.count(), 0);
         assert_eq!(gateway.post(&ask("gs", "user", gs)).await.status, 200);
-        assert_eq!(google.request(0).await.json()["contents"][0]["parts"][1]["fileData"]["fileUri"], "gs://bucket/a.png");
+        assert_eq!(
+            google.request(0).await.json()["contents"][0]["parts"][1]["fileData"]["fileUri"],
+            "gs://bucket/a.png"
+        );
         // What it holds itself goes up anywhere.
         for part in [
             image("data:image/png;base64,iVBORw0KGgo="),
@@ -422,14 +477,17 @@ fn s09_a_reference_is_refused_though_its_account_rests() {
     });
 }
 
-/// Servers that do not tell cases apart would read another model, and more tokens, than were looked at here.
+/// Servers that do not tell cases apart would read another model, and more tokens, than were looked
+/// at here.
 #[test]
 fn s09_a_known_field_in_another_case_never_goes_up() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::start(Catalog::new().account("a", &mock).model("m", &["a"])).await;
         let hi = json!([{"role": "user", "content": "hi"}]);
-        for (name, known) in [("Model", "model"), ("MAX_TOKENS", "max_tokens"), ("Messages", "messages"), ("me\u{17f}sages", "messages")] {
+        for (name, known) in
+            [("Model", "model"), ("MAX_TOKENS", "max_tokens"), ("Messages", "messages"), ("me\u{17f}sages", "messages")]
+        {
             let mut body = json!({"model": "m", "max_tokens": 1, "messages": hi});
             body[name] = json!("dear");
             let error = gateway.post(&body).await.is_error(400, "unknown_parameter");
@@ -465,7 +523,8 @@ fn s10_accounts_are_where_they_may_be() {
     let folder = tempdir();
     std::fs::write(folder.join("server.yaml"), "workers: 1\n").unwrap();
     let check = |url: &str, more: &str| {
-        let catalog = format!("models: {{}}\ncallers: {{}}\naccounts:\n  a: {{ dialect: openai, base_url: \"{url}\"{more} }}\n");
+        let catalog =
+            format!("models: {{}}\ncallers: {{}}\naccounts:\n  a: {{ dialect: openai, base_url: \"{url}\"{more} }}\n");
         std::fs::write(folder.join("catalog.yaml"), catalog).unwrap();
         let checked = portcullis(&["check", "--conf", folder.to_str().unwrap()]);
         (checked.status.success(), String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat()).into_owned())
@@ -476,9 +535,13 @@ fn s10_accounts_are_where_they_may_be() {
         let (fine, said) = check(url, ", insecure: true");
         assert_eq!(fine, why == "insecure: true", "{url}: {said}");
     }
-    for url in
-        ["https://api.example.com/v1", "http://127.0.0.1:8000/v1", "http://localhost:8000/v1", "http://10.1.2.3/v1", "http://[::1]:8000/v1"]
-    {
+    for url in [
+        "https://api.example.com/v1",
+        "http://127.0.0.1:8000/v1",
+        "http://localhost:8000/v1",
+        "http://10.1.2.3/v1",
+        "http://[::1]:8000/v1",
+    ] {
         let (fine, said) = check(url, "");
         assert!(fine, "{url}: {said}");
     }
@@ -492,8 +555,16 @@ fn s12_two_callers_with_one_request_id_get_their_own_answers() {
         let other = "sk-CaNaRy-caller-other";
         let gateway = Gateway::start(Catalog::over(&mock).caller("beta", other, "")).await;
         let gate = Gate::new();
-        mock.push(Script::sse().event(delta("for acme ")).wait(&gate).event(delta("only")).event(script::finish("stop")).done());
-        let with_id = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replacen("\r\n", "\r\nx-request-id: the-same\r\n", 1);
+        mock.push(
+            Script::sse()
+                .event(delta("for acme "))
+                .wait(&gate)
+                .event(delta("only"))
+                .event(script::finish("stop"))
+                .done(),
+        );
+        let with_id =
+            |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replacen("\r\n", "\r\nx-request-id: the-same\r\n", 1);
         let mut first = gateway.connect().await;
         first.send(with_id(post(&chat_stream("m")))).await;
         let mut answer = first.head().await.expect("a head");
@@ -510,9 +581,14 @@ fn s12_two_callers_with_one_request_id_get_their_own_answers() {
         for got in [&answer, &second, &third] {
             assert_eq!(got.field("x-request-id"), Some("the-same"));
         }
-        let mut lines: Vec<_> = gateway.access_lines(3).await.iter().map(|line| (line["key"].clone(), line["outcome"].clone())).collect();
+        let mut lines: Vec<_> =
+            gateway.access_lines(3).await.iter().map(|line| (line["key"].clone(), line["outcome"].clone())).collect();
         lines.sort_by_key(|(key, _)| key.to_string());
-        let expected = [(json!("acme/prod"), json!("ok")), (json!("beta/prod"), json!("ok")), (Value::Null, json!("unauthorized"))];
+        let expected = [
+            (json!("acme/prod"), json!("ok")),
+            (json!("beta/prod"), json!("ok")),
+            (Value::Null, json!("unauthorized")),
+        ];
         assert_eq!(lines, expected);
     });
 }

@@ -1,11 +1,13 @@
-//! The soak (L07): a gateway between upstreams that fail in every way and callers that misbehave in every way, all at random, for a minute
-//! in the tests and for as long as one likes by `make soak`.
+//! The soak (L07): a gateway between upstreams that fail in every way and callers that misbehave in
+//! every way, all at random, for a minute in the tests and for as long as one likes by `make soak`.
 //!
-//! What must hold: no caller sees a broken answer, nothing panics, nothing hangs, every request has one access line that says what its
-//! caller saw, and when all is quiet again the gateway holds no more than before: memory, descriptors, threads, requests in flight. It is
-//! made quiet twice, after a third of the time and at the end.
+//! What must hold: no caller sees a broken answer, nothing panics, nothing hangs, every request has
+//! one access line that says what its caller saw, and when all is quiet again the gateway holds no
+//! more than before: memory, descriptors, threads, requests in flight. It is made quiet twice,
+//! after a third of the time and at the end.
 //!
-//! `SOAK_SECONDS`, `SOAK_RATE` (requests a second) and `SOAK_SEED` change the run; the seed is printed.
+//! `SOAK_SECONDS`, `SOAK_RATE` (requests a second) and `SOAK_SEED` change the run; the seed is
+//! printed.
 
 mod books;
 mod callers;
@@ -25,10 +27,12 @@ use self::upstream::{EVENT, RESPONSE_BODY, Temper, Upstream};
 use crate::support::tls::Ca;
 use crate::support::{Catalog, Gateway, Mock, process, run_within, spawn};
 
-/// In the tests: a minute, and so few requests that the tests beside it have their share of two cores.
+/// In the tests: a minute, and so few requests that the tests beside it have their share of two
+/// cores.
 const SECONDS: u64 = 60;
 const RATE: u64 = 40;
-/// Callers at once, for each that comes in a second; beyond, new ones wait. So many come at the very start, that what is warm knows the worst.
+/// Callers at once, for each that comes in a second; beyond, new ones wait. So many come at the
+/// very start, that what is warm knows the worst.
 const AT_ONCE: u64 = 2;
 /// Between two catalogs.
 const RELOAD: Duration = Duration::from_secs(3);
@@ -39,17 +43,20 @@ const QUIET: Duration = Duration::from_secs(30);
 
 /// For freed memory to have gone back to the system, once no connection is left.
 const SETTLE: Duration = Duration::from_secs(5);
-/// It gives back at once what is freed, so that resident memory is what is in use and not what once was.
+/// It gives back at once what is freed, so that resident memory is what is in use and not what once
+/// was.
 const ALLOCATOR: (&str, &str) = ("_RJEM_MALLOC_CONF", "dirty_decay_ms:0");
 
-/// The ledger keeps so much of its file at hand, and the file grows with the requests: that is no leak, and is told apart.
+/// The ledger keeps so much of its file at hand, and the file grows with the requests: that is no
+/// leak, and is told apart.
 const LEDGER_CACHE: u64 = 16 << 20;
 
 /// By how much memory may move once the process is warm.
 const SWAY: u64 = 6 << 20;
 const MIB: f64 = (1 << 20) as f64;
 
-const MODELS: &[&str] = &["alone", "first", "shared", "busy", "fastest", "sticky", "hedged", "queued", "unreachable", "untrusted", "harsh"];
+const MODELS: &[&str] =
+    &["alone", "first", "shared", "busy", "fastest", "sticky", "hedged", "queued", "unreachable", "untrusted", "harsh"];
 
 /// One look at the process.
 #[derive(Debug, Clone, Copy)]
@@ -73,13 +80,15 @@ struct Watched {
 impl Watched {
     fn look(&self) -> Sample {
         let count = |what: &str| std::fs::read_dir(format!("/proc/{}/{what}", self.pid)).map_or(0, Iterator::count);
-        // SQLite keeps a file open that it has closed, as long as another connection has a lock there. The end's check bounds those.
+        // SQLite keeps a file open that it has closed, as long as another connection has a lock
+        // there. The end's check bounds those.
         let is_ledger = |path: PathBuf| path.to_string_lossy().contains("ledger.sqlite");
         let open = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).into_iter().flatten().flatten();
         let descriptors = open.filter(|entry| !std::fs::read_link(entry.path()).is_ok_and(is_ledger)).count();
         let file = rusqlite::Connection::open_with_flags(&self.ledger, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY);
         let size = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
-        let size = file.and_then(|file| file.query_row(size, [], |row| row.get::<_, i64>(0))).expect("the ledger's size");
+        let size =
+            file.and_then(|file| file.query_row(size, [], |row| row.get::<_, i64>(0))).expect("the ledger's size");
         let (at, ledger) = (self.began.elapsed().as_secs_f64(), LEDGER_CACHE.min(size.unsigned_abs()));
         let memory = process::rss(self.pid).saturating_sub(ledger);
         Sample { at, memory, ledger, descriptors, threads: count("task") }
@@ -116,7 +125,9 @@ fn number(name: &str) -> Option<u64> {
 
 /// Random numbers for this matter alone.
 fn draw(seed: u64, what: &str, number: u64) -> fastrand::Rng {
-    let name = what.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let name = what
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let mut rng = fastrand::Rng::with_seed(seed ^ name ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     rng.u64(..);
     rng
@@ -131,7 +142,8 @@ async fn soak(time: Duration, rate: u64, seed: u64) {
     let callers = Arc::new(Callers::new(gateway.listeners[0], gateway.listeners[1], seed, MODELS, books.clone()));
 
     let over = Arc::new(AtomicBool::new(false));
-    let watched = Watched { pid: gateway.process.pid(), ledger: log.with_file_name("ledger.sqlite"), began: Instant::now() };
+    let watched =
+        Watched { pid: gateway.process.pid(), ledger: log.with_file_name("ledger.sqlite"), began: Instant::now() };
     let samples = watch(watched.clone(), log.clone(), &books, &over);
     let run = Run { gateway: &gateway, world: &world, books: &books, callers: &callers, log: &log, rate, watched };
     let outcome = run.whole(time).await;
@@ -145,7 +157,8 @@ async fn soak(time: Duration, rate: u64, seed: u64) {
     }
 }
 
-/// How the process was when nobody asked for anything: before all, between the two shifts, and after them.
+/// How the process was when nobody asked for anything: before all, between the two shifts, and
+/// after them.
 struct Course {
     start: Sample,
     rested: Sample,
@@ -180,7 +193,9 @@ impl Run<'_> {
         let end = self.rest(start.descriptors, &mut generation).await?;
         let after = cpu();
         let [ours, this] = [0, 1].map(|n| (after[n] - before[n]) / time.as_secs_f64());
-        println!("calls                 {made}, and {generation} catalogs; cores: the gateway {ours:.2}, this program {this:.2}");
+        println!(
+            "calls                 {made}, and {generation} catalogs; cores: the gateway {ours:.2}, this program {this:.2}"
+        );
         Ok(Course { start, rested, end, second })
     }
 
@@ -211,7 +226,9 @@ impl Run<'_> {
         let after = taken(self.gateway);
         let wanted = if broken { (before.0, before.1 + 1.0) } else { (before.0 + 1.0, before.1) };
         if after != wanted {
-            self.books.fail(format!("catalogs taken and refused were {before:?} and are {after:?} after catalog {generation}"));
+            self.books.fail(format!(
+                "catalogs taken and refused were {before:?} and are {after:?} after catalog {generation}"
+            ));
         }
     }
 
@@ -249,7 +266,8 @@ fn taken(gateway: &Gateway) -> (f64, f64) {
     (metrics.sum("portcullis_catalog_generation", &[]), metrics.sum("portcullis_catalog_refusals_total", &[]))
 }
 
-/// So many callers a second, until the time is over or something is wrong. `made` are those that were there before, and now.
+/// So many callers a second, until the time is over or something is wrong. `made` are those that
+/// were there before, and now.
 async fn drive(callers: &Arc<Callers>, time: Duration, rate: u64, made: &mut u64) {
     let began = Instant::now();
     let at_once = (rate * AT_ONCE) as usize;
@@ -281,7 +299,12 @@ async fn drive(callers: &Arc<Callers>, time: Duration, rate: u64, made: &mut u64
 }
 
 /// Looks at the process, and reads its access log, until it is over.
-fn watch(watched: Watched, log: PathBuf, books: &Arc<Books>, over: &Arc<AtomicBool>) -> tokio::task::JoinHandle<Vec<Sample>> {
+fn watch(
+    watched: Watched,
+    log: PathBuf,
+    books: &Arc<Books>,
+    over: &Arc<AtomicBool>,
+) -> tokio::task::JoinHandle<Vec<Sample>> {
     let (books, over) = (books.clone(), over.clone());
     spawn(async move {
         let mut samples = Vec::new();
@@ -299,7 +322,8 @@ fn fails(books: &Books) -> Result<(), String> {
     books.failed().map_or(Ok(()), Err)
 }
 
-/// Waits until nothing is left of any request, here or at the upstreams, and all access lines are written.
+/// Waits until nothing is left of any request, here or at the upstreams, and all access lines are
+/// written.
 async fn quiet(gateway: &Gateway, world: &World, books: &Books, log: &Path) -> Result<(), String> {
     let began = Instant::now();
     loop {
@@ -343,13 +367,17 @@ impl World {
              timeouts: {{ client_read: 10s, client_write: 10s, commit_after: 400ms, comment: 300ms }}\n\
              log: {{ format: json, level: info, access: ./access.log }}"
         );
-        let setup =
-            Gateway::with(self.catalog(0)).env(ALLOCATOR.0, ALLOCATOR.1).also_listen("h2c: true").server(&server).file("ca.pem", ca.pem());
+        let setup = Gateway::with(self.catalog(0))
+            .env(ALLOCATOR.0, ALLOCATOR.1)
+            .also_listen("h2c: true")
+            .server(&server)
+            .file("ca.pem", ca.pem());
         let ports = self.upstreams.iter().chain([&self.untrusted]).map(|upstream| upstream.address.port());
         ports.fold(setup, |setup, port| setup.upstream(port)).start().await
     }
 
-    /// Each has new keys, so that accounts come back whose credential was refused, and the harsh one is another account each time.
+    /// Each has new keys, so that accounts come back whose credential was refused, and the harsh
+    /// one is another account each time.
     fn catalog(&self, generation: u64) -> Catalog {
         let times = "timeouts: { connect: 400ms, first_byte: 700ms, first_token: 600ms, idle: 500ms, total: 3s }";
         let key = format!("key: \"sk-CaNaRy-account-{generation}\"");
@@ -367,10 +395,18 @@ impl World {
                 _ => "",
             };
             let id = if upstream.name == "harsh" { &harsh } else { upstream.name };
-            catalog = catalog.account_at(id, &upstream.base_url(), &format!("{}, {key}, {times}{more}", upstream.speech.account()));
+            catalog = catalog.account_at(
+                id,
+                &upstream.base_url(),
+                &format!("{}, {key}, {times}{more}", upstream.speech.account()),
+            );
         }
         let target = |name: &str| {
-            let speech = self.upstreams.iter().find(|upstream| upstream.name == name).map_or(Speech::OpenAi, |upstream| upstream.speech);
+            let speech = self
+                .upstreams
+                .iter()
+                .find(|upstream| upstream.name == name)
+                .map_or(Speech::OpenAi, |upstream| upstream.speech);
             format!("{name}={}", speech.model())
         };
         let targets = |names: &[&str]| names.iter().map(|name| target(name)).collect::<Vec<_>>();
@@ -384,7 +420,12 @@ impl World {
         let catalog = model(catalog, "busy", &["tight", "claude", "rock"], "strategy: least_busy");
         let catalog = model(catalog, "fastest", &["wild", "gem", "two"], "strategy: fastest");
         let catalog = model(catalog, "sticky", &["gem", "claude", "two"], "strategy: weighted, sticky: true");
-        let catalog = model(catalog, "hedged", &["wild", "calm", "two"], "strategy: fastest, hedge: { after: p90, at_most: 10% }");
+        let catalog = model(
+            catalog,
+            "hedged",
+            &["wild", "calm", "two"],
+            "strategy: fastest, hedge: { after: p90, at_most: 10% }",
+        );
         let catalog = model(catalog, "queued", &["tight"], "queue: { length: 10, wait: 1s }");
         let catalog = model(catalog, "unreachable", &["refusing", "deaf"], "fallbacks: [shared]");
         let catalog = model(catalog, "untrusted", &["nowhere", "untrusted", "calm"], "");
@@ -393,47 +434,65 @@ impl World {
 
     /// No caller's key reached an upstream, and who is not to be trusted was asked nothing.
     fn no_leaks(&self) -> Result<(), String> {
-        let leak = self.upstreams.iter().chain([&self.untrusted]).find_map(|upstream| upstream.leaks().into_iter().next());
+        let leak =
+            self.upstreams.iter().chain([&self.untrusted]).find_map(|upstream| upstream.leaks().into_iter().next());
         if let Some(leak) = leak {
             return Err(format!("a caller's key reached an upstream: {leak}"));
         }
-        if self.untrusted.requests() > 0 { Err("an upstream was asked whose certificate is not good".to_owned()) } else { Ok(()) }
+        if self.untrusted.requests() > 0 {
+            Err("an upstream was asked whose certificate is not good".to_owned())
+        } else {
+            Ok(())
+        }
     }
 
     fn report(&self) {
         println!("upstreams");
         for upstream in &self.upstreams {
             let played = upstream.played();
-            let count = |kind: &str| played.iter().filter(|(what, _)| what.starts_with(kind)).map(|(_, count)| count).sum::<u64>();
+            let count = |kind: &str| {
+                played.iter().filter(|(what, _)| what.starts_with(kind)).map(|(_, count)| count).sum::<u64>()
+            };
             let faults: u64 = ["fault", "cut", "half", "outage", "harsh"].iter().map(|kind| count(kind)).sum();
             println!("  {:>8}  {} ({} odd, {faults} failed)", upstream.requests(), upstream.name, count("odd"));
         }
     }
 }
 
-/// What is left of the run in the process, after a first shift and after a second of twice the length.
+/// What is left of the run in the process, after a first shift and after a second of twice the
+/// length.
 ///
-/// Memory is compared between two rests: nobody asks, and every connection has gone, which is as many descriptors as before the first
-/// request. It was once compared while callers came, and at the end with whatever connections happened to be idle: an HTTP/2 connection
-/// weighs some 0.2 MiB, so that their number decided, and a real leak of them could not be told from a busy second. By the first
-/// rest every pool, every thread and every size of memory has been in use; from there on memory may rise by [`SWAY`], however long the run.
-/// What the ledger holds of its file is not counted: it grows with the requests, and no further than [`LEDGER_CACHE`].
+/// Memory is compared between two rests: nobody asks, and every connection has gone, which is as
+/// many descriptors as before the first request. It was once compared while callers came, and at
+/// the end with whatever connections happened to be idle: an HTTP/2 connection weighs some 0.2 MiB,
+/// so that their number decided, and a real leak of them could not be told from a busy second. By
+/// the first rest every pool, every thread and every size of memory has been in use; from there on
+/// memory may rise by [`SWAY`], however long the run. What the ledger holds of its file is not
+/// counted: it grows with the requests, and no further than [`LEDGER_CACHE`].
 ///
-/// What grows under way and goes at the end is found as well: memory may not drift by more than that while the second shift comes, at equal
-/// numbers of descriptors. On a busy machine more is under way at once, for a minute or for the rest of the run, and each descriptor stands
-/// for some 40 KiB.
+/// What grows under way and goes at the end is found as well: memory may not drift by more than
+/// that while the second shift comes, at equal numbers of descriptors. On a busy machine more is
+/// under way at once, for a minute or for the rest of the run, and each descriptor stands for some
+/// 40 KiB.
 fn check(gateway: &Gateway, books: &Books, samples: &[Sample], course: &Course) -> Result<(), String> {
     let Course { start, rested, end, second } = course;
-    let during: Vec<Sample> = samples.iter().filter(|sample| sample.at >= second[0] && sample.at < second[1]).copied().collect();
+    let during: Vec<Sample> =
+        samples.iter().filter(|sample| sample.at >= second[0] && sample.at < second[1]).copied().collect();
     let (most, drift) = (most(samples), drift(&during));
     let columns = [start, rested, &most, end];
-    let row = |what: &str, of: fn(&Sample) -> String| println!("{what:<19}{}", columns.map(|sample| format!("{:>8}", of(sample))).concat());
+    let row = |what: &str, of: fn(&Sample) -> String| {
+        println!("{what:<19}{}", columns.map(|sample| format!("{:>8}", of(sample))).concat())
+    };
     println!("                      start  rested    most     end");
     row("memory, MiB", |sample| format!("{:.1}", sample.memory as f64 / MIB));
     row("and the ledger's", |sample| format!("{:.1}", sample.ledger as f64 / MIB));
     row("descriptors", |sample| sample.descriptors.to_string());
     row("threads", |sample| sample.threads.to_string());
-    println!("drift of memory    {:+.1} MiB over the {:.0} s in which the second shift was warm", drift / MIB, second[1] - second[0]);
+    println!(
+        "drift of memory    {:+.1} MiB over the {:.0} s in which the second shift was warm",
+        drift / MIB,
+        second[1] - second[0]
+    );
     fails(books)?;
     let panics = gateway.metrics().sum("portcullis_panics_total", &[]);
     if panics != 0.0 {
@@ -454,7 +513,8 @@ fn check(gateway: &Gateway, books: &Books, samples: &[Sample], course: &Course) 
             drift / MIB
         ));
     }
-    let most_before = samples.iter().filter(|sample| sample.at < second[0]).map(|sample| sample.threads).max().unwrap_or(0);
+    let most_before =
+        samples.iter().filter(|sample| sample.at < second[0]).map(|sample| sample.threads).max().unwrap_or(0);
     if end.threads > most_before {
         return Err(format!("threads are left: {end:?} after at most {most_before}"));
     }
@@ -473,12 +533,15 @@ fn most(samples: &[Sample]) -> Sample {
     })
 }
 
-/// By how many bytes memory rises from the first of these samples to the last at equal numbers of descriptors: of the plane that lies best
-/// through memory over time and descriptors, the slope in time.
+/// By how many bytes memory rises from the first of these samples to the last at equal numbers of
+/// descriptors: of the plane that lies best through memory over time and descriptors, the slope in
+/// time.
 fn drift(samples: &[Sample]) -> f64 {
     let count = samples.len() as f64;
-    let means = samples.iter().fold([0.0; 3], |sums, sample| std::array::from_fn(|n| sums[n] + sample.point()[n] / count));
-    // Sums of products: time and time, time and descriptors, both descriptors, time and memory, descriptors and memory.
+    let means =
+        samples.iter().fold([0.0; 3], |sums, sample| std::array::from_fn(|n| sums[n] + sample.point()[n] / count));
+    // Sums of products: time and time, time and descriptors, both descriptors, time and memory,
+    // descriptors and memory.
     let [tt, td, dd, tm, dm] = samples.iter().fold([0.0; 5], |sums, sample| {
         let [t, d, m] = std::array::from_fn(|n| sample.point()[n] - means[n]);
         let products = [t * t, t * d, d * d, t * m, d * m];

@@ -1,4 +1,5 @@
-//! Somebody who never stops writing to the catalog holds up nobody's edit, and half a file is never taken.
+//! Somebody who never stops writing to the catalog holds up nobody's edit, and half a file is never
+//! taken.
 
 use std::fs;
 use std::io::Write as _;
@@ -111,14 +112,18 @@ fn an_edit_is_live_within_two_seconds_however_much_is_written() {
             })
         }),
         ("the key's own file is replaced again and again", true, |conf, current| {
-            Box::new(move |tick| rename(&conf.join("catalog.d/late.yaml"), &format!("{}# {tick}\n", current.lock().unwrap())))
+            Box::new(move |tick| {
+                rename(&conf.join("catalog.d/late.yaml"), &format!("{}# {tick}\n", current.lock().unwrap()))
+            })
         }),
         ("catalog.yaml is written", false, |conf, _| {
             let text = fs::read_to_string(conf.join("catalog.yaml")).unwrap();
             Box::new(move |tick| fs::write(conf.join("catalog.yaml"), format!("{text}# {tick}\n")).unwrap())
         }),
         ("many files are written", false, |conf, _| {
-            Box::new(move |tick| fs::write(conf.join(format!("catalog.d/many-{}.yaml", tick % 7)), format!("{{}} # {tick}\n")).unwrap())
+            Box::new(move |tick| {
+                fs::write(conf.join(format!("catalog.d/many-{}.yaml", tick % 7)), format!("{{}} # {tick}\n")).unwrap()
+            })
         }),
         ("new files appear", false, |conf, _| {
             Box::new(move |tick| fs::write(conf.join(format!("catalog.d/new-{tick}.yaml")), "{}\n").unwrap())
@@ -153,7 +158,12 @@ fn an_edit_is_live_within_two_seconds_however_much_is_written() {
                 becomes(&gateway, what, status, SOON + if *own { LONGEST } else { Duration::ZERO }).await;
             }
             drop(writer);
-            assert_eq!(gateway.metrics().sum("portcullis_catalog_refusals_total", &[]), 0.0, "{what}: {}", gateway.log());
+            assert_eq!(
+                gateway.metrics().sum("portcullis_catalog_refusals_total", &[]),
+                0.0,
+                "{what}: {}",
+                gateway.log()
+            );
         }
     });
 }
@@ -180,12 +190,20 @@ fn halves_that_are_written_for_ever_are_never_taken() {
         };
         let noise = {
             let conf = gateway.conf.clone();
-            Writer::start(&PAUSES, move |tick| fs::write(conf.join("catalog.d/noise.yaml"), format!("{{}} # {tick}\n")).unwrap())
+            Writer::start(&PAUSES, move |tick| {
+                fs::write(conf.join("catalog.d/noise.yaml"), format!("{{}} # {tick}\n")).unwrap()
+            })
         };
         let start = Instant::now();
         let before = gateway.generation();
         while start.elapsed() < Duration::from_secs(6) || gateway.generation() < before + 2 {
-            assert_eq!(ask(&gateway).await.status, 200, "half a file was taken after {:?}: {}", start.elapsed(), gateway.log());
+            assert_eq!(
+                ask(&gateway).await.status,
+                200,
+                "half a file was taken after {:?}: {}",
+                start.elapsed(),
+                gateway.log()
+            );
             assert!(start.elapsed() < Duration::from_secs(30), "nothing is ever taken");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -208,8 +226,10 @@ fn a_file_that_is_written_without_a_pause_is_told_of_and_holds_up_nobody() {
         writer.has_begun().await;
         fs::write(gateway.conf.join("catalog.d/late.yaml"), keys(false)).unwrap();
         becomes(&gateway, "the other file", 401, SOON).await;
-        let waiting =
-            || Some(gateway.status()["catalog"]["waiting"].clone()).filter(|waiting| waiting["endless"][0]["file"] == "catalog.yaml");
+        let waiting = || {
+            Some(gateway.status()["catalog"]["waiting"].clone())
+                .filter(|waiting| waiting["endless"][0]["file"] == "catalog.yaml")
+        };
         let waiting = eventually("it is told of", waiting).await;
         assert!(waiting["for_ms"].as_u64() >= Some(3_000) && waiting["files"][0] == "catalog.yaml", "{waiting}");
         assert!(gateway.metrics().sum("portcullis_catalog_waiting_seconds", &[]) >= 3.0);
@@ -222,7 +242,8 @@ fn a_file_that_is_written_without_a_pause_is_told_of_and_holds_up_nobody() {
     });
 }
 
-/// Writes the half, pauses, and then the rest, with the file open all the time or closed between. The half is no catalog.
+/// Writes the half, pauses, and then the rest, with the file open all the time or closed between.
+/// The half is no catalog.
 fn halves(path: PathBuf, held: bool) -> impl FnMut(usize) + Send {
     move |tick| {
         let mut file = fs::File::create(&path).unwrap();
@@ -254,7 +275,10 @@ fn a_pause_in_the_middle_of_a_write_holds_up_no_revocation() {
                 assert_eq!(gateway.metrics().sum("portcullis_catalog_refusals_total", &[]), 0.0, "{}", gateway.log());
             }
             drop(writer);
-            eventually("nothing is refused", || (gateway.metrics().sum("portcullis_reload_failed", &[]) == 0.0).then_some(())).await;
+            eventually("nothing is refused", || {
+                (gateway.metrics().sum("portcullis_reload_failed", &[]) == 0.0).then_some(())
+            })
+            .await;
         }
     });
 }
@@ -264,8 +288,11 @@ fn a_file_that_is_left_wrong_holds_up_no_later_change_of_another_one() {
     run_within(Duration::from_secs(60), async {
         let mock = Mock::start().await;
         let good = format!("callers:\n  zz:\n    keys: {{ k: {{ hash: \"{}\" }} }}\n", hash("sk-of-zz"));
-        let gateway =
-            Gateway::with(Catalog::over(&mock)).file("catalog.d/late.yaml", keys(true)).file("catalog.d/zz.yaml", &good).start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .file("catalog.d/late.yaml", keys(true))
+            .file("catalog.d/zz.yaml", &good)
+            .start()
+            .await;
         let (late, zz) = (gateway.conf.join("catalog.d/late.yaml"), gateway.conf.join("catalog.d/zz.yaml"));
         let refusal = || gateway.status()["catalog"]["last_refusal"].clone();
         let failed = || gateway.metrics().sum("portcullis_reload_failed", &[]);
@@ -284,7 +311,11 @@ fn a_file_that_is_left_wrong_holds_up_no_later_change_of_another_one() {
             }
             assert_eq!((refusal()["standing"].clone(), failed()), (true.into(), 1.0), "{:#}", refusal());
             assert!(refusal()["reasons"][0].as_str().unwrap().starts_with("catalog.d/zz.yaml:"), "{:#}", refusal());
-            assert_eq!(gateway.raw(client::post_as("sk-of-zz", &chat("m"))).await.status, 200, "its last good content serves on");
+            assert_eq!(
+                gateway.raw(client::post_as("sk-of-zz", &chat("m"))).await.status,
+                200,
+                "its last good content serves on"
+            );
         }
         gateway.logged("catalog.d/zz.yaml stays refused: its last good content serves on").await;
         assert_eq!(gateway.metrics().sum("portcullis_catalog_refusals_total", &[]), 1.0, "{}", gateway.log());
@@ -303,7 +334,8 @@ fn what_somebody_holds_open_is_not_taken_until_it_is_closed() {
         let mut file = fs::File::create(gateway.conf.join("catalog.d/late.yaml")).unwrap();
         // This is a catalog, too.
         file.write_all(b"callers:\n  late:\n    keys: {}\n").unwrap();
-        let endless = || (gateway.status()["catalog"]["waiting"]["endless"][0]["file"] == "catalog.d/late.yaml").then_some(());
+        let endless =
+            || (gateway.status()["catalog"]["waiting"]["endless"][0]["file"] == "catalog.d/late.yaml").then_some(());
         eventually("it is told of", endless).await;
         assert_eq!((ask(&gateway).await.status, gateway.generation()), (200, 1), "{}", gateway.log());
         fs::write(gateway.conf.join("catalog.d/another.yaml"), "{} # new\n").unwrap();
@@ -340,7 +372,8 @@ fn what_takes_away_much_is_held_from_when_it_is_seen_first_whatever_is_written_b
 fn sighup_looks_at_once() {
     run_within(Duration::from_secs(60), async {
         let mock = Mock::start().await;
-        // A folder that nobody watches: without being asked, the gateway finds a change within 3 s and takes it half a second later.
+        // A folder that nobody watches: without being asked, the gateway finds a change within 3 s
+        // and takes it half a second later.
         let gateway = Gateway::with(Catalog::over(&mock)).file("away/late.yaml", keys(true)).start().await;
         let link = gateway.conf.join("catalog.d/late.yaml");
         fs::create_dir_all(link.parent().unwrap()).unwrap();

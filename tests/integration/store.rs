@@ -18,7 +18,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use crate::support::folder::Folder;
 use crate::support::redis::{Redis, Slow, Used};
 use crate::support::tls::Ca;
-use crate::support::{Catalog as Files, Gate, Gateway, Mock, PATIENCE, Script, canary::KEY, chat, eventually, join_all, run, run_within};
+use crate::support::{
+    Catalog as Files, Gate, Gateway, Mock, PATIENCE, Script, canary::KEY, chat, eventually, join_all, run, run_within,
+};
 
 /// A gateway's part of it, without the gateway.
 struct Instance {
@@ -45,7 +47,10 @@ impl Instance {
             Reference::Ca(_) => Ok(ca.clone().expect("a certificate")),
             Reference::Env(_) | Reference::File(_) => Err("is not there".to_owned()),
         };
-        let settings = config::read("server.yaml", &format!("store: {{ {settings} }}"), look_up).expect("settings").store.expect("a store");
+        let settings = config::read("server.yaml", &format!("store: {{ {settings} }}"), look_up)
+            .expect("settings")
+            .store
+            .expect("a store");
         let changes = Arc::new(Changes::default());
         let registry = Arc::new(Registry::shared(changes.clone()));
         let scopes = registry.adopt(&catalog, &mut Vec::new);
@@ -105,7 +110,15 @@ impl Instance {
         let scope = self.registry.scopes().into_iter().find(|s| &*s.name == scope).expect("a scope");
         let counts = scope.own(now());
         let minute = counts.minute.iter().fold((0, 0), |(r, t), entry| (r + entry.1, t + entry.2));
-        [counts.day_requests, counts.day_tokens, counts.day_usd.0, counts.month_usd.0, counts.places, minute.0, minute.1]
+        [
+            counts.day_requests,
+            counts.day_tokens,
+            counts.day_usd.0,
+            counts.month_usd.0,
+            counts.places,
+            minute.0,
+            minute.1,
+        ]
     }
 }
 
@@ -138,7 +151,10 @@ async fn agrees(redis: &Redis, level: &str, scope: &str, instances: &[Instance])
         if !waiting && all == sum && parts == own {
             return all;
         }
-        assert!(start.elapsed() < PATIENCE, "the store has {all:?}, of {parts:?}; the instances have {sum:?}, of {own:?}");
+        assert!(
+            start.elapsed() < PATIENCE,
+            "the store has {all:?}, of {parts:?}; the instances have {sum:?}, of {own:?}"
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -166,8 +182,10 @@ fn of_two_hundred_at_two_gateways_exactly_one_passes_a_limit_of_one() {
             let refused = answers.iter().filter(|answer| matches!(answer, Answer::Refused(_))).count();
             assert_eq!((passed, refused), (1, 199), "{limit}");
             let name = limit.split(':').next().unwrap();
-            let told =
-                answers.iter().find_map(|answer| if let Answer::Refused(refused) = answer { Some(refused.clone()) } else { None }).unwrap();
+            let told = answers
+                .iter()
+                .find_map(|answer| if let Answer::Refused(refused) = answer { Some(refused.clone()) } else { None })
+                .unwrap();
             assert_eq!((told.over.kind.name(), &*told.name), (name, "acme/prod"));
             drop(answers);
             let used = agrees(&redis, "key", "acme/prod", &two).await;
@@ -222,25 +240,33 @@ fn what_is_refused_says_what_all_have_used_and_what_is_left() {
         assert_eq!(left.requests.map(|room| (room.limit, room.remaining)), Some((3, 1)));
         assert_eq!(left.tokens.map(|room| (room.limit, room.remaining)), Some((100, 70)));
         let refused = two[0].refused(ask(71, 0)).await;
-        assert_eq!((refused.over.kind.name(), refused.over.limit, refused.over.used, refused.over.asked), ("tokens_per_day", 100, 30, 71));
+        assert_eq!(
+            (refused.over.kind.name(), refused.over.limit, refused.over.used, refused.over.asked),
+            ("tokens_per_day", 100, 30, 71)
+        );
         assert!(refused.over.wait.is_some_and(|wait| wait <= Duration::from_secs(86_400)));
         assert_eq!(two[0].refused(ask(101, 0)).await.over.wait, None, "no wait helps");
         let third = two[0].admitted(ask(70, 0)).await;
         let refused = two[1].refused(ask(0, 0)).await;
         assert_eq!((refused.over.kind.name(), refused.over.used), ("requests_per_minute", 3));
-        assert!(refused.over.wait.is_some_and(|wait| wait > Duration::from_secs(55) && wait <= Duration::from_secs(61)), "{refused:?}");
+        assert!(
+            refused.over.wait.is_some_and(|wait| wait > Duration::from_secs(55) && wait <= Duration::from_secs(61)),
+            "{refused:?}"
+        );
         first.settle(spent(1, 0));
         drop((second, third));
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..2], [3, 1]);
     });
 }
 
-/// While the store is out each goes by its part; when it is back the sums are right, whatever it missed and whatever it does late.
+/// While the store is out each goes by its part; when it is back the sums are right, whatever it
+/// missed and whatever it does late.
 #[test]
 fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
     run_within(Duration::from_secs(120), async {
         let mut redis = Redis::start();
-        let two = Instance::two_at(redis.url(), &key("requests_per_day: 40, tokens_per_day: 100000"), "timeout: 200ms").await;
+        let two =
+            Instance::two_at(redis.url(), &key("requests_per_day: 40, tokens_per_day: 100000"), "timeout: 200ms").await;
         let before = two[0].admitted(ask(100, 0)).await;
         two[1].admitted(ask(100, 0)).await.settle(spent(1, 0));
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..2], [2, 101]);
@@ -259,7 +285,8 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
         after.settle(spent(11, 0));
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [4, 24, 0, 0, 0]);
 
-        // Stopped: what was on its way when nobody waited any more is done late, or never, and counts once at most.
+        // Stopped: what was on its way when nobody waited any more is done late, or never, and
+        // counts once at most.
         redis.signal("STOP");
         let late = join_all((0..6).map(|n| two[n % 2].admit(ask(10, 0)))).await;
         assert!(late.iter().all(|answer| matches!(answer, Answer::Admitted(_))), "{late:?}");
@@ -299,7 +326,8 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
     });
 }
 
-/// Without the store no more pass than the parts of all together, and what one has used before counts.
+/// Without the store no more pass than the parts of all together, and what one has used before
+/// counts.
 #[test]
 fn without_the_store_each_has_its_part_of_a_limit() {
     run(async {
@@ -326,7 +354,8 @@ fn without_the_store_each_has_its_part_of_a_limit() {
     });
 }
 
-/// A store that takes 50 ms is asked thrice, and then nobody waits for it; what is settled is told all the same.
+/// A store that takes 50 ms is asked thrice, and then nobody waits for it; what is settled is told
+/// all the same.
 #[test]
 fn nobody_waits_for_a_slow_store_for_long_and_most_do_not_wait_at_all() {
     run(async {
@@ -371,7 +400,8 @@ fn without_the_store_nobody_passes_where_the_operator_says_so() {
     });
 }
 
-/// The places of an instance that left are free, and so are those of one that was killed after a while; what it used stays used.
+/// The places of an instance that left are free, and so are those of one that was killed after a
+/// while; what it used stays used.
 #[test]
 fn an_instance_that_leaves_takes_its_places_along() {
     run(async {
@@ -414,7 +444,9 @@ fn what_one_finds_broken_and_what_one_keeps_the_others_know() {
 
         let thought = Thought { text: "hm".into(), signature: Some("s1g".into()), redacted: None, of_call: true };
         one.store.keep("acme/prod", Family::Claude, "call_1", std::slice::from_ref(&thought));
-        let find = async |key: &str, family: Family, call: &str| two.store.find(key, &[(family, "other"), (family, call)]).await;
+        let find = async |key: &str, family: Family, call: &str| {
+            two.store.find(key, &[(family, "other"), (family, call)]).await
+        };
         let start = Instant::now();
         while find("acme/prod", Family::Claude, "call_1").await.is_empty() {
             assert!(start.elapsed() < PATIENCE, "it is not kept");
@@ -478,7 +510,8 @@ fn over_two_gateways_one_of_two_hundred_passes() {
         let redis = Redis::start();
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
-        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1 }", &[("prod", TIGHT, "")]);
+        let catalog =
+            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1 }", &[("prod", TIGHT, "")]);
         // A test machine has its own pace.
         let more = "instances: 2, timeout: 5s";
         let two = [gateway(&catalog, &redis, more).await, gateway(&catalog, &redis, more).await];
@@ -487,14 +520,18 @@ fn over_two_gateways_one_of_two_hundred_passes() {
         }
         let post = |n: usize| two[n % 2].raw(crate::support::client::post_as(TIGHT, &chat("m")));
         let statuses: Vec<u16> = join_all((0..200).map(post)).await.iter().map(|answer| answer.status).collect();
-        assert_eq!((statuses.iter().filter(|s| **s == 200).count(), statuses.iter().filter(|s| **s == 429).count()), (1, 199));
+        assert_eq!(
+            (statuses.iter().filter(|s| **s == 200).count(), statuses.iter().filter(|s| **s == 429).count()),
+            (1, 199)
+        );
         let tokens = crate::support::script::PROMPT_TOKENS + 3;
         let counted = || (redis.used("{portcullis:tight}:caller:tight").0[..5] == [1, tokens, 0, 0, 0]).then_some(());
         eventually("it is counted", counted).await;
     });
 }
 
-/// Killed, stopped, slow and flushed under two gateways' traffic: nobody fails, nobody waits for long, and everything is counted in the end.
+/// Killed, stopped, slow and flushed under two gateways' traffic: nobody fails, nobody waits for
+/// long, and everything is counted in the end.
 #[test]
 fn whatever_becomes_of_the_store_nobody_fails_or_waits_and_all_is_counted() {
     run_within(Duration::from_secs(180), async {
@@ -508,7 +545,8 @@ fn whatever_becomes_of_the_store_nobody_fails_or_waits_and_all_is_counted() {
         let with = || Gateway::with(&catalog).server(&store).upstream(slow.address.port()).start();
         let two = [with().await, with().await];
         let (mut sent, mut slowest) = (0, Duration::ZERO);
-        let errors = || two.iter().map(|gateway| gateway.metrics().sum("portcullis_store_errors_total", &[])).sum::<f64>();
+        let errors =
+            || two.iter().map(|gateway| gateway.metrics().sum("portcullis_store_errors_total", &[])).sum::<f64>();
         for fault in ["killed", "stopped", "slow", "flushed"] {
             for gateway in &two {
                 comes(gateway, "up").await;
@@ -539,11 +577,13 @@ fn whatever_becomes_of_the_store_nobody_fails_or_waits_and_all_is_counted() {
                 "slow" => slow.by(Duration::ZERO),
                 _ => {}
             }
-            // Each gateway's first three, those beside them, and tries to connect; not all that were sent meanwhile.
+            // Each gateway's first three, those beside them, and tries to connect; not all that
+            // were sent meanwhile.
             let waited = errors() - before;
             assert!(waited < 40.0, "{fault}: {waited} waited in vain");
         }
-        // Every wait is 20 ms, and a connection that hangs is given up after a second: nobody waits for that.
+        // Every wait is 20 ms, and a connection that hangs is given up after a second: nobody waits
+        // for that.
         assert!(slowest < Duration::from_secs(1), "the slowest four took {slowest:?}");
         for gateway in &two {
             comes(gateway, "up").await;
@@ -564,7 +604,8 @@ fn a_gateway_that_must_not_go_on_alone_says_so_to_its_callers() {
         let mut redis = Redis::with_password("s3cr3t-0f-the-st0re");
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
-        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 5 }", &[("prod", TIGHT, "")]);
+        let catalog =
+            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 5 }", &[("prod", TIGHT, "")]);
         let gateway = gateway(&catalog, &redis, "on_store_down: refuse, timeout: 5s").await;
         let post = || gateway.raw(crate::support::client::post_as(TIGHT, &chat("m")));
         comes(&gateway, "up").await;
@@ -581,7 +622,8 @@ fn a_gateway_that_must_not_go_on_alone_says_so_to_its_callers() {
     });
 }
 
-/// What a model thought before it called a tool goes back to it, whichever gateway gets the tool's result.
+/// What a model thought before it called a tool goes back to it, whichever gateway gets the tool's
+/// result.
 #[test]
 fn thoughts_that_one_gateway_kept_are_put_back_by_another() {
     run(async {
@@ -637,9 +679,11 @@ fn what_breaks_at_one_gateway_is_asked_last_at_another() {
             assert_eq!(two[0].post(&chat("m")).await.content(), "second");
         }
         two[0].logged("its breaker opened").await;
-        // Both have heard of it when both have said since that they live. Here it would answer, and whoever answers is not broken.
+        // Both have heard of it when both have said since that they live. Here it would answer, and
+        // whoever answers is not broken.
         let beats = || -> Vec<u64> {
-            let all: Vec<String> = redis::cmd("HVALS").arg("{portcullis}:instances").query(&mut redis.connection()).unwrap();
+            let all: Vec<String> =
+                redis::cmd("HVALS").arg("{portcullis}:instances").query(&mut redis.connection()).unwrap();
             all.iter().map(|told| told.split(' ').next().unwrap().parse().unwrap()).collect()
         };
         eventually("it is told", || redis.keys().iter().any(|key| key == "{portcullis}:hints").then_some(())).await;
@@ -652,7 +696,8 @@ fn what_breaks_at_one_gateway_is_asked_last_at_another() {
     });
 }
 
-/// A gateway that is killed tells from its ledger, by the same name, what it had used; what it had only reserved is free again.
+/// A gateway that is killed tells from its ledger, by the same name, what it had used; what it had
+/// only reserved is free again.
 #[test]
 fn a_gateway_that_was_killed_comes_back_with_its_part() {
     run_within(Duration::from_secs(120), async {
@@ -673,11 +718,15 @@ fn a_gateway_that_was_killed_comes_back_with_its_part() {
         let key = "{portcullis:tight}:caller:tight";
         let tokens = 10 * (crate::support::script::PROMPT_TOKENS + 3);
         eventually("one more has its place", || (redis.used(key).0[4] == 1).then_some(())).await;
-        eventually("the ledger is written", || (one.metrics().sum("portcullis_ledger_rows_total", &[]) == 10.0).then_some(())).await;
+        eventually("the ledger is written", || {
+            (one.metrics().sum("portcullis_ledger_rows_total", &[]) == 10.0).then_some(())
+        })
+        .await;
         one.crash_and_restart();
         gate.open();
         comes(&one, "up").await;
-        let told = || (redis.used(key) == ([10, tokens, 0, 0, 0, 0, 0], vec![[10, tokens, 0, 0, 0, 0, 0]])).then_some(());
+        let told =
+            || (redis.used(key) == ([10, tokens, 0, 0, 0, 0, 0], vec![[10, tokens, 0, 0, 0, 0, 0]])).then_some(());
         eventually("its part is what its ledger has", told).await;
     });
 }
@@ -710,7 +759,10 @@ fn a_gateway_that_was_killed_does_not_take_back_what_its_ledger_lacks() {
         for _ in 0..4 {
             assert_eq!(one.raw(post("m")).await.status, 200);
         }
-        eventually("the ledger is written", || (one.metrics().sum("portcullis_ledger_rows_total", &[]) == 4.0).then_some(())).await;
+        eventually("the ledger is written", || {
+            (one.metrics().sum("portcullis_ledger_rows_total", &[]) == 4.0).then_some(())
+        })
+        .await;
         // From here on the ledger cannot be written.
         let ledger = one.conf.parent().expect("a folder").join("ledger.sqlite");
         let lock = rusqlite::Connection::open(&ledger).expect("the ledger");
@@ -722,7 +774,10 @@ fn a_gateway_that_was_killed_does_not_take_back_what_its_ledger_lacks() {
         counted(10).await;
         let mut open = one.connect().await;
         open.send(post("slow")).await;
-        eventually("one more has its place", || (redis.used("{portcullis:tight}:caller:tight").0[4] == 1).then_some(())).await;
+        eventually("one more has its place", || {
+            (redis.used("{portcullis:tight}:caller:tight").0[4] == 1).then_some(())
+        })
+        .await;
         one.access_lines(10).await;
         one.crash();
         lock.execute_batch("ROLLBACK").expect("no lock");
@@ -730,8 +785,10 @@ fn a_gateway_that_was_killed_does_not_take_back_what_its_ledger_lacks() {
         one.restart();
         gate.open();
         comes(&one, "up").await;
-        let rows: i64 =
-            rusqlite::Connection::open(&ledger).unwrap().query_row("SELECT count(*) FROM exchange", [], |row| row.get(0)).unwrap();
+        let rows: i64 = rusqlite::Connection::open(&ledger)
+            .unwrap()
+            .query_row("SELECT count(*) FROM exchange", [], |row| row.get(0))
+            .unwrap();
         assert_eq!(rows, 4, "the rest is lost to the ledger");
         // What was only reserved is free again, and what was settled is not.
         counted(10).await;
@@ -739,7 +796,10 @@ fn a_gateway_that_was_killed_does_not_take_back_what_its_ledger_lacks() {
         assert_eq!(one.raw(post("m")).await.status, 200);
         counted(11).await;
         let told: Value = serde_json::from_str(&one.admin("/limits?caller=tight").1).unwrap();
-        assert_eq!((&told["counted"], &told["limits"][0]["used"]["requests_per_day"]), (&json!("all instances"), &json!(11)));
+        assert_eq!(
+            (&told["counted"], &told["limits"][0]["used"]["requests_per_day"]),
+            (&json!("all instances"), &json!(11))
+        );
         redis.flush();
         counted(11).await;
     });
@@ -761,19 +821,29 @@ fn a_killed_gateways_streams_are_in_its_part() {
         let ledger = one.conf.parent().expect("a folder").join("ledger.sqlite");
         let tokens = |from: &str| -> Option<u64> {
             let connection = rusqlite::Connection::open(&ledger).ok()?;
-            let sum = connection.query_row(&format!("SELECT sum(prompt + completion) FROM {from}"), [], |row| row.get::<_, i64>(0)).ok()?;
+            let sum = connection
+                .query_row(&format!("SELECT sum(prompt + completion) FROM {from}"), [], |row| row.get::<_, i64>(0))
+                .ok()?;
             sum.try_into().ok()
         };
         let used = eventually("it is written down", || tokens("running").filter(|tokens| *tokens > 400)).await;
         one.crash_and_restart();
         comes(&one, "up").await;
         assert_eq!(tokens("exchange"), Some(used));
-        let told = || redis.used("{portcullis:tight}:caller:tight").1.iter().any(|part| part[..5] == [1, used, 0, 0, 0]).then_some(());
+        let told = || {
+            redis
+                .used("{portcullis:tight}:caller:tight")
+                .1
+                .iter()
+                .any(|part| part[..5] == [1, used, 0, 0, 0])
+                .then_some(())
+        };
         eventually("its part is what its ledger has", told).await;
     });
 }
 
-/// Killed several times in a row, while streams run and the ledger lacks rows: with each kill ledger, limits and store say the same, and nothing is lost.
+/// Killed several times in a row, while streams run and the ledger lacks rows: with each kill
+/// ledger, limits and store say the same, and nothing is lost.
 #[test]
 fn however_often_a_gateway_is_killed_its_part_loses_nothing() {
     run_within(Duration::from_secs(180), async {
@@ -800,7 +870,10 @@ fn however_often_a_gateway_is_killed_its_part_loses_nothing() {
             }
             let mut open = crate::support::client::Connection::plain(one.address, None).await;
             open.send(crate::support::client::post_as(TIGHT, &crate::support::chat_stream("stream"))).await;
-            eventually("it is written down", || read("SELECT sum(prompt + completion) FROM running").filter(|tokens| *tokens > 400)).await;
+            eventually("it is written down", || {
+                read("SELECT sum(prompt + completion) FROM running").filter(|tokens| *tokens > 400)
+            })
+            .await;
             let rows = read("SELECT count(*) FROM exchange").expect("rows");
             // From here on the ledger cannot be written.
             let lock = rusqlite::Connection::open(&file).expect("the ledger");
@@ -812,7 +885,9 @@ fn however_often_a_gateway_is_killed_its_part_loses_nothing() {
             lost += 3;
             lines += 8;
             one.access_lines(lines).await;
-            let settled = |(all, parts): (Used, Vec<Used>)| (all[0] == rows + lost + 1 && parts.len() == 1 && all[4] == 1).then_some(());
+            let settled = |(all, parts): (Used, Vec<Used>)| {
+                (all[0] == rows + lost + 1 && parts.len() == 1 && all[4] == 1).then_some(())
+            };
             eventually("the store has them", || settled(redis.used(key))).await;
             one.crash();
             lock.execute_batch("ROLLBACK").expect("no lock");
@@ -826,14 +901,19 @@ fn however_often_a_gateway_is_killed_its_part_loses_nothing() {
             eventually("its part is what its ledger has, and what that lacked", told).await;
             assert_eq!(redis.used(key).0[..2], [requests, tokens]);
             for (limit, used) in [("requests_per_day", requests), ("tokens_per_day", tokens)] {
-                assert_eq!(self::limits(&one, limit), ("all instances".to_owned(), used), "{limit}, killed {round} times");
+                assert_eq!(
+                    self::limits(&one, limit),
+                    ("all instances".to_owned(), used),
+                    "{limit}, killed {round} times"
+                );
             }
             drop(open);
         }
     });
 }
 
-/// In a script numbers are exact up to 2⁵³ only: no limit lets more pass for that, and nobody can put the store out with large ones.
+/// In a script numbers are exact up to 2⁵³ only: no limit lets more pass for that, and nobody can
+/// put the store out with large ones.
 #[test]
 fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
     const MOST: u64 = 1 << 53;
@@ -846,7 +926,8 @@ fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
         agrees(&redis, "key", "acme/prod", &two).await;
         drop((two[1].admitted(ask(2, 0)).await, two[1].refused(ask(3, 0)).await));
 
-        // Larger than can be told: what is asked is held against the limit itself, and near the top each goes by its part.
+        // Larger than can be told: what is asked is held against the limit itself, and near the top
+        // each goes by its part.
         let redis = Redis::start();
         let limit = 10_000_000_000_000_000;
         let two = Instance::two(&redis, &key(&format!("tokens_per_day: {limit}"))).await;
@@ -879,7 +960,8 @@ fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
     });
 }
 
-/// A server that drops one caller's counts, as some do when their memory is full: who finds out has everybody tell theirs.
+/// A server that drops one caller's counts, as some do when their memory is full: who finds out has
+/// everybody tell theirs.
 #[test]
 fn counts_that_the_store_drops_are_told_anew_by_all_gateways() {
     run(async {
@@ -895,11 +977,13 @@ fn counts_that_the_store_drops_are_told_anew_by_all_gateways() {
     });
 }
 
-/// Whoever finds out decides nothing by what it alone has told: another one's part is not there before that has heard of it.
+/// Whoever finds out decides nothing by what it alone has told: another one's part is not there
+/// before that has heard of it.
 #[test]
 fn who_finds_that_counts_were_dropped_waits_for_those_of_the_others() {
     run(async {
-        // What the one that finds it has used itself, and whether the store says so to both at once.
+        // What the one that finds it has used itself, and whether the store says so to both at
+        // once.
         for (own, both) in [(5, false), (0, false), (5, true)] {
             let redis = Redis::start();
             let two = Instance::two(&redis, &key("tokens_per_day: 100")).await;
@@ -935,13 +1019,14 @@ fn born(redis: &Redis) -> String {
     redis::cmd("GET").arg("{portcullis}:born").query(&mut redis.connection()).unwrap()
 }
 
-/// Who has not heard the word has not told its counts since, whatever it said before, and finds no loss that is not known already.
+/// Who has not heard the word has not told its counts since, whatever it said before, and finds no
+/// loss that is not known already.
 #[test]
 fn a_gateway_that_has_not_heard_what_was_lost_is_not_complete_and_says_nothing_new() {
     let redis = Redis::start();
     let mut connection = redis.connection();
-    // Its name, whether it has told all, the word it has for an empty store, whether something is lost, and the word that it heard: the store's, and
-    // how many have told all.
+    // Its name, whether it has told all, the word it has for an empty store, whether something is
+    // lost, and the word that it heard: the store's, and how many have told all.
     let mut beat = |name: &str, complete: &str, new: &str, lost: &str, heard: &str| -> (String, u64) {
         let mut call = redis::cmd("EVAL");
         call.arg(include_str!("../../src/store/beat.lua")).arg(3).arg("instances").arg("born").arg("hints");
@@ -966,7 +1051,12 @@ fn a_gateway_that_has_not_heard_what_was_lost_is_not_complete_and_says_nothing_n
     redis.flush();
     assert_eq!(beat("b", "1", "w9", "0", "w5"), says("w9", 0));
     // One of an older version, which names no word, and reads what others say of themselves.
-    redis::cmd("HSET").arg("instances").arg("c").arg(format!("{} 1 0123456789abcdef", now())).exec(&mut redis.connection()).unwrap();
+    redis::cmd("HSET")
+        .arg("instances")
+        .arg("c")
+        .arg(format!("{} 1 0123456789abcdef", now()))
+        .exec(&mut redis.connection())
+        .unwrap();
     assert_eq!(beat("b", "1", "w10", "0", "w9"), says("w9", 1));
     let told: String = redis::cmd("HGET").arg("instances").arg("b").query(&mut redis.connection()).unwrap();
     let told: Vec<&str> = told.split(' ').collect();
@@ -974,7 +1064,8 @@ fn a_gateway_that_has_not_heard_what_was_lost_is_not_complete_and_says_nothing_n
     assert_eq!(beat("c", "1", "w11", "0", "w9"), says("w9", 2));
 }
 
-/// What another process told by the same name, as in an upgrade, is not lost: nobody else needs to tell anything again.
+/// What another process told by the same name, as in an upgrade, is not lost: nobody else needs to
+/// tell anything again.
 #[test]
 fn a_part_that_another_process_told_is_not_a_loss() {
     run(async {
@@ -996,7 +1087,8 @@ fn a_part_that_another_process_told_is_not_a_loss() {
     });
 }
 
-/// A gateway tells what it alone has counted as that, if the store has lost it, and of all what it never asked the store for.
+/// A gateway tells what it alone has counted as that, if the store has lost it, and of all what it
+/// never asked the store for.
 #[test]
 fn a_look_at_counts_that_the_store_dropped_finds_none() {
     run(async {
@@ -1037,7 +1129,8 @@ fn that_counts_were_lost_is_said_once_in_a_while() {
         let redis = Redis::start();
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
-        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
+        let catalog =
+            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
         let gateway = gateway(&catalog, &redis, "timeout: 5s").await;
         comes(&gateway, "up").await;
         for sent in 1..4 {
@@ -1045,14 +1138,16 @@ fn that_counts_were_lost_is_said_once_in_a_while() {
             redis::cmd("DEL").arg("{portcullis:tight}:caller:tight").exec(&mut redis.connection()).unwrap();
             assert_eq!(gateway.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
             eventually("all is told", || (born(&redis) != before).then_some(())).await;
-            eventually("it is counted", || (redis.used("{portcullis:tight}:caller:tight").0[0] == sent).then_some(())).await;
+            eventually("it is counted", || (redis.used("{portcullis:tight}:caller:tight").0[0] == sent).then_some(()))
+                .await;
         }
         gateway.logged("has lost what it held").await;
         assert_eq!(gateway.log().matches("has lost what it held").count(), 1, "{}", gateway.log());
     });
 }
 
-/// Parts of another month are let go when they are old, or when somebody else begins: nothing that matters is lost.
+/// Parts of another month are let go when they are old, or when somebody else begins: nothing that
+/// matters is lost.
 #[test]
 fn counts_that_are_over_are_let_go_and_nobody_needs_to_tell_anything_again() {
     run_within(Duration::from_secs(120), async {
@@ -1060,12 +1155,18 @@ fn counts_that_are_over_are_let_go_and_nobody_needs_to_tell_anything_again() {
         let redis = Redis::start();
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
-        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 100 }", &[("prod", TIGHT, "")]);
+        let catalog =
+            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 100 }", &[("prod", TIGHT, "")]);
         let store = format!("workers: 1\nstore: {{ redis: '{}', timeout: 5s }}", redis.url());
         let gateway = Gateway::with(&catalog).server(&store).upstream(redis.port);
-        let gateway = gateway.env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_SHIFT", shift.to_str().unwrap()).start().await;
+        let gateway = gateway
+            .env("LD_PRELOAD", library.to_str().unwrap())
+            .env("CLOCK_SHIFT", shift.to_str().unwrap())
+            .start()
+            .await;
         comes(&gateway, "up").await;
-        let post = async || assert_eq!(gateway.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
+        let post =
+            async || assert_eq!(gateway.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
         post().await;
         let (key, before) = ("{portcullis:tight}:caller:tight", born(&redis));
         eventually("it is counted", || (redis.used(key).0[0] == 1).then_some(())).await;
@@ -1145,12 +1246,14 @@ fn limits_tells_of_all_gateways_while_the_store_does() {
     });
 }
 
-/// A library that shifts the clock of a gateway, and the file that says by how many seconds, in a folder of their own.
+/// A library that shifts the clock of a gateway, and the file that says by how many seconds, in a
+/// folder of their own.
 pub fn shifted_clock(by: &str) -> (Folder, PathBuf, PathBuf) {
     let tools = Folder::new(&[("shift", by)]);
     let (library, shift) = (tools.path().join("clock.so"), tools.path().join("shift"));
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
-    let built = std::process::Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
+    let built =
+        std::process::Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
     assert!(built.expect("a C compiler, as the build needs one").success());
     (tools, library, shift)
 }
@@ -1160,7 +1263,8 @@ pub fn set_clock(shift: &Path, by: i64) {
     std::fs::rename(shift.with_extension("new"), shift).unwrap();
 }
 
-/// A gateway whose clock was ahead tells the store where its counts are now, asked for anything or not.
+/// A gateway whose clock was ahead tells the store where its counts are now, asked for anything or
+/// not.
 #[test]
 fn a_clock_that_is_set_back_takes_the_counts_in_the_store_along() {
     run_within(Duration::from_secs(120), async {
@@ -1172,7 +1276,11 @@ fn a_clock_that_is_set_back_takes_the_counts_in_the_store_along() {
         let catalog = Files::over(&mock).caller_with("tight", all, &[("prod", TIGHT, "")]);
         let store = format!("workers: 1\nstore: {{ redis: '{}', instances: 2, timeout: 5s }}", redis.url());
         let with = || Gateway::with(&catalog).server(&store).upstream(redis.port);
-        let ahead = with().env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_SHIFT", shift.to_str().unwrap()).start().await;
+        let ahead = with()
+            .env("LD_PRELOAD", library.to_str().unwrap())
+            .env("CLOCK_SHIFT", shift.to_str().unwrap())
+            .start()
+            .await;
         let right = with().start().await;
         for gateway in [&ahead, &right] {
             comes(gateway, "up").await;
@@ -1188,10 +1296,13 @@ fn a_clock_that_is_set_back_takes_the_counts_in_the_store_along() {
             eventually(limit, || (limits(&right, limit).1 == 3).then_some(())).await;
         }
         assert_eq!(redis.used(key).0[0], 3, "and on no other day");
-        // It comes right, and is set back once more: nothing is free again, and nothing counts twice.
+        // It comes right, and is set back once more: nothing is free again, and nothing counts
+        // twice.
         set_clock(&shift, 172_800);
-        eventually("its date has what it had", || (limits(&ahead, "requests_per_day") == ("all instances".to_owned(), 3)).then_some(()))
-            .await;
+        eventually("its date has what it had", || {
+            (limits(&ahead, "requests_per_day") == ("all instances".to_owned(), 3)).then_some(())
+        })
+        .await;
         set_clock(&shift, 0);
         eventually("and so has this one", || (redis.used(key).0[0] == 3).then_some(())).await;
         assert_eq!((limits(&right, "requests_per_day").1, limits(&ahead, "requests_per_day").1), (3, 3));
@@ -1207,13 +1318,19 @@ fn a_clock_that_goes_through_many_dates_and_back_counts_each_once() {
         let redis = Redis::start();
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
-        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 100 }", &[("prod", TIGHT, "")]);
+        let catalog =
+            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 100 }", &[("prod", TIGHT, "")]);
         let store = format!("workers: 1\nstore: {{ redis: '{}', timeout: 5s }}", redis.url());
         let gateway = Gateway::with(&catalog).server(&store).upstream(redis.port);
-        let gateway = gateway.env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_SHIFT", shift.to_str().unwrap()).start().await;
+        let gateway = gateway
+            .env("LD_PRELOAD", library.to_str().unwrap())
+            .env("CLOCK_SHIFT", shift.to_str().unwrap())
+            .start()
+            .await;
         comes(&gateway, "up").await;
         let key = "{portcullis:tight}:caller:tight";
-        let agree = |used: u64| (limits(&gateway, "requests_per_day") == ("all instances".to_owned(), used)).then_some(());
+        let agree =
+            |used: u64| (limits(&gateway, "requests_per_day") == ("all instances".to_owned(), used)).then_some(());
         // Seven dates with a request more on each, upwards.
         for day in 0..7 {
             set_clock(&shift, day * DAY);
@@ -1223,7 +1340,8 @@ fn a_clock_that_goes_through_many_dates_and_back_counts_each_once() {
             eventually("the date has its own", || agree(u64::try_from(day).unwrap() + 1)).await;
         }
         let all = 1 + 2 + 3 + 4 + 5 + 6 + 7;
-        // Back on the first one all later ones count too, and on each on the way up that and those before do not.
+        // Back on the first one all later ones count too, and on each on the way up that and those
+        // before do not.
         set_clock(&shift, 0);
         eventually("all later ones count", || agree(all)).await;
         let part = redis.used(key).1[0][0];
@@ -1237,7 +1355,8 @@ fn a_clock_that_goes_through_many_dates_and_back_counts_each_once() {
     });
 }
 
-/// An estimate that is larger than a whole limit passes alone over all gateways, and who waits for the minute is told the truth by both.
+/// An estimate that is larger than a whole limit passes alone over all gateways, and who waits for
+/// the minute is told the truth by both.
 #[test]
 fn what_is_too_much_only_as_estimated_passes_alone_over_all_gateways() {
     run(async {
@@ -1246,14 +1365,20 @@ fn what_is_too_much_only_as_estimated_passes_alone_over_all_gateways() {
         let large = Ask { tokens: 1_000, usd: Usd(0), sure: spent(50, 0) };
         let first = two[0].admitted(large).await;
         let refused = two[1].refused(large).await;
-        assert!(refused.over.estimated && refused.over.wait.is_some_and(|wait| wait <= Duration::from_secs(60)), "{refused:?}");
+        assert!(
+            refused.over.estimated && refused.over.wait.is_some_and(|wait| wait <= Duration::from_secs(60)),
+            "{refused:?}"
+        );
         assert_eq!(two[1].refused(ask(101, 0)).await.over.wait, None, "who asks for more itself never passes");
         first.settle(spent(0, 0));
         agrees(&redis, "key", "acme/prod", &two).await;
         two[1].admitted(large).await.settle(spent(99, 0));
         agrees(&redis, "key", "acme/prod", &two).await;
         let refused = two[0].refused(ask(2, 0)).await;
-        assert!(!refused.over.estimated && refused.over.wait.is_some_and(|wait| wait <= Duration::from_secs(60)), "{refused:?}");
+        assert!(
+            !refused.over.estimated && refused.over.wait.is_some_and(|wait| wait <= Duration::from_secs(60)),
+            "{refused:?}"
+        );
     });
 }
 
@@ -1264,7 +1389,8 @@ fn each_trouble_is_told_once_with_what_to_do_until_it_is_over() {
         let redis = Redis::start();
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
-        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
+        let catalog =
+            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
         let gateway = gateway(&catalog, &redis, "timeout: 5s").await;
         comes(&gateway, "up").await;
         gateway.logged("is up and decides").await;
@@ -1285,14 +1411,20 @@ fn each_trouble_is_told_once_with_what_to_do_until_it_is_over() {
             assert_eq!(gateway.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
             gateway.logged(advice).await;
             if number < 2 {
-                let told = || gateway.status()["store"]["error"].as_str().filter(|error| error.contains(advice)).map(str::to_owned);
+                let told = || {
+                    gateway.status()["store"]["error"]
+                        .as_str()
+                        .filter(|error| error.contains(advice))
+                        .map(str::to_owned)
+                };
                 let error = eventually("why", told).await;
                 assert!(!error.contains('\n'), "{error}");
             }
             command(cure);
             comes(&gateway, "up").await;
             assert_eq!(gateway.status()["store"]["error"], Value::Null);
-            eventually("it says so", || (gateway.log().matches("is back after").count() == number + 1).then_some(())).await;
+            eventually("it says so", || (gateway.log().matches("is back after").count() == number + 1).then_some(()))
+                .await;
             assert_eq!(gateway.log().matches("is out: ").count(), number + 1, "{}", gateway.log());
         }
     });
@@ -1303,10 +1435,14 @@ fn a_gateway_that_waits_for_another_says_for_whom_and_how_long() {
     run_within(Duration::from_secs(120), async {
         let redis = Redis::start();
         let mock = Mock::start().await;
-        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
+        let catalog =
+            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
         let gateway = gateway(&catalog, &redis, "instances: 2, timeout: 5s").await;
         let line = gateway.logged("is there, but 1 of 2 gateways").await;
-        assert!(line.contains(" s at most, this gateway goes by what it counts itself, and by 1/2 of each limit"), "{line}");
+        assert!(
+            line.contains(" s at most, this gateway goes by what it counts itself, and by 1/2 of each limit"),
+            "{line}"
+        );
         comes(&gateway, "up").await;
         gateway.logged("is up and decides for 1 of 2 gateways").await;
         assert_eq!(gateway.log().matches("the store redis").count(), 2, "{}", gateway.log());
@@ -1320,7 +1456,8 @@ fn a_store_that_is_too_slow_from_the_start_is_told_of() {
         let slow = Slow::to(redis.port).await;
         slow.by(Duration::from_millis(50));
         let mock = Mock::start().await;
-        let catalog = Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
+        let catalog =
+            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
         let store = format!("store: {{ redis: 'redis://{}' }}", slow.address);
         let gateway = Gateway::with(&catalog).server(&store).upstream(slow.address.port()).start().await;
         gateway.logged("it does not answer within the 20ms of `store.timeout`").await;

@@ -1,4 +1,5 @@
-//! Streams: when they begin, what they carry, how they break, and that their end is always explicit.
+//! Streams: when they begin, what they carry, how they break, and that their end is always
+//! explicit.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +52,12 @@ fn d06_d07_d13_d18_a_stream_that_breaks_ends_with_one_error_event() {
             ("d07 bad framing", rest(|s| s.raw("zz\r\nnonsense")), "upstream_truncated", "cut"),
             ("d13 malformed", rest(|s| s.event("{oops").stall()), "bad_upstream_response", "nonsense"),
             ("d13 not an object", rest(|s| s.event("[1]").stall()), "bad_upstream_response", "nonsense"),
-            ("d13 choices are text", rest(|s| s.event("{\"choices\":\"x\"}").stall()), "bad_upstream_response", "nonsense"),
+            (
+                "d13 choices are text",
+                rest(|s| s.event("{\"choices\":\"x\"}").stall()),
+                "bad_upstream_response",
+                "nonsense",
+            ),
             ("d18 error event", Box::new(move |s| s.event(&error).stall()), "bad_upstream_response", "error_in_answer"),
             ("d18 named error", Box::new(move |s| s.body(named).stall()), "bad_upstream_response", "error_in_answer"),
         ];
@@ -84,8 +90,13 @@ fn d07_a_stream_with_a_finish_is_whole_without_done() {
         let ends: [fn(Script) -> Script; 3] = [|s| s.end(), |s| s.close(), |s| s.event(script::usage(2)).end()];
         for (n, end) in ends.into_iter().enumerate() {
             let script = Script::sse().words(0..2).event(script::finish("length"));
-            // A chunked body that is cut is cut, whatever it said: only a close-delimited one may end so.
-            let script = if n == 1 { Script::new().head(200, &[SSE]).words(0..2).event(script::finish("length")) } else { script };
+            // A chunked body that is cut is cut, whatever it said: only a close-delimited one may
+            // end so.
+            let script = if n == 1 {
+                Script::new().head(200, &[SSE]).words(0..2).event(script::finish("length"))
+            } else {
+                script
+            };
             mock.push(end(script));
             let answer = gateway.post(&chat_stream("m")).await;
             assert_eq!(answer.content(), "w0 w1 ");
@@ -102,7 +113,8 @@ fn d08_silence_before_the_answer_goes_to_the_next_account_at_its_deadline() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let slow = "timeouts: { first_byte: 500ms, idle: 300ms }";
-        let catalog = Catalog::new().account_with("a", &a, slow).account("b", &b).model("m", &["a", "b"]).model("alone", &["a"]);
+        let catalog =
+            Catalog::new().account_with("a", &a, slow).account("b", &b).model("m", &["a", "b"]).model("alone", &["a"]);
         let gateway = Gateway::start(catalog).await;
         let role = || Script::sse().event(script::chunk(&json!({"role": "assistant", "content": ""}), None));
         let cases = [
@@ -113,7 +125,9 @@ fn d08_silence_before_the_answer_goes_to_the_next_account_at_its_deadline() {
         ];
         let mut lines = 0;
         for (what, script, wait, outcome) in cases {
-            for (model, status, whole_trail) in [("m", 200, format!("a:{outcome} b:ok")), ("alone", 504, format!("a:{outcome}"))] {
+            for (model, status, whole_trail) in
+                [("m", 200, format!("a:{outcome} b:ok")), ("alone", 504, format!("a:{outcome}"))]
+            {
                 a.push(script.clone());
                 let began = Instant::now();
                 let answer = gateway.post(&chat_stream(model)).await;
@@ -135,7 +149,9 @@ fn d08_silence_before_the_answer_goes_to_the_next_account_at_its_deadline() {
 fn d08_silence_after_the_answer_began_ends_it_at_its_deadline() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::start(Catalog::new().account_with("a", &mock, "timeouts: { idle: 400ms }").model("m", &["a"])).await;
+        let gateway =
+            Gateway::start(Catalog::new().account_with("a", &mock, "timeouts: { idle: 400ms }").model("m", &["a"]))
+                .await;
         mock.push(Script::sse().words(0..2).stall());
         let (mut connection, mut answer) = gateway.open(&chat_stream("m")).await;
         read_to(&mut connection, &mut answer, "w1 ").await;
@@ -155,9 +171,16 @@ fn d08_total_ends_everything_and_nothing_is_sent_again() {
         let total = "timeouts: { total: 600ms }";
         let catalog = Catalog::new().account_with("a", &a, total).account_with("b", &b, total).model("m", &["a", "b"]);
         let gateway = Gateway::start(catalog).await;
-        let drip = Script::new().head(200, &[script::JSON, ("transfer-encoding", "chunked")]).slices(vec![b' '; 1000], 1, ms(50));
-        let cases =
-            [("silent", chat("m"), Script::silent()), ("dripping", chat("m"), drip), ("stream", chat_stream("m"), Script::silent())];
+        let drip = Script::new().head(200, &[script::JSON, ("transfer-encoding", "chunked")]).slices(
+            vec![b' '; 1000],
+            1,
+            ms(50),
+        );
+        let cases = [
+            ("silent", chat("m"), Script::silent()),
+            ("dripping", chat("m"), drip),
+            ("stream", chat_stream("m"), Script::silent()),
+        ];
         for (n, (what, body, script)) in cases.into_iter().enumerate() {
             a.push(script);
             let began = Instant::now();
@@ -166,7 +189,11 @@ fn d08_total_ends_everything_and_nothing_is_sent_again() {
             a.left(n).await;
             assert_eq!(b.count(), 0, "{what}: there is no time left for anybody else");
             let line = gateway.access_lines(n + 1).await.pop().unwrap();
-            assert_eq!((trail(&line).as_str(), &line["outcome"]), ("a:total_timeout", &json!("upstream_timeout")), "{what}");
+            assert_eq!(
+                (trail(&line).as_str(), &line["outcome"]),
+                ("a:total_timeout", &json!("upstream_timeout")),
+                "{what}"
+            );
         }
         // A stream that flows is ended too.
         a.push(Script::sse().words(0..1).slices(": x\n\n".repeat(100), 5, ms(50)));
@@ -201,7 +228,8 @@ fn d08_total_is_for_all_attempts_together() {
 fn d08_total_bounds_connecting_too() {
     run(async {
         let deaf = Mock::deaf().await;
-        let catalog = Catalog::new().account_with("a", &deaf, "timeouts: { connect: 5s, total: 500ms }").model("m", &["a"]);
+        let catalog =
+            Catalog::new().account_with("a", &deaf, "timeouts: { connect: 5s, total: 500ms }").model("m", &["a"]);
         let gateway = Gateway::start(catalog).await;
         let began = Instant::now();
         let answer = gateway.post(&chat("m")).await;
@@ -216,7 +244,8 @@ fn past_commit_after_the_head_and_a_comment_go_out_and_the_next_account_may_stil
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let times = "timeouts: { first_byte: 1200ms }";
-        let catalog = Catalog::new().account_with("a", &a, times).account("b", &b).model("m", &["a", "b"]).model("alone", &["a"]);
+        let catalog =
+            Catalog::new().account_with("a", &a, times).account("b", &b).model("m", &["a", "b"]).model("alone", &["a"]);
         let gateway = Gateway::with(catalog).server("timeouts: { commit_after: 300ms, comment: 200ms }").start().await;
         for (n, model) in ["m", "alone"].into_iter().enumerate() {
             a.push(Script::silent());
@@ -227,11 +256,15 @@ fn past_commit_after_the_head_and_a_comment_go_out_and_the_next_account_may_stil
             if model == "m" {
                 assert_eq!(read_to(&mut connection, &mut answer, "w2 ").await, "w0 w1 w2 ");
                 while connection.event(&mut answer).await.is_some() {}
-                assert_eq!((answer.content().as_str(), answer.events().last().unwrap().as_str()), ("w0 w1 w2 ", "[DONE]"));
+                assert_eq!(
+                    (answer.content().as_str(), answer.events().last().unwrap().as_str()),
+                    ("w0 w1 w2 ", "[DONE]")
+                );
             } else {
                 assert_eq!(broken(&mut connection, &mut answer).await, "upstream_timeout");
             }
-            // At 300 ms, 500, 700 …: on a busy machine later than that and fewer, but none too soon.
+            // At 300 ms, 500, 700 …: on a busy machine later than that and fewer, but none too
+            // soon.
             let comments: Vec<_> = connection.comments.iter().map(|at| (*at - began).as_millis() as u64).collect();
             assert!(comments.len() >= 2, "{comments:?}");
             assert!(comments.iter().zip((280..).step_by(200)).all(|(at, due)| *at >= due - 10), "{comments:?}");
@@ -252,7 +285,10 @@ fn past_commit_after_a_refusal_of_the_last_account_is_one_error_event() {
         let (mut connection, mut answer) = gateway.open(&chat_stream("m")).await;
         gate.open();
         let event = connection.event(&mut answer).await.unwrap().json();
-        assert_eq!((&event["error"]["message"], &event["error"]["type"]), (&json!("temperature is 3"), &json!("invalid_request_error")));
+        assert_eq!(
+            (&event["error"]["message"], &event["error"]["type"]),
+            (&json!("temperature is 3"), &json!("invalid_request_error"))
+        );
         assert!(connection.event(&mut answer).await.is_none());
         assert_eq!((answer.end, &gateway.line().await["outcome"]), (Some(End::Whole), &json!("refused")));
     });
@@ -262,7 +298,10 @@ fn past_commit_after_a_refusal_of_the_last_account_is_one_error_event() {
 fn a_silent_stream_is_kept_alive_by_comments_and_a_buffered_answer_by_none() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
-        let gateway = Gateway::with(Catalog::over(&mock)).server("timeouts: { comment: 150ms, commit_after: 50ms }").start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server("timeouts: { comment: 150ms, commit_after: 50ms }")
+            .start()
+            .await;
         mock.push(Script::sse().words(0..1).wait(&gate).words(1..2).event(script::finish("stop")).done());
         let (mut connection, mut answer) = gateway.open(&chat_stream("m")).await;
         read_to(&mut connection, &mut answer, "w0 ").await;
@@ -349,7 +388,10 @@ fn d18_an_error_inside_a_200_goes_to_the_next_account_by_its_class() {
         let mut lines = 0;
         for (n, (what, error, next, status)) in cases.into_iter().enumerate() {
             mock.on(&format!("whole-{n}"), Script::json(200, &error));
-            mock.on(&format!("stream-{n}"), Script::sse().event(script::chunk(&json!({"role": "assistant"}), None)).event(&error).done());
+            mock.on(
+                &format!("stream-{n}"),
+                Script::sse().event(script::chunk(&json!({"role": "assistant"}), None)).event(&error).done(),
+            );
             for (kind, body) in [("whole", chat as fn(&str) -> Value), ("stream", chat_stream)] {
                 let id = format!("{kind}-{n}");
                 let answer = gateway.post(&body(&id)).await;
@@ -369,7 +411,9 @@ fn d09_however_an_upstream_cuts_its_bytes_the_same_comes_out() {
         let text = ["é", "😀 ", "\"\\", "\u{2028}", "plain"];
         let script = text
             .iter()
-            .fold(Script::sse().event(script::chunk(&json!({"role": "assistant", "content": ""}), None)), |s, t| s.event(script::delta(t)));
+            .fold(Script::sse().event(script::chunk(&json!({"role": "assistant", "content": ""}), None)), |s, t| {
+                s.event(script::delta(t))
+            });
         let payload = script.event(script::finish("stop")).event(script::usage(5)).done().payload();
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -382,7 +426,9 @@ fn d09_however_an_upstream_cuts_its_bytes_the_same_comes_out() {
         let mut count = 1;
         // Every size of slice at the start, and two halves around every eleventh byte.
         let slices = (1..=12).map(|size| Script::sse().slices(&payload, size, Duration::ZERO).end());
-        let halves = (1..payload.len()).step_by(11).map(|at| Script::sse().body(&payload[..at]).delay(ms(1)).body(&payload[at..]).end());
+        let halves = (1..payload.len())
+            .step_by(11)
+            .map(|at| Script::sse().body(&payload[..at]).delay(ms(1)).body(&payload[at..]).end());
         for script in slices.chain(halves) {
             mock.push(script);
             connection.send(post(&body)).await;
@@ -399,8 +445,13 @@ fn d09_however_an_upstream_cuts_its_bytes_the_same_comes_out() {
 fn d09_dripping_is_no_silence() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::start(Catalog::new().account_with("a", &mock, "timeouts: { idle: 300ms }").model("m", &["a"])).await;
-        let (first, rest) = (format!("data: {}\n\n", script::delta("x")), format!("data: {}\n\ndata: [DONE]\n\n", script::finish("stop")));
+        let gateway =
+            Gateway::start(Catalog::new().account_with("a", &mock, "timeouts: { idle: 300ms }").model("m", &["a"]))
+                .await;
+        let (first, rest) = (
+            format!("data: {}\n\n", script::delta("x")),
+            format!("data: {}\n\ndata: [DONE]\n\n", script::finish("stop")),
+        );
         let (drip, whole) = first.as_bytes().split_at(8);
         mock.push(Script::sse().slices(drip, 1, ms(100)).body(whole).body(rest).end());
         let answer = gateway.post(&chat_stream("m")).await;
@@ -424,7 +475,10 @@ fn d10_every_form_of_the_event_stream_is_understood() {
             ("mixed", format!("data: {one}\r\n\ndata: {two}\r\r\ndata: {end}\n\rdata: [DONE]\n\n")),
             ("BOM", format!("\u{feff}data: {one}\n\ndata: {two}\n\ndata: {end}\n\ndata: [DONE]\n\n")),
             ("no blank", format!("data:{one}\n\ndata:{two}\n\ndata:{end}\n\ndata:[DONE]\n\n")),
-            ("comments", format!(": hi\n\ndata: {one}\n: there\n\n:\n\ndata: {two}\n\ndata: {end}\n\n: x\n\ndata: [DONE]\n\n")),
+            (
+                "comments",
+                format!(": hi\n\ndata: {one}\n: there\n\n:\n\ndata: {two}\n\ndata: {end}\n\n: x\n\ndata: [DONE]\n\n"),
+            ),
             (
                 "fields",
                 format!(
@@ -440,8 +494,16 @@ fn d10_every_form_of_the_event_stream_is_understood() {
                 mock.push(Script::sse().slices(form, size, Duration::ZERO).end());
                 let answer = gateway.post(&chat_stream("m")).await;
                 assert_eq!((answer.status, answer.content().as_str()), (200, "é😀"), "{what}: {}", answer.text());
-                assert!(answer.text().ends_with("data: [DONE]\n\n") && !answer.text().contains('\r'), "{what}: {}", answer.text());
-                assert!(answer.text().lines().all(|line| line.is_empty() || line.starts_with("data: ")), "{what}: {}", answer.text());
+                assert!(
+                    answer.text().ends_with("data: [DONE]\n\n") && !answer.text().contains('\r'),
+                    "{what}: {}",
+                    answer.text()
+                );
+                assert!(
+                    answer.text().lines().all(|line| line.is_empty() || line.starts_with("data: ")),
+                    "{what}: {}",
+                    answer.text()
+                );
             }
             gateway.access_lines(2 * (n + 1)).await;
         }
@@ -452,8 +514,11 @@ fn d10_every_form_of_the_event_stream_is_understood() {
 fn usage_is_asked_of_every_stream_and_shown_only_to_those_who_ask() {
     run(async {
         let mock = Mock::start().await;
-        let catalog =
-            Catalog::new().account("a", &mock).account_with("old", &mock, "stream_usage: false").model("m", &["a"]).model("n", &["old"]);
+        let catalog = Catalog::new()
+            .account("a", &mock)
+            .account_with("old", &mock, "stream_usage: false")
+            .model("m", &["a"])
+            .model("n", &["old"]);
         let gateway = Gateway::start(catalog).await;
         let with = |model: &str, options: Value| {
             let mut body = chat_stream(model);
@@ -475,7 +540,11 @@ fn usage_is_asked_of_every_stream_and_shown_only_to_those_who_ask() {
             let answer = gateway.post(&body).await;
             assert_eq!((answer.status, answer.content().as_str()), (200, "w0 w1 w2 "));
             let sent = mock.request(n).await.json();
-            assert_eq!(sent["stream_options"].get("include_usage").and_then(Value::as_bool), up, "{body} became {sent}");
+            assert_eq!(
+                sent["stream_options"].get("include_usage").and_then(Value::as_bool),
+                up,
+                "{body} became {sent}"
+            );
             if body["stream_options"].get("include_obfuscation").is_some() {
                 assert_eq!(sent["stream_options"]["include_obfuscation"], false);
             }
@@ -524,7 +593,12 @@ fn d21_usage_is_counted_once_and_an_estimate_is_marked() {
             let answer = gateway.post(&asking).await;
             let shown: Vec<_> = answer.events().into_iter().filter(|event| event.contains("\"usage\":{")).collect();
             assert_eq!(shown.len(), 1, "{what}: {}", answer.text());
-            assert_eq!(shown[0].contains("\"x_portcullis\":{\"usage\":\"estimated\"}"), source == "estimated", "{what}: {}", shown[0]);
+            assert_eq!(
+                shown[0].contains("\"x_portcullis\":{\"usage\":\"estimated\"}"),
+                source == "estimated",
+                "{what}: {}",
+                shown[0]
+            );
             assert_eq!(answer.text().matches("\"finish_reason\":\"stop\"").count(), 1, "{what}: {}", answer.text());
             let line = gateway.access_lines(n + 1).await.pop().unwrap();
             assert_eq!((&line["usage"], &line["completion_tokens"]), (&json!(source), &json!(tokens)), "{what}");
@@ -547,7 +621,8 @@ fn events_are_passed_on_as_they_come() {
     run(async {
         let mock = Mock::start().await;
         let gates: Vec<_> = (0..4).map(|_| Gate::new()).collect();
-        let script = gates.iter().enumerate().fold(Script::sse(), |script, (n, gate)| script.words(n..n + 1).wait(gate));
+        let script =
+            gates.iter().enumerate().fold(Script::sse(), |script, (n, gate)| script.words(n..n + 1).wait(gate));
         mock.push(script.event(script::finish("stop")).done());
         let gateway = Gateway::over(&mock).await;
         let (mut connection, mut answer) = gateway.open(&chat_stream("m")).await;

@@ -1,5 +1,6 @@
-//! Whose certificate is believed of an upstream, and what the operator is told of one that is not: in the access line, in the log, in `/status` and in
-//! `explain`. A certificate in `tls.ca` that is no authority's is a pin.
+//! Whose certificate is believed of an upstream, and what the operator is told of one that is not:
+//! in the access line, in the log, in `/status` and in `explain`. A certificate in `tls.ca` that is
+//! no authority's is a pin.
 
 use serde_json::{Value, json};
 
@@ -36,7 +37,8 @@ fn a_pinned_certificate_is_talked_to() {
     });
 }
 
-/// A server that must not be believed: what it shows, what `tls.ca` has, and what the operator is told.
+/// A server that must not be believed: what it shows, what `tls.ca` has, and what the operator is
+/// told.
 struct Bad {
     what: &'static str,
     shows: Leaf,
@@ -50,11 +52,26 @@ fn bad() -> Vec<Bad> {
     let (old, elsewhere) = (Ca::own(&here(), 2001, false), Ca::own(&["other.test", "more.test"], 2099, true));
     let of = |what, shows, named, told| Bad { what, shows, named, told };
     vec![
-        of("another", Ca::own(&here(), 2099, false), pinned(&Ca::own(&here(), 2099, false)), "is not the one that `tls.ca` pins"),
-        of("another-authority", Ca::own(&here(), 2099, true), pinned(&Ca::own(&here(), 2099, true)), "is not the one that `tls.ca` pins"),
+        of(
+            "another",
+            Ca::own(&here(), 2099, false),
+            pinned(&Ca::own(&here(), 2099, false)),
+            "is not the one that `tls.ca` pins",
+        ),
+        of(
+            "another-authority",
+            Ca::own(&here(), 2099, true),
+            pinned(&Ca::own(&here(), 2099, true)),
+            "is not the one that `tls.ca` pins",
+        ),
         of("signed-by-others", ca.leaf(), pinned(&Ca::own(&here(), 2099, false)), "is not the one that `tls.ca` pins"),
         of("pinned-but-old", old.clone(), pinned(&old), "expired since 2001-01-01T00:00:00"),
-        of("pinned-but-elsewhere", elsewhere.clone(), pinned(&elsewhere), "not valid for name localhost: it is for other.test, more.test"),
+        of(
+            "pinned-but-elsewhere",
+            elsewhere.clone(),
+            pinned(&elsewhere),
+            "not valid for name localhost: it is for other.test, more.test",
+        ),
         of("unknown", stranger.leaf(), ca.pem(), "UnknownIssuer"),
         of("impostor", impostor.leaf(), ca.pem(), "BadSignature"),
         of("old", ca.expired(), ca.pem(), "expired since 2001-01-01T00:00:00"),
@@ -74,14 +91,20 @@ fn whoever_is_not_believed_gets_no_byte_and_the_operator_the_reason() {
                 catalog = catalog.account_with(what, &mock, &format!("tls: {{ ca: {what}.pem }}")).model(what, &[what]);
                 mocks.push(mock);
             }
-            let setup = rows.iter().fold(Gateway::with(catalog), |setup, bad| setup.file(&format!("{}.pem", bad.what), &bad.named));
+            let setup = rows
+                .iter()
+                .fold(Gateway::with(catalog), |setup, bad| setup.file(&format!("{}.pem", bad.what), &bad.named));
             let gateway = setup.start().await;
             let url = format!("http://{}/status", gateway.admin);
             for (Bad { what, told, .. }, mock) in rows.iter().zip(&mocks) {
                 let answer = gateway.post(&chat(what)).await;
                 answer.is_error(502, "bad_upstream_response");
                 // A certificate does not change while a client waits.
-                assert_eq!((answer.field("x-should-retry"), answer.field("retry-after")), (Some("false"), None), "{what}");
+                assert_eq!(
+                    (answer.field("x-should-retry"), answer.field("retry-after")),
+                    (Some("false"), None),
+                    "{what}"
+                );
                 assert!(!answer.text().contains("certificate"), "the caller is not told: {}", answer.text());
                 assert_eq!(mock.count(), 0, "{what}: a request has reached it");
                 let line = gateway.line_of(&answer).await;
@@ -91,7 +114,12 @@ fn whoever_is_not_believed_gets_no_byte_and_the_operator_the_reason() {
                 let logged = gateway.logged(&format!("account {what}: no TLS")).await;
                 assert!(logged.contains(told), "no {told:?} in {logged}");
                 let status = gateway.status();
-                let account = status["accounts"].as_array().into_iter().flatten().find(|account| account["id"] == *what).expect("it");
+                let account = status["accounts"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .find(|account| account["id"] == *what)
+                    .expect("it");
                 holds(what, "/status", &account["targets"][0]["last_failure"]["detail"], told);
                 let (_, said) = explain(&gateway, &chat(what), &["--status", &url]);
                 assert!(said.replace('\n', " ").contains(told), "no {told:?} in {said}");
@@ -112,7 +140,8 @@ fn beside_a_pin_the_systems_authorities_do_not_count() {
     run(async {
         let (ca, pin) = (Ca::new(), Ca::own(&here(), 2099, false));
         let (signed, own) = (Mock::tls(&ca.leaf()).await, Mock::tls(&pin).await);
-        let store = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("system-{}.pem", std::process::id()));
+        let store =
+            std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("system-{}.pem", std::process::id()));
         std::fs::write(&store, ca.pem()).expect("a store of certificates");
         let catalog = Catalog::new()
             .account("system", &signed)
@@ -123,7 +152,8 @@ fn beside_a_pin_the_systems_authorities_do_not_count() {
             .model("beside", &["beside"])
             .model("pinned", &["pinned"])
             .model("both", &["both"]);
-        let setup = Gateway::with(catalog).file("pin.pem", &pin.cert).file("both.pem", format!("{}{}", pin.cert, ca.pem()));
+        let setup =
+            Gateway::with(catalog).file("pin.pem", &pin.cert).file("both.pem", format!("{}{}", pin.cert, ca.pem()));
         let gateway = setup.env("SSL_CERT_FILE", store.to_str().expect("a path")).start().await;
         for (model, status) in [("system", 200), ("beside", 200), ("pinned", 502), ("both", 200)] {
             let answer = gateway.post(&chat(model)).await;

@@ -1,4 +1,5 @@
-//! Upstreams that fail before an answer of theirs has begun, and the connections to those that do not.
+//! Upstreams that fail before an answer of theirs has begun, and the connections to those that do
+//! not.
 
 use std::time::{Duration, Instant};
 
@@ -69,8 +70,10 @@ fn d02_a_certificate_that_is_not_good_is_never_talked_to() {
         let trust = "tls: { ca: ca.pem }";
         let mut catalog = Catalog::new().account_with("good", &good, trust);
         for (id, mock) in &bad {
-            catalog =
-                catalog.account_with(id, mock, trust).model(&format!("alone-{id}"), &[id]).model(&format!("then-{id}"), &[id, "good"]);
+            catalog = catalog
+                .account_with(id, mock, trust)
+                .model(&format!("alone-{id}"), &[id])
+                .model(&format!("then-{id}"), &[id, "good"]);
         }
         let gateway = Gateway::with(catalog).file("ca.pem", ca.pem()).start().await;
         let mut lines = 0;
@@ -106,11 +109,17 @@ fn d03_a_reset_before_the_response_goes_to_the_next_account_with_the_same_body()
             for (n, body) in [chat("m"), large, stream].iter().enumerate() {
                 let answer = gateway.post(body).await;
                 assert_eq!(answer.status, 200, "{what}: {}", answer.text());
-                assert!(a.request(n).await.body == b.request(n).await.body, "{what}: the body differs on the second try");
+                assert!(
+                    a.request(n).await.body == b.request(n).await.body,
+                    "{what}: the body differs on the second try"
+                );
                 assert!(a.request(n).await.field("x-request-id").is_some());
             }
             let lines = gateway.access_lines(3).await;
-            assert!(lines.iter().all(|line| trail(line) == "a:reset b:ok" && line["maybe_billed"] == true), "{what}: {lines:#?}");
+            assert!(
+                lines.iter().all(|line| trail(line) == "a:reset b:ok" && line["maybe_billed"] == true),
+                "{what}: {lines:#?}"
+            );
         }
     });
 }
@@ -137,19 +146,24 @@ fn d04_a_stale_connection_is_replaced_and_costs_no_attempt() {
             let gateway = Gateway::with(Catalog::over(&mock)).server("attempts: 1").start().await;
             for body in [chat("m"), chat_stream("m")] {
                 let before = mock.count();
-                // The good answer leaves an idle connection, which is closed when the next request has come.
+                // The good answer leaves an idle connection, which is closed when the next request
+                // has come.
                 mock.push(Script::answer("first")).push(stale.clone()).push(Script::answer("second"));
                 assert_eq!(gateway.post(&chat("m")).await.content(), "first");
                 let second = gateway.post(&body).await;
                 assert_eq!((second.status, second.content().as_str()), (200, "second"), "{what}: {}", second.text());
-                let (one, two, three) = (mock.request(before).await, mock.request(before + 1).await, mock.request(before + 2).await);
+                let (one, two, three) =
+                    (mock.request(before).await, mock.request(before + 1).await, mock.request(before + 2).await);
                 assert_eq!((one.connection, one.body == two.body || body != chat("m")), (two.connection, true));
                 assert_ne!(two.connection, three.connection, "a fresh connection");
                 assert_eq!(two.body, three.body);
                 assert_eq!(two.field("x-request-id"), three.field("x-request-id"));
             }
             let lines = gateway.access_lines(4).await;
-            assert!(lines.iter().all(|line| trail(line) == "a:ok" && line["maybe_billed"] == false), "{what}: {lines:#?}");
+            assert!(
+                lines.iter().all(|line| trail(line) == "a:ok" && line["maybe_billed"] == false),
+                "{what}: {lines:#?}"
+            );
         }
     });
 }
@@ -204,7 +218,11 @@ fn d05_a_reset_after_the_head_goes_to_the_next_account() {
         let cases = [
             ("whole", chat("m"), whole().reset()),
             ("whole, some body", chat("m"), whole().body("{\"id\":").close()),
-            ("whole, chunked", chat("m"), Script::new().head(200, &[JSON, ("transfer-encoding", "chunked")]).body("{").close()),
+            (
+                "whole, chunked",
+                chat("m"),
+                Script::new().head(200, &[JSON, ("transfer-encoding", "chunked")]).body("{").close(),
+            ),
             ("stream", chat_stream("m"), Script::sse().reset()),
             ("stream, a comment", chat_stream("m"), Script::sse().body(": hello\n\n").close()),
             ("stream, a role opens no gate", chat_stream("m"), role().close()),
@@ -236,7 +254,8 @@ const MARK: &str = "purple-elephant";
 fn d11_d12_a_200_that_is_no_answer_goes_to_the_next_account_or_is_502() {
     run(async {
         let json = |body: &str| Script::text(200, "application/json", body);
-        let events = Script::new().head(200, &[SSE, ("content-length", "100")]).body(format!("data: {:93}\n", MARK)).end();
+        let events =
+            Script::new().head(200, &[SSE, ("content-length", "100")]).body(format!("data: {:93}\n", MARK)).end();
         let cases = [
             ("malformed", chat("m"), json(&format!("{{\"choices\": [{{\"{MARK}\""))),
             ("empty", chat("m"), json("")),
@@ -257,7 +276,11 @@ fn d11_d12_a_200_that_is_no_answer_goes_to_the_next_account_or_is_502() {
             ("no HTTP", chat("m"), Script::new().raw(format!("SSH-2.0-{MARK}\r\n\r\n")).close()),
         ];
         let (bad, good) = (Mock::start().await, Mock::start().await);
-        let catalog = Catalog::new().account("bad", &bad).account("good", &good).model("alone", &["bad"]).model("m", &["bad", "good"]);
+        let catalog = Catalog::new()
+            .account("bad", &bad)
+            .account("good", &good)
+            .model("alone", &["bad"])
+            .model("m", &["bad", "good"]);
         let gateway = Gateway::start(catalog).await;
         let mut lines = 0;
         for (what, body, script) in cases {
@@ -332,9 +355,13 @@ fn d14_an_answer_over_the_limit_is_cut_there() {
         mock.on("line", endless(Script::sse().body("data: ")));
         mock.on("no-line", endless(Script::sse()));
         mock.on("late", endless(Script::sse().words(0..2).body("data: ")));
-        let catalog = ["answer", "line", "no-line", "late"].iter().fold(Catalog::new().account("a", &mock), |c, id| c.model(id, &["a"]));
+        let catalog = ["answer", "line", "no-line", "late"]
+            .iter()
+            .fold(Catalog::new().account("a", &mock), |c, id| c.model(id, &["a"]));
         let server = "limits: { response_body: 16MiB, event: 16MiB }";
-        for (n, body) in [chat("answer"), chat_stream("line"), chat_stream("no-line"), chat_stream("late")].iter().enumerate() {
+        for (n, body) in
+            [chat("answer"), chat_stream("line"), chat_stream("no-line"), chat_stream("late")].iter().enumerate()
+        {
             let gateway = Gateway::with(&catalog).server(server).start().await;
             let before = gateway.rss();
             let answer = gateway.post(body).await;
@@ -342,13 +369,18 @@ fn d14_an_answer_over_the_limit_is_cut_there() {
                 3 => {
                     assert_eq!((answer.status, answer.content().as_str()), (200, "w0 w1 "));
                     let last = answer.events().pop().unwrap();
-                    assert_eq!(serde_json::from_str::<Value>(&last).unwrap()["error"]["code"], "bad_upstream_response", "{last}");
+                    assert_eq!(
+                        serde_json::from_str::<Value>(&last).unwrap()["error"]["code"],
+                        "bad_upstream_response",
+                        "{last}"
+                    );
                 }
                 _ => drop(answer.is_error(502, "bad_upstream_response")),
             }
             mock.left(n).await;
             let growth = gateway.rss().saturating_sub(before);
-            // Less than was sent: twice the limit, and what a first request costs in an unoptimised build.
+            // Less than was sent: twice the limit, and what a first request costs in an unoptimised
+            // build.
             assert!(growth < 2 * LIMIT + (6 << 20), "{body}: {} MiB more", growth >> 20);
             gateway.line().await;
         }
@@ -377,9 +409,10 @@ fn an_early_413_is_seen_while_the_request_is_still_going_up() {
         let gateway = Gateway::start(Catalog::chain(&[&a, &b])).await;
         let body = json!({"model": "m", "messages": [{"role": "user", "content": "x".repeat(8 << 20)}]});
         // It reads the rest; it does not read on, and closes.
-        for script in
-            [Script::error(413, "too much for us"), Script::error(413, "too much for us").delay(Duration::from_millis(100)).close()]
-        {
+        for script in [
+            Script::error(413, "too much for us"),
+            Script::error(413, "too much for us").delay(Duration::from_millis(100)).close(),
+        ] {
             a.early(script);
             let answer = gateway.post(&body).await;
             let error = answer.is_error(413, "");
@@ -398,7 +431,13 @@ fn connections_are_reused_also_after_errors_and_streams() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
-        let scripts = [Script::answer("a"), Script::stream(3), Script::error(500, "no"), Script::error(400, "no"), Script::answer("b")];
+        let scripts = [
+            Script::answer("a"),
+            Script::stream(3),
+            Script::error(500, "no"),
+            Script::error(400, "no"),
+            Script::answer("b"),
+        ];
         for (n, script) in scripts.into_iter().enumerate() {
             mock.push(script);
             let body = if n == 1 { chat_stream("m") } else { chat("m") };
@@ -407,7 +446,8 @@ fn connections_are_reused_also_after_errors_and_streams() {
             assert_eq!(mock.request(n).await.nth, n);
         }
         assert_eq!(mock.connections(), 1);
-        // An upstream that says it will close is believed, and what it cannot have finished is not used again.
+        // An upstream that says it will close is believed, and what it cannot have finished is not
+        // used again.
         mock.push(Script::answer("last").with("connection", "close"));
         gateway.post(&chat("m")).await;
         gateway.post(&chat("m")).await;
@@ -431,7 +471,8 @@ fn upstreams_over_tls_and_http2() {
         let gateway = Gateway::with(catalog).file("ca.pem", ca.pem()).start().await;
         let large = "é".repeat(150_000);
         for (mock, model) in [(&one, "one"), (&two, "two")] {
-            for (n, body) in [chat(model), chat_stream(model), chat(model), chat_stream(model)].into_iter().enumerate() {
+            for (n, body) in [chat(model), chat_stream(model), chat(model), chat_stream(model)].into_iter().enumerate()
+            {
                 let mut body = body;
                 body["messages"][0]["content"] = json!(large);
                 let answer = gateway.post(&body).await;
@@ -492,8 +533,11 @@ fn upstreams_by_ipv6_and_by_names_with_several_addresses() {
     run(async {
         let (six, four) = (Mock::start_v6().await, Mock::start().await);
         let by_name = format!("http://localhost:{}/v1", four.address().port());
-        let catalog =
-            Catalog::new().account("six", &six).account_at("named", &by_name, "").model("six", &["six"]).model("named", &["named"]);
+        let catalog = Catalog::new()
+            .account("six", &six)
+            .account_at("named", &by_name, "")
+            .model("six", &["six"])
+            .model("named", &["named"]);
         let gateway = Gateway::start(catalog).await;
         for _ in 0..2 {
             // Where `localhost` is `::1` too, nobody listens there.

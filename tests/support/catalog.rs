@@ -5,7 +5,8 @@ use std::fmt::{self, Display};
 use super::canary::{ACCOUNT_KEY, KEY, hash};
 use super::mock::Mock;
 
-/// A catalog under construction: a caller `acme` whose key `acme/prod` is [`KEY`], and what is added.
+/// A catalog under construction: a caller `acme` whose key `acme/prod` is [`KEY`], and what is
+/// added.
 #[derive(Clone)]
 pub struct Catalog {
     accounts: Vec<String>,

@@ -1,4 +1,5 @@
-//! A caller that sends exactly the bytes it is told to, and reports exactly what came back, event by event and when.
+//! A caller that sends exactly the bytes it is told to, and reports exactly what came back, event
+//! by event and when.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -90,7 +91,8 @@ impl Response {
         serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e} in {self:?} {}", self.text()))
     }
 
-    /// Fails unless this is a standard error with that status and code, complete, and with a request id.
+    /// Fails unless this is a standard error with that status and code, complete, and with a
+    /// request id.
     #[track_caller]
     pub fn is_error(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
@@ -170,7 +172,14 @@ impl Connection {
     }
 
     pub fn over(io: Io, ledger: Option<Ledger>) -> Self {
-        Connection { wire: Wire::new(io), ledger, framing: Framing::None, until_eof: false, unread: Vec::new(), comments: Vec::new() }
+        Connection {
+            wire: Wire::new(io),
+            ledger,
+            framing: Framing::None,
+            until_eof: false,
+            unread: Vec::new(),
+            comments: Vec::new(),
+        }
     }
 
     /// Sends bytes; false if the gateway closed before they were taken.

@@ -1,4 +1,5 @@
-//! A configuration folder of a test's own, for what is run without the checks of [`super::gateway`].
+//! A configuration folder of a test's own, for what is run without the checks of
+//! [`super::gateway`].
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -23,7 +24,8 @@ impl Folder {
     pub fn new(files: &[(&str, &str)]) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = Folder(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("folder-{}-{number}", std::process::id())));
+        let folder =
+            Folder(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("folder-{}-{number}", std::process::id())));
         std::fs::create_dir_all(&folder.0).expect("a folder for the test");
         for (path, text) in files {
             folder.write(path, text);
@@ -42,7 +44,8 @@ impl Folder {
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("permissions");
     }
 
-    /// `portcullis` with these arguments, and this folder for `--conf` where they say so, left running.
+    /// `portcullis` with these arguments, and this folder for `--conf` where they say so, left
+    /// running.
     pub fn start(&self, arguments: &[&str]) -> Process {
         let mut command = Command::new(BINARY);
         command.args(arguments).env_remove("RUST_BACKTRACE").current_dir(&self.0);
@@ -55,9 +58,12 @@ impl Folder {
     /// The same, to its end.
     pub fn run(&self, arguments: &[&str]) -> Ran {
         let mut process = self.start(arguments);
-        let status = process.wait(PATIENCE).unwrap_or_else(|| panic!("{arguments:?} does not end: {}", process.stderr()));
-        let ran = Ran { status, stdout: String::from_utf8_lossy(&process.stdout()).into_owned(), stderr: process.stderr() };
-        canary::check("its output", format!("{}{}", ran.stdout, ran.stderr).as_bytes()).expect("no secret in any output");
+        let status =
+            process.wait(PATIENCE).unwrap_or_else(|| panic!("{arguments:?} does not end: {}", process.stderr()));
+        let ran =
+            Ran { status, stdout: String::from_utf8_lossy(&process.stdout()).into_owned(), stderr: process.stderr() };
+        canary::check("its output", format!("{}{}", ran.stdout, ran.stderr).as_bytes())
+            .expect("no secret in any output");
         ran
     }
 }

@@ -1,13 +1,20 @@
-//! AWS's binary event stream, written by hand from its description: what a real server of Bedrock sends.
+//! AWS's binary event stream, written by hand from its description: what a real server of Bedrock
+//! sends.
 
 /// One event: its type and its payload.
 pub fn event(kind: &str, payload: &str) -> Vec<u8> {
-    frame(&[(":message-type", "event"), (":event-type", kind), (":content-type", "application/json")], payload.as_bytes())
+    frame(
+        &[(":message-type", "event"), (":event-type", kind), (":content-type", "application/json")],
+        payload.as_bytes(),
+    )
 }
 
 /// An exception, which ends the stream.
 pub fn exception(kind: &str, payload: &str) -> Vec<u8> {
-    frame(&[(":message-type", "exception"), (":exception-type", kind), (":content-type", "application/json")], payload.as_bytes())
+    frame(
+        &[(":message-type", "exception"), (":exception-type", kind), (":content-type", "application/json")],
+        payload.as_bytes(),
+    )
 }
 
 /// Any frame.

@@ -1,8 +1,10 @@
-//! The real gateway as a process, with ports and a folder of its own, and what must hold after *every* test.
+//! The real gateway as a process, with ports and a folder of its own, and what must hold after
+//! *every* test.
 //!
-//! **Invariant:** when a [`Gateway`] is dropped by a test that has not failed, nothing is in flight, no secret is in any output,
-//! every exchange has exactly one access line, no connection is left but idle ones to upstreams, no other descriptor is new,
-//! and SIGTERM ends the process at once with code 0.
+//! **Invariant:** when a [`Gateway`] is dropped by a test that has not failed, nothing is in
+//! flight, no secret is in any output, every exchange has exactly one access line, no connection is
+//! left but idle ones to upstreams, no other descriptor is new, and SIGTERM ends the process at
+//! once with code 0.
 
 use std::fmt::Display;
 use std::io::{Read, Write};
@@ -54,7 +56,8 @@ impl Setup {
         self
     }
 
-    /// More of `server.yaml`, as YAML lines; a key of ours (`workers`, `log`) is replaced. `{admin}` is the admin listener's address.
+    /// More of `server.yaml`, as YAML lines; a key of ours (`workers`, `log`) is replaced.
+    /// `{admin}` is the admin listener's address.
     pub fn server(mut self, yaml: &str) -> Self {
         self.server.push_str(yaml.trim_end());
         self.server.push('\n');
@@ -135,7 +138,8 @@ impl Place {
         let ours = [
             ("admin", format!("admin: {{ address: \"{}\" }}\n", self.admin)),
             ("workers", "workers: 2\n".to_owned()),
-            // At the chattiest level, so that every test looks for secrets in all that can be logged.
+            // At the chattiest level, so that every test looks for secrets in all that can be
+            // logged.
             ("log", "log: { format: json, level: trace, access: stdout }\n".to_owned()),
             ("ledger", format!("ledger: {{ path: {:?} }}\n", self.dir.join("ledger.sqlite"))),
         ];
@@ -295,7 +299,10 @@ impl Gateway {
         // What follows the last line end is still being written.
         let whole = text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         let lines = text[..whole].split(|b| *b == b'\n').filter(|line| !line.is_empty());
-        let parse = |line| serde_json::from_slice(line).unwrap_or_else(|e| panic!("{e} in access line {}", String::from_utf8_lossy(line)));
+        let parse = |line| {
+            serde_json::from_slice(line)
+                .unwrap_or_else(|e| panic!("{e} in access line {}", String::from_utf8_lossy(line)))
+        };
         lines.map(parse).collect()
     }
 
@@ -371,7 +378,8 @@ impl Gateway {
 
     /// Waits until nothing is in flight.
     pub async fn idle(&self) {
-        eventually("nothing in flight", || (self.metrics().sum("portcullis_in_flight", &[]) == 0.0).then_some(())).await;
+        eventually("nothing in flight", || (self.metrics().sum("portcullis_in_flight", &[]) == 0.0).then_some(()))
+            .await;
     }
 
     pub fn rss(&self) -> u64 {
@@ -404,7 +412,8 @@ impl Gateway {
 
     /// Waits for an end that the test has caused.
     pub fn exit(&mut self, within: Duration) -> ExitStatus {
-        let status = self.process.wait(within).unwrap_or_else(|| panic!("it still runs after {within:?}\n{}", self.tail()));
+        let status =
+            self.process.wait(within).unwrap_or_else(|| panic!("it still runs after {within:?}\n{}", self.tail()));
         self.ended = true;
         status
     }
@@ -433,7 +442,9 @@ impl Gateway {
 
     fn tail(&self) -> String {
         let out = String::from_utf8_lossy(&self.process.stdout()).into_owned();
-        let last = |text: &str, n: usize| text.lines().rev().take(n).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
+        let last = |text: &str, n: usize| {
+            text.lines().rev().take(n).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n")
+        };
         format!("--- its log ends:\n{}\n--- its access lines end:\n{}", last(&self.log(), 40), last(&out, 10))
     }
 
@@ -478,7 +489,9 @@ impl Gateway {
             return Err(format!("{counted} exchanges are counted and {lines} access lines are written"));
         }
         let open = self.process.descriptors();
-        let ours = |local: &SocketAddr| local.port() == self.admin.port() || self.listeners.iter().any(|l| l.port() == local.port());
+        let ours = |local: &SocketAddr| {
+            local.port() == self.admin.port() || self.listeners.iter().any(|l| l.port() == local.port())
+        };
         for (local, remote) in &open.connections {
             if ours(local) {
                 return Err(format!("the connection from {remote} to {local} is still open"));
@@ -491,7 +504,8 @@ impl Gateway {
                 None => return Err(format!("the connection to {remote} is still open")),
             }
         }
-        // The file, the two beside it, one more of the file for who reads it, and the one that says that the process lives.
+        // The file, the two beside it, one more of the file for who reads it, and the one that says
+        // that the process lives.
         let (ledger, others): (Vec<_>, Vec<_>) = open.others.iter().partition(|path| is_ledger(path));
         if others.len() > self.descriptors || ledger.len() > 5 {
             return Err(format!("{} descriptors became {}: {:?}", self.descriptors, others.len(), open.others));
@@ -557,7 +571,8 @@ pub fn ready(process: &mut Process, admin: SocketAddr) -> Result<(), String> {
     }
 }
 
-/// How many descriptors it has open once it is up; the watch of its folder comes after it says that it is ready.
+/// How many descriptors it has open once it is up; the watch of its folder comes after it says that
+/// it is ready.
 fn settled(process: &Process) -> usize {
     let look = || if process.has_thread("notify-rs") { Ok(()) } else { Err("no thread of the watch".to_owned()) };
     eventually_blocking("it watches its folder", look).expect("a watch");
@@ -579,6 +594,7 @@ fn get(address: SocketAddr, target: &str) -> std::io::Result<(u16, String)> {
     stream.read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);
     let (head, body) = answer.split_once("\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(std::io::ErrorKind::InvalidData)?;
+    let status =
+        head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(std::io::ErrorKind::InvalidData)?;
     Ok((status, body.to_owned()))
 }

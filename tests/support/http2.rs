@@ -1,4 +1,5 @@
-//! A caller over HTTP/2, in clear (prior knowledge) or by TLS; `sender` is there for those who want to misbehave.
+//! A caller over HTTP/2, in clear (prior knowledge) or by TLS; `sender` is there for those who want
+//! to misbehave.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -57,7 +58,8 @@ impl H2 {
         response
     }
 
-    /// Sends a request and reads the head of its answer; dropping what comes back resets the stream.
+    /// Sends a request and reads the head of its answer; dropping what comes back resets the
+    /// stream.
     pub async fn open(
         &self,
         method: &str,

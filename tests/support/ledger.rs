@@ -1,4 +1,5 @@
-//! What callers have seen, to be held against what the gateway says it did: an access line for every answer, and no secret in any.
+//! What callers have seen, to be held against what the gateway says it did: an access line for
+//! every answer, and no secret in any.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,9 @@
-//! A scripted upstream on a port of its own, in plain HTTP/1, over TLS, or in HTTP/2; it records all that reaches it.
+//! A scripted upstream on a port of its own, in plain HTTP/1, over TLS, or in HTTP/2; it records
+//! all that reaches it.
 //!
-//! Without a script it answers as a good server does: with a stream when asked for one, with usage when asked for it.
-//! **Invariant:** a request is recorded before its script begins, and whether the peer left is recorded when it happens.
+//! Without a script it answers as a good server does: with a stream when asked for one, with usage
+//! when asked for it. **Invariant:** a request is recorded before its script begins, and whether
+//! the peer left is recorded when it happens.
 
 mod nobody;
 
@@ -103,7 +105,8 @@ struct Rules {
     early: Option<Script>,
 }
 
-/// All mocks of this process by port: which of a gateway's connections may stay open after a test is asked of them.
+/// All mocks of this process by port: which of a gateway's connections may stay open after a test
+/// is asked of them.
 static MOCKS: LazyLock<Mutex<BTreeMap<u16, Weak<State>>>> = LazyLock::new(Mutex::default);
 
 impl Mock {
@@ -197,7 +200,8 @@ impl Mock {
         self
     }
 
-    /// For the next request, when its head is there and its body unread (HTTP/1 only); it is recorded without a body.
+    /// For the next request, when its head is there and its body unread (HTTP/1 only); it is
+    /// recorded without a body.
     pub fn early(&self, script: Script) -> &Self {
         self.rules().early = Some(script);
         self
@@ -225,7 +229,8 @@ impl Mock {
 
     /// The request of this number, when it has come.
     pub async fn request(&self, number: usize) -> Request {
-        eventually(&format!("request {number} at the upstream"), || self.state.log().requests.get(number).cloned()).await
+        eventually(&format!("request {number} at the upstream"), || self.state.log().requests.get(number).cloned())
+            .await
     }
 
     /// When the peer left that request, waiting for it.
@@ -263,7 +268,8 @@ impl Drop for Mock {
     }
 }
 
-/// What a gateway's open connection from `local` to port `port` is, if that is one of our upstreams: true when it is idle.
+/// What a gateway's open connection from `local` to port `port` is, if that is one of our
+/// upstreams: true when it is idle.
 pub fn is_idle(port: u16, local: SocketAddr) -> Option<bool> {
     let state = MOCKS.lock().expect("mocks").get(&port)?.upgrade()?;
     let unfinished = state.log().open.get(&local).copied().unwrap_or(0);

@@ -1,7 +1,9 @@
-//! What the integration tests stand on: a scripted upstream, the real gateway as a process, and clients that see every byte.
+//! What the integration tests stand on: a scripted upstream, the real gateway as a process, and
+//! clients that see every byte.
 //!
-//! **Invariant:** nothing here sleeps for a time when it can wait for an observation; every wait has an end.
-//! A test is `run(async { … })`: mocks and clients live on one shared runtime, each test has its own ports and folder.
+//! **Invariant:** nothing here sleeps for a time when it can wait for an observation; every wait
+//! has an end. A test is `run(async { … })`: mocks and clients live on one shared runtime, each
+//! test has its own ports and folder.
 
 pub mod canary;
 pub mod catalog;
@@ -33,8 +35,9 @@ pub use script::{Gate, Script};
 /// How long anything that should happen at once may take on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-static RUNTIME: LazyLock<tokio::runtime::Runtime> =
-    LazyLock::new(|| tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime for the tests"));
+static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime for the tests")
+});
 
 /// Runs one test; one that hangs fails after a minute.
 #[track_caller]
@@ -79,7 +82,8 @@ pub fn eventually_blocking<T>(what: &str, mut look: impl FnMut() -> Result<T, St
     }
 }
 
-/// Whether a deadline fired when it should: ten per cent either way, and for a busy machine some time more.
+/// Whether a deadline fired when it should: ten per cent either way, and for a busy machine some
+/// time more.
 pub fn is_about(what: Duration, wanted: Duration) -> bool {
     what >= wanted.mul_f64(0.9) && what <= wanted.mul_f64(1.1) + Duration::from_millis(400)
 }

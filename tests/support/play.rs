@@ -1,4 +1,5 @@
-//! Plays a script on an HTTP/1 connection or an HTTP/2 stream, and notices at once when the peer leaves.
+//! Plays a script on an HTTP/1 connection or an HTTP/2 stream, and notices at once when the peer
+//! leaves.
 
 use std::time::Duration;
 
@@ -101,7 +102,11 @@ fn framed(framing: Framing, bytes: &[u8]) -> Vec<u8> {
 /// On one stream of HTTP/2.
 ///
 /// The stream is the caller's: dropping it without an end resets it.
-pub async fn http2(respond: &mut SendResponse<Bytes>, stream: &mut Option<SendStream<Bytes>>, script: &Script) -> Played {
+pub async fn http2(
+    respond: &mut SendResponse<Bytes>,
+    stream: &mut Option<SendStream<Bytes>>,
+    script: &Script,
+) -> Played {
     for step in &script.steps {
         let going = match step {
             Step::Head(status, fields) => match respond.send_response(http2_head(*status, fields), false) {
@@ -158,7 +163,8 @@ pub async fn http2(respond: &mut SendResponse<Bytes>, stream: &mut Option<SendSt
     Played::Closed
 }
 
-/// A reset or a close overtakes what is queued; h2 does not tell when the queue is empty, and its task needs only a turn.
+/// A reset or a close overtakes what is queued; h2 does not tell when the queue is empty, and its
+/// task needs only a turn.
 async fn flushed() {
     tokio::time::sleep(Duration::from_millis(20)).await;
 }

@@ -1,4 +1,5 @@
-//! A real redis-server on a port and in a folder of its own, and a link to it that can be made slow.
+//! A real redis-server on a port and in a folder of its own, and a link to it that can be made
+//! slow.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -40,8 +41,16 @@ impl Redis {
         std::fs::write(dir.join("key.pem"), &leaf.key).expect("a key");
         let port = free_port();
         let file = |name: &str| dir.join(name).display().to_string();
-        let tls =
-            ["--port", "0", "--tls-port", &port.to_string(), "--tls-cert-file", &file("cert.pem"), "--tls-key-file", &file("key.pem")];
+        let tls = [
+            "--port",
+            "0",
+            "--tls-port",
+            &port.to_string(),
+            "--tls-cert-file",
+            &file("cert.pem"),
+            "--tls-key-file",
+            &file("key.pem"),
+        ];
         let arguments = tls.into_iter().chain(["--tls-auth-clients", "no"]).map(str::to_owned).collect();
         let mut redis = Redis { process: None, arguments, port, dir, url: String::new() };
         redis.again();
@@ -50,8 +59,10 @@ impl Redis {
 
     fn with(more: &[&str], login: &str) -> Redis {
         let port = free_port();
-        let arguments = ["--port", &port.to_string()].into_iter().chain(more.iter().copied()).map(str::to_owned).collect();
-        let mut redis = Redis { process: None, arguments, port, dir: folder(), url: format!("redis://{login}127.0.0.1:{port}") };
+        let arguments =
+            ["--port", &port.to_string()].into_iter().chain(more.iter().copied()).map(str::to_owned).collect();
+        let mut redis =
+            Redis { process: None, arguments, port, dir: folder(), url: format!("redis://{login}127.0.0.1:{port}") };
         redis.again();
         redis
     }
@@ -59,7 +70,10 @@ impl Redis {
     /// Starts it where it was, as empty as it is.
     pub fn again(&mut self) {
         let mut command = Command::new("redis-server");
-        command.args(&self.arguments).args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"]).arg(&self.dir);
+        command
+            .args(&self.arguments)
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
+            .arg(&self.dir);
         let mut process = Process::spawn(&mut command);
         let ready = |process: &mut Process| {
             let said = String::from_utf8_lossy(&process.stdout()).into_owned();
@@ -85,7 +99,10 @@ impl Redis {
 
     /// A connection for the test itself.
     pub fn connection(&self) -> redis::Connection {
-        redis::Client::open(self.url.as_str()).expect("a URL").get_connection_with_timeout(PATIENCE).expect("a connection")
+        redis::Client::open(self.url.as_str())
+            .expect("a URL")
+            .get_connection_with_timeout(PATIENCE)
+            .expect("a connection")
     }
 
     pub fn keys(&self) -> Vec<String> {
@@ -96,8 +113,9 @@ impl Redis {
         redis::cmd("FLUSHALL").exec(&mut self.connection()).expect("it flushes");
     }
 
-    /// What all gateways together have used of a scope, and each of them: requests, tokens and money of the day, money of the month, places, and
-    /// requests and tokens in the ring of the minute.
+    /// What all gateways together have used of a scope, and each of them: requests, tokens and
+    /// money of the day, money of the month, places, and requests and tokens in the ring of the
+    /// minute.
     pub fn used(&self, key: &str) -> (Used, Vec<Used>) {
         const LOOK: &str = r"
             local all, parts = { 0, 0, 0, 0, 0, 0, 0 }, {}
@@ -184,7 +202,11 @@ impl Drop for Slow {
     }
 }
 
-async fn pass(mut from: tokio::net::tcp::OwnedReadHalf, mut to: tokio::net::tcp::OwnedWriteHalf, delay: Option<Arc<AtomicU64>>) {
+async fn pass(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    delay: Option<Arc<AtomicU64>>,
+) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(n @ 1..) = from.read(&mut buffer).await {
         if let Some(delay) = &delay {

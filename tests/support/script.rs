@@ -1,6 +1,7 @@
 //! What an upstream does with a request, as data: `Script::sse().event(delta("a")).reset()`.
 //!
-//! A script whose last step is neither `end` nor `close`, `reset` or `stall` closes the connection, as a server that died does.
+//! A script whose last step is neither `end` nor `close`, `reset` or `stall` closes the connection,
+//! as a server that died does.
 
 use std::fmt::Display;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A certificate authority of the test's own, good and bad certificates by it, and the two ends of TLS.
+//! A certificate authority of the test's own, good and bad certificates by it, and the two ends of
+//! TLS.
 
 use std::sync::Arc;
 
@@ -58,9 +59,11 @@ impl Ca {
         self.sign(&["localhost", "127.0.0.1"], 2001)
     }
 
-    /// A certificate that nobody has signed but itself. As an `authority`, as `openssl req -x509` makes them, it says that it may sign others.
+    /// A certificate that nobody has signed but itself. As an `authority`, as `openssl req -x509`
+    /// makes them, it says that it may sign others.
     pub fn own(names: &[&str], until: i32, authority: bool) -> Leaf {
-        let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).expect("names");
+        let mut params =
+            CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).expect("names");
         params.not_before = date_time_ymd(2000, 1, 1);
         params.not_after = date_time_ymd(until, 1, 1);
         params.is_ca = if authority { IsCa::Ca(BasicConstraints::Unconstrained) } else { IsCa::NoCa };

@@ -1,4 +1,5 @@
-//! HTTP/1 as the tests need it: a byte stream that is TCP or TLS, and a reader of heads and bodies that hides nothing.
+//! HTTP/1 as the tests need it: a byte stream that is TCP or TLS, and a reader of heads and bodies
+//! that hides nothing.
 
 use std::io;
 use std::pin::Pin;
@@ -147,7 +148,8 @@ impl Wire {
         while self.more().await {}
     }
 
-    /// Writes all of it, reading meanwhile, so that neither side can block the other; false when the peer is gone.
+    /// Writes all of it, reading meanwhile, so that neither side can block the other; false when
+    /// the peer is gone.
     pub async fn write(&mut self, bytes: &[u8]) -> bool {
         let (mut reader, mut writer) = tokio::io::split(&mut self.io);
         let mut rest = bytes;
@@ -188,7 +190,8 @@ impl Wire {
         self.take(n.min(self.ahead.len()))
     }
 
-    /// What is there, waiting for at least one byte but for no more than `most`; empty at the end of the stream.
+    /// What is there, waiting for at least one byte but for no more than `most`; empty at the end
+    /// of the stream.
     pub async fn some(&mut self, most: usize) -> Vec<u8> {
         if self.ahead.is_empty() {
             self.more().await;

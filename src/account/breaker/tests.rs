@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const BAD: Outcome = Outcome::Failed(Class::Transient);
 
-/// A script: `+` a good call, `-` a bad one, `c` the caller's fault, `n` a neutral one, each at once; `a` a good one and `b` a bad one where nobody else
-/// is left; `d` and `e` the same two, never settled; a number waits so many seconds.
-/// What it says at the end is the breaker's state, and what the last call was told.
+/// A script: `+` a good call, `-` a bad one, `c` the caller's fault, `n` a neutral one, each at
+/// once; `a` a good one and `b` a bad one where nobody else is left; `d` and `e` the same two,
+/// never settled; a number waits so many seconds. What it says at the end is the breaker's state,
+/// and what the last call was told.
 #[track_caller]
 fn check(script: &str, state: &str, told: &str) {
     let mut now = Instant::now();
@@ -19,21 +20,22 @@ fn check(script: &str, state: &str, told: &str) {
             continue;
         }
         for letter in word.chars() {
-            let pass = match if matches!(letter, 'a' | 'b' | 'e') { breaker.admit_alone(now) } else { breaker.admit(now) } {
-                Admission::Yes(pass) => {
-                    last = "yes";
-                    pass
-                }
-                Admission::Probe(pass) => {
-                    last = "probe";
-                    pass
-                }
-                Admission::No(until) => {
-                    assert!(until > now);
-                    last = "no";
-                    continue;
-                }
-            };
+            let pass =
+                match if matches!(letter, 'a' | 'b' | 'e') { breaker.admit_alone(now) } else { breaker.admit(now) } {
+                    Admission::Yes(pass) => {
+                        last = "yes";
+                        pass
+                    }
+                    Admission::Probe(pass) => {
+                        last = "probe";
+                        pass
+                    }
+                    Admission::No(until) => {
+                        assert!(until > now);
+                        last = "no";
+                        continue;
+                    }
+                };
             let outcome = match letter {
                 '+' | 'a' => Outcome::Ok,
                 '-' | 'b' => BAD,
@@ -101,7 +103,8 @@ fn scripts() {
     check("----- 1 b 1 b 1 b 5 +", "closed", "probe");
     check("----- 5 - 1 b 1 b 9.9 +", "open", "no");
     check("----- 5 - 1 b 1 b 10 +", "closed", "probe");
-    // Alone, and a part of it is: always, and that does not close it; nor does it hold back the probe, or let those through who are not alone.
+    // Alone, and a part of it is: always, and that does not close it; nor does it hold back the
+    // probe, or let those through who are not alone.
     check("+-+-+-+-+-+-+-+-+-+- a", "open", "yes");
     check("+-+-+-+-+-+-+-+-+-+- aaaaaaaaaa +", "open", "no");
     check("+-+-+-+-+-+-+-+-+-+- babbabbbabbbba", "open", "yes");
@@ -163,7 +166,10 @@ fn sound_is_what_it_is_now() {
     assert!(settle(&mut breaker, Outcome::Ok, 0), "one of six may");
     assert!(!settle(&mut breaker, BAD, 1) && !settle(&mut breaker, Outcome::Ok, 1));
     assert!(settle(&mut breaker, Outcome::Ok, 7), "what was a while ago is over");
-    assert!(!settle(&mut breaker, BAD, 8) && !breaker.is_sound(start + Duration::from_secs(60)), "its last call failed, however long ago");
+    assert!(
+        !settle(&mut breaker, BAD, 8) && !breaker.is_sound(start + Duration::from_secs(60)),
+        "its last call failed, however long ago"
+    );
 }
 
 #[test]
@@ -193,7 +199,9 @@ fn who_went_where_nobody_else_was_left_settles_nothing_later() {
     let probe = pass(breaker.admit(now));
     assert!(probe.is_probe() && !beside.iter().any(|pass| pass.is_probe()));
     let again = pass(breaker.admit_alone(now));
-    for (pass, outcome) in beside.into_iter().chain([again]).zip([BAD, Outcome::Ok, Outcome::Neutral].into_iter().cycle()) {
+    for (pass, outcome) in
+        beside.into_iter().chain([again]).zip([BAD, Outcome::Ok, Outcome::Neutral].into_iter().cycle())
+    {
         assert_eq!(breaker.settle(pass, outcome, now, 0.0), None);
         assert_eq!(breaker.state(now), State::HalfOpen { probing: true });
     }
@@ -291,7 +299,10 @@ fn among_many_calls_a_few_in_a_row_are_chance() {
     }
     let end = start + Duration::from_secs(27);
     let failed = (1..).find(|_| settle(BAD, end).is_some());
-    assert!(failed.is_some_and(|failed| (160..200).contains(&failed)), "half a second of failures and no answer: {failed:?}");
+    assert!(
+        failed.is_some_and(|failed| (160..200).contains(&failed)),
+        "half a second of failures and no answer: {failed:?}"
+    );
 }
 
 #[test]
@@ -384,13 +395,14 @@ proptest! {
     /// Any interleaving of requests that begin, end and get lost, against what must hold.
     #[test]
     fn one_probe_whatever_the_schedule(steps in steps(), random in 0.0..1.0, calls in prop::sample::select(vec![4u32, 20])) {
-        // Of four calls half have often failed before five in a row have: it is then broken in part.
+        // Of four calls half have often failed before five in a row have: it is then broken in
+        // part.
         let settings = Settings { calls, ..Settings::default() };
         let mut now = Instant::now();
         let mut breaker = Breaker::new(settings);
         let mut out: Vec<(Pass, Beside)> = Vec::new();
-        // The probe that holds the place, if one does; what failed in a row, and at all, since it last closed; and, where it is broken in part only, what
-        // failed in a row since then.
+        // The probe that holds the place, if one does; what failed in a row, and at all, since it
+        // last closed; and, where it is broken in part only, what failed in a row since then.
         let (mut probe, mut in_a_row, mut failed, mut part): (Option<(Pass, Instant)>, u32, u32, Option<u32>) = (None, 0, 0, None);
         for step in steps {
             let before = breaker.state(now);

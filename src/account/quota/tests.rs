@@ -10,7 +10,12 @@ fn now() -> SystemTime {
 
 /// Headers as lines.
 fn lookup<'h>(head: &'h str) -> impl Fn(&str) -> Option<&'h str> {
-    move |name| head.lines().filter_map(|line| line.split_once(':')).find(|(known, _)| known.trim() == name).map(|(_, value)| value.trim())
+    move |name| {
+        head.lines()
+            .filter_map(|line| line.split_once(':'))
+            .find(|(known, _)| known.trim() == name)
+            .map(|(_, value)| value.trim())
+    }
 }
 
 /// The share left, and for how many milliseconds that is believed.
@@ -27,16 +32,28 @@ fn check(head: &str, expected: Option<(f64, u64)>) {
 fn openai() {
     check("", None);
     check("content-type: application/json", None);
-    check("x-ratelimit-limit-requests: 1000\nx-ratelimit-remaining-requests: 250\nx-ratelimit-reset-requests: 6m0s", Some((0.25, 300_000)));
-    check("x-ratelimit-limit-requests: 1000\nx-ratelimit-remaining-requests: 250\nx-ratelimit-reset-requests: 1m30s", Some((0.25, 90_000)));
-    check("x-ratelimit-limit-requests: 1000\nx-ratelimit-remaining-requests: 999\nx-ratelimit-reset-requests: 120ms", Some((0.999, 1000)));
+    check(
+        "x-ratelimit-limit-requests: 1000\nx-ratelimit-remaining-requests: 250\nx-ratelimit-reset-requests: 6m0s",
+        Some((0.25, 300_000)),
+    );
+    check(
+        "x-ratelimit-limit-requests: 1000\nx-ratelimit-remaining-requests: 250\nx-ratelimit-reset-requests: 1m30s",
+        Some((0.25, 90_000)),
+    );
+    check(
+        "x-ratelimit-limit-requests: 1000\nx-ratelimit-remaining-requests: 999\nx-ratelimit-reset-requests: 120ms",
+        Some((0.999, 1000)),
+    );
     // The tightest counts.
     check(
         "x-ratelimit-limit-requests: 10000\nx-ratelimit-remaining-requests: 9999\nx-ratelimit-reset-requests: 8.64s\n\
          x-ratelimit-limit-tokens: 200000\nx-ratelimit-remaining-tokens: 50000\nx-ratelimit-reset-tokens: 45s",
         Some((0.25, 45_000)),
     );
-    check("x-ratelimit-limit-tokens: 100\nx-ratelimit-remaining-tokens: 0\nx-ratelimit-reset-tokens: 2h", Some((0.0, 300_000)));
+    check(
+        "x-ratelimit-limit-tokens: 100\nx-ratelimit-remaining-tokens: 0\nx-ratelimit-reset-tokens: 2h",
+        Some((0.0, 300_000)),
+    );
     check("x-ratelimit-limit-tokens: 100\nx-ratelimit-remaining-tokens: 50", Some((0.5, 10_000)));
 }
 
@@ -82,7 +99,10 @@ fn anthropic() {
 #[test]
 fn ietf() {
     check("ratelimit-limit: 100\nratelimit-remaining: 40\nratelimit-reset: 30", Some((0.4, 30_000)));
-    check("ratelimit-limit: 100, 100;w=60, 1000;w=3600\nratelimit-remaining: 40\nratelimit-reset: 30", Some((0.4, 30_000)));
+    check(
+        "ratelimit-limit: 100, 100;w=60, 1000;w=3600\nratelimit-remaining: 40\nratelimit-reset: 30",
+        Some((0.4, 30_000)),
+    );
     check("ratelimit: limit=100, remaining=40, reset=30", Some((0.4, 30_000)));
     check("ratelimit: \"default\";r=40;t=30\nratelimit-policy: \"default\";q=100;w=60", Some((0.4, 30_000)));
     check(
@@ -98,7 +118,9 @@ fn ietf() {
 #[test]
 fn absurd_values_are_clamped_or_pass_unheard() {
     let limited = |remaining: &str, limit: &str, reset: &str| {
-        format!("x-ratelimit-remaining-tokens: {remaining}\nx-ratelimit-limit-tokens: {limit}\nx-ratelimit-reset-tokens: {reset}")
+        format!(
+            "x-ratelimit-remaining-tokens: {remaining}\nx-ratelimit-limit-tokens: {limit}\nx-ratelimit-reset-tokens: {reset}"
+        )
     };
     check(&limited("500", "100", "1s"), Some((1.0, 1000)));
     check(&limited("-5", "100", "1s"), Some((0.0, 1000)));
@@ -186,7 +208,10 @@ fn waits_after_a_429() {
     check("retry-after-ms: x\nretry-after: 9", Some(9000));
     check("x-ratelimit-reset-requests: 12s", Some(12_000));
     check("x-ratelimit-reset-requests: 12s\nx-ratelimit-reset-tokens: 3s", Some(3000));
-    check("x-ratelimit-reset-requests: 12s\nx-ratelimit-remaining-requests: 0\nx-ratelimit-reset-tokens: 3s", Some(12_000));
+    check(
+        "x-ratelimit-reset-requests: 12s\nx-ratelimit-remaining-requests: 0\nx-ratelimit-reset-tokens: 3s",
+        Some(12_000),
+    );
     check(
         "x-ratelimit-reset-requests: 12s\nx-ratelimit-remaining-requests: 0\nx-ratelimit-reset-tokens: 30s\nx-ratelimit-remaining-tokens: 0",
         Some(30_000),

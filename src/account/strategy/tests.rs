@@ -23,8 +23,9 @@ fn view(name: &str, weight: u32) -> View {
     }
 }
 
-/// As an operator would draw it: a word for each target, `NAME` and then any of `wN` its weight, `tN` its tier, `fN` in flight, `cN` its cap,
-/// `lN` milliseconds (`l?` unknown), `aN` awaited, `hN` percent of its quota left, `!` not fit.
+/// As an operator would draw it: a word for each target, `NAME` and then any of `wN` its weight,
+/// `tN` its tier, `fN` in flight, `cN` its cap, `lN` milliseconds (`l?` unknown), `aN` awaited,
+/// `hN` percent of its quota left, `!` not fit.
 fn views(drawn: &str) -> Vec<View> {
     let one = |words: &str| {
         let mut words = words.split('.');
@@ -48,7 +49,8 @@ fn views(drawn: &str) -> Vec<View> {
     drawn.split_whitespace().map(one).collect()
 }
 
-/// The same number each time: everybody draws alike, so that equal weights stay in the order as written.
+/// The same number each time: everybody draws alike, so that equal weights stay in the order as
+/// written.
 fn alike() -> f64 {
     0.5
 }
@@ -176,10 +178,12 @@ proptest! {
                 places.sort_unstable();
                 prop_assert_eq!(places, (0..views.len()).collect::<Vec<_>>());
                 prop_assert!(order.is_sorted_by_key(|place| !views[*place].fit), "unfit before fit");
-                // The home of a conversation comes first; behind it, and without one, tiers and quotas hold.
+                // The home of a conversation comes first; behind it, and without one, tiers and
+                // quotas hold.
                 let rest = &order[usize::from(sticky.is_some() && views[order[0]].fit)..];
                 prop_assert!(rest.is_sorted_by_key(|place| Standing::of(strategy, &views[*place])));
-                // Conversations stay in the lowest tier; the others go by what is left of the quota first.
+                // Conversations stay in the lowest tier; the others go by what is left of the quota
+                // first.
                 let full = |view: &View| sticky.is_some() || view.headroom.is_none_or(|share| share >= NEARLY_GONE);
                 let lowest = |full: &dyn Fn(&View) -> bool| views.iter().filter(|view| view.fit && full(view)).map(|view| view.tier).min();
                 if strategy == Strategy::Priority && let Some(lowest) = lowest(&full).or(lowest(&|_| true)) {
@@ -211,7 +215,8 @@ proptest! {
         }
     }
 
-    /// Also where weights, places and fitness change under way, each gets what it earned while it was fit.
+    /// Also where weights, places and fitness change under way, each gets what it earned while it
+    /// was fit.
     #[test]
     fn weights_hold_through_changes(
         weights in prop::collection::vec(1u32..50, 3..6),
@@ -306,8 +311,9 @@ proptest! {
     }
 }
 
-/// Requests one after another through what a caller of [`order`] would keep: each takes its target's time, and so many run at once. How many
-/// each target got, and whether one ever waited for longer than `longest`.
+/// Requests one after another through what a caller of [`order`] would keep: each takes its
+/// target's time, and so many run at once. How many each target got, and whether one ever waited
+/// for longer than `longest`.
 fn simulate(strategy: Strategy, times: &[u64], at_once: usize, seconds: u64) -> (Vec<usize>, Duration) {
     let start = Instant::now();
     let mut random = fastrand::Rng::with_seed(7);

@@ -26,7 +26,8 @@ impl Folder {
     }
 
     fn names(&self) -> Vec<String> {
-        let mut names: Vec<_> = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> =
+            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -95,16 +96,19 @@ fn a_new_file_is_as_readable_as_the_catalog() {
     let folder = Folder::new("new");
     fs::set_permissions(folder.catalog(), Permissions::from_mode(0o640)).unwrap();
     fs::set_permissions(&folder.0, Permissions::from_mode(0o750)).unwrap();
-    let text =
-        "callers: { acme: { keys: { b: { hash: \"sha256:0808080808080808080808080808080808080808080808080808080808080808\" } } } }\n";
+    let text = "callers: { acme: { keys: { b: { hash: \"sha256:0808080808080808080808080808080808080808080808080808080808080808\" } } } }\n";
     let mut files = Files::lock(&folder.0).unwrap();
     files.add("keys-acme.yaml", text.to_owned()).unwrap();
     let made = folder.0.join("catalog.d");
     assert_eq!(fs::metadata(&made).unwrap().mode() & 0o777, 0o750);
     assert_eq!(fs::metadata(made.join("keys-acme.yaml")).unwrap().mode() & 0o777, 0o640);
-    let places: Vec<_> = files.places().into_iter().map(|(id, place)| (id, files.name(place.file), place.line)).collect();
+    let places: Vec<_> =
+        files.places().into_iter().map(|(id, place)| (id, files.name(place.file), place.line)).collect();
     let name = |file: &str| folder.0.join(file).display().to_string();
-    assert_eq!(places, [("acme/prod".to_owned(), name("catalog.yaml"), 6), ("acme/b".to_owned(), name("catalog.d/keys-acme.yaml"), 1)]);
+    assert_eq!(
+        places,
+        [("acme/prod".to_owned(), name("catalog.yaml"), 6), ("acme/b".to_owned(), name("catalog.d/keys-acme.yaml"), 1)]
+    );
 }
 
 #[test]
@@ -146,7 +150,10 @@ fn of_many_at_once_each_sees_what_the_one_before_did() {
                 let name = format!("k{number}");
                 let hash = format!("sha256:{}", format!("{:02x}", 0x10 + number).repeat(32));
                 let path = ["callers", "acme", "keys", &name].map(Step::Key).to_vec();
-                Files::lock(conf).unwrap().change(0, &[Change::Set(path, New::map([("hash", New::text(hash))]))]).unwrap();
+                Files::lock(conf)
+                    .unwrap()
+                    .change(0, &[Change::Set(path, New::map([("hash", New::text(hash))]))])
+                    .unwrap();
             });
         }
     });

@@ -27,7 +27,8 @@ impl Folder {
             Err(problems) => problems.0.iter().map(ToString::to_string).collect(),
         };
         let told: Vec<String> = told.iter().map(|told| told.replace(&self.0.display().to_string(), "CONF")).collect();
-        let right = told.len() == expected.len() && told.iter().zip(expected).all(|(told, expected)| told.starts_with(expected));
+        let right = told.len() == expected.len()
+            && told.iter().zip(expected).all(|(told, expected)| told.starts_with(expected));
         assert!(right, "told: {told:#?}\nexpected: {expected:#?}");
     }
 
@@ -104,7 +105,9 @@ fn which_files_of_catalog_d_are_read() {
 #[test]
 fn texts_that_are_no_utf_8() {
     let folder = Folder::new("utf8");
-    folder.write("catalog.yaml", b"accounts: {}\nmodels: {}\n# \xff\ncallers: {}\n").check(&["catalog.yaml:3: is not UTF-8"]);
+    folder
+        .write("catalog.yaml", b"accounts: {}\nmodels: {}\n# \xff\ncallers: {}\n")
+        .check(&["catalog.yaml:3: is not UTF-8"]);
     folder.write("catalog.yaml", b"\xff\xfea\0").check(&["catalog.yaml:1: is UTF-16: save it as UTF-8"]);
     folder.write("catalog.yaml", format!("\u{feff}{EMPTY}")).check(&["catalog.yaml:1: begins with a byte-order mark"]);
     folder.write("catalog.yaml", EMPTY.replace('\n', "\r\n")).check(&[]);
@@ -114,7 +117,9 @@ fn texts_that_are_no_utf_8() {
 fn secrets_in_files() {
     let folder = Folder::new("secrets");
     folder.write("catalog.yaml", account("{file: secret}"));
-    folder.check(&["catalog.yaml:1 accounts.a.key.file: there is no such file; a relative path starts at CONF (column 45)"]);
+    folder.check(&[
+        "catalog.yaml:1 accounts.a.key.file: there is no such file; a relative path starts at CONF (column 45)",
+    ]);
     folder.write("secret", "sk-canary\n");
     let loaded = load(&folder.0, Secrets::Resolve).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(loaded.catalog.accounts()[0].key.as_ref().unwrap().expose(), "sk-canary");
@@ -124,7 +129,9 @@ fn secrets_in_files() {
         .write("catalog.yaml", account("{file: sk-canary-12345678}"))
         .check(&["catalog.yaml:1 accounts.a.key.file: there is no such file"]);
     folder.write("catalog.yaml", account("{file: secret}"));
-    folder.write("secret", "x".repeat(70_000)).check(&["catalog.yaml:1 accounts.a.key.file: the file is too large for a secret: 64 KiB"]);
+    folder
+        .write("secret", "x".repeat(70_000))
+        .check(&["catalog.yaml:1 accounts.a.key.file: the file is too large for a secret: 64 KiB"]);
     folder.write("secret", [0xff]).check(&["catalog.yaml:1 accounts.a.key.file: the file is not UTF-8"]);
     folder.write("catalog.yaml", account("{env: PORTCULLIS_TEST_ABSENT}"));
     folder.check(&["catalog.yaml:1 accounts.a.key.env: the environment variable that is named here is not set"]);
@@ -166,13 +173,20 @@ fn s08_what_everybody_can_read() {
     use std::os::unix::fs::PermissionsExt as _;
     const HASH: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     let folder = Folder::new("s08");
-    let mode = |name: &str, mode: u32| fs::set_permissions(folder.0.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    let mode =
+        |name: &str, mode: u32| fs::set_permissions(folder.0.join(name), fs::Permissions::from_mode(mode)).unwrap();
     mode("catalog.yaml", 0o644);
     folder.write("catalog.yaml", include_str!("../../../conf/catalog.yaml")).check(&[]);
-    folder.write("catalog.yaml", format!("accounts: {{}}\nmodels: {{}}\ncallers: {{a: {{keys: {{k: {{hash: 'sha256:{HASH}'}}}}}}}}\n"));
+    folder.write(
+        "catalog.yaml",
+        format!("accounts: {{}}\nmodels: {{}}\ncallers: {{a: {{keys: {{k: {{hash: 'sha256:{HASH}'}}}}}}}}\n"),
+    );
     folder.check(&["warning catalog.yaml: can be read by everybody on this machine: `chmod o-r` it"]);
     folder.write("catalog.yaml", account("sk-literal"));
-    folder.check(&["warning catalog.yaml:1 accounts.a.key: is a secret written out", "warning catalog.yaml: can be read by everybody"]);
+    folder.check(&[
+        "warning catalog.yaml:1 accounts.a.key: is a secret written out",
+        "warning catalog.yaml: can be read by everybody",
+    ]);
     // What `key new` writes has nothing that could be guessed, also beside what ships.
     folder.write("catalog.yaml", include_str!("../../../conf/catalog.yaml"));
     let made = |note: &str| format!("callers:\n  acme:\n    keys:\n      k:\n        hash: sha256:{HASH}{note}\n");

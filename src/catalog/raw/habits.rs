@@ -1,6 +1,8 @@
-//! What may be shown of the catalog's text, and what to write instead of words that people bring from elsewhere.
+//! What may be shown of the catalog's text, and what to write instead of words that people bring
+//! from elsewhere.
 //!
-//! **Invariant:** a key is shown where it is a word of ours, or an id. Anything else may be a secret in the wrong place.
+//! **Invariant:** a key is shown where it is a word of ours, or an id. Anything else may be a
+//! secret in the wrong place.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -74,11 +76,12 @@ pub fn words<T: JsonSchema>() -> BTreeSet<String> {
     found
 }
 
-/// A field of other gateways, proxies and client libraries: how it is written there, by a word that is allowed where it stands; and what to
-/// write here.
+/// A field of other gateways, proxies and client libraries: how it is written there, by a word that
+/// is allowed where it stands; and what to write here.
 pub type Habit = (&'static [&'static str], &'static str, &'static str);
 
-const KEY: &str = "write `key: { env: OPENAI_API_KEY }`, with the name of the variable that holds it, or `key: { file: /path }`";
+const KEY: &str =
+    "write `key: { env: OPENAI_API_KEY }`, with the name of the variable that holds it, or `key: { file: /path }`";
 const HABITS: &[Habit] = &[
     // Accounts.
     (
@@ -128,7 +131,11 @@ const HABITS: &[Habit] = &[
         "dialect",
         "write `timeouts: { total: 30s }`, each with its unit",
     ),
-    (&["timeout", "request_timeout", "stream_timeout"], "targets", "write `timeouts: { total: 30s }`, each with its unit"),
+    (
+        &["timeout", "request_timeout", "stream_timeout"],
+        "targets",
+        "write `timeouts: { total: 30s }`, each with its unit",
+    ),
     (&["timeout", "request_timeout", "request", "read", "response"], "first_byte", "write `total: 30s`, with its unit"),
     (
         &["rpm", "tpm", "rpm_limit", "tpm_limit", "rate_limit", "ratelimit", "rate_limits"],
@@ -149,7 +156,11 @@ const HABITS: &[Habit] = &[
     (&["tpm", "tpm_limit", "tokens_per_min"], "hash", "write `limits: { tokens_per_minute: 200000 }`"),
     (&["rpm", "rpm_limit", "requests", "requests_per_min"], "requests_per_minute", "write `requests_per_minute: 600`"),
     (&["tpm", "tpm_limit", "tokens", "tokens_per_min"], "requests_per_minute", "write `tokens_per_minute: 200000`"),
-    (&["rpm", "tpm"], "targets", "limits belong to callers and keys: `limits: { requests_per_minute: 600, tokens_per_minute: 200000 }`"),
+    (
+        &["rpm", "tpm"],
+        "targets",
+        "limits belong to callers and keys: `limits: { requests_per_minute: 600, tokens_per_minute: 200000 }`",
+    ),
     (
         &["max_parallel_requests", "max_concurrency", "max_connections", "max_concurrent_requests", "parallel"],
         "dialect",
@@ -174,15 +185,27 @@ const HABITS: &[Habit] = &[
     (&["aws_region_name", "aws_region"], "dialect", "write `region: us-east-1`"),
     (&["vertex_project", "project_id"], "dialect", "write `project: my-project`"),
     (&["vertex_location"], "dialect", "write `location: europe-west4`"),
-    (&["vertex_credentials", "credentials", "service_account_key"], "dialect", "write `service_account: { file: /path.json }`"),
+    (
+        &["vertex_credentials", "credentials", "service_account_key"],
+        "dialect",
+        "write `service_account: { file: /path.json }`",
+    ),
     (
         &["models", "model", "model_name"],
         "dialect",
         "an account has no list of models: write `models: { NAME: { targets: [{ account: …, model: … }] } }` at the top",
     ),
     (&["extra_headers", "default_headers", "custom_headers", "header"], "dialect", "write `headers: { NAME: VALUE }`"),
-    (&["max_retries", "num_retries", "retries"], "dialect", "server.yaml says how many targets one request tries: `attempts: 3`"),
-    (&["max_retries", "num_retries", "retries"], "targets", "server.yaml says how many targets one request tries: `attempts: 3`"),
+    (
+        &["max_retries", "num_retries", "retries"],
+        "dialect",
+        "server.yaml says how many targets one request tries: `attempts: 3`",
+    ),
+    (
+        &["max_retries", "num_retries", "retries"],
+        "targets",
+        "server.yaml says how many targets one request tries: `attempts: 3`",
+    ),
     (
         &["verify", "ssl_verify", "insecure_skip_verify", "skip_verify"],
         "ca",
@@ -195,11 +218,25 @@ const HABITS: &[Habit] = &[
     ),
     // Models and targets.
     (
-        &["litellm_params", "params", "deployments", "backends", "providers", "accounts", "account", "upstreams", "provider"],
+        &[
+            "litellm_params",
+            "params",
+            "deployments",
+            "backends",
+            "providers",
+            "accounts",
+            "account",
+            "upstreams",
+            "provider",
+        ],
         "targets",
         "write `targets: [{ account: NAME }]`",
     ),
-    (&["model_name", "model", "upstream_model"], "targets", "write it on the target: `targets: [{ account: NAME, model: … }]`"),
+    (
+        &["model_name", "model", "upstream_model"],
+        "targets",
+        "write it on the target: `targets: [{ account: NAME, model: … }]`",
+    ),
     (&["provider", "upstream", "backend", "name"], "tier", "write `account: NAME`"),
     (&["max_tokens"], "targets", "write `defaults: { max_tokens: 1024 }`"),
     (
@@ -281,7 +318,9 @@ fn instead(field: &str, allowed: &[&str]) -> Option<&'static str> {
 
 /// What a table says of a field that stands where these are allowed.
 pub fn find(habits: &[Habit], field: &str, allowed: &[&str]) -> Option<&'static str> {
-    let meant = |(brought, beside, _): &&Habit| allowed.contains(beside) && brought.iter().any(|word| word.eq_ignore_ascii_case(field));
+    let meant = |(brought, beside, _): &&Habit| {
+        allowed.contains(beside) && brought.iter().any(|word| word.eq_ignore_ascii_case(field))
+    };
     habits.iter().find(meant).map(|(_, _, instead)| *instead)
 }
 

@@ -14,7 +14,8 @@ pub struct Model {
     pub aliases: Option<List<String>>,
     /// In what order the targets are tried. Default: priority.
     pub strategy: Option<Strategy>,
-    /// Whether requests of one conversation go to the same target, as long as it is fit, so that its prompt cache hits. Default: false.
+    /// Whether requests of one conversation go to the same target, as long as it is fit, so that
+    /// its prompt cache hits. Default: false.
     pub sticky: Option<bool>,
     /// The ways to serve it, at least one.
     #[schemars(required, length(min = 1))]
@@ -31,11 +32,13 @@ pub struct Model {
     pub timeouts: Option<Timeouts>,
     /// Filled in where a request is silent.
     pub defaults: Option<Defaults>,
-    /// What it costs, wherever it is served from. Default: what Portcullis knows of each target's provider, which may be nothing.
+    /// What it costs, wherever it is served from. Default: what Portcullis knows of each target's
+    /// provider, which may be nothing.
     pub price: Option<Price>,
     /// What happens to a field of a request that a target's dialect cannot express. Default: drop.
     pub on_loss: Option<OnLoss>,
-    /// What happens to an answer that calls a tool with broken JSON, though the upstream says that the call is whole. Default: pass.
+    /// What happens to an answer that calls a tool with broken JSON, though the upstream says that
+    /// the call is whole. Default: pass.
     pub on_broken_call: Option<OnBrokenCall>,
     /// Whether callers see what the model thinks, as `reasoning_content`. Default: show.
     pub reasoning: Option<Reasoning>,
@@ -98,11 +101,12 @@ pub struct Target {
     pub account: Option<String>,
     /// The name that the account knows the model by. Default: the public id.
     pub model: Option<String>,
-    /// Its share of the requests; for `least_busy` how much it can take, for `priority` its share within the tier. Default: 1.
+    /// Its share of the requests; for `least_busy` how much it can take, for `priority` its share
+    /// within the tier. Default: 1.
     #[schemars(range(min = 1))]
     pub weight: Option<u32>,
-    /// For the strategy `priority`: the lowest is tried first, several of one tier share by weight. All targets of a model have one
-    /// or none. Default: its place in the list.
+    /// For the strategy `priority`: the lowest is tried first, several of one tier share by weight.
+    /// All targets of a model have one or none. Default: its place in the list.
     pub tier: Option<u32>,
     /// What this model can do, where what Portcullis knows of it is wrong or nothing.
     pub traits: Option<Traits>,
@@ -167,7 +171,8 @@ pub struct FallbacksOn {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hedge {
-    /// When the first waits longer for its first token than this share of the model's own attempts of late. Default: p95.
+    /// When the first waits longer for its first token than this share of the model's own attempts
+    /// of late. Default: p95.
     pub after: Option<Text<Quantile>>,
     /// For so many of the model's requests at most. Default: 5%.
     pub at_most: Option<Text<Share>>,

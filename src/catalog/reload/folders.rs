@@ -1,6 +1,7 @@
 //! What the file system tells of the folders that the catalog is read from.
 //!
-//! It tells when to look, and how a file came to be what it is; what is there, only a look finds out.
+//! It tells when to look, and how a file came to be what it is; what is there, only a look finds
+//! out.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -42,8 +43,9 @@ impl Folders {
         Self { sender, watched: None }
     }
 
-    /// Watches these folders, never the files: a watch on a file goes deaf after the first atomic rename. A folder that was replaced is
-    /// another one, and is watched anew. Whether one is watched that was not.
+    /// Watches these folders, never the files: a watch on a file goes deaf after the first atomic
+    /// rename. A folder that was replaced is another one, and is watched anew. Whether one is
+    /// watched that was not.
     pub(super) fn watch(&mut self, folders: BTreeSet<PathBuf>) -> bool {
         let wanted: Vec<_> = folders.into_iter().map(|folder| (folder.clone(), inode(&folder))).collect();
         if self.watched.as_ref().is_some_and(|(_, watched)| *watched == wanted) {
@@ -61,14 +63,21 @@ impl Folders {
                     if inode.is_some()
                         && let Err(why) = watcher.watch(folder, RecursiveMode::NonRecursive)
                     {
-                        log::warn!("cannot watch {}: {why}; changes are found within {} s all the same", folder.display(), POLL.as_secs());
+                        log::warn!(
+                            "cannot watch {}: {why}; changes are found within {} s all the same",
+                            folder.display(),
+                            POLL.as_secs()
+                        );
                     }
                 }
                 self.watched = Some((watcher, wanted));
                 true
             }
             Err(why) => {
-                log::warn!("cannot watch the catalog's folder: {why}; changes are found within {} s all the same", POLL.as_secs());
+                log::warn!(
+                    "cannot watch the catalog's folder: {why}; changes are found within {} s all the same",
+                    POLL.as_secs()
+                );
                 false
             }
         }

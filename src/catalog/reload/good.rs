@@ -1,7 +1,9 @@
-//! What the live catalog is made of, and which files were refused: so that a file that is wrong does not hold up a change of another one.
+//! What the live catalog is made of, and which files were refused: so that a file that is wrong
+//! does not hold up a change of another one.
 //!
-//! **Invariant:** what came together with something wrong is refused with it, since it may be half of one change. That holds for a fault that is
-//! new: of a file that was refused within [`MEMORY`], or still is, nobody's change is a part, and a revocation elsewhere must not wait for it.
+//! **Invariant:** what came together with something wrong is refused with it, since it may be half
+//! of one change. That holds for a fault that is new: of a file that was refused within [`MEMORY`],
+//! or still is, nobody's change is a part, and a revocation elsewhere must not wait for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -42,7 +44,8 @@ impl Good {
 
     /// Notes what is refused. Whether that is new.
     pub(super) fn refused(&mut self, bad: Texts) -> bool {
-        let new = bad.iter().any(|(path, version)| self.refused.get(path).is_none_or(|before| before.text != version.text));
+        let new =
+            bad.iter().any(|(path, version)| self.refused.get(path).is_none_or(|before| before.text != version.text));
         let now = Instant::now();
         self.when.retain(|_, at| now.duration_since(*at) < MEMORY);
         self.when.extend(bad.keys().map(|path| (path.clone(), now)));
@@ -50,20 +53,28 @@ impl Good {
         new
     }
 
-    /// The changed files that are to blame, and whether each of them was refused before this change.
+    /// The changed files that are to blame, and whether each of them was refused before this
+    /// change.
     pub(super) fn blamed(&self, whole: &Whole, problems: &[Problem], now: Instant) -> (Texts, bool) {
         let changed = self.changed(whole);
         let named = named(&self.dir, problems);
         let of = |wanted: &dyn Fn(&Path) -> bool| -> Texts {
-            changed.iter().filter(|(path, _)| wanted(path)).map(|(path, version)| (path.clone(), version.clone())).collect()
+            changed
+                .iter()
+                .filter(|(path, _)| wanted(path))
+                .map(|(path, version)| (path.clone(), version.clone()))
+                .collect()
         };
-        // A fault may show in a file that did not change: in one that names what another one took away.
-        let standing =
-            |path: &Path| self.refused.get(path).is_some_and(|before| changed.get(path).is_some_and(|now| now.text == before.text));
+        // A fault may show in a file that did not change: in one that names what another one took
+        // away.
+        let standing = |path: &Path| {
+            self.refused.get(path).is_some_and(|before| changed.get(path).is_some_and(|now| now.text == before.text))
+        };
         let choices = [of(&|path| named.contains(path)), of(&standing), changed.clone()];
         let bad = choices.into_iter().find(|bad| !bad.is_empty()).unwrap_or_default();
-        let known =
-            |path: &PathBuf| self.refused.contains_key(path) || self.when.get(path).is_some_and(|at| now.duration_since(*at) < MEMORY);
+        let known = |path: &PathBuf| {
+            self.refused.contains_key(path) || self.when.get(path).is_some_and(|at| now.duration_since(*at) < MEMORY)
+        };
         let before = !bad.is_empty() && bad.keys().all(known);
         (bad, before)
     }
@@ -83,7 +94,8 @@ impl Good {
 
     /// All texts, with the live ones in place of the bad ones.
     pub(super) fn instead_of(&self, whole: &Whole, bad: &Texts) -> Texts {
-        let version = |path: &PathBuf, version: &Version| if bad.contains_key(path) { self.of(path) } else { version.clone() };
+        let version =
+            |path: &PathBuf, version: &Version| if bad.contains_key(path) { self.of(path) } else { version.clone() };
         whole.iter().map(|(path, (whole, _))| (path.clone(), version(path, whole))).collect()
     }
 

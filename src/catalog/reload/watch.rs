@@ -1,7 +1,9 @@
 //! The thread that looks at the catalog's files, and takes what is whole.
 //!
-//! It looks at once when a folder says that something changed, and every few seconds in any case, by the content, since mounted volumes swap links
-//! that no watch sees. When a text is whole, [`Settling`] decides; what is taken is made of the texts that were found whole, never of another reading.
+//! It looks at once when a folder says that something changed, and every few seconds in any case,
+//! by the content, since mounted volumes swap links that no watch sees. When a text is whole,
+//! [`Settling`] decides; what is taken is made of the texts that were found whole, never of another
+//! reading.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -25,9 +27,11 @@ use crate::yaml;
 const LOOK: Duration = Duration::from_millis(50);
 /// A change that takes away more than half of something is taken so long after it was seen first.
 const SUSPICIOUS: Duration = Duration::from_secs(5);
-/// A file that was changed so recently may have been changed again within the same tick of its file system's clock.
+/// A file that was changed so recently may have been changed again within the same tick of its file
+/// system's clock.
 const YOUNG: Duration = Duration::from_secs(2);
-/// Between two catalogs there is time for others: so many times as long as making one took, but not longer than half a second.
+/// Between two catalogs there is time for others: so many times as long as making one took, but not
+/// longer than half a second.
 const SHARE: u32 = 1;
 
 /// So many catalogs of the past are kept at most.
@@ -58,7 +62,8 @@ pub(super) struct Watch {
     receiver: Receiver<Event>,
 }
 
-/// What is not decided yet: it is considered again when it is another one, or all of it is whole, or then.
+/// What is not decided yet: it is considered again when it is another one, or all of it is whole,
+/// or then.
 struct Tried {
     texts: Texts,
     all: bool,
@@ -67,7 +72,13 @@ struct Tried {
 
 impl Watch {
     /// Of this folder, of which these files are live.
-    pub(super) fn new(shared: Arc<Shared>, dir: PathBuf, live: &Texts, sender: Sender<Event>, receiver: Receiver<Event>) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        dir: PathBuf,
+        live: &Texts,
+        sender: Sender<Event>,
+        receiver: Receiver<Event>,
+    ) -> Self {
         let named = live.keys().filter(|path| !is_source(&dir, path)).cloned().collect();
         let good = Good::new(&dir, live);
         Self {
@@ -175,7 +186,8 @@ impl Watch {
         let mut left = yaml::LARGEST;
         for path in listed.iter().chain(&others) {
             let limit = if is_source(&self.dir, path) { left } else { LARGEST_NAMED };
-            let known = reloads.settling().found(path).cloned().filter(|known| !thorough && is_as_before(path, known, clock));
+            let known =
+                reloads.settling().found(path).cloned().filter(|known| !thorough && is_as_before(path, known, clock));
             let now = Instant::now();
             let found = known.or_else(|| read_whole(path, limit));
             if is_source(&self.dir, path)
@@ -216,7 +228,8 @@ impl Watch {
         self.rest = ended + (ended.duration_since(now) * SHARE).min(QUIET);
     }
 
-    /// The catalog that the texts make. A large one takes its time, in which the files are looked at as before.
+    /// The catalog that the texts make. A large one takes its time, in which the files are looked
+    /// at as before.
     fn made_of(&mut self, texts: &Texts) -> ReadCatalog {
         let (give, take) = channel();
         let (dir, known) = (self.dir.clone(), texts.clone());
@@ -266,7 +279,8 @@ impl Watch {
         until
     }
 
-    /// Files are wrong. What changed in others becomes live beside the last good content of these, unless it came together with what is wrong.
+    /// Files are wrong. What changed in others becomes live beside the last good content of these,
+    /// unless it came together with what is wrong.
     fn consider_without(&mut self, mut bad: Texts, before: bool, used: Texts, whole: &Whole) -> Option<Instant> {
         let live = self.shared.live.load_full();
         while before && self.good.has_more(whole, &bad) {
@@ -279,8 +293,10 @@ impl Watch {
                     }
                     self.take_without(&live, catalog, &bad);
                     self.good.are(&texts);
-                    let taken =
-                        whole.iter().filter(|(path, _)| !bad.contains_key(*path)).map(|(path, whole)| (path.clone(), whole.clone()));
+                    let taken = whole
+                        .iter()
+                        .filter(|(path, _)| !bad.contains_key(*path))
+                        .map(|(path, whole)| (path.clone(), whole.clone()));
                     let taken: Whole = taken.collect();
                     // What is refused may name files that are not there yet.
                     self.is_over(&texts.into_iter().chain(used).collect(), whole, false);
@@ -301,7 +317,10 @@ impl Watch {
     fn hold(&mut self, live: &Snapshot, catalog: &Catalog, now: Instant) -> Option<Instant> {
         if let Some(loss) = shrinks(&live.catalog, catalog) {
             let until = *self.held.get_or_insert_with(|| {
-                log::warn!("the catalog's new content {loss}: it is taken if it still does in {} s", SUSPICIOUS.as_secs());
+                log::warn!(
+                    "the catalog's new content {loss}: it is taken if it still does in {} s",
+                    SUSPICIOUS.as_secs()
+                );
                 now
             }) + SUSPICIOUS;
             if now < until {
@@ -314,7 +333,8 @@ impl Watch {
         None
     }
 
-    /// Whether the texts name files that were never looked at, and that were written just now. They are followed from now on.
+    /// Whether the texts name files that were never looked at, and that were written just now. They
+    /// are followed from now on.
     fn names_what_is_young(&mut self, used: &Texts, now: Instant) -> bool {
         let clock = SystemTime::now();
         let mut settling = self.shared.reloads.settling();
@@ -329,8 +349,9 @@ impl Watch {
 
     fn is_allowed(&self, catalog: Result<Catalog, Problems>) -> Result<Catalog, (Vec<Problem>, Vec<String>)> {
         let reasons = |problems: &[Problem]| problems.iter().map(ToString::to_string).collect();
-        let catalog =
-            catalog.map_err(|Problems(problems, _)| (reasons(&problems), problems)).map_err(|(reasons, problems)| (problems, reasons))?;
+        let catalog = catalog
+            .map_err(|Problems(problems, _)| (reasons(&problems), problems))
+            .map_err(|(reasons, problems)| (problems, reasons))?;
         let addresses: Vec<_> = self.shared.server.listen.iter().map(|listen| listen.address).collect();
         match published_key_problem(&catalog, &addresses) {
             Some(problem) => Err((Vec::new(), vec![problem])),
@@ -423,7 +444,8 @@ impl Watch {
     /// Says which files are written without an end, once.
     fn tell(&mut self) {
         let waiting = self.shared.reloads.settling().waiting(Instant::now());
-        let endless: Vec<PathBuf> = waiting.into_iter().flat_map(|waiting| waiting.endless).map(|(path, _)| path).collect();
+        let endless: Vec<PathBuf> =
+            waiting.into_iter().flat_map(|waiting| waiting.endless).map(|(path, _)| path).collect();
         for path in endless.iter().filter(|path| !self.endless.contains(path)) {
             log::warn!(
                 "{} is being written without a pause, or is held open by whoever writes it, so no text of it can be taken for whole: the last one \
@@ -447,7 +469,8 @@ fn was_changed_within(version: &Version, span: Duration, clock: SystemTime) -> b
     i128::try_from(now).is_ok_and(|now| now - stat.changed < i128::try_from(span.as_nanos()).unwrap_or(i128::MAX))
 }
 
-/// Warnings that are not about the same as before. Where they stand does not count: a line that is added moves all that follow.
+/// Warnings that are not about the same as before. Where they stand does not count: a line that is
+/// added moves all that follow.
 fn unsaid<'w>(before: &[Problem], now: &'w [Problem]) -> impl Iterator<Item = &'w Problem> {
     let known: HashSet<_> = before.iter().map(|warning| (&warning.file, &warning.path, &warning.what)).collect();
     now.iter().filter(move |warning| !known.contains(&(&warning.file, &warning.path, &warning.what)))

@@ -40,7 +40,11 @@ const OURS: [&str; 16] = [
     "x-request-id",
 ];
 
-pub(super) fn resolve<'r>(written: &Merged<'r, raw::Account>, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Accounts<'r> {
+pub(super) fn resolve<'r>(
+    written: &Merged<'r, raw::Account>,
+    look_up: &mut LookUp<'_>,
+    report: &mut Report<'_>,
+) -> Accounts<'r> {
     let section = Path::Root.key("accounts");
     let mut accounts = Accounts::new();
     for (index, (id, (file, raw))) in written.iter().enumerate() {
@@ -72,7 +76,9 @@ impl One<'_> {
         let dialect = self.dialect(speaks, preset, report);
         let base = match speaks? {
             raw::Dialect::Demo => self.no_network(report),
-            raw::Dialect::OpenAi => self.base(preset.map_or("https://api.openai.com/v1", |preset| preset.base_url), report),
+            raw::Dialect::OpenAi => {
+                self.base(preset.map_or("https://api.openai.com/v1", |preset| preset.base_url), report)
+            }
             raw::Dialect::Azure if raw.base_url.is_none() => {
                 report.missing(
                     self.file,
@@ -85,13 +91,16 @@ impl One<'_> {
             raw::Dialect::Anthropic => self.base(anthropic::BASE_URL, report),
             raw::Dialect::Gemini => self.base(gemini::BASE_URL, report),
             raw::Dialect::Vertex => self.base(&gemini::vertex_base(raw.location.as_deref().unwrap_or(GLOBAL)), report),
-            raw::Dialect::Bedrock => self.base(&bedrock::base_url(raw.region.as_deref().unwrap_or("us-east-1")), report),
+            raw::Dialect::Bedrock => {
+                self.base(&bedrock::base_url(raw.region.as_deref().unwrap_or("us-east-1")), report)
+            }
             raw::Dialect::Cohere => self.base(cohere::BASE_URL, report),
             raw::Dialect::Ollama => self.base(ollama::BASE_URL, report),
         };
         let ca = raw.tls.as_ref().and_then(|tls| self.ca(tls, enabled, base.as_ref(), look_up, report));
         let usual = preset.map_or_else(|| known::variable(speaks?), |preset| preset.key);
-        let key = raw.key.as_ref().and_then(|key| self.secret(key, usual, &self.at.key("key"), enabled, look_up, report));
+        let key =
+            raw.key.as_ref().and_then(|key| self.secret(key, usual, &self.at.key("key"), enabled, look_up, report));
         let signer = self.signer(speaks?, enabled, look_up, report);
         // Of a preset that there is not, nobody knows where it is.
         if let Some(base) = base.as_ref().filter(|_| preset.is_some() == raw.preset.is_some()) {
@@ -145,7 +154,13 @@ impl One<'_> {
         let name = self.raw.preset.as_deref()?;
         let found = presets::find(name);
         if found.is_none() {
-            report.unknown(self.file, &self.at.key("preset"), "preset", name, presets::ALL.iter().map(|preset| preset.name));
+            report.unknown(
+                self.file,
+                &self.at.key("preset"),
+                "preset",
+                name,
+                presets::ALL.iter().map(|preset| preset.name),
+            );
         }
         found
     }
@@ -155,7 +170,12 @@ impl One<'_> {
         self.raw.dialect.or(preset.map(|_| raw::Dialect::OpenAi))
     }
 
-    fn dialect(&self, speaks: Option<raw::Dialect>, preset: Option<&'static Preset>, report: &mut Report<'_>) -> Option<Dialect> {
+    fn dialect(
+        &self,
+        speaks: Option<raw::Dialect>,
+        preset: Option<&'static Preset>,
+        report: &mut Report<'_>,
+    ) -> Option<Dialect> {
         let raw = self.raw;
         let Some(dialect) = speaks else {
             // A preset that there is not is told already, and would have said it.
@@ -167,13 +187,19 @@ impl One<'_> {
         };
         Some(match dialect {
             raw::Dialect::OpenAi => Dialect::OpenAi(self.quirks(preset, report)?),
-            raw::Dialect::Azure => Dialect::Azure(self.word("api_version", raw.api_version.as_deref(), report).map(Into::into)),
+            raw::Dialect::Azure => {
+                Dialect::Azure(self.word("api_version", raw.api_version.as_deref(), report).map(Into::into))
+            }
             raw::Dialect::Anthropic => Dialect::Anthropic,
             raw::Dialect::Gemini => Dialect::Gemini,
             raw::Dialect::Vertex => {
                 let location = self.word("location", raw.location.as_deref(), report).unwrap_or(GLOBAL).into();
                 if raw.project.is_none() {
-                    report.missing(self.file, &self.at.key("project"), "is missing: the id of the Google Cloud project");
+                    report.missing(
+                        self.file,
+                        &self.at.key("project"),
+                        "is missing: the id of the Google Cloud project",
+                    );
                 }
                 Dialect::Vertex { project: self.word("project", raw.project.as_deref(), report)?.into(), location }
             }
@@ -190,10 +216,18 @@ impl One<'_> {
     }
 
     fn quirks(&self, preset: Option<&'static Preset>, report: &mut Report<'_>) -> Option<&'static Quirks> {
-        let Some(name) = self.raw.quirks.as_deref() else { return Some(preset.map_or(&Quirks::NONE, |preset| preset.quirks)) };
+        let Some(name) = self.raw.quirks.as_deref() else {
+            return Some(preset.map_or(&Quirks::NONE, |preset| preset.quirks));
+        };
         let found = Quirks::find(name);
         if found.is_none() {
-            report.unknown(self.file, &self.at.key("quirks"), "quirks", name, quirks::ALL.iter().map(|quirks| quirks.name));
+            report.unknown(
+                self.file,
+                &self.at.key("quirks"),
+                "quirks",
+                name,
+                quirks::ALL.iter().map(|quirks| quirks.name),
+            );
         }
         found
     }
@@ -201,8 +235,9 @@ impl One<'_> {
     /// A word that becomes part of an address.
     fn word<'w>(&self, field: &str, written: Option<&'w str>, report: &mut Report<'_>) -> Option<&'w str> {
         let written = written?;
-        let good =
-            !written.is_empty() && written.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b)) && !written.contains("..");
+        let good = !written.is_empty()
+            && written.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b))
+            && !written.contains("..");
         if !good {
             report.problem(self.file, &self.at.key(field), "may hold letters, digits, `-`, `_`, `.` and `:` only");
         }
@@ -215,12 +250,26 @@ impl One<'_> {
         let Some(written) = &self.raw.traits else { return Server::OWN };
         for (field, is_written, of, names) in [
             ("output_config", written.output_config.is_some(), [D::Anthropic, D::Bedrock], "anthropic and bedrock"),
-            ("response_json_schema", written.response_json_schema.is_some(), [D::Gemini, D::Vertex], "gemini and vertex"),
-            ("parameters_json_schema", written.parameters_json_schema.is_some(), [D::Gemini, D::Vertex], "gemini and vertex"),
+            (
+                "response_json_schema",
+                written.response_json_schema.is_some(),
+                [D::Gemini, D::Vertex],
+                "gemini and vertex",
+            ),
+            (
+                "parameters_json_schema",
+                written.parameters_json_schema.is_some(),
+                [D::Gemini, D::Vertex],
+                "gemini and vertex",
+            ),
         ] {
             if is_written && speaks.is_some_and(|dialect| !of.contains(&dialect)) {
                 let at = self.at.key("traits");
-                report.problem(self.file, &at.key(field), &format!("has a meaning for the dialects {names} only: leave it out"));
+                report.problem(
+                    self.file,
+                    &at.key(field),
+                    &format!("has a meaning for the dialects {names} only: leave it out"),
+                );
             }
         }
         Server {
@@ -247,7 +296,11 @@ impl One<'_> {
             ("aws", raw.aws.is_some(), D::Bedrock, "bedrock"),
         ] {
             if written && dialect != of {
-                report.problem(self.file, &self.at.key(field), &format!("has a meaning for the dialect {name} only: leave it out"));
+                report.problem(
+                    self.file,
+                    &self.at.key(field),
+                    &format!("has a meaning for the dialect {name} only: leave it out"),
+                );
             }
         }
         if raw.key.is_some() {
@@ -266,16 +319,22 @@ impl One<'_> {
             .map_err(|wrong| report.problem(self.file, &at, &wrong))
             .ok()?;
         if !base.tls && insecure && base::read(self.raw.base_url.as_deref().unwrap_or(default), false).is_err() {
-            report.warn(self.file, &at, "is http: to a public address: key, prompts and answers can be read on the way");
+            report.warn(
+                self.file,
+                &at,
+                "is http: to a public address: key, prompts and answers can be read on the way",
+            );
         }
         Some(base)
     }
 
-    /// What is known of the server there: that it answers nobody without a credential, and under which path it is asked.
+    /// What is known of the server there: that it answers nobody without a credential, and under
+    /// which path it is asked.
     fn at_a_known_host(&self, dialect: raw::Dialect, base: &Base, enabled: bool, report: &mut Report<'_>) {
         let Some(known) = known::find(dialect, base) else { return };
         let raw = self.raw;
-        let pays = raw.key.is_some() || raw.aws.is_some() || raw.service_account.is_some() || self.has_credential_header();
+        let pays =
+            raw.key.is_some() || raw.aws.is_some() || raw.service_account.is_some() || self.has_credential_header();
         // One that stands there under another name is told already.
         let misnamed = || report.tells(self.file, &self.at, "write `key:");
         if let Some(variable) = known.variable.filter(|_| enabled && !pays && !misnamed()) {
@@ -310,11 +369,19 @@ impl One<'_> {
             ("insecure", raw.insecure.is_some()),
         ] {
             if written {
-                report.problem(self.file, &self.at.key(field), "has no meaning for a demo account, which calls nobody: leave it out");
+                report.problem(
+                    self.file,
+                    &self.at.key(field),
+                    "has no meaning for a demo account, which calls nobody: leave it out",
+                );
             }
         }
         if raw.probe == Some(true) {
-            report.warn(self.file, &self.at.key("probe"), "has no effect on a demo account, which is never out: leave it out");
+            report.warn(
+                self.file,
+                &self.at.key("probe"),
+                "has no effect on a demo account, which is never out: leave it out",
+            );
         }
         Some(Base { tls: false, host: "".into(), port: 0, path: "".into(), authority: String::new() })
     }
@@ -368,7 +435,9 @@ impl One<'_> {
             let Some(value) = value else { continue };
             let text = value.0.expose();
             // Some headers are quoted by their own rules.
-            if Placeholder::of(text.strip_prefix("Bearer ").unwrap_or(text)).is_some_and(|placeholder| placeholder != Placeholder::Quoted) {
+            if Placeholder::of(text.strip_prefix("Bearer ").unwrap_or(text))
+                .is_some_and(|placeholder| placeholder != Placeholder::Quoted)
+            {
                 let what = "is a template or a placeholder, and nothing fills it in: write the value itself, or the credential as `key: { env: NAME }`";
                 report.withheld(self.file, &at, what);
                 continue;

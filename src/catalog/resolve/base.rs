@@ -1,6 +1,7 @@
 //! `base_url` → [`Base`]: where an account may be.
 //!
-//! Destinations come from here only. A name is checked again once it is resolved, for what it resolves to is not ours.
+//! Destinations come from here only. A name is checked again once it is resolved, for what it
+//! resolves to is not ours.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use super::placeholder::Placeholder;
 use crate::address::{forbidden_ip, is_public_host, private_ip};
 use crate::catalog::Base;
 
-/// Reads an address; `insecure` lets `http:` go anywhere. No message repeats the URL: it may hold a password.
+/// Reads an address; `insecure` lets `http:` go anywhere. No message repeats the URL: it may hold a
+/// password.
 pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     const RIGHT: &str = "must be a URL such as https://api.example.com/v1";
     if Placeholder::of(url).is_some_and(|placeholder| placeholder != Placeholder::Quoted) {
@@ -37,7 +39,9 @@ pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     let path = path(uri.path())?;
     let host = Host::read(host)?;
     if host.forbidden() {
-        return Err("is a link-local, metadata or otherwise unusable address: such an address is never called".to_owned());
+        return Err(
+            "is a link-local, metadata or otherwise unusable address: such an address is never called".to_owned()
+        );
     }
     if !tls && !insecure && !host.private() {
         return Err("is http: to an address that is neither this machine nor private, so key and prompts could be read on the way: \
@@ -53,14 +57,19 @@ pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     Ok(Base { tls, host: bare.into(), port, path, authority })
 }
 
-/// Whether an account there is in the operator's own network: its host is not surely public, or is reached without TLS.
+/// Whether an account there is in the operator's own network: its host is not surely public, or is
+/// reached without TLS.
 pub(super) fn is_near(base: &Base) -> bool {
     let v6 = base.host.contains(':').then(|| format!("[{}]", base.host));
     !base.tls || !is_public_host(v6.as_deref().unwrap_or(&base.host))
 }
 
 fn host_and_port(authority: &str) -> Option<(&str, Option<&str>)> {
-    let end = if authority.starts_with('[') { authority.find(']')? + 1 } else { authority.find(':').unwrap_or(authority.len()) };
+    let end = if authority.starts_with('[') {
+        authority.find(']')? + 1
+    } else {
+        authority.find(':').unwrap_or(authority.len())
+    };
     let (host, port) = authority.split_at_checked(end)?;
     match port.strip_prefix(':') {
         None if port.is_empty() => Some((host, None)),
@@ -76,7 +85,10 @@ fn path(path: &str) -> Result<Arc<str>, String> {
         return Err("must have a plain path, without empty, `.` or `..` parts".to_owned());
     }
     if let Some(base) = path.strip_suffix("/chat/completions") {
-        return Err(format!("must end before /chat/completions, with {}", if base.is_empty() { "the host" } else { base }));
+        return Err(format!(
+            "must end before /chat/completions, with {}",
+            if base.is_empty() { "the host" } else { base }
+        ));
     }
     Ok(path.into())
 }
@@ -88,7 +100,8 @@ enum Host {
 
 impl Host {
     fn read(host: &str) -> Result<Self, String> {
-        const WRONG: &str = "must have a host that is a name or an IP address, such as api.example.com, 10.0.0.1 or [fd00::1]";
+        const WRONG: &str =
+            "must have a host that is a name or an IP address, such as api.example.com, 10.0.0.1 or [fd00::1]";
         if let Some(v6) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
             return v6.parse::<Ipv6Addr>().map(|v6| Self::Address(v6.into())).map_err(|_| WRONG.to_owned());
         }
@@ -101,7 +114,8 @@ impl Host {
                 && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
                 && !label.starts_with('-')
         };
-        // Resolvers take `2852039166` and `0xa9.0xfe.43518` for addresses: they must be written as such.
+        // Resolvers take `2852039166` and `0xa9.0xfe.43518` for addresses: they must be written as
+        // such.
         let number = |label: &str| label.bytes().all(|b| b.is_ascii_digit()) || label.starts_with("0x");
         if name.len() > 253 || !name.split('.').all(label) || name.rsplit('.').next().is_none_or(number) {
             return Err(WRONG.to_owned());
@@ -116,7 +130,11 @@ impl Host {
             Self::Name(name) => {
                 matches!(
                     name.as_str(),
-                    "metadata" | "metadata.google.internal" | "metadata.goog" | "instance-data" | "instance-data.ec2.internal"
+                    "metadata"
+                        | "metadata.google.internal"
+                        | "metadata.goog"
+                        | "instance-data"
+                        | "instance-data.ec2.internal"
                 )
             }
         }

@@ -34,7 +34,9 @@ pub(super) fn resolve<'m>(
     let section = Path::Root.key("callers");
     let mut parts: BTreeMap<&str, Vec<(usize, &raw::Caller)>> = BTreeMap::new();
     for (file, document) in documents.iter().enumerate() {
-        for (id, caller) in document.as_ref().and_then(|raw| raw.callers.as_ref()).into_iter().flat_map(|callers| &callers.0) {
+        for (id, caller) in
+            document.as_ref().and_then(|raw| raw.callers.as_ref()).into_iter().flat_map(|callers| &callers.0)
+        {
             parts.entry(id).or_default().extend(caller.as_ref().map(|caller| (file, caller)));
             if let Err(wrong) = name::of_entry(id) {
                 report.problem(file, &entry(&section, id), wrong);
@@ -78,14 +80,20 @@ impl<'r> All<'_, '_, 'r> {
         let own = whole.next().or(parts.first());
         for (file, _) in whole {
             let first = own.map(|(first, _)| report.place(*first, &at)).unwrap_or_default();
-            report.problem(*file, &at, &format!("is described in {first} too: only its `keys` may be spread over files"));
+            report.problem(
+                *file,
+                &at,
+                &format!("is described in {first} too: only its `keys` may be spread over files"),
+            );
         }
         let raw = own.map(|(_, raw)| *raw);
         let caller = Arc::new(Caller {
             id: id.into(),
             enabled: raw.and_then(|raw| raw.enabled).unwrap_or(true),
             expires: time(raw.and_then(|raw| raw.expires)),
-            limits: own.map(|(file, raw)| limits(raw.limits.as_ref(), *file, &at.key("limits"), report)).unwrap_or_default(),
+            limits: own
+                .map(|(file, raw)| limits(raw.limits.as_ref(), *file, &at.key("limits"), report))
+                .unwrap_or_default(),
             expose_cost: raw.and_then(|raw| raw.expose_cost).unwrap_or(false),
         });
         let globs = match own {
@@ -156,9 +164,13 @@ impl<'r> All<'_, '_, 'r> {
         });
         match (&raw.hash, &raw.hashes) {
             (Some(_), Some(_)) => report.problem(file, &at.key("hashes"), "stands beside `hash`: keep one of the two"),
-            (Some(Text(digest)), None) => {
-                self.hash(*digest, KeySecret { key: key.clone(), until: None, replaced: false }, file, &at.key("hash"), report)
-            }
+            (Some(Text(digest)), None) => self.hash(
+                *digest,
+                KeySecret { key: key.clone(), until: None, replaced: false },
+                file,
+                &at.key("hash"),
+                report,
+            ),
             (None, Some(hashes)) if !hashes.is_empty() => {
                 let list = at.key("hashes");
                 let newest = newest(items(Some(hashes)).map(|(_, raw)| time(raw.until)));
@@ -176,7 +188,11 @@ impl<'r> All<'_, '_, 'r> {
             }
             // Beside the field that could not be read, none is missing.
             (None, Some(_) | None) => {
-                report.missing(file, &at.key("hash"), "is missing: `portcullis key new --print` makes a key and prints what to write here");
+                report.missing(
+                    file,
+                    &at.key("hash"),
+                    "is missing: `portcullis key new --print` makes a key and prints what to write here",
+                );
             }
         }
         key
@@ -211,7 +227,9 @@ impl<'r> All<'_, '_, 'r> {
                 (Some(Some(model)), _) => found.push((model.index, limits)),
                 // It has errors of its own.
                 (Some(None), _) => {}
-                (None, Some(model)) => report.problem(file, &at, &format!("{} is an alias: write \"{model}\"", shown(id))),
+                (None, Some(model)) => {
+                    report.problem(file, &at, &format!("{} is an alias: write \"{model}\"", shown(id)))
+                }
                 (None, None) => {
                     let known = self.models.keys().copied();
                     // The value stands in the path here: its place is the key's.
@@ -239,7 +257,13 @@ impl<'r> All<'_, '_, 'r> {
         }
     }
 
-    fn globs(&mut self, written: Option<&'r List<String>>, file: usize, at: &Path<'_>, report: &mut Report<'_>) -> Globs {
+    fn globs(
+        &mut self,
+        written: Option<&'r List<String>>,
+        file: usize,
+        at: &Path<'_>,
+        report: &mut Report<'_>,
+    ) -> Globs {
         let Some(written) = written else { return Globs::everything() };
         let list = at.key("models");
         for (index, glob) in items(Some(written)) {
@@ -257,7 +281,10 @@ impl<'r> All<'_, '_, 'r> {
                 report.warn(file, &at, &what);
             }
         }
-        Globs::new(items(Some(written)).map(|(_, glob)| Arc::clone(self.globs.entry(glob).or_insert_with(|| glob.as_str().into()))))
+        Globs::new(
+            items(Some(written))
+                .map(|(_, glob)| Arc::clone(self.globs.entry(glob).or_insert_with(|| glob.as_str().into()))),
+        )
     }
 }
 
@@ -271,7 +298,11 @@ fn limits(written: Option<&raw::Limits>, file: usize, at: &Path<'_>, report: &mu
     let Some(raw) = written else { return Limits::default() };
     let mut at_least_one = |field: &str, written: Option<u64>| {
         if written == Some(0) {
-            report.problem(file, &at.key(field), "must be at least 1; what shall not be used at all is switched off with `enabled: false`");
+            report.problem(
+                file,
+                &at.key(field),
+                "must be at least 1; what shall not be used at all is switched off with `enabled: false`",
+            );
         }
         written
     };
@@ -290,7 +321,11 @@ fn usd(field: &str, written: Option<Decimal>, file: usize, at: &Path<'_>, report
     let Decimal(millionths) = written?;
     let usd = Usd::of_millionths(millionths);
     if usd == Usd::ZERO {
-        report.problem(file, &at.key(field), "must be more than 0; what shall not be used at all is switched off with `enabled: false`");
+        report.problem(
+            file,
+            &at.key(field),
+            "must be more than 0; what shall not be used at all is switched off with `enabled: false`",
+        );
     }
     Some(usd)
 }

@@ -1,4 +1,5 @@
-//! What an account is paid for with: its secret, what signs in its name, the certificates that it trusts.
+//! What an account is paid for with: its secret, what signs in its name, the certificates that it
+//! trusts.
 
 use sha2::{Digest as _, Sha256};
 
@@ -13,7 +14,13 @@ use crate::yaml::{Path, Step};
 
 impl One<'_> {
     /// What makes the credential of each request, or of an hour.
-    pub(super) fn signer(&self, speaks: raw::Dialect, enabled: bool, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Option<Signer> {
+    pub(super) fn signer(
+        &self,
+        speaks: raw::Dialect,
+        enabled: bool,
+        look_up: &mut LookUp<'_>,
+        report: &mut Report<'_>,
+    ) -> Option<Signer> {
         let raw = self.raw;
         let needs_one = enabled && raw.key.is_none() && !self.has_authorization();
         match speaks {
@@ -21,7 +28,11 @@ impl One<'_> {
                 let at = self.at.key("service_account");
                 let Some(written) = &raw.service_account else {
                     if needs_one {
-                        report.missing(self.file, &at, "is missing: a service account's JSON key, as `{ file: /path }`; or `key`, a token");
+                        report.missing(
+                            self.file,
+                            &at,
+                            "is missing: a service account's JSON key, as `{ file: /path }`; or `key`, a token",
+                        );
                     }
                     return None;
                 };
@@ -54,11 +65,13 @@ impl One<'_> {
                     self.secret(written?, Some(usual), &at, enabled, look_up, report)
                 };
                 let access_key_id = secret("access_key_id", "AWS_ACCESS_KEY_ID", written.access_key_id.as_ref(), true);
-                let secret_access_key = secret("secret_access_key", "AWS_SECRET_ACCESS_KEY", written.secret_access_key.as_ref(), true);
+                let secret_access_key =
+                    secret("secret_access_key", "AWS_SECRET_ACCESS_KEY", written.secret_access_key.as_ref(), true);
                 let session_token = secret("session_token", "AWS_SESSION_TOKEN", written.session_token.as_ref(), false);
                 let (access_key_id, secret_access_key) = (access_key_id?, secret_access_key?);
                 let region = raw.region.as_deref()?;
-                let signer = sign::Signer::new(region, access_key_id.expose(), &secret_access_key, session_token.as_ref());
+                let signer =
+                    sign::Signer::new(region, access_key_id.expose(), &secret_access_key, session_token.as_ref());
                 Some(Signer::Aws(AwsKeys { access_key_id, secret_access_key, session_token, signer }))
             }
             raw::Dialect::OpenAi
@@ -72,7 +85,11 @@ impl One<'_> {
     }
 
     fn has_authorization(&self) -> bool {
-        self.raw.headers.iter().flat_map(|headers| &headers.0).any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+        self.raw
+            .headers
+            .iter()
+            .flat_map(|headers| &headers.0)
+            .any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
     }
 
     /// A secret that a header can carry.
@@ -117,13 +134,16 @@ impl One<'_> {
             Path::In(..) | Path::Root => "key",
         };
         let read = |text: &str| match Placeholder::of(text) {
-            Some(Placeholder::Quoted) => Err("has quotes around its value, which would be sent with it: leave them out".to_owned()),
+            Some(Placeholder::Quoted) => {
+                Err("has quotes around its value, which would be sent with it: leave them out".to_owned())
+            }
             Some(_) => Err("holds a template or a placeholder, and no secret".to_owned()),
             None => read(text),
         };
         if let raw::SecretRef::Literal(secret) = written
             && let Some(placeholder) = Placeholder::of(secret.expose()).or_else(|| {
-                let mut holds = |name: &str| look_up(Reference::Env(name)).is_ok_and(|text| !text.is_empty() && text != ASSUMED);
+                let mut holds =
+                    |name: &str| look_up(Reference::Env(name)).is_ok_and(|text| !text.is_empty() && text != ASSUMED);
                 Placeholder::of_name(secret.expose(), &mut holds)
             })
         {
@@ -191,13 +211,18 @@ impl One<'_> {
         }
         let pem = look_up(Reference::Ca(path)).map_err(|wrong| report.withheld(self.file, &at, &wrong)).ok()?;
         if !pem.contains("-----BEGIN CERTIFICATE-----") {
-            report.problem(self.file, &at, "the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`");
+            report.problem(
+                self.file,
+                &at,
+                "the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`",
+            );
         }
         Some(pem)
     }
 }
 
-/// A secret that a header can carry. The errors go on a sentence that begins with where it was found.
+/// A secret that a header can carry. The errors go on a sentence that begins with where it was
+/// found.
 fn credential(text: &str) -> Result<Secret, String> {
     if text.is_empty() {
         return Err("is empty".to_owned());
@@ -215,14 +240,24 @@ fn credential(text: &str) -> Result<Secret, String> {
 }
 
 fn is_variable(name: &str) -> bool {
-    !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-pub(super) fn fingerprint(id: &str, base: &Base, key: Option<&Secret>, signer: Option<&Signer>, ca: Option<&str>) -> u64 {
+pub(super) fn fingerprint(
+    id: &str,
+    base: &Base,
+    key: Option<&Secret>,
+    signer: Option<&Signer>,
+    ca: Option<&str>,
+) -> u64 {
     let (first, second, third) = match signer {
-        Some(Signer::Aws(keys)) => {
-            (Some(keys.access_key_id.expose()), Some(keys.secret_access_key.expose()), keys.session_token.as_ref().map(Secret::expose))
-        }
+        Some(Signer::Aws(keys)) => (
+            Some(keys.access_key_id.expose()),
+            Some(keys.secret_access_key.expose()),
+            keys.session_token.as_ref().map(Secret::expose),
+        ),
         Some(Signer::Google(account, _)) => (Some(account.key()), Some(account.token_uri()), None),
         None => (None, None, None),
     };

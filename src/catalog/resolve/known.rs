@@ -1,4 +1,5 @@
-//! Servers that are known by their hosts: under which path each is asked, and whether it answers anybody without a credential.
+//! Servers that are known by their hosts: under which path each is asked, and whether it answers
+//! anybody without a credential.
 //!
 //! A table and no rule: a host that is not in it may have any path, and need no key.
 
@@ -88,7 +89,8 @@ pub(super) fn find(dialect: D, base: &Base) -> Option<&'static Known> {
 impl Known {
     /// As a base writes it; what is somebody's own of it is left out where it may be a secret.
     pub(super) fn host(&self, base: &Base) -> String {
-        let is_plain = unless_secret(&base.host) == &*base.host && base.host.split('.').all(|label| label.len() <= LONGEST);
+        let is_plain =
+            unless_secret(&base.host) == &*base.host && base.host.split('.').all(|label| label.len() <= LONGEST);
         match self.host {
             Is(host) => host.to_owned(),
             Ends(_) | Port(_) if is_plain || base.host.parse::<IpAddr>().is_ok() => base.authority.clone(),
@@ -106,8 +108,11 @@ impl Known {
         let scheme = if base.tls { "https" } else { "http" };
         let meant = format!("{scheme}://{}{meant}", self.host(base));
         let lacks = self.paths.iter().any(|path| path.starts_with(&*base.path));
-        let what =
-            if lacks { "lacks the path that this server is asked under" } else { "has another path than this server is asked under" };
+        let what = if lacks {
+            "lacks the path that this server is asked under"
+        } else {
+            "has another path than this server is asked under"
+        };
         Some(format!("{what}: probably {meant} is meant, behind which Portcullis writes the rest"))
     }
 }
@@ -153,17 +158,31 @@ mod tests {
             (D::OpenAi, "https://acme.openai.azure.com", "https://acme.openai.azure.com/openai/v1"),
             (D::Anthropic, "https://api.anthropic.com", "https://api.anthropic.com/v1"),
             (D::Anthropic, "https://api.anthropic.com/v1/messages", "https://api.anthropic.com/v1"),
-            (D::Gemini, "https://generativelanguage.googleapis.com", "https://generativelanguage.googleapis.com/v1beta"),
+            (
+                D::Gemini,
+                "https://generativelanguage.googleapis.com",
+                "https://generativelanguage.googleapis.com/v1beta",
+            ),
             (D::Cohere, "https://api.cohere.com/v1", "https://api.cohere.com/v2"),
             (D::Azure, "https://acme.openai.azure.com/openai", "https://acme.openai.azure.com is meant"),
             (D::Ollama, "http://10.0.0.1:11434/v1", "http://10.0.0.1:11434 is meant"),
-            (D::Vertex, "https://europe-west4-aiplatform.googleapis.com/v1", "https://europe-west4-aiplatform.googleapis.com is meant"),
+            (
+                D::Vertex,
+                "https://europe-west4-aiplatform.googleapis.com/v1",
+                "https://europe-west4-aiplatform.googleapis.com is meant",
+            ),
             (D::Ollama, "http://[::1]:11434/v1", "http://[::1]:11434 is meant"),
             (D::Ollama, "http://6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f:11434/v1", "http://HOST:11434 is meant"),
-            (D::Azure, "https://6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f.openai.azure.com/v1", "https://NAME.openai.azure.com is meant"),
+            (
+                D::Azure,
+                "https://6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f.openai.azure.com/v1",
+                "https://NAME.openai.azure.com is meant",
+            ),
         ] {
             let base = base::read(url, true).unwrap();
-            let told = find(dialect, &base).and_then(|known| known.other_path(&base)).unwrap_or_else(|| panic!("{url} is taken"));
+            let told = find(dialect, &base)
+                .and_then(|known| known.other_path(&base))
+                .unwrap_or_else(|| panic!("{url} is taken"));
             assert!(told.contains(meant) && !told.contains("6f1b"), "{url}: {told}");
         }
         for (dialect, url) in [

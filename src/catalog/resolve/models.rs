@@ -13,7 +13,8 @@ use crate::units::{Quantile, Share, Span, Text, Time};
 use crate::yaml::Path;
 use crate::yaml::read::{List, items};
 
-/// Shown as `created` where nothing is written: 2026-01-01. Never the time of loading, which would change.
+/// Shown as `created` where nothing is written: 2026-01-01. Never the time of loading, which would
+/// change.
 const CREATED: u64 = 1_767_225_600;
 const OWNED_BY: &str = "portcullis";
 
@@ -23,7 +24,11 @@ const AT_MOST: Share = Share(0.05);
 const LENGTH: usize = 100;
 const WAIT: Duration = Duration::from_secs(5);
 
-pub(super) fn resolve<'r>(written: &Merged<'r, raw::Model>, accounts: &Accounts<'_>, report: &mut Report<'_>) -> Models<'r> {
+pub(super) fn resolve<'r>(
+    written: &Merged<'r, raw::Model>,
+    accounts: &Accounts<'_>,
+    report: &mut Report<'_>,
+) -> Models<'r> {
     let section = Path::Root.key("models");
     let aliases = aliases(written, report);
     let mut models = Models::new();
@@ -32,7 +37,8 @@ pub(super) fn resolve<'r>(written: &Merged<'r, raw::Model>, accounts: &Accounts<
         if let Err(wrong) = name::of_model(id) {
             report.problem(*file, &at, wrong);
         }
-        let model = raw.and_then(|raw| One { file: *file, at, id, raw }.resolve(index, accounts, written, &aliases, report));
+        let model =
+            raw.and_then(|raw| One { file: *file, at, id, raw }.resolve(index, accounts, written, &aliases, report));
         models.insert(id, model.map(Arc::new));
     }
     circles(written, report);
@@ -80,7 +86,13 @@ impl One<'_> {
         let raw = self.raw;
         let mut targets = self.targets(accounts, report);
         self.tiers(report);
-        timeouts::of_model(raw.timeouts.as_ref(), targets.as_deref_mut().unwrap_or_default(), self.file, &self.at.key("timeouts"), report);
+        timeouts::of_model(
+            raw.timeouts.as_ref(),
+            targets.as_deref_mut().unwrap_or_default(),
+            self.file,
+            &self.at.key("timeouts"),
+            report,
+        );
         let hedge = self.hedge(targets.as_deref(), report);
         let queue = self.queue(report);
         let mut others = |at: &Path<'_>, list| self.others(at, list, written, aliases, report);
@@ -121,7 +133,11 @@ impl One<'_> {
             show_reasoning: !matches!(raw.reasoning, Some(raw::Reasoning::Hide)),
         };
         let tiers: HashSet<u32> = model.targets.iter().map(|target| target.tier).collect();
-        if model.sticky && model.strategy == Strategy::Priority && model.targets.len() > 1 && tiers.len() == model.targets.len() {
+        if model.sticky
+            && model.strategy == Strategy::Priority
+            && model.targets.len() > 1
+            && tiers.len() == model.targets.len()
+        {
             let why = "changes nothing: by priority, with one target in each tier, all conversations go to the first; give some the same `tier`, \
                        or write another strategy";
             report.warn(self.file, &self.at.key("sticky"), why);
@@ -216,7 +232,11 @@ impl One<'_> {
         let at = self.at.key("hedge");
         let Share(at_most) = written.at_most.map_or(AT_MOST, |Text(share)| share);
         if at_most <= 0.0 {
-            report.problem(self.file, &at.key("at_most"), "must be more than 0%; without `hedge` no second attempt is made");
+            report.problem(
+                self.file,
+                &at.key("at_most"),
+                "must be more than 0%; without `hedge` no second attempt is made",
+            );
         }
         if let Some([first, rest @ ..]) = targets
             && rest.iter().all(|target| target.account.id == first.account.id)
@@ -238,7 +258,10 @@ impl One<'_> {
         if wait.is_zero() {
             report.problem(self.file, &at.key("wait"), "must be more than 0s; without `queue` nobody waits");
         }
-        Some(Queue { length: written.length.map_or(LENGTH, |length| usize::try_from(length).unwrap_or(usize::MAX)), wait })
+        Some(Queue {
+            length: written.length.map_or(LENGTH, |length| usize::try_from(length).unwrap_or(usize::MAX)),
+            wait,
+        })
     }
 
     /// A list of other models: `fallbacks`, and those of `fallbacks_on`.
@@ -315,9 +338,12 @@ fn effort(word: raw::Effort) -> Effort {
     }
 }
 
-/// Models that fall back on each other in a circle, each circle once. Those of `fallbacks_on` are not followed further, so they may. No recursion: a chain may be as long as the catalog.
+/// Models that fall back on each other in a circle, each circle once. Those of `fallbacks_on` are
+/// not followed further, so they may. No recursion: a chain may be as long as the catalog.
 fn circles(written: &Merged<'_, raw::Model>, report: &mut Report<'_>) {
-    let fallbacks = |id: &str| written.get(id).and_then(|(_, raw)| *raw).and_then(|raw| raw.fallbacks.as_deref()).unwrap_or_default();
+    let fallbacks = |id: &str| {
+        written.get(id).and_then(|(_, raw)| *raw).and_then(|raw| raw.fallbacks.as_deref()).unwrap_or_default()
+    };
     let section = Path::Root.key("models");
     // Not there: not seen. False: on the way. True: done.
     let mut done: BTreeMap<&str, bool> = BTreeMap::new();
@@ -344,12 +370,17 @@ fn circles(written: &Merged<'_, raw::Model>, report: &mut Report<'_>) {
                 Some(true) => {}
                 Some(false) => {
                     let from = way.iter().position(|(id, _)| id == fallback).unwrap_or(0);
-                    let circle: Vec<_> = way.iter().skip(from).take(8).map(|(id, _)| *id).chain([fallback.as_str()]).collect();
+                    let circle: Vec<_> =
+                        way.iter().skip(from).take(8).map(|(id, _)| *id).chain([fallback.as_str()]).collect();
                     let Some((id, _)) = way.last() else { continue };
                     let (file, _) = written.get(id).copied().unwrap_or_default();
                     let at = entry(&section, id);
                     let at = at.key("fallbacks");
-                    report.problem(file, &at.index(index), &format!("closes a circle of fallbacks: {}", circle.join(" → ")));
+                    report.problem(
+                        file,
+                        &at.index(index),
+                        &format!("closes a circle of fallbacks: {}", circle.join(" → ")),
+                    );
                 }
                 None => {
                     done.insert(fallback, false);

@@ -1,6 +1,8 @@
-//! Values that stand for a value: templates that other programs fill in, names of variables, and what documentation writes where a secret goes.
+//! Values that stand for a value: templates that other programs fill in, names of variables, and
+//! what documentation writes where a secret goes.
 //!
-//! Only a *whole* value counts. Nothing here fills anything in, so that such a value would go to the provider as it stands.
+//! Only a *whole* value counts. Nothing here fills anything in, so that such a value would go to
+//! the provider as it stands.
 
 use crate::dialect::presets::VARIABLES;
 
@@ -15,13 +17,23 @@ pub(crate) enum Placeholder<'t> {
     Template,
     /// What documentation writes: `sk-...`, `<your key>`.
     Example,
-    /// A value with quotes around it, which would go up with it: they were written twice, or a program that fills in a file of variables kept them.
+    /// A value with quotes around it, which would go up with it: they were written twice, or a
+    /// program that fills in a file of variables kept them.
     Quoted,
 }
 
 /// Whole values that are written where a secret is to come.
-const LATER: [&str; 9] =
-    ["changeme", "change-me", "change_me", "replaceme", "replace-me", "replace_me", "placeholder", "your-key-here", "todo"];
+const LATER: [&str; 9] = [
+    "changeme",
+    "change-me",
+    "change_me",
+    "replaceme",
+    "replace-me",
+    "replace_me",
+    "placeholder",
+    "your-key-here",
+    "todo",
+];
 
 impl<'t> Placeholder<'t> {
     /// What a whole value is, if it is one of these.
@@ -45,7 +57,9 @@ impl<'t> Placeholder<'t> {
                 return Some(Self::variable(name));
             }
         }
-        if between("$(", ")").or_else(|| between("{{", "}}")).or_else(|| between("{%", "%}")).is_some() || text.starts_with("os.environ") {
+        if between("$(", ")").or_else(|| between("{{", "}}")).or_else(|| between("{%", "%}")).is_some()
+            || text.starts_with("os.environ")
+        {
             return Some(Self::Template);
         }
         let lower = text.to_ascii_lowercase();
@@ -59,22 +73,26 @@ impl<'t> Placeholder<'t> {
         is_example.then_some(Self::Example)
     }
 
-    /// A name is repeated only where it plainly is one: what looks like a secret is none, wherever it stands.
+    /// A name is repeated only where it plainly is one: what looks like a secret is none, wherever
+    /// it stands.
     fn variable(name: &'t str) -> Self {
         const ENDS: [&str; 8] = ["_KEY", "_TOKEN", "_SECRET", "_ID", "_PASSWORD", "_CREDENTIALS", "_URL", "_AUTH"];
-        let is_plain = is_upper_case(name) && ENDS.iter().any(|end| name.ends_with(end)) && crate::problem::unless_secret(name) == name;
+        let is_plain = is_upper_case(name)
+            && ENDS.iter().any(|end| name.ends_with(end))
+            && crate::problem::unless_secret(name) == name;
         Self::Variable(is_plain.then_some(name))
     }
 
-    /// The same of a text that the environment may have a variable by the name of. It is asked only for what looks like one: AWS's access key
-    /// ids do not.
+    /// The same of a text that the environment may have a variable by the name of. It is asked only
+    /// for what looks like one: AWS's access key ids do not.
     pub(crate) fn of_name(text: &'t str, is_set: impl FnOnce(&str) -> bool) -> Option<Self> {
-        let looks_like_one =
-            is_upper_case(text) && (text.contains('_') || ["KEY", "TOKEN", "SECRET"].iter().any(|end| text.ends_with(end)));
+        let looks_like_one = is_upper_case(text)
+            && (text.contains('_') || ["KEY", "TOKEN", "SECRET"].iter().any(|end| text.ends_with(end)));
         (looks_like_one && is_set(text)).then_some(Self::Name(text))
     }
 
-    /// What is wrong with it, and the line to write instead. `usual` is the variable that it usually is in.
+    /// What is wrong with it, and the line to write instead. `usual` is the variable that it
+    /// usually is in.
     pub(crate) fn wrong(&self, field: &str, usual: Option<&str>) -> String {
         let what = match self {
             Self::Variable(_) | Self::Template => "is a template, and nothing fills it in",
@@ -84,7 +102,9 @@ impl<'t> Placeholder<'t> {
         };
         let name = match self {
             Self::Variable(Some(name)) | Self::Name(name) => name,
-            Self::Variable(None) => return format!("{what}: write `{field}: {{ env: NAME }}`, with the name of the variable"),
+            Self::Variable(None) => {
+                return format!("{what}: write `{field}: {{ env: NAME }}`, with the name of the variable");
+            }
             Self::Template | Self::Example => usual.unwrap_or("NAME"),
             Self::Quoted => return what.to_owned(),
         };
@@ -169,8 +189,13 @@ mod tests {
 
     #[test]
     fn names_of_variables_that_are_set() {
-        for (text, is) in [("MY_VARIABLE", true), ("OPENAIKEY", true), ("AKIAIOSFODNN7EXAMPLE", false), ("EMPTY", false), ("my_key", false)]
-        {
+        for (text, is) in [
+            ("MY_VARIABLE", true),
+            ("OPENAIKEY", true),
+            ("AKIAIOSFODNN7EXAMPLE", false),
+            ("EMPTY", false),
+            ("my_key", false),
+        ] {
             assert_eq!(Placeholder::of_name(text, |_| true), is.then_some(Placeholder::Name(text)), "{text}");
             assert_eq!(Placeholder::of_name(text, |_| false), None, "{text}");
         }
@@ -179,8 +204,14 @@ mod tests {
     #[test]
     fn the_line_to_write_instead() {
         let wrong = |text: &str| Placeholder::of(text).unwrap().wrong("key", Some("GROQ_API_KEY"));
-        assert_eq!(wrong("$MY_KEY"), "is a template, and nothing fills it in: write `key: { env: MY_KEY }`, or `{ file: /path }`");
-        assert_eq!(wrong("sk-..."), "is a placeholder, and no secret: write `key: { env: GROQ_API_KEY }`, or `{ file: /path }`");
+        assert_eq!(
+            wrong("$MY_KEY"),
+            "is a template, and nothing fills it in: write `key: { env: MY_KEY }`, or `{ file: /path }`"
+        );
+        assert_eq!(
+            wrong("sk-..."),
+            "is a placeholder, and no secret: write `key: { env: GROQ_API_KEY }`, or `{ file: /path }`"
+        );
         assert_eq!(
             wrong("OPENAI_API_KEY"),
             "is the name of an environment variable, and not what it holds: write `key: { env: OPENAI_API_KEY }`, or `{ file: /path }`"

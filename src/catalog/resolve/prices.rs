@@ -36,7 +36,9 @@ fn read_long(written: Option<&raw::LongPrice>, file: usize, at: &Path<'_>, repor
     let at_above = at.key("above");
     match raw.above {
         None => report.missing(file, &at_above, "is missing: prompts of more tokens than this are long"),
-        Some(0) => report.problem(file, &at_above, "must be at least 1; a price for all prompts is written without `long`"),
+        Some(0) => {
+            report.problem(file, &at_above, "must be at least 1; a price for all prompts is written without `long`")
+        }
         Some(_) => {}
     }
     let input = required(raw.input, file, &at.key("input"), report);
@@ -64,7 +66,12 @@ fn or(written: Option<Decimal>, other: u64) -> u64 {
 }
 
 /// The target's own price, or else the model's, or else what is known of the provider.
-pub(super) fn of_target(own: Option<Price>, of_model: Option<Price>, account: &Account, model: &str) -> Option<(Price, Origin)> {
+pub(super) fn of_target(
+    own: Option<Price>,
+    of_model: Option<Price>,
+    account: &Account,
+    model: &str,
+) -> Option<(Price, Origin)> {
     let written = own.map(|price| (price, Origin::Target)).or(of_model.map(|price| (price, Origin::Model)));
     written.or_else(|| known(account, model))
 }
@@ -74,11 +81,15 @@ fn known(account: &Account, model: &str) -> Option<(Price, Origin)> {
         Dialect::Demo => Some((Price::FREE, Origin::Demo)),
         // Elsewhere than at the global location some models cost more.
         Dialect::Vertex { location, .. } if **location != *"global" => None,
-        // Deployments have names of their own; and what runs on one's own machine costs what it costs.
+        // Deployments have names of their own; and what runs on one's own machine costs what it
+        // costs.
         Dialect::Azure(_) | Dialect::Ollama => None,
-        Dialect::OpenAi(_) | Dialect::Anthropic | Dialect::Gemini | Dialect::Vertex { .. } | Dialect::Bedrock(_) | Dialect::Cohere => {
-            list::find(list::provider(&account.base.host)?, model).map(|price| (price, Origin::List))
-        }
+        Dialect::OpenAi(_)
+        | Dialect::Anthropic
+        | Dialect::Gemini
+        | Dialect::Vertex { .. }
+        | Dialect::Bedrock(_)
+        | Dialect::Cohere => list::find(list::provider(&account.base.host)?, model).map(|price| (price, Origin::List)),
     }
 }
 
@@ -88,7 +99,8 @@ pub(super) struct Unpriced<'m> {
     models: Vec<Option<&'m Model>>,
     /// Each with the first such target.
     list: Vec<(&'m Model, &'m Target)>,
-    /// By the index of permissions: those of the list that they allow, by their place in it. Many keys have the same permissions.
+    /// By the index of permissions: those of the list that they allow, by their place in it. Many
+    /// keys have the same permissions.
     pub(super) allowed: HashMap<usize, Vec<usize>>,
 }
 
@@ -99,8 +111,8 @@ impl<'m> Unpriced<'m> {
         Self { models, list, allowed: HashMap::new() }
     }
 
-    /// A caller's money can be limited only if all that its keys may use has a price, what it falls back on included: that is among what
-    /// they may use.
+    /// A caller's money can be limited only if all that its keys may use has a price, what it falls
+    /// back on included: that is among what they may use.
     pub(super) fn check_caller<'p>(
         &mut self,
         limits: &Limits,
@@ -131,7 +143,9 @@ impl<'m> Unpriced<'m> {
             let others = [&model.fallbacks, &model.on_context, &model.on_refusal].into_iter().flatten();
             let of_model: HashSet<&str> = std::iter::once(&model.id).chain(others).map(|id| &**id).collect();
             let allowed = self.allowed(&key.permissions).to_vec();
-            let found = allowed.into_iter().filter(|place| self.list.get(*place).is_some_and(|(model, _)| of_model.contains(&*model.id)));
+            let found = allowed
+                .into_iter()
+                .filter(|place| self.list.get(*place).is_some_and(|(model, _)| of_model.contains(&*model.id)));
             let found = found.collect();
             self.refuse(limits, found, file, &section.key(&model.id), report);
         }
@@ -140,7 +154,8 @@ impl<'m> Unpriced<'m> {
     fn allowed(&mut self, permissions: &Permissions) -> &[usize] {
         let list = &self.list;
         self.allowed.entry(permissions.index).or_insert_with(|| {
-            let allows = |(place, (model, _)): (usize, &(&Model, &Target))| permissions.allow(&model.id).then_some(place);
+            let allows =
+                |(place, (model, _)): (usize, &(&Model, &Target))| permissions.allow(&model.id).then_some(place);
             list.iter().enumerate().filter_map(allows).collect()
         })
     }
@@ -155,28 +170,34 @@ impl<'m> Unpriced<'m> {
         report.problem(file, &at.key(field), &what);
     }
 
-    /// What has no price costs nobody knows how much, which is worth one warning; unless all of it is served over plain HTTP, so hardly by
-    /// anybody who sends bills, and nothing else in the catalog is about money.
+    /// What has no price costs nobody knows how much, which is worth one warning; unless all of it
+    /// is served over plain HTTP, so hardly by anybody who sends bills, and nothing else in the
+    /// catalog is about money.
     pub(super) fn warn(&self, written: &Merged<'_, raw::Model>, served: &Served, report: &mut Report<'_>) {
         let Some((first, _)) = self.list.first() else { return };
         let bills = |target: &Target| target.account.base.tls;
-        let is_priced = |target: &Target| target.account.enabled && !matches!(target.price_from, None | Some(Origin::Demo));
+        let is_priced =
+            |target: &Target| target.account.enabled && !matches!(target.price_from, None | Some(Origin::Demo));
         let is_about_money = || {
-            let of_key = |key: &Key| key.limits.limits_money() || key.model_limits.iter().any(|(_, limits)| limits.limits_money());
+            let of_key = |key: &Key| {
+                key.limits.limits_money() || key.model_limits.iter().any(|(_, limits)| limits.limits_money())
+            };
             served.callers.iter().any(|caller| caller.expose_cost || caller.limits.limits_money())
                 || served.keys.values().any(|secret| of_key(&secret.key))
                 || self.models.iter().flatten().flat_map(|model| &model.targets).any(is_priced)
         };
-        if self.list.iter().any(|(model, _)| model.targets.iter().any(|target| lacks(target) && bills(target))) || is_about_money() {
+        if self.list.iter().any(|(model, _)| model.targets.iter().any(|target| lacks(target) && bills(target)))
+            || is_about_money()
+        {
             let file = written.get(&*first.id).map(|(file, _)| *file).unwrap_or_default();
-            let what = format!("nobody knows what these cost, and so what their answers do: {}; {WRITE}", named(&self.list));
+            let what =
+                format!("nobody knows what these cost, and so what their answers do: {}; {WRITE}", named(&self.list));
             report.warn(file, &Path::Root.key("models").key(&first.id), &what);
         }
     }
 }
 
-const WRITE: &str =
-    "write `price: { input: …, output: … }` beside the model or its target, in dollars for a million tokens, `0` where they cost nothing";
+const WRITE: &str = "write `price: { input: …, output: … }` beside the model or its target, in dollars for a million tokens, `0` where they cost nothing";
 
 /// The first target of a model that may be asked and has no price.
 fn unpriced(model: &Model) -> Option<&Target> {

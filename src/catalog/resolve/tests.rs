@@ -56,14 +56,16 @@ fn check_all(texts: &[&str], expected: &[&str]) {
         Err(problems) => problems.0.iter().map(ToString::to_string).collect(),
     };
     assert!(!told.concat().contains("canary"), "{told:#?}");
-    let right = told.len() == expected.len() && told.iter().zip(expected).all(|(told, expected)| told.starts_with(expected));
+    let right =
+        told.len() == expected.len() && told.iter().zip(expected).all(|(told, expected)| told.starts_with(expected));
     assert!(right, "{texts:?}\ntold: {told:#?}\nexpected: {expected:#?}");
 }
 
 /// The errors of one account, named `a`, beginning in line 2.
 #[track_caller]
 fn check_account(account: &str, expected: &[&str]) {
-    let expected: Vec<String> = expected.iter().map(|expected| format!("catalog.yaml:2 accounts.a{expected}")).collect();
+    let expected: Vec<String> =
+        expected.iter().map(|expected| format!("catalog.yaml:2 accounts.a{expected}")).collect();
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
     check_all(&[&format!("accounts:\n  a: {account}\nmodels: {{}}\ncallers: {{}}\n")], &expected);
 }
@@ -71,8 +73,9 @@ fn check_account(account: &str, expected: &[&str]) {
 /// The errors of models, beginning in line 4, beside the accounts `openai` and `off`.
 #[track_caller]
 fn check_models(models: &str, expected: &[&str]) {
-    let text =
-        format!("accounts:\n  openai: {{dialect: demo}}\n  off: {{dialect: demo, enabled: false}}\nmodels:\n{models}\ncallers: {{}}\n");
+    let text = format!(
+        "accounts:\n  openai: {{dialect: demo}}\n  off: {{dialect: demo, enabled: false}}\nmodels:\n{models}\ncallers: {{}}\n"
+    );
     let expected: Vec<String> = expected.iter().map(|expected| format!("catalog.yaml:{expected}")).collect();
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
     check_all(&[&text], &expected);
@@ -88,7 +91,9 @@ fn check_callers(callers: &str, expected: &[&str]) {
 }
 
 fn served(callers: &str) -> String {
-    format!("accounts: {{a: {{dialect: demo}}}}\nmodels:\n  m: {{aliases: [n], targets: [{{account: a}}]}}\ncallers:\n{callers}\n")
+    format!(
+        "accounts: {{a: {{dialect: demo}}}}\nmodels:\n  m: {{aliases: [n], targets: [{{account: a}}]}}\ncallers:\n{callers}\n"
+    )
 }
 
 fn at(seconds: u64) -> SystemTime {
@@ -172,7 +177,10 @@ fn all_errors_of_all_files_at_once() {
 #[test]
 fn a_file_that_is_no_yaml_makes_no_errors_in_others() {
     check_all(
-        &["accounts: {}\nmodels: {m: {targets: [{account: a}], colour: 1}}\ncallers: {}\n", "accounts:\n  a: {dialect: demo\n"],
+        &[
+            "accounts: {}\nmodels: {m: {targets: [{account: a}], colour: 1}}\ncallers: {}\n",
+            "accounts:\n  a: {dialect: demo\n",
+        ],
         &["catalog.yaml:2 models.m.…: unknown field", "catalog.d/1.yaml:2: is not YAML"],
     );
 }
@@ -181,7 +189,10 @@ fn a_file_that_is_no_yaml_makes_no_errors_in_others() {
 fn a_field_of_later_days_is_unknown() {
     for (text, path) in [
         ("accounts: {a: {dialect: demo, weights: {}}}\nmodels: {}\ncallers: {}", "accounts.a.…: unknown field"),
-        ("accounts: {}\nmodels: {m: {colours: {}}}\ncallers: {}", "models.m.…: unknown field; allowed: aliases, strategy, sticky"),
+        (
+            "accounts: {}\nmodels: {m: {colours: {}}}\ncallers: {}",
+            "models.m.…: unknown field; allowed: aliases, strategy, sticky",
+        ),
     ] {
         let problems = read_all(&[text]).expect_err(text).to_string();
         assert!(problems.contains(path), "{problems}");
@@ -252,13 +263,15 @@ fn the_hash_changes_with_text_and_secrets() {
 
 #[test]
 fn errors_beyond_the_first_hundred_are_counted() {
-    let many = (0..1_000).fold("accounts: {}\nmodels:\n".to_owned(), |text, i| text + &format!("  m{i}: {{targets: [{{account: x}}]}}\n"))
-        + "callers: {}\n";
+    let many = (0..1_000).fold("accounts: {}\nmodels:\n".to_owned(), |text, i| {
+        text + &format!("  m{i}: {{targets: [{{account: x}}]}}\n")
+    }) + "callers: {}\n";
     let problems = read_all(&[&many]).unwrap_err().0;
     assert_eq!(problems.len(), 101);
     assert_eq!(problems.last().unwrap().to_string(), "catalog.yaml: and 900 more errors");
-    let many =
-        (0..1_000).fold("accounts: {}\nmodels:\n".to_owned(), |text, i| text + &format!("  m{i}: {{target: x}}\n")) + "callers: {}\n";
+    let many = (0..1_000)
+        .fold("accounts: {}\nmodels:\n".to_owned(), |text, i| text + &format!("  m{i}: {{target: x}}\n"))
+        + "callers: {}\n";
     let problems = read_all(&[&many]).unwrap_err().0;
     assert_eq!(problems.len(), 101);
     assert_eq!(problems.last().unwrap().to_string(), "catalog.yaml: and more errors: the reading stopped here");
@@ -273,7 +286,12 @@ fn f02_a_file_cut_short_loses_no_model() {
     let whole = read_one(&text);
     for end in 0..text.len() {
         if let Ok(part) = read_all(&[&text[..end]]) {
-            assert_eq!((part.accounts().len(), part.models().len()), (whole.accounts().len(), whole.models().len()), "{}", &text[..end]);
+            assert_eq!(
+                (part.accounts().len(), part.models().len()),
+                (whole.accounts().len(), whole.models().len()),
+                "{}",
+                &text[..end]
+            );
             assert_eq!(part.models()[0].targets.len(), 2);
         }
     }
@@ -286,7 +304,11 @@ fn the_largest_catalog() {
     use std::fmt::Write as _;
     let mut text = "accounts:\n".to_owned();
     for i in 0..1_000 {
-        writeln!(text, "  acc-{i}:\n    dialect: openai\n    base_url: https://api{i}.example.com/v1\n    key: {{ env: KEY }}").unwrap();
+        writeln!(
+            text,
+            "  acc-{i}:\n    dialect: openai\n    base_url: https://api{i}.example.com/v1\n    key: {{ env: KEY }}"
+        )
+        .unwrap();
     }
     text.push_str("models:\n");
     for i in 0..10_000 {
@@ -302,8 +324,11 @@ fn the_largest_catalog() {
         writeln!(text, "  caller-{caller}:\n    models: [\"model-*\"]\n    keys:").unwrap();
         for key in 0..100 {
             let number = caller * 100 + key;
-            writeln!(text, "      key-{key}:\n        hash: sha256:{number:064x}\n        models: [\"model-1*\", \"model-{key}\"]")
-                .unwrap();
+            writeln!(
+                text,
+                "      key-{key}:\n        hash: sha256:{number:064x}\n        models: [\"model-1*\", \"model-{key}\"]"
+            )
+            .unwrap();
         }
     }
     let files = files(&[&text]);

@@ -17,7 +17,12 @@ const DEFAULT: Timeouts = Timeouts {
 };
 
 /// An account's. `at` is where they are written.
-pub(super) fn of_account(written: Option<&raw::Timeouts>, file: usize, at: &Path<'_>, report: &mut Report<'_>) -> Timeouts {
+pub(super) fn of_account(
+    written: Option<&raw::Timeouts>,
+    file: usize,
+    at: &Path<'_>,
+    report: &mut Report<'_>,
+) -> Timeouts {
     let Some(written) = written else { return DEFAULT };
     let timeouts = over(written, DEFAULT);
     check(written, timeouts.total_stream, file, at, report);
@@ -25,17 +30,26 @@ pub(super) fn of_account(written: Option<&raw::Timeouts>, file: usize, at: &Path
 }
 
 /// A model's, over its accounts', one by one.
-pub(super) fn of_model(written: Option<&raw::Timeouts>, targets: &mut [Target], file: usize, at: &Path<'_>, report: &mut Report<'_>) {
+pub(super) fn of_model(
+    written: Option<&raw::Timeouts>,
+    targets: &mut [Target],
+    file: usize,
+    at: &Path<'_>,
+    report: &mut Report<'_>,
+) {
     let Some(written) = written else { return };
     check(written, span(written.total).unwrap_or(Duration::MAX), file, at, report);
     for target in &mut *targets {
         target.timeouts = over(written, target.timeouts);
     }
-    // An account's `first_token` beyond a model's `total` is no mistake: it is there for other models.
+    // An account's `first_token` beyond a model's `total` is no mistake: it is there for other
+    // models.
     let (Some(first_token), None) = (span(written.first_token), written.total) else { return };
     if let Some(target) = targets.iter().find(|target| first_token > target.timeouts.total_stream) {
         let (id, total) = (&target.account.id, target.timeouts.total_stream);
-        let what = format!("never ends anything at account \"{id}\", where `total` ends a stream after {total:?}: make it shorter");
+        let what = format!(
+            "never ends anything at account \"{id}\", where `total` ends a stream after {total:?}: make it shorter"
+        );
         report.warn(file, &at.key("first_token"), &what);
     }
 }
@@ -65,7 +79,9 @@ fn check(written: &raw::Timeouts, total: Duration, file: usize, at: &Path<'_>, r
         }
     }
     if !total.is_zero() && span(written.first_token).is_some_and(|first_token| first_token > total) {
-        let what = format!("never ends anything, since `total` ends a stream after {total:?}: make it shorter, or leave it out");
+        let what = format!(
+            "never ends anything, since `total` ends a stream after {total:?}: make it shorter, or leave it out"
+        );
         report.problem(file, &at.key("first_token"), &what);
     }
 }

@@ -51,7 +51,14 @@ struct World {
 impl World {
     fn new() -> Self {
         let start = Instant::now();
-        let mut world = World { settling: Settling::default(), start, now: 0, files: BTreeMap::new(), inodes: 0, taken: Vec::new() };
+        let mut world = World {
+            settling: Settling::default(),
+            start,
+            now: 0,
+            files: BTreeMap::new(),
+            inodes: 0,
+            taken: Vec::new(),
+        };
         for file in ["a", "b"] {
             world.act(file, &renamed("old"));
         }
@@ -83,7 +90,8 @@ impl World {
             Act::Remove => return drop(self.files.remove(file)),
             Act::Ask => return self.settling.ask(self.at()),
         };
-        let stat = Stat { id, size: text.len() as u64, modified: i128::from(self.now), changed: i128::from(self.inodes) };
+        let stat =
+            Stat { id, size: text.len() as u64, modified: i128::from(self.now), changed: i128::from(self.inodes) };
         self.files.insert(file, (stat, text, signs));
     }
 
@@ -94,7 +102,9 @@ impl World {
             self.settling.observe(Path::new(file), Some(self.version(file)), signs, now);
         }
         if let Ready::Whole { .. } = self.settling.ready(now) {
-            let text = |version: &Version| version.text.bytes(usize::MAX).map(|text| String::from_utf8_lossy(text).into_owned());
+            let text = |version: &Version| {
+                version.text.bytes(usize::MAX).map(|text| String::from_utf8_lossy(text).into_owned())
+            };
             let texts = self.settling.whole();
             let whole = ["a", "b"].into_iter().filter_map(|file| {
                 let (version, _) = texts.get(Path::new(file))?;
@@ -125,7 +135,8 @@ impl World {
 #[track_caller]
 fn check(script: &[(u64, &'static str, Act)], expected: &[(u64, &str)]) {
     let world = World::new().play(script, 8_000);
-    let mut taken: Vec<(u64, String)> = world.taken.into_iter().map(|(at, mut files)| (at, files.remove("a").unwrap())).collect();
+    let mut taken: Vec<(u64, String)> =
+        world.taken.into_iter().map(|(at, mut files)| (at, files.remove("a").unwrap())).collect();
     taken.dedup_by(|next, before| next.1 == before.1);
     let taken: Vec<(u64, &str)> = taken.iter().map(|(at, text)| (*at, text.as_str())).collect();
     assert_eq!(taken, expected);
@@ -149,7 +160,10 @@ fn what_is_written_in_place_is_taken_when_it_stood_still() {
 fn what_is_renamed_into_place_is_taken_at_the_second_look() {
     check(&[(1, "a", renamed("new"))], &[(150, "new")]);
     // Who then writes into it begins anew. What gave way was whole.
-    check(&[(1, "a", renamed("new")), (101, "a", write("half")), (401, "a", add(" whole"))], &[(850, "new"), (950, "half whole")]);
+    check(
+        &[(1, "a", renamed("new")), (101, "a", write("half")), (401, "a", add(" whole"))],
+        &[(850, "new"), (950, "half whole")],
+    );
     check(&[(1, "a", renamed("half")), (101, "a", add(" whole"))], &[(650, "half whole")]);
 }
 
@@ -191,8 +205,11 @@ fn what_somebody_holds_open_is_not_taken_in_the_middle() {
     check(&script, &[]);
     // What is closed at last needs no more than two reads: it changes for long.
     for (pause, taken) in [(300, 850), (700, 1_550), (3_000, 6_150)] {
-        let held =
-            [(1, "a", Act::Open("half".to_owned())), (1 + pause, "a", Act::Hold(" more".to_owned())), (1 + 2 * pause, "a", add(" end"))];
+        let held = [
+            (1, "a", Act::Open("half".to_owned())),
+            (1 + pause, "a", Act::Hold(" more".to_owned())),
+            (1 + 2 * pause, "a", add(" end")),
+        ];
         check(&held, &[(taken, "half more end")]);
     }
     // What is removed, nobody goes on with.
@@ -224,7 +241,11 @@ fn halves_without_an_end_are_never_taken() {
         }
         let world = World::new().play(&script, at + 2_000);
         assert!(!world.taken.is_empty(), "pauses of {pause} ms");
-        assert!(world.taken.iter().all(|(_, files)| files["a"].ends_with("half whole")), "pauses of {pause} ms: {:?}", world.taken);
+        assert!(
+            world.taken.iter().all(|(_, files)| files["a"].ends_with("half whole")),
+            "pauses of {pause} ms: {:?}",
+            world.taken
+        );
     }
 }
 
@@ -256,9 +277,16 @@ fn what_becomes_whole_while_something_else_is_considered_is_considered_next() {
     world.now = 800;
     world.settling.observe(Path::new("a"), Some(world.version("a")), Signs { renamed: true, open: false }, world.at());
     world.settling.considered(&texts, true);
-    assert!(matches!(world.settling.ready(world.at()), Ready::Whole { .. }), "the third text is still to be considered");
+    assert!(
+        matches!(world.settling.ready(world.at()), Ready::Whole { .. }),
+        "the third text is still to be considered"
+    );
     let live = world.settling.live().find(|(path, _)| *path == Path::new("a")).map(|(_, at)| at);
-    assert_eq!(live, Some(world.start + Duration::from_millis(550)), "what is live was there then, and is not any more");
+    assert_eq!(
+        live,
+        Some(world.start + Duration::from_millis(550)),
+        "what is live was there then, and is not any more"
+    );
 }
 
 #[test]
@@ -270,7 +298,8 @@ fn changes_that_come_together_are_taken_together() {
 }
 
 proptest! {
-    /// Whoever writes a text in up to three parts, with up to 300 ms between them, never sees a part of it taken, however often he does it.
+    /// Whoever writes a text in up to three parts, with up to 300 ms between them, never sees a
+    /// part of it taken, however often he does it.
     #[test]
     fn no_part_is_ever_taken(texts in prop::collection::vec((prop::collection::vec(20_u64..=300, 0..3), 150_u64..=400), 1..12)) {
         let (mut script, mut at) = (Vec::new(), 1);
@@ -289,7 +318,8 @@ proptest! {
         prop_assert!(world.taken.last().is_some_and(|(_, files)| files["a"].starts_with(&last)));
     }
 
-    /// The same for whoever holds the file open until it is whole, with any pauses between the parts and between the texts.
+    /// The same for whoever holds the file open until it is whole, with any pauses between the
+    /// parts and between the texts.
     #[test]
     fn no_part_of_what_is_held_open_is_ever_taken(
         texts in prop::collection::vec((prop::collection::vec(20_u64..=3_000, 1..4), 20_u64..=3_000), 1..8),
@@ -311,7 +341,8 @@ proptest! {
         prop_assert!(world.taken.last().is_some_and(|(_, files)| files["a"].starts_with(&last)));
     }
 
-    /// However a file is written, with pauses as people and programs make them, each of its texts, or a later one, is taken in time.
+    /// However a file is written, with pauses as people and programs make them, each of its texts,
+    /// or a later one, is taken in time.
     #[test]
     fn each_edit_is_taken_in_time(edits in prop::collection::vec((0..3, 150_u64..=400), 1..20)) {
         let (mut script, mut at) = (Vec::new(), 1);

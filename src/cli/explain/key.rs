@@ -1,4 +1,5 @@
-//! Whether the key opens the gate, and whether it sees the model; and if not, why, which a caller is never told.
+//! Whether the key opens the gate, and whether it sees the model; and if not, why, which a caller
+//! is never told.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -17,14 +18,17 @@ pub(super) fn find(catalog: &Catalog, id: &str, now: SystemTime, report: &mut Re
     let Some((key, _)) = secrets.first() else {
         let known = || catalog.keys().map(|key| &*key.id);
         let meant = nearest(id, known()).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-        let what = quoted(id, known()).map_or_else(|| "there is no such key".to_owned(), |_| format!("there is no key {id}"));
+        let what =
+            quoted(id, known()).map_or_else(|| "there is no such key".to_owned(), |_| format!("there is no key {id}"));
         report.fault("key", Obstacle::new(What::InvalidKey, format!("{what}{meant}")));
         return None;
     };
     let gone = |until: &Option<SystemTime>| until.is_some_and(|until| until <= now);
     let good = secrets.iter().filter(|(_, until)| !gone(until)).count();
     let mut faults = Vec::new();
-    for (whose, enabled, expires) in [("the key", key.enabled, key.expires), ("its caller", key.caller.enabled, key.caller.expires)] {
+    for (whose, enabled, expires) in
+        [("the key", key.enabled, key.expires), ("its caller", key.caller.enabled, key.caller.expires)]
+    {
         let name = if whose == "the key" { &key.id } else { &key.caller.id };
         if !enabled {
             faults.push(format!("{whose} {name} is disabled"));
@@ -64,7 +68,8 @@ fn standing(key: &catalog::Key, secrets: usize, good: usize) -> String {
 /// The model that this id means for the key.
 pub(super) fn model(catalog: &Catalog, key: &catalog::Key, id: &str, report: &mut Report) -> Option<Arc<Model>> {
     let Some(model) = catalog.model(id) else {
-        let ids = catalog.models().iter().flat_map(|model| std::iter::once(&model.id).chain(&model.aliases)).map(|id| &**id);
+        let ids =
+            catalog.models().iter().flat_map(|model| std::iter::once(&model.id).chain(&model.aliases)).map(|id| &**id);
         let meant = nearest(id, ids).map(|meant| format!("; did you mean \"{meant}\"?")).unwrap_or_default();
         let shown: String = id.chars().take(80).collect();
         report.fault("model", not_found(format!("there is no model \"{shown}\"{meant}")));
@@ -93,9 +98,10 @@ pub(super) fn hidden(catalog: &Catalog, key: &catalog::Key, model: &Model) -> Op
         return None;
     }
     let mut why = Vec::new();
-    for (whose, globs) in
-        [(format!("the caller {}", key.caller.id), key.permissions.of_caller()), (format!("the key {}", key.id), key.permissions.of_key())]
-    {
+    for (whose, globs) in [
+        (format!("the caller {}", key.caller.id), key.permissions.of_caller()),
+        (format!("the key {}", key.id), key.permissions.of_key()),
+    ] {
         if !globs.matches(&model.id) {
             let alias = model.aliases.iter().any(|alias| globs.matches(alias));
             let hint = if alias { ": an alias matches, but only ids count" } else { "" };

@@ -1,5 +1,5 @@
-//! The order of the candidates. Where it changes from one request to the next, many are played through with the gateway's own code, to say how
-//! often which is the first.
+//! The order of the candidates. Where it changes from one request to the next, many are played
+//! through with the gateway's own code, to say how often which is the first.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::catalog::reload::Snapshot;
 use crate::catalog::{Model, Strategy};
 use crate::plan::{self, Candidate, Reach};
 
-/// So many requests are played through: turns come out exact, and what is drawn by chance within a few in a hundred.
+/// So many requests are played through: turns come out exact, and what is drawn by chance within a
+/// few in a hundred.
 const DRAWS: usize = 1_000;
 
 /// The candidates, as they stand on the average.
@@ -20,7 +21,8 @@ pub(super) struct Drawn {
 /// A candidate in its place.
 pub(super) struct Placed {
     pub(super) candidate: Candidate,
-    /// The share of the requests that it is the first of its model for; `None` where the model's order is the same each time.
+    /// The share of the requests that it is the first of its model for; `None` where the model's
+    /// order is the same each time.
     pub(super) first_for: Option<f64>,
 }
 
@@ -33,7 +35,13 @@ struct Count {
 
 impl Drawn {
     /// Plays requests through.
-    pub(super) fn of(snapshot: &Snapshot, key: &Key, model: &Arc<Model>, stream: bool, conversation: Option<u64>) -> Option<Drawn> {
+    pub(super) fn of(
+        snapshot: &Snapshot,
+        key: &Key,
+        model: &Arc<Model>,
+        stream: bool,
+        conversation: Option<u64>,
+    ) -> Option<Drawn> {
         // So that the same question has the same answer.
         fastrand::seed(0);
         let plan = || plan::plan(snapshot, key, model, stream, conversation).map(|plan| plan.candidates);
@@ -47,9 +55,14 @@ impl Drawn {
             for (rank, one) in drawn.iter().enumerate() {
                 // A target may be written twice.
                 let mut same = candidates.iter().zip(&found).enumerate();
-                let Some(at) = same.find_map(|(at, (other, found))| (!found && is_same(one, other)).then_some(at)) else { continue };
+                let Some(at) = same.find_map(|(at, (other, found))| (!found && is_same(one, other)).then_some(at))
+                else {
+                    continue;
+                };
                 let is_first = group.replace(of_group(one)) != Some(of_group(one));
-                if let (Some(count), Some(found), Some(moved)) = (counts.get_mut(at), found.get_mut(at), moved.get_mut(at)) {
+                if let (Some(count), Some(found), Some(moved)) =
+                    (counts.get_mut(at), found.get_mut(at), moved.get_mut(at))
+                {
                     count.first += usize::from(is_first);
                     count.ranks += rank;
                     *found = true;
@@ -57,7 +70,8 @@ impl Drawn {
                 }
             }
         }
-        let shaken: Vec<_> = candidates.iter().zip(&moved).filter(|(_, moved)| **moved).map(|(one, _)| of_group(one)).collect();
+        let shaken: Vec<_> =
+            candidates.iter().zip(&moved).filter(|(_, moved)| **moved).map(|(one, _)| of_group(one)).collect();
         let mut places: Vec<_> = candidates.into_iter().zip(counts).collect();
         places.sort_by_key(|(_, count)| count.ranks);
         let place = |(candidate, count): (Candidate, Count)| {
@@ -80,7 +94,8 @@ impl Drawn {
             if told.contains(&group) {
                 continue;
             }
-            let members: Vec<&Placed> = self.places.iter().filter(|other| of_group(&other.candidate) == group).collect();
+            let members: Vec<&Placed> =
+                self.places.iter().filter(|other| of_group(&other.candidate) == group).collect();
             told.push(group);
             if members.len() > 1 {
                 let of = &place.candidate.model;
@@ -97,17 +112,25 @@ fn of_group(candidate: &Candidate) -> (*const Model, Reach) {
 }
 
 fn is_same(one: &Candidate, other: &Candidate) -> bool {
-    of_group(one) == of_group(other) && Arc::ptr_eq(&one.place, &other.place) && one.upstream_model == other.upstream_model
+    of_group(one) == of_group(other)
+        && Arc::ptr_eq(&one.place, &other.place)
+        && one.upstream_model == other.upstream_model
 }
 
 fn order(model: &Model, members: &[&Placed], is_running_known: bool) -> String {
-    let moment = if is_running_known { "as it was when /status told it" } else { "which is not known here: all are taken for idle" };
+    let moment = if is_running_known {
+        "as it was when /status told it"
+    } else {
+        "which is not known here: all are taken for idle"
+    };
     let how = match model.strategy {
         Strategy::Priority => "priority, the lowest tier first".to_owned(),
         Strategy::Weighted => "weighted, in turns".to_owned(),
         Strategy::LeastBusy => format!("least_busy, by what is in flight at the moment, {moment}"),
         Strategy::Fastest if is_running_known => format!("fastest, by the time to the first token, {moment}"),
-        Strategy::Fastest => "fastest, by the time to the first token, which is not known here: none is taken for faster".to_owned(),
+        Strategy::Fastest => {
+            "fastest, by the time to the first token, which is not known here: none is taken for faster".to_owned()
+        }
     };
     let shares: Vec<String> = members
         .iter()
@@ -117,17 +140,23 @@ fn order(model: &Model, members: &[&Placed], is_running_known: bool) -> String {
     match shares.as_slice() {
         [] => how,
         [_] => format!("{how}; the same one is the first each time, and the others are drawn by weight"),
-        shares => format!("{how}; whose turn it is only the process knows, the first is {} of the requests", shares.join(", ")),
+        shares => format!(
+            "{how}; whose turn it is only the process knows, the first is {} of the requests",
+            shares.join(", ")
+        ),
     }
 }
 
 /// Whose the conversation is. `home`: where everybody is healthy.
 pub(super) fn tell_home(known_by: Option<&str>, home: Option<&Drawn>, now: &Drawn, report: &mut Report) {
     let Some(by) = known_by else {
-        report.fact("sticky", "nothing in the request says which conversation it belongs to: it is ordered as any other");
+        report
+            .fact("sticky", "nothing in the request says which conversation it belongs to: it is ordered as any other");
         return;
     };
-    let target = |drawn: &Drawn| drawn.first().map(|place| named(&place.candidate.place.account.id, &place.candidate.upstream_model));
+    let target = |drawn: &Drawn| {
+        drawn.first().map(|place| named(&place.candidate.place.account.id, &place.candidate.upstream_model))
+    };
     let (Some(home), Some(now)) = (home.and_then(target), target(now)) else { return };
     let says = if home == now { String::new() } else { format!(", which is not fit: {now} stands in for it") };
     report.fact("sticky", format!("known by {by}, the conversation belongs to {home}{says}"));

@@ -102,7 +102,8 @@ pub(super) struct Candidate {
     pub(super) state: State,
     /// The how-manieth to be asked.
     pub(super) attempt: Option<usize>,
-    /// The share of the requests that it is the first of its model for, where that changes from one to the next.
+    /// The share of the requests that it is the first of its model for, where that changes from one
+    /// to the next.
     pub(super) first_for: Option<f64>,
     pub(super) why: String,
     /// How it does, as far as that is known.

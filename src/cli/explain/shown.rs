@@ -1,4 +1,5 @@
-//! A request as it would go up, with its secrets masked, and what of it is not as the caller wrote it.
+//! A request as it would go up, with its secrets masked, and what of it is not as the caller wrote
+//! it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +29,13 @@ const REQUEST_ID: &str = "<id of the request>";
 const SHORT: usize = 60;
 
 /// The request for a candidate.
-pub(super) fn upstream(candidate: &Candidate, said: &Said, envelope: &Envelope, body: &Bytes, timeout: Option<Duration>) -> Upstream {
+pub(super) fn upstream(
+    candidate: &Candidate,
+    said: &Said,
+    envelope: &Envelope,
+    body: &Bytes,
+    timeout: Option<Duration>,
+) -> Upstream {
     let account = &candidate.place.account;
     let written = said.body.concat();
     let base = &account.base;
@@ -39,7 +46,9 @@ pub(super) fn upstream(candidate: &Candidate, said: &Said, envelope: &Envelope, 
         method: "POST",
         url: (!is_demo).then_some(url),
         headers: if is_demo { Vec::new() } else { headers(account, said, written.len()) },
-        body_base64: std::str::from_utf8(&written).is_err().then(|| base64::engine::general_purpose::STANDARD.encode(&written)),
+        body_base64: std::str::from_utf8(&written)
+            .is_err()
+            .then(|| base64::engine::general_purpose::STANDARD.encode(&written)),
         deadlines: deadlines(candidate, envelope.stream, timeout),
         changed: changed(candidate, envelope, body, &written),
         dropped: said.losses.names().iter().map(ToString::to_string).collect(),
@@ -142,7 +151,9 @@ fn limit_of(dialect: &Dialect) -> Option<&'static str> {
 /// Of a body that passes, the fields that do not.
 fn fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
     type Fields<'a> = BTreeMap<String, &'a RawValue>;
-    let (Ok(before), Ok(after)) = (serde_json::from_slice::<Fields<'_>>(body), serde_json::from_slice::<Fields<'_>>(written)) else {
+    let (Ok(before), Ok(after)) =
+        (serde_json::from_slice::<Fields<'_>>(body), serde_json::from_slice::<Fields<'_>>(written))
+    else {
         return;
     };
     for (name, value) in &after {
@@ -162,7 +173,10 @@ fn fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
 
 /// Of a body that is translated, how long the answer may be.
 fn limit(body: &[u8], written: &[u8], pointer: &str, changed: &mut Vec<String>) {
-    let (Ok(before), Ok(after)) = (serde_json::from_slice::<Value>(body), serde_json::from_slice::<Value>(written)) else { return };
+    let (Ok(before), Ok(after)) = (serde_json::from_slice::<Value>(body), serde_json::from_slice::<Value>(written))
+    else {
+        return;
+    };
     let said = ["/max_completion_tokens", "/max_tokens"].iter().find_map(|name| before.pointer(name)?.as_u64());
     let Some(limit) = after.pointer(pointer).and_then(Value::as_u64) else { return };
     match said {

@@ -1,4 +1,5 @@
-//! What a running instance tells of itself: its `/status`, fetched or saved, put into a snapshot that nobody serves.
+//! What a running instance tells of itself: its `/status`, fetched or saved, put into a snapshot
+//! that nobody serves.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -131,7 +132,9 @@ fn saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
 /// One plain GET: the admin listener speaks nothing else.
 fn fetch(url: &str) -> Result<Vec<u8>, String> {
     let Some(rest) = url.strip_prefix("http://").filter(|rest| !rest.contains('@')) else {
-        return Err("only http:// is spoken here, without a user's name. Save it with curl, and give the file".to_owned());
+        return Err(
+            "only http:// is spoken here, without a user's name. Save it with curl, and give the file".to_owned()
+        );
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let path = if path.is_empty() { "/status" } else { path };
@@ -140,7 +143,8 @@ fn fetch(url: &str) -> Result<Vec<u8>, String> {
     }
     let port = if authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) { "" } else { ":80" };
     let mut last = format!("does not answer: {}", io::Error::from(io::ErrorKind::NotFound));
-    let addresses = format!("{authority}{port}").to_socket_addrs().map_err(|why| format!("{url} does not answer: {why}"))?;
+    let addresses =
+        format!("{authority}{port}").to_socket_addrs().map_err(|why| format!("{url} does not answer: {why}"))?;
     for address in addresses {
         match get(address, authority, path, PATIENCE) {
             Ok(answer) => return answer.map_err(|why| format!("{url} {why}")),
@@ -153,7 +157,8 @@ fn fetch(url: &str) -> Result<Vec<u8>, String> {
 impl Status {
     /// What the page of this source tells.
     pub(super) fn of(source: String, json: &[u8]) -> Result<Status, String> {
-        let told = serde_json::from_slice(json).map_err(|why| format!("--status: this is no /status of this version: {why}"))?;
+        let told = serde_json::from_slice(json)
+            .map_err(|why| format!("--status: this is no /status of this version: {why}"))?;
         Ok(Status { source, told })
     }
 
@@ -174,7 +179,9 @@ impl Status {
 
     /// How a target does, in a line.
     pub(super) fn does(&self, account: &Account, model: &str) -> Option<String> {
-        let Some(told) = self.account(&account.id) else { return Some("/status does not know this account".to_owned()) };
+        let Some(told) = self.account(&account.id) else {
+            return Some("/status does not know this account".to_owned());
+        };
         let of = told.concurrency.map(|most| format!(" of {most}")).unwrap_or_default();
         let mut does = vec![format!("{}{of} in flight", told.in_flight)];
         match told.target(model) {
@@ -187,10 +194,16 @@ impl Status {
                     does.push(format!("failed {} ago ({outcome}{detail})", left(Duration::from_millis(*ago_ms))));
                 }
                 if target.breaker == Breaker::HalfOpen {
-                    does.push("breaker half open: one request at a time finds out, whether one is out is not told".to_owned());
+                    does.push(
+                        "breaker half open: one request at a time finds out, whether one is out is not told".to_owned(),
+                    );
                 }
                 let time = |what: &str, time: Option<u64>| time.map(|time| format!("{what} in {time}ms"));
-                does.extend([time("first token", target.first_token_ms), time("whole answer", target.whole_ms)].into_iter().flatten());
+                does.extend(
+                    [time("first token", target.first_token_ms), time("whole answer", target.whole_ms)]
+                        .into_iter()
+                        .flatten(),
+                );
                 does.extend(target.headroom.map(|share| format!("{:.0} % of the quota left", share * 100.0)));
             }
             None => does.push("/status does not know this model there".to_owned()),
@@ -199,9 +212,17 @@ impl Status {
     }
 
     /// Puts what is told into the snapshot, and says where the two do not fit together.
-    pub(super) fn recall(&self, snapshot: &Snapshot, model: &Arc<Model>, now: Instant, clock: SystemTime, report: &mut Report) {
+    pub(super) fn recall(
+        &self,
+        snapshot: &Snapshot,
+        model: &Arc<Model>,
+        now: Instant,
+        clock: SystemTime,
+        report: &mut Report,
+    ) {
         let after = |milliseconds: u64| now + Duration::from_millis(milliseconds).min(LONGEST);
-        for ((account, state), tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.states).zip(&snapshot.tracks) {
+        for ((account, state), tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.states).zip(&snapshot.tracks)
+        {
             let Some(told) = self.account(&account.id) else { continue };
             let of_credential = |rest: &&ToldRest| rest.why == WhyTold::Credential;
             let rest = told.targets.iter().filter_map(|target| target.rest.as_ref()).find(of_credential);
@@ -240,24 +261,39 @@ impl Status {
     fn differ(&self, model: &Model, report: &mut Report) {
         if let Some(catalog) = &self.told.catalog {
             if catalog.last_refusal.as_ref().is_some_and(|refusal| refusal.standing) {
-                report.fact("catalog", "the instance refused what its files hold now, and serves an older catalog than this one");
+                report.fact(
+                    "catalog",
+                    "the instance refused what its files hold now, and serves an older catalog than this one",
+                );
             }
             if let Some(held) = &catalog.held {
-                report.fact("catalog", format!("the instance holds a change back ({held}), and serves an older catalog than this one"));
+                report.fact(
+                    "catalog",
+                    format!("the instance holds a change back ({held}), and serves an older catalog than this one"),
+                );
             }
         }
         if self.model(&model.id).is_none() {
-            report.fact("catalog", format!("the instance does not serve the model \"{}\": it has another catalog", model.id));
+            report.fact(
+                "catalog",
+                format!("the instance does not serve the model \"{}\": it has another catalog", model.id),
+            );
         }
         for account in model.targets.iter().map(|target| &target.account) {
             let Some(told) = self.account(&account.id) else { continue };
             if (told.state == "disabled") == account.enabled {
                 let has = if account.enabled { "disabled" } else { "enabled" };
-                report.fact("catalog", format!("in the instance the account {} is {has}: it has another catalog", account.id));
+                report.fact(
+                    "catalog",
+                    format!("in the instance the account {} is {has}: it has another catalog", account.id),
+                );
             } else if told.concurrency != account.concurrency {
                 report.fact(
                     "catalog",
-                    format!("in the instance the account {} has another `concurrency`: it has another catalog", account.id),
+                    format!(
+                        "in the instance the account {} has another `concurrency`: it has another catalog",
+                        account.id
+                    ),
                 );
             }
         }

@@ -83,7 +83,8 @@ fn status(a: Value, b: Value) -> Value {
 }
 
 fn states(report: &Report) -> Vec<(String, State, Option<usize>)> {
-    let one = |one: &report::Candidate| (one.account.clone().unwrap_or_else(|| one.model.clone()), one.state, one.attempt);
+    let one =
+        |one: &report::Candidate| (one.account.clone().unwrap_or_else(|| one.model.clone()), one.state, one.attempt);
     report.candidates.iter().map(one).collect()
 }
 
@@ -170,7 +171,8 @@ fn no_secret_is_in_it() {
     }
     let signed = of("signed", None);
     let headers = &signed.candidates.first().unwrap().request.as_ref().unwrap().headers;
-    let masked: Vec<_> = headers.iter().filter(|(_, value)| value == "<signed anew each time>").map(|(name, _)| name.as_str()).collect();
+    let masked: Vec<_> =
+        headers.iter().filter(|(_, value)| value == "<signed anew each time>").map(|(name, _)| name.as_str()).collect();
     assert!(masked.contains(&"authorization") && masked.contains(&"x-amz-date"), "{headers:?}");
 }
 
@@ -180,7 +182,10 @@ fn a_key_that_does_not_work_is_told_why() {
         let report = tried(key, &input(CATALOG, None, &chat("m")));
         assert!(!report.verdict.tried && report.candidates.is_empty());
         assert_eq!((report.verdict.status, report.verdict.code.as_deref()), (Some(401), Some("invalid_api_key")));
-        assert_eq!(report.verdict.says, format!("nobody would be asked, the caller gets 401 invalid_api_key: {expected}"));
+        assert_eq!(
+            report.verdict.says,
+            format!("nobody would be asked, the caller gets 401 invalid_api_key: {expected}")
+        );
     };
     check("acme/pord", "there is no key acme/pord; did you mean acme/prod?");
     check("acme/off", "the key acme/off is disabled");
@@ -188,20 +193,32 @@ fn a_key_that_does_not_work_is_told_why() {
     check("gone/prod", "its caller gone is disabled");
     check("acme/over", "the time of all its secrets is over, since 2020-01-01T00:00:00.000Z");
     says(&tried("acme/turned", &input(CATALOG, None, &chat("m"))), "key", "acme/turned works, with 1 of its 2 secrets");
-    says(&tried("acme/narrow", &input(CATALOG, None, &chat("other"))), "key", "acme/narrow works, from 10.0.0.0/8 only");
+    says(
+        &tried("acme/narrow", &input(CATALOG, None, &chat("other"))),
+        "key",
+        "acme/narrow works, from 10.0.0.0/8 only",
+    );
 }
 
 #[test]
 fn a_model_that_is_not_seen_is_told_why() {
     let check = |key: &str, model: &str, expected: &str| {
         let report = tried(key, &input(CATALOG, None, &chat(model)));
-        assert_eq!((report.verdict.status, report.verdict.code.as_deref()), (Some(404), Some("model_not_found")), "{report:?}");
+        assert_eq!(
+            (report.verdict.status, report.verdict.code.as_deref()),
+            (Some(404), Some("model_not_found")),
+            "{report:?}"
+        );
         assert!(report.verdict.says.ends_with(expected), "{}", report.verdict.says);
     };
     check("acme/prod", "othre", "there is no model \"othre\"; did you mean \"other\"?");
     check("acme/prod", "hidden", "which \"hidden\" does not match");
     check("acme/narrow", "turns", "the key acme/narrow may use [alias, o*], which \"turns\" does not match");
-    check("acme/narrow", "alias", "may use [alias, o*], which \"m\" does not match: an alias matches, but only ids count");
+    check(
+        "acme/narrow",
+        "alias",
+        "may use [alias, o*], which \"m\" does not match: an alias matches, but only ids count",
+    );
     check("acme/prod", "unserved", "no account of \"unserved\" is enabled (off)");
     says(&of("alias", None), "model", "\"m\", of which \"alias\" is an alias: the key sees it");
 }
@@ -233,18 +250,27 @@ fn what_the_instance_tells_decides_who_is_asked() {
     let fine = || json!({});
     let check = |told: Value, expected: &[(&str, State, Option<usize>)], why: &str| {
         let report = of("m", Some(told));
-        let expected: Vec<_> = expected.iter().map(|(account, state, nth)| ((*account).to_owned(), *state, *nth)).collect();
+        let expected: Vec<_> =
+            expected.iter().map(|(account, state, nth)| ((*account).to_owned(), *state, *nth)).collect();
         assert_eq!(states(&report), expected);
         assert!(report.candidates.iter().any(|one| one.why.contains(why)), "no {why:?} in {:#?}", report.candidates);
     };
     let rest = [("off", Disabled, None), ("claude", Asked, Some(2)), ("hidden", Hidden, None)];
     let all = |first: [(&'static str, State, Option<usize>); 2]| [first.as_slice(), &rest].concat();
     let limited = json!({"rest": {"why": "rate", "for_ms": 12_000}});
-    check(status(limited.clone(), fine()), &all([("b", Asked, Some(1)), ("a", Resting, None)]), "rests for 12s more (rate)");
+    check(
+        status(limited.clone(), fine()),
+        &all([("b", Asked, Some(1)), ("a", Resting, None)]),
+        "rests for 12s more (rate)",
+    );
     let refused = json!({"rest": {"why": "refused", "for_ms": 1_500}});
     check(status(refused, fine()), &all([("b", Asked, Some(1)), ("a", Resting, None)]), "rests for 2s more (refused)");
     let credential = json!({"rest": {"why": "credential", "for_ms": 60_000}});
-    check(status(credential, fine()), &all([("b", Asked, Some(1)), ("a", Resting, None)]), "rests for 60s more (credential)");
+    check(
+        status(credential, fine()),
+        &all([("b", Asked, Some(1)), ("a", Resting, None)]),
+        "rests for 60s more (credential)",
+    );
     let mut full = status(fine(), fine());
     full["accounts"][0]["in_flight"] = json!(4);
     check(full, &all([("b", Asked, Some(1)), ("a", Full, None)]), "full: its account has 4 requests in flight");
@@ -259,7 +285,10 @@ fn what_the_instance_tells_decides_who_is_asked() {
     narrow.server.attempts = 1;
     let report = tried("acme/prod", &narrow);
     assert_eq!(report.candidates.iter().filter(|one| one.attempt.is_some()).count(), 1);
-    assert!(report.candidates.iter().any(|one| one.state == Broken && one.why.contains("open for 7s more")), "{report:#?}");
+    assert!(
+        report.candidates.iter().any(|one| one.state == Broken && one.why.contains("open for 7s more")),
+        "{report:#?}"
+    );
 }
 
 #[test]
@@ -287,7 +316,13 @@ fn where_nobody_can_be_asked_the_callers_answer_is_told() {
         "429 no_capacity: no account can take it at the moment; the first is back in 9s",
     );
     check("longer", rests("refused", 9_000), false, Some(503), "503 no_capacity");
-    check("longer", json!({"breaker": "open", "opens_in_ms": 900}), true, None, "it would be sent to a (x), as nobody better is left");
+    check(
+        "longer",
+        json!({"breaker": "open", "opens_in_ms": 900}),
+        true,
+        None,
+        "it would be sent to a (x), as nobody better is left",
+    );
     check("patient", rests("rate", 3_000), true, None, "it would wait 3s, until the first account is back");
     check("patient", rests("rate", 9_000), false, Some(429), "after up to 5s in the queue");
     says(&of("patient", Some(status(json!({}), json!({})))), "queue", "2 wait now");
@@ -297,7 +332,8 @@ fn where_nobody_can_be_asked_the_callers_answer_is_told() {
 #[test]
 fn most_tokens_that_are_no_number_reserve_the_models_default() {
     let catalog = CATALOG.replace("defaults: { max_tokens: 64 }", "defaults: { max_tokens: 5000 }");
-    let catalog = catalog.replace("    models: [m, alias,", "    limits: { tokens_per_day: 9000 }\n    models: [m, alias,");
+    let catalog =
+        catalog.replace("    models: [m, alias,", "    limits: { tokens_per_day: 9000 }\n    models: [m, alias,");
     let takes = |body: &str| {
         let text = String::from_utf8(text::render(&tried("acme/prod", &input(&catalog, None, body)))).unwrap();
         let (_, after) = text.split_once("it takes ").unwrap_or_else(|| panic!("{text}"));
@@ -326,9 +362,12 @@ fn an_instance_with_another_catalog_is_told() {
     told["accounts"][0]["concurrency"] = json!(5);
     told["catalog"] = json!({"last_refusal": {"standing": true}, "held": "removes 3 of 4 accounts"});
     let report = of("m", Some(told.clone()));
-    for expected in
-        ["refused what its files hold", "removes 3 of 4", "the account b is disabled", "the account a has another `concurrency`"]
-    {
+    for expected in [
+        "refused what its files hold",
+        "removes 3 of 4",
+        "the account b is disabled",
+        "the account a has another `concurrency`",
+    ] {
         says(&report, "catalog", expected);
     }
     told["models"] = json!([]);
@@ -350,7 +389,10 @@ fn what_only_the_process_knows_is_said_to_be_so() {
     says(&fast, "order", "as it was when /status told it");
     let first = fast.candidates.first().unwrap();
     assert_eq!(first.account.as_deref(), Some("b"));
-    assert_eq!(first.does.as_deref(), Some("1 in flight, 2 of 9 calls failed, whole answer in 20ms, 42 % of the quota left"));
+    assert_eq!(
+        first.does.as_deref(),
+        Some("1 in flight, 2 of 9 calls failed, whole answer in 20ms, 42 % of the quota left")
+    );
 }
 
 #[test]
@@ -359,10 +401,18 @@ fn a_conversation_has_a_home() {
     let home = own.candidates.first().unwrap().account.clone().unwrap();
     assert_eq!(own.candidates.first().unwrap().first_for, None);
     let names = if home == "a" { ["a (x)", "b (y)"] } else { ["b (y)", "a (x)"] };
-    says(&own, "sticky", &format!("known by its beginning, up to its first user message, the conversation belongs to {}", names[0]));
+    says(
+        &own,
+        "sticky",
+        &format!("known by its beginning, up to its first user message, the conversation belongs to {}", names[0]),
+    );
     let rests = json!({"rest": {"why": "rate", "for_ms": 9_000}});
     let told = if home == "a" { status(rests, json!({})) } else { status(json!({}), rests) };
-    says(&of("own", Some(told)), "sticky", &format!("belongs to {}, which is not fit: {} stands in for it", names[0], names[1]));
+    says(
+        &of("own", Some(told)),
+        "sticky",
+        &format!("belongs to {}, which is not fit: {} stands in for it", names[0], names[1]),
+    );
     let mut named = input(CATALOG, None, &chat("own"));
     named.headers.insert(SESSION, HeaderValue::from_static("s"));
     says(&tried("acme/prod", &named), "sticky", "known by x-portcullis-session");
@@ -386,17 +436,27 @@ fn who_is_there_in_case_is_told_for_which() {
     let report = of("longer", None);
     assert_eq!(
         states(&report),
-        [("a".to_owned(), State::Asked, Some(1)), ("claude".to_owned(), State::InCase, None), ("hidden".to_owned(), State::Hidden, None)]
+        [
+            ("a".to_owned(), State::Asked, Some(1)),
+            ("claude".to_owned(), State::InCase, None),
+            ("hidden".to_owned(), State::Hidden, None)
+        ]
     );
     let other = report.candidates.get(1).unwrap();
-    assert_eq!((other.reach, other.why.as_str()), (report::Reach::TooLong, "asked if the request is too long for the model"));
+    assert_eq!(
+        (other.reach, other.why.as_str()),
+        (report::Reach::TooLong, "asked if the request is too long for the model")
+    );
     assert!(other.request.is_some());
 }
 
 #[test]
 fn only_headers_that_decide_something_are_taken() {
     let taken = |written: &[&str]| headers(&written.iter().map(ToString::to_string).collect::<Vec<_>>());
-    assert_eq!(taken(&["X-Portcullis-Session:  a b ", "x-portcullis-timeout:3s"]).unwrap().get(SESSION).unwrap(), "a b");
+    assert_eq!(
+        taken(&["X-Portcullis-Session:  a b ", "x-portcullis-timeout:3s"]).unwrap().get(SESSION).unwrap(),
+        "a b"
+    );
     for wrong in ["authorization: Bearer sk-canary-0123456789", "sk-canary-0123456789", "x-portcullis-session: a\nb"] {
         let told = taken(&[wrong]).unwrap_err();
         assert!(!told.contains("canary"), "{told}");
@@ -457,13 +517,20 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
     );
     assert_eq!(told["candidates"][0]["price"]["from"], "model");
     assert_eq!(told["candidates"][0]["price"]["costs"][0], json!(["input", "3"]));
-    assert_eq!((&told["candidates"][3]["account"], &told["candidates"][3]["price"]["from"]), (&json!("claude"), &json!("list")));
+    assert_eq!(
+        (&told["candidates"][3]["account"], &told["candidates"][3]["price"]["from"]),
+        (&json!("claude"), &json!("list"))
+    );
 
     // What is more than the whole of a limit never passes.
     let large = chat("alias").replacen('{', "{\"max_tokens\": 2000000, ", 1);
     let report = tried("acme/prod", &input(&catalog, None, &large));
     assert_eq!((report.verdict.status, report.verdict.code.as_deref()), (Some(429), Some("insufficient_quota")));
-    assert!(report.verdict.says.contains("more than the limit of 12.5 USD per day of caller acme"), "{}", report.verdict.says);
+    assert!(
+        report.verdict.says.contains("more than the limit of 12.5 USD per day of caller acme"),
+        "{}",
+        report.verdict.says
+    );
 
     // What is that only as estimated passes when nothing else is counted.
     let small = catalog.replacen("requests_per_minute: 60", "requests_per_minute: 60, tokens_per_minute: 600", 1);

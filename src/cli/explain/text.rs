@@ -27,7 +27,9 @@ fn candidates(candidates: &[Candidate], out: &mut String) {
     }
     let whose = |one: &Candidate| one.account.clone().unwrap_or_else(|| "-".to_owned());
     let what = |one: &Candidate| one.upstream_model.clone().unwrap_or_else(|| "-".to_owned());
-    let width = |text: &dyn Fn(&Candidate) -> String| candidates.iter().map(|one| text(one).chars().count()).max().unwrap_or_default();
+    let width = |text: &dyn Fn(&Candidate) -> String| {
+        candidates.iter().map(|one| text(one).chars().count()).max().unwrap_or_default()
+    };
     let (first, second) = (width(&whose), width(&what));
     let mut group = None;
     for one in candidates {
@@ -85,7 +87,8 @@ fn in_turn(candidates: &[Candidate]) -> Vec<&Candidate> {
 
 fn upstream(candidate: &Candidate, request: &Upstream, out: &mut Vec<u8>) {
     let mut text = String::new();
-    let (account, model) = (candidate.account.as_deref().unwrap_or_default(), candidate.upstream_model.as_deref().unwrap_or_default());
+    let (account, model) =
+        (candidate.account.as_deref().unwrap_or_default(), candidate.upstream_model.as_deref().unwrap_or_default());
     let turn = candidate.attempt.map_or_else(|| "in case".to_owned(), |nth| format!("request {nth}"));
     text.push_str(&format!("\n{turn}: to {account} ({model})\n"));
     let deadlines: Vec<String> = request.deadlines.iter().map(|(name, time)| format!("{name} {time}")).collect();

@@ -67,7 +67,8 @@ impl Walk<'_> {
                 groups.push((one.model.clone(), one.reach));
             }
         }
-        let place = |one: &Candidate| groups.iter().position(|(model, reach)| *model == one.model && *reach == one.reach);
+        let place =
+            |one: &Candidate| groups.iter().position(|(model, reach)| *model == one.model && *reach == one.reach);
         report.candidates.sort_by_key(|one| (one.reach, place(one)));
     }
 
@@ -146,13 +147,25 @@ impl Walk<'_> {
         attempts.sort();
         let attempts: Vec<String> = attempts.into_iter().map(|(_, name)| name).collect();
         if !attempts.is_empty() {
-            let only = if found.iter().any(|found| matches!(found, Found::Asked(..))) { "" } else { ", as nobody better is left" };
+            let only = if found.iter().any(|found| matches!(found, Found::Asked(..))) {
+                ""
+            } else {
+                ", as nobody better is left"
+            };
             let then = if attempts.len() > 1 { "; each next one only if those before it fail" } else { "" };
             let says = format!("it would be sent to {}{only}{then}", attempts.join(", then "));
             return Verdict { tried: true, says, ..Verdict::default() };
         }
-        let any = || drawn.places.iter().zip(found).filter(|(place, _)| place.candidate.reach == Reach::Any).map(|(_, found)| found);
-        let away: Vec<Away> = any().filter_map(|found| if let Found::Away(away) = found { Some(*away) } else { None }).collect();
+        let any = || {
+            drawn
+                .places
+                .iter()
+                .zip(found)
+                .filter(|(place, _)| place.candidate.reach == Reach::Any)
+                .map(|(_, found)| found)
+        };
+        let away: Vec<Away> =
+            any().filter_map(|found| if let Found::Away(away) = found { Some(*away) } else { None }).collect();
         let by_themselves = away.iter().filter(|away| !away.is_for_the_operator());
         let soonest = by_themselves.filter_map(|away| away.wait(self.now)).min();
         let is_for_the_operator = !away.is_empty() && away.iter().all(|away| away.is_for_the_operator());
@@ -168,17 +181,23 @@ impl Walk<'_> {
                 param: Some(complaint.param.clone()),
                 ..Obstacle::new(What::BadRequest { code: Some("invalid_value") }, complaint.message.clone())
             },
-            Some(Refused::Unsupported(complaint)) if away.is_empty() => {
-                Obstacle { param: Some(complaint.param.clone()), ..Obstacle::new(What::Unsupported, complaint.message.clone()) }
-            }
+            Some(Refused::Unsupported(complaint)) if away.is_empty() => Obstacle {
+                param: Some(complaint.param.clone()),
+                ..Obstacle::new(What::Unsupported, complaint.message.clone())
+            },
             Some(_) | None if is_for_the_operator => {
-                let says = "no account can take it before you act: trying again does not help, and the caller is told so";
+                let says =
+                    "no account can take it before you act: trying again does not help, and the caller is told so";
                 Obstacle::new(What::NoCapacity, says.to_owned())
             }
             Some(_) | None => {
                 let all_for_rate = !away.is_empty() && away.iter().all(|away| away.is_for_rate());
                 let what = if all_for_rate { What::AllRateLimited } else { What::NoCapacity };
-                let waits = self.model.queue.map(|queue| format!(", after up to {} in the queue", span(queue.wait))).unwrap_or_default();
+                let waits = self
+                    .model
+                    .queue
+                    .map(|queue| format!(", after up to {} in the queue", span(queue.wait)))
+                    .unwrap_or_default();
                 let back = soonest.map(|wait| format!("; the first is back in {}", left(wait))).unwrap_or_default();
                 Obstacle::new(what, format!("no account can take it at the moment{waits}{back}"))
             }
@@ -203,11 +222,18 @@ impl Walk<'_> {
             let waiting = told.map(|told| format!("; {} wait now, and go before it", told.waiting)).unwrap_or_default();
             report.fact(
                 "queue",
-                format!("where nobody can be asked it waits up to {}, {} at most do{waiting}", span(queue.wait), queue.length),
+                format!(
+                    "where nobody can be asked it waits up to {}, {} at most do{waiting}",
+                    span(queue.wait),
+                    queue.length
+                ),
             );
         }
         if told.is_some_and(|told| told.retry_budget_spent >= 1.0) {
-            report.fact("retries", "the model's retry budget is spent: after a failure only a target with nothing against it is asked");
+            report.fact(
+                "retries",
+                "the model's retry budget is spent: after a failure only a target with nothing against it is asked",
+            );
         }
     }
 
@@ -220,11 +246,15 @@ impl Walk<'_> {
             Reach::Declined => "asked if the model will not answer",
         };
         let (state, attempt, why, request) = match &found {
-            Found::Asked(nth, said) => {
-                (State::Asked, Some(*nth), asked(*nth, place.first_for.filter(|_| one.model.id == self.model.id)), written(said))
-            }
+            Found::Asked(nth, said) => (
+                State::Asked,
+                Some(*nth),
+                asked(*nth, place.first_for.filter(|_| one.model.id == self.model.id)),
+                written(said),
+            ),
             Found::LastResort(nth, said) => {
-                let why = format!("{}; asked if nobody else is left, and then perhaps only once a second", self.broken(one));
+                let why =
+                    format!("{}; asked if nobody else is left, and then perhaps only once a second", self.broken(one));
                 (State::LastResort, Some(*nth), why, written(said))
             }
             Found::InCase(said) => (State::InCase, None, in_case.to_owned(), written(said)),
@@ -259,7 +289,8 @@ impl Walk<'_> {
             why: if is_conditional { format!("{in_case}, but: {why}") } else { why },
             does: self.status.and_then(|status| status.does(&one.place.account, &one.upstream_model)),
             price: {
-                let is_it = |target: &&Target| target.account.id == one.place.account.id && target.model == one.upstream_model;
+                let is_it =
+                    |target: &&Target| target.account.id == one.place.account.id && target.model == one.upstream_model;
                 one.model.targets.iter().find(is_it).and_then(costs)
             },
             request,
@@ -278,7 +309,8 @@ impl Walk<'_> {
         }
     }
 
-    /// What the order does not even hold: targets on disabled accounts, and models that the key does not see.
+    /// What the order does not even hold: targets on disabled accounts, and models that the key
+    /// does not see.
     fn left_out(&self, report: &mut Report) {
         let disabled = |model: &Model, target: &Target, reach| Candidate {
             model: model.id.to_string(),
@@ -298,8 +330,11 @@ impl Walk<'_> {
             report.candidates.extend(targets.map(|target| disabled(model, target, reach)));
         };
         each(self.model, report::Reach::Any, report);
-        let others =
-            [(&self.model.fallbacks, Reach::Any), (&self.model.on_context, Reach::TooLong), (&self.model.on_refusal, Reach::Declined)];
+        let others = [
+            (&self.model.fallbacks, Reach::Any),
+            (&self.model.on_context, Reach::TooLong),
+            (&self.model.on_refusal, Reach::Declined),
+        ];
         for (ids, of) in others {
             for model in ids.iter().filter_map(|id| self.snapshot.catalog.model(id)) {
                 match key::hidden(&self.snapshot.catalog, self.key, model) {

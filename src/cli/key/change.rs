@@ -44,10 +44,22 @@ pub(super) fn expire(args: &ExpireKeyArgs, now: SystemTime) -> Result<ExitCode, 
 }
 
 /// Makes a change, and says what there is now.
-fn done(files: &mut Files, id: Id<'_>, change: &Change<'_>, by_hand: &str, says: &str, now: SystemTime) -> Result<ExitCode, String> {
+fn done(
+    files: &mut Files,
+    id: Id<'_>,
+    change: &Change<'_>,
+    by_hand: &str,
+    says: &str,
+    now: SystemTime,
+) -> Result<ExitCode, String> {
     let (at, ()) = files.written(id.caller, id.name, |_| ()).ok_or_else(|| format!("{} is in no file", id.whole))?;
     files.change(at.file, std::slice::from_ref(change)).map_err(|why| {
-        format!("{why}\nNothing is changed. By hand: {by_hand} in callers.{}.keys.{}, {}", id.caller, id.name, place(files, at))
+        format!(
+            "{why}\nNothing is changed. By hand: {by_hand} in callers.{}.keys.{}, {}",
+            id.caller,
+            id.name,
+            place(files, at)
+        )
     })?;
     let known = id.find(files)?;
     if let Some(hinders) = Standing::of(&known, now).hinders().filter(|_| known.key.enabled) {
@@ -55,7 +67,9 @@ fn done(files: &mut Files, id: Id<'_>, change: &Change<'_>, by_hand: &str, says:
     }
     let at_place = place(files, at);
     Ok(match running::wait(files, at.file, SystemTime::now()) {
-        Running::Late(why) => fail(&format!("{}: {by_hand} is written, in {at_place}, but is not in effect yet: {why}", id.whole)),
+        Running::Late(why) => {
+            fail(&format!("{}: {by_hand} is written, in {at_place}, but is not in effect yet: {why}", id.whole))
+        }
         running @ (Running::Has | Running::Nobody(_) | Running::Unknown(_)) => {
             print(&format!("{} {says}: {at_place}; {}\n", id.whole, running.says()))
         }
@@ -67,7 +81,9 @@ fn already(files: &mut Files, id: Id<'_>, says: &str) -> ExitCode {
     let file = files.written(id.caller, id.name, |_| ()).map(|(at, ())| at.file).unwrap_or_default();
     let since = running::written_at(files, file);
     match running::wait(files, file, since) {
-        Running::Late(why) => fail(&format!("{} {says} in the files already, but that is not in effect yet: {why}", id.whole)),
+        Running::Late(why) => {
+            fail(&format!("{} {says} in the files already, but that is not in effect yet: {why}", id.whole))
+        }
         running @ (Running::Has | Running::Nobody(_) | Running::Unknown(_)) => {
             print(&format!("{} {says} already; {}\n", id.whole, running.says()))
         }

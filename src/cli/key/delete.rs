@@ -17,7 +17,12 @@ pub(super) fn run(args: &KeyArgs) -> Result<ExitCode, String> {
     id.find(&files)?;
     let (at, ()) = files.written(id.caller, id.name, |_| ()).ok_or_else(|| format!("{} is in no file", id.whole))?;
     files.change(at.file, &[Change::Remove(id.path())]).map_err(|why| {
-        format!("{why}\nNothing is changed. By hand: take out callers.{}.keys.{}, {}", id.caller, id.name, place(&files, at))
+        format!(
+            "{why}\nNothing is changed. By hand: take out callers.{}.keys.{}, {}",
+            id.caller,
+            id.name,
+            place(&files, at)
+        )
     })?;
     let at_place = place(&files, at);
     Ok(match running::wait(&mut files, at.file, SystemTime::now()) {

@@ -22,13 +22,16 @@ pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, Stri
     if let Some(caller) = &args.caller {
         let callers = files.catalog().callers();
         if !callers.iter().any(|known| *known.id == **caller) {
-            let meant = nearest(caller, callers.iter().map(|caller| &*caller.id)).map(|meant| format!("; did you mean {meant}?"));
+            let meant = nearest(caller, callers.iter().map(|caller| &*caller.id))
+                .map(|meant| format!("; did you mean {meant}?"));
             return Err(format!("--caller: there is no such caller{}", meant.unwrap_or_default()));
         }
     }
     let used = last_used(&conf);
     let places: HashMap<String, Place> = files.places().into_iter().collect();
-    let rows = keys(&files).into_iter().filter(|known| args.caller.as_ref().is_none_or(|caller| *known.key.caller.id == **caller));
+    let rows = keys(&files)
+        .into_iter()
+        .filter(|known| args.caller.as_ref().is_none_or(|caller| *known.key.caller.id == **caller));
     let rows: Vec<Row<'_>> = rows
         .map(|known| {
             let (place, used) = (places.get(&*known.key.id).copied(), used.get(&*known.key.id).map(|at| stamp(*at)));
@@ -62,7 +65,13 @@ pub(super) struct Row<'f> {
 }
 
 impl<'f> Row<'f> {
-    pub(super) fn of(files: &Files, known: &Known<'f>, place: Option<Place>, used: Option<String>, now: SystemTime) -> Row<'f> {
+    pub(super) fn of(
+        files: &Files,
+        known: &Known<'f>,
+        place: Option<Place>,
+        used: Option<String>,
+        now: SystemTime,
+    ) -> Row<'f> {
         Row {
             standing: Standing::of(known, now),
             expires: expires(known).map(stamp),
@@ -122,7 +131,11 @@ fn models(key: &Key) -> String {
     let own = key.permissions.of_key();
     let shown = if own.list() == ["*"] { key.permissions.of_caller() } else { own };
     let text = shown.to_string();
-    text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).filter(|text| !text.is_empty()).unwrap_or("none").to_owned()
+    text.strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .filter(|text| !text.is_empty())
+        .unwrap_or("none")
+        .to_owned()
 }
 
 /// When keys were last used, as the ledger has it. If it cannot tell, that is said.

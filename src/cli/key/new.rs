@@ -38,7 +38,8 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
     let name = format!("keys-{}.yaml", args.caller);
     match files.position(&format!("catalog.d/{name}")) {
         Some(file) => {
-            let by_hand = |why| format!("{why}\nNo key is made. `portcullis key new --print` prints what to write there by hand");
+            let by_hand =
+                |why| format!("{why}\nNo key is made. `portcullis key new --print` prints what to write there by hand");
             files.change(file, &[Change::Set(path, new)]).map_err(by_hand)?;
         }
         None => {
@@ -53,7 +54,8 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
     let written = files.written(id.caller, id.name, |_| ()).map(|(at, ())| at);
     let file = written.as_ref().map(|at| at.file);
     let at = written.map(|at| place(&files, at)).unwrap_or_default();
-    let about = if args.create { format!("callers.{}", id.caller) } else { format!("callers.{}.keys.{}", id.caller, id.name) };
+    let about =
+        if args.create { format!("callers.{}", id.caller) } else { format!("callers.{}.keys.{}", id.caller, id.name) };
     for warning in files.catalog().warnings.iter().filter(|warning| warning.path.starts_with(&about)) {
         tell(&format!("warning: {warning}"));
     }
@@ -81,7 +83,9 @@ pub(super) fn once(secret: &str, files: &mut Files, undone: &str) -> ExitCode {
     } else {
         match files.undo() {
             Ok(()) => tell(&format!("the secret could not be printed: {undone}")),
-            Err(why) => tell(&format!("{why}\nThe secret could not be printed, and is lost: `portcullis key rotate` makes another")),
+            Err(why) => tell(&format!(
+                "{why}\nThe secret could not be printed, and is lost: `portcullis key rotate` makes another"
+            )),
         }
     }
     printed
@@ -91,7 +95,10 @@ fn is_free(files: &Files, id: Id<'_>, create: bool) -> Result<(), String> {
     let known = || files.catalog().callers().iter().map(|caller| &*caller.id);
     let exists = known().any(|caller| *caller == *id.caller);
     if exists && create {
-        return Err(format!("the caller {} exists: leave --create out. What it may use stands in the catalog", id.caller));
+        return Err(format!(
+            "the caller {} exists: leave --create out. What it may use stands in the catalog",
+            id.caller
+        ));
     }
     if !exists && !create {
         let meant = nearest(id.caller, known()).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
@@ -106,12 +113,22 @@ fn is_free(files: &Files, id: Id<'_>, create: bool) -> Result<(), String> {
         return Ok(());
     }
     let at = files.written(id.caller, id.name, |_| ()).map(|(at, ())| place(files, at)).unwrap_or_default();
-    Err(format!("{0} exists, in {at}: choose another name, or give it another secret with `portcullis key rotate {0}`", id.whole))
+    Err(format!(
+        "{0} exists, in {at}: choose another name, or give it another secret with `portcullis key rotate {0}`",
+        id.whole
+    ))
 }
 
 /// What is written, and where: the key, or its caller with it.
-fn entry<'a>(id: Id<'a>, hash: &str, note: &str, args: &NewKeyArgs, expires: Option<SystemTime>) -> (Vec<Step<'a>>, New) {
-    let models = (!args.models.is_empty()).then(|| ("models".to_owned(), New::List(args.models.iter().map(New::text).collect())));
+fn entry<'a>(
+    id: Id<'a>,
+    hash: &str,
+    note: &str,
+    args: &NewKeyArgs,
+    expires: Option<SystemTime>,
+) -> (Vec<Step<'a>>, New) {
+    let models = (!args.models.is_empty())
+        .then(|| ("models".to_owned(), New::List(args.models.iter().map(New::text).collect())));
     let (of_caller, of_key) = if args.create { (models, None) } else { (None, models) };
     let fields = std::iter::once(("hash".to_owned(), New::text(hash).noted(note)));
     let fields = fields.chain(of_key).chain(expires.map(|expires| ("expires".to_owned(), New::text(stamp(expires)))));

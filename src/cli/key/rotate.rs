@@ -25,7 +25,8 @@ pub(super) fn run(args: &RotateKeyArgs, now: SystemTime) -> Result<ExitCode, Str
     let id = Id::of(&args.key.key)?;
     let mut files = Files::lock(&folder(args.key.conf.conf.as_deref()))?;
     id.find(&files)?;
-    let (at, hashes) = files.written(id.caller, id.name, written).ok_or_else(|| format!("{} is in no file", id.whole))?;
+    let (at, hashes) =
+        files.written(id.caller, id.name, written).ok_or_else(|| format!("{} is in no file", id.whole))?;
     let Some(hashes) = hashes else { return Err(format!("{}: {} has no hash", place(&files, at), id.whole)) };
     let Made { secret, hash, note } = made()?;
     let until = (!args.overlap.is_zero()).then(|| ahead(now, args.overlap));
@@ -44,12 +45,17 @@ pub(super) fn run(args: &RotateKeyArgs, now: SystemTime) -> Result<ExitCode, Str
 fn said(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {
     let known = id.find(files)?;
     let ends = known.secrets.iter().filter_map(|(_, until)| *until).filter(|until| *until > now).max();
-    let old =
-        ends.map_or_else(|| "no older one works from then on".to_owned(), |until| format!("the one before works until {}", stamp(until)));
+    let old = ends.map_or_else(
+        || "no older one works from then on".to_owned(),
+        |until| format!("the one before works until {}", stamp(until)),
+    );
     if let Some(hinders) = Standing::of(&known, now).hinders() {
         tell(&format!("{} does not work: {hinders}", id.whole));
     }
-    tell(&format!("{} has a new secret in the files; once that is in effect, {old}. It is shown this once and stored nowhere:", id.whole));
+    tell(&format!(
+        "{} has a new secret in the files; once that is in effect, {old}. It is shown this once and stored nowhere:",
+        id.whole
+    ));
     Ok(())
 }
 
@@ -73,8 +79,16 @@ fn text(node: &Node<'_>) -> Option<String> {
     }
 }
 
-/// What is to be changed. `until` is the end of those that have none yet; `None` is the end of all that there are.
-fn changes<'a>(id: Id<'a>, hashes: &Hashes, hash: &str, note: &str, until: Option<SystemTime>, now: SystemTime) -> Vec<Change<'a>> {
+/// What is to be changed. `until` is the end of those that have none yet; `None` is the end of all
+/// that there are.
+fn changes<'a>(
+    id: Id<'a>,
+    hashes: &Hashes,
+    hash: &str,
+    note: &str,
+    until: Option<SystemTime>,
+    now: SystemTime,
+) -> Vec<Change<'a>> {
     let item = || New::map([("hash", New::text(hash))]).noted(note);
     match (hashes, until) {
         (Hashes::One(_), None) => vec![Change::Set(id.field("hash"), New::text(hash).noted(note))],
@@ -92,7 +106,8 @@ fn changes<'a>(id: Id<'a>, hashes: &Hashes, hash: &str, note: &str, until: Optio
                     (Some(end), Some(_)) if *end <= now => gone.push(index),
                     (Some(_), Some(_)) => {}
                     (None, Some(until)) => {
-                        changes.push(Change::Set([at(index), vec![Step::Key("until")]].concat(), New::text(stamp(until))));
+                        changes
+                            .push(Change::Set([at(index), vec![Step::Key("until")]].concat(), New::text(stamp(until))));
                     }
                 }
             }

@@ -1,6 +1,8 @@
-//! Whether the gateway that runs on a folder has a change of it: asked of its admin listener, where `server.yaml` says that it is.
+//! Whether the gateway that runs on a folder has a change of it: asked of its admin listener, where
+//! `server.yaml` says that it is.
 //!
-//! **Invariant:** only a gateway that serves this very folder is believed, by the folder's device and inode.
+//! **Invariant:** only a gateway that serves this very folder is believed, by the folder's device
+//! and inode.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -44,14 +46,17 @@ impl Running {
     pub(super) fn says(&self) -> String {
         match self {
             Self::Has => "the running gateway has it".to_owned(),
-            Self::Nobody(why) => format!("no gateway runs on this folder ({why}); the next one that starts will have it"),
+            Self::Nobody(why) => {
+                format!("no gateway runs on this folder ({why}); the next one that starts will have it")
+            }
             Self::Unknown(why) => format!("whether a gateway runs on this folder is not known: {why}"),
             Self::Late(why) => format!("it is not in effect yet: {why}"),
         }
     }
 }
 
-/// Waits for a change of a file that was made at that time, and says how it went; fails if the gateway does not have it.
+/// Waits for a change of a file that was made at that time, and says how it went; fails if the
+/// gateway does not have it.
 pub(super) fn tell_of(files: &mut Files, file: usize, printed: ExitCode) -> ExitCode {
     let running = wait(files, file, SystemTime::now());
     tell(&running.says());
@@ -64,13 +69,15 @@ pub(super) fn tell_of(files: &mut Files, file: usize, printed: ExitCode) -> Exit
 /// When a file was changed last, at the latest.
 pub(super) fn written_at(files: &Files, file: usize) -> SystemTime {
     let changed = fs::metadata(files.name(file)).ok().and_then(|metadata| {
-        let (seconds, nanoseconds) = (u64::try_from(metadata.ctime()).ok()?, u32::try_from(metadata.ctime_nsec()).ok()?);
+        let (seconds, nanoseconds) =
+            (u64::try_from(metadata.ctime()).ok()?, u32::try_from(metadata.ctime_nsec()).ok()?);
         Some(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds) + TICK)
     });
     changed.map_or_else(SystemTime::now, |changed| changed.min(SystemTime::now()))
 }
 
-/// Waits until the gateway that runs on the folder has what was written into a file before that time. Meanwhile others may change keys.
+/// Waits until the gateway that runs on the folder has what was written into a file before that
+/// time. Meanwhile others may change keys.
 pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Running {
     files.unlock();
     let folder = match fs::metadata(files.conf()) {
@@ -78,7 +85,9 @@ pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Runni
         Err(why) => return Running::Unknown(format!("{} cannot be read: {why}", files.conf().display())),
     };
     let address = match server(files.conf(), Secrets::Assume) {
-        Ok(server) if server.admin.port() == 0 => return Running::Unknown("`admin.address` in server.yaml has no port".to_owned()),
+        Ok(server) if server.admin.port() == 0 => {
+            return Running::Unknown("`admin.address` in server.yaml has no port".to_owned());
+        }
         Ok(server) => reachable(server.admin),
         Err(problems) => return Running::Unknown(problems.to_string()),
     };
@@ -107,7 +116,11 @@ pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Runni
 /// Where to reach who listens there.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
-        address.set_ip(if address.is_ipv4() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { IpAddr::V6(Ipv6Addr::LOCALHOST) });
+        address.set_ip(if address.is_ipv4() {
+            IpAddr::V4(Ipv4Addr::LOCALHOST)
+        } else {
+            IpAddr::V6(Ipv6Addr::LOCALHOST)
+        });
     }
     address
 }
@@ -123,7 +136,8 @@ fn ask(address: SocketAddr, folder: &Metadata, patience: Duration) -> Result<Cat
             return Err(if waited { silent() } else { Running::Nobody(format!("nobody answers at {address}")) });
         }
     };
-    let page: Page = serde_json::from_slice(&answer).map_err(|_| none("is no gateway that tells which folder it serves"))?;
+    let page: Page =
+        serde_json::from_slice(&answer).map_err(|_| none("is no gateway that tells which folder it serves"))?;
     let Folder { path, device, inode } = &page.catalog.folder;
     if (*device, *inode) != (Some(folder.dev()), Some(folder.ino())) {
         return Err(none(&format!("serves another folder, {path}")));
@@ -173,7 +187,8 @@ impl Catalog {
 
     /// Whether it was looked at, and is wrong, and nothing came since that may mend it.
     fn refuses(&self, wanted: &str) -> bool {
-        let refused = self.last_refusal.as_ref().is_some_and(|refusal| refusal.standing && refusal.time.as_str() >= wanted);
+        let refused =
+            self.last_refusal.as_ref().is_some_and(|refusal| refusal.standing && refusal.time.as_str() >= wanted);
         refused && self.waiting.is_none()
     }
 

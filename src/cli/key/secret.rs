@@ -61,10 +61,14 @@ fn of_existing(key: &str) -> Result<Digest, &'static str> {
         return Err("no key: give it on standard input, such as `portcullis key hash < key.txt`");
     }
     if Placeholder::of(key).is_some() {
-        return Err("this is a template, a placeholder or a key in quotes, and no key: give it the key itself, on standard input");
+        return Err(
+            "this is a template, a placeholder or a key in quotes, and no key: give it the key itself, on standard input",
+        );
     }
     if !key.bytes().all(|b| b.is_ascii_graphic()) || key.len() > 512 {
-        return Err("this cannot be sent as a key: it must be one line of at most 512 ASCII characters, without spaces");
+        return Err(
+            "this cannot be sent as a key: it must be one line of at most 512 ASCII characters, without spaces",
+        );
     }
     Ok(Digest(resolve::digest(key)))
 }

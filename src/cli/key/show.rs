@@ -33,14 +33,16 @@ pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, Strin
     let at = at.map(|at| place(&files, at)).unwrap_or_default();
     let first = [("key", id.whole.to_owned()), ("file", at), ("last used", used.unwrap_or_else(|| "-".to_owned()))];
     let lines = lines(&files, &known, now);
-    let text: String = first.into_iter().chain(lines).map(|(what, says)| format!("{:<12}{says}\n", format!("{what}:"))).collect();
+    let text: String =
+        first.into_iter().chain(lines).map(|(what, says)| format!("{:<12}{says}\n", format!("{what}:"))).collect();
     Ok(print(&text))
 }
 
 /// What `key list` tells of it, and the rest.
 fn machine(files: &Files, known: &Known<'_>, row: &Row<'_>) -> Value {
     let (key, mut told) = (known.key, row.json());
-    let hashes = known.secrets.iter().map(|(digest, until)| json!({ "hash": short(digest), "until": until.map(stamp) }));
+    let hashes =
+        known.secrets.iter().map(|(digest, until)| json!({ "hash": short(digest), "until": until.map(stamp) }));
     let limits = limits::of(files.catalog(), key, None);
     let rest = [
         ("hashes", Value::Array(hashes.collect())),
@@ -57,7 +59,12 @@ fn machine(files: &Files, known: &Known<'_>, row: &Row<'_>) -> Value {
 
 /// The models that it may ask for.
 fn seen<'f>(files: &'f Files, key: &Key) -> impl Iterator<Item = &'f Model> {
-    files.catalog().models().iter().map(|model| &**model).filter(|model| key.permissions.allow(&model.id) && model.served())
+    files
+        .catalog()
+        .models()
+        .iter()
+        .map(|model| &**model)
+        .filter(|model| key.permissions.allow(&model.id) && model.served())
 }
 
 /// `sha256:04040404…`
@@ -81,7 +88,12 @@ fn lines(files: &Files, known: &Known<'_>, now: SystemTime) -> Vec<(&'static str
     let sees = seen(files, key).count();
     lines.push((
         "models",
-        format!("{}, of its caller's {}: sees {sees} of {}", key.permissions.of_key(), key.permissions.of_caller(), catalog.models().len()),
+        format!(
+            "{}, of its caller's {}: sees {sees} of {}",
+            key.permissions.of_key(),
+            key.permissions.of_caller(),
+            catalog.models().len()
+        ),
     ));
     lines.extend(limits::of(catalog, key, None).iter().map(|bound| ("limits", bound.says())));
     if !key.allow_ips.is_empty() {

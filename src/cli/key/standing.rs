@@ -31,8 +31,10 @@ impl Standing {
             Self::CallerExpired
         } else {
             let newest = newest(known.secrets.iter().map(|(_, until)| *until));
-            let older =
-                known.secrets.iter().filter_map(|(_, until)| until.filter(|until| *until > now && is_replaced(Some(*until), newest)));
+            let older = known
+                .secrets
+                .iter()
+                .filter_map(|(_, until)| until.filter(|until| *until > now && is_replaced(Some(*until), newest)));
             older.max().map_or(Self::Ok, Self::Rotating)
         }
     }
@@ -53,7 +55,9 @@ impl Standing {
     pub(super) fn says(self) -> String {
         match self {
             Self::Rotating(until) => format!("rotating until {}", stamp(until)),
-            Self::Ok | Self::Disabled | Self::Expired | Self::CallerDisabled | Self::CallerExpired => self.name().replace('_', " "),
+            Self::Ok | Self::Disabled | Self::Expired | Self::CallerDisabled | Self::CallerExpired => {
+                self.name().replace('_', " ")
+            }
         }
     }
 

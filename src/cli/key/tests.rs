@@ -3,7 +3,10 @@ use super::*;
 #[test]
 fn times_on_the_command_line() {
     let day = Duration::from_secs(86_400);
-    assert_eq!((span("0s"), span("90m"), span("24h"), span("90d")), (Ok(Duration::ZERO), Ok(day / 16), Ok(day), Ok(day * 90)));
+    assert_eq!(
+        (span("0s"), span("90m"), span("24h"), span("90d")),
+        (Ok(Duration::ZERO), Ok(day / 16), Ok(day), Ok(day * 90))
+    );
     for wrong in ["", "d", "5", "-1d", "+1d", "1.5d", "36501d", "99999999999999999999999d", "169h", "1w"] {
         assert!(span(wrong).is_err(), "{wrong}");
     }

@@ -1,6 +1,7 @@
 //! A whole answer, and the shapes that it shares with a stream's events.
 //!
-//! Everything is optional, `null` is absent, what is unknown is passed over: the API says that it will add to all of it.
+//! Everything is optional, `null` is absent, what is unknown is passed over: the API says that it
+//! will add to all of it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,7 +24,8 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
         Err(_) => {
             // Half a character of the model's costs that character, not the answer.
             lossy = String::from_utf8_lossy(body);
-            serde_json::from_str(&lossy).map_err(|_| AnswerFault::Nonsense("the answer is not a message of the Messages API"))?
+            serde_json::from_str(&lossy)
+                .map_err(|_| AnswerFault::Nonsense("the answer is not a message of the Messages API"))?
         }
     };
     if message.kind.is("error") || message.error.is_some() {

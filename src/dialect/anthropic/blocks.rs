@@ -79,7 +79,8 @@ impl Breakpoints {
 }
 
 impl Blocks<'_, '_> {
-    /// A message. The last one of a conversation may be the assistant's, which must not end with white space.
+    /// A message. The last one of a conversation may be the assistant's, which must not end with
+    /// white space.
     pub(super) fn message(&mut self, w: &mut Writer, side: Side<'_, '_, '_>, is_last: bool) {
         w.object(|w| {
             w.key("role").text(if side.is_assistant { "assistant" } else { "user" });
@@ -129,7 +130,9 @@ impl Blocks<'_, '_> {
             });
             match kind {
                 PartKind::File(_, Some(name)) if !is_image && !is_blank(name) => w.key("title").text(name),
-                PartKind::Image(_, Some(detail)) if detail != "auto" => self.losses.add("messages[].content[].image_url.detail"),
+                PartKind::Image(_, Some(detail)) if detail != "auto" => {
+                    self.losses.add("messages[].content[].image_url.detail")
+                }
                 PartKind::Text(_) | PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => {}
             }
             self.breakpoints.write(w, cache, self.losses);
@@ -192,7 +195,9 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<Source<'p>, &'static 
         }
         PartKind::Image(media @ Media::Url(url), _) if media.is_web() => Ok(Source::ImageUrl(url)),
         PartKind::File(media @ Media::Url(url), _) if media.is_web() => Ok(Source::DocumentUrl(url)),
-        PartKind::Image(Media::Url(_), _) | PartKind::File(Media::Url(_), _) => Err("URLs must begin with https:// or http:// here."),
+        PartKind::Image(Media::Url(_), _) | PartKind::File(Media::Url(_), _) => {
+            Err("URLs must begin with https:// or http:// here.")
+        }
         PartKind::Image(Media::Inline(media_type, data), _) => {
             let image = image_type(media_type, data).ok_or("Pictures must be JPEG, PNG, GIF or WebP here.")?;
             Ok(Source::Image(image, data))
@@ -242,7 +247,10 @@ fn image_type(media_type: &str, data: &str) -> Option<&'static str> {
     const TYPES: [(&str, &str); 4] =
         [("image/jpeg", "/9j/"), ("image/png", "iVBORw0KGgo"), ("image/gif", "R0lGOD"), ("image/webp", "UklGR")];
     let is_unsaid = matches!(media_type, "" | "application/octet-stream" | "image/*");
-    TYPES.iter().find(|(name, start)| *name == media_type || (is_unsaid && data.starts_with(start))).map(|(name, _)| *name)
+    TYPES
+        .iter()
+        .find(|(name, start)| *name == media_type || (is_unsaid && data.starts_with(start)))
+        .map(|(name, _)| *name)
 }
 
 fn decoded(data: &str) -> Option<String> {

@@ -35,8 +35,14 @@ impl<'t> Described<'t> {
         Self::loosely(about, schema, "tools[].function.parameters", losses)
     }
 
-    /// Of a schema that nothing is held to. What may not stand at its top becomes words; `lost` is the name of it then.
-    pub(in crate::dialect) fn loosely(about: Option<&'t str>, schema: Option<&'t str>, lost: &'static str, losses: &mut Losses) -> Self {
+    /// Of a schema that nothing is held to. What may not stand at its top becomes words; `lost` is
+    /// the name of it then.
+    pub(in crate::dialect) fn loosely(
+        about: Option<&'t str>,
+        schema: Option<&'t str>,
+        lost: &'static str,
+        losses: &mut Losses,
+    ) -> Self {
         let parameters = schema::parameters(schema);
         let Some(moved) = parameters.moved else {
             return Self { about: about.map(Cow::Borrowed), schema: parameters.schema, strict: false };
@@ -66,7 +72,9 @@ impl Limits {
 
     /// Whether this one may be among them; then it counts.
     pub(in crate::dialect) fn take(&mut self, fitted: &Fitted) -> bool {
-        let (Some(optional), Some(unions)) = (self.optional.checked_sub(fitted.optional), self.unions.checked_sub(fitted.unions)) else {
+        let (Some(optional), Some(unions)) =
+            (self.optional.checked_sub(fitted.optional), self.unions.checked_sub(fitted.unions))
+        else {
             return false;
         };
         (self.optional, self.unions) = (optional, unions);

@@ -43,8 +43,9 @@ const CAUSES: [(&str, u16, Option<&str>); 9] = [
     ("cmek_key_network_blocked", 401, None),
 ];
 
-/// What a message begins with that says more than its type, which is `invalid_request_error` for all of these. Further on it may quote
-/// the request, and what a caller wrote must not speak for our account.
+/// What a message begins with that says more than its type, which is `invalid_request_error` for
+/// all of these. Further on it may quote the request, and what a caller wrote must not speak for
+/// our account.
 const SENTENCES: [(&str, u16, Option<&str>); 6] = [
     ("prompt is too long", 400, Some(TOO_LONG)),
     ("input is too long", 400, Some(TOO_LONG)),
@@ -54,8 +55,10 @@ const SENTENCES: [(&str, u16, Option<&str>); 6] = [
     ("this credential is only authorized", 401, None),
 ];
 
-/// Words of a prompt that does not fit, wherever they stand in a refusal: it is the caller's fault either way.
-const TOO_LONG_WORDS: [&str; 4] = ["prompt is too long", "exceed context limit", "exceeds the context window", "input is too long"];
+/// Words of a prompt that does not fit, wherever they stand in a refusal: it is the caller's fault
+/// either way.
+const TOO_LONG_WORDS: [&str; 4] =
+    ["prompt is too long", "exceed context limit", "exceeds the context window", "input is too long"];
 
 const TOO_LONG: &str = "context_length_exceeded";
 const NO_MONEY: &str = "insufficient_quota";
@@ -72,7 +75,9 @@ fn corrected(mut error: UpstreamError, status: Option<u16>, cause: &str) -> Upst
     let is_refused = matches!(status, Some(400 | 413)) || (status.is_none() && kind == "invalid_request_error");
     let is_too_long = is_vague && is_refused && TOO_LONG_WORDS.iter().any(|words| message.contains(words));
     let certain = by_cause.or(by_sentence).or(is_too_long.then_some(&("", 400, Some(TOO_LONG))));
-    let Some((_, meant, code)) = certain.or_else(|| TYPES.iter().find(|(name, ..)| *name == kind)) else { return error };
+    let Some((_, meant, code)) = certain.or_else(|| TYPES.iter().find(|(name, ..)| *name == kind)) else {
+        return error;
+    };
     // A vague type says less than the status does.
     if certain.is_some() || !is_vague || status.is_none() {
         error.status = Some(*meant);
@@ -145,7 +150,11 @@ mod tests {
         ] {
             check(status, &body(kind, "no"), (meant, Some(kind), code));
         }
-        check(404, &body("not_found_error", "model: claude-x"), (Some(404), Some("not_found_error"), Some("model_not_found")));
+        check(
+            404,
+            &body("not_found_error", "model: claude-x"),
+            (Some(404), Some("not_found_error"), Some("model_not_found")),
+        );
     }
 
     #[test]
@@ -153,16 +162,28 @@ mod tests {
         let invalid = |message| body("invalid_request_error", message);
         let too_long = (Some(400), Some("invalid_request_error"), Some("context_length_exceeded"));
         check(400, &invalid("prompt is too long: 210000 tokens > 200000 maximum"), too_long);
-        check(400, &invalid("input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000, decrease it"), too_long);
+        check(
+            400,
+            &invalid("input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000, decrease it"),
+            too_long,
+        );
         check(413, &invalid("Prompt is too long"), too_long);
         let no_money = (Some(402), Some("invalid_request_error"), Some("insufficient_quota"));
         check(400, &invalid("Your credit balance is too low to access the Anthropic API."), no_money);
-        check(400, &invalid("You have reached your specified API usage limits. You will regain access on 2026-12-01."), no_money);
+        check(
+            400,
+            &invalid("You have reached your specified API usage limits. You will regain access on 2026-12-01."),
+            no_money,
+        );
         check(400, &invalid("This organization has been disabled."), (Some(401), Some("invalid_request_error"), None));
         let filtered = (Some(400), Some("invalid_request_error"), Some("content_filter"));
         check(400, &invalid("Output blocked by content filtering policy"), filtered);
         assert!(told(invalid("Output blocked by content filtering policy").as_bytes()).is_filtered());
-        check(400, &invalid("system: `Output blocked by content filtering policy`"), (None, Some("invalid_request_error"), None));
+        check(
+            400,
+            &invalid("system: `Output blocked by content filtering policy`"),
+            (None, Some("invalid_request_error"), None),
+        );
         // A limit of tokens a minute is no prompt that is too long.
         let rate = (Some(429), Some("rate_limit_error"), Some("rate_limit_exceeded"));
         check(429, &body("rate_limit_error", "prompt is too long for this minute"), rate);
@@ -200,7 +221,11 @@ mod tests {
         let rate = (Some(429), Some("rate_limit_error"), Some("rate_limit_exceeded"));
         check(429, &body("rate_limit_error", "ramp_limit_exceeded"), rate);
         check(403, &body("permission_error", "new_cause"), (Some(403), Some("permission_error"), Some("new_cause")));
-        check(403, r#"{"error":{"type":"permission_error","message":"no","details":null}}"#, (Some(403), Some("permission_error"), None));
+        check(
+            403,
+            r#"{"error":{"type":"permission_error","message":"no","details":null}}"#,
+            (Some(403), Some("permission_error"), None),
+        );
     }
 
     #[test]

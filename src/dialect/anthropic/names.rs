@@ -1,6 +1,7 @@
 //! Ids of calls and names of tools as the API takes them: `[a-zA-Z0-9_-]`, 64 at most.
 //!
-//! What fits stays as it is. The rest is changed, never into one that is there already, and the same way wherever it stands.
+//! What fits stays as it is. The rest is changed, never into one that is there already, and the
+//! same way wherever it stands.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -125,7 +126,8 @@ mod tests {
         let mut unique = Unique::default();
         let given: Vec<String> = wanted.iter().map(|name| unique.give(name).into_owned()).collect();
         let x = |count| "x".repeat(count);
-        let expected = ["a", "a_b", "a_b_2", "a_2", "a_3", "a_2_2", "_", "__2", "__3", &x(64), &format!("{}_2", x(62)), "a_b_3"];
+        let expected =
+            ["a", "a_b", "a_b_2", "a_2", "a_3", "a_2_2", "_", "__2", "__3", &x(64), &format!("{}_2", x(62)), "a_b_3"];
         assert_eq!(given, expected);
     }
 }

@@ -1,8 +1,9 @@
 //! Tools, the choice among them, and the format of the answer, which may have to be a tool too.
 //!
-//! A format is written natively where model and schema allow it. Else the answer is made the input of a tool that must be called: of this one
-//! tool, or, where the caller's own may be called as well, of one or the other. Where no call can be forced, any JSON object can still be
-//! asked for in words, and that is said; a schema cannot.
+//! A format is written natively where model and schema allow it. Else the answer is made the input
+//! of a tool that must be called: of this one tool, or, where the caller's own may be called as
+//! well, of one or the other. Where no call can be forced, any JSON object can still be asked for
+//! in words, and that is said; a schema cannot.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +56,8 @@ pub(in crate::dialect) const HINT: &str =
 pub(in crate::dialect) const FORMAT_TOOL: &str = "json_answer";
 /// The field that a schema of the answer stands in.
 pub(in crate::dialect) const FORMAT_SCHEMA: &str = "response_format.json_schema.schema";
-const ABOUT_FORMAT_TOOL: &str = "Gives the answer. Its input is all of the answer: nothing that is said besides is read.";
+const ABOUT_FORMAT_TOOL: &str =
+    "Gives the answer. Its input is all of the answer: nothing that is said besides is read.";
 pub(in crate::dialect) const ANY_OBJECT: &str = r#"{"type":"object","additionalProperties":true}"#;
 
 impl<'r, 'a> Offers<'r, 'a> {
@@ -85,7 +87,8 @@ impl<'r, 'a> Offers<'r, 'a> {
             request.tools.iter().filter(is_offered).map(Offer::Tool).collect()
         };
         let is_one_at_a_time = request.parallel_tool_calls == Some(false) && !tools.is_empty();
-        let mut offers = Self { tools, choice, is_one_at_a_time, native: None, limits: Limits::MOST, format_tool: None, hint: None };
+        let mut offers =
+            Self { tools, choice, is_one_at_a_time, native: None, limits: Limits::MOST, format_tool: None, hint: None };
         offers.format(request, traits, names, prefilled, thinking, losses)?;
         Ok(offers)
     }
@@ -144,7 +147,14 @@ impl<'r, 'a> Offers<'r, 'a> {
     }
 
     /// Makes the answer the input of a tool.
-    fn force(&mut self, request: &Request<'_>, names: &Names<'r>, about: Option<&str>, schema: &'r str, losses: &mut Losses) {
+    fn force(
+        &mut self,
+        request: &Request<'_>,
+        names: &Names<'r>,
+        about: Option<&str>,
+        schema: &'r str,
+        losses: &mut Losses,
+    ) {
         let about = about_format_tool(about);
         let may_call = !self.tools.is_empty() && self.choice != Choice::None;
         self.tools.push(Offer::Format(about, schema));
@@ -162,9 +172,12 @@ impl<'r, 'a> Offers<'r, 'a> {
         self.format_tool.as_deref()
     }
 
-    /// The tools that nobody offers, by their names at the upstream. It is told to call none, and may not heed that.
+    /// The tools that nobody offers, by their names at the upstream. It is told to call none, and
+    /// may not heed that.
     pub(super) fn stubs(&self, names: &Names<'_>) -> Vec<String> {
-        let stub = |offer: &Offer<'_, '_>| if let Offer::Stub(name) = offer { Some(names.written(name).to_owned()) } else { None };
+        let stub = |offer: &Offer<'_, '_>| {
+            if let Offer::Stub(name) = offer { Some(names.written(name).to_owned()) } else { None }
+        };
         self.tools.iter().filter_map(stub).collect()
     }
 

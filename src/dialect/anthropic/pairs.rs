@@ -1,7 +1,8 @@
 //! Calls and their results: what the API refuses a conversation for.
 //!
-//! Every call must have its result in the very next message ([`answered`]), and no result may be without a call. OpenAI refuses the same, so
-//! that a conversation without it is at fault whoever is asked. What says nothing is passed over here, and neighbours that it parted are one.
+//! Every call must have its result in the very next message ([`answered`]), and no result may be
+//! without a call. OpenAI refuses the same, so that a conversation without it is at fault whoever
+//! is asked. What says nothing is passed over here, and neighbours that it parted are one.
 
 use std::borrow::Cow;
 
@@ -52,14 +53,22 @@ pub(in crate::dialect) fn spoken<'t, 'r, 'a>(turns: &'t [Turn<'r, 'a>]) -> Vec<&
 }
 
 /// Whose words follow whose.
-pub(in crate::dialect) fn sides<'t, 'r, 'a>(spoken: &'t [&'t Turn<'r, 'a>]) -> impl DoubleEndedIterator<Item = Side<'t, 'r, 'a>> + Clone {
+pub(in crate::dialect) fn sides<'t, 'r, 'a>(
+    spoken: &'t [&'t Turn<'r, 'a>],
+) -> impl DoubleEndedIterator<Item = Side<'t, 'r, 'a>> + Clone {
     let same = |one: &&Turn<'_, '_>, other: &&Turn<'_, '_>| one.is_assistant == other.is_assistant;
-    let side = |turns: &'t [&'t Turn<'r, 'a>]| Side { is_assistant: turns.first().is_some_and(|turn| turn.is_assistant), turns };
+    let side = |turns: &'t [&'t Turn<'r, 'a>]| Side {
+        is_assistant: turns.first().is_some_and(|turn| turn.is_assistant),
+        turns,
+    };
     spoken.chunk_by(same).map(side)
 }
 
 /// The ids of all calls and results, in the order in which they are written, as the API takes them.
-pub(in crate::dialect) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Result<Vec<Cow<'r, str>>, Refused> {
+pub(in crate::dialect) fn ids<'r>(
+    request: &'r Request<'_>,
+    spoken: &[&Turn<'r, '_>],
+) -> Result<Vec<Cow<'r, str>>, Refused> {
     answered(request)?;
     let mut unique = Unique::default();
     let mut ids = Vec::new();
@@ -100,8 +109,13 @@ pub(in crate::dialect) fn is_blank(text: &str) -> bool {
 }
 
 fn orphan<T>(request: &Request<'_>, id: &str) -> Result<T, Refused> {
-    let is_it = |role, call: Option<&str>| matches!(role, Role::Tool | Role::Function) && call.unwrap_or_default() == id;
-    let index = request.messages.iter().rposition(|message| is_it(message.role, message.tool_call_id.as_deref())).unwrap_or_default();
+    let is_it =
+        |role, call: Option<&str>| matches!(role, Role::Tool | Role::Function) && call.unwrap_or_default() == id;
+    let index = request
+        .messages
+        .iter()
+        .rposition(|message| is_it(message.role, message.tool_call_id.as_deref()))
+        .unwrap_or_default();
     Err(Refused::invalid(
         format!("messages[{index}]"),
         "A tool message must answer a call of the assistant's message before it. This one answers none.",

@@ -1,9 +1,11 @@
-//! What changes the meaning of a request if it is left out, where answers have one choice, and conversations turns.
+//! What changes the meaning of a request if it is left out, where answers have one choice, and
+//! conversations turns.
 
 use crate::dialect::chat::{Message, PartKind, Refused, Request, Role, ToolKind};
 use crate::dialect::traits::Traits;
 
-/// Refuses what cannot be said. `shows_tools`: whether the model is shown the tools. `is_image`: of a part, or why it cannot be carried.
+/// Refuses what cannot be said. `shows_tools`: whether the model is shown the tools. `is_image`: of
+/// a part, or why it cannot be carried.
 pub(in crate::dialect) fn refuse(
     request: &Request<'_>,
     traits: &Traits,
@@ -22,9 +24,14 @@ pub(in crate::dialect) fn refuse(
     for (index, tool) in request.tools.iter().enumerate() {
         match tool.kind {
             ToolKind::Function(..) if traits.tools || !shows_tools => {}
-            ToolKind::Function(..) => return Err(Refused::unsupported(request.words.tools, "This model knows no tools.")),
+            ToolKind::Function(..) => {
+                return Err(Refused::unsupported(request.words.tools, "This model knows no tools."));
+            }
             ToolKind::Custom | ToolKind::Other => {
-                return Err(Refused::unsupported(format!("tools[{index}]"), "Only tools of type `function` can be used here."));
+                return Err(Refused::unsupported(
+                    format!("tools[{index}]"),
+                    "Only tools of type `function` can be used here.",
+                ));
             }
         }
     }

@@ -21,7 +21,8 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     let mut sides = pairs::sides(&spoken).peekable();
     let begins_alone = sides.peek().is_some_and(|side| side.is_assistant);
     let prefilled = sides.clone().next_back().is_some_and(|side| side.is_assistant);
-    let system: Vec<_> = system.into_iter().filter(|part| !matches!(&part.kind, PartKind::Text(text) if is_blank(text))).collect();
+    let system: Vec<_> =
+        system.into_iter().filter(|part| !matches!(&part.kind, PartKind::Text(text) if is_blank(text))).collect();
     // Somebody must speak: where only the system does, the user says it.
     let as_user = spoken.is_empty();
     if as_user && system.is_empty() {
@@ -49,13 +50,15 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     }
     let offers = Offers::of(request, target, &names, prefilled, &mut thinking, &mut losses)?;
     let thoughts = || turns.iter().flat_map(|turn| &turn.items).filter(|item| matches!(item, Item::Thoughts(_)));
-    let may_think = thinking.is_on() || (!thinking.is_off() && matches!(target.traits.thinking, Kind::Effort | Kind::Unknown));
+    let may_think =
+        thinking.is_on() || (!thinking.is_off() && matches!(target.traits.thinking, Kind::Effort | Kind::Unknown));
     let sends_thoughts = may_think && thoughts().next().is_some();
     if !may_think && thoughts().any(|item| matches!(item, Item::Thoughts(Thoughts::Said(_)))) {
         losses.add(request.words.thoughts);
     }
 
-    let breakpoints = offers.breakpoints() + system.iter().filter(|part| part.cache.is_some()).count() + cached(&spoken);
+    let breakpoints =
+        offers.breakpoints() + system.iter().filter(|part| part.cache.is_some()).count() + cached(&spoken);
     let mut written = Written::default();
     let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
@@ -70,13 +73,16 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
         offers.write_output(w, thinking.effort());
         let mut breakpoints = Breakpoints::of(breakpoints, &mut losses);
         offers.write_tools(w, &names, &target.traits, &mut breakpoints, &mut losses);
-        let mut blocks = Blocks { ids: ids.into_iter(), names: &names, breakpoints, thoughts: sends_thoughts, losses: &mut losses };
+        let mut blocks =
+            Blocks { ids: ids.into_iter(), names: &names, breakpoints, thoughts: sends_thoughts, losses: &mut losses };
         write_system(w, if as_user { &[] } else { &system }, offers.hint, &mut blocks);
         w.key("messages").array(|w| {
             if as_user {
                 w.object(|w| {
                     w.key("role").text("user");
-                    w.key("content").array(|w| system.iter().for_each(|part| blocks.part(w, &part.kind, part.cache.as_ref(), false)));
+                    w.key("content").array(|w| {
+                        system.iter().for_each(|part| blocks.part(w, &part.kind, part.cache.as_ref(), false))
+                    });
                 });
             }
             if begins_alone {

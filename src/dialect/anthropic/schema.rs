@@ -1,8 +1,10 @@
 //! JSON Schemas as Claude takes them, for answers and for tools.
 //!
-//! A schema that an answer is held to may say less than the standard: every object is closed, nothing is bounded, nothing recurs. What can
-//! be said another way is; bounds become words in the description; and where only another meaning is left, [`Fit::No`] says so. Texts of
-//! numbers, names and values stay as they were written, and so does the order of properties: a model answers in it.
+//! A schema that an answer is held to may say less than the standard: every object is closed,
+//! nothing is bounded, nothing recurs. What can be said another way is; bounds become words in the
+//! description; and where only another meaning is left, [`Fit::No`] says so. Texts of numbers,
+//! names and values stay as they were written, and so does the order of properties: a model answers
+//! in it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -33,9 +35,11 @@ pub(in crate::dialect) enum Fit {
     No,
 }
 
-/// Makes a schema fit for `output_config.format` and for strict tools. `about` is said in front of its description.
+/// Makes a schema fit for `output_config.format` and for strict tools. `about` is said in front of
+/// its description.
 pub(in crate::dialect) fn fit(schema: &str, about: Option<&str>) -> Fitted {
-    let mut fitter = Fitter { fit: Fit::Whole, depth: 0, optional: 0, unions: 0, inside: None, refers: BTreeMap::new() };
+    let mut fitter =
+        Fitter { fit: Fit::Whole, depth: 0, optional: 0, unions: 0, inside: None, refers: BTreeMap::new() };
     let mut w = Writer::with_capacity(schema.len() + schema.len() / 4);
     match Node::read(schema) {
         Some(schema) => fitter.schema(&mut w, &schema, about),
@@ -57,7 +61,8 @@ pub(in crate::dialect) struct Parameters<'a> {
     pub(in crate::dialect) moved: Option<String>,
 }
 
-/// Makes `type` say that it is an object, and takes `anyOf` and its like from the top, where the API refuses them.
+/// Makes `type` say that it is an object, and takes `anyOf` and its like from the top, where the
+/// API refuses them.
 pub(in crate::dialect) fn parameters(schema: Option<&str>) -> Parameters<'_> {
     let Some(schema) = schema else { return Parameters { schema: Cow::Borrowed(NOTHING), moved: None } };
     let text = schema.as_bytes();
@@ -89,7 +94,9 @@ pub(in crate::dialect) fn parameters(schema: Option<&str>) -> Parameters<'_> {
             w.name(name).raw(value);
         }
     });
-    moved.object(|w| members.iter().filter(|(name, _)| is_choice(name)).for_each(|(name, value)| w.name(name).raw(value)));
+    moved.object(|w| {
+        members.iter().filter(|(name, _)| is_choice(name)).for_each(|(name, value)| w.name(name).raw(value))
+    });
     let text = |w: Writer| String::from_utf8(w.into_bytes()).unwrap_or_default();
     Parameters { schema: Cow::Owned(text(w)), moved: has_choice.then(|| text(moved)) }
 }
@@ -104,7 +111,8 @@ const NOTHING: &str = r#"{"type":"object","properties":{}}"#;
 /// What is longer, or deeper, would be refused as too complex.
 const MAX_LEN: usize = 128 * 1024;
 const MAX_DEPTH: usize = 16;
-const FORMATS: [&str; 10] = ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
+const FORMATS: [&str; 10] =
+    ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
 
 struct Fitter<'a> {
     fit: Fit,
@@ -217,10 +225,15 @@ impl<'a> Fitter<'a> {
     fn reference(&mut self, w: &mut Writer, target: &'a str, schema: &Node<'a>) {
         w.key("$ref").raw(target);
         let target = string(target).unwrap_or_default();
-        let name = target.strip_prefix("#/$defs/").or_else(|| target.strip_prefix("#/definitions/")).filter(|name| !name.contains('/'));
+        let name = target
+            .strip_prefix("#/$defs/")
+            .or_else(|| target.strip_prefix("#/definitions/"))
+            .filter(|name| !name.contains('/'));
         match (name, &self.inside) {
             (None, _) => self.fit = Fit::No,
-            (Some(name), Some(inside)) => self.refers.entry(inside.clone()).or_default().push(Cow::Owned(name.to_owned())),
+            (Some(name), Some(inside)) => {
+                self.refers.entry(inside.clone()).or_default().push(Cow::Owned(name.to_owned()))
+            }
             (Some(_), None) => {}
         }
         for (name, value) in &schema.parts {
@@ -236,7 +249,8 @@ impl<'a> Fitter<'a> {
     fn members(&mut self, w: &mut Writer, schema: &Node<'a>, known: &Known<'_, 'a>, about: Option<&str>) {
         let is_object = known.properties || known.kind.contains("\"object\"");
         let is_open = is_object && !known.properties && !known.is_closed;
-        let says_nothing = known.kind.is_empty() && !(known.properties || known.any_of || known.one_of || known.says_something);
+        let says_nothing =
+            known.kind.is_empty() && !(known.properties || known.any_of || known.one_of || known.says_something);
         let is_of_anything = known.kind.contains("\"array\"") && !known.items;
         if is_open || says_nothing || is_of_anything || known.has_patterns {
             self.fit = Fit::No;
@@ -248,8 +262,11 @@ impl<'a> Fitter<'a> {
                 "type" | "required" | "title" | "default" => w.name(name).raw(value.text),
                 "enum" | "const" => {
                     let is_list = name == "enum";
-                    let is_deep =
-                        if is_list { !value.is_array() || value.parts.iter().any(|(_, one)| one.is_nested()) } else { value.is_nested() };
+                    let is_deep = if is_list {
+                        !value.is_array() || value.parts.iter().any(|(_, one)| one.is_nested())
+                    } else {
+                        value.is_nested()
+                    };
                     if is_deep {
                         self.fit = Fit::No;
                     }
@@ -266,7 +283,9 @@ impl<'a> Fitter<'a> {
                         self.fit = Fit::No;
                     }
                 }
-                "format" if string(value.text).is_some_and(|format| FORMATS.contains(&&*format)) => w.key("format").raw(value.text),
+                "format" if string(value.text).is_some_and(|format| FORMATS.contains(&&*format)) => {
+                    w.key("format").raw(value.text)
+                }
                 "minItems" if matches!(value.text, "0" | "1") => w.key("minItems").raw(value.text),
                 "$schema" | "$id" | "$comment" | "$anchor" => {}
                 _ => {
@@ -301,7 +320,8 @@ impl<'a> Fitter<'a> {
         }
         let required = required.filter(|names| names.is_array()).map_or(0, |names| names.parts.len());
         self.optional += properties.parts.len().saturating_sub(required);
-        w.key("properties").object(|w| properties.parts.iter().for_each(|(name, value)| self.schema(w.name(name), value, None)));
+        w.key("properties")
+            .object(|w| properties.parts.iter().for_each(|(name, value)| self.schema(w.name(name), value, None)));
     }
 
     fn definitions(&mut self, w: &mut Writer, key: &str, definitions: &Node<'a>) {
@@ -329,7 +349,8 @@ impl<'a> Fitter<'a> {
         w.raw(node.text);
     }
 
-    /// Whether a definition refers to itself, be it through others. What refers to nothing is taken away until nothing is left.
+    /// Whether a definition refers to itself, be it through others. What refers to nothing is taken
+    /// away until nothing is left.
     fn recurs(&self) -> bool {
         let mut open: BTreeMap<&str, usize> = BTreeMap::new();
         let mut referring: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -339,7 +360,8 @@ impl<'a> Fitter<'a> {
                 referring.entry(to).or_default().push(from);
             }
         }
-        let mut done: Vec<&str> = self.refers.keys().map(|name| &**name).filter(|name| !open.contains_key(name)).collect();
+        let mut done: Vec<&str> =
+            self.refers.keys().map(|name| &**name).filter(|name| !open.contains_key(name)).collect();
         while let Some(name) = done.pop() {
             for from in referring.remove(name).unwrap_or_default() {
                 let Some(left) = open.get_mut(from) else { continue };
@@ -356,8 +378,19 @@ impl<'a> Fitter<'a> {
 
 /// Keywords that constrain nothing.
 fn is_remark(name: &str) -> bool {
-    const REMARKS: [&str; 11] =
-        ["$schema", "$id", "$comment", "$anchor", "title", "description", "default", "examples", "example", "deprecated", "readOnly"];
+    const REMARKS: [&str; 11] = [
+        "$schema",
+        "$id",
+        "$comment",
+        "$anchor",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "example",
+        "deprecated",
+        "readOnly",
+    ];
     REMARKS.contains(&name)
 }
 

@@ -1,6 +1,7 @@
 //! A stream's events.
 //!
-//! They come in order: the message, its blocks one after the other, why it ended, its end. What is held between two of them is a few numbers.
+//! They come in order: the message, its blocks one after the other, why it ended, its end. What is
+//! held between two of them is a few numbers.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -127,7 +128,11 @@ impl chat::Reader for Reader {
 impl Reader {
     fn start(&mut self, index: Option<u64>, block: &Block<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
         self.started = true;
-        self.open = if block.kind.is("tool_use") { Open::Call { index, is_whole: block.input().is_some() } } else { Open::Other(index) };
+        self.open = if block.kind.is("tool_use") {
+            Open::Call { index, is_whole: block.input().is_some() }
+        } else {
+            Open::Other(index)
+        };
         block.tell(emit);
         Ok(())
     }
@@ -137,7 +142,9 @@ impl Reader {
         match delta.kind.as_str() {
             "text_delta" => delta.text.some().into_iter().for_each(|text| emit(Event::Text(0, text))),
             "thinking_delta" => delta.thinking.some().into_iter().for_each(|text| emit(Event::Reasoning(0, text))),
-            "signature_delta" => delta.signature.some().into_iter().for_each(|signature| emit(Event::Signed(signature))),
+            "signature_delta" => {
+                delta.signature.some().into_iter().for_each(|signature| emit(Event::Signed(signature)))
+            }
             "input_json_delta" => {
                 let Some(fragment) = delta.partial_json.some() else { return Ok(()) };
                 let is_of = |open: Option<u64>| index.is_none() || index == open;
@@ -182,7 +189,8 @@ impl Reader {
         }
     }
 
-    /// What does not have the shape that it should have is passed over if it is of a kind that nobody knows.
+    /// What does not have the shape that it should have is passed over if it is of a kind that
+    /// nobody knows.
     #[cold]
     fn unreadable(&mut self, data: &[u8]) -> Result<(), StreamFault> {
         // Some proxies end every stream as OpenAI does.
@@ -191,12 +199,10 @@ impl Reader {
         }
         if let Ok(kinds) = read::<Kinds<'_>>(data) {
             let is_known = match kinds.kind.as_str() {
-                "content_block_delta" => {
-                    ["", "text_delta", "thinking_delta", "signature_delta", "input_json_delta"].contains(&kind_of(kinds.delta).as_str())
-                }
-                "content_block_start" => {
-                    ["", "text", "thinking", "redacted_thinking", "tool_use"].contains(&kind_of(kinds.content_block).as_str())
-                }
+                "content_block_delta" => ["", "text_delta", "thinking_delta", "signature_delta", "input_json_delta"]
+                    .contains(&kind_of(kinds.delta).as_str()),
+                "content_block_start" => ["", "text", "thinking", "redacted_thinking", "tool_use"]
+                    .contains(&kind_of(kinds.content_block).as_str()),
                 kind => ["", "message_start", "message_delta", "message_stop", "error"].contains(&kind),
             };
             if !is_known {

@@ -32,11 +32,13 @@ fn kept(id: &str) -> Option<Kept> {
 /// Writes a request given as a caller sends it.
 pub(super) fn write(model: &str, body: &str) -> Result<Written, Refused> {
     let read = read::read(body.as_bytes())?;
-    let target = Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &kept };
+    let target =
+        Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &kept };
     request(&read, &target)
 }
 
-/// Writes a request of one message with these fields besides: what stands between `max_tokens` and `messages`, and the losses.
+/// Writes a request of one message with these fields besides: what stands between `max_tokens` and
+/// `messages`, and the losses.
 #[track_caller]
 pub(super) fn fields(model: &str, fields: &str) -> (String, String) {
     let comma = if fields.is_empty() { "" } else { "," };
@@ -62,7 +64,8 @@ pub(super) fn conversation(model: &str, messages: &str, fields: &str) -> (String
     (body[at..body.len() - 1].to_owned(), lost(&written.losses))
 }
 
-/// The losses, but for the tools that are added where calls stand without any: that is a test of its own.
+/// The losses, but for the tools that are added where calls stand without any: that is a test of
+/// its own.
 pub(super) fn lost(losses: &Losses) -> String {
     let lost: Vec<&str> = losses.names().iter().map(AsRef::as_ref).filter(|name| *name != "tools").collect();
     lost.join(" ")
@@ -114,7 +117,10 @@ const EVENTS: [&str; 9] = [
 /// A text with some bytes changed, cut out or put in.
 fn mutated(text: &'static str) -> impl Strategy<Value = Vec<u8>> {
     let bytes = prop_oneof![any::<u8>(), proptest::sample::select(b"{}[]\",:0\\ntu-".to_vec())];
-    let edits = proptest::collection::vec((any::<proptest::sample::Index>(), 0..4usize, proptest::collection::vec(bytes, 0..4)), 0..6);
+    let edits = proptest::collection::vec(
+        (any::<proptest::sample::Index>(), 0..4usize, proptest::collection::vec(bytes, 0..4)),
+        0..6,
+    );
     edits.prop_map(move |edits| {
         let mut bytes = text.as_bytes().to_vec();
         for (index, removed, added) in edits {

@@ -48,7 +48,11 @@ const MIN_BUDGET: u64 = 1024;
 
 impl<'a> Thinking<'a> {
     /// Of what the request says and what the model takes.
-    pub(in crate::dialect) fn of(request: &Request<'a>, target: &Target<'_>, losses: &mut Losses) -> Result<Self, Refused> {
+    pub(in crate::dialect) fn of(
+        request: &Request<'a>,
+        target: &Target<'_>,
+        losses: &mut Losses,
+    ) -> Result<Self, Refused> {
         let traits = &target.traits;
         let cap = traits.max_output.unwrap_or(u64::MAX);
         let silent = traits.max_output.unwrap_or(MAX_TOKENS);
@@ -61,7 +65,8 @@ impl<'a> Thinking<'a> {
         }
         let mut thinking = Self { mode: Mode::Unsaid, effort: None, plain, max_tokens: plain, is_bounded };
         // What the caller did not bound may grow by what is thought.
-        let room = |budget: u64| if request.max_tokens.is_some() { plain } else { plain.saturating_add(budget).min(cap) };
+        let room =
+            |budget: u64| if request.max_tokens.is_some() { plain } else { plain.saturating_add(budget).min(cap) };
         let said = own(request);
         let own = if traits.thinking == Kind::None { None } else { said.map(read).transpose()?.flatten() };
         if said.is_some() && own.is_none() {
@@ -76,7 +81,9 @@ impl<'a> Thinking<'a> {
             }
             match request.effort {
                 // A model may think as it likes, and at this effort.
-                Some(effort) if own == Own::Adaptive && effort != Effort::None => thinking.say(effort, traits.efforts, losses),
+                Some(effort) if own == Own::Adaptive && effort != Effort::None => {
+                    thinking.say(effort, traits.efforts, losses)
+                }
                 Some(_) => losses.add("reasoning_effort"),
                 None => {}
             }
@@ -98,7 +105,8 @@ impl<'a> Thinking<'a> {
             (Some(effort), Kind::Budget) => {
                 let wanted = tokens(effort);
                 let max_tokens = if is_bounded { room(wanted).min(in_time) } else { room(wanted) };
-                // An answer needs tokens too: a quarter, or what it would have had without thinking.
+                // An answer needs tokens too: a quarter, or what it would have had without
+                // thinking.
                 let budget = wanted.min((max_tokens - plain).max(max_tokens / 4 * 3));
                 if budget < MIN_BUDGET {
                     losses.add("reasoning_effort");
@@ -146,14 +154,21 @@ impl<'a> Thinking<'a> {
         (self.mode, self.max_tokens) = (Mode::Unsaid, self.plain);
     }
 
-    /// Writes what is said. `binds`: thoughts go with the request to a model that would refuse it if they do not fit the conversation.
-    pub(in crate::dialect) fn write(&self, w: &mut Writer, binds: bool, headers: &mut Vec<(&'static str, &'static str)>) {
+    /// Writes what is said. `binds`: thoughts go with the request to a model that would refuse it
+    /// if they do not fit the conversation.
+    pub(in crate::dialect) fn write(
+        &self,
+        w: &mut Writer,
+        binds: bool,
+        headers: &mut Vec<(&'static str, &'static str)>,
+    ) {
         let mut kind = |name: &str, binds: bool, more: &dyn Fn(&mut Writer)| {
             w.key("thinking").object(|w| {
                 w.key("type").text(name);
                 more(w);
                 if binds {
-                    // A caller may well shorten a conversation, or change a tool: the thought is dropped then, not the request.
+                    // A caller may well shorten a conversation, or change a tool: the thought is
+                    // dropped then, not the request.
                     w.key("block_binding").object(|w| w.key("prefix_mismatch_behavior").text("drop_block"));
                 }
             });
@@ -198,8 +213,9 @@ impl<'a> Thinking<'a> {
     }
 }
 
-/// The longest buffered answer that surely comes in this time. Anthropic's own clients reckon with 128,000 tokens an hour, and refuse to ask
-/// for more than fits into ten minutes: what is cut off by a deadline is paid for, read by nobody, and asked for again.
+/// The longest buffered answer that surely comes in this time. Anthropic's own clients reckon with
+/// 128,000 tokens an hour, and refuse to ask for more than fits into ten minutes: what is cut off
+/// by a deadline is paid for, read by nobody, and asked for again.
 fn in_time(within: Duration) -> u64 {
     (within.as_secs().saturating_mul(128_000) / 3600).max(MAX_TOKENS)
 }
@@ -220,8 +236,8 @@ fn own<'a>(request: &Request<'a>) -> Option<&'a str> {
     request.others.iter().find_map(|(name, Raw(raw))| (name == "thinking").then_some(*raw))
 }
 
-/// What Anthropic's own object says, and its budget, or 0; `None` if it is no object. What is not known is not let through: it could cost
-/// more than what was reckoned with.
+/// What Anthropic's own object says, and its budget, or 0; `None` if it is no object. What is not
+/// known is not let through: it could cost more than what was reckoned with.
 fn read(raw: &str) -> Result<Option<(Own, f64)>, Refused> {
     let Some(members) = members(raw) else { return Ok(None) };
     // Of a name that comes twice the last one counts, as elsewhere.

@@ -12,7 +12,11 @@ fn addresses() {
         (None, "gpt-5", "/openai/v1/chat/completions"),
         (Some("preview"), "gpt-5", "/openai/v1/chat/completions?api-version=preview"),
         (Some("2024-10-21"), "gpt-4o", "/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21"),
-        (Some("2025-04-01-preview"), "gpt-4o", "/openai/deployments/gpt-4o/chat/completions?api-version=2025-04-01-preview"),
+        (
+            Some("2025-04-01-preview"),
+            "gpt-4o",
+            "/openai/deployments/gpt-4o/chat/completions?api-version=2025-04-01-preview",
+        ),
         (
             Some("2024-10-21&x=é"),
             "a/b c?d%é",
@@ -27,7 +31,8 @@ fn addresses() {
 
 #[track_caller]
 fn check(version: &str, before: &str, after: &str, losses: &str) {
-    let [before, after] = [before, after].map(|fields| format!(r#"{{"model":"m","messages":[{{"role":"user"}}]{fields}}}"#));
+    let [before, after] =
+        [before, after].map(|fields| format!(r#"{{"model":"m","messages":[{{"role":"user"}}]{fields}}}"#));
     let envelope = envelope::read(before.as_bytes()).unwrap();
     let to = To { model: "m", ask_usage: true, fill_max_tokens: None, quirks: quirks(Some(version)) };
     let (parts, lost) = request(&Bytes::from(before.clone()), &envelope, &to).unwrap();
@@ -46,7 +51,12 @@ fn old_versions_are_asked_for_what_they_know() {
     }
     for version in ["2024-09-01-preview", "2024-10-21"] {
         check(version, limit, limit, "");
-        check(version, r#","reasoning_effort":"low","store":false,"metadata":{"a":"b"}"#, "", "reasoning_effort metadata");
+        check(
+            version,
+            r#","reasoning_effort":"low","store":false,"metadata":{"a":"b"}"#,
+            "",
+            "reasoning_effort metadata",
+        );
         let streamed = r#","stream":true,"stream_options":{"include_usage":true}"#;
         check(version, streamed, streamed, "");
     }
@@ -59,7 +69,9 @@ fn old_versions_are_asked_for_what_they_know() {
 
 #[test]
 fn old_versions_know_no_schemas() {
-    let body = Bytes::from_static(br#"{"model":"m","messages":[{}],"response_format":{"type":"json_schema","json_schema":{}}}"#);
+    let body = Bytes::from_static(
+        br#"{"model":"m","messages":[{}],"response_format":{"type":"json_schema","json_schema":{}}}"#,
+    );
     let envelope = envelope::read(&body).unwrap();
     for (version, is_refused) in [("2024-06-01", true), ("2024-08-01-preview", false), ("2024-10-21", false)] {
         let to = To { model: "m", ask_usage: false, fill_max_tokens: None, quirks: quirks(Some(version)) };
@@ -68,7 +80,14 @@ fn old_versions_know_no_schemas() {
 }
 
 fn face(show_usage: bool) -> Face {
-    Face { model: "fast".into(), id: "chatcmpl-0a".into(), created: 7, show_usage, prompt_bytes: 400, ..Face::default() }
+    Face {
+        model: "fast".into(),
+        id: "chatcmpl-0a".into(),
+        created: 7,
+        show_usage,
+        prompt_bytes: 400,
+        ..Face::default()
+    }
 }
 
 /// The events of a stream, without their frames.
@@ -85,8 +104,7 @@ fn streamed(show_usage: bool, events: &[&str]) -> (Vec<String>, Result<(), Strea
 }
 
 const PROMPT_FILTER: &str = r#"{"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{"hate":{"filtered":false,"severity":"safe"},"jailbreak":{"filtered":false,"detected":false}}}]}"#;
-const SAFE: &str =
-    r#""content_filter_results":{"hate":{"filtered":false,"severity":"safe"},"self_harm":{"filtered":false,"severity":"safe"}}"#;
+const SAFE: &str = r#""content_filter_results":{"hate":{"filtered":false,"severity":"safe"},"self_harm":{"filtered":false,"severity":"safe"}}"#;
 
 /// A chunk of the model's; what stands for its head in what goes out.
 fn chunk(choice: &str) -> String {
@@ -98,7 +116,8 @@ fn chunk(choice: &str) -> String {
 #[test]
 fn the_first_chunk_is_swallowed_and_its_empty_head_does_not_win() {
     let [role, text, end] = [
-        r#""content_filter_results":{},"delta":{"content":"","refusal":null,"role":"assistant"},"finish_reason":null"#.to_owned(),
+        r#""content_filter_results":{},"delta":{"content":"","refusal":null,"role":"assistant"},"finish_reason":null"#
+            .to_owned(),
         format!(r#"{SAFE},"delta":{{"content":"Hi"}},"finish_reason":null"#),
         r#""content_filter_results":{},"delta":{},"finish_reason":"stop""#.to_owned(),
     ]
@@ -114,7 +133,8 @@ fn the_first_chunk_is_swallowed_and_its_empty_head_does_not_win() {
     assert_eq!(out, [with_null(&role), with_null(&end), ours(usage), "[DONE]".to_owned()]);
 }
 
-/// The asynchronous filter speaks between the model's chunks and after them, with an empty head and no delta.
+/// The asynchronous filter speaks between the model's chunks and after them, with an empty head and
+/// no delta.
 #[test]
 fn chunks_of_the_asynchronous_filter_pass_with_the_streams_head() {
     let role = chunk(r#""delta":{"content":"","role":"assistant"},"finish_reason":null"#);
@@ -132,15 +152,18 @@ fn chunks_of_the_asynchronous_filter_pass_with_the_streams_head() {
     };
     let ours = |chunk: &str| chunk.replace("gpt-4o-2024-08-06", "fast");
 
-    let (out, result) =
-        streamed(false, &[PROMPT_FILTER, &role, &text, &filter("null", SAFE), &text, &end, &filter("null", SAFE), "[DONE]"]);
+    let (out, result) = streamed(
+        false,
+        &[PROMPT_FILTER, &role, &text, &filter("null", SAFE), &text, &end, &filter("null", SAFE), "[DONE]"],
+    );
     assert_eq!(result, Ok(()));
     let safe = shown("null", SAFE);
     assert_eq!(out, [ours(&role), ours(&text), safe.clone(), ours(&text), safe, ours(&end), "[DONE]".to_owned()]);
 
     // What comes last is the reason, though the model had ended before.
     let found = r#""content_filter_results":{"protected_material_text":{"detected":true,"filtered":true}}"#;
-    let (out, result) = streamed(false, &[PROMPT_FILTER, &role, &text, &end, &filter(r#""content_filter""#, found), "[DONE]"]);
+    let (out, result) =
+        streamed(false, &[PROMPT_FILTER, &role, &text, &end, &filter(r#""content_filter""#, found), "[DONE]"]);
     assert_eq!(result, Ok(()));
     assert_eq!(out, [ours(&role), ours(&text), shown(r#""content_filter""#, found), "[DONE]".to_owned()]);
 }
@@ -213,7 +236,13 @@ fn errors() {
         Some("OperationNotSupported"),
         None,
     );
-    check_error(400, r#"{"error":{"code":"BadRequest","message":"API version not supported"}}"#, 404, Some("BadRequest"), None);
+    check_error(
+        400,
+        r#"{"error":{"code":"BadRequest","message":"API version not supported"}}"#,
+        404,
+        Some("BadRequest"),
+        None,
+    );
     // Words that a caller wrote do not speak for the account.
     let quoted = r#"{"error":{"code":"BadRequest","message":"Invalid value: 'API version not supported'"}}"#;
     check_error(400, quoted, 400, Some("BadRequest"), None);

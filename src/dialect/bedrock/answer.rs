@@ -1,7 +1,8 @@
 //! What Converse answers, whole or as a stream's events.
 //!
-//! In a stream the usage comes after the reason why it stopped; both together are its end. A text block begins with its first delta, only
-//! calls are announced. Everything unknown is passed over: citations, traces, padding, tools that the provider runs by itself.
+//! In a stream the usage comes after the reason why it stopped; both together are its end. A text
+//! block begins with its first delta, only calls are announced. Everything unknown is passed over:
+//! citations, traces, padding, tools that the provider runs by itself.
 
 use std::borrow::Cow;
 
@@ -24,7 +25,8 @@ pub fn answer(model: &str, body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFaul
             None => AnswerFault::Nonsense("the answer has no message"),
         });
     };
-    let finish = answer.stop_reason.map_or(Ok(Finish::Stop), |reason| finish(&reason.0)).map_err(AnswerFault::Upstream)?;
+    let finish =
+        answer.stop_reason.map_or(Ok(Finish::Stop), |reason| finish(&reason.0)).map_err(AnswerFault::Upstream)?;
     for block in &content {
         block.tell(emit);
     }
@@ -44,7 +46,8 @@ pub struct Reader {
     open: Open,
 }
 
-/// The block that a call's fragments belong to. A block of text may come without a beginning, and so changes nothing.
+/// The block that a call's fragments belong to. A block of text may come without a beginning, and
+/// so changes nothing.
 #[derive(Debug, Default, Clone, Copy)]
 enum Open {
     #[default]
@@ -113,7 +116,8 @@ impl chat::Reader for Reader {
             }
             b"messageStop" => {
                 let event: Stop<'_> = read(data)?;
-                let finish = event.reason.map_or(Ok(Finish::Stop), |reason| finish(&reason.0)).map_err(StreamFault::Upstream)?;
+                let finish =
+                    event.reason.map_or(Ok(Finish::Stop), |reason| finish(&reason.0)).map_err(StreamFault::Upstream)?;
                 self.has_stopped = true;
                 emit(Event::Finish(0, finish));
                 self.end(emit);
@@ -296,7 +300,12 @@ impl Call<'_> {
         if self.is_providers() {
             return;
         }
-        emit(Event::Call { choice: 0, id: Text::of(&self.id), name: Text::of(&self.name).unwrap_or_default(), signature: None });
+        emit(Event::Call {
+            choice: 0,
+            id: Text::of(&self.id),
+            name: Text::of(&self.name).unwrap_or_default(),
+            signature: None,
+        });
         if let Some(input) = self.input.map(unquoted).filter(|input| !input.is_empty()) {
             emit(Event::Arguments(0, &input));
         }
@@ -412,13 +421,19 @@ struct Usage {
 }
 
 impl Usage {
-    /// A Claude's input is without what went through the cache. With the others' that differs, so the total decides; unless the cache's
-    /// numbers are larger than the input that they would be part of.
+    /// A Claude's input is without what went through the cache. With the others' that differs, so
+    /// the total decides; unless the cache's numbers are larger than the input that they would be
+    /// part of.
     fn tokens(&self, is_claude: bool) -> Tokens {
-        let cache = self.cache_read_input_tokens.0.unwrap_or(0).saturating_add(self.cache_write_input_tokens.0.unwrap_or(0));
+        let cache =
+            self.cache_read_input_tokens.0.unwrap_or(0).saturating_add(self.cache_write_input_tokens.0.unwrap_or(0));
         let sum = self.input_tokens.0.map(|input| input.saturating_add(cache));
         let rest = self.total_tokens.0.zip(self.output_tokens.0).map(|(total, output)| total.saturating_sub(output));
-        let prompt = if is_claude || cache > self.input_tokens.0.unwrap_or(0) { sum } else { rest.filter(|rest| *rest > 0).or(sum) };
+        let prompt = if is_claude || cache > self.input_tokens.0.unwrap_or(0) {
+            sum
+        } else {
+            rest.filter(|rest| *rest > 0).or(sum)
+        };
         Tokens {
             prompt,
             completion: self.output_tokens.0,

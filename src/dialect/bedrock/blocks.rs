@@ -18,12 +18,14 @@ pub(super) struct Blocks<'r, 'l> {
     pub(super) points: CachePoints,
     /// Whether thoughts go back.
     pub(super) thoughts: bool,
-    /// The names of the documents so far, each with the number to try for the next one of the same: no two may have one.
+    /// The names of the documents so far, each with the number to try for the next one of the same:
+    /// no two may have one.
     pub(super) documents: BTreeMap<String, u64>,
     pub(super) losses: &'l mut Losses,
 }
 
-/// The places where a prompt cache may end, as far as the model takes them: blocks of their own, behind what they are about.
+/// The places where a prompt cache may end, as far as the model takes them: blocks of their own,
+/// behind what they are about.
 #[derive(Debug)]
 pub(super) struct CachePoints {
     family: Family,
@@ -73,12 +75,17 @@ impl CachePoints {
                 false
             }
         };
-        w.raw(if is_long { r#"{"cachePoint":{"type":"default","ttl":"1h"}}"# } else { r#"{"cachePoint":{"type":"default"}}"# });
+        w.raw(if is_long {
+            r#"{"cachePoint":{"type":"default","ttl":"1h"}}"#
+        } else {
+            r#"{"cachePoint":{"type":"default"}}"#
+        });
     }
 }
 
 impl Blocks<'_, '_> {
-    /// A message. The last one of a conversation may be the assistant's, which must not end with white space.
+    /// A message. The last one of a conversation may be the assistant's, which must not end with
+    /// white space.
     pub(super) fn message(&mut self, w: &mut Writer, side: Side<'_, '_, '_>, is_last: bool) {
         w.object(|w| {
             w.key("role").text(if side.is_assistant { "assistant" } else { "user" });
@@ -138,7 +145,8 @@ impl Blocks<'_, '_> {
         }
     }
 
-    /// A document's name as it may be: letters, digits, single blanks, hyphens, brackets; and no other's.
+    /// A document's name as it may be: letters, digits, single blanks, hyphens, brackets; and no
+    /// other's.
     fn document(&mut self, name: &str) -> String {
         const MAX: usize = 190;
         let mut fitting = String::new();
@@ -219,7 +227,9 @@ const NO_RESULT: &str = r#"{"text":"(nothing)"}"#;
 
 /// Whether a message has documents, which must not come without a text beside them.
 fn needs_text(side: Side<'_, '_, '_>) -> bool {
-    let is = |wanted: fn(&PartKind<'_>) -> bool| side.items().any(|item| matches!(item, Item::Part(part) if wanted(&part.kind)));
+    let is = |wanted: fn(&PartKind<'_>) -> bool| {
+        side.items().any(|item| matches!(item, Item::Part(part) if wanted(&part.kind)))
+    };
     is(|kind| matches!(kind, PartKind::File(..)) && matches!(source(kind), Ok(Source::Document(..))))
         && !is(|kind| matches!(kind, PartKind::Text(_)))
 }
@@ -275,7 +285,10 @@ fn image_format(media_type: &str, data: &str) -> Option<&'static str> {
     const FORMATS: [(&str, &str); 4] = [("jpeg", "/9j/"), ("png", "iVBORw0KGgo"), ("gif", "R0lGOD"), ("webp", "UklGR")];
     let said = media_type.strip_prefix("image/");
     let is_unsaid = matches!(media_type, "" | "application/octet-stream" | "image/*");
-    FORMATS.iter().find(|(name, start)| said == Some(name) || (is_unsaid && data.starts_with(start))).map(|(name, _)| *name)
+    FORMATS
+        .iter()
+        .find(|(name, start)| said == Some(name) || (is_unsaid && data.starts_with(start)))
+        .map(|(name, _)| *name)
 }
 
 /// By the media type, else by the name's ending, else by how the bytes begin.
@@ -297,6 +310,7 @@ fn document_format(media_type: &str, name: &str, data: &str) -> Option<&'static 
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     let by_name = || ENDINGS.iter().find(|known| ending.eq_ignore_ascii_case(known)).copied();
     let by_kind = || media_type.starts_with("text/").then_some("txt");
-    let by_bytes = || (matches!(media_type, "" | "application/octet-stream") && data.starts_with("JVBERi")).then_some("pdf");
+    let by_bytes =
+        || (matches!(media_type, "" | "application/octet-stream") && data.starts_with("JVBERi")).then_some("pdf");
     said.or_else(by_name).or_else(by_kind).or_else(by_bytes)
 }

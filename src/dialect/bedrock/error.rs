@@ -1,7 +1,9 @@
-//! Bedrock's errors: of answers with a status, and of streams, where they are frames of another kind.
+//! Bedrock's errors: of answers with a status, and of streams, where they are frames of another
+//! kind.
 //!
-//! The status is that of a class of errors, and the name in `x-amzn-errortype` tells which. A bad signature is 403 there, a model that was
-//! cut off 424, and a model that the account must not use 400, 403 or 404.
+//! The status is that of a class of errors, and the name in `x-amzn-errortype` tells which. A bad
+//! signature is 403 there, a model that was cut off 424, and a model that the account must not use
+//! 400, 403 or 404.
 
 use serde::Deserialize;
 
@@ -18,7 +20,8 @@ pub fn error(status: u16, errortype: Option<&str>, content_type: Option<&str>, b
     error
 }
 
-/// The error that a stream ends with: `exception/throttlingException`, `error/500`. No other event is one.
+/// The error that a stream ends with: `exception/throttlingException`, `error/500`. No other event
+/// is one.
 pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
     let name = std::str::from_utf8(name).unwrap_or_default();
     let (kind, name) = name.split_once('/')?;
@@ -84,7 +87,8 @@ impl Said {
     /// Puts the message in that is not where OpenAI's is.
     fn fill(&self, error: &mut UpstreamError) {
         if self.message.as_deref().unwrap_or_default().is_empty()
-            && let Some(message) = self.capital.as_deref().or(self.original.as_deref()).filter(|message| !message.is_empty())
+            && let Some(message) =
+                self.capital.as_deref().or(self.original.as_deref()).filter(|message| !message.is_empty())
         {
             error.message = message.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_MESSAGE).collect();
             error.excerpt = None;
@@ -95,8 +99,8 @@ impl Said {
 /// The upstream's words are kept to this length.
 const MAX_MESSAGE: usize = 1024;
 
-/// The name alone: `ValidationException:http://…`, `com.amazon.coral.validate#ValidationException`. It is shown: what is not known, and
-/// does not look like the name of an error, may be anything.
+/// The name alone: `ValidationException:http://…`, `com.amazon.coral.validate#ValidationException`.
+/// It is shown: what is not known, and does not look like the name of an error, may be anything.
 fn bare(name: &str) -> Option<&str> {
     let name = name.rsplit_once('#').map_or(name, |(_, name)| name);
     let end = name.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(name.len());
@@ -106,8 +110,9 @@ fn bare(name: &str) -> Option<&str> {
     (is_error || is_known()).then_some(name)
 }
 
-/// Gives the error its class. In streams the names begin with a small letter. A message may quote the request, and what a caller wrote
-/// must not speak for our account: only a sentence that Amazon begins with counts.
+/// Gives the error its class. In streams the names begin with a small letter. A message may quote
+/// the request, and what a caller wrote must not speak for our account: only a sentence that Amazon
+/// begins with counts.
 fn classify(name: &str, status: Option<u16>, error: &mut UpstreamError) {
     let is = |words: &[&str]| words.iter().any(|word| name.eq_ignore_ascii_case(word));
     let begins = |sentences: &[&str]| sentences.iter().any(|sentence| error.message.starts_with(sentence));
@@ -153,7 +158,8 @@ fn classify(name: &str, status: Option<u16>, error: &mut UpstreamError) {
     error.status = class;
 }
 
-/// Whether a prompt does not fit: of a refusal any words say so, since it is the caller's fault either way.
+/// Whether a prompt does not fit: of a refusal any words say so, since it is the caller's fault
+/// either way.
 fn is_too_long(message: &str, is_refused: bool) -> bool {
     let own = models_own(message);
     TOO_LONG.iter().any(|words| if is_refused { message.contains(words) } else { own.starts_with(words) })
@@ -187,7 +193,8 @@ const TOO_LONG: [&str; 7] = [
 ];
 
 /// Claude's words and Nova's.
-const FILTERED: [&str; 2] = ["Output blocked by content filtering policy", "This request has been blocked by our content filters"];
+const FILTERED: [&str; 2] =
+    ["Output blocked by content filtering policy", "This request has been blocked by our content filters"];
 
 /// What a signature or a key gets that is not, or no longer, good.
 const OUR_CREDENTIAL: [&str; 10] = [

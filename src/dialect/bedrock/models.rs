@@ -1,13 +1,15 @@
 //! What each model can do that Bedrock serves, by its id.
 //!
-//! Claudes are Anthropic's own table. Of the others the table knows what was published of them; a name that is not in it, an inference
-//! profile's ARN for one, is asked as the caller asks, in the way that most models take.
+//! Claudes are Anthropic's own table. Of the others the table knows what was published of them; a
+//! name that is not in it, an inference profile's ARN for one, is asked as the caller asks, in the
+//! way that most models take.
 
 use crate::dialect::anthropic;
 use crate::dialect::chat::Effort::{High, Low, Medium};
 use crate::dialect::traits::{Efforts, Thinking, Traits};
 
-/// What a model can do. `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, an ARN that ends in it, `meta.llama3-3-70b-instruct-v1:0`.
+/// What a model can do. `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, an ARN that ends in it,
+/// `meta.llama3-3-70b-instruct-v1:0`.
 pub fn traits(model: &str) -> Traits {
     if is_claude(model) {
         let traits = anthropic::traits(model);
@@ -35,7 +37,8 @@ pub(super) enum Family {
 }
 
 impl Family {
-    /// By the name; where that says nothing, by how the model is told to think: only Claudes have a budget.
+    /// By the name; where that says nothing, by how the model is told to think: only Claudes have a
+    /// budget.
     pub(super) fn of(model: &str, traits: &Traits) -> Self {
         let has = |name: &str| model.contains(name);
         match () {
@@ -57,7 +60,8 @@ impl Family {
         }
     }
 
-    /// Whether signed thoughts may come back. Others were never seen to sign any, and refuse what they thought.
+    /// Whether signed thoughts may come back. Others were never seen to sign any, and refuse what
+    /// they thought.
     pub(super) fn signs(self) -> bool {
         match self {
             Self::Claude | Self::Other => true,
@@ -140,7 +144,11 @@ mod tests {
 
     #[test]
     fn others_have_a_table() {
-        check("us.amazon.nova-2-lite-v1:0", Family::Nova2, Traits { thinking: Thinking::Effort, efforts: EFFORTS, images: true, ..SERVED });
+        check(
+            "us.amazon.nova-2-lite-v1:0",
+            Family::Nova2,
+            Traits { thinking: Thinking::Effort, efforts: EFFORTS, images: true, ..SERVED },
+        );
         check("amazon.nova-pro-v1:0", Family::Nova, Traits { images: true, ..SERVED });
         check("us.amazon.nova-micro-v1:0", Family::Nova, SERVED);
         check("us.meta.llama3-3-70b-instruct-v1:0", Family::Other, LLAMA);

@@ -29,7 +29,8 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     let mut sides = pairs::sides(&spoken).peekable();
     let begins_alone = sides.peek().is_some_and(|side| side.is_assistant);
     let prefilled = sides.clone().next_back().is_some_and(|side| side.is_assistant);
-    let system: Vec<_> = system.into_iter().filter(|part| !matches!(&part.kind, PartKind::Text(text) if is_blank(text))).collect();
+    let system: Vec<_> =
+        system.into_iter().filter(|part| !matches!(&part.kind, PartKind::Text(text) if is_blank(text))).collect();
     // Somebody must speak: where only the system does, the user says it.
     let as_user = spoken.is_empty();
     if as_user && system.is_empty() {
@@ -41,7 +42,10 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     if prefilled && !traits.prefill {
         let last = request.messages.iter().rposition(|message| message.role == Role::Assistant).unwrap_or_default();
         let param = format!("messages[{last}]");
-        return Err(Refused::unsupported(param, "This model does not go on from words of the assistant: the user must speak last."));
+        return Err(Refused::unsupported(
+            param,
+            "This model does not go on from words of the assistant: the user must speak last.",
+        ));
     }
 
     let names = Names::of(request);
@@ -57,10 +61,12 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     }
     let situation = Situation { family, has_calls: calling.is_some(), prefilled, names: &names };
     let offers = Offers::of(request, target, &situation, &mut thinking, &mut losses)?;
-    // Newer models refuse thoughts out of their place, unless they are told to drop them by a header that this API does not have.
+    // Newer models refuse thoughts out of their place, unless they are told to drop them by a
+    // header that this API does not have.
     let may_think = thinking.is_on() || (!thinking.is_off() && matches!(traits.thinking, Kind::Effort | Kind::Unknown));
     let takes_thoughts = may_think && family.signs() && !traits.bound_thoughts;
-    let says_thoughts = || turns.iter().flat_map(|turn| &turn.items).any(|item| matches!(item, Item::Thoughts(Thoughts::Said(_))));
+    let says_thoughts =
+        || turns.iter().flat_map(|turn| &turn.items).any(|item| matches!(item, Item::Thoughts(Thoughts::Said(_))));
     if !takes_thoughts && says_thoughts() {
         losses.add(request.words.thoughts);
     }
@@ -143,10 +149,19 @@ struct Dial<'r> {
 }
 
 impl<'r> Dial<'r> {
-    fn of(request: &Request<'r>, target: &Target<'_>, family: Family, thinking: &Thinking<'_>, losses: &mut Losses) -> Self {
+    fn of(
+        request: &Request<'r>,
+        target: &Target<'_>,
+        family: Family,
+        thinking: &Thinking<'_>,
+        losses: &mut Losses,
+    ) -> Self {
         // Silence is the most that the model can say, which a budget must be less than.
         let is_bounded = family == Family::Claude && thinking.is_bounded();
-        let says_most = request.max_tokens.is_some() || target.default_max_tokens.is_some() || thinking.needs_thoughts() || is_bounded;
+        let says_most = request.max_tokens.is_some()
+            || target.default_max_tokens.is_some()
+            || thinking.needs_thoughts()
+            || is_bounded;
         let mut dial = Self {
             family,
             max_tokens: says_most.then(|| thinking.max_tokens()),
@@ -276,7 +291,9 @@ fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut Losses) {
     if let Some(Raw(metadata)) = request.metadata {
         match labels(metadata) {
             Some(labels) if labels.is_empty() => {}
-            Some(labels) => w.key("requestMetadata").object(|w| labels.iter().for_each(|(name, value)| w.name(name).text(value))),
+            Some(labels) => {
+                w.key("requestMetadata").object(|w| labels.iter().for_each(|(name, value)| w.name(name).text(value)))
+            }
             None => losses.add("metadata"),
         }
     }
@@ -284,9 +301,14 @@ fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut Losses) {
 
 /// Names and values, if all of them may be there.
 fn labels(metadata: &str) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {
-    let is_label = |text: &str| text.len() <= 256 && text.chars().all(|c| c.is_ascii_alphanumeric() || " \t\n\r:_@$#=/+,-.".contains(c));
-    let labels: Option<Vec<_>> = schema::members(metadata)?.into_iter().map(|(name, value)| Some((name, schema::string(value)?))).collect();
-    labels.filter(|labels| labels.len() <= 16 && labels.iter().all(|(name, value)| !name.is_empty() && is_label(name) && is_label(value)))
+    let is_label = |text: &str| {
+        text.len() <= 256 && text.chars().all(|c| c.is_ascii_alphanumeric() || " \t\n\r:_@$#=/+,-.".contains(c))
+    };
+    let labels: Option<Vec<_>> =
+        schema::members(metadata)?.into_iter().map(|(name, value)| Some((name, schema::string(value)?))).collect();
+    labels.filter(|labels| {
+        labels.len() <= 16 && labels.iter().all(|(name, value)| !name.is_empty() && is_label(name) && is_label(value))
+    })
 }
 
 /// What cannot be said to anybody here.

@@ -1,7 +1,8 @@
 //! Amazon's Signature Version 4, for accounts whose credential is an access key.
 //!
-//! The signature covers the method, the path exactly as it is sent, the `host` header, the time and the body's hash: nothing of these may
-//! change after it. The path is encoded once more for it (`%3A` is signed as `%253A`), as everywhere at Amazon but for S3.
+//! The signature covers the method, the path exactly as it is sent, the `host` header, the time and
+//! the body's hash: nothing of these may change after it. The path is encoded once more for it
+//! (`%3A` is signed as `%253A`), as everywhere at Amazon but for S3.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -27,9 +28,17 @@ const SERVICE: &str = "bedrock";
 
 impl Signer {
     /// A signer with a static key, or a temporary one that comes with a session token.
-    pub fn new(region: impl Into<String>, access_key_id: &str, secret: &Secret, session_token: Option<&Secret>) -> Self {
+    pub fn new(
+        region: impl Into<String>,
+        access_key_id: &str,
+        secret: &Secret,
+        session_token: Option<&Secret>,
+    ) -> Self {
         let token = session_token.map(|token| token.expose().to_owned());
-        Self { credentials: Credentials::new(access_key_id, secret.expose(), token, None, "catalog"), region: region.into() }
+        Self {
+            credentials: Credentials::new(access_key_id, secret.expose(), token, None, "catalog"),
+            region: region.into(),
+        }
     }
 
     /// The headers to add to a POST: `host` as it will be sent, `path` from the first slash on.
@@ -37,7 +46,15 @@ impl Signer {
         self.sign(SERVICE, "POST", host, path, body, now)
     }
 
-    fn sign(&self, service: &str, method: &str, host: &str, path: &str, body: &[u8], now: SystemTime) -> Result<Headers, Unsignable> {
+    fn sign(
+        &self,
+        service: &str,
+        method: &str,
+        host: &str,
+        path: &str,
+        body: &[u8],
+        now: SystemTime,
+    ) -> Result<Headers, Unsignable> {
         let identity = self.credentials.clone().into();
         let params = v4::SigningParams::builder()
             .identity(&identity)
@@ -49,7 +66,8 @@ impl Signer {
             .map_err(|_| Unsignable)?
             .into();
         let uri = format!("https://{host}{path}");
-        let request = SignableRequest::new(method, uri, [("host", host)].into_iter(), SignableBody::Bytes(body)).map_err(|_| Unsignable)?;
+        let request = SignableRequest::new(method, uri, [("host", host)].into_iter(), SignableBody::Bytes(body))
+            .map_err(|_| Unsignable)?;
         let (instructions, _signature) = sign(request, &params).map_err(|_| Unsignable)?.into_parts();
         let (headers, _query) = instructions.into_parts();
         Ok(headers.iter().map(|header| (header.name(), Secret::new(header.value()))).collect())

@@ -27,9 +27,11 @@ fn addresses() {
 fn told(bytes: &[u8]) -> Vec<String> {
     let (mut decoder, mut reader) = (Decoder::new(1 << 20), Reader::new("anthropic.claude-x"));
     let mut told = Vec::new();
-    let fed = decoder.feed(bytes, |event| match reader.event(event.name, event.data, &mut |event| told.push(format!("{event:?}"))) {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(fault) => ControlFlow::Break(fault),
+    let fed = decoder.feed(bytes, |event| {
+        match reader.event(event.name, event.data, &mut |event| told.push(format!("{event:?}"))) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(fault) => ControlFlow::Break(fault),
+        }
     });
     match fed {
         Ok(ControlFlow::Continue(())) if decoder.is_empty() => {}
@@ -41,7 +43,10 @@ fn told(bytes: &[u8]) -> Vec<String> {
 }
 
 fn event(name: &str, payload: &str) -> Vec<u8> {
-    frame(&[(":event-type", name), (":content-type", "application/json"), (":message-type", "event")], payload.as_bytes())
+    frame(
+        &[(":event-type", name), (":content-type", "application/json"), (":message-type", "event")],
+        payload.as_bytes(),
+    )
 }
 
 fn stream() -> Vec<u8> {
@@ -49,7 +54,10 @@ fn stream() -> Vec<u8> {
         event("messageStart", r#"{"p":"abcdefgh","role":"assistant"}"#),
         event("contentBlockDelta", r#"{"contentBlockIndex":0,"delta":{"text":"Hi \u00e9"},"p":"abcd"}"#),
         event("contentBlockStop", r#"{"contentBlockIndex":0}"#),
-        event("contentBlockStart", r#"{"contentBlockIndex":1,"start":{"toolUse":{"name":"f","toolUseId":"tooluse_1"}}}"#),
+        event(
+            "contentBlockStart",
+            r#"{"contentBlockIndex":1,"start":{"toolUse":{"name":"f","toolUseId":"tooluse_1"}}}"#,
+        ),
         event("contentBlockDelta", r#"{"contentBlockIndex":1,"delta":{"toolUse":{"input":"{\"q\":1}"}}}"#),
         event("contentBlockStop", r#"{"contentBlockIndex":1}"#),
         event("messageStop", r#"{"stopReason":"tool_use"}"#),
@@ -71,7 +79,10 @@ fn from_frames_to_events() {
             "End",
         ]
     );
-    let exception = frame(&[(":message-type", "exception"), (":exception-type", "throttlingException")], br#"{"message":"slow down"}"#);
+    let exception = frame(
+        &[(":message-type", "exception"), (":exception-type", "throttlingException")],
+        br#"{"message":"slow down"}"#,
+    );
     let told = told(&exception);
     assert!(told.len() == 1 && told[0].starts_with("Upstream(UpstreamError { status: Some(429)"), "{told:?}");
 }

@@ -1,7 +1,8 @@
 //! Tools, the choice among them, and the format of the answer, which may have to be a tool too.
 //!
-//! Converse cannot be told to call no tool, and refuses calls in a conversation without tools. So tools that must not be called are left
-//! out where that can be; else one is offered that does nothing, or they stay, and that is said.
+//! Converse cannot be told to call no tool, and refuses calls in a conversation without tools. So
+//! tools that must not be called are left out where that can be; else one is offered that does
+//! nothing, or they stay, and that is said.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -78,8 +79,14 @@ impl<'r, 'a> Offers<'r, 'a> {
         thinking: &mut Thinking<'_>,
         losses: &mut Losses,
     ) -> Result<Self, Refused> {
-        let mut offers =
-            Self { tools: Vec::new(), choice: Choice::Auto, native: None, limits: Limits::MOST, format_tool: None, hint: None };
+        let mut offers = Self {
+            tools: Vec::new(),
+            choice: Choice::Auto,
+            native: None,
+            limits: Limits::MOST,
+            format_tool: None,
+            hint: None,
+        };
         let must_not_call = matches!(request.tool_choice, Some(ToolChoice::None));
         if !must_not_call {
             offers.choose(request, target, situation, thinking, losses)?;
@@ -87,7 +94,8 @@ impl<'r, 'a> Offers<'r, 'a> {
         offers.format(request, target, situation, thinking, losses)?;
         if offers.tools.is_empty() && situation.has_calls {
             if request.tools.is_empty() {
-                // It might be called, though nobody offers it: the answer hides that, and this says that it is there.
+                // It might be called, though nobody offers it: the answer hides that, and this says
+                // that it is there.
                 losses.add_to(request.words.tools);
                 offers.tools.push(Offer::Stub);
             } else {
@@ -95,7 +103,9 @@ impl<'r, 'a> Offers<'r, 'a> {
                 offers.tools.extend(request.tools.iter().map(Offer::Tool));
             }
         }
-        if request.parallel_tool_calls == Some(false) && offers.tools.iter().any(|offer| matches!(offer, Offer::Tool(_))) {
+        if request.parallel_tool_calls == Some(false)
+            && offers.tools.iter().any(|offer| matches!(offer, Offer::Tool(_)))
+        {
             losses.add("parallel_tool_calls");
         }
         Ok(offers)
@@ -126,7 +136,10 @@ impl<'r, 'a> Offers<'r, 'a> {
         }
         let mut one = if let Choice::Tool(name) = choice { Some(name) } else { None };
         if one.is_some_and(|name| !request.tools.iter().any(|tool| tool.name == name)) {
-            return Err(Refused::invalid(request.words.tool_choice, "The choice names a tool that is not among the `tools`."));
+            return Err(Refused::invalid(
+                request.words.tool_choice,
+                "The choice names a tool that is not among the `tools`.",
+            ));
         }
         let traits = &target.traits;
         if choice != Choice::Auto && !traits.forced_tools {
@@ -166,7 +179,9 @@ impl<'r, 'a> Offers<'r, 'a> {
         let (name, about, schema) = match &request.format {
             None => return Ok(()),
             Some(Format::JsonObject) => ("", None, None),
-            Some(Format::JsonSchema { name, description, schema, .. }) => (&**name, description.as_deref(), schema.as_ref()),
+            Some(Format::JsonSchema { name, description, schema, .. }) => {
+                (&**name, description.as_deref(), schema.as_ref())
+            }
         };
         let calls_first = matches!(self.choice, Choice::Any | Choice::Tool(_));
         let can_force = traits.tools && traits.forced_tools && !situation.prefilled;
@@ -213,7 +228,14 @@ impl<'r, 'a> Offers<'r, 'a> {
     }
 
     /// Makes the answer the input of a tool.
-    fn force(&mut self, request: &Request<'_>, situation: &Situation<'_>, about: Option<&str>, schema: &'r str, losses: &mut Losses) {
+    fn force(
+        &mut self,
+        request: &Request<'_>,
+        situation: &Situation<'_>,
+        about: Option<&str>,
+        schema: &'r str,
+        losses: &mut Losses,
+    ) {
         let about = about_format_tool(about);
         let may_call = !self.tools.is_empty();
         self.tools.push(Offer::Format(about, schema));
@@ -272,7 +294,11 @@ impl<'r, 'a> Offers<'r, 'a> {
             for offer in &self.tools {
                 match offer {
                     Offer::Tool(tool) => {
-                        spec(w, names.written(&tool.name), &Described::of(tool, is_strict.then_some(&mut limits), losses));
+                        spec(
+                            w,
+                            names.written(&tool.name),
+                            &Described::of(tool, is_strict.then_some(&mut limits), losses),
+                        );
                         points.tool(w, tool.cache.as_ref(), losses);
                     }
                     Offer::Stub => w.raw(STUB),

@@ -1,7 +1,8 @@
-//! Whether every call has its result: providers refuse a conversation where one has not, and so does OpenAI.
+//! Whether every call has its result: providers refuse a conversation where one has not, and so
+//! does OpenAI.
 //!
-//! A result may stand anywhere before the assistant's next words. Which result belongs to no call is for the dialects to say: some can do
-//! without.
+//! A result may stand anywhere before the assistant's next words. Which result belongs to no call
+//! is for the dialects to say: some can do without.
 
 use super::{Message, PartKind, Refused, Request, Role};
 
@@ -38,7 +39,10 @@ pub fn answered(request: &Request<'_>) -> Result<(), Refused> {
 fn all(open: &[(usize, &str)]) -> Result<(), Refused> {
     let Some((index, _)) = open.first() else { return Ok(()) };
     let param = format!("messages[{index}].tool_calls");
-    Err(Refused::invalid(param, "Each call must be answered by a tool message before anybody else speaks. One of these is not."))
+    Err(Refused::invalid(
+        param,
+        "Each call must be answered by a tool message before anybody else speaks. One of these is not.",
+    ))
 }
 
 fn speaks(message: &Message<'_>) -> bool {
@@ -54,7 +58,8 @@ mod tests {
     use super::*;
     use crate::dialect::chat::read::read;
 
-    /// The conversation in short: `u` and `s` speak, `a` says something, `e` nothing, `c12` calls 1 and 2, `r1` is the result of 1.
+    /// The conversation in short: `u` and `s` speak, `a` says something, `e` nothing, `c12` calls 1
+    /// and 2, `r1` is the result of 1.
     #[track_caller]
     fn check(conversation: &str, unanswered: Option<usize>) {
         let message = |word: &str| {

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use crate::secret::looks_secret;
 
-/// The fields of a request that a dialect left out, weakened or added to: names as in the request, without indexes (`messages[].name`), each once.
+/// The fields of a request that a dialect left out, weakened or added to: names as in the request,
+/// without indexes (`messages[].name`), each once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Losses {
     names: Vec<Cow<'static, str>>,
@@ -19,7 +20,8 @@ impl Losses {
         self.first.get_or_insert(place);
     }
 
-    /// Something is added to this field that the caller did not say, and nothing of it is lost: it is named, and nobody is refused for it.
+    /// Something is added to this field that the caller did not say, and nothing of it is lost: it
+    /// is named, and nobody is refused for it.
     pub fn add_to(&mut self, name: impl Into<Cow<'static, str>>) {
         self.name(name.into());
     }
@@ -40,7 +42,8 @@ impl Losses {
         self.names.len() - 1
     }
 
-    /// This field is lost, by the name that the caller wrote: what a caller made up must not swell logs or headers.
+    /// This field is lost, by the name that the caller wrote: what a caller made up must not swell
+    /// logs or headers.
     pub fn add_written(&mut self, prefix: &str, name: &str) {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
         // What is this long may be a key that slipped in among the names.
@@ -60,7 +63,8 @@ impl Losses {
     }
 }
 
-/// The fields of OpenAI's own that reading keeps as it finds them: their names are known, and may be a metric's label.
+/// The fields of OpenAI's own that reading keeps as it finds them: their names are known, and may
+/// be a metric's label.
 const OPTIONAL: [&str; 16] = [
     "audio",
     "function_call",
@@ -100,8 +104,13 @@ mod tests {
 
     #[test]
     fn what_may_be_a_secret_is_not_named() {
-        for name in ["sk-0123456789ab", "content[].sk-0123456789ab", "x.AIza0123456789", &"0a".repeat(16), "Abcdefghijklmnopqrstuvwxyz012"]
-        {
+        for name in [
+            "sk-0123456789ab",
+            "content[].sk-0123456789ab",
+            "x.AIza0123456789",
+            &"0a".repeat(16),
+            "Abcdefghijklmnopqrstuvwxyz012",
+        ] {
             let mut losses = Losses::default();
             losses.add_written("messages[].", name);
             assert_eq!(losses.names(), ["messages[].other"], "{name}");
@@ -114,6 +123,9 @@ mod tests {
         for name in ["odd", "a.b-c_1", "", "a b", "odd", &"x".repeat(49), "a[0]", "content[].x"] {
             losses.add_written("messages[].", name);
         }
-        assert_eq!(losses.names(), ["messages[].odd", "messages[].a.b-c_1", "messages[].other", "messages[].content[].x"]);
+        assert_eq!(
+            losses.names(),
+            ["messages[].odd", "messages[].a.b-c_1", "messages[].other", "messages[].content[].x"]
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! A caller's body → [`Request`].
 //!
-//! One pass over a body that is known to be JSON ([`crate::intake::envelope`] has checked it, and that no top-level field stands there twice);
-//! of any other it makes a refusal. Texts are borrowed, so that a picture of megabytes is not copied. Where a type is wrong or a number
-//! out of range it is the caller who is told, with the path of the field: a provider would name another.
+//! One pass over a body that is known to be JSON ([`crate::intake::envelope`] has checked it, and
+//! that no top-level field stands there twice); of any other it makes a refusal. Texts are
+//! borrowed, so that a picture of megabytes is not copied. Where a type is wrong or a number out of
+//! range it is the caller who is told, with the path of the field: a provider would name another.
 
 mod message;
 mod others;
@@ -29,7 +30,8 @@ fn whole(body: &[u8]) -> Result<Request<'_>, Fault> {
     let mut cursor = Cursor::new(body);
     let mut reading = Reading::default();
     let elements = Cell::new(0);
-    // Room for ordinary messages, so that the list does not grow step by step; a body of pictures has few.
+    // Room for ordinary messages, so that the list does not grow step by step; a body of pictures
+    // has few.
     reading.request.messages.reserve((body.len() / 256).clamp(4, 128));
     Value::body(&mut cursor, &elements).element(&FIELDS, |name, value| reading.field(name, value))?;
     cursor.end().map_err(value::syntax)?;
@@ -205,7 +207,9 @@ fn format<'a>(value: Value<'_, 'a>, others: &mut Vec<(Name<'a>, Raw<'a>)>) -> Re
         Some("text") => Ok(None),
         Some("json_object") => Ok(Some(Format::JsonObject)),
         Some("json_schema") => schema.ok_or_else(|| place.field("json_schema").missing()).map(Some),
-        Some(_) => Err(place.field("type").unsupported("a format of this type cannot be asked of this model's provider")),
+        Some(_) => {
+            Err(place.field("type").unsupported("a format of this type cannot be asked of this model's provider"))
+        }
         None => Err(place.field("type").missing()),
     }
 }
@@ -242,7 +246,9 @@ fn stop<'a>(mut value: Value<'_, 'a>, list: &mut Vec<Cow<'a, str>>) -> Result<()
             list.extend(value.text()?);
             Ok(())
         }
-        kind @ (Kind::Object | Kind::Number | Kind::Bool) => Err(value.place.wrong("a string or an array of strings", kind)),
+        kind @ (Kind::Object | Kind::Number | Kind::Bool) => {
+            Err(value.place.wrong("a string or an array of strings", kind))
+        }
     }
 }
 
@@ -255,12 +261,17 @@ fn top_k(value: Value<'_, '_>) -> Result<Option<u64>, Fault> {
     }
 }
 
-/// The most tokens of an answer; -1 means no limit to llama.cpp, Ollama and their clients, which is the same as silence.
+/// The most tokens of an answer; -1 means no limit to llama.cpp, Ollama and their clients, which is
+/// the same as silence.
 fn most_tokens(value: Value<'_, '_>) -> Result<Option<u64>, Fault> {
     let place = value.place;
     match value.integer()? {
         None | Some(-1) => Ok(None),
-        Some(number) => u64::try_from(number).ok().filter(|number| *number > 0).map(Some).ok_or_else(|| place.refuse("must be at least 1")),
+        Some(number) => u64::try_from(number)
+            .ok()
+            .filter(|number| *number > 0)
+            .map(Some)
+            .ok_or_else(|| place.refuse("must be at least 1")),
     }
 }
 
@@ -275,7 +286,9 @@ fn effort(value: Value<'_, '_>) -> Result<Option<Effort>, Fault> {
         Some("high") => Effort::High,
         Some("xhigh") => Effort::Xhigh,
         Some("max") => Effort::Max,
-        Some(_) => return Err(place.refuse("must be one of `none`, `minimal`, `low`, `medium`, `high`, `xhigh` and `max`")),
+        Some(_) => {
+            return Err(place.refuse("must be one of `none`, `minimal`, `low`, `medium`, `high`, `xhigh` and `max`"));
+        }
     }))
 }
 

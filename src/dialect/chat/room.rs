@@ -1,4 +1,5 @@
-//! How long a request becomes, about: so that what it is written into need not grow, be there a picture of megabytes in it.
+//! How long a request becomes, about: so that what it is written into need not grow, be there a
+//! picture of megabytes in it.
 
 use super::{Media, Message, Part, PartKind, Raw, Request, Tool, ToolKind};
 
@@ -11,7 +12,10 @@ impl Request<'_> {
 
 fn message(message: &Message<'_>) -> usize {
     let calls = message.calls.iter().map(|call| call.arguments.len() + call.name.len() + 160);
-    let thoughts = message.thoughts.iter().map(|thought| thought.text.len() + thought.signature.as_ref().map_or(0, |text| text.len()) + 64);
+    let thoughts = message
+        .thoughts
+        .iter()
+        .map(|thought| thought.text.len() + thought.signature.as_ref().map_or(0, |text| text.len()) + 64);
     let shown = message.reasoning.as_ref().map_or(0, |text| text.len());
     message.content.iter().map(part).chain(calls).chain(thoughts).sum::<usize>() + shown + 160
 }
@@ -48,7 +52,9 @@ mod tests {
             format!(r#"{{"messages":[{{"role":"user","content":[{picture}]}}]}}"#),
             format!(r#"{{"messages":[{{"role":"assistant","reasoning":"{long}"}}]}}"#),
             format!(r#"{{"messages":[{{"role":"assistant","function_call":{{"name":"f","arguments":"{long}"}}}}]}}"#),
-            format!(r#"{{"messages":[],"tools":[{{"function":{{"name":"f","parameters":{{"description":"{long}"}}}}}}]}}"#),
+            format!(
+                r#"{{"messages":[],"tools":[{{"function":{{"name":"f","parameters":{{"description":"{long}"}}}}}}]}}"#
+            ),
         ] {
             let room = read(body.as_bytes()).unwrap().room();
             assert!((long.len()..long.len() * 6 / 5).contains(&room), "{room}");

@@ -1,8 +1,10 @@
-//! [`Event`](super::Event)s → the standard answer, as the chunks of a stream ([`Chunks`]) or whole ([`Whole`]).
+//! [`Event`](super::Event)s → the standard answer, as the chunks of a stream ([`Chunks`]) or whole
+//! ([`Whole`]).
 //!
-//! Both are put in words by one telling (`course`), so that they say the same and cost the same. Here is decided what every dialect would
-//! else decide for itself: role, ids, indexes, names, the reason of the end, and the usage. What is told is written at once and not kept;
-//! but for thoughts that must come back, and text that waits for the tool of a format, both of them bounded.
+//! Both are put in words by one telling (`course`), so that they say the same and cost the same.
+//! Here is decided what every dialect would else decide for itself: role, ids, indexes, names, the
+//! reason of the end, and the usage. What is told is written at once and not kept; but for thoughts
+//! that must come back, and text that waits for the tool of a format, both of them bounded.
 
 mod chunks;
 mod course;
@@ -33,7 +35,8 @@ pub struct Manner {
 pub struct Kept {
     /// The call's id, as the caller sees it.
     pub call: String,
-    /// The thoughts that led to it; the last one is nothing but a signature where the call itself was signed.
+    /// The thoughts that led to it; the last one is nothing but a signature where the call itself
+    /// was signed.
     pub thoughts: Vec<Thought<'static>>,
 }
 

@@ -1,7 +1,9 @@
-//! The conversation as most providers want it: the system's words apart, then turns of user and assistant that alternate.
+//! The conversation as most providers want it: the system's words apart, then turns of user and
+//! assistant that alternate.
 //!
-//! System and developer messages are gathered from wherever they stand; neighbours of one role become one turn; what says nothing is left
-//! out. The results of tools open the user's turn, in the order of their calls. Thoughts stand in front of the call that they led to.
+//! System and developer messages are gathered from wherever they stand; neighbours of one role
+//! become one turn; what says nothing is left out. The results of tools open the user's turn, in
+//! the order of their calls. Thoughts stand in front of the call that they led to.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -72,7 +74,11 @@ pub struct Outcome<'r, 'a> {
 }
 
 /// Puts a conversation in turns. Participants' names, and messages' unknown fields, are lost.
-pub fn turns<'r, 'a>(request: &'r Request<'a>, kept: &dyn Fn(&str) -> Option<Kept>, losses: &mut Losses) -> Turns<'r, 'a> {
+pub fn turns<'r, 'a>(
+    request: &'r Request<'a>,
+    kept: &dyn Fn(&str) -> Option<Kept>,
+    losses: &mut Losses,
+) -> Turns<'r, 'a> {
     let mut draft = Draft::default();
     for (index, message) in request.messages.iter().enumerate() {
         for name in &message.others {
@@ -112,7 +118,8 @@ struct Open<'r, 'a> {
     items: Vec<Item<'r, 'a>>,
 }
 
-/// The calls of one id in the last message that has any. Several share one where a server does not number them.
+/// The calls of one id in the last message that has any. Several share one where a server does not
+/// number them.
 struct Made<'r> {
     message: usize,
     /// Number and function of each.
@@ -132,7 +139,13 @@ impl<'r, 'a> Draft<'r, 'a> {
         }
     }
 
-    fn assistant(&mut self, index: usize, message: &'r Message<'a>, kept: &dyn Fn(&str) -> Option<Kept>, losses: &mut Losses) {
+    fn assistant(
+        &mut self,
+        index: usize,
+        message: &'r Message<'a>,
+        kept: &dyn Fn(&str) -> Option<Kept>,
+        losses: &mut Losses,
+    ) {
         let mut items = Vec::with_capacity(message.content.len() + message.calls.len() + 1);
         for thoughts in message.thoughts.chunk_by(|one, other| one.is_whole() == other.is_whole()) {
             if thoughts.first().is_some_and(Thought::is_whole) {
@@ -186,7 +199,8 @@ impl<'r, 'a> Draft<'r, 'a> {
 
     fn result(&mut self, message: &'r Message<'a>, losses: &mut Losses) {
         let id = message.tool_call_id.as_deref().unwrap_or_default();
-        let cache = message.cache.as_ref().or_else(|| message.content.iter().rev().find_map(|part| part.cache.as_ref()));
+        let cache =
+            message.cache.as_ref().or_else(|| message.content.iter().rev().find_map(|part| part.cache.as_ref()));
         let made = self.calls.get_mut(id);
         let call = match &made {
             Some(made) => made.calls.get(made.answered).copied(),
@@ -203,7 +217,8 @@ impl<'r, 'a> Draft<'r, 'a> {
             turn.results.push((number, outcome));
             return;
         }
-        // A second result of one call, which providers refuse: the later one counts, where the first one stood, beside its call.
+        // A second result of one call, which providers refuse: the later one counts, where the
+        // first one stood, beside its call.
         losses.add("messages[]");
         let (turn, place) = made.map_or((0, 0), |made| made.last);
         if let Some((_, first)) = self.turns.get_mut(turn).and_then(|turn| turn.results.get_mut(place)) {
@@ -250,7 +265,10 @@ impl Thought<'_> {
 /// Of what was kept, the thoughts that this message does not have yet.
 fn news(kept: Kept, known: &mut HashSet<Cow<'_, str>>) -> Option<Kept> {
     let mut is_new = |thought: &&Thought<'static>| {
-        thought.is_whole() && !thought.of_call && !known.contains(thought.mark()) && known.insert(Cow::Owned(thought.mark().to_owned()))
+        thought.is_whole()
+            && !thought.of_call
+            && !known.contains(thought.mark())
+            && known.insert(Cow::Owned(thought.mark().to_owned()))
     };
     let new: Vec<&Thought<'static>> = kept.iter().filter(&mut is_new).collect();
     if new.is_empty() {

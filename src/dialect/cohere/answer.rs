@@ -1,7 +1,8 @@
 //! Cohere's answers, whole or as a stream.
 //!
-//! Both say the same in the same words: a message's `content` and `tool_calls` are lists in a whole answer, and single objects in the
-//! events of a stream. An answer has ended with `message-end`; whether `[DONE]` follows does not matter.
+//! Both say the same in the same words: a message's `content` and `tool_calls` are lists in a whole
+//! answer, and single objects in the events of a stream. An answer has ended with `message-end`;
+//! whether `[DONE]` follows does not matter.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -101,7 +102,8 @@ impl chat::Reader for Reader {
         if !is_known {
             return told.hidden(data).map_or(Ok(()), |error| Err(StreamFault::Upstream(error)));
         }
-        let delta: Delta<'_> = told.delta.map(|delta| serde_json::from_str(delta.get())).transpose().map_err(broken)?.unwrap_or_default();
+        let delta: Delta<'_> =
+            told.delta.map(|delta| serde_json::from_str(delta.get())).transpose().map_err(broken)?.unwrap_or_default();
         let message = delta.message.unwrap_or_default();
         let calls = message.tool_calls.list();
         match kind {
@@ -117,7 +119,10 @@ impl chat::Reader for Reader {
                 for call in calls {
                     self.end_call(emit);
                     call.begin(emit);
-                    self.open.insert(Open { index: told.index, ..Open::default() }).arguments.push(call.arguments(), emit);
+                    self.open
+                        .insert(Open { index: told.index, ..Open::default() })
+                        .arguments
+                        .push(call.arguments(), emit);
                 }
             }
             b"tool-call-delta" => {
@@ -172,7 +177,8 @@ impl Told<'_> {
     fn hidden(&self, json: &[u8]) -> Option<UpstreamError> {
         let is_said = |value: &&RawValue| !matches!(value.get(), "\"\"" | "false");
         let is_text = |value: &&RawValue| is_said(value) && value.get().starts_with('"');
-        (self.error.filter(is_said).is_some() || self.message.filter(is_text).is_some()).then(|| openai::error(json, None))
+        (self.error.filter(is_said).is_some() || self.message.filter(is_text).is_some())
+            .then(|| openai::error(json, None))
     }
 }
 
@@ -272,21 +278,27 @@ impl Call<'_> {
 }
 
 impl Usage {
-    /// What the model read and wrote; failing that, what is charged, which leaves out what Cohere itself says to the model.
+    /// What the model read and wrote; failing that, what is charged, which leaves out what Cohere
+    /// itself says to the model.
     fn tell(self, emit: Emit<'_>) {
-        let of = |units: Option<Units>| units.map_or((None, None), |units| (units.input_tokens.0, units.output_tokens.0));
+        let of =
+            |units: Option<Units>| units.map_or((None, None), |units| (units.input_tokens.0, units.output_tokens.0));
         let (read, written) = of(self.tokens);
         let (billed_in, billed_out) = of(self.billed_units);
-        let tokens =
-            Tokens { prompt: read.or(billed_in), completion: written.or(billed_out), cached: self.cached_tokens.0, ..Tokens::default() };
+        let tokens = Tokens {
+            prompt: read.or(billed_in),
+            completion: written.or(billed_out),
+            cached: self.cached_tokens.0,
+            ..Tokens::default()
+        };
         if tokens != Tokens::default() {
             emit(Event::Usage(tokens));
         }
     }
 }
 
-/// A call's arguments as they come. A function without parameters is called with `null`, maybe in pieces, where an empty object is meant:
-/// as long as they may become that, they are held back.
+/// A call's arguments as they come. A function without parameters is called with `null`, maybe in
+/// pieces, where an empty object is meant: as long as they may become that, they are held back.
 #[derive(Debug)]
 enum Arguments {
     /// So far they are so many bytes of `null`.
@@ -341,7 +353,8 @@ impl Arguments {
     }
 }
 
-/// Why the message ended; `None` if it was given up. An unknown word, like none, says that this is the end.
+/// Why the message ended; `None` if it was given up. An unknown word, like none, says that this is
+/// the end.
 fn finish(reason: &str) -> Option<Finish> {
     match reason {
         // The last two are version 1's.

@@ -10,8 +10,8 @@ pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamEr
     let status = error.status.unwrap_or(status);
     let words = error.message.to_ascii_lowercase();
     match status {
-        // The token is none; or, as Cohere's documents have it, the request is against the guidelines for usage. Nobody's key must rest
-        // for what a caller wrote.
+        // The token is none; or, as Cohere's documents have it, the request is against the
+        // guidelines for usage. Nobody's key must rest for what a caller wrote.
         498 if error.message == openai::NO_REASON || words.starts_with("invalid ") => error.status = Some(401),
         498 => filtered(&mut error),
         400 if words.starts_with("blocked input") || words.starts_with("blocked output") => filtered(&mut error),
@@ -32,15 +32,17 @@ fn filtered(error: &mut UpstreamError) {
     (error.code, error.status) = (Some("content_filter".to_owned()), Some(400));
 }
 
-/// Only Cohere's own sentence counts, from its beginning: a message may quote the request, and what a caller wrote must not speak for our
-/// account.
+/// Only Cohere's own sentence counts, from its beginning: a message may quote the request, and what
+/// a caller wrote must not speak for our account.
 fn is_monthly(words: &str) -> bool {
-    let limit =
-        words.strip_prefix("you are using a trial key, which is limited to ").and_then(|rest| rest.split_once('.').or(Some((rest, ""))));
+    let limit = words
+        .strip_prefix("you are using a trial key, which is limited to ")
+        .and_then(|rest| rest.split_once('.').or(Some((rest, ""))));
     limit.is_some_and(|(limit, _)| limit.ends_with("month"))
 }
 
-/// The error that ended an answer which had begun: the finish reason that stands for it, and what else was said.
+/// The error that ended an answer which had begun: the finish reason that stands for it, and what
+/// else was said.
 pub(super) fn gave_up(reason: &str, words: Option<&str>) -> UpstreamError {
     let message = match words {
         Some(words) => words.to_owned(),
@@ -60,10 +62,14 @@ fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
     let words = error.message.to_ascii_lowercase();
     let is_refused = matches!(status, 400 | 413);
     if words.starts_with("too many tokens: max tokens must") {
-        // "too many tokens: max tokens must be less than or equal to 4096, the maximum output for this model"
+        // "too many tokens: max tokens must be less than or equal to 4096, the maximum output for
+        // this model"
         error.param = Some("max_tokens".to_owned());
-    } else if words.starts_with("too many tokens") || (is_refused && (words.contains("too many tokens") || is_overflow(&words))) {
-        // "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4082."
+    } else if words.starts_with("too many tokens")
+        || (is_refused && (words.contains("too many tokens") || is_overflow(&words)))
+    {
+        // "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received
+        // 4082."
         error.code = Some("context_length_exceeded".to_owned());
         error.status = Some(400);
     }
@@ -95,7 +101,12 @@ mod tests {
         check(422, r#"{"message":"bad enum"}"#, (None, None, None), "bad enum");
         check(501, r#"{"message":"no"}"#, (None, None, None), "no");
         let unknown = r#"{"id":"1","message":"model 'x' not found, make sure the correct model ID was used"}"#;
-        check(404, unknown, (None, Some("model_not_found"), None), "model 'x' not found, make sure the correct model ID was used");
+        check(
+            404,
+            unknown,
+            (None, Some("model_not_found"), None),
+            "model 'x' not found, make sure the correct model ID was used",
+        );
         check(404, r#"{"message":"not found"}"#, (None, None, None), "not found");
     }
 

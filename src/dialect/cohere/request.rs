@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use super::tools::Tools;
-use crate::dialect::chat::{Effort, Losses, Media, Message, Number, Part, PartKind, Refused, Request, Role, Target, Undo, Written};
+use crate::dialect::chat::{
+    Effort, Losses, Media, Message, Number, Part, PartKind, Refused, Request, Role, Target, Undo, Written,
+};
 use crate::dialect::flat;
 use crate::dialect::traits::{Thinking, Traits};
 use crate::wire::json::Writer;
@@ -31,7 +33,12 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
         tools.write(w, &mut losses);
         write_options(w, request, target, &mut losses);
     });
-    Ok(Written { body: w.into_bytes(), headers: Vec::new(), losses, undo: Undo { format_tool: tools.answer_tool(), ..Undo::default() } })
+    Ok(Written {
+        body: w.into_bytes(),
+        headers: Vec::new(),
+        losses,
+        undo: Undo { format_tool: tools.answer_tool(), ..Undo::default() },
+    })
 }
 
 const MAX_STOPS: usize = 5;
@@ -62,7 +69,8 @@ fn write_words(w: &mut Writer, role: &str, message: &Message<'_>, losses: &mut L
     });
 }
 
-/// Thinking goes back to a model that thinks as thinking, and to others as the plan behind their calls.
+/// Thinking goes back to a model that thinks as thinking, and to others as the plan behind their
+/// calls.
 fn write_assistant(w: &mut Writer, message: &Message<'_>, traits: &Traits, losses: &mut Losses) {
     let thinks = match traits.thinking {
         Thinking::Budget | Thinking::Effort => true,
@@ -176,7 +184,9 @@ fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, los
             losses.add("top_k");
         }
     }
-    for (name, penalty) in [("frequency_penalty", request.frequency_penalty), ("presence_penalty", request.presence_penalty)] {
+    for (name, penalty) in
+        [("frequency_penalty", request.frequency_penalty), ("presence_penalty", request.presence_penalty)]
+    {
         match penalty {
             // There is no praise.
             Some(penalty) if penalty.value < 0.0 => losses.add(name),
@@ -200,7 +210,13 @@ fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, los
 const MAX_K: u64 = 500;
 
 /// The number as it was written, or the bound that it is beyond.
-fn within<'n>(number: Number<'n>, low: (f64, &'n str), high: (f64, &'n str), name: &'static str, losses: &mut Losses) -> &'n str {
+fn within<'n>(
+    number: Number<'n>,
+    low: (f64, &'n str),
+    high: (f64, &'n str),
+    name: &'static str,
+    losses: &mut Losses,
+) -> &'n str {
     let bound = match number.value {
         value if value < low.0 => low.1,
         value if value > high.0 => high.1,

@@ -1,4 +1,5 @@
-//! The tools that Cohere is shown, and the format of its answer: they decide about each other, since it takes only one of the two.
+//! The tools that Cohere is shown, and the format of its answer: they decide about each other,
+//! since it takes only one of the two.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -24,8 +25,8 @@ enum Form<'r> {
     Free,
     /// By `response_format`, with its schema.
     Native(Option<Raw<'r>>),
-    /// By a tool that takes the answer, beside the caller's own. The model must call one of them all, so that it either goes on with its
-    /// work or answers in the form.
+    /// By a tool that takes the answer, beside the caller's own. The model must call one of them
+    /// all, so that it either goes on with its work or answers in the form.
     Tool(AnswerTool<'r>),
 }
 
@@ -50,7 +51,8 @@ impl<'r, 'a> Tools<'r, 'a> {
             Some(format) => form(format, may_call || choice == Choice::Must, traits, losses)?,
             None => Form::Free,
         };
-        // Tools that may not be called are not shown where that cannot be said, nor beside a format.
+        // Tools that may not be called are not shown where that cannot be said, nor beside a
+        // format.
         if choice == Choice::Never && !(matches!(form, Form::Free) && traits.forced_tools) {
             tools.clear();
         }
@@ -70,7 +72,11 @@ impl<'r, 'a> Tools<'r, 'a> {
         match self.form {
             Form::Tool(_) => {
                 let alike = self.tools.iter().map(|tool| &*tool.name).filter(|name| name.starts_with(NAME));
-                Some(alike.max_by_key(|name| name.len()).map_or_else(|| NAME.to_owned(), |longest| format!("{longest}_")))
+                Some(
+                    alike
+                        .max_by_key(|name| name.len())
+                        .map_or_else(|| NAME.to_owned(), |longest| format!("{longest}_")),
+                )
             }
             Form::Free | Form::Native(_) => None,
         }
@@ -88,7 +94,12 @@ impl<'r, 'a> Tools<'r, 'a> {
                     write_tool(w, &tool.name, tool.description.as_deref(), schema_of(tool));
                 }
                 if let Some((name, tool)) = answer {
-                    write_tool(w, &name, tool.description.or(Some("Gives the final answer. Call it to answer.")), tool.schema);
+                    write_tool(
+                        w,
+                        &name,
+                        tool.description.or(Some("Gives the final answer. Call it to answer.")),
+                        tool.schema,
+                    );
                 }
             });
         }
@@ -132,10 +143,17 @@ impl<'r, 'a> Tools<'r, 'a> {
     }
 }
 
-fn form<'r>(format: &'r Format<'_>, beside_tools: bool, traits: &Traits, losses: &mut Losses) -> Result<Form<'r>, Refused> {
+fn form<'r>(
+    format: &'r Format<'_>,
+    beside_tools: bool,
+    traits: &Traits,
+    losses: &mut Losses,
+) -> Result<Form<'r>, Refused> {
     let (schema, description, strict) = match format {
         Format::JsonObject => (None, None, false),
-        Format::JsonSchema { schema, description, strict, .. } => (*schema, description.as_deref(), *strict == Some(true)),
+        Format::JsonSchema { schema, description, strict, .. } => {
+            (*schema, description.as_deref(), *strict == Some(true))
+        }
     };
     if traits.structured && (traits.structured_with_tools || !beside_tools) {
         if description.is_some() {
@@ -144,7 +162,9 @@ fn form<'r>(format: &'r Format<'_>, beside_tools: bool, traits: &Traits, losses:
         return Ok(Form::Native(schema));
     }
     match schema {
-        Some(schema) if traits.tools && traits.forced_tools => Ok(Form::Tool(AnswerTool { description, schema, strict })),
+        Some(schema) if traits.tools && traits.forced_tools => {
+            Ok(Form::Tool(AnswerTool { description, schema, strict }))
+        }
         Some(_) | None if beside_tools => {
             Err(Refused::unsupported("response_format", "This model cannot answer in a format and use tools."))
         }

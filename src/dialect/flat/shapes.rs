@@ -1,4 +1,5 @@
-//! Shapes of JSON that servers are not strict about, borrowed from the text where it holds them as they are.
+//! Shapes of JSON that servers are not strict about, borrowed from the text where it holds them as
+//! they are.
 
 use std::borrow::Cow;
 use std::fmt;

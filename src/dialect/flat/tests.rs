@@ -20,20 +20,35 @@ fn what_cannot_be_said_is_named() {
         (r#""service_tier":"flex""#, &["service_tier"]),
         (r#""service_tier":"auto""#, &[]),
         (r#""service_tier":"default""#, &[]),
-        (r#""store":true,"logit_bias":{"1":2},"prediction":{"type":"content"}"#, &["store", "logit_bias", "prediction"]),
+        (
+            r#""store":true,"logit_bias":{"1":2},"prediction":{"type":"content"}"#,
+            &["store", "logit_bias", "prediction"],
+        ),
         (
             r#""store":false,"logit_bias":{},"modalities":["text"],"verbosity":"medium","logprobs":false,"n":1,"web_search_options":null"#,
             &[],
         ),
         (r#""a b":1"#, &["other"]),
         (r#""parallel_tool_calls":false"#, &[]),
-        (r#""parallel_tool_calls":false,"tools":[{"type":"function","function":{"name":"f"}}]"#, &["parallel_tool_calls"]),
+        (
+            r#""parallel_tool_calls":false,"tools":[{"type":"function","function":{"name":"f"}}]"#,
+            &["parallel_tool_calls"],
+        ),
         (r#""parallel_tool_calls":true,"tools":[{"type":"function","function":{"name":"f"}}]"#, &[]),
-        (r#""tools":[{"type":"function","function":{"name":"f"},"cache_control":{"type":"ephemeral"}}]"#, &["cache_control"]),
-        (r#""messages":[{"role":"user","content":"a","name":"n"},{"role":"user","content":"b","name":"m"}]"#, &["messages[].name"]),
+        (
+            r#""tools":[{"type":"function","function":{"name":"f"},"cache_control":{"type":"ephemeral"}}]"#,
+            &["cache_control"],
+        ),
+        (
+            r#""messages":[{"role":"user","content":"a","name":"n"},{"role":"user","content":"b","name":"m"}]"#,
+            &["messages[].name"],
+        ),
         (r#""messages":[{"role":"tool","tool_call_id":"a","name":"n","content":"b"}]"#, &[]),
         (r#""messages":[{"role":"assistant","content":"b","audio":{"id":"x"}}]"#, &["messages[].audio"]),
-        (r#""messages":[{"role":"user","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}]}]"#, &["cache_control"]),
+        (
+            r#""messages":[{"role":"user","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}]}]"#,
+            &["cache_control"],
+        ),
         (
             r#""messages":[{"role":"assistant","content":"b","thinking_blocks":[{"type":"thinking","thinking":"a","signature":"s"}]}]"#,
             &["messages[].thinking_blocks"],
@@ -69,7 +84,12 @@ fn what_would_change_the_meaning_is_refused() {
     check_refused(r#""n":1"#, all, true, None);
     check_refused(r#""logprobs":true"#, all, true, Some("logprobs"));
     check_refused(r#""top_logprobs":2"#, all, true, Some("logprobs"));
-    check_refused(r#""modalities":["text","audio"],"audio":{"voice":"a","format":"wav"}"#, all, true, Some("modalities"));
+    check_refused(
+        r#""modalities":["text","audio"],"audio":{"voice":"a","format":"wav"}"#,
+        all,
+        true,
+        Some("modalities"),
+    );
 
     let part = |role: &str, part: &str| {
         format!(
@@ -88,15 +108,30 @@ fn what_would_change_the_meaning_is_refused() {
     check_refused(&part("user", url), all, false, image);
     let audio = r#"{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}"#;
     check_refused(&part("user", audio), all, true, Some("messages[1].content[1].input_audio"));
-    check_refused(&part("user", r#"{"type":"file","file":{"file_id":"f"}}"#), all, true, Some("messages[1].content[1].file"));
+    check_refused(
+        &part("user", r#"{"type":"file","file":{"file_id":"f"}}"#),
+        all,
+        true,
+        Some("messages[1].content[1].file"),
+    );
 
     let last = r#""messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]"#;
     check_refused(last, all, true, None);
     check_refused(&part("user", &inline.replace("data:image/png;base64,AAAA", "gs://b/c.png")), all, true, image);
     let call = r#"{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f"}}]}"#;
     check_refused(&format!(r#""messages":[{call}]"#), all, true, Some("messages[0].tool_calls"));
-    check_refused(&format!(r#""messages":[{call},{{"role":"tool","tool_call_id":"1","content":""}}]"#), all, true, None);
-    check_refused(r#""messages":[{"role":"user","content":""},{"role":"assistant","content":null}]"#, all, true, Some("messages"));
+    check_refused(
+        &format!(r#""messages":[{call},{{"role":"tool","tool_call_id":"1","content":""}}]"#),
+        all,
+        true,
+        None,
+    );
+    check_refused(
+        r#""messages":[{"role":"user","content":""},{"role":"assistant","content":null}]"#,
+        all,
+        true,
+        Some("messages"),
+    );
     check_refused(last, Traits { prefill: false, ..all }, true, Some("messages"));
 }
 
@@ -126,9 +161,12 @@ fn check_offer(fields: &str, traits: Traits, expected: Result<(&[&str], Choice),
     let request = read(body.as_bytes()).unwrap();
     let offer = offer(&request, &traits);
     let expected = expected.map(|(tools, choice)| (tools.to_vec(), choice)).map_err(str::to_owned);
-    let found = offer.map(|offer| (offer.tools.iter().map(|tool| &*tool.name).collect(), offer.choice)).map_err(|refused| match refused {
-        Refused::Unsupported(complaint) | Refused::Invalid(complaint) => complaint.param,
-    });
+    let found =
+        offer.map(|offer| (offer.tools.iter().map(|tool| &*tool.name).collect(), offer.choice)).map_err(|refused| {
+            match refused {
+                Refused::Unsupported(complaint) | Refused::Invalid(complaint) => complaint.param,
+            }
+        });
     assert_eq!(found, expected, "{fields}");
 }
 
@@ -145,7 +183,11 @@ fn a_choice_among_tools_is_made_by_showing_no_others() {
     check_offer(r#""tools":[AB],"tool_choice":"none""#, bare, Ok((&[], Choice::Free)));
     check_offer(r#""tools":[AB],"tool_choice":"required""#, all, Ok((&["a", "b"], Choice::Must)));
     check_offer(r#""tools":[AB],"tool_choice":"required""#, soft, Err("tool_choice"));
-    check_offer(r#""tools":[AB],"tool_choice":{"type":"function","function":{"name":"b"}}"#, all, Ok((&["b"], Choice::Must)));
+    check_offer(
+        r#""tools":[AB],"tool_choice":{"type":"function","function":{"name":"b"}}"#,
+        all,
+        Ok((&["b"], Choice::Must)),
+    );
     check_offer(r#""tools":[AB],"tool_choice":{"type":"function","function":{"name":"b"}}"#, soft, Err("tool_choice"));
     let allowed = |mode: &str| {
         format!(
@@ -167,7 +209,13 @@ fn a_choice_among_tools_is_made_by_showing_no_others() {
 #[test]
 fn arguments_are_objects() {
     let of = |text: &str| {
-        let call = Call { id: "a".into(), name: "f".into(), arguments: text.to_owned().into(), signature: None, is_custom: false };
+        let call = Call {
+            id: "a".into(),
+            name: "f".into(),
+            arguments: text.to_owned().into(),
+            signature: None,
+            is_custom: false,
+        };
         arguments(&call).into_owned()
     };
     for (text, expected) in [
@@ -209,7 +257,10 @@ fn what_the_model_cannot_say_is_left_out_or_cut() {
     let all = Traits::UNKNOWN;
     assert_eq!(said(all), (true, true, Some(100), String::new()));
     assert_eq!(said(Traits { sampling: Sampling::One, ..all }), (true, false, Some(100), "top_p".into()));
-    assert_eq!(said(Traits { sampling: Sampling::Neither, ..all }), (false, false, Some(100), "temperature top_p".into()));
+    assert_eq!(
+        said(Traits { sampling: Sampling::Neither, ..all }),
+        (false, false, Some(100), "temperature top_p".into())
+    );
     assert_eq!(said(Traits { max_output: Some(50), ..all }), (true, true, Some(50), "max_tokens".into()));
 
     let (silent, mut losses) = (Request::default(), Losses::default());

@@ -1,7 +1,9 @@
-//! Answers, buffered and streamed: both are the same object, of which a stream sends one with every event.
+//! Answers, buffered and streamed: both are the same object, of which a stream sends one with every
+//! event.
 //!
-//! Texts in it are what is new; the usage is all of it so far; a call is whole. There is no last event: a stream is whole if every
-//! candidate in it has said why it ended. What has the default value may be left out by Google's servers, so nothing is required but a name.
+//! Texts in it are what is new; the usage is all of it so far; a call is whole. There is no last
+//! event: a stream is whole if every candidate in it has said why it ended. What has the default
+//! value may be left out by Google's servers, so nothing is required but a name.
 
 use std::borrow::Cow;
 
@@ -14,7 +16,8 @@ use crate::dialect::chat::{self, Emit, Event, Finish, Tokens};
 use crate::dialect::lenient::{Count, counts, unquoted};
 use crate::dialect::{AnswerFault, StreamFault, UpstreamError};
 
-/// Reads a buffered answer; also the array of a stream's objects, which is what comes where `alt=sse` got lost on the way.
+/// Reads a buffered answer; also the array of a stream's objects, which is what comes where
+/// `alt=sse` got lost on the way.
 pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let lossy = String::from_utf8_lossy(body);
@@ -257,7 +260,8 @@ struct Content<'a> {
     parts: Option<Vec<Part<'a>>>,
 }
 
-/// Of a part's kinds those that say something to a caller. What the model runs at Google's (`executableCode`) nobody here can ask for.
+/// Of a part's kinds those that say something to a caller. What the model runs at Google's
+/// (`executableCode`) nobody here can ask for.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Part<'a> {
@@ -275,8 +279,8 @@ struct Part<'a> {
 impl Part<'_> {
     /// Tells it; whether it was something else than thinking.
     ///
-    /// A signature counts on a call only, since that one must come back. On a text, or on an empty part after one, it may be left out, and
-    /// taken for a call's it would be wrong.
+    /// A signature counts on a call only, since that one must come back. On a text, or on an empty
+    /// part after one, it may be left out, and taken for a call's it would be wrong.
     fn tell(&self, choice: u32, emit: Emit<'_>) -> bool {
         let is_thought = self.thought == Some(true);
         let mut spoke = false;
@@ -289,7 +293,12 @@ impl Part<'_> {
             }
         }
         if let Some(call) = &self.function_call {
-            emit(Event::Call { choice, id: call.id.filled(), name: &call.name, signature: self.thought_signature.filled() });
+            emit(Event::Call {
+                choice,
+                id: call.id.filled(),
+                name: &call.name,
+                signature: self.thought_signature.filled(),
+            });
             if let Some(args) = call.args.map(unquoted).filter(|args| !args.is_empty()) {
                 emit(Event::Arguments(choice, &compact(&args)));
             }

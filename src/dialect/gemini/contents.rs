@@ -9,7 +9,8 @@ use crate::dialect::chat::turns::{Item, Outcome, Thoughts, Turn, Turns};
 use crate::dialect::chat::{Call, Losses, Part, PartKind, Refused, Request, Target, Words};
 use crate::wire::json::{Cursor, Kind, Writer};
 
-/// Taken by Google instead of a signature that nobody has, for calls that another model made or whose thoughts were not kept.
+/// Taken by Google instead of a signature that nobody has, for calls that another model made or
+/// whose thoughts were not kept.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The writing of one conversation.
@@ -24,7 +25,8 @@ pub(super) struct Contents<'c, 'r, 'a, 't> {
 }
 
 impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
-    /// Writes both members. Where nobody but the system speaks, the user says it, since somebody must.
+    /// Writes both members. Where nobody but the system speaks, the user says it, since somebody
+    /// must.
     pub(super) fn write(&mut self, turns: &Turns<'r, 'a>, w: &mut Writer) {
         let hears_system = models::hears_system(self.target.model) && !turns.turns.is_empty();
         if !turns.system.is_empty() && hears_system {
@@ -150,8 +152,9 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
     }
 }
 
-/// Where the current turn begins, whose calls must be signed: behind the user's last own words. Where words stand beside a tool's results,
-/// it goes on, so that no signature is missing however Google counts that.
+/// Where the current turn begins, whose calls must be signed: behind the user's last own words.
+/// Where words stand beside a tool's results, it goes on, so that no signature is missing however
+/// Google counts that.
 fn current_turn(turns: &[Turn<'_, '_>]) -> usize {
     let is_result = |item: &Item<'_, '_>| match item {
         Item::Result(_) => true,
@@ -160,7 +163,8 @@ fn current_turn(turns: &[Turn<'_, '_>]) -> usize {
     turns.iter().rposition(|turn| !turn.is_assistant && !turn.items.iter().any(is_result)).unwrap_or_default()
 }
 
-/// Takes out the thoughts, and the turns that were nothing else. Google signs calls: what else is signed is another provider's.
+/// Takes out the thoughts, and the turns that were nothing else. Google signs calls: what else is
+/// signed is another provider's.
 pub(super) fn prune(turns: &mut Turns<'_, '_>, words: Words, losses: &mut Losses) {
     for turn in &mut turns.turns {
         turn.items.retain(|item| match item {
@@ -175,14 +179,19 @@ pub(super) fn prune(turns: &mut Turns<'_, '_>, words: Words, losses: &mut Losses
     turns.turns.retain(|turn| !turn.items.is_empty());
 }
 
-/// Whether an id looks like one that Google gave. Those of other providers, and of this gateway (`call_…`), do not go there: its older
-/// models match calls and results by name and order, and know no ids.
+/// Whether an id looks like one that Google gave. Those of other providers, and of this gateway
+/// (`call_…`), do not go there: its older models match calls and results by name and order, and
+/// know no ids.
 fn is_theirs(id: &str) -> bool {
     const OTHERS: [&str; 6] = ["call", "toolu_", "tooluse_", "fc_", "chatcmpl-", "functions."];
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     // Mistral's.
     let is_nine = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    !id.is_empty() && id.len() <= 64 && id.bytes().all(is_plain) && !is_nine && !OTHERS.iter().any(|start| id.starts_with(start))
+    !id.is_empty()
+        && id.len() <= 64
+        && id.bytes().all(is_plain)
+        && !is_nine
+        && !OTHERS.iter().any(|start| id.starts_with(start))
 }
 
 /// An object as it stands; everything else wrapped into one, which weakens it.

@@ -67,8 +67,8 @@ fn class_of(word: &str) -> Option<u16> {
     })
 }
 
-/// What the message alone says. It may quote the request, and what a caller wrote must not speak for our account: only a sentence that
-/// Google begins with counts.
+/// What the message alone says. It may quote the request, and what a caller wrote must not speak
+/// for our account: only a sentence that Google begins with counts.
 fn by_words(error: &mut UpstreamError) {
     let message = error.message.to_ascii_lowercase();
     let begins = |sentences: &[&str]| sentences.iter().any(|sentence| message.starts_with(sentence));
@@ -87,9 +87,13 @@ fn by_words(error: &mut UpstreamError) {
 }
 
 const TOO_LONG: &str = "the input token count";
-const BAD_KEY: [&str; 4] = ["api key not valid", "api key expired", "api key not found", "your api key was reported as leaked"];
-const NO_BILLING: [&str; 3] =
-    ["please enable billing", "this api method requires billing to be enabled", "gemini api free tier is not available in your country"];
+const BAD_KEY: [&str; 4] =
+    ["api key not valid", "api key expired", "api key not found", "your api key was reported as leaked"];
+const NO_BILLING: [&str; 3] = [
+    "please enable billing",
+    "this api method requires billing to be enabled",
+    "gemini api free tier is not available in your country",
+];
 
 /// "Project `1` is not allowed to use Publisher Model `m`"
 fn is_foreign_project(message: &str) -> bool {
@@ -117,17 +121,24 @@ impl Details {
         let object = value.get(0).unwrap_or(&value);
         let list = object.get("error").and_then(|error| error.get("details")).and_then(Value::as_array);
         for detail in list.into_iter().flatten() {
-            let kind = detail.get("@type").and_then(Value::as_str).and_then(|kind| kind.rsplit('.').next()).unwrap_or_default();
+            let kind = detail
+                .get("@type")
+                .and_then(Value::as_str)
+                .and_then(|kind| kind.rsplit('.').next())
+                .unwrap_or_default();
             match kind {
                 "ErrorInfo" => details.reason = detail.get("reason").and_then(Value::as_str).map(str::to_owned),
                 "RetryInfo" => details.retry_after = detail.get("retryDelay").and_then(wait),
                 "QuotaFailure" => {
                     let violations = detail.get("violations").and_then(Value::as_array);
                     let words = |violation: &Value| {
-                        let text = |name| violation.get(name).and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
+                        let text =
+                            |name| violation.get(name).and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
                         [text("quotaId"), text("quotaMetric"), text("description")].concat()
                     };
-                    let is_daily = |violation: &Value| ["perday", "per_day", "per day"].iter().any(|day| words(violation).contains(day));
+                    let is_daily = |violation: &Value| {
+                        ["perday", "per_day", "per day"].iter().any(|day| words(violation).contains(day))
+                    };
                     details.per_day |= violations.into_iter().flatten().any(is_daily);
                 }
                 _ => {}

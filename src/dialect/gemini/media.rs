@@ -1,4 +1,5 @@
-//! Pictures, sounds and files: as bytes within the request, or by an address that Google itself fetches from. Nobody here fetches anything.
+//! Pictures, sounds and files: as bytes within the request, or by an address that Google itself
+//! fetches from. Nobody here fetches anything.
 
 use std::borrow::Cow;
 
@@ -57,9 +58,16 @@ pub(super) fn carried<'p>(
     }
 }
 
-fn of_media<'p>(media: &'p Media<'_>, default: &'static str, target: &Target<'_>, service: Service) -> Result<Carried<'p>, &'static str> {
+fn of_media<'p>(
+    media: &'p Media<'_>,
+    default: &'static str,
+    target: &Target<'_>,
+    service: Service,
+) -> Result<Carried<'p>, &'static str> {
     match media {
-        Media::Inline(kind, _) if kind.starts_with("image/") && !target.traits.images => Err("this model does not see images"),
+        Media::Inline(kind, _) if kind.starts_with("image/") && !target.traits.images => {
+            Err("this model does not see images")
+        }
         Media::Inline(kind, data) if kind.is_empty() => Ok(Carried::Inline(Cow::Borrowed(default), data)),
         Media::Inline(kind, data) => Ok(Carried::Inline(Cow::Borrowed(kind), data)),
         Media::Url(url) => of_url(url, target.model, service),
@@ -73,7 +81,8 @@ fn of_url<'p>(url: &'p str, model: &str, service: Service) -> Result<Carried<'p>
         if service == Service::Gemini {
             return Err("gs:// URLs can be read from Vertex AI only: send the data itself");
         }
-        let kind = type_of(url).ok_or("the type of this file cannot be told from its URL: it needs an extension such as .png")?;
+        let kind = type_of(url)
+            .ok_or("the type of this file cannot be told from its URL: it needs an extension such as .png")?;
         return Ok(Carried::At(Some(kind), url));
     }
     let Some(rest) = lower.strip_prefix("https://").or_else(|| lower.strip_prefix("http://")) else {
@@ -92,7 +101,9 @@ fn of_url<'p>(url: &'p str, model: &str, service: Service) -> Result<Carried<'p>
         _ => match url.get(url.len() - rest.len() + host.len()..).and_then(type_of) {
             Some(kind) if is_fetched(kind) => Ok(Carried::At(Some(kind), url)),
             Some(_) => Err("files of this type are not fetched from URLs for this model: send the data itself"),
-            None => Err("the type of this file cannot be told from its URL: it needs an extension such as .png, or send the data itself"),
+            None => Err(
+                "the type of this file cannot be told from its URL: it needs an extension such as .png, or send the data itself",
+            ),
         },
     }
 }

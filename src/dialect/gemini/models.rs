@@ -9,11 +9,16 @@ pub fn traits(model: &str) -> Traits {
     let model = Model::of(model);
     let traits = match (model.maker, model.generation) {
         (Maker::Gemma, Some((4.., _))) => return Traits::UNKNOWN,
-        (Maker::Gemma, _) => Traits { thinking: Thinking::None, tools: false, forced_tools: false, structured: false, ..Traits::UNKNOWN },
-        (Maker::Other, _) | (Maker::Gemini, None) => return Traits::UNKNOWN,
-        (Maker::Gemini, Some((0..=1, _) | (2, 0..=4))) => {
-            Traits { max_output: Some(8_192), thinking: Thinking::None, structured_with_tools: false, ..Traits::UNKNOWN }
+        (Maker::Gemma, _) => {
+            Traits { thinking: Thinking::None, tools: false, forced_tools: false, structured: false, ..Traits::UNKNOWN }
         }
+        (Maker::Other, _) | (Maker::Gemini, None) => return Traits::UNKNOWN,
+        (Maker::Gemini, Some((0..=1, _) | (2, 0..=4))) => Traits {
+            max_output: Some(8_192),
+            thinking: Thinking::None,
+            structured_with_tools: false,
+            ..Traits::UNKNOWN
+        },
         (Maker::Gemini, Some((2, _))) => Traits {
             max_output: Some(65_536),
             thinking: Thinking::Budget,
@@ -37,7 +42,8 @@ pub fn traits(model: &str) -> Traits {
     traits
 }
 
-/// How many tokens to think with, and whether that is less or more than was asked for. Pro cannot do without.
+/// How many tokens to think with, and whether that is less or more than was asked for. Pro cannot
+/// do without.
 pub(super) fn budget(model: &str, effort: Effort, can_stop: bool) -> (u64, bool) {
     let most = if Model::of(model).family == Family::Pro { 32_768 } else { 24_576 };
     match effort {
@@ -62,7 +68,8 @@ pub(super) fn least_budget(model: &str) -> u64 {
     }
 }
 
-/// The level to think at, and whether it is another than was asked for. Above `HIGH` nothing is known to be taken by any model.
+/// The level to think at, and whether it is another than was asked for. Above `HIGH` nothing is
+/// known to be taken by any model.
 pub(super) fn level(model: &str, effort: Effort, can_stop: bool) -> (&'static str, bool) {
     let model = Model::of(model);
     let is_flash = matches!(model.family, Family::Flash | Family::Lite);
@@ -102,7 +109,8 @@ pub(super) fn hears_system(model: &str) -> bool {
     model.maker != Maker::Gemma || matches!(model.generation, Some((4.., _)))
 }
 
-/// Whether it takes penalties: since 2.5 the Gemini API refuses them ("Penalty is not enabled"), since 3 Vertex does too.
+/// Whether it takes penalties: since 2.5 the Gemini API refuses them ("Penalty is not enabled"),
+/// since 3 Vertex does too.
 pub(super) fn takes_penalties(model: &str, service: Service) -> bool {
     let model = Model::of(model);
     match service {
@@ -237,11 +245,27 @@ mod tests {
         let levels = |model| all.map(|effort| level(model, effort, false));
         assert_eq!(
             levels("gemini-3-flash-preview"),
-            [("MINIMAL", other), ("MINIMAL", same), ("LOW", same), ("MEDIUM", same), ("HIGH", same), ("HIGH", other), ("HIGH", other)]
+            [
+                ("MINIMAL", other),
+                ("MINIMAL", same),
+                ("LOW", same),
+                ("MEDIUM", same),
+                ("HIGH", same),
+                ("HIGH", other),
+                ("HIGH", other)
+            ]
         );
         assert_eq!(
             levels("gemini-3.1-pro-preview"),
-            [("LOW", other), ("LOW", other), ("LOW", same), ("MEDIUM", same), ("HIGH", same), ("HIGH", other), ("HIGH", other)]
+            [
+                ("LOW", other),
+                ("LOW", other),
+                ("LOW", same),
+                ("MEDIUM", same),
+                ("HIGH", same),
+                ("HIGH", other),
+                ("HIGH", other)
+            ]
         );
         assert_eq!(level("gemini-3-pro-preview", Medium, false), ("HIGH", other));
         assert_eq!(level("gemini-3.8-flash", None, true), ("MINIMAL", same));

@@ -1,7 +1,8 @@
 //! Function names that Google takes.
 //!
-//! The rule is the narrower one of its documents: a letter or `_` first, then letters, digits, `_`, `.` and `-`, 64 in all. What has
-//! other characters gets another name, and the answer the caller's again.
+//! The rule is the narrower one of its documents: a letter or `_` first, then letters, digits, `_`,
+//! `.` and `-`, 64 in all. What has other characters gets another name, and the answer the caller's
+//! again.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -33,7 +34,8 @@ impl Names {
         names
     }
 
-    /// Google's name for a function. One that is in no tool, but only in what was said before, is made fit too.
+    /// Google's name for a function. One that is in no tool, but only in what was said before, is
+    /// made fit too.
     pub(super) fn theirs<'n>(&'n self, name: &'n str) -> Cow<'n, str> {
         match self.renamed.get(name) {
             Some(new) => Cow::Borrowed(new),

@@ -1,7 +1,9 @@
-//! Schemas in Google's older words, a part of OpenAPI's: for servers that imitate Gemini and do not know JSON Schema.
+//! Schemas in Google's older words, a part of OpenAPI's: for servers that imitate Gemini and do not
+//! know JSON Schema.
 //!
-//! There are no references in it: each is replaced by what it stands for, but for those that go in a circle or too deep. `null` among the
-//! types is `nullable`, a `const` is an `enum` of one, and `oneOf` is `anyOf`. What cannot be said is left out, and told.
+//! There are no references in it: each is replaced by what it stands for, but for those that go in
+//! a circle or too deep. `null` among the types is `nullable`, a `const` is an `enum` of one, and
+//! `oneOf` is `anyOf`. What cannot be said is left out, and told.
 
 use std::borrow::Cow;
 
@@ -69,11 +71,13 @@ impl<'s, 'a> Form<'s, 'a> {
                 }
                 (Word::Items, Value::One(schema)) => self.schema(schema, w.key("items")),
                 (Word::Properties, Value::Named(list)) => {
-                    w.key("properties").object(|w| list.iter().for_each(|(name, schema)| self.schema(schema, w.name(name))));
+                    w.key("properties")
+                        .object(|w| list.iter().for_each(|(name, schema)| self.schema(schema, w.name(name))));
                 }
                 (Word::Plain(name), Value::Raw(json)) if !name.starts_with('$') => w.key(name).raw(json),
                 (Word::Type, Value::Raw(json)) => w.key("type").raw(json),
-                (Word::Defs | Word::Definitions | Word::Idle, _) | (Word::AdditionalProperties, Value::One(Schema::Bool(true))) => {}
+                (Word::Defs | Word::Definitions | Word::Idle, _)
+                | (Word::AdditionalProperties, Value::One(Schema::Bool(true))) => {}
                 _ => self.lost = true,
             }
         }
@@ -115,7 +119,8 @@ impl<'s, 'a> Form<'s, 'a> {
 
     /// Texts only are known there.
     fn values(&mut self, values: &[&str], nullable: &mut bool, w: &mut Writer) {
-        let texts: Vec<Cow<'_, str>> = values.iter().filter(|value| value.starts_with('"')).map(|value| Cow::Borrowed(*value)).collect();
+        let texts: Vec<Cow<'_, str>> =
+            values.iter().filter(|value| value.starts_with('"')).map(|value| Cow::Borrowed(*value)).collect();
         let nulls = values.iter().filter(|value| **value == "null").count();
         *nullable |= nulls > 0;
         self.lost |= texts.len() + nulls < values.len();
@@ -134,7 +139,8 @@ impl<'s, 'a> Form<'s, 'a> {
         if list.iter().all(|schema| is_null(&schema)) {
             return;
         }
-        w.key("anyOf").array(|w| list.iter().filter(|schema| !is_null(schema)).for_each(|schema| self.schema(schema, w)));
+        w.key("anyOf")
+            .array(|w| list.iter().filter(|schema| !is_null(schema)).for_each(|schema| self.schema(schema, w)));
     }
 }
 
@@ -157,7 +163,11 @@ mod tests {
             false,
         );
         check(r#"{"type":["string","integer"]}"#, r#"{"anyOf":[{"type":"string"},{"type":"integer"}]}"#, false);
-        check(r#"{"oneOf":[{"type":"string"},{"type":"null"}]}"#, r#"{"anyOf":[{"type":"string"}],"nullable":true}"#, false);
+        check(
+            r#"{"oneOf":[{"type":"string"},{"type":"null"}]}"#,
+            r#"{"anyOf":[{"type":"string"}],"nullable":true}"#,
+            false,
+        );
         check(
             r#"{"type":"array","items":{"type":"number"},"minItems":1}"#,
             r#"{"type":"array","items":{"type":"number"},"minItems":1}"#,

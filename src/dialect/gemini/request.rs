@@ -1,4 +1,5 @@
-//! The request: what is said of it elsewhere ([`super::contents`], [`super::tools`]), and how the answer is to be made.
+//! The request: what is said of it elsewhere ([`super::contents`], [`super::tools`]), and how the
+//! answer is to be made.
 
 use super::contents::{self, Contents};
 use super::tools::{self, Plan};
@@ -31,7 +32,8 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
     let mut w = Writer::with_capacity(request.room());
     let mut refused = None;
     w.object(|w| {
-        let mut contents = Contents { request, target, service, names: &plan.names, losses: &mut losses, refused: None };
+        let mut contents =
+            Contents { request, target, service, names: &plan.names, losses: &mut losses, refused: None };
         contents.write(&turns, w);
         refused = contents.refused;
         plan.write(request, &mut losses, w);
@@ -82,7 +84,13 @@ fn refuse(request: &Request<'_>) -> Result<(), Refused> {
 }
 
 /// How the answer is to be made.
-fn config(request: &Request<'_>, target: &Target<'_>, service: Service, plan: &Plan<'_, '_>, losses: &mut Losses) -> Vec<u8> {
+fn config(
+    request: &Request<'_>,
+    target: &Target<'_>,
+    service: Service,
+    plan: &Plan<'_, '_>,
+    losses: &mut Losses,
+) -> Vec<u8> {
     let mut w = Writer::with_capacity(256);
     w.object(|w| {
         sampling(request, target, losses, w);
@@ -93,7 +101,8 @@ fn config(request: &Request<'_>, target: &Target<'_>, service: Service, plan: &P
             w.key("maxOutputTokens").number(limit);
         }
         if request.stop.iter().any(|stop| !stop.is_empty()) {
-            w.key("stopSequences").array(|w| request.stop.iter().filter(|stop| !stop.is_empty()).for_each(|stop| w.text(stop)));
+            w.key("stopSequences")
+                .array(|w| request.stop.iter().filter(|stop| !stop.is_empty()).for_each(|stop| w.text(stop)));
         }
         match request.seed.map(i32::try_from) {
             Some(Ok(seed)) => w.key("seed").raw(&seed.to_string()),
@@ -147,7 +156,14 @@ fn sampling(request: &Request<'_>, target: &Target<'_>, losses: &mut Losses, w: 
 }
 
 /// Writes a number, or the bound that it is beyond.
-fn bounded(ours: &'static str, theirs: &'static str, number: Number<'_>, (least, most): (&str, &str), losses: &mut Losses, w: &mut Writer) {
+fn bounded(
+    ours: &'static str,
+    theirs: &'static str,
+    number: Number<'_>,
+    (least, most): (&str, &str),
+    losses: &mut Losses,
+    w: &mut Writer,
+) {
     let value = |bound: &str| bound.parse().unwrap_or(number.value);
     let text = match () {
         () if number.value < value(least) => least,
@@ -169,11 +185,14 @@ fn limit(request: &Request<'_>, target: &Target<'_>, losses: &mut Losses) -> Opt
     Some(limit.min(most))
 }
 
-/// Thoughts are shown where a model can think, unless it is asked not to: they cost the same unseen.
+/// Thoughts are shown where a model can think, unless it is asked not to: they cost the same
+/// unseen.
 fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut Losses, w: &mut Writer) {
     let Some(effort) = request.effort else {
         match target.traits.thinking {
-            Thinking::Budget | Thinking::Effort => w.key("thinkingConfig").object(|w| w.key("includeThoughts").bool(true)),
+            Thinking::Budget | Thinking::Effort => {
+                w.key("thinkingConfig").object(|w| w.key("includeThoughts").bool(true))
+            }
             Thinking::None | Thinking::Unknown => {}
         }
         return;
@@ -227,12 +246,15 @@ enum Said {
     Word(&'static str),
 }
 
-/// The request's metadata, if it can be labels: Vertex takes lower-case letters, digits, `_` and `-`, 63 of them, keys with a letter first.
+/// The request's metadata, if it can be labels: Vertex takes lower-case letters, digits, `_` and
+/// `-`, 63 of them, keys with a letter first.
 fn labels(metadata: Raw<'_>) -> Option<&str> {
     let text = metadata.0.as_bytes();
     let mut fit = true;
-    let is_plain =
-        |word: &str| word.len() <= 63 && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-'));
+    let is_plain = |word: &str| {
+        word.len() <= 63
+            && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-'))
+    };
     let mut count = 0;
     let read = Cursor::new(text).object(|cursor, key| {
         let key = text_of(text, &key).unwrap_or_default();
@@ -257,7 +279,11 @@ fn say_losses(request: &Request<'_>, service: Service, losses: &mut Losses) {
     {
         losses.add("metadata");
     }
-    if request.service_tier.as_deref().is_some_and(|tier| !matches!(tier, "auto" | "default" | "standard" | "flex" | "priority")) {
+    if request
+        .service_tier
+        .as_deref()
+        .is_some_and(|tier| !matches!(tier, "auto" | "default" | "standard" | "flex" | "priority"))
+    {
         losses.add("service_tier");
     }
     for (name, _) in &request.others {

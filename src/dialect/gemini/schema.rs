@@ -1,7 +1,9 @@
-//! JSON Schemas, cut down to the part of JSON Schema that Google reads: what it does not know it answers with 400.
+//! JSON Schemas, cut down to the part of JSON Schema that Google reads: what it does not know it
+//! answers with 400.
 //!
-//! What can be said otherwise is (`const`, `allOf` of one, `definitions`, `null` in an `enum`); what cannot is left out, and told. Of what
-//! stays, order and text stay too. One pass reads, another writes; neither goes deeper than the scanner does.
+//! What can be said otherwise is (`const`, `allOf` of one, `definitions`, `null` in an `enum`);
+//! what cannot is left out, and told. Of what stays, order and text stay too. One pass reads,
+//! another writes; neither goes deeper than the scanner does.
 
 use std::borrow::Cow;
 
@@ -72,7 +74,8 @@ impl<'a> Schema<'a> {
         }
     }
 
-    /// Whether it has no members to fill in: Google wants no parameters then, rather than an object without properties.
+    /// Whether it has no members to fill in: Google wants no parameters then, rather than an object
+    /// without properties.
     pub(super) fn has_no_properties(&self) -> bool {
         let says = |value: &Value<'_>| match value {
             Value::One(Schema::Object(members)) => !members.is_empty(),
@@ -122,11 +125,16 @@ impl<'s, 'a> Members<'s, 'a> {
     }
 
     fn write(&self, w: &mut Writer) -> bool {
-        let stands_beside =
-            |word: Word| !matches!(word, Word::Ref | Word::Defs | Word::Definitions | Word::Idle | Word::Unknown) && !word.is_dollar();
+        let stands_beside = |word: Word| {
+            !matches!(word, Word::Ref | Word::Defs | Word::Definitions | Word::Idle | Word::Unknown)
+                && !word.is_dollar()
+        };
         let has_company = self.0.iter().any(|(word, _)| stands_beside(*word));
-        let Some(Value::Raw(reference)) = self.get(Word::Ref).filter(|_| has_company) else { return self.write_words(true, w) };
-        // Beside `$ref` Google reads nothing that has no `$` itself: so it moves into an `anyOf`, if there is no other.
+        let Some(Value::Raw(reference)) = self.get(Word::Ref).filter(|_| has_company) else {
+            return self.write_words(true, w);
+        };
+        // Beside `$ref` Google reads nothing that has no `$` itself: so it moves into an `anyOf`,
+        // if there is no other.
         if self.0.iter().any(|(word, _)| matches!(word, Word::AnyOf | Word::OneOf | Word::AllOf)) {
             write_reference(reference, w);
             return true;
@@ -161,7 +169,9 @@ impl<'s, 'a> Members<'s, 'a> {
                 }
                 (Word::Const, Value::Raw(value)) => write_enum(&[value], w),
                 (Word::Items, Value::List(list)) => write_list("prefixItems", list, w),
-                (Word::AllOf, Value::List(list)) if list.len() == 1 && self.get(Word::AnyOf).is_none() => write_list("anyOf", list, w),
+                (Word::AllOf, Value::List(list)) if list.len() == 1 && self.get(Word::AnyOf).is_none() => {
+                    write_list("anyOf", list, w)
+                }
                 (Word::AllOf, _) => true,
                 (Word::Defs, Value::Named(list)) => match self.get(Word::Definitions) {
                     Some(Value::Named(older)) => write_named("$defs", list.iter().chain(older), w),
@@ -184,11 +194,14 @@ impl<'s, 'a> Members<'s, 'a> {
         lost
     }
 
-    /// Of an `enum` where `null` is a value, the types. Google takes no values there but strings and numbers.
+    /// Of an `enum` where `null` is a value, the types. Google takes no values there but strings
+    /// and numbers.
     fn nullable(&self) -> Option<&'s [&'a str]> {
         let Some(Value::Raws(values)) = self.get(Word::Enum) else { return None };
         let has_null = values.contains(&"null") && values.iter().any(|value| is_constant(value));
-        let is_free = [Word::Const, Word::Ref, Word::AnyOf, Word::OneOf, Word::AllOf].iter().all(|word| self.get(*word).is_none());
+        let is_free = [Word::Const, Word::Ref, Word::AnyOf, Word::OneOf, Word::AllOf]
+            .iter()
+            .all(|word| self.get(*word).is_none());
         if !has_null || !is_free {
             return None;
         }
@@ -246,7 +259,14 @@ impl Word {
             Word::OneOf => Some("oneOf"),
             Word::PrefixItems => Some("prefixItems"),
             Word::Properties => Some("properties"),
-            Word::Ref | Word::Enum | Word::Const | Word::AllOf | Word::Defs | Word::Definitions | Word::Idle | Word::Unknown => None,
+            Word::Ref
+            | Word::Enum
+            | Word::Const
+            | Word::AllOf
+            | Word::Defs
+            | Word::Definitions
+            | Word::Idle
+            | Word::Unknown => None,
         }
     }
 }
@@ -328,7 +348,11 @@ fn write_list(name: &'static str, list: &[Schema<'_>], w: &mut Writer) -> bool {
     lost
 }
 
-fn write_named<'l, 'a: 'l>(name: &'static str, list: impl Iterator<Item = &'l (Cow<'a, str>, Schema<'a>)>, w: &mut Writer) -> bool {
+fn write_named<'l, 'a: 'l>(
+    name: &'static str,
+    list: impl Iterator<Item = &'l (Cow<'a, str>, Schema<'a>)>,
+    w: &mut Writer,
+) -> bool {
     let mut lost = false;
     w.key(name).object(|w| list.for_each(|(name, schema)| lost |= schema.write(w.name(name))));
     lost
@@ -355,7 +379,9 @@ fn write_nullable(kinds: &[&str], values: &[&str], w: &mut Writer) -> bool {
             let mut kinds = kinds.iter().filter(|kind| **kind != NULL);
             match (kinds.next(), kinds.next()) {
                 (Some(kind), None) => w.key("type").raw(kind),
-                (Some(one), Some(two)) => w.key("type").array(|w| [one, two].into_iter().chain(kinds).for_each(|kind| w.raw(kind))),
+                (Some(one), Some(two)) => {
+                    w.key("type").array(|w| [one, two].into_iter().chain(kinds).for_each(|kind| w.raw(kind)))
+                }
                 (None, _) => {}
             }
             let others: Vec<&str> = values.iter().copied().filter(|value| *value != "null").collect();

@@ -1,7 +1,9 @@
-//! Tokens for Vertex AI: how a service account's key signs what is traded for one (RFC 7523), and what comes back.
+//! Tokens for Vertex AI: how a service account's key signs what is traded for one (RFC 7523), and
+//! what comes back.
 //!
-//! The time is given, and nothing is sent: who calls posts [`ServiceAccount::form`] to [`ServiceAccount::token_uri`] and gives the answer
-//! to [`token`]. The private key and all that is made with it are [`Secret`]s. What a fault says never quotes the key's file.
+//! The time is given, and nothing is sent: who calls posts [`ServiceAccount::form`] to
+//! [`ServiceAccount::token_uri`] and gives the answer to [`token`]. The private key and all that is
+//! made with it are [`Secret`]s. What a fault says never quotes the key's file.
 
 use std::time::Duration;
 
@@ -50,15 +52,19 @@ const LIFETIME: u64 = 3600;
 impl ServiceAccount {
     /// Reads a key's file, and sees whether its key can sign.
     pub fn parse(json: &str) -> Result<Self, &'static str> {
-        let mut file: File<'_> = serde_json::from_str(json).map_err(|_| "the key file is not a JSON object of the right form")?;
+        let mut file: File<'_> =
+            serde_json::from_str(json).map_err(|_| "the key file is not a JSON object of the right form")?;
         if file.kind.filled().is_some_and(|kind| kind != "service_account") {
             return Err("the key file is not a service account's: its `type` must be `service_account`");
         }
-        let key = Secret::new(file.private_key.0.take().filter(|key| !key.is_empty()).ok_or("the key file has no `private_key`")?);
+        let key = Secret::new(
+            file.private_key.0.take().filter(|key| !key.is_empty()).ok_or("the key file has no `private_key`")?,
+        );
         let text = |field: &Text<'_>| field.filled().map(str::to_owned);
         let account = Self {
             email: text(&file.client_email).ok_or("the key file has no `client_email`")?,
-            // Who passes it through a shell's variable often ends up with the line ends escaped twice.
+            // Who passes it through a shell's variable often ends up with the line ends escaped
+            // twice.
             key: Secret::new(key.expose().replace("\\n", "\n")),
             key_id: text(&file.private_key_id),
             token_uri: text(&file.token_uri).unwrap_or_else(|| TOKEN_URI.to_owned()),
@@ -78,11 +84,15 @@ impl ServiceAccount {
         self.key.expose()
     }
 
-    /// The body of the request for a token, an `application/x-www-form-urlencoded`. `now` is in seconds since 1970.
+    /// The body of the request for a token, an `application/x-www-form-urlencoded`. `now` is in
+    /// seconds since 1970.
     pub fn form(&self, now: u64) -> Result<Secret, &'static str> {
         // Nothing in an assertion needs to be escaped.
         let assertion = self.assertion(now)?;
-        Ok(Secret::new(["grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=", assertion.expose()].concat()))
+        Ok(Secret::new(
+            ["grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=", assertion.expose()]
+                .concat(),
+        ))
     }
 
     /// The signed assertion that this account is who asks.
@@ -109,7 +119,8 @@ impl ServiceAccount {
     fn key_pair(&self) -> Result<RsaKeyPair, &'static str> {
         let key = PrivatePkcs8KeyDer::from_pem_slice(self.key.expose().as_bytes());
         let key = key.map_err(|_| "the `private_key` is not a PKCS #8 key in PEM (`-----BEGIN PRIVATE KEY-----`)")?;
-        RsaKeyPair::from_pkcs8(key.secret_pkcs8_der()).map_err(|_| "the `private_key` is not an RSA key of 2048 to 4096 bits")
+        RsaKeyPair::from_pkcs8(key.secret_pkcs8_der())
+            .map_err(|_| "the `private_key` is not an RSA key of 2048 to 4096 bits")
     }
 }
 

@@ -1,4 +1,5 @@
-//! Tools, which of them may be called, and answers in a format: Google's older models have one or the other, so these meet here.
+//! Tools, which of them may be called, and answers in a format: Google's older models have one or
+//! the other, so these meet here.
 
 use std::borrow::Cow;
 
@@ -83,8 +84,9 @@ impl<'r, 'a> Plan<'r, 'a> {
         Ok(())
     }
 
-    /// Decides how the format is said. Where it cannot stand beside tools, a function that takes it stands among them, and one of them must
-    /// be called: so the model either uses a tool or answers.
+    /// Decides how the format is said. Where it cannot stand beside tools, a function that takes it
+    /// stands among them, and one of them must be called: so the model either uses a tool or
+    /// answers.
     fn format(&mut self, request: &'r Request<'a>, traits: &Traits, losses: &mut Losses) -> Result<(), Refused> {
         let Some(format) = &request.format else { return Ok(()) };
         let goes_with_tools = traits.structured && traits.structured_with_tools;
@@ -114,9 +116,10 @@ impl<'r, 'a> Plan<'r, 'a> {
                 self.answer = Some((name, Answer { description, schema }));
                 Ok(())
             }
-            Some(_) | None if beside_tools => {
-                Err(Refused::unsupported("response_format", "this model cannot be held to this format while there are tools"))
-            }
+            Some(_) | None if beside_tools => Err(Refused::unsupported(
+                "response_format",
+                "this model cannot be held to this format while there are tools",
+            )),
             Some(_) | None => Err(Refused::unsupported("response_format", "this model cannot be held to this format")),
         }
     }
@@ -156,7 +159,8 @@ impl<'r, 'a> Plan<'r, 'a> {
             });
         };
         match &request.tool_choice {
-            // Only the answer may be called, and nothing else is declared: `format` saw to that, or `tools` were none.
+            // Only the answer may be called, and nothing else is declared: `format` saw to that, or
+            // `tools` were none.
             _ if self.declared.is_empty() => config("ANY", &[]),
             Some(ToolChoice::None) => config("NONE", &[]),
             None | Some(ToolChoice::Auto) if self.answer.is_some() => config("ANY", &[]),
@@ -183,8 +187,7 @@ impl<'r, 'a> Plan<'r, 'a> {
 
 impl Answer<'_> {
     fn declaration(&self, name: &str, in_json_schema: bool, losses: &mut Losses, w: &mut Writer) {
-        const WHAT: &str =
-            "Gives the final answer. When no other function needs to be called any more, call this one; its arguments are the answer.";
+        const WHAT: &str = "Gives the final answer. When no other function needs to be called any more, call this one; its arguments are the answer.";
         w.key("name").text(name);
         match self.description {
             Some(description) => w.key("description").text(&format!("{WHAT} {description}")),
@@ -198,7 +201,11 @@ impl Answer<'_> {
 
 /// Writes what a function takes; whether something of it is lost.
 fn write_parameters(schema: &Schema<'_>, in_json_schema: bool, w: &mut Writer) -> bool {
-    if in_json_schema { schema.write(w.key("parametersJsonSchema")) } else { open_api::write(schema, w.key("parameters")) }
+    if in_json_schema {
+        schema.write(w.key("parametersJsonSchema"))
+    } else {
+        open_api::write(schema, w.key("parameters"))
+    }
 }
 
 /// Whether the answer has to be a call of the caller's tools.
@@ -219,8 +226,11 @@ pub(super) fn write_format(format: &Format<'_>, in_json_schema: bool, losses: &m
                 losses.add("response_format.json_schema.description");
             }
             let schema = Schema::read(json);
-            let lost =
-                if in_json_schema { schema.write(w.key("responseJsonSchema")) } else { open_api::write(&schema, w.key("responseSchema")) };
+            let lost = if in_json_schema {
+                schema.write(w.key("responseJsonSchema"))
+            } else {
+                open_api::write(&schema, w.key("responseSchema"))
+            };
             if lost {
                 losses.add("response_format.json_schema.schema");
             }

@@ -15,8 +15,8 @@ pub fn vertex_base(location: &str) -> String {
     }
 }
 
-/// What follows the base address for a model. It may be named with its publisher in front (`publishers/x/models/y`), and a tuned one by its
-/// endpoint (`endpoints/123`).
+/// What follows the base address for a model. It may be named with its publisher in front
+/// (`publishers/x/models/y`), and a tuned one by its endpoint (`endpoints/123`).
 pub fn vertex_path(project: &str, location: &str, model: &str, stream: bool) -> String {
     let place = format!("/v1/projects/{}/locations/{}", segment(project), segment(location));
     let action = action(stream);
@@ -56,7 +56,11 @@ mod tests {
         check("gemini-2.5-pro", true, &format!("{base}gemini-2.5-pro:streamGenerateContent?alt=sse"));
         check("models/gemini-2.5-pro", false, &format!("{base}gemini-2.5-pro:generateContent"));
         check("publishers/google/models/g", false, &format!("{base}g:generateContent"));
-        check("publishers/meta/models/l@1", false, "/v1/projects/p-1/locations/eu/publishers/meta/models/l%401:generateContent");
+        check(
+            "publishers/meta/models/l@1",
+            false,
+            "/v1/projects/p-1/locations/eu/publishers/meta/models/l%401:generateContent",
+        );
         check("endpoints/123", false, "/v1/projects/p-1/locations/eu/endpoints/123:generateContent");
         check("../../x", false, &format!("{base}..%2F..%2Fx:generateContent"));
         check("publishers/../models/x", false, "/v1/projects/p-1/locations/eu/publishers/__/models/x:generateContent");

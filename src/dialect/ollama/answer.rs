@@ -1,4 +1,5 @@
-//! Ollama's answers: one object, or a line of it at a time. Both say the same; the last line says that it is.
+//! Ollama's answers: one object, or a line of it at a time. Both say the same; the last line says
+//! that it is.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -121,7 +122,11 @@ impl Line<'_> {
         }
         // Nothing is what is not said, and what was in the cache is not counted.
         let counted = |count: Count| count.0.filter(|count| *count > 0);
-        let tokens = Tokens { prompt: counted(self.prompt_eval_count), completion: counted(self.eval_count), ..Tokens::default() };
+        let tokens = Tokens {
+            prompt: counted(self.prompt_eval_count),
+            completion: counted(self.eval_count),
+            ..Tokens::default()
+        };
         if tokens != Tokens::default() {
             emit(Event::Usage(tokens));
         }

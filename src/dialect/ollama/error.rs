@@ -23,20 +23,25 @@ pub(super) fn unanswered(reason: &str) -> UpstreamError {
     }
 }
 
-/// What the words say more exactly than the status, if there is one. They may quote the request, and what a caller wrote must not speak
-/// for the account: only how a sentence begins counts, but for a prompt that was refused.
+/// What the words say more exactly than the status, if there is one. They may quote the request,
+/// and what a caller wrote must not speak for the account: only how a sentence begins counts, but
+/// for a prompt that was refused.
 fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
     let words = error.message.to_ascii_lowercase();
     let begins = |sentences: &[&str]| sentences.iter().any(|sentence| words.starts_with(sentence));
     // A model's name, in quotes or not.
     let after_first = words.split_once(' ').map(|(_, rest)| rest).unwrap_or_default();
-    let after_model = words.strip_prefix("model ").and_then(|rest| rest.split_once(' ')).map(|(_, rest)| rest).unwrap_or_default();
+    let after_model =
+        words.strip_prefix("model ").and_then(|rest| rest.split_once(' ')).map(|(_, rest)| rest).unwrap_or_default();
     let is_refused = matches!(status, 400 | 413);
     let (status, code) = if begins(&TOO_LONG) || (is_refused && is_overflow(&words)) {
         // "the input length exceeds the context length"
         (400, "context_length_exceeded")
-    } else if after_first.starts_with("does not support ") || begins(&["this model is missing data required for image input"]) {
-        // "registry.ollama.ai/library/gemma:2b does not support tools"; the other is said with status 500.
+    } else if after_first.starts_with("does not support ")
+        || begins(&["this model is missing data required for image input"])
+    {
+        // "registry.ollama.ai/library/gemma:2b does not support tools"; the other is said with
+        // status 500.
         (400, "unsupported_parameter")
     } else if after_model.starts_with("not found") {
         // "model 'x' not found, try pulling it first"
@@ -71,7 +76,10 @@ mod tests {
     fn the_words_say_what_kind_it_is() {
         check("the input length exceeds the context length", Some((400, "context_length_exceeded")));
         check("prompt too long; exceeded max context length by 12 tokens", Some((400, "context_length_exceeded")));
-        check("request (5000 tokens) exceeds the available context size (4096 tokens)", Some((400, "context_length_exceeded")));
+        check(
+            "request (5000 tokens) exceeds the available context size (4096 tokens)",
+            Some((400, "context_length_exceeded")),
+        );
         check("model 'llama9' not found, try pulling it first", Some((404, "model_not_found")));
         check("model \"llama9\" not found", Some((404, "model_not_found")));
         check("registry.ollama.ai/library/gemma:2b does not support tools", Some((400, "unsupported_parameter")));
@@ -86,9 +94,12 @@ mod tests {
 
     #[test]
     fn what_a_message_quotes_decides_nothing() {
-        for quoted in
-            ["model 'x' not found", "server busy", "x does not support tools", "this model is missing data required for image input"]
-        {
+        for quoted in [
+            "model 'x' not found",
+            "server busy",
+            "x does not support tools",
+            "this model is missing data required for image input",
+        ] {
             check(&format!("invalid value: \"{quoted}\""), None);
         }
         check("model returned 'it was not found'", None);
@@ -99,8 +110,14 @@ mod tests {
 
     #[test]
     fn other_shapes_are_read_too() {
-        assert_eq!(error(404, Some("text/plain"), b"404 page not found").message, "the upstream's reason is not in a known format");
+        assert_eq!(
+            error(404, Some("text/plain"), b"404 page not found").message,
+            "the upstream's reason is not in a known format"
+        );
         assert_eq!(error(502, None, b"").message, "the upstream gave no reason");
-        assert_eq!(error(500, None, br#"{"error":{"message":"m","type":"api_error"}}"#).kind.as_deref(), Some("api_error"));
+        assert_eq!(
+            error(500, None, br#"{"error":{"message":"m","type":"api_error"}}"#).kind.as_deref(),
+            Some("api_error")
+        );
     }
 }

@@ -49,7 +49,12 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
 }
 
 /// `names` are the functions of the calls so far, by their ids: a result must say whose it is.
-fn write_message<'r>(w: &mut Writer, message: &'r Message<'_>, names: &mut HashMap<&'r str, &'r str>, losses: &mut Losses) {
+fn write_message<'r>(
+    w: &mut Writer,
+    message: &'r Message<'_>,
+    names: &mut HashMap<&'r str, &'r str>,
+    losses: &mut Losses,
+) {
     let role = match message.role {
         Role::System | Role::Developer => "system",
         Role::User => "user",
@@ -92,7 +97,10 @@ fn write_images(w: &mut Writer, message: &Message<'_>, losses: &mut Losses) {
         message.content.iter().filter_map(|part| match &part.kind {
             PartKind::Image(Media::Inline(_, bytes), detail) => Some((bytes, detail)),
             // Refused before.
-            PartKind::Image(Media::Url(_) | Media::Id(_), _) | PartKind::Text(_) | PartKind::Audio(..) | PartKind::File(..) => None,
+            PartKind::Image(Media::Url(_) | Media::Id(_), _)
+            | PartKind::Text(_)
+            | PartKind::Audio(..)
+            | PartKind::File(..) => None,
         })
     };
     if images().next().is_none() {
@@ -152,7 +160,8 @@ fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, los
         ("presence_penalty", request.presence_penalty),
     ];
     let counts = [("num_predict", max_tokens), ("top_k", request.top_k)];
-    let is_silent = numbers.iter().all(|(_, number)| number.is_none()) && counts.iter().all(|(_, count)| count.is_none());
+    let is_silent =
+        numbers.iter().all(|(_, number)| number.is_none()) && counts.iter().all(|(_, count)| count.is_none());
     if is_silent && request.seed.is_none() && request.stop.is_empty() {
         return;
     }

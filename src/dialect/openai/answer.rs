@@ -1,7 +1,7 @@
 //! A buffered answer, made standard.
 //!
-//! It is whole because its JSON is: nothing of it was cut. So a finish reason that is missing here is
-//! `stop` (or `tool_calls`), while in a stream it would be a cut.
+//! It is whole because its JSON is: nothing of it was cut. So a finish reason that is missing here
+//! is `stop` (or `tool_calls`), while in a stream it would be a cut.
 
 use super::calls::{self, Ids};
 use super::choice::Common;
@@ -46,7 +46,13 @@ pub fn converted(face: &Face, quirks: &Quirks, show_reasoning: bool, body: &[u8]
     Ok(Answer { body: events, usage, declined, flaws })
 }
 
-fn standard(face: &Face, quirks: &Quirks, show_reasoning: bool, text: &[u8], shape: &Shape) -> Result<Answer, AnswerFault> {
+fn standard(
+    face: &Face,
+    quirks: &Quirks,
+    show_reasoning: bool,
+    text: &[u8],
+    shape: &Shape,
+) -> Result<Answer, AnswerFault> {
     if let Some(found) = shape.error(text) {
         return Err(AnswerFault::Upstream(found));
     }
@@ -146,7 +152,8 @@ fn edit_choice(
         reasoning::edit(text, delta, false, edits);
     }
     if body.content.is_none() {
-        let content = if body.is_special || !body.call_range.is_empty() { &br#""content":null"#[..] } else { br#""content":"""# };
+        let content =
+            if body.is_special || !body.call_range.is_empty() { &br#""content":null"#[..] } else { br#""content":"""# };
         edits.insert_member(body.open, content);
     }
     let calls = calls.get(body.call_range.clone()).unwrap_or_default();
@@ -154,7 +161,8 @@ fn edit_choice(
     let is_cut = finish::is_cut(reason);
     let (arguments, broken_calls) = calls::whole(text, calls, is_cut, &common.ids, at, edits).map_err(nonsense)?;
     said += arguments;
-    let flaws = if is_cut || body.refuses { Flaws::default() } else { flaws_of(text, body, broken_calls, common.wants_json) };
+    let flaws =
+        if is_cut || body.refuses { Flaws::default() } else { flaws_of(text, body, broken_calls, common.wants_json) };
     Ok(Told { bytes: said, answers: body.answers(text), declines: body.refuses || reason == finish::FILTERED, flaws })
 }
 
@@ -175,7 +183,12 @@ fn flaws_of(text: &[u8], body: &shape::Body, broken_calls: u32, wants_json: bool
 }
 
 /// Puts right why a choice ended; returns the reason.
-fn edit_finish(text: &[u8], choice: &shape::Choice, made_calls: bool, edits: &mut Edits<'_>) -> Result<&'static str, AnswerFault> {
+fn edit_finish(
+    text: &[u8],
+    choice: &shape::Choice,
+    made_calls: bool,
+    edits: &mut Edits<'_>,
+) -> Result<&'static str, AnswerFault> {
     let said = choice.finish.as_ref().map_or(Finish::Unsaid, |member| finish::read(text, &member.value));
     let (reason, native) = match said {
         Finish::Unsaid => (finish::STOP, None),

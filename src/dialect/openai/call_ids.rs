@@ -1,7 +1,7 @@
 //! Ids of tool calls for a server that takes none but nine letters and digits: Mistral's.
 //!
-//! A call and its result must still have the same id, two calls must not, and the same conversation must give the same ids each time
-//! it is sent, or no prompt cache would know it again.
+//! A call and its result must still have the same id, two calls must not, and the same conversation
+//! must give the same ids each time it is sent, or no prompt cache would know it again.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,8 @@ use crate::wire::splice::Edits;
 /// An id as the server wants it.
 type Short = [u8; 9];
 
-/// Gives the ids that stand at these places the form that the server wants. Those that have it stay.
+/// Gives the ids that stand at these places the form that the server wants. Those that have it
+/// stay.
 pub(super) fn shorten(text: &[u8], places: &[Span], edits: &mut Edits<'_>) {
     let ids: Vec<(&Span, Cow<'_, str>)> =
         places.iter().filter_map(|place| Some((place, text_of(text, place).filter(|id| !id.is_empty())?))).collect();
@@ -33,7 +34,8 @@ fn as_short(id: &str) -> Option<Short> {
 /// A short id that is not taken; then it is. `count` ids were renamed before.
 fn free(id: &str, count: usize, taken: &mut BTreeSet<Short>) -> Short {
     let hash = fnv(id.as_bytes());
-    // Other salts for others of the same hash: whoever makes such ids on purpose would have us try them all.
+    // Other salts for others of the same hash: whoever makes such ids on purpose would have us try
+    // them all.
     let salts = std::iter::once(0).chain(count as u64 + 1..);
     let mut short = [0; 9];
     for salt in salts {

@@ -1,8 +1,9 @@
-//! Tool calls: numbered from 0 as they arrive, each introduced once with its id and name, then only added to.
+//! Tool calls: numbered from 0 as they arrive, each introduced once with its id and name, then only
+//! added to.
 //!
-//! Servers number them wrongly or not at all, repeat id and name in every fragment, send parallel calls
-//! under one number, or arguments as an object. Clients glue fragments together by number, so a fragment
-//! under the wrong one makes garbage of two calls.
+//! Servers number them wrongly or not at all, repeat id and name in every fragment, send parallel
+//! calls under one number, or arguments as an object. Clients glue fragments together by number, so
+//! a fragment under the wrong one makes garbage of two calls.
 
 use std::borrow::Cow;
 
@@ -126,7 +127,14 @@ impl Calls {
     }
 
     /// Appends a fragment as it should be; true if that is how it came.
-    fn fragment(&mut self, text: &[u8], call: &Call, ids: &Ids, choice: usize, out: &mut Vec<u8>) -> Result<bool, &'static str> {
+    fn fragment(
+        &mut self,
+        text: &[u8],
+        call: &Call,
+        ids: &Ids,
+        choice: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, &'static str> {
         let slot = self.place(text, call)?;
         let introduced = self.introduced;
         let Some(open) = self.list.get_mut(slot) else { return Ok(false) };
@@ -175,9 +183,9 @@ impl Calls {
         let (id, name) = (id_of(text, call), name_of(text, call));
         let number = call.index.as_ref().and_then(|index| integer_of(text, &index.value));
         let known = match (number, id, name) {
-            // Servers that send parallel calls under one number: a new id or name means a new call. A
-            // new id without a name is only an id that changes with every fragment, and a new name without
-            // an id may be the rest of the name.
+            // Servers that send parallel calls under one number: a new id or name means a new call.
+            // A new id without a name is only an id that changes with every fragment, and a new
+            // name without an id may be the rest of the name.
             (Some(number), ..) => self.list.iter().rposition(|open| open.number == Some(number)).filter(|slot| {
                 let Some(name) = name else { return true };
                 self.list.get(*slot).is_none_or(|open| match id {
@@ -202,8 +210,8 @@ impl Calls {
     }
 }
 
-/// Puts right the `tool_calls` of a whole message, or one that `is_cut`; returns the bytes of their arguments, and how many of the calls
-/// have arguments that are no object.
+/// Puts right the `tool_calls` of a whole message, or one that `is_cut`; returns the bytes of their
+/// arguments, and how many of the calls have arguments that are no object.
 pub(super) fn whole(
     text: &[u8],
     calls: &[Call],
@@ -359,7 +367,8 @@ fn arguments_len(text: &[u8], call: &Call) -> usize {
     })
 }
 
-/// The arguments as they stand between the quotes of a literal: text as it is, all else as JSON text.
+/// The arguments as they stand between the quotes of a literal: text as it is, all else as JSON
+/// text.
 fn arguments<'a>(text: &'a [u8], call: &Call) -> Cow<'a, [u8]> {
     let Some(member) = &call.arguments else { return Cow::Borrowed(b"") };
     let value = slice(text, &member.value);

@@ -1,4 +1,5 @@
-//! One choice of a stream: what it has shown so far, and so what its next chunk must still show, or no more.
+//! One choice of a stream: what it has shown so far, and so what its next chunk must still show, or
+//! no more.
 
 use super::calls::{self, Calls, Ids};
 use super::shape::{self, Body, Call, LISTS, MAX_CHOICES};
@@ -20,7 +21,8 @@ pub(super) struct Choice {
     listed: [usize; LISTS.len()],
     /// It said something that a caller can use: text, a call, audio, a picture. Thinking is none.
     ///
-    /// Chunks that the pattern follows need not be looked at: they say more of what the chunk before them said.
+    /// Chunks that the pattern follows need not be looked at: they say more of what the chunk
+    /// before them said.
     pub(super) answers: bool,
     pub(super) refuses: bool,
     pub(super) ended: Option<Ended>,
@@ -100,17 +102,22 @@ impl Choice {
         self.refuses || self.ended.as_ref().is_some_and(|ended| ended.reason == finish::FILTERED)
     }
 
-    /// What is wrong with it, now that it is whole. Nothing is where it says that it may be cut short.
+    /// What is wrong with it, now that it is whole. Nothing is where it says that it may be cut
+    /// short.
     pub(super) fn flaws(&self, wants_json: bool) -> Flaws {
         if self.refuses || self.ended.as_ref().is_none_or(|ended| finish::is_cut(ended.reason)) {
             return Flaws::default();
         }
         let has_calls = self.calls.any() || self.old_call.is_some();
         let old = u32::from(self.old_call.as_ref().is_some_and(flaws::is_broken));
-        Flaws { broken_calls: self.calls.broken() + old, not_json: wants_json && !has_calls && !self.content.is_whole() }
+        Flaws {
+            broken_calls: self.calls.broken() + old,
+            not_json: wants_json && !has_calls && !self.content.is_whole(),
+        }
     }
 
-    /// How many bytes of thinking an entry holds, if it has nothing beside it and neither begins nor ends the choice.
+    /// How many bytes of thinking an entry holds, if it has nothing beside it and neither begins
+    /// nor ends the choice.
     pub(super) fn only_thinks(&mut self, text: &[u8], entry: &shape::Choice) -> Result<Option<usize>, StreamFault> {
         // Choices must appear in their order, whatever is hidden of them.
         if !self.has_role || entry.finish.as_ref().is_some_and(|finish| finish.speaks(text)) {
@@ -126,7 +133,8 @@ impl Choice {
         })
     }
 
-    /// Whether an entry only says again the piece of reasoning that came before it. A short one may well be meant twice.
+    /// Whether an entry only says again the piece of reasoning that came before it. A short one may
+    /// well be meant twice.
     pub(super) fn repeats_reasoning(&mut self, text: &[u8], entry: &shape::Choice) -> bool {
         let Some(span) = entry.in_delta.as_ref().and_then(|body| body.only_reasoning(text)) else { return false };
         let piece = slice(text, span);
@@ -193,7 +201,8 @@ impl Choice {
         self.refuses |= body.refuses;
         self.answers = self.answers || body.answers(text);
         self.edit_role(text, body, edits);
-        let mut bytes = body.said + content::edit(text, body, common.show_reasoning, edits).map_err(StreamFault::Broken)?;
+        let mut bytes =
+            body.said + content::edit(text, body, common.show_reasoning, edits).map_err(StreamFault::Broken)?;
         reasoning::edit(text, body, common.show_reasoning, edits);
         if common.wants_json {
             content::take(text, body, &mut self.content);
@@ -216,7 +225,11 @@ impl Choice {
 
     /// An entry without anything to say: the delta is there nonetheless.
     fn edit_empty(&mut self, entry: &shape::Choice, edits: &mut Edits<'_>) {
-        let delta = if std::mem::replace(&mut self.has_role, true) { &br#"{}"#[..] } else { br#"{"role":"assistant","content":""}"# };
+        let delta = if std::mem::replace(&mut self.has_role, true) {
+            &br#"{}"#[..]
+        } else {
+            br#"{"role":"assistant","content":""}"#
+        };
         if let Some(message) = &entry.message {
             edits.remove_member(&message.key, &message.value);
         }
@@ -261,7 +274,9 @@ impl Choice {
         // The text was scanned before, so this cannot fail.
         let _read = Cursor::new(rest).object(|cursor, key| {
             let name = slice(rest, &key);
-            let Some(listed) = LISTS.iter().zip(&mut self.listed).find_map(|(list, listed)| (*list == name).then_some(listed)) else {
+            let Some(listed) =
+                LISTS.iter().zip(&mut self.listed).find_map(|(list, listed)| (*list == name).then_some(listed))
+            else {
                 return cursor.value().map(drop);
             };
             if cursor.kind()? != Kind::Array {
@@ -296,8 +311,14 @@ const MAX_REPEATED: usize = 16 * 1024;
 /// A list that is longer is no list of citations, and would need an edit an entry.
 const MAX_LISTED: usize = 1024;
 
-/// The place of an entry's choice in our list, by the upstream's index (or its place, where it has none).
-pub(super) fn place_of(choices: &mut Vec<Choice>, text: &[u8], entry: &shape::Choice, place: usize) -> Result<usize, StreamFault> {
+/// The place of an entry's choice in our list, by the upstream's index (or its place, where it has
+/// none).
+pub(super) fn place_of(
+    choices: &mut Vec<Choice>,
+    text: &[u8],
+    entry: &shape::Choice,
+    place: usize,
+) -> Result<usize, StreamFault> {
     let said = entry.index.as_ref().and_then(|index| integer_of(text, &index.value));
     let number = said.unwrap_or(place as u64);
     if let Some(at) = choices.iter().position(|choice| choice.number == number) {

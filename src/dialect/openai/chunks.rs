@@ -1,8 +1,8 @@
 //! The chunks of a stream, each made standard while it passes.
 //!
-//! What goes out is the upstream's own chunk with the wrong spans edited. A choice's finish is held back
-//! until the stream has ended: so it comes last and once, however often and early the upstream says it, and
-//! nothing that follows it is lost.
+//! What goes out is the upstream's own chunk with the wrong spans edited. A choice's finish is held
+//! back until the stream has ended: so it comes last and once, however often and early the upstream
+//! says it, and nothing that follows it is lost.
 
 use super::calls::{Ids, between_quotes};
 use super::choice::{Choice, Common, Ended, Finishes, place_of};
@@ -49,7 +49,8 @@ pub(super) struct Chunks {
     done: bool,
 }
 
-/// What a text goes on with, as far as somebody looks at it: the places of a choice, and of its call.
+/// What a text goes on with, as far as somebody looks at it: the places of a choice, and of its
+/// call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Followed {
     Nothing,
@@ -119,7 +120,8 @@ impl Chunks {
 
     #[cold]
     fn unreadable(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
-        // The specification has invalid UTF-8 replaced, not refused: a model may well emit half a character.
+        // The specification has invalid UTF-8 replaced, not refused: a model may well emit half a
+        // character.
         if std::str::from_utf8(data).is_err() {
             let text = String::from_utf8_lossy(data);
             if self.shape.read(text.as_bytes()).is_ok() {
@@ -146,7 +148,8 @@ impl Chunks {
         }
         self.reported.take(text, shape, self.show_usage);
         self.head.learn(text, shape);
-        // Azure's first chunk, a usage chunk, a vendor's notice: nothing that a caller could use now.
+        // Azure's first chunk, a usage chunk, a vendor's notice: nothing that a caller could use
+        // now.
         if shape.list.is_empty() {
             self.keep_citations(text);
             return Ok(());
@@ -170,11 +173,13 @@ impl Chunks {
             return Ok(());
         }
         // Pieces that may be repeated must all be looked at.
-        let is_reasoning = |entry: &shape::Choice| entry.in_delta.as_ref().is_some_and(|body| body.only_reasoning(text).is_some());
+        let is_reasoning =
+            |entry: &shape::Choice| entry.in_delta.as_ref().is_some_and(|body| body.only_reasoning(text).is_some());
         if self.quirks.repeats_reasoning && self.shape.list.iter().any(is_reasoning) {
             return Ok(());
         }
-        // Of thinking that is hidden, it depends on the text beside it whether the chunk goes out at all.
+        // Of thinking that is hidden, it depends on the text beside it whether the chunk goes out
+        // at all.
         if !self.common.show_reasoning && self.shape.list.iter().any(shape::Choice::thinks) {
             return Ok(());
         }
@@ -209,7 +214,8 @@ impl Chunks {
         let [entry] = self.shape.list.as_slice() else { return Ok(Followed::Nothing) };
         let Some(body) = &entry.in_delta else { return Ok(Followed::Nothing) };
         let at = place_of(&mut self.choices, text, entry, 0)?;
-        let is_content = || body.content.as_ref().is_some_and(|content| body.only_text.as_ref() == Some(&content.value));
+        let is_content =
+            || body.content.as_ref().is_some_and(|content| body.only_text.as_ref() == Some(&content.value));
         Ok(match self.shape.calls.get(body.call_range.clone()) {
             Some([call]) => {
                 let slot = self.choices.get_mut(at).and_then(|choice| choice.calls.goes_on(text, call));
@@ -233,7 +239,11 @@ impl Chunks {
     /// Keeps the citations of a chunk without choices, unless it is shown as it is: with the usage.
     fn keep_citations(&mut self, text: &[u8]) {
         let is_shown = self.show_usage && self.shape.usage.is_some();
-        let Some(citations) = self.shape.citations.as_ref().map(|member| slice(text, &member.value)).filter(|_| !is_shown) else { return };
+        let Some(citations) =
+            self.shape.citations.as_ref().map(|member| slice(text, &member.value)).filter(|_| !is_shown)
+        else {
+            return;
+        };
         if citations.starts_with(b"[") && (3..=MAX_HELD).contains(&citations.len()) {
             self.citations.clear();
             self.citations.extend_from_slice(citations);
@@ -315,7 +325,8 @@ impl Chunks {
         self.opened
     }
 
-    /// Nothing was said that is an answer, but that there will be none. As long as one of several choices is open, it may answer.
+    /// Nothing was said that is an answer, but that there will be none. As long as one of several
+    /// choices is open, it may answer.
     pub(super) fn declined(&self) -> bool {
         let is_settled = |choice: &Choice| !choice.answers && (choice.refuses || choice.ended.is_some());
         self.choices.iter().any(Choice::declines) && self.choices.iter().all(is_settled)
@@ -386,7 +397,9 @@ impl Chunks {
         let Some(ended) = &choice.ended else { return Ok(()) };
         let empty = if finish::is_cut(ended.reason) { String::new() } else { choice.calls.empty() };
         if !empty.is_empty() {
-            let text = format!(r#"{{"choices":[{{"index":{at},"delta":{{"tool_calls":[{empty}]}},"finish_reason":null}}]{no_usage}}}"#);
+            let text = format!(
+                r#"{{"choices":[{{"index":{at},"delta":{{"tool_calls":[{empty}]}},"finish_reason":null}}]{no_usage}}}"#
+            );
             self.write_ours(text.as_bytes(), None, out);
         }
         let Some(choice) = self.choices.get_mut(at) else { return Ok(()) };
@@ -435,7 +448,9 @@ impl Chunks {
             match (&self.shape.x_portcullis, mark) {
                 (Some(member), Some(mark)) => edits.replace(member.value.clone(), mark.into_bytes()),
                 (Some(member), None) => edits.remove_member(&member.key, &member.value),
-                (None, Some(mark)) => edits.insert_member(self.shape.open, format!(r#""x_portcullis":{mark}"#).into_bytes()),
+                (None, Some(mark)) => {
+                    edits.insert_member(self.shape.open, format!(r#""x_portcullis":{mark}"#).into_bytes())
+                }
                 (None, None) => {}
             }
         }
@@ -449,8 +464,8 @@ impl Chunks {
 }
 
 impl Reported {
-    /// Takes the usage of a chunk, wherever it stands. The last one counts, so that one which grows from
-    /// chunk to chunk, or comes twice, is counted once.
+    /// Takes the usage of a chunk, wherever it stands. The last one counts, so that one which grows
+    /// from chunk to chunk, or comes twice, is counted once.
     fn take(&mut self, text: &[u8], shape: &Shape, keeps_chunk: bool) {
         let in_groq = groq_usage(text, shape).map(|(_, value)| value);
         let in_choice = shape.list.iter().find_map(|choice| choice.usage.as_ref()).map(|usage| usage.value.clone());
@@ -459,7 +474,8 @@ impl Reported {
             let Some(counts) = Counts::read(text, &span) else { continue };
             self.counts = Some(counts);
             // The upstream may be a gateway like this one.
-            self.is_estimate = shape.x_portcullis.as_ref().is_some_and(|mark| mark::is_estimated(slice(text, &mark.value)));
+            self.is_estimate =
+                shape.x_portcullis.as_ref().is_some_and(|mark| mark::is_estimated(slice(text, &mark.value)));
             self.object.clear();
             if counts.are_believed() && span.len() <= MAX_HELD {
                 self.object.extend_from_slice(slice(text, &span));

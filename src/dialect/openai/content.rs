@@ -5,9 +5,15 @@ use super::shape::Body;
 use crate::wire::json::{self, Broken, Cursor, Kind, Pieces, slice, text_of};
 use crate::wire::splice::Edits;
 
-/// Makes the content of a delta or message a string; returns how long it is. Thinking that came among its
-/// parts goes beside it, where it is shown. Parts that are no text (references, images) are left out: a string cannot hold them.
-pub(super) fn edit(text: &[u8], body: &Body, show_reasoning: bool, edits: &mut Edits<'_>) -> Result<usize, &'static str> {
+/// Makes the content of a delta or message a string; returns how long it is. Thinking that came
+/// among its parts goes beside it, where it is shown. Parts that are no text (references, images)
+/// are left out: a string cannot hold them.
+pub(super) fn edit(
+    text: &[u8],
+    body: &Body,
+    show_reasoning: bool,
+    edits: &mut Edits<'_>,
+) -> Result<usize, &'static str> {
     let Some(member) = &body.content else { return Ok(0) };
     match member.kind(text) {
         Kind::String => Ok(json::text_len(text, &member.value)),

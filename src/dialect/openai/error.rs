@@ -1,7 +1,7 @@
 //! Errors in every shape that servers put them, read into one.
 //!
-//! Reading never fails and what it returns is bounded. Texts are the upstream's own: whoever shows them
-//! scrubs them first.
+//! Reading never fails and what it returns is bounded. Texts are the upstream's own: whoever shows
+//! them scrubs them first.
 
 use std::time::Duration;
 
@@ -125,7 +125,9 @@ fn of(object: &Map<String, Value>) -> UpstreamError {
     };
     let both = [inner, object];
     let message = ["message", "detail", "msg", "error_message", "title", "statusText"];
-    let message = text.and_then(words).or_else(|| both.iter().find_map(|from| message.iter().find_map(|name| words(from.get(*name)?))));
+    let message = text
+        .and_then(words)
+        .or_else(|| both.iter().find_map(|from| message.iter().find_map(|name| words(from.get(*name)?))));
     let kind = first_word(&both, &["type", "error_type"]).filter(|kind| kind != "error");
     // Gemini's status is a word.
     let kind = kind.or_else(|| first_word(&both, &["status"]).filter(|status| status.parse::<u16>().is_err()));
@@ -170,11 +172,13 @@ fn is_too_long(message: &str) -> bool {
     WORDS.iter().any(|words| message.contains(words))
 }
 
-/// Whether a server says in its own words that it does not answer because of what was asked, or of what the answer would have been. Some
-/// say so with 403, but it is not the account that is refused.
+/// Whether a server says in its own words that it does not answer because of what was asked, or of
+/// what the answer would have been. Some say so with 403, but it is not the account that is
+/// refused.
 fn is_filtered(error: &UpstreamError, inner: &Map<String, Value>, object: &Map<String, Value>) -> bool {
     // Moonshot and Alibaba, who have another code beside the type or none
-    const WORDS: [&str; 4] = ["content_filter", "content_policy_violation", "data_inspection_failed", "DataInspectionFailed"];
+    const WORDS: [&str; 4] =
+        ["content_filter", "content_policy_violation", "data_inspection_failed", "DataInspectionFailed"];
     // Only what a message begins with: further on it may quote.
     const SENTENCES: [&str; 5] = [
         // OpenAI
@@ -197,7 +201,8 @@ fn is_filtered(error: &UpstreamError, inner: &Map<String, Value>, object: &Map<S
     is_word(&error.kind) || is_word(&error.code) || is_flagged() || has_levels() || begins()
 }
 
-/// How long to wait, where a message says it: "Please retry after 6 seconds.", "Please try again in 1m2.5s."
+/// How long to wait, where a message says it: "Please retry after 6 seconds.", "Please try again in
+/// 1m2.5s."
 fn wait(message: &str) -> Option<Duration> {
     let (_, mut rest) = ["retry after ", "try again in "].iter().find_map(|words| message.split_once(words))?;
     let mut seconds = None;
@@ -239,7 +244,8 @@ fn words(value: &Value) -> Option<String> {
 fn place_and_words(entry: &Value) -> Option<String> {
     let text = words(entry)?;
     let Some(place) = entry.get("loc").and_then(Value::as_array) else { return Some(text) };
-    let place: Vec<_> = place.iter().map(|step| step.as_str().map_or_else(|| step.to_string(), str::to_owned)).collect();
+    let place: Vec<_> =
+        place.iter().map(|step| step.as_str().map_or_else(|| step.to_string(), str::to_owned)).collect();
     Some(format!("{}: {text}", place.join(".")))
 }
 

@@ -4,8 +4,8 @@ use super::shape::Shape;
 use crate::wire::json::{Cursor, Span, slice};
 use crate::wire::splice::Edits;
 
-/// Takes usage out of a chunk that is not the last: it would be counted there, and the last one lost. Where
-/// the caller asked for usage, the member is there and `null`.
+/// Takes usage out of a chunk that is not the last: it would be counted there, and the last one
+/// lost. Where the caller asked for usage, the member is there and `null`.
 pub(super) fn edit_usage(text: &[u8], shape: &Shape, show_usage: bool, edits: &mut Edits<'_>) {
     if let Some(usage) = &shape.usage {
         match slice(text, &usage.value) {

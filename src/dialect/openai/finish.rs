@@ -11,8 +11,8 @@ pub(super) enum Finish {
     Unsaid,
     /// It ended, for one of OpenAI's reasons.
     Ended(&'static str),
-    /// It ended, with a word that nobody knows. It is `stop` to the caller, since the upstream did say
-    /// that this is the end; its own word is kept beside it as `native_finish_reason`.
+    /// It ended, with a word that nobody knows. It is `stop` to the caller, since the upstream did
+    /// say that this is the end; its own word is kept beside it as `native_finish_reason`.
     EndedBy(String),
     /// The upstream gave up. What came so far is not the answer.
     Failed(&'static str),

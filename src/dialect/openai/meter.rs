@@ -1,7 +1,7 @@
 //! An upstream's usage object → true numbers, and back.
 //!
-//! Only the numbers that a usage must have are ever changed, the rest stays as it came. A usage in which
-//! everything is zero or null counts nothing and is as good as none.
+//! Only the numbers that a usage must have are ever changed, the rest stays as it came. A usage in
+//! which everything is zero or null counts nothing and is as good as none.
 
 use super::quirks::Quirks;
 use crate::dialect::lenient::Count;
@@ -55,7 +55,9 @@ impl Counts {
                         cursor.object(|cursor, key| {
                             let value = cursor.value()?;
                             match slice(object, &key) {
-                                br#""cached_tokens""# => counts.cached = count("cached_tokens", value).or(counts.cached),
+                                br#""cached_tokens""# => {
+                                    counts.cached = count("cached_tokens", value).or(counts.cached)
+                                }
                                 br#""cache_write_tokens""# => counts.cache_write = count("cache_write_tokens", value),
                                 _ => {}
                             }
@@ -102,8 +104,10 @@ impl Counts {
             (prompt, completion, total) => {
                 source = Source::Estimated;
                 let total = if prompt.or(completion).is_none() { total } else { None };
-                let completion = completion.unwrap_or_else(|| estimate(completion_bytes).min(total.unwrap_or(u64::MAX)));
-                let prompt = prompt.unwrap_or_else(|| total.map_or_else(|| estimate(prompt_bytes), |total| total - completion));
+                let completion =
+                    completion.unwrap_or_else(|| estimate(completion_bytes).min(total.unwrap_or(u64::MAX)));
+                let prompt =
+                    prompt.unwrap_or_else(|| total.map_or_else(|| estimate(prompt_bytes), |total| total - completion));
                 (prompt, completion)
             }
         };
@@ -136,10 +140,14 @@ impl Counts {
     }
 }
 
-/// The usage object with its numbers made true, and what it cost if that is shown; a new one if there was none.
+/// The usage object with its numbers made true, and what it cost if that is shown; a new one if
+/// there was none.
 pub(super) fn write(object: Option<&[u8]>, usage: &Usage, shown: ShowCost) -> Vec<u8> {
-    let numbers =
-        [(&br#""prompt_tokens""#[..], usage.prompt), (br#""completion_tokens""#, usage.completion), (br#""total_tokens""#, usage.total())];
+    let numbers = [
+        (&br#""prompt_tokens""#[..], usage.prompt),
+        (br#""completion_tokens""#, usage.completion),
+        (br#""total_tokens""#, usage.total()),
+    ];
     let object = object.unwrap_or(b"{}");
     let mut edits = Edits::default();
     let mut missing = [true; 3];
@@ -222,7 +230,10 @@ mod tests {
         check(r#"{"completion_tokens":3}"#, Some((100, 3, 0, Estimated)));
         check(r#"{"total_tokens":50}"#, Some((40, 10, 0, Estimated)));
         check(r#"{"total_tokens":5}"#, Some((0, 5, 0, Estimated)));
-        check(r#"{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4}}"#, Some((9, 3, 4, Reported)));
+        check(
+            r#"{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4}}"#,
+            Some((9, 3, 4, Reported)),
+        );
         check(r#"{"prompt_tokens":9,"completion_tokens":3,"prompt_cache_hit_tokens":4}"#, Some((9, 3, 4, Reported)));
         check("null", NOBODY);
         check("{}", NOBODY);
@@ -237,26 +248,50 @@ mod tests {
     #[test]
     fn what_no_answer_can_have_is_not_believed_nor_what_came_with_it() {
         let check = |json: &str, doubted| {
-            let usage = Counts::read(json.as_bytes(), &(0..json.len())).map(|counts| counts.settle(&Quirks::NONE, 400, 40));
+            let usage =
+                Counts::read(json.as_bytes(), &(0..json.len())).map(|counts| counts.settle(&Quirks::NONE, 400, 40));
             assert_eq!(usage, Some(Usage { doubted, ..Usage::estimated(400, 40) }), "{json}");
         };
-        for absurd in
-            ["1073741825", "9223372036854775808", "1e18", "1e400", "-1", "-1.0", "7.5", "\"1e18\"", "\"-3\"", "18446744073709551616"]
-        {
-            let of = |name: &str| format!(r#"{{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"{name}":{absurd}}}"#);
+        for absurd in [
+            "1073741825",
+            "9223372036854775808",
+            "1e18",
+            "1e400",
+            "-1",
+            "-1.0",
+            "7.5",
+            "\"1e18\"",
+            "\"-3\"",
+            "18446744073709551616",
+        ] {
+            let of = |name: &str| {
+                format!(r#"{{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"{name}":{absurd}}}"#)
+            };
             for name in ["prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"] {
                 check(&of(name), Some(name));
             }
             check(&of("num_cached_tokens"), Some("cached_tokens"));
-            check(&format!(r#"{{"prompt_tokens":9,"prompt_tokens_details":{{"cached_tokens":{absurd}}}}}"#), Some("cached_tokens"));
+            check(
+                &format!(r#"{{"prompt_tokens":9,"prompt_tokens_details":{{"cached_tokens":{absurd}}}}}"#),
+                Some("cached_tokens"),
+            );
             check(
                 &format!(r#"{{"prompt_tokens":9,"prompt_tokens_details":{{"cache_write_tokens":{absurd}}}}}"#),
                 Some("cache_write_tokens"),
             );
-            check(&format!(r#"{{"completion_tokens_details":{{"reasoning_tokens":{absurd}}}}}"#), Some("reasoning_tokens"));
+            check(
+                &format!(r#"{{"completion_tokens_details":{{"reasoning_tokens":{absurd}}}}}"#),
+                Some("reasoning_tokens"),
+            );
         }
-        check(r#"{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":1073741824}}"#, Some("cached_tokens"));
-        check(r#"{"completion_tokens":3,"completion_tokens_details":{"reasoning_tokens":1073741824}}"#, Some("reasoning_tokens"));
+        check(
+            r#"{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":1073741824}}"#,
+            Some("cached_tokens"),
+        );
+        check(
+            r#"{"completion_tokens":3,"completion_tokens_details":{"reasoning_tokens":1073741824}}"#,
+            Some("reasoning_tokens"),
+        );
         let most = r#"{"prompt_tokens":1073741824,"completion_tokens":1073741824}"#;
         let usage = Counts::read(most.as_bytes(), &(0..most.len())).unwrap().settle(&Quirks::NONE, 400, 40);
         assert_eq!((usage.total(), usage.source, usage.doubted), (1 << 31, Source::Reported, None));
@@ -264,8 +299,7 @@ mod tests {
 
     #[test]
     fn xai_leaves_reasoning_and_cache_out() {
-        let reasoning =
-            r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":32,"completion_tokens_details":{"reasoning_tokens":20}}"#;
+        let reasoning = r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":32,"completion_tokens_details":{"reasoning_tokens":20}}"#;
         check(reasoning, Some((9, 23, 0, Source::Reported)));
         let inside = r#"{"prompt_tokens":9,"completion_tokens":30,"total_tokens":39,"completion_tokens_details":{"reasoning_tokens":20}}"#;
         check(inside, Some((9, 30, 0, Source::Reported)));
@@ -273,8 +307,9 @@ mod tests {
         check(cached, Some((109, 3, 100, Source::Reported)));
         // Where the total does not tell, the server's table does.
         for total in ["", r#","total_tokens":0"#, r#","total_tokens":99"#] {
-            let unclear =
-                format!(r#"{{"prompt_tokens":9,"completion_tokens":3{total},"completion_tokens_details":{{"reasoning_tokens":20}}}}"#);
+            let unclear = format!(
+                r#"{{"prompt_tokens":9,"completion_tokens":3{total},"completion_tokens_details":{{"reasoning_tokens":20}}}}"#
+            );
             check(&unclear, Some((9, 3, 0, Source::Reported)));
             check_with(&quirks::XAI, &unclear, Some((9, 23, 0, Source::Reported)));
         }
@@ -291,7 +326,10 @@ mod tests {
                 Some(r#"{ "prompt_tokens": 9, "cost": 0.1, "completion_tokens": 3, "total_tokens": 12 }"#),
                 r#"{ "prompt_tokens": 9, "cost": 0.1, "completion_tokens": 3, "total_tokens": 12 }"#,
             ),
-            (Some(r#"{"prompt_tokens":9.0,"total_tokens":10}"#), r#"{"completion_tokens":3,"prompt_tokens":9,"total_tokens":12}"#),
+            (
+                Some(r#"{"prompt_tokens":9.0,"total_tokens":10}"#),
+                r#"{"completion_tokens":3,"prompt_tokens":9,"total_tokens":12}"#,
+            ),
             (
                 Some(r#"{"total_tokens":null,"x":{"prompt_tokens":1}}"#),
                 r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"x":{"prompt_tokens":1}}"#,
@@ -316,8 +354,19 @@ mod tests {
 
     #[test]
     fn a_cost_is_ours_or_none_where_one_is_shown() {
-        let usage = Usage { prompt: 900, completion: 300, cached: 400, reasoning: 100, source: Source::Reported, ..Usage::default() };
-        let price = Price { cached_input: 20_000, thinking: 700_000, ..Price { input: 150_000, output: 600_000, ..Price::FREE } };
+        let usage = Usage {
+            prompt: 900,
+            completion: 300,
+            cached: 400,
+            reasoning: 100,
+            source: Source::Reported,
+            ..Usage::default()
+        };
+        let price = Price {
+            cached_input: 20_000,
+            thinking: 700_000,
+            ..Price { input: 150_000, output: 600_000, ..Price::FREE }
+        };
         let numbers = r#""prompt_tokens":900,"completion_tokens":300,"total_tokens":1200,"prompt_tokens_details":{"cached_tokens":400}"#;
         let check = |object: String, shown, expected: String| {
             assert_eq!(String::from_utf8(write(Some(object.as_bytes()), &usage, shown)).unwrap(), expected);

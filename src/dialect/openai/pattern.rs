@@ -1,9 +1,9 @@
 //! What one chunk has in common with the next: all but its text, as a rule.
 //!
-//! Most chunks of a stream repeat the one before byte for byte, except for one string. Once a chunk was
-//! read, judged and edited the long way, what stood around its text, and what became of it, is kept; a
-//! chunk that stands in the same surroundings is written without reading them again. It gives exactly what
-//! the long way would: the surroundings decide everything but how much was said.
+//! Most chunks of a stream repeat the one before byte for byte, except for one string. Once a chunk
+//! was read, judged and edited the long way, what stood around its text, and what became of it, is
+//! kept; a chunk that stands in the same surroundings is written without reading them again. It
+//! gives exactly what the long way would: the surroundings decide everything but how much was said.
 
 use memchr::memmem;
 
@@ -37,7 +37,8 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// How much of what it says is its text: all of it, or the next chunks' would be counted wrongly.
+    /// How much of what it says is its text: all of it, or the next chunks' would be counted
+    /// wrongly.
     pub(super) fn says(&self) -> u64 {
         // Without the quotes; there are no escapes in it.
         HOLES.get(self.text_at).map_or(0, |hole| hole.len() as u64 - 2)
@@ -104,7 +105,8 @@ impl Pattern {
         }
         holes.sort_by_key(|(span, _)| span.start);
 
-        let mut probe = Probe { text: Vec::new(), reads: Vec::new(), text_at: holes.iter().position(|(_, is_text)| *is_text)? };
+        let mut probe =
+            Probe { text: Vec::new(), reads: Vec::new(), text_at: holes.iter().position(|(_, is_text)| *is_text)? };
         let mut at = 0;
         for ((span, _), hole) in holes.iter().zip(HOLES) {
             let before = slice(text, &(at..span.start));
@@ -123,7 +125,8 @@ impl Pattern {
     /// Learns what became of the probe.
     pub(super) fn learn(&mut self, probe: Probe, written: &[u8]) {
         let count = probe.reads.len();
-        // What was written holds more than the chunk: a first id, say, that happens to look like a hole.
+        // What was written holds more than the chunk: a first id, say, that happens to look like a
+        // hole.
         let is_once = |hole: &&[u8]| memmem::find_iter(written, *hole).count() == 1;
         if !HOLES.iter().take(count.saturating_sub(1)).all(is_once) {
             return;
@@ -146,8 +149,8 @@ impl Pattern {
     }
 }
 
-/// Where the only text of a chunk stands, if the same chunk with another text could follow: if nothing in
-/// it but the text adds to what is known of the stream.
+/// Where the only text of a chunk stands, if the same chunk with another text could follow: if
+/// nothing in it but the text adds to what is known of the stream.
 fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
     let [entry] = shape.list.as_slice() else { return None };
     let body = entry.in_delta.as_ref()?;
@@ -165,7 +168,13 @@ fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
     }
     match shape.calls.get(body.call_range.clone()).unwrap_or_default() {
         [] if !body.is_special => body.only_text.clone(),
-        [call] if !body.is_special && body.texts == 0 && call.id.is_none() && call.kind.is_none() && call.name.is_none() => {
+        [call]
+            if !body.is_special
+                && body.texts == 0
+                && call.id.is_none()
+                && call.kind.is_none()
+                && call.name.is_none() =>
+        {
             let arguments = call.arguments.as_ref()?.value.clone();
             filled(text, &arguments).map(|_| arguments)
         }

@@ -1,8 +1,10 @@
-//! In what servers that speak OpenAI's format differ from OpenAI: facts, a table a server, and no code.
+//! In what servers that speak OpenAI's format differ from OpenAI: facts, a table a server, and no
+//! code.
 //!
-//! Two files act on them: `rewrite` on requests, and the reading of answers on the few that the answers alone do not
-//! tell. What a server merely adds, or says in its own words in an answer, is put right for every server and is not here. A fact that is
-//! doubtful is left out: then the server answers for itself.
+//! Two files act on them: `rewrite` on requests, and the reading of answers on the few that the
+//! answers alone do not tell. What a server merely adds, or says in its own words in an answer, is
+//! put right for every server and is not here. A fact that is doubtful is left out: then the server
+//! answers for itself.
 
 use Rule::{Cannot, Format, List, Nearest, Omit, OneOf, Rename, ToolChoice};
 
@@ -17,7 +19,8 @@ pub struct Quirks {
     pub stream_options: bool,
     /// The role `developer` is strange to it; `system` means the same.
     pub developer_is_system: bool,
-    /// It refuses messages with other fields than these, `name` aside, which it knows in a tool's message only.
+    /// It refuses messages with other fields than these, `name` aside, which it knows in a tool's
+    /// message only.
     pub message_fields: Option<&'static [&'static str]>,
     /// It takes ids of tool calls of exactly nine letters and digits only.
     pub short_call_ids: bool,
@@ -36,9 +39,11 @@ pub struct Quirks {
 pub enum Rule {
     /// The server's name for it is another.
     Rename(&'static str),
-    /// The server has nothing like it, but the answer is of use without: a loss, unless the value says nothing.
+    /// The server has nothing like it, but the answer is of use without: a loss, unless the value
+    /// says nothing.
     Omit,
-    /// The answer would not be what was asked for: the server is not asked at all, unless the value says nothing.
+    /// The answer would not be what was asked for: the server is not asked at all, unless the value
+    /// says nothing.
     Cannot,
     /// Any other word than these is left out: a loss, too.
     OneOf(&'static [&'static str]),
@@ -132,9 +137,11 @@ pub const ALL: &[&Quirks] = &[
 /// `max_tokens` is what most servers began with, and all that older versions of them know.
 const MAX_TOKENS: (&str, Rule) = ("max_completion_tokens", Rename("max_tokens"));
 /// For those who know three grades.
-const THREE_EFFORTS: (&str, Rule) = ("reasoning_effort", Nearest(&[("minimal", "low"), ("xhigh", "high"), ("max", "high")]));
+const THREE_EFFORTS: (&str, Rule) =
+    ("reasoning_effort", Nearest(&[("minimal", "low"), ("xhigh", "high"), ("max", "high")]));
 
-/// api.mistral.ai. Unknown fields are answered with 422, in messages too. It counts tokens without being asked.
+/// api.mistral.ai. Unknown fields are answered with 422, in messages too. It counts tokens without
+/// being asked.
 pub const MISTRAL: Quirks = Quirks {
     name: "mistral",
     fields: &[
@@ -237,7 +244,8 @@ pub const TOGETHER: Quirks = Quirks {
 };
 
 /// api.fireworks.ai.
-pub const FIREWORKS: Quirks = Quirks { name: "fireworks", fields: &[THREE_EFFORTS], developer_is_system: true, ..Quirks::NONE };
+pub const FIREWORKS: Quirks =
+    Quirks { name: "fireworks", fields: &[THREE_EFFORTS], developer_is_system: true, ..Quirks::NONE };
 
 /// api.cerebras.ai. What it does not know is answered with 400.
 pub const CEREBRAS: Quirks = Quirks {
@@ -270,7 +278,8 @@ pub const LLAMA_CPP: Quirks = Quirks {
 /// SGLang.
 pub const SGLANG: Quirks = Quirks { name: "sglang", fields: &[MAX_TOKENS], developer_is_system: true, ..Quirks::NONE };
 
-/// Hugging Face's Text Generation Inference. Fields of another type than its own are answered with 422.
+/// Hugging Face's Text Generation Inference. Fields of another type than its own are answered with
+/// 422.
 pub const TGI: Quirks = Quirks {
     name: "tgi",
     fields: &[

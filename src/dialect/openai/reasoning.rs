@@ -1,8 +1,9 @@
 //! Thinking: under the name that callers know, `reasoning_content`, or not at all.
 //!
-//! Servers say it under one of [`NAMES`], or under several at once, or among the parts of the content. A body without any of them is
-//! not looked at here. What becomes of a member depends on which others stand beside it, never on what it says, as far as
-//! [`pattern`](super::pattern) learns such bodies: there only the text differs.
+//! Servers say it under one of [`NAMES`], or under several at once, or among the parts of the
+//! content. A body without any of them is not looked at here. What becomes of a member depends on
+//! which others stand beside it, never on what it says, as far as [`pattern`](super::pattern)
+//! learns such bodies: there only the text differs.
 
 use super::content;
 use super::shape::Body;
@@ -38,7 +39,8 @@ pub(super) fn edit(text: &[u8], body: &Body, show: bool, edits: &mut Edits<'_>) 
     }
 }
 
-/// Gives `reasoning` the standard's name, unless thinking already has that; then what only says it again goes.
+/// Gives `reasoning` the standard's name, unless thinking already has that; then what only says it
+/// again goes.
 fn rename(text: &[u8], body: &Body, edits: &mut Edits<'_>) {
     let (mut standard, mut short) = (None, None);
     members(text, body, |key, value| match slice(text, &key) {
@@ -62,7 +64,8 @@ fn rename(text: &[u8], body: &Body, edits: &mut Edits<'_>) {
 
 /// How many bytes of thinking a body holds, if there is nothing beside it that a caller could use.
 pub(super) fn only(text: &[u8], body: &Body) -> Option<usize> {
-    let has_parts = body.content.as_ref().is_some_and(|content| matches!(content.kind(text), Kind::Array | Kind::Object));
+    let has_parts =
+        body.content.as_ref().is_some_and(|content| matches!(content.kind(text), Kind::Array | Kind::Object));
     if !(body.thinks || has_parts) || body.has_odd_calls(text) {
         return None;
     }

@@ -16,7 +16,8 @@ use crate::wire::splice::{Edits, Part};
 pub struct To<'a> {
     /// The target's name for the model.
     pub model: &'a str,
-    /// Streams: ask for usage. Where not, because the server refuses the field, the caller's own `stream_options` goes too.
+    /// Streams: ask for usage. Where not, because the server refuses the field, the caller's own
+    /// `stream_options` goes too.
     pub ask_usage: bool,
     /// `max_tokens` where the request is silent about it.
     pub fill_max_tokens: Option<u64>,
@@ -26,7 +27,8 @@ pub struct To<'a> {
 
 /// Writes the request, and says what of it is lost.
 ///
-/// Comes in parts, to be sent one after the other: of a large body, what stays as it was is not copied.
+/// Comes in parts, to be sent one after the other: of a large body, what stays as it was is not
+/// copied.
 pub fn request(body: &Bytes, envelope: &Envelope, to: &To<'_>) -> Result<(Vec<Bytes>, Losses), Refused> {
     let mut edits = Edits::default();
     if envelope.model != to.model {
@@ -41,7 +43,11 @@ pub fn request(body: &Bytes, envelope: &Envelope, to: &To<'_>) -> Result<(Vec<By
             None => edits.insert_member(envelope.open, format!(r#""max_tokens":{limit}"#).into_bytes()),
         }
     }
-    let losses = if to.quirks.touches_requests() { rewrite(body, envelope.stream, to.quirks, &mut edits)? } else { Losses::default() };
+    let losses = if to.quirks.touches_requests() {
+        rewrite(body, envelope.stream, to.quirks, &mut edits)?
+    } else {
+        Losses::default()
+    };
     Ok((apply(body, &mut edits), losses))
 }
 
@@ -141,8 +147,9 @@ mod tests {
         let body = Bytes::from(format!(r#"{{"model":"fast","messages":[{{"content":"{content}"}}],"stream":true}}"#));
         let envelope = envelope::read(&body).unwrap();
         let (parts, _) = request(&body, &envelope, &plain("up")).unwrap();
-        let expected =
-            format!(r#"{{"stream_options":{{"include_usage":true}},"model":"up","messages":[{{"content":"{content}"}}],"stream":true}}"#);
+        let expected = format!(
+            r#"{{"stream_options":{{"include_usage":true}},"model":"up","messages":[{{"content":"{content}"}}],"stream":true}}"#
+        );
         assert_eq!(String::from_utf8(parts.concat()).unwrap(), expected);
         let last = parts.last().unwrap();
         assert!(last.len() > COPIED && body.as_ptr_range().contains(&last.as_ptr()));

@@ -1,7 +1,8 @@
-//! What a server's quirks change of a request: edits on its bytes, what gets lost by them, and what cannot be asked for at all.
+//! What a server's quirks change of a request: edits on its bytes, what gets lost by them, and what
+//! cannot be asked for at all.
 //!
-//! The body was read before, so its grammar is known to be good and no top-level field comes twice. Whatever a quirk does not name
-//! stays as it was written.
+//! The body was read before, so its grammar is known to be good and no top-level field comes twice.
+//! Whatever a quirk does not name stays as it was written.
 
 use std::borrow::Cow;
 
@@ -18,7 +19,8 @@ struct Field<'a> {
     value: Span,
 }
 
-/// Gathers the edits that `quirks` call for; `stream_options` of a stream is somebody else's business.
+/// Gathers the edits that `quirks` call for; `stream_options` of a stream is somebody else's
+/// business.
 pub(super) fn rewrite(body: &[u8], stream: bool, quirks: &Quirks, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let mut fields = Vec::with_capacity(16);
     let mut messages = Messages { quirks, index: 0, call_ids: Vec::new(), losses: Losses::default(), refused: None };
@@ -58,7 +60,13 @@ struct Top<'a> {
 }
 
 impl<'a> Top<'a> {
-    fn apply(&mut self, name: &'static str, rule: &Rule, field: &Field<'_>, edits: &mut Edits<'_>) -> Result<(), Refused> {
+    fn apply(
+        &mut self,
+        name: &'static str,
+        rule: &Rule,
+        field: &Field<'_>,
+        edits: &mut Edits<'_>,
+    ) -> Result<(), Refused> {
         let value = slice(self.body, &field.value);
         if value == b"null" {
             edits.remove_member(&field.key, &field.value);
@@ -337,7 +345,10 @@ fn is_elsewhere(text: &[u8], url: &Span) -> bool {
 fn says_nothing(name: &str, value: &[u8]) -> bool {
     let integer = || integer_of(value, &(0..value.len()));
     let is_empty = |open: &[u8], close: &[u8]| {
-        value.strip_prefix(open).and_then(|value| value.strip_suffix(close)).is_some_and(|inside| inside.trim_ascii().is_empty())
+        value
+            .strip_prefix(open)
+            .and_then(|value| value.strip_suffix(close))
+            .is_some_and(|inside| inside.trim_ascii().is_empty())
     };
     match name {
         "n" => integer() == Some(1),

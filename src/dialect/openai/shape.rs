@@ -1,7 +1,7 @@
 //! What we need to know of a chunk or an answer, found in one scan: where its members stand.
 //!
-//! Nothing is judged here but JSON's grammar and that choices are objects. Keys are compared as they
-//! are written: nobody escapes the letters of a field name.
+//! Nothing is judged here but JSON's grammar and that choices are objects. Keys are compared as
+//! they are written: nobody escapes the letters of a field name.
 
 use super::{content, error, filled, reasoning};
 use crate::dialect::UpstreamError;
@@ -20,7 +20,8 @@ impl Member {
         !matches!(slice(text, &self.value), b"null" | b"false" | b"\"\"")
     }
 
-    /// Whether it is what clients read as `logprobs`, or `null`. Together has a bare number, or, as Fireworks, lists of the older API.
+    /// Whether it is what clients read as `logprobs`, or `null`. Together has a bare number, or, as
+    /// Fireworks, lists of the older API.
     pub(super) fn is_logprobs(&self, text: &[u8]) -> bool {
         let value = slice(text, &self.value);
         match self.kind(text) {
@@ -142,8 +143,8 @@ pub(super) struct Body {
     pub(super) only_text: Option<Span>,
 }
 
-/// Arrays of objects that may stand in a delta. The official Python client merges the entries by their
-/// `index`, and crashes on one that has none.
+/// Arrays of objects that may stand in a delta. The official Python client merges the entries by
+/// their `index`, and crashes on one that has none.
 pub(super) const LISTS: [&[u8]; 3] = [br#""annotations""#, reasoning::DETAILS, br#""images""#];
 
 /// An entry of `tool_calls`.
@@ -205,7 +206,8 @@ impl Shape {
     pub(super) fn error(&self, text: &[u8]) -> Option<UpstreamError> {
         let speaks = |member: &Option<Member>| member.as_ref().is_some_and(|member| member.speaks(text));
         let is_error = speaks(&self.error) || self.list.iter().any(|choice| speaks(&choice.error));
-        let may_be = self.x_groq.is_some() || self.choices.as_ref().is_none_or(|choices| choices.kind(text) == Kind::Null);
+        let may_be =
+            self.x_groq.is_some() || self.choices.as_ref().is_none_or(|choices| choices.kind(text) == Kind::Null);
         if !is_error && !may_be {
             return None;
         }
@@ -280,7 +282,8 @@ impl Body {
         self.calls.as_ref().is_some_and(|calls| calls.kind(text) != Kind::Array && calls.speaks(text))
     }
 
-    /// Whether it holds anything that a caller can use: neither thinking nor a refusal, and more than a citation.
+    /// Whether it holds anything that a caller can use: neither thinking nor a refusal, and more
+    /// than a citation.
     pub(super) fn answers(&self, text: &[u8]) -> bool {
         let in_parts = |content: &Member| !content::parts(slice(text, &content.value)).text.is_empty();
         let has_parts = |content: &&Member| matches!(content.kind(text), Kind::Array | Kind::Object);

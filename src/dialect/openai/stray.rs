@@ -1,8 +1,8 @@
-//! Lines in an event stream that are no events: a server that fails in the middle of a stream may write
-//! its error as a bare line of JSON, or as a field `error` (old llama.cpp).
+//! Lines in an event stream that are no events: a server that fails in the middle of a stream may
+//! write its error as a bare line of JSON, or as a field `error` (old llama.cpp).
 //!
-//! The decoder drops such lines, as the specification wants; this watches for them beside it. Only lines
-//! that begin like one are kept, up to a bound.
+//! The decoder drops such lines, as the specification wants; this watches for them beside it. Only
+//! lines that begin like one are kept, up to a bound.
 
 use memchr::memchr2;
 use serde::de::IgnoredAny;

@@ -1,8 +1,8 @@
 //! A stream: bytes in as they come, whole standard events out.
 //!
-//! However the bytes are cut, the same comes out. A stream ends with its finishes, the usage if it was asked
-//! for, and `[DONE]`; or with a fault. It is never made to look whole when it is not. The state does not
-//! grow with the stream's length.
+//! However the bytes are cut, the same comes out. A stream ends with its finishes, the usage if it
+//! was asked for, and `[DONE]`; or with a fault. It is never made to look whole when it is not. The
+//! state does not grow with the stream's length.
 
 use std::ops::ControlFlow;
 
@@ -25,7 +25,11 @@ pub struct Stream {
 impl Stream {
     /// A stream at its start; no event may be longer than `event_limit` bytes.
     pub fn new(face: &Face, quirks: &'static Quirks, show_reasoning: bool, event_limit: usize) -> Self {
-        Self { decoder: Decoder::new(event_limit), strays: Strays::default(), chunks: Chunks::new(face, quirks, show_reasoning) }
+        Self {
+            decoder: Decoder::new(event_limit),
+            strays: Strays::default(),
+            chunks: Chunks::new(face, quirks, show_reasoning),
+        }
     }
 
     /// How many bytes are kept of an event whose end has not come yet.
@@ -40,14 +44,17 @@ impl Stream {
         let stray = self.strays.watch(bytes);
         let before = stray.as_ref().map_or(bytes.len(), |(_, end)| *end);
         let chunks = &mut self.chunks;
-        let fed = self.decoder.feed(slice(bytes, &(0..before)), |event| match chunks.event(event.name, event.data, out) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(fault) => ControlFlow::Break(fault),
-        });
+        let fed =
+            self.decoder.feed(slice(bytes, &(0..before)), |event| match chunks.event(event.name, event.data, out) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(fault) => ControlFlow::Break(fault),
+            });
         match (fed, stray) {
             (Ok(ControlFlow::Break(fault)), _) => Err(fault),
             (Err(_), _) => Err(StreamFault::Broken("an event is larger than allowed")),
-            (Ok(ControlFlow::Continue(())), Some((found, _))) if !self.chunks.done() => Err(StreamFault::Upstream(found)),
+            (Ok(ControlFlow::Continue(())), Some((found, _))) if !self.chunks.done() => {
+                Err(StreamFault::Upstream(found))
+            }
             (Ok(ControlFlow::Continue(())), _) => Ok(()),
         }
     }
@@ -58,7 +65,8 @@ impl Stream {
         self.chunks.opened()
     }
 
-    /// All that was said is that the model will not answer: a refusal, or a content filter's finish, be there thinking before it or not.
+    /// All that was said is that the model will not answer: a refusal, or a content filter's
+    /// finish, be there thinking before it or not.
     pub fn declined(&self) -> bool {
         self.chunks.declined()
     }
@@ -73,8 +81,8 @@ impl Stream {
         self.chunks.whole()
     }
 
-    /// At the upstream's end of file, or once [`done`](Self::done): appends the finishes, the usage if it
-    /// was asked for, with `trail`, and `[DONE]`; or says why there can be none.
+    /// At the upstream's end of file, or once [`done`](Self::done): appends the finishes, the usage
+    /// if it was asked for, with `trail`, and `[DONE]`; or says why there can be none.
     pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
         let chunks = &mut self.chunks;
         // The last event may lack its empty line. One that is itself cut is no event.
@@ -96,8 +104,8 @@ impl Stream {
         self.chunks.flaws()
     }
 
-    /// What was used so far, for streams that end early: as the upstream said, else an estimate of what
-    /// was passed on, and nothing if nothing was.
+    /// What was used so far, for streams that end early: as the upstream said, else an estimate of
+    /// what was passed on, and nothing if nothing was.
     pub fn usage_so_far(&self) -> Usage {
         self.chunks.usage_so_far()
     }

@@ -1,4 +1,5 @@
-//! What servers really send, and what becomes of it: one test a server, with samples in its own words.
+//! What servers really send, and what becomes of it: one test a server, with samples in its own
+//! words.
 
 use super::quirks::*;
 use super::*;
@@ -6,7 +7,9 @@ use crate::dialect::{Answer, AnswerFault, Face, StreamFault, UpstreamError};
 use crate::usage::{Source, Usage};
 
 fn face(show_usage: bool) -> Face {
-    Face { model: "fast".into(), id: "chatcmpl-§".into(), created: 7, show_usage, prompt_bytes: 400, ..Face::default() }
+    Face {
+        model: "fast".into(), id: "chatcmpl-§".into(), created: 7, show_usage, prompt_bytes: 400, ..Face::default()
+    }
 }
 
 /// Feeds a stream as it is on the wire.
@@ -14,7 +17,12 @@ fn run(quirks: &'static Quirks, show_usage: bool, wire: &str) -> (Vec<String>, R
     run_with(quirks, show_usage, true, wire)
 }
 
-fn run_with(quirks: &'static Quirks, show_usage: bool, show_reasoning: bool, wire: &str) -> (Vec<String>, Result<Usage, StreamFault>) {
+fn run_with(
+    quirks: &'static Quirks,
+    show_usage: bool,
+    show_reasoning: bool,
+    wire: &str,
+) -> (Vec<String>, Result<Usage, StreamFault>) {
     let mut stream = Stream::new(&face(show_usage), quirks, show_reasoning, 1 << 20);
     let mut out = Vec::new();
     let result = stream.feed(wire.as_bytes(), &mut out).and_then(|()| stream.finish(&mut out, None));
@@ -27,7 +35,8 @@ fn sse(chunks: &[&str]) -> String {
     chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()
 }
 
-/// What a caller gets who did not ask for usage, without the `[DONE]`, and what it cost: prompt, completion, cached.
+/// What a caller gets who did not ask for usage, without the `[DONE]`, and what it cost: prompt,
+/// completion, cached.
 #[track_caller]
 fn check(quirks: &'static Quirks, wire: &str, expected: &[&str], usage: (u64, u64, u64)) {
     let (mut out, result) = run(quirks, false, wire);
@@ -40,7 +49,10 @@ fn check(quirks: &'static Quirks, wire: &str, expected: &[&str], usage: (u64, u6
     let (out, _) = run(quirks, true, wire);
     let shown: Vec<serde_json::Value> = out.iter().filter_map(|event| serde_json::from_str(event).ok()).collect();
     let last = shown.last().unwrap();
-    assert_eq!((&last["choices"], &last["usage"]["total_tokens"]), (&serde_json::json!([]), &(prompt + completion).into()));
+    assert_eq!(
+        (&last["choices"], &last["usage"]["total_tokens"]),
+        (&serde_json::json!([]), &(prompt + completion).into())
+    );
     assert!(shown.iter().rev().skip(1).all(|chunk| chunk["usage"].is_null() && chunk.get("usage").is_some()));
 }
 
@@ -71,10 +83,13 @@ fn check_answer(quirks: &'static Quirks, body: &str, expected: &str, usage: (u64
 
 #[test]
 fn mistral() {
-    // No role after the first; calls whole, with an index at best; usage on the last chunk, which has choices.
+    // No role after the first; calls whole, with an index at best; usage on the last chunk, which
+    // has choices.
     let head = r#""id":"cmpl-e5cc","object":"chat.completion.chunk","created":1700000000,"model":"mistral-small-2506""#;
     let wire = sse(&[
-        &format!(r#"{{{head},"choices":[{{"index":0,"delta":{{"role":"assistant","content":""}},"finish_reason":null}}],"p":"abc"}}"#),
+        &format!(
+            r#"{{{head},"choices":[{{"index":0,"delta":{{"role":"assistant","content":""}},"finish_reason":null}}],"p":"abc"}}"#
+        ),
         &format!(
             r#"{{{head},"choices":[{{"index":0,"delta":{{"content":[{{"type":"thinking","thinking":[{{"type":"text","text":"hm"}}]}}]}},"finish_reason":null}}]}}"#
         ),
@@ -88,17 +103,25 @@ fn mistral() {
         &MISTRAL,
         &wire,
         &[
-            &format!(r#"{{{ours},"choices":[{{"index":0,"delta":{{"role":"assistant","content":""}},"finish_reason":null}}],"p":"abc"}}"#),
-            &format!(r#"{{{ours},"choices":[{{"index":0,"delta":{{"reasoning_content":"hm","content":""}},"finish_reason":null}}]}}"#),
+            &format!(
+                r#"{{{ours},"choices":[{{"index":0,"delta":{{"role":"assistant","content":""}},"finish_reason":null}}],"p":"abc"}}"#
+            ),
+            &format!(
+                r#"{{{ours},"choices":[{{"index":0,"delta":{{"reasoning_content":"hm","content":""}},"finish_reason":null}}]}}"#
+            ),
             &format!(
                 r#"{{{ours},"choices":[{{"index":0,"delta":{{"tool_calls":[{{"index":0,"id":"D681PevKs","type":"function","function":{{"name":"f","arguments":"{{\"q\": 1}}"}}}},{{"index":1,"id":"call_chatcmpl0001","type":"function","function":{{"name":"g","arguments":"{{}}"}}}}]}},"finish_reason":null}}]}}"#
             ),
-            &format!(r#"{{{ours},"choices":[{{"index":0,"delta":{{}},"logprobs":null,"finish_reason":"tool_calls"}}]}}"#),
+            &format!(
+                r#"{{{ours},"choices":[{{"index":0,"delta":{{}},"logprobs":null,"finish_reason":"tool_calls"}}]}}"#
+            ),
         ],
         (90, 31, 64),
     );
     let choice = |reason: &str| {
-        format!(r#"{{"index":0,"message":{{"role":"assistant","tool_calls":null,"content":"a"}},"finish_reason":"{reason}"}}"#)
+        format!(
+            r#"{{"index":0,"message":{{"role":"assistant","tool_calls":null,"content":"a"}},"finish_reason":"{reason}"}}"#
+        )
     };
     let body = |id: &str, object: &str, model: &str, reason: &str, details: &str| {
         format!(
@@ -106,7 +129,12 @@ fn mistral() {
             choice(reason)
         )
     };
-    check_answer(&MISTRAL, &body("x", "", "m", "model_length", ""), &body("x", "chat.completion", "fast", "length", ""), (1, 2, 0));
+    check_answer(
+        &MISTRAL,
+        &body("x", "", "m", "model_length", ""),
+        &body("x", "chat.completion", "fast", "length", ""),
+        (1, 2, 0),
+    );
 }
 
 #[test]
@@ -117,12 +145,14 @@ fn xai() {
     let reasoning = chunk(&format!(r#"{{"role":"assistant","content":"","reasoning_content":"{thought}"}}"#), "");
     let short = chunk(r#"{"reasoning_content":"000"}"#, "");
     let text = chunk(r#"{"content":"Hi Hi Hi Hi Hi Hi Hi Hi "}"#, "");
-    let call = chunk(r#"{"tool_calls":[{"id":"call_7","type":"function","function":{"name":"f","arguments":"{}"}}]}"#, "");
+    let call =
+        chunk(r#"{"tool_calls":[{"id":"call_7","type":"function","function":{"name":"f","arguments":"{}"}}]}"#, "");
     let end = format!(
         r#"{{{head},"choices":[{{"index":0,"delta":{{}},"finish_reason":"stop"}}],"usage":{{"prompt_tokens":12,"completion_tokens":2,"total_tokens":314,"prompt_tokens_details":{{"cached_tokens":4}},"completion_tokens_details":{{"reasoning_tokens":300}}}}}}"#
     );
     let cited = format!(r#"{{{head},"choices":[],"citations":["https://x.ai"]}}"#);
-    let wire = sse(&[&reasoning, &reasoning, &reasoning, &short, &short, &text, &text, &text, &call, &end, &cited, "[DONE]"]);
+    let wire =
+        sse(&[&reasoning, &reasoning, &reasoning, &short, &short, &text, &text, &text, &call, &end, &cited, "[DONE]"]);
     let ours = |chunk: &str| chunk.replace("grok-4", "fast");
     let numbered = ours(&call).replace(r#"[{"id""#, r#"[{"index":0,"id""#);
     let again = ours(&short);
@@ -142,9 +172,17 @@ fn xai() {
     check_answer(&XAI, body, &expected, (110, 302, 100));
 
     // An error where an answer was announced.
-    let found = answer(&face(false), &XAI, true, br#"{"code":"The service is currently unavailable","error":"Model is overloaded"}"#);
+    let found = answer(
+        &face(false),
+        &XAI,
+        true,
+        br#"{"code":"The service is currently unavailable","error":"Model is overloaded"}"#,
+    );
     let Err(AnswerFault::Upstream(error)) = found else { panic!("{found:?}") };
-    assert_eq!((error.code.as_deref(), error.message.as_str()), (Some("The service is currently unavailable"), "Model is overloaded"));
+    assert_eq!(
+        (error.code.as_deref(), error.message.as_str()),
+        (Some("The service is currently unavailable"), "Model is overloaded")
+    );
 }
 
 #[test]
@@ -181,13 +219,16 @@ fn groq() {
         ],
         (10, 3, 0),
     );
-    check_fails(&GROQ, &sse(&[&format!(r#"{{{head},"choices":[],"x_groq":{{"id":"req_01","error":"over capacity"}}}}"#)]), "over capacity");
+    check_fails(
+        &GROQ,
+        &sse(&[&format!(r#"{{{head},"choices":[],"x_groq":{{"id":"req_01","error":"over capacity"}}}}"#)]),
+        "over capacity",
+    );
 }
 
 #[test]
 fn deepseek() {
-    let usage =
-        r#""usage":{"prompt_tokens":20,"completion_tokens":5,"total_tokens":25,"prompt_cache_hit_tokens":16,"prompt_cache_miss_tokens":4}"#;
+    let usage = r#""usage":{"prompt_tokens":20,"completion_tokens":5,"total_tokens":25,"prompt_cache_hit_tokens":16,"prompt_cache_miss_tokens":4}"#;
     let body = |details: &str, model: &str| {
         let usage = usage.replace('{', &format!("{{{details}"));
         format!(
@@ -201,12 +242,20 @@ fn deepseek() {
     let chunk = |delta: &str, finish: &str, more: &str| {
         format!(r#"{{{head},"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]{more}}}"#)
     };
-    let [role, thought] = [r#"{"role":"assistant","content":null,"reasoning_content":""}"#, r#"{"content":null,"reasoning_content":"hm"}"#]
-        .map(|delta| chunk(delta, "null", ""));
+    let [role, thought] = [
+        r#"{"role":"assistant","content":null,"reasoning_content":""}"#,
+        r#"{"content":null,"reasoning_content":"hm"}"#,
+    ]
+    .map(|delta| chunk(delta, "null", ""));
     let end = chunk(r#"{"content":"","reasoning_content":null}"#, r#""stop""#, "");
     let wire = format!(
         ": keep-alive\n\n: keep-alive\n\n{}",
-        sse(&[&role, &thought, &chunk(r#"{"content":"","reasoning_content":null}"#, r#""stop""#, &format!(",{usage}")), "[DONE]"])
+        sse(&[
+            &role,
+            &thought,
+            &chunk(r#"{"content":"","reasoning_content":null}"#, r#""stop""#, &format!(",{usage}")),
+            "[DONE]"
+        ])
     );
     check(&DEEPSEEK, &wire, &[&role, &thought, &end], (20, 5, 16));
     let silent = chunk(r#"{"role":"assistant","content":null}"#, "null", "");
@@ -225,8 +274,14 @@ fn openrouter() {
     };
     let text = chunk(r#"{"role":"assistant","content":"Hi"}"#, "null", "");
     let bare = chunk(r#"{"content":"Hi"}"#, "null", "");
-    let thought = chunk(r#"{"content":"","reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm"}]}"#, "null", "");
-    let numbered = thought.replace(r#"{"type":"reas"#, r#"{"index":0,"type":"reas"#).replace(r#""reasoning":"#, r#""reasoning_content":"#);
+    let thought = chunk(
+        r#"{"content":"","reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm"}]}"#,
+        "null",
+        "",
+    );
+    let numbered = thought
+        .replace(r#"{"type":"reas"#, r#"{"index":0,"type":"reas"#)
+        .replace(r#""reasoning":"#, r#""reasoning_content":"#);
     let end = chunk(r#"{"content":""}"#, r#""stop""#, "");
     let counted = chunk(
         r#"{"role":"assistant","content":""}"#,
@@ -235,7 +290,14 @@ fn openrouter() {
     );
     let wire = format!(
         ": OPENROUTER PROCESSING\n\n{}",
-        sse(&[&text, &text, &thought, &chunk(r#"{"role":"assistant","content":""}"#, r#""stop""#, ""), &counted, "[DONE]"])
+        sse(&[
+            &text,
+            &text,
+            &thought,
+            &chunk(r#"{"role":"assistant","content":""}"#, r#""stop""#, ""),
+            &counted,
+            "[DONE]"
+        ])
     );
     let after = chunk(r#"{"content":""}"#, "null", "");
     check(&OPENROUTER, &wire, &[&text, &bare, &numbered, &after, &end], (9, 4, 0));
@@ -245,7 +307,8 @@ fn openrouter() {
         r#"{{{head},"error":{{"code":502,"message":"Provider disconnected","metadata":{{"provider_name":"Novita"}}}},"choices":[{{"index":0,"delta":{{"content":""}},"finish_reason":"error"}}]}}"#
     );
     assert_eq!(check_fails(&OPENROUTER, &sse(&[&text, &failed]), "Provider disconnected").status, Some(502));
-    let inside = answer(&face(false), &OPENROUTER, true, br#"{"error":{"message":"No endpoints","code":404},"user_id":"u"}"#);
+    let inside =
+        answer(&face(false), &OPENROUTER, true, br#"{"error":{"message":"No endpoints","code":404},"user_id":"u"}"#);
     let Err(AnswerFault::Upstream(error)) = inside else { panic!("{inside:?}") };
     assert_eq!(error.status, Some(404));
 }
@@ -294,7 +357,9 @@ fn perplexity() {
 #[test]
 fn together() {
     let chunk = |choice: &str, more: &str| {
-        format!(r#"{{"id":"t","object":"chat.completion.chunk","created":5,"choices":[{{"index":0,{choice}}}],"model":"fast"{more}}}"#)
+        format!(
+            r#"{{"id":"t","object":"chat.completion.chunk","created":5,"choices":[{{"index":0,{choice}}}],"model":"fast"{more}}}"#
+        )
     };
     let odd = |delta: &str| {
         format!(
@@ -321,7 +386,10 @@ fn together() {
         &[
             &chunk(&clean(r#""role":"assistant","#), ""),
             &chunk(&clean(""), ""),
-            &chunk(r#""text":"","finish_reason":"stop","delta":{"token_id":128009,"content":"","tool_calls":null}"#, ""),
+            &chunk(
+                r#""text":"","finish_reason":"stop","delta":{"token_id":128009,"content":"","tool_calls":null}"#,
+                "",
+            ),
         ],
         (4, 3, 0),
     );
@@ -363,18 +431,24 @@ fn fireworks() {
 fn cerebras() {
     let error = check_fails(
         &CEREBRAS,
-        &sse(&[r#"{"error":{"message":"Encountered a server error","type":"server_error","param":"","code":""},"status_code":500}"#]),
+        &sse(&[
+            r#"{"error":{"message":"Encountered a server error","type":"server_error","param":"","code":""},"status_code":500}"#,
+        ]),
         "Encountered a server error",
     );
     assert_eq!((error.status, error.kind.as_deref(), error.code), (Some(500), Some("server_error"), None));
     let head = r#""id":"c","created":5,"model":"fast","object":"chat.completion.chunk","system_fingerprint":"fp""#;
     let role = format!(r#"{{{head},"choices":[{{"delta":{{"role":"assistant"}},"index":0}}]}}"#);
     let end = |more: &str| {
-        format!(r#"{{{head},"choices":[{{"delta":{{}},"finish_reason":"stop","index":0}}],{more}"time_info":{{"total_time":0.1}}}}"#)
+        format!(
+            r#"{{{head},"choices":[{{"delta":{{}},"finish_reason":"stop","index":0}}],{more}"time_info":{{"total_time":0.1}}}}"#
+        )
     };
     let wire = sse(&[
         &role,
-        &end(r#""usage":{"prompt_tokens":4,"completion_tokens":3,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":2}},"#),
+        &end(
+            r#""usage":{"prompt_tokens":4,"completion_tokens":3,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":2}},"#,
+        ),
         "[DONE]",
     ]);
     check(&CEREBRAS, &wire, &[&role, &end("")], (4, 3, 2));
@@ -389,10 +463,17 @@ fn vllm() {
     let null = r#""finish_reason":null"#;
     let role = chunk(r#"{"role":"assistant","content":""}"#, null, "");
     let thought = chunk(r#"{"reasoning":"hm"}"#, null, "");
-    let call = chunk(r#"{"tool_calls":[{"id":"call_1","type":"function","index":0,"function":{"name":"f","arguments":"{}"}}]}"#, null, "");
+    let call = chunk(
+        r#"{"tool_calls":[{"id":"call_1","type":"function","index":0,"function":{"name":"f","arguments":"{}"}}]}"#,
+        null,
+        "",
+    );
     // Usage in every chunk; a named tool ends with "stop"; the last chunk has text.
-    let counted = |n: u32| format!(r#","usage":{{"prompt_tokens":4,"total_tokens":{},"completion_tokens":{n}}}"#, 4 + n);
-    let last = |finish: &str, usage: &str| chunk(r#"{"content":"."}"#, &format!(r#""finish_reason":{finish},"stop_reason":128008"#), usage);
+    let counted =
+        |n: u32| format!(r#","usage":{{"prompt_tokens":4,"total_tokens":{},"completion_tokens":{n}}}"#, 4 + n);
+    let last = |finish: &str, usage: &str| {
+        chunk(r#"{"content":"."}"#, &format!(r#""finish_reason":{finish},"stop_reason":128008"#), usage)
+    };
     let wire = sse(&[
         &role.replace("}]}", &format!("}}]{}}}", counted(0))),
         &thought.replace("}]}", &format!("}}]{}}}", counted(1))),
@@ -401,21 +482,27 @@ fn vllm() {
         &format!(r#"{{{head},"choices":[]{}}}"#, counted(3)),
         "[DONE]",
     ]);
-    let finish = format!(r#"{{{head},"choices":[{{"index":0,"delta":{{}},"logprobs":null,"finish_reason":"tool_calls"}}]}}"#);
+    let finish =
+        format!(r#"{{{head},"choices":[{{"index":0,"delta":{{}},"logprobs":null,"finish_reason":"tool_calls"}}]}}"#);
     let standard = thought.replace("reasoning", "reasoning_content");
     check(&VLLM, &wire, &[&role, &standard, &call, &last("null", ""), &finish], (4, 3, 0));
     check_hiding(&VLLM, &wire, &[&role, &call, &last("null", ""), &finish]);
 
     let failed = r#"{"error":{"object":"error","message":"EngineDeadError","type":"InternalServerError","param":null,"code":500}}"#;
     assert_eq!(check_fails(&VLLM, &sse(&[&role, failed, "[DONE]"]), "EngineDeadError").status, Some(500));
-    check_fails(&VLLM, &sse(&[&role, &chunk("{}", r#""finish_reason":"abort""#, "")]), "the upstream gave the answer up (`abort`)");
+    check_fails(
+        &VLLM,
+        &sse(&[&role, &chunk("{}", r#""finish_reason":"abort""#, "")]),
+        "the upstream gave the answer up (`abort`)",
+    );
     let flat = r#"{"object":"error","message":"gone","type":"NotFoundError","param":null,"code":404}"#;
     assert_eq!(check_fails(&SGLANG, &sse(&[flat]), "gone").status, Some(404));
 }
 
 #[test]
 fn llama_cpp() {
-    let head = r#""created":5,"id":"chatcmpl-l","model":"fast","system_fingerprint":"b1","object":"chat.completion.chunk""#;
+    let head =
+        r#""created":5,"id":"chatcmpl-l","model":"fast","system_fingerprint":"b1","object":"chat.completion.chunk""#;
     let chunk = |delta: &str, finish: &str, more: &str| {
         format!(r#"{{"choices":[{{"finish_reason":{finish},"index":0,"delta":{delta}}}],{head}{more}}}"#)
     };
@@ -439,15 +526,21 @@ fn llama_cpp() {
 #[test]
 fn tgi() {
     let head = |id: &str, model: &str| {
-        format!(r#""object":"chat.completion.chunk","id":"{id}","created":5,"model":"{model}","system_fingerprint":"3""#)
+        format!(
+            r#""object":"chat.completion.chunk","id":"{id}","created":5,"model":"{model}","system_fingerprint":"3""#
+        )
     };
     let chunk = |head: &str, delta: &str, finish: &str, more: &str| {
-        format!(r#"{{{head},"choices":[{{"index":0,"delta":{{{delta}}},"logprobs":null,"finish_reason":{finish}}}]{more}}}"#)
+        format!(
+            r#"{{{head},"choices":[{{"index":0,"delta":{{{delta}}},"logprobs":null,"finish_reason":{finish}}}]{more}}}"#
+        )
     };
     let (theirs, ours) = (head("", "tgi"), head("chatcmpl-§", "fast"));
     let role = r#""role":"assistant","#;
     let call = |index: &str, name: &str, arguments: &str| {
-        format!(r#""tool_calls":[{{{index}"id":"0","type":"function","function":{{"name":{name},"arguments":"{arguments}"}}}}]"#)
+        format!(
+            r#""tool_calls":[{{{index}"id":"0","type":"function","function":{{"name":{name},"arguments":"{arguments}"}}}}]"#
+        )
     };
     let wire = format!(
         ": keep-alive\n\n{}",
@@ -456,7 +549,9 @@ fn tgi() {
             &chunk(&theirs, &format!("{role}{}", call(r#""index":0,"#, r#""f""#, "")), "null", r#","usage":null"#),
             &chunk(&theirs, &format!("{role}{}", call(r#""index":0,"#, "null", "{}")), "null", r#","usage":null"#),
             &chunk(&theirs, &format!("{role}{}", r#""content":"""#), r#""eos_token""#, r#","usage":null"#),
-            &format!(r#"{{{theirs},"choices":[],"usage":{{"prompt_tokens":4,"completion_tokens":3,"total_tokens":7}}}}"#),
+            &format!(
+                r#"{{{theirs},"choices":[],"usage":{{"prompt_tokens":4,"completion_tokens":3,"total_tokens":7}}}}"#
+            ),
             "[DONE]",
         ])
     );
@@ -483,15 +578,23 @@ fn tgi() {
 #[test]
 fn ollama() {
     let head = r#""id":"chatcmpl-123","object":"chat.completion.chunk","created":5,"model":"fast","system_fingerprint":"fp_ollama""#;
-    let chunk = |delta: &str, finish: &str| format!(r#"{{{head},"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}"#);
-    let [first, second] = [r#"{"role":"assistant","content":"","reasoning":"hm"}"#, r#"{"role":"assistant","content":"a"}"#]
-        .map(|delta| chunk(delta, "null"));
+    let chunk = |delta: &str, finish: &str| {
+        format!(r#"{{{head},"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}"#)
+    };
+    let [first, second] =
+        [r#"{"role":"assistant","content":"","reasoning":"hm"}"#, r#"{"role":"assistant","content":"a"}"#]
+            .map(|delta| chunk(delta, "null"));
     let end = chunk("{}", r#""stop""#);
-    let usage = format!(r#"{{{head},"choices":[],"usage":{{"prompt_tokens":4,"completion_tokens":3,"total_tokens":7}}}}"#);
+    let usage =
+        format!(r#"{{{head},"choices":[],"usage":{{"prompt_tokens":4,"completion_tokens":3,"total_tokens":7}}}}"#);
     let wire = sse(&[&first, &second, &end, &usage, "[DONE]"]);
     let standard = first.replace("reasoning", "reasoning_content");
     check(&OLLAMA, &wire, &[&standard, &chunk(r#"{"content":"a"}"#, "null"), &end], (4, 3, 0));
-    check_hiding(&OLLAMA, &wire, &[&first.replace(r#","reasoning":"hm""#, ""), &chunk(r#"{"content":"a"}"#, "null"), &end]);
+    check_hiding(
+        &OLLAMA,
+        &wire,
+        &[&first.replace(r#","reasoning":"hm""#, ""), &chunk(r#"{"content":"a"}"#, "null"), &end],
+    );
     // A failure in the middle is an odd empty chunk without a finish.
     let (_, result) = run(&OLLAMA, false, &sse(&[&first, &chunk(r#"{"role":"assistant","content":""}"#, "null")]));
     assert_eq!(result, Err(StreamFault::Cut));

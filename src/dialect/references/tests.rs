@@ -2,7 +2,8 @@ use super::*;
 use crate::intake::envelope;
 use proptest::prelude::*;
 
-const NOTHING: Leave = Leave { gs: false, s3: false, files: false, data_sources: false, cached: false, urls: Urls::Public };
+const NOTHING: Leave =
+    Leave { gs: false, s3: false, files: false, data_sources: false, cached: false, urls: Urls::Public };
 const NEAR: Leave = Leave { urls: Urls::NoneSinceNear, ..NOTHING };
 
 /// The field that is refused, if one is.
@@ -39,7 +40,11 @@ fn check(leave: Leave, body: &str, expected: Option<&str>) {
 #[test]
 fn what_the_account_may_read_is_refused_unless_it_is_allowed() {
     let file = |id: &str| part(&format!(r#"{{"type":"file","file":{{"file_id":"{id}"}}}}"#));
-    let all = [("gs", Leave { gs: true, ..NOTHING }), ("s3", Leave { s3: true, ..NOTHING }), ("files", Leave { files: true, ..NOTHING })];
+    let all = [
+        ("gs", Leave { gs: true, ..NOTHING }),
+        ("s3", Leave { s3: true, ..NOTHING }),
+        ("files", Leave { files: true, ..NOTHING }),
+    ];
     for (word, body, param) in [
         ("gs", image("gs://bucket/a.png"), "messages[1].content[1].image_url"),
         ("gs", image(" \n GS://bucket/a.png"), "messages[1].content[1].image_url"),
@@ -48,8 +53,16 @@ fn what_the_account_may_read_is_refused_unless_it_is_allowed() {
         ("s3", image("s3://bucket/a.png"), "messages[1].content[1].image_url"),
         ("files", file("file-abc"), "messages[1].content[1].file"),
         ("files", part(r#"{"type":"file","file_id":"file-abc"}"#), "messages[1].content[1].file_id"),
-        ("files", part(r#"{"type":"image","source":{"type":"file","file\u005fid":"file-abc"}}"#), "messages[1].content[1].source"),
-        ("files", image("https://generativelanguage.googleapis.com/v1beta/files/abc"), "messages[1].content[1].image_url"),
+        (
+            "files",
+            part(r#"{"type":"image","source":{"type":"file","file\u005fid":"file-abc"}}"#),
+            "messages[1].content[1].source",
+        ),
+        (
+            "files",
+            image("https://generativelanguage.googleapis.com/v1beta/files/abc"),
+            "messages[1].content[1].image_url",
+        ),
     ] {
         for (allowed, leave) in all {
             check(leave, &body, (allowed != word).then_some(param));
@@ -110,7 +123,11 @@ fn a_long_url_is_not_judged_by_its_beginning() {
         check(NOTHING, &image(&url), Some("messages[1].content[1].image_url"));
         check(Leave { urls: Urls::Any, ..NOTHING }, &image(&url), None);
     }
-    check(Leave { urls: Urls::Any, ..NOTHING }, &image(&format!("g\ns://{long}")), Some("messages[1].content[1].image_url"));
+    check(
+        Leave { urls: Urls::Any, ..NOTHING },
+        &image(&format!("g\ns://{long}")),
+        Some("messages[1].content[1].image_url"),
+    );
     check(NOTHING, &image(&format!("https://a.com/{}", "a".repeat(60_000))), None);
     // As MIME writes base64.
     check(NEAR, &image(&format!("iVBORw0KGgo{}", "AAAA\r\n".repeat(20_000))), None);
@@ -119,7 +136,15 @@ fn a_long_url_is_not_judged_by_its_beginning() {
 
 #[test]
 fn a_reference_is_found_behind_what_servers_look_past() {
-    for url in ["\u{a0}gs://b/a", "<gs://b/a>", "\"gs://b/a\"", "'GS://b/a'", "\u{feff}g\ts://b/a", "see:gs://b/a", "a/b gs://b/a"] {
+    for url in [
+        "\u{a0}gs://b/a",
+        "<gs://b/a>",
+        "\"gs://b/a\"",
+        "'GS://b/a'",
+        "\u{feff}g\ts://b/a",
+        "see:gs://b/a",
+        "a/b gs://b/a",
+    ] {
         check(Leave { urls: Urls::Any, s3: true, ..NOTHING }, &image(url), Some("messages[1].content[1].image_url"));
         check(Leave { gs: true, ..NOTHING }, &image(url), None);
         let s3 = url.to_ascii_lowercase().replace("gs:", "S3:").replace("g\ts:", "s\t3a:");
@@ -141,10 +166,18 @@ fn a_reference_is_found_behind_what_servers_look_past() {
         check(Leave { files: true, urls: Urls::Any, ..NOTHING }, &image(url), None);
     }
     for name in ["File_ID", "FILE_ID", "fileID"] {
-        check(NOTHING, &part(&format!(r#"{{"type":"file","file":{{"{name}":"file-abc"}}}}"#)), Some("messages[1].content[1].file"));
+        check(
+            NOTHING,
+            &part(&format!(r#"{{"type":"file","file":{{"{name}":"file-abc"}}}}"#)),
+            Some("messages[1].content[1].file"),
+        );
     }
     // A text is a text.
-    check(NOTHING, &part(r#"{"type":"tool_result","content":"the bucket is gs://b/a, behind http://10.0.0.1/"}"#), None);
+    check(
+        NOTHING,
+        &part(r#"{"type":"tool_result","content":"the bucket is gs://b/a, behind http://10.0.0.1/"}"#),
+        None,
+    );
 }
 
 #[test]
@@ -199,9 +232,15 @@ fn a_url_goes_up_if_anybody_could_fetch_it() {
 #[test]
 fn what_stands_in_the_operators_network_fetches_nothing_for_callers() {
     let long = "A".repeat(400);
-    for url in
-        ["https://example.com/a.png", "http://8.8.8.8/", "/etc/passwd", "etc/passwd", "~/.ssh/id_rsa", "C:\\secret.png", "\\\\host\\a"]
-    {
+    for url in [
+        "https://example.com/a.png",
+        "http://8.8.8.8/",
+        "/etc/passwd",
+        "etc/passwd",
+        "~/.ssh/id_rsa",
+        "C:\\secret.png",
+        "\\\\host\\a",
+    ] {
         check(NEAR, &image(url), Some("messages[1].content[1].image_url"));
         check(Leave { urls: Urls::None, ..NOTHING }, &image(url), Some("messages[1].content[1].image_url"));
     }
@@ -225,7 +264,8 @@ fn what_stands_in_the_operators_network_fetches_nothing_for_callers() {
         assert!(member.starts_with("messages[1].content[1]."), "{member}");
         check(NOTHING, &part(body), None);
     }
-    let tool = r#""role":"tool","tool_call_id":"c","content":[{"type":"image_url","image_url":{"url":"https://x.com/a"}}]"#;
+    let tool =
+        r#""role":"tool","tool_call_id":"c","content":[{"type":"image_url","image_url":{"url":"https://x.com/a"}}]"#;
     check(NEAR, &message(tool), Some("messages[1].content[0].image_url"));
     check(
         NEAR,
@@ -250,7 +290,11 @@ fn words_are_no_references() {
         assert!(!envelope::read(body.as_bytes()).unwrap().refers, "nothing is looked at twice: {body}");
     }
     check(NEAR, &part(r#"{"type":"input_audio","input_audio":{"data":"UklGRg==","format":"wav"}}"#), None);
-    check(NEAR, &part(r#"{"type":"file","file":{"file_data":"data:text/plain;base64,AA","filename":"a/b.txt"}}"#), None);
+    check(
+        NEAR,
+        &part(r#"{"type":"file","file":{"file_data":"data:text/plain;base64,AA","filename":"a/b.txt"}}"#),
+        None,
+    );
 }
 
 proptest! {

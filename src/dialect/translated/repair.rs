@@ -1,6 +1,7 @@
 //! JSON that is almost right: what a strict reader refuses though everybody can see what was meant.
 //!
-//! A model may emit half a character. Servers pass that on as bytes that are no UTF-8, or as one half of a pair of surrogates.
+//! A model may emit half a character. Servers pass that on as bytes that are no UTF-8, or as one
+//! half of a pair of surrogates.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! A stand-in for a dialect: every event is a JSON array of what it tells, `["text",0,"a"]`, or a list of such.
+//! A stand-in for a dialect: every event is a JSON array of what it tells, `["text",0,"a"]`, or a
+//! list of such.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -100,7 +101,9 @@ fn script(told: &Told) -> String {
         Told::Arguments(choice, text) => json!(["arguments", choice, text]),
         Told::Media(choice, mime, data) => json!(["media", choice, mime, data]),
         Told::Finish(choice, reason) => json!(["finish", choice, finish(*reason)]),
-        Told::Usage(tokens) => json!(["usage", tokens.prompt, tokens.completion, tokens.cached, tokens.cache_write, tokens.reasoning]),
+        Told::Usage(tokens) => {
+            json!(["usage", tokens.prompt, tokens.completion, tokens.cached, tokens.cache_write, tokens.reasoning])
+        }
         Told::Id(id) => json!(["id", id]),
     }
     .to_string()
@@ -189,7 +192,8 @@ fn check(events: &[impl AsRef<[u8]>], expected: &[&str]) {
     for framing in [Framing::Events, Framing::Lines, Framing::Frames] {
         let run = run_all(false, &manner(), framing, &framed(framing, events));
         run.result.unwrap_or_else(|fault| panic!("{framing:?}: {fault:?}"));
-        let expected: String = expected.iter().map(|expected| long(expected)).chain(["data: [DONE]\n\n".to_owned()]).collect();
+        let expected: String =
+            expected.iter().map(|expected| long(expected)).chain(["data: [DONE]\n\n".to_owned()]).collect();
         assert_eq!(run.out, expected, "{framing:?}");
     }
 }
@@ -200,7 +204,8 @@ fn check_fault(events: &[impl AsRef<[u8]>], expected: &[&str], fault: StreamFaul
     for framing in [Framing::Events, Framing::Lines, Framing::Frames] {
         let run = run_all(true, &manner(), framing, &framed(framing, events));
         assert_eq!(run.result, Err(fault.clone()), "{framing:?}");
-        let expected: String = expected.iter().map(|expected| long(expected).replace("}]}\n", "}],\"usage\":null}\n")).collect();
+        let expected: String =
+            expected.iter().map(|expected| long(expected).replace("}]}\n", "}],\"usage\":null}\n")).collect();
         assert_eq!(run.out, expected, "{framing:?}");
     }
 }
@@ -240,14 +245,28 @@ fn errors_inside_a_stream() {
     let run = run_all(false, &manner(), Framing::Events, bytes);
     assert_eq!(run.result, Err(upstream("too much")));
     check_fault(&["null"], &[], StreamFault::Broken("an event is no array"));
-    check_fault(&[r#"["text",0,"a"]"#, "{", END], &[ROLE, r#"0 {"content":"a"}"#], StreamFault::Broken("an event is not JSON"));
+    check_fault(
+        &[r#"["text",0,"a"]"#, "{", END],
+        &[ROLE, r#"0 {"content":"a"}"#],
+        StreamFault::Broken("an event is not JSON"),
+    );
     check_fault(&[r#"["arguments",0,"a"]"#, END], &[], StreamFault::Broken("arguments without a tool call"));
 }
 
 #[test]
 fn half_characters_are_replaced() {
-    let events: [&[u8]; 4] = [b"[\"text\",0,\"a\xC3\"]", br#"["text",0,"\ud83d"]"#, br#"["text",0,"\ud83d\ude00\\ud83d"]"#, b"[\"end\"]"];
-    check(&events, &[ROLE, "0 {\"content\":\"a\u{FFFD}\"}", "0 {\"content\":\"\u{FFFD}\"}", r#"0 {"content":"😀\\ud83d"}"#, "0 =stop"]);
+    let events: [&[u8]; 4] =
+        [b"[\"text\",0,\"a\xC3\"]", br#"["text",0,"\ud83d"]"#, br#"["text",0,"\ud83d\ude00\\ud83d"]"#, b"[\"end\"]"];
+    check(
+        &events,
+        &[
+            ROLE,
+            "0 {\"content\":\"a\u{FFFD}\"}",
+            "0 {\"content\":\"\u{FFFD}\"}",
+            r#"0 {"content":"😀\\ud83d"}"#,
+            "0 =stop",
+        ],
+    );
     // No help for what is broken otherwise.
     check_fault(&[b"[\"text\",0,\"\xC3\""], &[], StreamFault::Broken("an event is not JSON"));
 }

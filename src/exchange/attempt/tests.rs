@@ -1,4 +1,5 @@
-//! Every wire that an answer can come over, with an upstream at its other end that writes at its own pace.
+//! Every wire that an answer can come over, with an upstream at its other end that writes at its
+//! own pace.
 
 #![expect(clippy::disallowed_methods, reason = "the upstreams of a test end with its runtime")]
 
@@ -24,7 +25,8 @@ impl Over {
     pub(in crate::exchange) const ALL: [Over; 5] = [Over::Length, Over::Chunked, Over::Closed, Over::Http2, Over::Demo];
 }
 
-/// One piece of the body, and how long its upstream waits before it: so many turns of the runtime; of the demo, so many milliseconds.
+/// One piece of the body, and how long its upstream waits before it: so many turns of the runtime;
+/// of the demo, so many milliseconds.
 pub(in crate::exchange) type Paced = (Vec<u8>, u8);
 
 /// An attempt whose head has come, and whose body comes in these pieces.
@@ -55,7 +57,8 @@ pub(in crate::exchange) async fn answered(over: Over, pieces: Vec<Paced>) -> Att
 }
 
 fn demo(pieces: Vec<Paced>) -> Wire {
-    let pieces = pieces.into_iter().map(|(bytes, wait)| demo::Piece { pause: Duration::from_millis(wait.into()), bytes });
+    let pieces =
+        pieces.into_iter().map(|(bytes, wait)| demo::Piece { pause: Duration::from_millis(wait.into()), bytes });
     Wire::Demo(Demo { pieces: pieces.collect(), due: None, headers: HeaderMap::new() })
 }
 
@@ -119,7 +122,8 @@ async fn serve_http2(stream: DuplexStream, pieces: Vec<Paced>) {
 fn nothing_yet() -> Attempt {
     static UPSTREAM: LazyLock<Arc<Upstream>> = LazyLock::new(Arc::default);
     let catalog = "accounts:\n  a: { dialect: openai, key: k-1 }\nmodels: {}\ncallers: {}\n";
-    let catalog = resolve(&[("catalog.yaml".to_owned(), catalog.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
+    let catalog =
+        resolve(&[("catalog.yaml".to_owned(), catalog.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
     let account = catalog.accounts().first().expect("an account").clone();
     let state = Arc::new(State::new(account.id.clone()));
     Attempt {

@@ -1,7 +1,9 @@
-//! What a running exchange has used so far, for the ledger to write down as it grows: a process that is killed loses seconds of it, and not all.
+//! What a running exchange has used so far, for the ledger to write down as it grows: a process
+//! that is killed loses seconds of it, and not all.
 //!
-//! The producer says who is asked, and whose attempt has ended; what an attempt has used is read off its own progress when the ledger looks. So a
-//! stream pays for it by one store a chunk. **Invariant:** what this tells is what the record would tell if the caller left now.
+//! The producer says who is asked, and whose attempt has ended; what an attempt has used is read
+//! off its own progress when the ledger looks. So a stream pays for it by one store a chunk.
+//! **Invariant:** what this tells is what the record would tell if the caller left now.
 
 use super::opening::Progress;
 use crate::access_log::Tried;
@@ -106,7 +108,8 @@ impl Meter {
         state.place(candidate, progress);
     }
 
-    /// An attempt has ended. `used` is what counts as the exchange's own; else it is in the trail, or nothing.
+    /// An attempt has ended. `used` is what counts as the exchange's own; else it is in the trail,
+    /// or nothing.
     pub(super) fn ended(&self, progress: &Progress, used: Option<Usage>, trail: &[Tried]) {
         let mut state = self.lock();
         state.unused = Unused::of(trail);

@@ -1,4 +1,5 @@
-//! One attempt from its connection to its gate: the head, and a buffered answer to its end or a stream to its first event that counts.
+//! One attempt from its connection to its gate: the head, and a buffered answer to its end or a
+//! stream to its first event that counts.
 //!
 //! It belongs to nobody but itself, so that two of them can race.
 
@@ -138,7 +139,9 @@ impl Progress {
     /// What may be charged for it, if the request went up.
     pub(super) fn spent(&self, prompt_bytes: u64) -> Option<Usage> {
         let known = self.lock();
-        known.sent.then(|| if known.usage.source == Source::None { Usage::estimated(prompt_bytes, 0) } else { known.usage })
+        known
+            .sent
+            .then(|| if known.usage.source == Source::None { Usage::estimated(prompt_bytes, 0) } else { known.usage })
     }
 }
 
@@ -152,7 +155,8 @@ impl Opening<'_> {
         self.said.body = Vec::new();
         let (status, headers) = attempt.head().await?;
         let kind = Kind::of(headers);
-        let compressed = headers.get(header::CONTENT_ENCODING).is_some_and(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity"));
+        let compressed =
+            headers.get(header::CONTENT_ENCODING).is_some_and(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity"));
         let upstream_id = ["x-request-id", "request-id", "x-amzn-requestid", "apim-request-id"]
             .iter()
             .find_map(|n| headers.get(*n))
@@ -170,8 +174,11 @@ impl Opening<'_> {
             return Err(Failure::Nonsense("a compressed answer, although none was accepted".to_owned()).into());
         }
         let undo = std::mem::take(&mut self.said.undo);
-        let manner =
-            Manner { undo, hide_reasoning: !self.candidate.model.show_reasoning, keep_thoughts: account.dialect.family().is_some() };
+        let manner = Manner {
+            undo,
+            hide_reasoning: !self.candidate.model.show_reasoning,
+            keep_thoughts: account.dialect.family().is_some(),
+        };
         match kind {
             Kind::Stream(framing) if stream && framing == account.dialect.framing() => {
                 let limit = self.shared.server.limits.event;
@@ -184,12 +191,15 @@ impl Opening<'_> {
                 begin(reading, first, shared.server.limits.event, &progress, &mut alarm).await
             }
             Kind::Json => Ok(self.gather(attempt, manner, &mut alarm).await?),
-            Kind::Stream(_) => Err(Failure::Nonsense("an event stream of a kind that was not asked for".to_owned()).into()),
+            Kind::Stream(_) => {
+                Err(Failure::Nonsense("an event stream of a kind that was not asked for".to_owned()).into())
+            }
             Kind::Other(kind) => Err(Failure::Nonsense(format!("content-type {kind}")).into()),
         }
     }
 
-    /// From the connection to the head. A stale connection is tried again on a fresh one, which costs no attempt: the request was never looked at.
+    /// From the connection to the head. A stale connection is tried again on a fresh one, which
+    /// costs no attempt: the request was never looked at.
     async fn ask(&self, alarm: &mut Alarm) -> Result<Attempt, Failure> {
         let (place, stream, total) = (&self.candidate.place, self.request.envelope.stream, self.total);
         let upstream = &self.shared.upstream;
@@ -219,7 +229,11 @@ impl Opening<'_> {
             let sent = attempt.sent();
             let (due, late) = if stream {
                 let first = timeouts.first_token.map(|wait| (sent + wait, Failure::FirstTokenTimeout));
-                soonest([Some((total, Failure::TotalTimeout)), Some((sent + timeouts.first_byte, Failure::FirstByteTimeout)), first])
+                soonest([
+                    Some((total, Failure::TotalTimeout)),
+                    Some((sent + timeouts.first_byte, Failure::FirstByteTimeout)),
+                    first,
+                ])
             } else {
                 (total, Failure::TotalTimeout)
             };
@@ -270,7 +284,11 @@ impl Opening<'_> {
         };
         let (model, dialect) = (&self.candidate.upstream_model, &attempt.place.account.dialect);
         let face = &*self.request.face_of(self.candidate);
-        let read = if stream { dialect.converted(model, face, &manner, &body) } else { dialect.answer(model, face, &manner, &body) };
+        let read = if stream {
+            dialect.converted(model, face, &manner, &body)
+        } else {
+            dialect.answer(model, face, &manner, &body)
+        };
         let (answer, kept) = read.map_err(fault)?;
         let (usage, declined, flaws) = (answer.usage, answer.declined, answer.flaws);
         let piece = if stream { Piece::End(answer.body.into()) } else { Piece::Whole(answer) };
@@ -285,11 +303,20 @@ impl Opening<'_> {
 }
 
 /// The first events of a stream, until one counts.
-async fn begin(mut reading: Reading, first: Option<Instant>, most: usize, progress: &Progress, alarm: &mut Alarm) -> Result<Opened, Lost> {
+async fn begin(
+    mut reading: Reading,
+    first: Option<Instant>,
+    most: usize,
+    progress: &Progress,
+    alarm: &mut Alarm,
+) -> Result<Opened, Lost> {
     loop {
         let idle = (Instant::now() + reading.idle, Failure::IdleTimeout);
-        let (due, late) =
-            soonest([Some((reading.total, Failure::TotalTimeout)), Some(idle), first.map(|due| (due, Failure::FirstTokenTimeout))]);
+        let (due, late) = soonest([
+            Some((reading.total, Failure::TotalTimeout)),
+            Some(idle),
+            first.map(|due| (due, Failure::FirstTokenTimeout)),
+        ]);
         let fed = reading.feed(due, late, alarm).await;
         progress.used(reading.stream.usage_so_far());
         let whole = match fed {
@@ -331,7 +358,8 @@ async fn read_error(mut attempt: Attempt, status: StatusCode, total: Instant, al
     if let Ok((_, headers)) = attempt.head().await {
         let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
         retry_after = quota::retry_after(text, SystemTime::now());
-        (content_type, error_type) = (text("content-type").map(str::to_owned), text("x-amzn-errortype").map(str::to_owned));
+        (content_type, error_type) =
+            (text("content-type").map(str::to_owned), text("x-amzn-errortype").map(str::to_owned));
     }
     let mut body = Vec::new();
     let due = total.min(Instant::now() + ERROR_PATIENCE);

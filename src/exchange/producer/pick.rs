@@ -1,5 +1,5 @@
-//! Who is asked next: the first candidate that neither rests nor is full, and can do what is asked; or, where the catalog says so, whoever
-//! is back or free first.
+//! Who is asked next: the first candidate that neither rests nor is full, and can do what is asked;
+//! or, where the catalog says so, whoever is back or free first.
 
 use super::opening::{Opening, Progress};
 use super::{Producer, Request, Resting, Running};
@@ -97,7 +97,11 @@ impl<'x> Producer<'x> {
             }
             let look = Instant::now() + self.resting.soonest.unwrap_or(LATE).clamp(SOON, LATE);
             let any = std::future::poll_fn(|context| {
-                if freed.iter_mut().any(|freed| freed.as_mut().poll(context).is_ready()) { Poll::Ready(()) } else { Poll::Pending }
+                if freed.iter_mut().any(|freed| freed.as_mut().poll(context).is_ready()) {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
             });
             self.alarm.until(due.min(look), pin!(any)).await;
             if Instant::now() >= due {
@@ -106,8 +110,8 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// The next candidate that can be asked, its place, and the request in its words. `besides`: it stands beside the attempt at that candidate, and
-    /// is of another account.
+    /// The next candidate that can be asked, its place, and the request in its words. `besides`: it
+    /// stands beside the attempt at that candidate, and is of another account.
     pub(super) fn pick(&mut self, besides: Option<usize>) -> Result<Option<Chosen>, Refusal> {
         self.resting = Resting::default();
         if self.tries >= self.shared.server.attempts {
@@ -115,7 +119,8 @@ impl<'x> Producer<'x> {
         }
         self.judge();
         let mut spent = false;
-        // Where nobody is fit, one whose breaker keeps requests away may be asked whether it is back.
+        // Where nobody is fit, one whose breaker keeps requests away may be asked whether it is
+        // back.
         for alone in [false, true] {
             if alone && besides.is_some() {
                 break;
@@ -165,7 +170,8 @@ impl<'x> Producer<'x> {
                         self.not_retried = None;
                         return Ok(Some(Chosen { place, permit, trial, said, held }));
                     }
-                    // Somebody else may be less strict: one who speaks the caller's own language judges for itself.
+                    // Somebody else may be less strict: one who speaks the caller's own language
+                    // judges for itself.
                     Err(refused) => {
                         self.unable.get_or_insert(refused);
                     }
@@ -175,8 +181,8 @@ impl<'x> Producer<'x> {
         Ok(None)
     }
 
-    /// Strikes out who may never be asked, before anybody is passed over for what ends by itself: else a request that can never pass would be told to
-    /// come again.
+    /// Strikes out who may never be asked, before anybody is passed over for what ends by itself:
+    /// else a request that can never pass would be told to come again.
     fn judge(&mut self) {
         if !self.request.envelope.refers || self.judged.replace(self.reach) == Some(self.reach) {
             return;
@@ -186,7 +192,8 @@ impl<'x> Producer<'x> {
             if !self.stands_ready(place, candidate, None) {
                 continue;
             }
-            let refused = self.in_words(candidate, |kept| asking::unable(candidate, &self.body, &request.envelope, kept));
+            let refused =
+                self.in_words(candidate, |kept| asking::unable(candidate, &self.body, &request.envelope, kept));
             if let Some(refused) = refused {
                 self.strike(candidate);
                 self.unable.get_or_insert(refused);
@@ -223,10 +230,19 @@ impl<'x> Producer<'x> {
             progress: progress.clone(),
         };
         // Boxed: once a stream runs, what it took to open it need not be held.
-        self.running.push(Running { place, began: Instant::now(), is_hedge, trial, losses, progress, end: Box::pin(opening.open()) });
+        self.running.push(Running {
+            place,
+            began: Instant::now(),
+            is_hedge,
+            trial,
+            losses,
+            progress,
+            end: Box::pin(opening.open()),
+        });
     }
 
-    /// Whether a candidate could be asked now, as far as that can be seen without asking for a place.
+    /// Whether a candidate could be asked now, as far as that can be seen without asking for a
+    /// place.
     pub(super) fn is_anybody_left(&self, besides: Option<usize>) -> bool {
         let (now, clock) = (std::time::Instant::now(), std::time::SystemTime::now());
         let stream = self.request.envelope.stream;
@@ -237,13 +253,20 @@ impl<'x> Producer<'x> {
                 && account.concurrency.is_none_or(|most| candidate.place.state.in_flight() < most)
         };
         self.tries < self.shared.server.attempts
-            && self.request.candidates.iter().enumerate().any(|(place, c)| self.stands_ready(place, c, besides) && fit(c))
+            && self
+                .request
+                .candidates
+                .iter()
+                .enumerate()
+                .any(|(place, c)| self.stands_ready(place, c, besides) && fit(c))
     }
 
-    /// Whether it is there for this request, was not asked yet, and is of another account than the one `besides` which it is to stand, but of the same
-    /// model.
+    /// Whether it is there for this request, was not asked yet, and is of another account than the
+    /// one `besides` which it is to stand, but of the same model.
     fn stands_ready(&self, place: usize, candidate: &Candidate, besides: Option<usize>) -> bool {
-        let beside = |first: &Candidate| first.place.account.id != candidate.place.account.id && first.model.id == candidate.model.id;
+        let beside = |first: &Candidate| {
+            first.place.account.id != candidate.place.account.id && first.model.id == candidate.model.id
+        };
         candidate.reach == self.reach
             && self.asked.get(place).is_some_and(|asked| !asked)
             && besides.is_none_or(|first| self.request.candidates.get(first).is_some_and(beside))
@@ -260,7 +283,9 @@ impl<'x> Producer<'x> {
     pub(super) fn limited_for(&self) -> Option<Duration> {
         let now = std::time::Instant::now();
         let mut soonest: Option<Duration> = None;
-        for (_, candidate) in self.request.candidates.iter().enumerate().filter(|(place, c)| self.stands_ready(*place, c, None)) {
+        for (_, candidate) in
+            self.request.candidates.iter().enumerate().filter(|(place, c)| self.stands_ready(*place, c, None))
+        {
             let rest = candidate.place.state.health.rest(now).or_else(|| candidate.track.rest(now));
             let wait = rest.filter(|rest| rest.why == Why::Rate)?.until.saturating_duration_since(now);
             soonest = Some(soonest.map_or(wait, |sooner| sooner.min(wait)));
@@ -268,12 +293,19 @@ impl<'x> Producer<'x> {
         soonest
     }
 
-    /// Whether nothing changes by itself: whoever was asked has refused our credential, and whoever could be asked rests for what only the operator can
-    /// put right.
+    /// Whether nothing changes by itself: whoever was asked has refused our credential, and whoever
+    /// could be asked rests for what only the operator can put right.
     pub(super) fn is_for_the_operator(&self) -> bool {
         let now = std::time::Instant::now();
-        let mut left = self.request.candidates.iter().enumerate().filter(|(place, c)| self.stands_ready(*place, c, None)).map(|(_, c)| c);
-        let rests = |candidate: &Candidate| candidate.place.state.health.rest(now).or_else(|| candidate.track.rest(now));
+        let mut left = self
+            .request
+            .candidates
+            .iter()
+            .enumerate()
+            .filter(|(place, c)| self.stands_ready(*place, c, None))
+            .map(|(_, c)| c);
+        let rests =
+            |candidate: &Candidate| candidate.place.state.health.rest(now).or_else(|| candidate.track.rest(now));
         !self.hope && left.all(|candidate| rests(candidate).is_some_and(|rest| rest.why.is_for_the_operator()))
     }
 
@@ -285,11 +317,13 @@ impl<'x> Producer<'x> {
 
     fn come_back(&mut self, away: Away, candidate: &Candidate) {
         if let Some(wait) = away.wait(std::time::Instant::now()).filter(|_| !away.is_for_the_operator()) {
-            let sooner = |soonest: Option<Duration>, wait: Duration| Some(soonest.map_or(wait, |soonest| soonest.min(wait)));
+            let sooner =
+                |soonest: Option<Duration>, wait: Duration| Some(soonest.map_or(wait, |soonest| soonest.min(wait)));
             self.resting.soonest = sooner(self.resting.soonest, wait);
             // A server that starts again takes as long behind a breaker as without one.
             let is_out = matches!(away, Away::Broken(_)) && candidate.track.is_out_of_reach();
-            self.resting.told = sooner(self.resting.told, if is_out { wait.max(Duration::from_secs(UNREACHABLE)) } else { wait });
+            self.resting.told =
+                sooner(self.resting.told, if is_out { wait.max(Duration::from_secs(UNREACHABLE)) } else { wait });
         }
     }
 

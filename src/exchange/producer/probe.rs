@@ -1,5 +1,5 @@
-//! Asking those who are out whether they are back, where the catalog says `probe: true`: one token at a time, when their breaker's cool-down is
-//! over, so that no caller's request has to find out.
+//! Asking those who are out whether they are back, where the catalog says `probe: true`: one token
+//! at a time, when their breaker's cool-down is over, so that no caller's request has to find out.
 
 use super::Request;
 use super::meter::{Meter, Who};
@@ -28,7 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What is asked. The model's name is replaced by the target's, as in every request.
 const BODY: &[u8] = br#"{"model":"probe","messages":[{"role":"user","content":"ping"}],"max_tokens":1}"#;
 
-/// Goes on for ever. One at a time at each account; a panic of ours over an answer ends that probe, and nothing else.
+/// Goes on for ever. One at a time at each account; a panic of ours over an answer ends that probe,
+/// and nothing else.
 pub async fn probe(shared: Arc<Shared>) {
     let mut running = JoinSet::new();
     let mut busy: HashMap<Id, Arc<str>> = HashMap::new();
@@ -46,7 +47,9 @@ pub async fn probe(shared: Arc<Shared>) {
         }
         let snapshot = shared.live.load_full();
         for (model, Route { demand, tracks }) in snapshot.catalog.models().iter().zip(&snapshot.routes) {
-            for (target, track) in model.targets.iter().zip(tracks).filter(|(target, _)| target.account.enabled && target.account.probe) {
+            for (target, track) in
+                model.targets.iter().zip(tracks).filter(|(target, _)| target.account.enabled && target.account.probe)
+            {
                 if busy.values().any(|account| *account == target.account.id) {
                     continue;
                 }
@@ -132,7 +135,11 @@ async fn ask(shared: &Shared, request: &Request, mut trial: Trial) {
             if failure.class() == Class::Credential {
                 candidate.place.state.tokens.forget();
                 if candidate.place.state.health.failed(now).is_some() {
-                    log::warn!("account {}: {}", account.id, advice::on_credential(&failure, account, &account.secrets()));
+                    log::warn!(
+                        "account {}: {}",
+                        account.id,
+                        advice::on_credential(&failure, account, &account.secrets())
+                    );
                 }
             }
             trial.failed(failure.class(), false, began.elapsed(), failure.retry_after(), now);

@@ -1,4 +1,5 @@
-//! Attempts that run beside each other: the first to open its gate answers, and the others end for it.
+//! Attempts that run beside each other: the first to open its gate answers, and the others end for
+//! it.
 
 use super::opening::{Gained, Lost, Opened};
 use super::{Declined, Piece, Producer, Running};
@@ -10,7 +11,8 @@ use std::task::Poll;
 use tokio::time::Instant;
 
 impl<'x> Producer<'x> {
-    /// Waits for the attempts that run, and begins one more beside a slow one where the catalog says so.
+    /// Waits for the attempts that run, and begins one more beside a slow one where the catalog
+    /// says so.
     pub(super) async fn race(&mut self) -> (Running<'x>, Result<Opened, Lost>) {
         loop {
             let hedge = self.hedge_due();
@@ -46,7 +48,9 @@ impl<'x> Producer<'x> {
     fn hedge(&mut self) {
         // Whatever comes of it, it is not tried twice.
         self.may_hedge = false;
-        let (Some(Hedge { at_most, .. }), Some(first)) = (self.request.model.hedge, self.running.first()) else { return };
+        let (Some(Hedge { at_most, .. }), Some(first)) = (self.request.model.hedge, self.running.first()) else {
+            return;
+        };
         let besides = Some(first.place);
         // A place that is free is for those who wait.
         if self.request.demand.waiting() == 0
@@ -60,23 +64,35 @@ impl<'x> Producer<'x> {
     }
 
     /// An attempt has opened its gate: the others end.
-    pub(super) fn adopt(&mut self, mut running: Running<'x>, Opened { gained, declined, held }: Opened) -> Result<Option<Piece>, Refusal> {
+    pub(super) fn adopt(
+        &mut self,
+        mut running: Running<'x>,
+        Opened { gained, declined, held }: Opened,
+    ) -> Result<Option<Piece>, Refusal> {
         let stream = self.request.envelope.stream;
         let (now, took) = (std::time::Instant::now(), running.began.elapsed());
         running.progress.begun(took);
         // One that has ended already must be whole before others end for it.
         let gained = match gained {
-            Gained::Stream { reading, whole: true } => match self.conclude(running.place, running.began, &running.progress, reading) {
-                Ok(gained) => gained,
-                Err(lost) => return self.lose(running, lost),
-            },
+            Gained::Stream { reading, whole: true } => {
+                match self.conclude(running.place, running.began, &running.progress, reading) {
+                    Ok(gained) => gained,
+                    Err(lost) => return self.lose(running, lost),
+                }
+            }
             Gained::Stream { .. } | Gained::Whole { .. } => gained,
         };
         let change = running.trial.answered(stream, took, now);
         if self.request.model.hedge.is_some() {
             self.request.demand.took(stream, took, now);
         }
-        self.told(running.place, change.map(|state| Failed { breaker: Some(state), rest: None }), "an answer", None, None);
+        self.told(
+            running.place,
+            change.map(|state| Failed { breaker: Some(state), rest: None }),
+            "an answer",
+            None,
+            None,
+        );
         if declined && self.asks(Reach::Declined) {
             let noted = self.trail.len();
             self.note(running.place, "declined", running.began, Some(200), &running.progress, Some(gained.usage()));

@@ -14,7 +14,8 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Events that came at once leave in one write, up to about this: it fits the buffer of the caller's connection.
+/// Events that came at once leave in one write, up to about this: it fits the buffer of the
+/// caller's connection.
 const TOGETHER: usize = 8 * 1024;
 /// Less than this of an event, or of a few, is not counted.
 const SMALL: usize = 64 * 1024;
@@ -34,7 +35,8 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Takes in what comes by `due`, and what else has come with it. True if the stream says that it is at its end.
+    /// Takes in what comes by `due`, and what else has come with it. True if the stream says that
+    /// it is at its end.
     pub(super) async fn feed(&mut self, due: Instant, late: Failure, alarm: &mut Alarm) -> Result<bool, Failure> {
         let mut waited = false;
         loop {
@@ -71,12 +73,14 @@ impl Reading {
 }
 
 impl Producer<'_> {
-    /// The next events of the live stream. It stays where it is while it waits, so that one who drops this future still finds it there.
+    /// The next events of the live stream. It stays where it is while it waits, so that one who
+    /// drops this future still finds it there.
     pub(super) async fn advance(&mut self) -> Result<Option<Piece>, Refusal> {
         let Some(live) = &mut self.live else { return Ok(None) };
         let reading = &mut live.reading;
         let idle = Instant::now() + reading.idle;
-        let (due, late) = if reading.total <= idle { (reading.total, Failure::TotalTimeout) } else { (idle, Failure::IdleTimeout) };
+        let (due, late) =
+            if reading.total <= idle { (reading.total, Failure::TotalTimeout) } else { (idle, Failure::IdleTimeout) };
         let fed = reading.feed(due, late, &mut self.alarm).await;
         live.progress.used(reading.stream.usage_so_far());
         let failure = match fed {
@@ -107,10 +111,19 @@ impl Producer<'_> {
         }
     }
 
-    /// The end of a stream: its last events, if it is whole, and its connection, whose fate is not known yet. What is wrong with it although it is
-    /// whole is said before its finishes; or, where the catalog wants that, it has none.
-    pub(super) fn conclude(&self, place: usize, began: Instant, progress: &Progress, mut reading: Reading) -> Result<Gained, Lost> {
-        let trail = self.debug(Some((place, began, "ok")), progress.timing()).map(|(attempts, timing)| trail(&attempts, &timing));
+    /// The end of a stream: its last events, if it is whole, and its connection, whose fate is not
+    /// known yet. What is wrong with it although it is whole is said before its finishes; or, where
+    /// the catalog wants that, it has none.
+    pub(super) fn conclude(
+        &self,
+        place: usize,
+        began: Instant,
+        progress: &Progress,
+        mut reading: Reading,
+    ) -> Result<Gained, Lost> {
+        let trail = self
+            .debug(Some((place, began, "ok")), progress.timing())
+            .map(|(attempts, timing)| trail(&attempts, &timing));
         let said = reading.out.len();
         match reading.stream.finish(&mut reading.out, trail.as_deref()) {
             Ok(_) if self.refuses(place, reading.stream.flaws()) => {
@@ -155,7 +168,8 @@ impl Producer<'_> {
     }
 }
 
-/// Members of the usage chunk's own object. Names of accounts and the words for times need no escapes.
+/// Members of the usage chunk's own object. Names of accounts and the words for times need no
+/// escapes.
 fn trail(attempts: &str, timing: &str) -> String {
     format!(r#""attempts":"{attempts}","server_timing":"{timing}""#)
 }

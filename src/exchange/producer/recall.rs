@@ -1,5 +1,6 @@
-//! What a model wants back with the next turn is kept: here, and in the store that instances share. What another instance has kept is fetched
-//! from there before the first attempt, if it is there in time.
+//! What a model wants back with the next turn is kept: here, and in the store that instances share.
+//! What another instance has kept is fetched from there before the first attempt, if it is there in
+//! time.
 
 use super::Producer;
 use crate::dialect::Family;
@@ -11,7 +12,9 @@ use std::time::Instant;
 impl Producer<'_> {
     /// Keeps what an answer wants back with the next turn.
     pub(super) fn keep(&self, kept: Vec<Kept>) {
-        let Some(family) = self.candidate().and_then(|candidate| candidate.place.account.dialect.family()) else { return };
+        let Some(family) = self.candidate().and_then(|candidate| candidate.place.account.dialect.family()) else {
+            return;
+        };
         for Kept { call, thoughts } in kept {
             if let Some(store) = &self.shared.store {
                 store.keep(&self.request.key, family, &call, &thoughts);
@@ -41,7 +44,8 @@ impl Producer<'_> {
     fn missing(&self) -> Vec<(Family, String)> {
         let missing = RefCell::new(Vec::new());
         for family in [Family::Claude, Family::Gemini] {
-            let of_family = |candidate: &&crate::plan::Candidate| candidate.place.account.dialect.family() == Some(family);
+            let of_family =
+                |candidate: &&crate::plan::Candidate| candidate.place.account.dialect.family() == Some(family);
             let Some(candidate) = self.request.candidates.iter().find(of_family) else { continue };
             let kept = |call: &str| {
                 let found = self.shared.vault.find(&self.request.key, family, call, Instant::now());

@@ -1,4 +1,5 @@
-//! What an attempt's end means to others: to its account and target, to the log, to the trail, and to the caller if nothing else comes.
+//! What an attempt's end means to others: to its account and target, to the log, to the trail, and
+//! to the caller if nothing else comes.
 
 use super::Producer;
 use super::opening::Progress;
@@ -30,7 +31,8 @@ impl Producer<'_> {
     ) -> Option<(String, String)> {
         let before = self.request.debug?;
         let trail = |tried: &Tried| {
-            let status = tried.status.filter(|status| *status != 200).map_or_else(String::new, |status| format!("({status})"));
+            let status =
+                tried.status.filter(|status| *status != 200).map_or_else(String::new, |status| format!("({status})"));
             format!("{};{}{status};{}ms", tried.account, tried.outcome, tried.ms)
         };
         let last = last.and_then(|(place, began, outcome)| {
@@ -48,7 +50,8 @@ impl Producer<'_> {
             ("first_byte", first_byte),
             ("own", Some(own)),
         ];
-        let parts = parts.into_iter().filter_map(|(name, time)| Some(format!("{name};dur={:.3}", time?.as_secs_f64() * 1e3)));
+        let parts =
+            parts.into_iter().filter_map(|(name, time)| Some(format!("{name};dur={:.3}", time?.as_secs_f64() * 1e3)));
         Some((attempts.join(", "), parts.collect::<Vec<_>>().join(", ")))
     }
 
@@ -64,10 +67,14 @@ impl Producer<'_> {
         }
         match self.unable.take().filter(|_| self.resting.passed == 0) {
             Some(Refused::Invalid(complaint)) => {
-                return Refusal::new(What::BadRequest { code: Some("invalid_value") }, complaint.message).param(complaint.param);
+                return Refusal::new(What::BadRequest { code: Some("invalid_value") }, complaint.message)
+                    .param(complaint.param);
             }
             Some(Refused::Unsupported(complaint)) => {
-                let message = format!("No upstream account of the model `{}` can do this: {}", self.request.face.model, complaint.message);
+                let message = format!(
+                    "No upstream account of the model `{}` can do this: {}",
+                    self.request.face.model, complaint.message
+                );
                 return Refusal::new(What::Unsupported, message).param(complaint.param);
             }
             None => {}
@@ -90,32 +97,47 @@ impl Producer<'_> {
             return Refusal::new(what, message).retry_after(wait.max(seconds));
         }
         if self.resting.passed > 0 && self.resting.for_rate == self.resting.passed {
-            Refusal::new(What::AllRateLimited, "Every upstream account of this model is waiting out its rate limit. Try again later.")
-                .retry_after(seconds)
+            Refusal::new(
+                What::AllRateLimited,
+                "Every upstream account of this model is waiting out its rate limit. Try again later.",
+            )
+            .retry_after(seconds)
         } else {
-            Refusal::new(What::NoCapacity, "No upstream account of this model can take the request at the moment. Try again later.")
-                .retry_after(seconds)
+            Refusal::new(
+                What::NoCapacity,
+                "No upstream account of this model can take the request at the moment. Try again later.",
+            )
+            .retry_after(seconds)
         }
     }
 
-    /// The last one's credential was refused, and that is no reason to give up: another one is back by itself.
+    /// The last one's credential was refused, and that is no reason to give up: another one is back
+    /// by itself.
     fn somebody_else_later(&self) -> Refusal {
         let soonest = [self.resting.told, self.limited].into_iter().flatten().min();
-        let refusal = Refusal::new(What::UpstreamUnavailable, "No upstream account of this model could answer. Try again later.")
-            .retry_after(soonest.map_or(failover::UNREACHABLE, seconds_of));
+        let refusal =
+            Refusal::new(What::UpstreamUnavailable, "No upstream account of this model could answer. Try again later.")
+                .retry_after(soonest.map_or(failover::UNREACHABLE, seconds_of));
         Refusal { retry_helps: self.tries < 2, ..refusal }
     }
 
     pub(super) fn refusal(&self, failure: &Failure) -> Refusal {
         if *failure == Failure::Cut && !self.opened {
             // Nobody received a part of it.
-            let refusal = Refusal::new(What::BadUpstreamResponse, "The upstream ended its answer before it was complete. Try again.");
+            let refusal = Refusal::new(
+                What::BadUpstreamResponse,
+                "The upstream ended its answer before it was complete. Try again.",
+            );
             return Refusal { retry_helps: self.tries < 2, ..refusal };
         }
         let place = self.candidate().map(|c| &c.place);
         let token = place.and_then(|place| place.state.tokens.present());
-        let secrets: Vec<&str> =
-            place.map(|p| p.account.secrets()).unwrap_or_default().into_iter().chain(token.as_ref().map(Secret::expose)).collect();
+        let secrets: Vec<&str> = place
+            .map(|p| p.account.secrets())
+            .unwrap_or_default()
+            .into_iter()
+            .chain(token.as_ref().map(Secret::expose))
+            .collect();
         let refusal = failure.refusal(self.tries, &secrets);
         // Some other account may be back sooner than the last one that was asked.
         let soonest = [self.resting.told, self.limited].into_iter().flatten().min();
@@ -126,16 +148,27 @@ impl Producer<'_> {
         refusal
     }
 
-    /// What follows from a failure for the account and the target, and the trail. `unused`: nothing of it is for the caller.
-    pub(super) fn failed(&mut self, failure: &Failure, place: usize, began: Instant, trial: &mut Trial, progress: &Progress, unused: bool) {
+    /// What follows from a failure for the account and the target, and the trail. `unused`: nothing
+    /// of it is for the caller.
+    pub(super) fn failed(
+        &mut self,
+        failure: &Failure,
+        place: usize,
+        began: Instant,
+        trial: &mut Trial,
+        progress: &Progress,
+        unused: bool,
+    ) {
         let Some(candidate) = self.request.candidates.get(place) else { return };
         let retry_after = failure.retry_after();
         let state = &candidate.place.state;
         let now = std::time::Instant::now();
-        // Who had less time than its account gives, since the caller has less or others took it, is not to blame for the rest.
+        // Who had less time than its account gives, since the caller has less or others took it, is
+        // not to blame for the rest.
         let timeouts = &candidate.timeouts;
         let given = if self.request.envelope.stream { timeouts.total_stream } else { timeouts.total };
-        let hurried = *failure == Failure::TotalTimeout && self.total(candidate).saturating_duration_since(began) < given.mul_f64(0.9);
+        let hurried = *failure == Failure::TotalTimeout
+            && self.total(candidate).saturating_duration_since(began) < given.mul_f64(0.9);
         let class = if hurried { Class::Ours } else { failure.class() };
         let mut news = trial.failed(class, self.request.envelope.stream, began.elapsed(), retry_after, now);
         let token = state.tokens.present();
@@ -175,13 +208,18 @@ impl Producer<'_> {
 
     /// Says in the log what begins or ends for a target.
     pub(super) fn told(&self, place: usize, news: Option<Failed>, after: &str, status: Option<u16>, why: Option<&str>) {
-        let (Some(Failed { breaker, rest }), Some(candidate)) = (news, self.request.candidates.get(place)) else { return };
+        let (Some(Failed { breaker, rest }), Some(candidate)) = (news, self.request.candidates.get(place)) else {
+            return;
+        };
         let (account, model) = (&candidate.place.account.id, &candidate.upstream_model);
         let status = status.map_or_else(|| "-".to_owned(), |s| s.to_string());
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         if let Some(rest) = rest {
             let seconds = rest.until.saturating_duration_since(std::time::Instant::now()).as_secs() + 1;
-            log::warn!("account {account} rests for {seconds} s ({}) after {after} (HTTP {status}) for {model}{why}", rest.why.name());
+            log::warn!(
+                "account {account} rests for {seconds} s ({}) after {after} (HTTP {status}) for {model}{why}",
+                rest.why.name()
+            );
         }
         let hint = |time: Duration| self.shared.store.iter().for_each(|store| store.hint(account, model, time));
         match breaker {

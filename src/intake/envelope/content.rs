@@ -1,4 +1,5 @@
-//! What a model reads of a request's messages, counted as they are passed over: text, media, and what may refer to something elsewhere.
+//! What a model reads of a request's messages, counted as they are passed over: text, media, and
+//! what may refer to something elsewhere.
 
 use super::super::media::{self, Medium, Place};
 use crate::dialect::references::{is_plain, is_plain_in_message};
@@ -116,7 +117,13 @@ fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
 
 /// Consumes what a tool call holds under its type's name, and counts its arguments.
 fn call(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
-    members(cursor, read, |cursor, name, read| if matches!(name, b"arguments" | b"input") { read.text(cursor) } else { read.other(cursor) })
+    members(
+        cursor,
+        read,
+        |cursor, name, read| {
+            if matches!(name, b"arguments" | b"input") { read.text(cursor) } else { read.other(cursor) }
+        },
+    )
 }
 
 /// Consumes any value, member by member if it is an object.

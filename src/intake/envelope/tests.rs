@@ -74,7 +74,11 @@ fn b02_broken_json_names_line_and_column() {
 fn b03_nesting() {
     let nested = |depth: usize| with(&format!(r#""model":"m","x":{}{}"#, "[".repeat(depth), "]".repeat(depth)));
     accepted(&nested(126));
-    check_fault(nested(127), None, "the request body is not valid JSON: nested deeper than 127 levels (line 1, column 144)");
+    check_fault(
+        nested(127),
+        None,
+        "the request body is not valid JSON: nested deeper than 127 levels (line 1, column 144)",
+    );
     assert!(read("[".repeat(1_000_000).as_bytes()).is_err());
     assert!(read(nested(1_000_000).as_bytes()).is_err());
     assert!(read("{\"messages\":".repeat(1_000_000).as_bytes()).is_err());
@@ -172,12 +176,14 @@ fn what_an_answer_may_need_is_read_where_it_is_a_number() {
 #[test]
 fn what_a_model_reads_besides_the_messages_is_counted_apart() {
     let body = |fields: &str, content: &str| {
-        let envelope = accepted(&format!(r#"{{"model":"m",{fields}"messages":[{{"role":"user","content":{content}}}]}}"#));
+        let envelope =
+            accepted(&format!(r#"{{"model":"m",{fields}"messages":[{{"role":"user","content":{content}}}]}}"#));
         (envelope.prompt_bytes, envelope.more_bytes)
     };
     assert_eq!(body("", r#""1234""#), (4, 0));
     assert_eq!(body(r#""tools":[{"type":"function"}],"response_format":{},"#, r#""1234""#), (4, 21 + 2));
-    let parts = r#"[{"type":"text","text":"12"},{"type":"image_url","image_url":{"url":"data:…"}},{"type":"file","file":{}}]"#;
+    let parts =
+        r#"[{"type":"text","text":"12"},{"type":"image_url","image_url":{"url":"data:…"}},{"type":"file","file":{}}]"#;
     assert_eq!(body("", parts), (2, (1_500 + 5_000) * 4));
     // What is not known may be read; settings are short.
     let text = "x".repeat(80);
@@ -200,7 +206,8 @@ fn words() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(6, 40, 5, move |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-            prop::collection::vec((name(), inner.clone()), 0..6).prop_map(|members| members.into_iter().collect::<Value>()),
+            prop::collection::vec((name(), inner.clone()), 0..6)
+                .prop_map(|members| members.into_iter().collect::<Value>()),
             // As parts look.
             (name(), name(), name(), inner)
                 .prop_map(|(kind, holds, member, data)| serde_json::json!({"type": kind, holds: {member: data}})),
@@ -229,10 +236,12 @@ const NAMES: [&str; 18] = [
     "arguments",
 ];
 
-/// What may be left out of such a body, found without the scanner: base64 as the data of a part's medium, if the part is of that type. So short
-/// it is worth less than each medium's least, be it text or not.
+/// What may be left out of such a body, found without the scanner: base64 as the data of a part's
+/// medium, if the part is of that type. So short it is worth less than each medium's least, be it
+/// text or not.
 fn media(body: &Value) -> usize {
-    let parts = body["messages"].as_array().into_iter().flatten().filter_map(|message| message["content"].as_array()).flatten();
+    let parts =
+        body["messages"].as_array().into_iter().flatten().filter_map(|message| message["content"].as_array()).flatten();
     let each = parts.filter_map(|part| {
         let kind = part["type"].as_str()?;
         let data = match kind {
@@ -242,7 +251,8 @@ fn media(body: &Value) -> usize {
             _ => return None,
         };
         let bare = if kind == "image_url" { None } else { Some(data) };
-        let base64 = data.strip_prefix("data:").and_then(|url| url.split_once(";base64,")).map(|(_, data)| data).or(bare)?;
+        let base64 =
+            data.strip_prefix("data:").and_then(|url| url.split_once(";base64,")).map(|(_, data)| data).or(bare)?;
         base64.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_').then_some(base64.len())
     });
     each.sum()
@@ -290,7 +300,8 @@ const BEGINNINGS: [(&[u8], &str); 14] = [
 ];
 
 proptest! {
-    /// However a text in base64 begins, and whatever it is called: only where both say the same it may be taken for less.
+    /// However a text in base64 begins, and whatever it is called: only where both say the same it
+    /// may be taken for less.
     #[test]
     fn a_text_that_begins_as_a_medium_is_taken_for_a_text(
         (begin, is) in prop::sample::select(BEGINNINGS.to_vec()),
@@ -459,7 +470,8 @@ fn a_format_that_is_json_is_noticed() {
         (r#""json_object""#, false),
         (r#"[]"#, false),
     ] {
-        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"a"}}],"response_format":{format}}}"#);
+        let body =
+            format!(r#"{{"model":"m","messages":[{{"role":"user","content":"a"}}],"response_format":{format}}}"#);
         assert_eq!(accepted(&body).wants_json, wants_json, "{format}");
     }
     assert!(!accepted(r#"{"model":"m","messages":[{"role":"user","content":"a"}]}"#).wants_json);

@@ -5,7 +5,8 @@ use crate::ledger::days::time;
 use crate::price::Usd;
 use serde_json::{Map, Value, json};
 
-/// What is known of a sum of money. What costs nothing, as a failed request does, says nothing of what the others cost.
+/// What is known of a sum of money. What costs nothing, as a failed request does, says nothing of
+/// what the others cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Money {
     /// All of it.
@@ -55,7 +56,8 @@ impl Money {
 impl Used {
     fn columns(&self) -> [(&'static str, Cell); 16] {
         let sums = &self.sums;
-        let (cost, unused_cost) = (Money::of(sums.cost, sums.unpriced), Money::of(sums.unused_cost, sums.unused_unpriced));
+        let (cost, unused_cost) =
+            (Money::of(sums.cost, sums.unpriced), Money::of(sums.unused_cost, sums.unused_unpriced));
         [
             ("requests", Cell::Count(sums.requests)),
             ("failed", Cell::Count(self.failed)),
@@ -114,9 +116,13 @@ impl Answer {
         if let Some(head) = table.first_mut() {
             head.extend(SHORT.map(|(_, short)| short.to_owned()));
         }
-        let total = (self.by.iter().enumerate().map(|(at, _)| if at == 0 { "total" } else { "" }.to_owned()).collect(), self.total);
+        let total = (
+            self.by.iter().enumerate().map(|(at, _)| if at == 0 { "total" } else { "" }.to_owned()).collect(),
+            self.total,
+        );
         for (line, (names, used)) in self.lines.iter().chain([&total]).enumerate() {
-            let dash = |name: &String| if name.is_empty() && line < self.lines.len() { "-".to_owned() } else { name.clone() };
+            let dash =
+                |name: &String| if name.is_empty() && line < self.lines.len() { "-".to_owned() } else { name.clone() };
             let mut cells: Vec<String> = names.iter().map(dash).collect();
             let columns = used.columns().into_iter().filter(|(name, _)| SHORT.iter().any(|(column, _)| column == name));
             cells.extend(columns.map(|(_, cell)| match cell {
@@ -148,7 +154,8 @@ impl Answer {
         text
     }
 
-    /// For programs: amounts are texts, since a program would read a number as a float; what nobody knows is null.
+    /// For programs: amounts are texts, since a program would read a number as a float; what nobody
+    /// knows is null.
     pub fn json(&self) -> String {
         let lines: Vec<Value> = self
             .lines
@@ -156,7 +163,10 @@ impl Answer {
             .map(|(names, used)| {
                 let mut object = object(used);
                 for (group, name) in self.by.iter().zip(names) {
-                    object.insert(group.name().to_owned(), if name.is_empty() { Value::Null } else { name.as_str().into() });
+                    object.insert(
+                        group.name().to_owned(),
+                        if name.is_empty() { Value::Null } else { name.as_str().into() },
+                    );
                 }
                 Value::Object(object)
             })
@@ -196,7 +206,9 @@ fn quoted(text: &str) -> String {
 fn aligned(table: &[Vec<String>], names: usize, out: &mut String) {
     let columns = table.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
-        .map(|column| table.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
+        .map(|column| {
+            table.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        })
         .collect();
     for line in table {
         let mut text = String::new();

@@ -69,7 +69,14 @@ fn the_answer_in_its_three_forms() {
     let folder = Folder::new();
     let ledger = folder.open();
     ledger.write(row(NOW - 1_000));
-    ledger.write(Row { cost: None, model: "n,1".into(), outcome: "upstream_error", account: None, unused_tokens: 7, ..row(NOW - 2_000) });
+    ledger.write(Row {
+        cost: None,
+        model: "n,1".into(),
+        outcome: "upstream_error",
+        account: None,
+        unused_tokens: 7,
+        ..row(NOW - 2_000)
+    });
     ledger.write(Row { cost: Some(Usd(1_234_567_890)), ..row(NOW - 3_000) });
     ledger.write(Row { cost: None, ..row(NOW - 4_000) });
     ledger.flush();
@@ -93,9 +100,15 @@ fn the_answer_in_its_three_forms() {
          \"n,1\",,1,1,10,5,4,2,3,15,0,,none,1,7,,none,1\n"
     );
     let json: serde_json::Value = serde_json::from_str(&ask("account,model").json()).unwrap();
-    assert_eq!((&json["by"], &json["since"]), (&serde_json::json!(["account", "model"]), &"2026-11-20T12:00:00.000Z".into()));
+    assert_eq!(
+        (&json["by"], &json["since"]),
+        (&serde_json::json!(["account", "model"]), &"2026-11-20T12:00:00.000Z".into())
+    );
     assert_eq!(json["usage"].as_array().map(Vec::len), Some(2));
-    assert_eq!((&json["usage"][0]["account"], &json["usage"][0]["cost_usd"]), (&serde_json::Value::Null, &serde_json::Value::Null));
+    assert_eq!(
+        (&json["usage"][0]["account"], &json["usage"][0]["cost_usd"]),
+        (&serde_json::Value::Null, &serde_json::Value::Null)
+    );
     assert_eq!((&json["usage"][1]["model"], &json["usage"][1]["cost_usd"]), (&"m".into(), &"1.23456889".into()));
     assert_eq!((&json["total"]["requests"], &json["total"]["unpriced_requests"]), (&4.into(), &2.into()));
     let nobody = Query::new(&Asked { caller: Some("nobody"), ..Asked::default() }, NOW).unwrap();
@@ -120,14 +133,19 @@ fn what_is_unknown_stays_unknown_beside_what_costs_nothing() {
         answer(&folder.file(), &query, None).unwrap().unwrap()
     };
     let json: serde_json::Value = serde_json::from_str(&ask("model").json()).unwrap();
-    let told = |line: &serde_json::Value| [&line["cost_usd"], &line["cost_known"], &line["unpriced_requests"]].map(ToString::to_string);
-    let of = |model: &str| json["usage"].as_array().unwrap().iter().find(|line| line["model"] == model).map(told).unwrap();
+    let told = |line: &serde_json::Value| {
+        [&line["cost_usd"], &line["cost_known"], &line["unpriced_requests"]].map(ToString::to_string)
+    };
+    let of =
+        |model: &str| json["usage"].as_array().unwrap().iter().find(|line| line["model"] == model).map(told).unwrap();
     assert_eq!(of("unpriced"), ["null", "\"none\"", "1"]);
     assert_eq!(of("free"), ["\"0\"", "\"all\"", "0"]);
     assert_eq!(of("both"), ["\"0.000001\"", "\"part\"", "1"]);
     assert_eq!(told(&json["total"]), ["\"0.000001\"", "\"part\"", "2"]);
     let table = ask("model").table();
-    let usd = |name: &str| table.lines().find(|line| line.starts_with(name)).and_then(|line| line.split_whitespace().nth(9)).unwrap();
+    let usd = |name: &str| {
+        table.lines().find(|line| line.starts_with(name)).and_then(|line| line.split_whitespace().nth(9)).unwrap()
+    };
     assert_eq!([usd("unpriced"), usd("free"), usd("both"), usd("total")], ["unknown", "0", ">=0.000001", ">=0.000001"]);
 }
 
@@ -148,7 +166,8 @@ fn names(row: &Row, by: &[Group]) -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Whatever part of the answer comes from rows and whatever from sums of days: it is what a loop over all rows finds.
+    /// Whatever part of the answer comes from rows and whatever from sums of days: it is what a
+    /// loop over all rows finds.
     #[test]
     fn an_answer_is_the_sum_of_its_rows(
         rows in prop::collection::vec((0..4 * DAY, 0..3_usize, 0..2_usize, prop::option::of(0..1_000_u64), any::<bool>()), 0..60),
@@ -198,8 +217,10 @@ fn what_is_older_than_the_rows_is_told_in_whole_days() {
         ledger.write(row(at(days, 20)));
     }
     drop(ledger);
-    let short =
-        super::super::Ledger::open(&crate::config::Ledger { retention: std::time::Duration::from_secs(4 * 86_400), ..folder.config() });
+    let short = super::super::Ledger::open(&crate::config::Ledger {
+        retention: std::time::Duration::from_secs(4 * 86_400),
+        ..folder.config()
+    });
     let ask = |since: u64, until: Option<u64>| {
         let query = Query { by: vec![Group::Day], now, since, until, caller: None, key: None, model: None };
         answer(&folder.file(), &query, None).unwrap().unwrap()
@@ -207,7 +228,10 @@ fn what_is_older_than_the_rows_is_told_in_whole_days() {
     super::super::tests::eventually("what is old is deleted", || !ask(at(10, 12), None).notes.is_empty());
     let told = ask(at(10, 12), None);
     assert_eq!((told.total.sums.requests, told.since), (6, at(10, 0)), "the whole of the first day");
-    assert_eq!(told.notes, [format!("single requests are kept from {} on; what is older is told in whole days", date(today - 4))]);
+    assert_eq!(
+        told.notes,
+        [format!("single requests are kept from {} on; what is older is told in whole days", date(today - 4))]
+    );
     assert_eq!(ask(at(10, 12), Some(at(5, 12))).total.sums.requests, 4, "and of the last");
     let kept = ask(at(3, 12), None);
     assert_eq!((kept.total.sums.requests, kept.notes.len()), (1, 0));

@@ -12,7 +12,12 @@ struct Stream {
 
 impl Runs for Stream {
     fn so_far(&self) -> Row {
-        let usage = Usage { prompt: 10, completion: self.said.load(Ordering::SeqCst), source: Source::Estimated, ..Usage::default() };
+        let usage = Usage {
+            prompt: 10,
+            completion: self.said.load(Ordering::SeqCst),
+            source: Source::Estimated,
+            ..Usage::default()
+        };
         Row { usage, unused_tokens: 7, unused_cost: None, outcome: "shutdown", first_byte_ms: None, ..row(self.at) }
     }
 }
@@ -89,7 +94,8 @@ fn what_ran_in_a_process_that_died_is_a_row_of_the_next_one() {
     assert_eq!(three.past(NOW).iter().map(|past| (past.requests, past.tokens)).collect::<Vec<_>>(), [(1, 510)]);
     let used = read::last_used(&folder.file()).unwrap();
     assert_eq!(used.get("acme/prod"), Some(&NOW));
-    // Its own end comes late, if it was no death: it is one more row, and nothing of anybody else's goes.
+    // Its own end comes late, if it was no death: it is one more row, and nothing of anybody else's
+    // goes.
     one.write(Row { run, ..row(NOW) });
     one.flush();
     assert_eq!(count(&connection, "exchange"), 2);

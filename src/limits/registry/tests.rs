@@ -9,7 +9,8 @@ fn catalog(callers: &str) -> Catalog {
     let text = format!(
         "accounts: {{a: {{dialect: demo}}}}\nmodels: {{l: {{targets: [{{account: a}}]}}, m: {{targets: [{{account: a}}]}}}}\ncallers:\n{callers}"
     );
-    resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| unreachable!("it names nothing")).unwrap_or_else(|problems| panic!("{problems}"))
+    resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| unreachable!("it names nothing"))
+        .unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 fn hash(digit: char) -> String {
@@ -23,7 +24,18 @@ fn key<'c>(catalog: &'c Catalog, id: &str) -> &'c Arc<Key> {
 fn past(at: u64, key: &str, model: &str, tokens: u64) -> Past {
     let caller = key.split('/').next().unwrap();
     let caller = caller.into();
-    Past { at, dated: None, caller, key: key.into(), model: model.into(), requests: 1, tokens, usd: Usd(tokens), unpriced: 0, cut: false }
+    Past {
+        at,
+        dated: None,
+        caller,
+        key: key.into(),
+        model: model.into(),
+        requests: 1,
+        tokens,
+        usd: Usd(tokens),
+        unpriced: 0,
+        cut: false,
+    }
 }
 
 fn names(scopes: &KeyScopes, key: &Key, model: usize) -> Vec<String> {
@@ -45,7 +57,11 @@ fn scopes_are_for_what_has_limits_and_outlive_catalogs() {
     let of_first = registry.adopt(&first, &mut Vec::new);
     let prod = key(&first, "acme/prod");
     assert_eq!(names(&of_first[prod.index], prod, 1), ["caller acme", "key acme/prod", "key_model acme/prod m"]);
-    assert_eq!(names(&of_first[prod.index], prod, 0), ["caller acme", "key acme/prod"], "a model without limits has no scope");
+    assert_eq!(
+        names(&of_first[prod.index], prod, 0),
+        ["caller acme", "key acme/prod"],
+        "a model without limits has no scope"
+    );
     let dev = key(&first, "acme/dev");
     assert_eq!(names(&of_first[dev.index], dev, 1), ["caller acme"]);
     assert!(of_first[key(&first, "free/k").index].bounds(key(&first, "free/k"), 0).is_empty());
@@ -63,7 +79,8 @@ fn scopes_are_for_what_has_limits_and_outlive_catalogs() {
     let another = admit(&of_second[prod.index].bounds(prod, 1), ask, NOW, 1).unwrap();
     assert!(admit(&of_second[prod.index].bounds(prod, 1), ask, NOW, 1).is_err());
 
-    // What no catalog names is not counted any more; so if it comes back it asks what was used before, whoever holds it still.
+    // What no catalog names is not counted any more; so if it comes back it asks what was used
+    // before, whoever holds it still.
     let gone = catalog("  free: {}\n");
     assert_eq!(registry.adopt(&gone, &mut Vec::new).len(), 0);
     assert_eq!(registry.scopes().len(), 0);
@@ -106,7 +123,9 @@ fn a_new_scope_begins_with_what_was_used_before() {
     });
     let prod = key(&first, "acme/prod");
     let own = |scopes: &[KeyScopes]| scopes[prod.index].all().map(|scope| scope.own(NOW)).collect::<Vec<Counts>>();
-    let told = |counts: &Counts| (counts.day_requests, counts.day_tokens, counts.day_usd.0, counts.month_usd.0, counts.minute.clone());
+    let told = |counts: &Counts| {
+        (counts.day_requests, counts.day_tokens, counts.day_usd.0, counts.month_usd.0, counts.minute.clone())
+    };
     let second = NOW / 1_000;
     assert_eq!(
         own(&scopes).iter().map(told).collect::<Vec<_>>(),
@@ -130,7 +149,8 @@ fn a_new_scope_begins_with_what_was_used_before() {
 fn a_key_of_two_secrets_is_one_and_its_uses_are_counted() {
     let registry = Registry::default();
     let digests = ['1', '2'].map(|digit| format!("{{{}}}", hash(digit))).join(", ");
-    let catalog = catalog(&format!("  acme: {{keys: {{prod: {{hashes: [{digests}], limits: {{concurrency: 1}}}}}}}}\n"));
+    let catalog =
+        catalog(&format!("  acme: {{keys: {{prod: {{hashes: [{digests}], limits: {{concurrency: 1}}}}}}}}\n"));
     let scopes = registry.adopt(&catalog, &mut Vec::new);
     assert_eq!((scopes.len(), registry.scopes().len()), (1, 1));
     let used = &scopes[0].used;

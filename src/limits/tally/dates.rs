@@ -1,18 +1,22 @@
-//! Sums by the day and the month, each of what was admitted on it: of the present ones, and of some that may come again when a clock is set.
+//! Sums by the day and the month, each of what was admitted on it: of the present ones, and of some
+//! that may come again when a clock is set.
 //!
-//! When a clock is set back, nobody knows whether it was wrong before or is now. So the later dates count for the present one, too, as long as that lasts;
-//! and when they come again they go on with what they had. The ledger has the same sums.
+//! When a clock is set back, nobody knows whether it was wrong before or is now. So the later dates
+//! count for the present one, too, as long as that lasts; and when they come again they go on with
+//! what they had. The ledger has the same sums.
 
 use super::month::Month;
 
-/// So many other dates are remembered: those that were changed last. Only where a clock was set there are any. The store's script has the same number.
+/// So many other dates are remembered: those that were changed last. Only where a clock was set
+/// there are any. The store's script has the same number.
 const REMEMBERED: usize = 16;
 
 /// What a day has counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     pub(super) requests: u64,
-    // Whoever may ask for any number of tokens must not be able to fill a sum up, and with the refund take out of it what others used.
+    // Whoever may ask for any number of tokens must not be able to fill a sum up, and with the
+    // refund take out of it what others used.
     pub(super) tokens: u128,
     pub(super) usd: u128,
 }
@@ -89,7 +93,11 @@ impl Dates {
     /// What counts for the month.
     pub(super) fn of_month(&self) -> u128 {
         let Some(others) = &self.others else { return self.this_month };
-        others.months.iter().filter(|other| other.counts).fold(self.this_month, |sum, other| sum.saturating_add(other.sums))
+        others
+            .months
+            .iter()
+            .filter(|other| other.counts)
+            .fold(self.this_month, |sum, other| sum.saturating_add(other.sums))
     }
 
     /// It is this day now: mostly the same one. Whether it has been there before, and has sums.
@@ -122,7 +130,8 @@ impl Dates {
         self.add_to(day, sums, false, false);
     }
 
-    /// The same on a later day than the present one, by a clock that was ahead: it counts for the day and the month of `at`, if they are the present ones.
+    /// The same on a later day than the present one, by a clock that was ahead: it counts for the
+    /// day and the month of `at`, if they are the present ones.
     pub(super) fn add_ahead(&mut self, day: u64, at: u64, sums: Sums) {
         self.add_to(day, sums, at == self.day, Month::of(at) == self.month);
     }
@@ -150,7 +159,8 @@ impl Dates {
     pub(super) fn replace(&mut self, day: u64, what: Sums, by: Sums) {
         let usd = |sum: u128| sum.saturating_sub(what.usd).saturating_add(by.usd);
         let others = self.others.as_deref_mut();
-        let (mut days, mut months) = others.map_or((None, None), |others| (Some(&mut others.days), Some(&mut others.months)));
+        let (mut days, mut months) =
+            others.map_or((None, None), |others| (Some(&mut others.days), Some(&mut others.months)));
         if day == self.day {
             self.today = self.today.without(what).and(by);
         } else if let Some(other) = days.as_mut().and_then(|days| days.iter_mut().find(|other| other.date == day)) {
@@ -171,7 +181,8 @@ fn turn<S: Copy + Default>(others: &mut Vec<Other<S>>, (from, sums): (u64, S), k
         others.push(Other { date: from, sums, counts: false });
     }
     let known = others.iter().position(|other| other.date == to).map(|at| others.remove(at).sums);
-    // Time went back: what is dated later was used already. Or it went on: then that was another day's.
+    // Time went back: what is dated later was used already. Or it went on: then that was another
+    // day's.
     others.iter_mut().for_each(|other| other.counts = to < from && other.date > to);
     forget(others);
     known.unwrap_or_default()

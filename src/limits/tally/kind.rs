@@ -52,11 +52,16 @@ impl Kind {
     pub fn is_money(self) -> bool {
         match self {
             Kind::UsdPerDay | Kind::UsdPerMonth => true,
-            Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::TokensPerMinute | Kind::TokensPerDay | Kind::Concurrency => false,
+            Kind::RequestsPerMinute
+            | Kind::RequestsPerDay
+            | Kind::TokensPerMinute
+            | Kind::TokensPerDay
+            | Kind::Concurrency => false,
         }
     }
 
-    /// What these limits allow of it, or an equal share of that: of what is allowed at all, at least 1.
+    /// What these limits allow of it, or an equal share of that: of what is allowed at all, at
+    /// least 1.
     pub fn limit(self, limits: &Limits, share: u64) -> Option<u64> {
         let whole = match self {
             Kind::RequestsPerMinute => limits.requests_per_minute,
@@ -89,7 +94,8 @@ impl Kind {
         }
     }
 
-    /// Whether it is more than all that is allowed, but would not be without what is estimated. Where nothing is allowed nothing is.
+    /// Whether it is more than all that is allowed, but would not be without what is estimated.
+    /// Where nothing is allowed nothing is.
     pub fn is_over_as_estimated(self, limit: u64, ask: Ask) -> bool {
         limit > 0 && self.asked(ask) > limit && self.sure(ask) <= limit
     }

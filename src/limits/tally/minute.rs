@@ -1,5 +1,6 @@
-//! The last minute, by the second: sixty of them, the present one included. So what is counted leaves sixty seconds after its second began: never later than
-//! a minute after it came, which is what callers are told, and up to a second sooner.
+//! The last minute, by the second: sixty of them, the present one included. So what is counted
+//! leaves sixty seconds after its second began: never later than a minute after it came, which is
+//! what callers are told, and up to a second sooner.
 
 /// Of a minute.
 const SECONDS: u64 = 60;
@@ -70,7 +71,9 @@ impl Minute {
     fn set(&mut self, second: u64, count: Count) {
         let before = self.at(second);
         let index = index(second);
-        let (Some(requests), Some(tokens)) = (self.requests_of.get_mut(index), self.tokens_of.get_mut(index)) else { return };
+        let (Some(requests), Some(tokens)) = (self.requests_of.get_mut(index), self.tokens_of.get_mut(index)) else {
+            return;
+        };
         *requests = u32::try_from(count.requests).unwrap_or(u32::MAX);
         *tokens = count.tokens;
         self.requests = self.requests.saturating_sub(before.requests) + u64::from(*requests);

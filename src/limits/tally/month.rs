@@ -11,7 +11,8 @@ impl Month {
     pub(crate) fn of(day: u64) -> Month {
         /// In four hundred years.
         const DAYS: u64 = 146_097;
-        // Howard Hinnant's `civil_from_days`: years begin in March, so that the leap day is a year's last.
+        // Howard Hinnant's `civil_from_days`: years begin in March, so that the leap day is a
+        // year's last.
         let of_era = (day + 719_468) % DAYS;
         let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / (DAYS - 1)) / 365;
         let of_year = of_era - (365 * year + year / 4 - year / 100);

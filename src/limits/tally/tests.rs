@@ -66,7 +66,9 @@ impl Model {
             Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => {
                 event.at / DAY == day || self.days_ahead.contains(&(event.at / DAY))
             }
-            Kind::UsdPerMonth => month(event.at / DAY) == month(day) || self.months_ahead.contains(&month(event.at / DAY)),
+            Kind::UsdPerMonth => {
+                month(event.at / DAY) == month(day) || self.months_ahead.contains(&month(event.at / DAY))
+            }
             Kind::Concurrency => true,
         })
     }
@@ -89,7 +91,8 @@ fn month(mut day: u64) -> u64 {
     for month in 0.. {
         let (year, of_year) = (1970 + month / 12, month % 12);
         let leap = year % 4 == 0 && year % 100 != 0 || year % 400 == 0;
-        let days = [31, 28 + u64::from(leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][usize::try_from(of_year).unwrap()];
+        let days =
+            [31, 28 + u64::from(leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][usize::try_from(of_year).unwrap()];
         if day < days {
             return month;
         }
@@ -133,8 +136,10 @@ fn limits() -> impl Strategy<Value = Limits> {
     })
 }
 
-/// Just before something changes: 2024-02-29, 2100-03-01 (no leap year), 2000-03-01, 2027-01-01, 2026-12-01, the middle of a day.
-const STARTS: [u64; 6] = [1_709_164_790_000, 4_107_542_390_500, 951_868_799_999, 1_798_761_540_000, 1_796_083_199_000, 1_795_000_000_123];
+/// Just before something changes: 2024-02-29, 2100-03-01 (no leap year), 2000-03-01, 2027-01-01,
+/// 2026-12-01, the middle of a day.
+const STARTS: [u64; 6] =
+    [1_709_164_790_000, 4_107_542_390_500, 951_868_799_999, 1_798_761_540_000, 1_796_083_199_000, 1_795_000_000_123];
 
 proptest! {
     #[test]
@@ -219,7 +224,8 @@ proptest! {
         if model.events.iter().any(|event| event.at > model.now || event.second != i64::try_from(event.at / SECOND).unwrap()) {
             return Ok(());
         }
-        // What comes after a restart: the last minute one by one, what was before it by the day, in any order.
+        // What comes after a restart: the last minute one by one, what was before it by the day, in
+        // any order.
         for event in &mut model.events {
             if let Some((entry, ask)) = event.open.take() {
                 tally.settle(entry, ask, event.counts);
@@ -337,7 +343,11 @@ fn what_is_larger_than_a_limit_only_as_estimated_waits_until_nothing_is_counted(
     assert_eq!(over(&tally, ask(49, 49)), None, "what it used in truth is what counts");
     assert_eq!(over(&tally, ask(1_000, 50)), midnight);
     let none = Limits { tokens_per_day: Some(0), ..Limits::default() };
-    assert_eq!(Tally::default().over(&none, 1, ask(1, 0), now).map(|over| over.wait), Some(None), "nothing is allowed, and nothing passes");
+    assert_eq!(
+        Tally::default().over(&none, 1, ask(1, 0), now).map(|over| over.wait),
+        Some(None),
+        "nothing is allowed, and nothing passes"
+    );
 }
 
 #[test]
@@ -393,11 +403,19 @@ fn a_clock_that_was_ahead_locks_nobody_out() {
         tally.undo(second, ask);
         let counts = tally.counts();
         assert_eq!((counts.minute, counts.places), (vec![(now / SECOND, 1, 1)], 0), "{ahead}");
-        assert_eq!((counts.day_requests, counts.day_tokens, counts.day_usd, counts.month_usd), (1, 1, Usd(2), Usd(2)), "{ahead}");
+        assert_eq!(
+            (counts.day_requests, counts.day_tokens, counts.day_usd, counts.month_usd),
+            (1, 1, Usd(2), Usd(2)),
+            "{ahead}"
+        );
         assert_eq!(waits(&mut tally, &by_minute, now + 60_000), None);
         // Nobody is locked out for longer than the day, unless that day is the one of which it was.
         tally.advance(now + DAY);
-        assert_eq!((tally.counts().day_requests, tally.counts().month_usd), (u64::from(ahead == DAY), Usd(2)), "{ahead}");
+        assert_eq!(
+            (tally.counts().day_requests, tally.counts().month_usd),
+            (u64::from(ahead == DAY), Usd(2)),
+            "{ahead}"
+        );
     }
 }
 
@@ -414,7 +432,8 @@ fn what_was_no_longer_counted_when_time_is_set_back_is_not_taken_out_of_what_is(
     let ahead = tally.take(ask);
     tally.advance(now);
     tally.settle(before, ask, Spent { tokens: 9, usd: Usd(9) });
-    let sums = |tally: &Tally| [Kind::TokensPerMinute, Kind::TokensPerDay, Kind::UsdPerMonth].map(|kind| tally.used(kind));
+    let sums =
+        |tally: &Tally| [Kind::TokensPerMinute, Kind::TokensPerDay, Kind::UsdPerMonth].map(|kind| tally.used(kind));
     assert_eq!(sums(&tally), [5, 14, 14], "its minute is over, its day is this one again");
     // Twice: each is settled where it is counted.
     tally.advance(now - DAY);

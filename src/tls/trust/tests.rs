@@ -13,7 +13,8 @@ struct Shown {
 }
 
 fn params(names: &[&str], (from, until): (i32, i32), is_ca: IsCa) -> CertificateParams {
-    let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).expect("names");
+    let mut params =
+        CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).expect("names");
     (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
     params.is_ca = is_ca;
     params
@@ -55,8 +56,10 @@ impl Authority {
 /// Shakes hands with a server that shows this, as who believes that, and says one byte.
 async fn shake(shown: &Shown, named: &str) -> Result<(), Distrust> {
     let key = PrivateKeyDer::try_from(shown.key.serialize_der()).expect("a key");
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider())).with_safe_default_protocol_versions();
-    let config = config.expect("versions").with_no_client_auth().with_single_cert(vec![shown.der.clone()], key).expect("a pair");
+    let config =
+        ServerConfig::builder_with_provider(Arc::new(ring::default_provider())).with_safe_default_protocol_versions();
+    let config =
+        config.expect("versions").with_no_client_auth().with_single_cert(vec![shown.der.clone()], key).expect("a pair");
     let (client, server) = tokio::io::duplex(64 * 1024);
     let served = async {
         let Ok(mut tls) = TlsAcceptor::from(Arc::new(config)).accept(server).await else { return false };
@@ -90,14 +93,19 @@ fn refused(told: Result<(), Distrust>, parts: &[&str]) {
 
 #[tokio::test]
 async fn a_pinned_certificate_is_believed_and_no_other() {
-    for (mine, other) in [(leaf(&["localhost"]), leaf(&["localhost"])), (openssl(&["localhost"]), openssl(&["localhost"]))] {
+    for (mine, other) in
+        [(leaf(&["localhost"]), leaf(&["localhost"])), (openssl(&["localhost"]), openssl(&["localhost"]))]
+    {
         assert_eq!(shake(&mine, &mine.pem).await, Ok(()));
         shake(&other, &mine.pem).await.expect_err("another one");
     }
     let (mine, other) = (leaf(&["localhost"]), leaf(&["localhost"]));
     refused(shake(&other, &mine.pem).await, &["is not the one that `tls.ca` pins"]);
     refused(shake(&openssl(&["localhost"]), &mine.pem).await, &["is not the one that `tls.ca` pins"]);
-    refused(shake(&openssl(&["localhost"]), &openssl(&["localhost"]).pem).await, &["is not the one that `tls.ca` pins"]);
+    refused(
+        shake(&openssl(&["localhost"]), &openssl(&["localhost"]).pem).await,
+        &["is not the one that `tls.ca` pins"],
+    );
     let authority = Authority::new("ours").0.pem();
     refused(shake(&openssl(&["localhost"]), &authority).await, &["CaUsedAsEndEntity", "exactly this certificate"]);
     // Several may be pinned, as while they change.
@@ -136,7 +144,10 @@ async fn authorities_sign_for_others() {
     assert_eq!(shake(&authority.leaf(&["localhost"], GOOD), &ca).await, Ok(()));
     refused(shake(&stranger.leaf(&["localhost"], GOOD), &ca).await, &["unknown issuer", "UnknownIssuer"]);
     refused(shake(&impostor.leaf(&["localhost"], GOOD), &ca).await, &["not signed by its key", "BadSignature"]);
-    refused(shake(&authority.leaf(&["other.test"], GOOD), &ca).await, &["not valid for name localhost", "is for other.test"]);
+    refused(
+        shake(&authority.leaf(&["other.test"], GOOD), &ca).await,
+        &["not valid for name localhost", "is for other.test"],
+    );
     refused(shake(&authority.leaf(&["localhost"], (2000, 2001)), &ca).await, &["expired since 2001-01-01T00:00:00"]);
     // Beside a pin only those count that stand with it.
     let both = format!("{ca}{}", pinned.pem);
@@ -191,7 +202,8 @@ impl OldRoot {
         let algorithm = b"\x30\x0a\x06\x08\x2a\x86\x48\xce\x3d\x04\x03\x02";
         let validity = b"\x30\x20\x17\x0d000101000000Z\x18\x0f20990101000000Z";
         let (issuer, subject) = (parsed.issuer().as_raw(), parsed.subject().as_raw());
-        let signed = part(0x30, &[b"\x02\x01\x07", &algorithm[..], issuer, validity, subject, parsed.public_key().raw].concat());
+        let signed =
+            part(0x30, &[b"\x02\x01\x07", &algorithm[..], issuer, validity, subject, parsed.public_key().raw].concat());
         let signature = [&[0][..], &rcgen::SigningKey::sign(&key, &signed).expect("a signature")].concat();
         let der = part(0x30, &[&signed[..], algorithm, &part(0x03, &signature)].concat());
         OldRoot { der: der.into(), issuer: Issuer::new(params, key) }

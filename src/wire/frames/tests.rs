@@ -31,10 +31,14 @@ fn prelude(total: u32, headers: u32) -> Vec<u8> {
 }
 
 fn event(name: &str, payload: &str) -> Vec<u8> {
-    frame(&[(":event-type", name), (":content-type", "application/json"), (":message-type", "event")], payload.as_bytes())
+    frame(
+        &[(":event-type", name), (":content-type", "application/json"), (":message-type", "event")],
+        payload.as_bytes(),
+    )
 }
 
-/// What a stream tells, fed in pieces: `name=data` for every event, then the fault, or `…` for a frame cut short.
+/// What a stream tells, fed in pieces: `name=data` for every event, then the fault, or `…` for a
+/// frame cut short.
 fn told<'b>(pieces: impl IntoIterator<Item = &'b [u8]>, limit: usize) -> Vec<String> {
     let mut decoder = Decoder::new(limit);
     let mut told = Vec::new();
@@ -82,8 +86,10 @@ fn events_are_named_by_their_type() {
 
 #[test]
 fn exceptions_and_errors_have_other_names() {
-    let exception =
-        frame(&[(":exception-type", "throttlingException"), (":message-type", "exception")], br#"{"message":"Too many requests"}"#);
+    let exception = frame(
+        &[(":exception-type", "throttlingException"), (":message-type", "exception")],
+        br#"{"message":"Too many requests"}"#,
+    );
     check(&exception, &[r#"exception/throttlingException={"message":"Too many requests"}"#]);
     check(&frame(&[(":message-type", "exception")], b""), &["exception/="]);
     let error = frame(&[(":message-type", "error"), (":error-code", "500"), (":error-message", "it \"broke\"")], b"");
@@ -99,7 +105,9 @@ fn messages_of_unknown_types_are_passed_over() {
 /// The frames that Amazon's own libraries are tested with.
 #[test]
 fn published_frames() {
-    let hex = |text: &str| (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect::<Vec<_>>();
+    let hex = |text: &str| {
+        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect::<Vec<_>>()
+    };
     check(&hex("0000001f0000000f172dc2ab0b736f6d652d6865616465720301f4933c5cad"), &["="]);
     check(&hex("0000002400000000516356ad616e6f746865722074657374207061796c6f61648df80e65"), &["=another test payload"]);
     let all = "000000960000007a8bb495fb0474727565000566616c736501046279746502320573686f7274034e2003696e74040007a120046c6f6e67050000000ba43b7400\
@@ -138,7 +146,10 @@ fn malformed_headers_are_faults() {
         b"\x01x\x06\xFF\xFFa",
         b"\x01x\x09\0",
     ] {
-        check(&[event("a", "1"), raw(headers, b"z"), event("b", "2")].concat(), &["a=1", "a frame's headers are malformed"]);
+        check(
+            &[event("a", "1"), raw(headers, b"z"), event("b", "2")].concat(),
+            &["a=1", "a frame's headers are malformed"],
+        );
     }
 }
 

@@ -1,7 +1,8 @@
 //! JSON text that comes in pieces, and nothing of which is kept: is it one whole value?
 //!
-//! It accepts what [`Cursor`](super::Cursor) accepts, however the text is cut between characters; and at any depth, since nothing recurses
-//! here: a level costs a bit. The pieces are UTF-8, and so is what their escapes stand for: nothing else comes out of a scanned text.
+//! It accepts what [`Cursor`](super::Cursor) accepts, however the text is cut between characters;
+//! and at any depth, since nothing recurses here: a level costs a bit. The pieces are UTF-8, and so
+//! is what their escapes stand for: nothing else comes out of a scanned text.
 
 use memchr::memchr;
 
@@ -14,7 +15,8 @@ const HELD: usize = 128;
 #[derive(Debug, Clone)]
 pub struct Pieces {
     at: At,
-    /// One bit a level, the innermost lowest: is it an object? Of the innermost levels, up to [`HELD`] of them.
+    /// One bit a level, the innermost lowest: is it an object? Of the innermost levels, up to
+    /// [`HELD`] of them.
     objects: u128,
     /// Of the levels around those, [`HELD`] in each: hardly any text has so many.
     around: Vec<u128>,
@@ -151,7 +153,10 @@ impl Pieces {
 
     fn byte(&mut self, byte: u8) {
         self.at = match (self.at, byte) {
-            (At::Value | At::FirstItem | At::FirstKey | At::Key | At::Colon | At::After, b' ' | b'\n' | b'\r' | b'\t') => self.at,
+            (
+                At::Value | At::FirstItem | At::FirstKey | At::Key | At::Colon | At::After,
+                b' ' | b'\n' | b'\r' | b'\t',
+            ) => self.at,
             (At::FirstItem, b']') | (At::FirstKey, b'}') => self.close(),
             (At::Value | At::FirstItem, _) => self.begin(byte),
             (At::FirstKey | At::Key, b'"') => At::Text(true),
@@ -173,7 +178,9 @@ impl Pieces {
                 Some((wanted, rest)) if *wanted == byte => At::Word(rest),
                 Some(_) | None => At::Broken,
             },
-            (At::FirstKey | At::Key | At::Colon | At::Text(_) | At::Escape(_) | At::Hex(..) | At::Broken, _) => At::Broken,
+            (At::FirstKey | At::Key | At::Colon | At::Text(_) | At::Escape(_) | At::Hex(..) | At::Broken, _) => {
+                At::Broken
+            }
         };
     }
 
@@ -284,7 +291,11 @@ mod tests {
             ("]", false, false, false, false),
         ] {
             let all = of([text]);
-            assert_eq!((all.is_whole(), all.is_object(), all.is_null(), all.is_blank()), (whole, object, null, blank), "{text}");
+            assert_eq!(
+                (all.is_whole(), all.is_object(), all.is_null(), all.is_blank()),
+                (whole, object, null, blank),
+                "{text}"
+            );
         }
     }
 

@@ -1,7 +1,7 @@
 //! What strings and numbers of a scanned text mean.
 //!
-//! Spans come from the scanner of the same text; any other span gives nothing, never a panic. A value is
-//! borrowed from the text wherever it stands there as it is.
+//! Spans come from the scanner of the same text; any other span gives nothing, never a panic. A
+//! value is borrowed from the text wherever it stands there as it is.
 
 use std::borrow::Cow;
 
@@ -9,8 +9,8 @@ use memchr::memchr;
 
 use super::{Span, plain, slice};
 
-/// The decoded value of a string, borrowed if it has no escapes; `None` if the span holds no string.
-/// A lone surrogate becomes U+FFFD.
+/// The decoded value of a string, borrowed if it has no escapes; `None` if the span holds no
+/// string. A lone surrogate becomes U+FFFD.
 #[inline]
 pub fn text_of<'a>(text: &'a [u8], string: &Span) -> Option<Cow<'a, str>> {
     let inside = inside(text, string)?;
@@ -31,7 +31,8 @@ pub fn name_of<'a>(text: &'a [u8], key: &Span) -> Cow<'a, [u8]> {
     Cow::Borrowed(inside)
 }
 
-/// Whether servers that do not tell cases apart take this name for `known`, which is in lower case. Go's folding knows two letters beyond ASCII.
+/// Whether servers that do not tell cases apart take this name for `known`, which is in lower case.
+/// Go's folding knows two letters beyond ASCII.
 pub fn folds_to(name: &[u8], known: &str) -> bool {
     // Three bytes for one, at most.
     if name.len() < known.len() || name.len() > known.len() * 3 {

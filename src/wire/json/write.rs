@@ -1,8 +1,10 @@
-//! JSON written straight into a buffer: no values are built, and what is JSON already goes in as it is.
+//! JSON written straight into a buffer: no values are built, and what is JSON already goes in as it
+//! is.
 
 use super::plain;
 
-/// A JSON text in the making. Commas come by themselves; that keys stand in objects only is the caller's care.
+/// A JSON text in the making. Commas come by themselves; that keys stand in objects only is the
+/// caller's care.
 #[derive(Debug, Default)]
 pub struct Writer {
     out: Vec<u8>,
@@ -40,7 +42,8 @@ impl Writer {
         self.out.push(b']');
     }
 
-    /// A member's key, of those that we know: there is nothing in it to escape. Its value comes next.
+    /// A member's key, of those that we know: there is nothing in it to escape. Its value comes
+    /// next.
     #[inline]
     pub fn key(&mut self, name: &'static str) -> &mut Self {
         debug_assert!(plain(name.as_bytes(), &mut 0) == name.len(), "{name:?} is to be escaped");
@@ -101,7 +104,8 @@ impl Writer {
         self.raw("null");
     }
 
-    /// Between two values, that is unless something was just opened: inside a string no bare bracket or colon can be the last byte written.
+    /// Between two values, that is unless something was just opened: inside a string no bare
+    /// bracket or colon can be the last byte written.
     #[inline]
     fn comma(&mut self) {
         if !matches!(self.out.last(), None | Some(b'{' | b'[' | b':' | b'\n' | b' ')) {

@@ -4,7 +4,8 @@ use super::*;
 use crate::wire::json::tests::documents;
 use crate::wire::json::{Broken, Cursor, Kind};
 
-/// Removes the members named in `remove`, puts `0` for those in `zero`, and inserts `insert` in front.
+/// Removes the members named in `remove`, puts `0` for those in `zero`, and inserts `insert` in
+/// front.
 #[track_caller]
 fn check(text: &str, remove: &[&str], zero: &[&str], insert: &[&str], expected: &str) {
     let mut edits = Edits::default();
@@ -119,7 +120,11 @@ proptest! {
 }
 
 /// Edits a value as the fates decide; what it must be after that, without white space.
-fn plan(cursor: &mut Cursor<'_>, edits: &mut Edits<'_>, fates: &mut impl Iterator<Item = u8>) -> Result<String, Broken> {
+fn plan(
+    cursor: &mut Cursor<'_>,
+    edits: &mut Edits<'_>,
+    fates: &mut impl Iterator<Item = u8>,
+) -> Result<String, Broken> {
     let text = cursor.text();
     let raw = |span: &Span| String::from_utf8_lossy(slice(text, span)).into_owned();
     match cursor.kind()? {

@@ -15,8 +15,8 @@ pub enum New {
     List(Vec<New>),
     /// A map.
     Map(Vec<(String, New)>),
-    /// With a note behind it, where the style has room for one: a comment of one word that ends in `…`. Such a note belongs to the value,
-    /// and goes with it.
+    /// With a note behind it, where the style has room for one: a comment of one word that ends in
+    /// `…`. Such a note belongs to the value, and goes with it.
     Noted(Box<New>, String),
 }
 
@@ -58,7 +58,8 @@ impl New {
         self.on_a_line(true)
     }
 
-    /// Behind `key:` or `- ` in block style, with the blank between: on this line, or, for a map, on lines of its own.
+    /// Behind `key:` or `- ` in block style, with the blank between: on this line, or, for a map,
+    /// on lines of its own.
     pub(super) fn block(&self, indent: usize, step: usize, eol: &str) -> String {
         match self {
             Self::Map(entries) if !entries.is_empty() => entries
@@ -91,7 +92,12 @@ impl New {
             Self::List(items) => format!("[{}]", joined(items.iter().map(New::flow).collect())),
             Self::Map(entries) if entries.is_empty() => "{}".to_owned(),
             Self::Map(entries) => {
-                format!("{{ {} }}", joined(entries.iter().map(|(key, value)| format!("{}: {}", scalar(key, true), value.flow())).collect()))
+                format!(
+                    "{{ {} }}",
+                    joined(
+                        entries.iter().map(|(key, value)| format!("{}: {}", scalar(key, true), value.flow())).collect()
+                    )
+                )
             }
             Self::Noted(new, _) => new.on_a_line(flow),
         }

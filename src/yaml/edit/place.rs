@@ -1,7 +1,8 @@
 //! Where the parts of a text stand, to the byte.
 //!
-//! Only what lies along one path is kept; all else is passed over, so that a large file costs little more than its parsing. What the
-//! parser tells is not believed where the text itself can be asked.
+//! Only what lies along one path is kept; all else is passed over, so that a large file costs
+//! little more than its parsing. What the parser tells is not believed where the text itself can be
+//! asked.
 
 use std::borrow::Cow;
 
@@ -54,7 +55,8 @@ pub(super) struct Entry<'t> {
     pub(super) value: Place<'t>,
 }
 
-/// The document, with what lies along the path. `None` if it cannot be told where everything stands.
+/// The document, with what lies along the path. `None` if it cannot be told where everything
+/// stands.
 pub(super) fn find<'t>(text: &'t str, path: &[Step<'_>]) -> Option<Place<'t>> {
     let mut reader = Reader { text, lines: lines(text), ascii: text.is_ascii(), parser: Parser::new_from_str(text) };
     loop {

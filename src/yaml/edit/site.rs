@@ -27,7 +27,9 @@ impl<'p, 't> Site<'p, 't> {
                 return Err(ANCHORED);
             }
             let next = match (&place.kind, step) {
-                (Kind::Map { entries, .. }, Step::Key(key)) => entries.iter().find(|entry| entry.name == *key).map(|entry| &entry.value),
+                (Kind::Map { entries, .. }, Step::Key(key)) => {
+                    entries.iter().find(|entry| entry.name == *key).map(|entry| &entry.value)
+                }
                 (Kind::List { items, .. }, Step::Index(index)) => Some(items.get(*index).ok_or(UNSURE)?),
                 (Kind::Alias, _) => return Err(ALIAS),
                 (Kind::Map { .. } | Kind::List { .. } | Kind::Scalar(..) | Kind::Other, _) => return Err(UNSURE),
@@ -87,7 +89,8 @@ impl<'p, 't> Site<'p, 't> {
         let map = self.place()?;
         let Kind::Map { flow, entries } = &map.kind else { return Err(UNSURE) };
         if *flow {
-            // `{}` has no style of its own: where there is a note to write, it gets one that has room for it.
+            // `{}` has no style of its own: where there is a note to write, it gets one that has
+            // room for it.
             if entries.is_empty()
                 && new.is_noted()
                 && let Some(splices) = self.in_place_of_braces(map, key, new)
@@ -106,7 +109,10 @@ impl<'p, 't> Site<'p, 't> {
         let indent = self.indent(first.key.start)?;
         let line = self.behind_comments(self.rest_of_line(end).ok_or(UNSURE)?, indent);
         let (eol, step) = (self.eol(line), self.step(indent));
-        Ok(vec![(line..line, format!("{eol}{:indent$}{}:{}", "", scalar(key, false), new.block(indent + step, step, eol)))])
+        Ok(vec![(
+            line..line,
+            format!("{eol}{:indent$}{}:{}", "", scalar(key, false), new.block(indent + step, step, eol)),
+        )])
     }
 
     pub(super) fn push(&self, item: &New) -> Splices {
@@ -173,7 +179,8 @@ impl<'p, 't> Site<'p, 't> {
         }
     }
 
-    /// The first entry of a map that is written `{}` and stands behind a key in block style: on lines of its own.
+    /// The first entry of a map that is written `{}` and stands behind a key in block style: on
+    /// lines of its own.
     fn in_place_of_braces(&self, map: &Place<'_>, key: &str, new: &New) -> Option<Vec<Splice>> {
         let (start, colon) = self.colon_before(map, self.around().ok()?).ok()?;
         let end = map.end?;
@@ -190,13 +197,15 @@ impl<'p, 't> Site<'p, 't> {
         Some(vec![(colon..end, String::new()), (line..line, entry)])
     }
 
-    /// Of the key in block style, in the map around it, that a value stands behind: its first byte, and behind its colon.
+    /// Of the key in block style, in the map around it, that a value stands behind: its first byte,
+    /// and behind its colon.
     fn colon_before(&self, value: &Place<'_>, around: &Place<'_>) -> Result<(usize, usize), &'static str> {
         let Kind::Map { flow: false, entries } = &around.kind else { return Err(LAST) };
         let key = &entries.iter().find(|entry| entry.value.start == value.start).ok_or(LAST)?.key;
         let end = key.end.ok_or(UNSURE)?;
         let behind = self.text.get(end..value.start).ok_or(UNSURE)?;
-        let colon = behind.find(':').filter(|colon| behind.get(..*colon).is_some_and(|before| before.trim().is_empty()));
+        let colon =
+            behind.find(':').filter(|colon| behind.get(..*colon).is_some_and(|before| before.trim().is_empty()));
         Ok((key.start, end + colon.ok_or(UNSURE)? + 1))
     }
 
@@ -227,8 +236,9 @@ impl<'p, 't> Site<'p, 't> {
         Ok(vec![(range, String::new())])
     }
 
-    /// Takes whole lines away: from the one in which something starts to the one in which it ends; of an entry that is indented so far with the
-    /// comments below it that are indented deeper, since they are its own.
+    /// Takes whole lines away: from the one in which something starts to the one in which it ends;
+    /// of an entry that is indented so far with the comments below it that are indented deeper,
+    /// since they are its own.
     fn lines(&self, start: usize, end: usize, indent: Option<usize>) -> Splices {
         let start = self.line_start(start);
         let end = self.rest_of_line(end).ok_or(UNSURE)?;
@@ -309,7 +319,8 @@ impl<'p, 't> Site<'p, 't> {
         }
     }
 
-    /// How far the first key of a map in block style is indented; a dash before it counts as a blank.
+    /// How far the first key of a map in block style is indented; a dash before it counts as a
+    /// blank.
     fn indent(&self, key: usize) -> Result<usize, &'static str> {
         let start = self.line_start(key);
         let before = self.text.get(start..key).ok_or(UNSURE)?;
@@ -326,12 +337,16 @@ impl<'p, 't> Site<'p, 't> {
     fn dash(&self, item: usize) -> Result<(usize, usize), &'static str> {
         let start = self.line_start(item);
         let before = self.text.get(start..item).ok_or(UNSURE)?;
-        let indent = before.strip_suffix(' ').map(|before| before.trim_end_matches(' ')).and_then(|before| before.strip_suffix('-'));
+        let indent = before
+            .strip_suffix(' ')
+            .map(|before| before.trim_end_matches(' '))
+            .and_then(|before| before.strip_suffix('-'));
         let indent = indent.filter(|indent| indent.bytes().all(|b| b == b' ')).ok_or(UNSURE)?.len();
         Ok((indent, start + indent))
     }
 
-    /// How much deeper than this the inside of a map is to be indented: as this is indented in what is around it.
+    /// How much deeper than this the inside of a map is to be indented: as this is indented in what
+    /// is around it.
     fn step(&self, indent: usize) -> usize {
         let indents = self.chain.iter().filter_map(|place| match &place.kind {
             Kind::Map { flow: false, entries } => self.indent(entries.first()?.key.start).ok(),

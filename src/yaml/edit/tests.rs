@@ -48,7 +48,11 @@ fn a_value_is_replaced_with_its_quotes() {
 fn an_entry_is_added_behind_the_others() {
     check("a: 1\n", set("b", text("x")), "a: 1\nb: x\n");
     check("a: 1", set("b", text("x")), "a: 1\nb: x");
-    check("a:\n    b: 1 # one\n\n# end\nc: 2\n", set("a.x", text("y")), "a:\n    b: 1 # one\n    x: y\n\n# end\nc: 2\n");
+    check(
+        "a:\n    b: 1 # one\n\n# end\nc: 2\n",
+        set("a.x", text("y")),
+        "a:\n    b: 1 # one\n    x: y\n\n# end\nc: 2\n",
+    );
     // Comments that are indented deeper belong to what stands above.
     check(
         "a:\n  b:\n    c: 1\n    # d: 2\n  # e: 3\nf: 4\n",
@@ -91,7 +95,8 @@ fn entries_and_items_go() {
 #[test]
 fn a_whole_entry_goes_with_what_is_its_own() {
     let remove = |path| Change::Remove(steps(path));
-    // The comments inside it and those below it that are indented deeper go with it; what stands above it stays.
+    // The comments inside it and those below it that are indented deeper go with it; what stands
+    // above it stays.
     check(
         "a:\n  # all\n  b: # of b\n    c: 1 # one\n    # d: 2\n  # of e\n  e:\n    f: [x,\n      y]\n",
         remove("a.b"),
@@ -136,14 +141,22 @@ fn lists_get_items() {
 #[test]
 fn an_entry_is_split_in_two() {
     let split = |path| {
-        Change::Split(steps(path), "hashes", [New::map([("hash", text("s:old"))]), New::map([("hash", text("s:new"))]).noted("n-…")])
+        Change::Split(
+            steps(path),
+            "hashes",
+            [New::map([("hash", text("s:old"))]), New::map([("hash", text("s:new"))]).noted("n-…")],
+        )
     };
     check(
         "a:\n   b:\n      hash: s:old # o-…\n      c: d\n",
         split("a.b.hash"),
         "a:\n   b:\n      hashes:\n         - { hash: \"s:old\" } # o-…\n         - { hash: \"s:new\" } # n-…\n      c: d\n",
     );
-    check("a: { hash: 's:old', b: c }\n", split("a.hash"), "a: { hashes: [{ hash: \"s:old\" }, { hash: \"s:new\" }], b: c }\n");
+    check(
+        "a: { hash: 's:old', b: c }\n",
+        split("a.hash"),
+        "a: { hashes: [{ hash: \"s:old\" }, { hash: \"s:new\" }], b: c }\n",
+    );
 }
 
 #[test]
@@ -175,7 +188,12 @@ fn what_cannot_be_edited_surely_is_refused() {
     let split = || Change::Split(steps("a"), "c", [text("x"), text("y")]);
     check_refused("a: # why\n  b\nd: e\n", split(), 1, UNSURE);
     check_refused("{a: # why\n b, d: e}\n", split(), 1, UNSURE);
-    check_refused("a: 1\nb: [\n", on(), 2, "is not YAML: while parsing a node, did not find expected node content (column 1)");
+    check_refused(
+        "a: 1\nb: [\n",
+        on(),
+        2,
+        "is not YAML: while parsing a node, did not find expected node content (column 1)",
+    );
     check_refused("a: 1\na: 2\n", on(), 2, "stands here a second time, first in line 1: keep one");
 }
 
@@ -331,15 +349,17 @@ impl Hand<'_> {
 /// A document whose root is a map, as text.
 fn written() -> impl Strategy<Value = (Doc, String)> {
     let root = prop::collection::btree_map("[a-z]{1,3}", doc(), 1..4);
-    (root, prop::collection::vec(any::<u8>(), 16..64), any::<bool>(), any::<bool>()).prop_map(|(root, dice, crlf, ended)| {
-        let entries: Vec<_> = root.into_iter().collect();
-        let eol = if crlf { "\r\n" } else { "\n" };
-        let mut hand = Hand { dice: &dice, at: 0, eol, out: "# top".to_owned() };
-        hand.map(&entries, 0);
-        hand.comments(0);
-        let end = if ended { eol } else { "" };
-        (Doc::Map(entries), hand.out + end)
-    })
+    (root, prop::collection::vec(any::<u8>(), 16..64), any::<bool>(), any::<bool>()).prop_map(
+        |(root, dice, crlf, ended)| {
+            let entries: Vec<_> = root.into_iter().collect();
+            let eol = if crlf { "\r\n" } else { "\n" };
+            let mut hand = Hand { dice: &dice, at: 0, eol, out: "# top".to_owned() };
+            hand.map(&entries, 0);
+            hand.comments(0);
+            let end = if ended { eol } else { "" };
+            (Doc::Map(entries), hand.out + end)
+        },
+    )
 }
 
 /// Each place in it, with what stands there.
@@ -436,5 +456,7 @@ proptest! {
 
 /// Blanks between empty brackets are not kept.
 fn blanks(text: &str, from: usize) -> usize {
-    text[..from].bytes().rev().take_while(|b| *b == b' ').count() + text[from..].bytes().take_while(|b| *b == b' ').count() + 1
+    text[..from].bytes().rev().take_while(|b| *b == b' ').count()
+        + text[from..].bytes().take_while(|b| *b == b' ').count()
+        + 1
 }

@@ -41,7 +41,9 @@ enum Colour {
 fn told(text: &str) -> (Option<Outer>, Vec<String>) {
     let (tree, mut faults) = parse(text).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
     let shows = |section: Option<&str>, key: &str| section == Some("inner") && key != "hunter2";
-    let instead = |field: &str, allowed: &[&str]| (field == "farbe" && allowed.contains(&"colour")).then_some("write `colour: red`");
+    let instead = |field: &str, allowed: &[&str]| {
+        (field == "farbe" && allowed.contains(&"colour")).then_some("write `colour: red`")
+    };
     let outer = read(&tree, Kind { shows, instead }, &mut faults);
     faults.sort_by_key(|fault| fault.line);
     (outer, faults.iter().map(|fault| format!("{} {}: {}", fault.line, fault.path, fault.what)).collect())
@@ -98,8 +100,14 @@ fn kinds_that_are_not_asked_for() {
     check("inner: []", &["1 inner: must be a map, not a list"]);
     check("inner: {a: 5}", &["1 inner.a: must be a map of size, parts, not a number"]);
     check("colour: {}", &["1 colour: must be one of red, green, not a map"]);
-    check("wait: 5", &["1 wait: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 7)"]);
-    check("wait: 5 s", &["1 wait: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 7)"]);
+    check(
+        "wait: 5",
+        &["1 wait: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 7)"],
+    );
+    check(
+        "wait: 5 s",
+        &["1 wait: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 7)"],
+    );
     check("[]", &["1 : must be a map of name, on, count, list, inner, colour, wait, not a list"]);
     check("text", &["1 : must be a map of name, on, count, list, inner, colour, wait, not text"]);
 }
@@ -131,7 +139,10 @@ fn nulls_are_errors_everywhere() {
 
 #[test]
 fn unknown_words_name_the_nearest() {
-    check("nam: x", &["1 nam: unknown field; did you mean `name`? Allowed: name, on, count, list, inner, colour, wait"]);
+    check(
+        "nam: x",
+        &["1 nam: unknown field; did you mean `name`? Allowed: name, on, count, list, inner, colour, wait"],
+    );
     check("price: 1", &["1 …: unknown field; allowed: name, on, count, list, inner, colour, wait (column 1)"]);
     check("farbe: red", &["1 farbe: unknown field: write `colour: red`"]);
     check("inner: {a: {sise: 1}}", &["1 inner.a.sise: unknown field; did you mean `size`? Allowed: size, parts"]);
@@ -142,7 +153,9 @@ fn unknown_words_name_the_nearest() {
 
 #[test]
 fn s06_what_is_no_word_of_ours_is_told_by_its_place() {
-    for secret in ["wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f", "hunter2", "12345678"] {
+    for secret in
+        ["wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f", "hunter2", "12345678"]
+    {
         for text in [
             format!("name: [{secret}]"),
             format!("on: {secret}"),
@@ -168,7 +181,10 @@ fn s06_what_is_no_word_of_ours_is_told_by_its_place() {
             for fault in faults {
                 assert!(!fault.path.contains(secret) && !fault.what.contains(secret), "{text}: {fault:?}");
                 assert!(
-                    fault.line > 0 && (fault.what.contains("(column ") || fault.what.contains("not text") || fault.what.contains("not a ")),
+                    fault.line > 0
+                        && (fault.what.contains("(column ")
+                            || fault.what.contains("not text")
+                            || fault.what.contains("not a ")),
                     "{fault:?}"
                 );
             }
@@ -204,7 +220,10 @@ fn all_errors_at_once_with_their_lines() {
 fn what_could_not_be_read_keeps_its_place() {
     let (outer, _) = told("list: [a, 1, b]\ninner:\n  bad: 5\n  good: {size: 1}\n");
     let outer = outer.unwrap();
-    assert_eq!(items(outer.list.as_ref()).map(|(index, text)| (index, text.as_str())).collect::<Vec<_>>(), [(0, "a"), (2, "b")]);
+    assert_eq!(
+        items(outer.list.as_ref()).map(|(index, text)| (index, text.as_str())).collect::<Vec<_>>(),
+        [(0, "a"), (2, "b")]
+    );
     let inner = outer.inner.unwrap().0;
     assert!(matches!(inner.as_slice(), [(bad, None), (good, Some(_))] if bad == "bad" && good == "good"));
 }

@@ -1,4 +1,5 @@
-//! One cell against the rules. Nothing fails here: what is not as it should be is noted, so that one run shows all of it.
+//! One cell against the rules. Nothing fails here: what is not as it should be is noted, so that
+//! one run shows all of it.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -29,10 +30,17 @@ impl Findings {
 
     /// Fails if a cell is not right.
     pub fn judge(self, dialect: &str) {
-        let of = |(cell, all): (&String, &Vec<String>)| all.iter().map(|one| format!("{cell}: {one}")).collect::<Vec<_>>();
+        let of =
+            |(cell, all): (&String, &Vec<String>)| all.iter().map(|one| format!("{cell}: {one}")).collect::<Vec<_>>();
         let wrong: Vec<String> = self.0.iter().flat_map(of).collect();
         assert!(self.0.len() > 100, "{dialect}: only {} cells", self.0.len());
-        assert!(wrong.is_empty(), "{dialect}, {} findings in {} cells:\n{}", wrong.len(), self.0.len(), wrong.join("\n"));
+        assert!(
+            wrong.is_empty(),
+            "{dialect}, {} findings in {} cells:\n{}",
+            wrong.len(),
+            self.0.len(),
+            wrong.join("\n")
+        );
     }
 }
 
@@ -63,7 +71,8 @@ pub fn answer(found: &mut Found<'_>, cell: &Cell, answer: Option<&Response>) {
     // There was one attempt, or an answer.
     found.same("x-should-retry", answer.field("x-should-retry"), expected.in_vain.then_some("false"));
     let wait = answer.field("retry-after");
-    let fits = |wait: &str, range: &RangeInclusive<u64>| wait.parse().is_ok_and(|seconds: u64| range.contains(&seconds));
+    let fits =
+        |wait: &str, range: &RangeInclusive<u64>| wait.parse().is_ok_and(|seconds: u64| range.contains(&seconds));
     let right = match (wait, &expected.retry_after) {
         (None, None) => true,
         (Some(wait), Some(range)) => fits(wait, range),
@@ -131,10 +140,17 @@ fn summary(cell: &Cell, answer: &Response) -> Vec<String> {
 fn object(cell: &Cell, text: &str, kind: &str, body: &str, told: &mut Vec<String>) -> Option<String> {
     let object: Value = serde_json::from_str(text).unwrap_or_default();
     if let Some(error) = object.get("error") {
-        told.push(format!("error {} {}", error["type"].as_str().unwrap_or_default(), error["code"].as_str().unwrap_or_default()));
+        told.push(format!(
+            "error {} {}",
+            error["type"].as_str().unwrap_or_default(),
+            error["code"].as_str().unwrap_or_default()
+        ));
         return None;
     }
-    if object["object"] != kind || object["model"] != cell.id.as_str() || object["choices"].as_array().is_none_or(|all| all.len() > 1) {
+    if object["object"] != kind
+        || object["model"] != cell.id.as_str()
+        || object["choices"].as_array().is_none_or(|all| all.len() > 1)
+    {
         told.push(format!("odd: {}", text.chars().take(300).collect::<String>()));
     }
     let choice = &object["choices"][0];
@@ -154,7 +170,8 @@ pub fn line(found: &mut Found<'_>, cell: &Cell, lines: &[Line]) {
     let expected = &cell.expected;
     found.same("the number of access lines", lines.len(), 1);
     let Some(line) = lines.first() else { return };
-    let wanted: Vec<String> = expected.trail.iter().map(|(place, word)| format!("{}:{word}", cell.account(*place))).collect();
+    let wanted: Vec<String> =
+        expected.trail.iter().map(|(place, word)| format!("{}:{word}", cell.account(*place))).collect();
     found.same("the trail", trail(line), wanted.join(" "));
     found.same(
         "the line's status and outcome",
@@ -194,7 +211,10 @@ impl Tallies {
             let Some((given, value)) = rest.split_once("} ") else { continue };
             let label = |wanted: &str| {
                 let mut pairs = given.split(',').filter_map(|pair| pair.split_once('='));
-                pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value.trim_matches('"').to_owned()).unwrap_or_default()
+                pairs
+                    .find(|(name, _)| *name == wanted)
+                    .map(|(_, value)| value.trim_matches('"').to_owned())
+                    .unwrap_or_default()
             };
             *tally.entry((label(labels[0]), label(labels[1]))).or_default() += value.parse::<u64>().expect("a count");
         }
@@ -205,7 +225,11 @@ impl Tallies {
 /// The entries of one account or model.
 fn of(tally: &BTreeMap<(String, String), u64>, owner: &str) -> Vec<(String, u64)> {
     let from = (owner.to_owned(), String::new());
-    tally.range(from..).take_while(|((name, _), _)| name == owner).map(|((_, label), count)| (label.clone(), *count)).collect()
+    tally
+        .range(from..)
+        .take_while(|((name, _), _)| name == owner)
+        .map(|((_, label), count)| (label.clone(), *count))
+        .collect()
 }
 
 pub fn metrics(found: &mut Found<'_>, cell: &Cell, tallies: &Tallies) {
@@ -215,10 +239,17 @@ pub fn metrics(found: &mut Found<'_>, cell: &Cell, tallies: &Tallies) {
     let (prompt, completion, _) = expected.usage;
     for place in [0, 1] {
         let account = cell.account(place);
-        let attempts = expected.trail.iter().filter(|(at, _)| *at == place).map(|(_, word)| ((*word).to_owned(), 1)).collect();
+        let attempts =
+            expected.trail.iter().filter(|(at, _)| *at == place).map(|(_, word)| ((*word).to_owned(), 1)).collect();
         found.same("attempts in the metrics", of(&tallies.attempts, &account), attempts);
-        let tokens = [("completion", completion), ("prompt", prompt)].into_iter().filter(|(_, count)| *count > 0 && last == Some(place));
-        found.same("tokens in the metrics", of(&tallies.tokens, &account), tokens.map(|(kind, count)| (kind.to_owned(), count)).collect());
+        let tokens = [("completion", completion), ("prompt", prompt)]
+            .into_iter()
+            .filter(|(_, count)| *count > 0 && last == Some(place));
+        found.same(
+            "tokens in the metrics",
+            of(&tallies.tokens, &account),
+            tokens.map(|(kind, count)| (kind.to_owned(), count)).collect(),
+        );
     }
 }
 
@@ -228,7 +259,10 @@ pub fn requests(found: &mut Found<'_>, cell: &Cell, place: usize, requests: &[Re
     // The upstream that answers early has not read its request.
     if place == 1 || !cell.is_large() {
         let least = if cell.is_large() { LARGE } else { super::PROMPT.len() };
-        found.holds("the request is not whole", requests.iter().all(|request| request.body.len() > least && request.body.ends_with(b"}")));
+        found.holds(
+            "the request is not whole",
+            requests.iter().all(|request| request.body.len() > least && request.body.ends_with(b"}")),
+        );
     }
 }
 
@@ -241,7 +275,9 @@ pub fn is_idle(status: &Value) -> bool {
 /// The breaker, and whether the account rests. `age` is how long ago the cell began.
 pub fn health(found: &mut Found<'_>, cell: &Cell, place: usize, status: &Value, age: Duration) {
     let name = cell.account(place);
-    let Some(account) = status["accounts"].as_array().into_iter().flatten().find(|account| account["id"] == name.as_str()) else {
+    let Some(account) =
+        status["accounts"].as_array().into_iter().flatten().find(|account| account["id"] == name.as_str())
+    else {
         return found.holds("an account is not in /status", false);
     };
     let rest = cell.expected.rest.filter(|_| place == 0);

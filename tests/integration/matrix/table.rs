@@ -1,4 +1,5 @@
-//! The faults, and the rules that say what must come of each: what follows from its class, from when it comes, and from whether anybody else is there.
+//! The faults, and the rules that say what must come of each: what follows from its class, from
+//! when it comes, and from whether anybody else is there.
 
 use std::ops::RangeInclusive;
 
@@ -59,7 +60,8 @@ impl Class {
         }
     }
 
-    /// Status and code where it is the caller's answer, or the code alone where an answer has begun.
+    /// Status and code where it is the caller's answer, or the code alone where an answer has
+    /// begun.
     fn shown(&self, begun: bool) -> (u16, &'static str) {
         let (status, code) = match self {
             Sound => (200, ""),
@@ -197,7 +199,8 @@ pub fn faults() -> Vec<Fault> {
         both("unroutable", Does::AcceptsNone, course("connect_timeout", Unreachable).within("connect: 500ms")),
         both("tls-stall", Does::ShakesNoHands, course("connect_timeout", Unreachable).within("connect: 500ms")),
         both("tls-stranger", Does::IsAStranger, course("tls", Bad)),
-        // No head. A whole answer's comes with its body: it is waited for until the time of all is over.
+        // No head. A whole answer's comes with its body: it is waited for until the time of all is
+        // over.
         each("header-stall", Says(|_| Script::silent()),
             course("first_byte_timeout", Late).within("first_byte: 500ms"), course("total_timeout", TooLate).within("total: 1s")),
         both("reset", Says(|_| Script::new().reset()), course("reset", Bad)),
@@ -237,14 +240,16 @@ pub fn faults() -> Vec<Fault> {
         streams("malformed-first", Says(|s| s.head().body(s.malformed_event()).end()), course("nonsense", Bad)),
         streams("malformed-after-2", Says(|s| s.begun(2).body(s.malformed_event()).end()), course("nonsense", Bad).after(2)),
         streams("no-finish", Says(|s| s.begun(3).end()), course("cut", Cut).after(3)),
-        // Many servers that speak OpenAI's format leave it out: who said why it ended is at its end.
+        // Many servers that speak OpenAI's format leave it out: who said why it ended is at its
+        // end.
         streams("no-done", Says(Scene::without_mark), course("ok", Sound))
             .not(&[(Anthropic, "row no-message-stop"), (Gemini, OWN_END), (Bedrock, OWN_END)]),
         streams("no-message-stop", Says(Scene::without_mark), course("cut", Cut).after_usage())
             .not(&[(OpenAi, "row no-done"), (Gemini, OWN_END), (Bedrock, OWN_END)]),
         each("reset-mid-chunk", Says(|s| if s.stream { s.begun(3) } else { s.head() }.raw("1000\r\ndata: {\"").reset()),
             course("cut", Cut).after(3), course("cut", Cut)),
-        // While the request is still going up. One closes without having read it, the other reads on.
+        // While the request is still going up. One closes without having read it, the other reads
+        // on.
         both("early-413", SaysEarly(|s| s.dialect.error(413).close()), course("callers_fault", Caller(413))),
         both("early-429", SaysEarly(|s| s.dialect.error(429).with("retry-after", "30")), limited(30..=30)),
     ]
@@ -305,7 +310,8 @@ pub fn expected(fault: &Fault, course: &Course, dialect: Dialect, stream: bool, 
         status,
         seen: what,
         retry_after: class.retry_after().filter(|_| !goes_on && !begun),
-        // A certificate does not change by itself; nor a limit before clients have given up: what is absurd is told as a minute.
+        // A certificate does not change by itself; nor a limit before clients have given up: what
+        // is absurd is told as a minute.
         in_vain: !goes_on && !begun && (*class == Credential || *class == Rate(60..=60) || *word == "tls"),
         outcome: if goes_on { "ok" } else { class.outcome(begun) },
         usage: match answers {
@@ -320,7 +326,8 @@ pub fn expected(fault: &Fault, course: &Course, dialect: Dialect, stream: bool, 
     }
 }
 
-/// A whole answer: its pieces apart where they come apart, why it ended, what it cost, and the stream's end.
+/// A whole answer: its pieces apart where they come apart, why it ended, what it cost, and the
+/// stream's end.
 fn whole(voice: Voice, stream: bool) -> Vec<String> {
     let pieces = if stream { voice.pieces().to_vec() } else { vec![voice.pieces().concat()] };
     let usage = format!("usage {}+{}={}", voice.prompt, voice.completion, voice.prompt + voice.completion);

@@ -1,4 +1,5 @@
-//! What each dialect's upstream says, well and badly: the one place of the matrix that knows a wire format.
+//! What each dialect's upstream says, well and badly: the one place of the matrix that knows a wire
+//! format.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +9,8 @@ use crate::support::script::{JSON, SSE};
 use crate::support::wire::position;
 use crate::support::{Gate, Script, frames};
 
-/// In all that an upstream says of a failure: a caller may see it only where the fault is the caller's, and no log may ever.
+/// In all that an upstream says of a failure: a caller may see it only where the fault is the
+/// caller's, and no log may ever.
 pub const MARK: &str = "purple-elephant";
 /// What it says of a failure.
 pub const COMPLAINT: &str = "no: purple-elephant";
@@ -65,7 +67,8 @@ impl Dialect {
         }
     }
 
-    /// Of prompt and completion what the upstream has counted when so many pieces of a stream have come. The rest must be estimated.
+    /// Of prompt and completion what the upstream has counted when so many pieces of a stream have
+    /// come. The rest must be estimated.
     pub fn counted(self, voice: Voice, pieces: usize) -> (Option<u64>, Option<u64>) {
         match self {
             Dialect::OpenAi | Dialect::Bedrock => (None, None),
@@ -86,8 +89,12 @@ impl Dialect {
     /// One content event with this text.
     fn piece(self, nth: usize, text: &str, voice: Voice) -> Vec<u8> {
         match self {
-            Dialect::OpenAi => data(&chunk(json!([{"index": 0, "delta": {"content": text}, "logprobs": null, "finish_reason": null}]))),
-            Dialect::Anthropic => named(&json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}})),
+            Dialect::OpenAi => {
+                data(&chunk(json!([{"index": 0, "delta": {"content": text}, "logprobs": null, "finish_reason": null}])))
+            }
+            Dialect::Anthropic => named(
+                &json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}),
+            ),
             Dialect::Gemini => data(&candidate(text, None, voice.prompt, nth as u64 + 1)),
             Dialect::Bedrock => frame("contentBlockDelta", &json!({"contentBlockIndex": 0, "delta": {"text": text}})),
         }
@@ -97,15 +104,19 @@ impl Dialect {
     fn answer(self, text: &str, voice: Voice) -> Value {
         let Voice { prompt, completion, .. } = voice;
         match self {
-            Dialect::OpenAi => json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": self.model(),
+            Dialect::OpenAi => {
+                json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": self.model(),
                 "choices": [{"index": 0, "message": {"role": "assistant", "content": text, "refusal": null}, "logprobs": null, "finish_reason": "stop"}],
-                "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}}),
+                "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}})
+            }
             Dialect::Anthropic => json!({"id": "msg_1", "type": "message", "role": "assistant", "model": self.model(),
                 "content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "stop_sequence": null,
                 "usage": {"input_tokens": prompt, "output_tokens": completion}}),
             Dialect::Gemini => candidate(text, Some("STOP"), prompt, completion),
-            Dialect::Bedrock => json!({"output": {"message": {"role": "assistant", "content": [{"text": text}]}}, "stopReason": "end_turn",
-                "usage": {"inputTokens": prompt, "outputTokens": completion, "totalTokens": prompt + completion}, "metrics": {"latencyMs": 1}}),
+            Dialect::Bedrock => {
+                json!({"output": {"message": {"role": "assistant", "content": [{"text": text}]}}, "stopReason": "end_turn",
+                "usage": {"inputTokens": prompt, "outputTokens": completion, "totalTokens": prompt + completion}, "metrics": {"latencyMs": 1}})
+            }
         }
     }
 
@@ -187,7 +198,8 @@ impl Dialect {
                 .with("anthropic-ratelimit-requests-reset", &rfc3339(SystemTime::now() + Duration::from_secs(wait))),
             Dialect::Gemini => {
                 let mut body = self.error_body(429);
-                body["error"]["details"] = json!([{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{wait}s")}]);
+                body["error"]["details"] =
+                    json!([{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{wait}s")}]);
                 Script::json(429, &body)
             }
             Dialect::Bedrock => limited,
@@ -230,9 +242,11 @@ struct Words {
 
 fn openai(voice: Voice) -> Words {
     let Voice { prompt, completion, .. } = voice;
-    let choice = |delta: Value, finish: Value| json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]);
+    let choice =
+        |delta: Value, finish: Value| json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]);
     let mut usage = chunk(json!([]));
-    usage["usage"] = json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion});
+    usage["usage"] =
+        json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion});
     Words {
         content_type: SSE.1,
         role: data(&chunk(choice(json!({"role": "assistant", "content": ""}), Value::Null))),
@@ -280,7 +294,8 @@ fn candidate(text: &str, finish: Option<&str>, prompt: u64, completion: u64) -> 
     if let Some(finish) = finish {
         candidate["finishReason"] = json!(finish);
     }
-    let usage = json!({"promptTokenCount": prompt, "candidatesTokenCount": completion, "totalTokenCount": prompt + completion});
+    let usage =
+        json!({"promptTokenCount": prompt, "candidatesTokenCount": completion, "totalTokenCount": prompt + completion});
     json!({"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-2.5-flash", "responseId": "abc"})
 }
 
@@ -351,7 +366,10 @@ impl Scene {
     fn pieces(&self, pieces: usize) -> Script {
         let all = self.voice.pieces();
         let script = self.head().body(self.words().role);
-        all.iter().take(pieces).enumerate().fold(script, |script, (n, text)| script.body(self.dialect.piece(n, text, self.voice)))
+        all.iter()
+            .take(pieces)
+            .enumerate()
+            .fold(script, |script, (n, text)| script.body(self.dialect.piece(n, text, self.voice)))
     }
 
     /// So many pieces, and nothing more before the caller has them.
@@ -361,8 +379,12 @@ impl Scene {
 
     /// The head and two pieces, or half an answer, in one write: silence is counted from there.
     pub fn begun_at_once(&self) -> Script {
-        let (kind, body) = if self.stream { (self.words().content_type, self.pieces(2).payload()) } else { (JSON.1, self.half()) };
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n", body.len());
+        let (kind, body) =
+            if self.stream { (self.words().content_type, self.pieces(2).payload()) } else { (JSON.1, self.half()) };
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n",
+            body.len()
+        );
         Script::new().raw([head.as_bytes(), &body, b"\r\n"].concat())
     }
 
@@ -394,7 +416,11 @@ impl Scene {
     pub fn endless(&self) -> Script {
         let piece = || stretch(&self.dialect.piece(0, STRETCHED, self.voice), LONG);
         match (self.stream, self.dialect) {
-            (false, _) => Script::text(200, JSON.1, stretch(self.dialect.answer(STRETCHED, self.voice).to_string().as_bytes(), LONG)),
+            (false, _) => Script::text(
+                200,
+                JSON.1,
+                stretch(self.dialect.answer(STRETCHED, self.voice).to_string().as_bytes(), LONG),
+            ),
             (true, Dialect::Bedrock) => self.head().body(long_frame()).body(self.words().ends).end(),
             (true, _) => self.head().body(piece()).body(self.words().ends).body(self.words().mark).end(),
         }
@@ -404,7 +430,8 @@ impl Scene {
 /// Stands for a long text.
 pub const STRETCHED: &str = "@@@";
 
-/// Puts a text of this length where [`STRETCHED`] stands. To write it as JSON would take the time of all else together.
+/// Puts a text of this length where [`STRETCHED`] stands. To write it as JSON would take the time
+/// of all else together.
 pub fn stretch(text: &[u8], length: usize) -> Vec<u8> {
     let at = position(text, STRETCHED.as_bytes()).expect("something to stretch");
     [&text[..at], &vec![b'x'; length], &text[at + STRETCHED.len()..]].concat()

@@ -25,13 +25,22 @@ fn five_failures_in_a_row_open_it_and_it_is_shown() {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = broken(&a, &b).await;
         let shown = target(&gateway, "a", "m");
-        assert_eq!((&shown["breaker"], &shown["calls"], &shown["failed"]), (&json!("open"), &json!(0), &json!(0)), "{shown}");
+        assert_eq!(
+            (&shown["breaker"], &shown["calls"], &shown["failed"]),
+            (&json!("open"), &json!(0), &json!(0)),
+            "{shown}"
+        );
         assert!(shown["opens_in_ms"].as_u64().is_some_and(|ms| ms > 0 && ms <= 6000), "{shown}");
         let fine = target(&gateway, "b", "m");
-        assert_eq!((&fine["breaker"], &fine["calls"], &fine["opens_in_ms"]), (&json!("closed"), &json!(5), &Value::Null), "{fine}");
+        assert_eq!(
+            (&fine["breaker"], &fine["calls"], &fine["opens_in_ms"]),
+            (&json!("closed"), &json!(5), &Value::Null),
+            "{fine}"
+        );
         let metrics = gateway.metrics();
-        let state =
-            |account, model, state| metrics.sum("portcullis_breaker_state", &[("account", account), ("model", model), ("state", state)]);
+        let state = |account, model, state| {
+            metrics.sum("portcullis_breaker_state", &[("account", account), ("model", model), ("state", state)])
+        };
         assert_eq!([state("a", "m", "closed"), state("a", "m", "open"), state("a", "m", "half_open")], [0.0, 1.0, 0.0]);
         assert_eq!([state("b", "m", "closed"), state("b", "m", "open")], [1.0, 0.0]);
         assert_eq!(state("a", "other", "closed"), 1.0, "another model of the account is another matter");
@@ -55,7 +64,11 @@ fn an_answer_between_failures_keeps_it_closed() {
             assert_eq!(gateway.post(&chat("m")).await.status, 200);
         }
         let shown = target(&gateway, "a", "m");
-        assert_eq!((&shown["breaker"], &shown["calls"], &shown["failed"]), (&json!("closed"), &json!(9), &json!(8)), "{shown}");
+        assert_eq!(
+            (&shown["breaker"], &shown["calls"], &shown["failed"]),
+            (&json!("closed"), &json!(9), &json!(8)),
+            "{shown}"
+        );
         gateway.access_lines(9).await;
     });
 }
@@ -82,7 +95,12 @@ fn after_the_cool_down_one_request_finds_out_and_an_answer_closes_it() {
         let gateway = broken(&a, &b).await;
         a.always(Script::new().wait(&gate).then_answer("a"));
         breaker(&gateway, "a", "m", "half_open").await;
-        assert_eq!(gateway.metrics().sum("portcullis_breaker_state", &[("account", "a"), ("model", "m"), ("state", "half_open")]), 1.0);
+        assert_eq!(
+            gateway
+                .metrics()
+                .sum("portcullis_breaker_state", &[("account", "a"), ("model", "m"), ("state", "half_open")]),
+            1.0
+        );
         let body = chat("m");
         let answers = join_all((0..8).map(|_| async {
             let answer = gateway.post(&body).await.content();
@@ -177,10 +195,16 @@ fn an_operator_can_reset_an_account_and_no_web_page_can() {
             assert_eq!(status, wanted, "{method} {path} {more}: {answer}");
             assert_eq!(answer.to_ascii_lowercase().contains("allow: "), wanted == 405, "{answer}");
         }
-        assert_eq!((&target(&gateway, "a", "m")["breaker"], &account(&gateway, "a")["state"]), (&json!("open"), &json!("cooling_rate")));
+        assert_eq!(
+            (&target(&gateway, "a", "m")["breaker"], &account(&gateway, "a")["state"]),
+            (&json!("open"), &json!("cooling_rate"))
+        );
         let (status, answer) = admin(&gateway, "POST", "/accounts/a/reset", "");
         assert_eq!(status, 204, "{answer}");
-        assert_eq!((&target(&gateway, "a", "m")["breaker"], &account(&gateway, "a")["state"]), (&json!("closed"), &json!("ok")));
+        assert_eq!(
+            (&target(&gateway, "a", "m")["breaker"], &account(&gateway, "a")["state"]),
+            (&json!("closed"), &json!("ok"))
+        );
         a.always(Script::answer("a")).on("other", Script::answer("a"));
         assert_eq!(gateway.post(&chat("m")).await.content(), "a");
         assert_eq!(gateway.post(&chat("other")).await.content(), "a");
@@ -217,13 +241,18 @@ fn faults_that_are_not_the_targets_never_count() {
             answer.is_error(400, code);
         }
         let shown = target(&gateway, "a", "m");
-        assert_eq!((&shown["breaker"], &shown["calls"], &shown["rest"]), (&json!("closed"), &json!(0), &Value::Null), "{shown}");
+        assert_eq!(
+            (&shown["breaker"], &shown["calls"], &shown["rest"]),
+            (&json!("closed"), &json!(0), &Value::Null),
+            "{shown}"
+        );
         assert_eq!(a.count(), 2 * faults.len() + 3);
         gateway.access_lines(2 * faults.len() + 3).await;
     });
 }
 
-/// Where all are out, the first to be back is found within a second or so, and a crowd is no crowd for it.
+/// Where all are out, the first to be back is found within a second or so, and a crowd is no crowd
+/// for it.
 #[test]
 fn the_only_target_is_asked_once_a_second_while_it_is_out() {
     run(async {

@@ -50,7 +50,8 @@ fn d24_an_outage_of_all_accounts_is_not_multiplied_and_its_end_is_found() {
         for mock in &mocks {
             mock.always(Script::answer("ok"));
         }
-        // The longest cool-down of a first outage is six seconds, and somebody is asked each second.
+        // The longest cool-down of a first outage is six seconds, and somebody is asked each
+        // second.
         let began = std::time::Instant::now();
         let mut later = 0;
         while gateway.post(&chat("m")).await.status != 200 {
@@ -76,7 +77,10 @@ fn d24_where_all_fail_now_and_then_a_fifth_is_tried_again() {
         let refused = statuses.iter().filter(|status| **status != 200).count();
         let attempts: usize = mocks.iter().map(Mock::count).sum();
         assert!(attempts * 10 <= REQUESTS * 12 + 100, "{attempts} attempts of {REQUESTS} requests");
-        assert_eq!([target(&gateway, "a", "m")["breaker"].clone(), target(&gateway, "b", "m")["breaker"].clone()], ["closed", "closed"]);
+        assert_eq!(
+            [target(&gateway, "a", "m")["breaker"].clone(), target(&gateway, "b", "m")["breaker"].clone()],
+            ["closed", "closed"]
+        );
         let lines = gateway.access_lines(REQUESTS).await;
         let spared = lines.iter().filter(|line| line["not_retried"] == "budget").count();
         assert!(spared > 0 && spared <= refused, "{spared} of {refused}");
@@ -87,7 +91,8 @@ fn d24_where_all_fail_now_and_then_a_fifth_is_tried_again() {
     });
 }
 
-/// One at a target that is sound moves a request, and multiplies nothing: also where one between them is not.
+/// One at a target that is sound moves a request, and multiplies nothing: also where one between
+/// them is not.
 #[test]
 fn who_is_sound_is_asked_whatever_is_spent() {
     run(async {

@@ -20,7 +20,8 @@ fn claude_error(message: &str) -> Value {
 
 /// Model `m` on `a`, `large` and `mild` on accounts of these names.
 fn catalog(a: &Mock, large: &Mock, mild: &Mock, more: &str) -> Catalog {
-    let catalog = Catalog::new().account_with("a", a, more).account("spare", a).account("large", large).account("mild", mild);
+    let catalog =
+        Catalog::new().account_with("a", a, more).account("spare", a).account("large", large).account("mild", mild);
     catalog
         .model_with("m", &["a=x", "spare=x"], "fallbacks_on: { context: [large], refusal: [mild] }")
         .model("large", &["large"])
@@ -50,7 +51,8 @@ fn a_request_that_is_too_long_goes_to_a_larger_model() {
                 let before = a.count();
                 let answer = gateway.post(&body("m")).await;
                 if case == 2 && body("m")["stream"] != true {
-                    // A stream that nobody asked for is nonsense, and another account may know better.
+                    // A stream that nobody asked for is nonsense, and another account may know
+                    // better.
                     assert_eq!(answer.status, 200);
                 } else {
                     served(&answer, "large");
@@ -90,7 +92,12 @@ fn a_refusal_goes_to_a_milder_model() {
             Script::json(200, &coded("content_filter")),
         ];
         let streamed = [
-            Script::sse().event(&role).event(chunk(&json!({"refusal": "I will not."}), None)).event(finish("stop")).event(usage(2)).done(),
+            Script::sse()
+                .event(&role)
+                .event(chunk(&json!({"refusal": "I will not."}), None))
+                .event(finish("stop"))
+                .event(usage(2))
+                .done(),
             Script::sse().event(&role).event(finish("content_filter")).event(usage(2)).done(),
             Script::json(400, &coded("content_filter")),
             Script::sse().event(coded("content_filter")).done(),
@@ -110,7 +117,14 @@ fn a_refusal_goes_to_a_milder_model() {
                     assert_eq!(trail(&line), "a:declined mild:ok");
                     // A stream is left as soon as it is known for one, before it says what it cost.
                     let told = body("m")["stream"] != true;
-                    assert!(first["prompt_tokens"].as_u64().is_some_and(|tokens| if told { tokens == 9 } else { tokens > 0 }), "{line}");
+                    assert!(
+                        first["prompt_tokens"].as_u64().is_some_and(|tokens| if told {
+                            tokens == 9
+                        } else {
+                            tokens > 0
+                        }),
+                        "{line}"
+                    );
                     assert!(first["completion_tokens"].is_u64() && first["status"] == 200, "{line}");
                 } else {
                     assert!(trail(&line).ends_with(" mild:ok"), "{line}");
@@ -119,7 +133,9 @@ fn a_refusal_goes_to_a_milder_model() {
             }
         }
         assert_eq!(large.count(), 0);
-        let unused = |kind| gateway.metrics().sum("portcullis_unused_tokens_total", &[("model", "m"), ("account", "a"), ("kind", kind)]);
+        let unused = |kind| {
+            gateway.metrics().sum("portcullis_unused_tokens_total", &[("model", "m"), ("account", "a"), ("kind", kind)])
+        };
         assert!(unused("prompt") > 2.0 * 9.0, "{}", unused("prompt"));
         assert!(super::target(&gateway, "a", "x")["breaker"] == "closed");
         gateway.access_lines(10).await;
@@ -153,7 +169,10 @@ fn a_refusal_after_words_is_an_answer() {
         let gateway = Gateway::start(catalog(&a, &large, &mild, "")).await;
         a.push(Script::sse().event(delta("Some words")).event(finish("content_filter")).event(usage(2)).done());
         let answer = gateway.post(&chat_stream("m")).await;
-        assert_eq!((answer.content().as_str(), answer.field("x-portcullis-model"), mild.count()), ("Some words", None, 0));
+        assert_eq!(
+            (answer.content().as_str(), answer.field("x-portcullis-model"), mild.count()),
+            ("Some words", None, 0)
+        );
         gateway.line().await;
     });
 }
@@ -164,8 +183,7 @@ fn where_the_milder_model_fails_too_the_first_answer_is_given_after_all() {
         let [a, large, mild] = [Mock::start().await, Mock::start().await, Mock::start().await];
         mild.always(Script::error(500, "out of order"));
         let gateway = Gateway::start(catalog(&a, &large, &mild, "")).await;
-        let choice =
-            json!({"index": 0, "message": {"role": "assistant", "content": null, "refusal": "I will not."}, "finish_reason": "stop"});
+        let choice = json!({"index": 0, "message": {"role": "assistant", "content": null, "refusal": "I will not."}, "finish_reason": "stop"});
         a.push(Script::json(
             200,
             &json!({"id": "x", "object": "chat.completion", "created": 1, "model": "x", "choices": [choice],
@@ -184,13 +202,17 @@ fn where_the_milder_model_fails_too_the_first_answer_is_given_after_all() {
         let streamed = gateway.post(&chat_stream("m")).await;
         assert_eq!(streamed.status, 200);
         assert_eq!(streamed.events().last().map(String::as_str), Some("[DONE]"), "{}", streamed.text());
-        let refusal =
-            |event: &String| serde_json::from_str::<Value>(event).ok().map(|chunk| chunk["choices"][0]["delta"]["refusal"].clone());
+        let refusal = |event: &String| {
+            serde_json::from_str::<Value>(event).ok().map(|chunk| chunk["choices"][0]["delta"]["refusal"].clone())
+        };
         let refusals: Vec<Value> = streamed.events().iter().filter_map(refusal).filter(Value::is_string).collect();
         assert_eq!(refusals, [json!("I will not.")], "{}", streamed.text());
         for answer in [whole, streamed] {
             let line = gateway.line_of(&answer).await;
-            assert_eq!((trail(&line).as_str(), &line["account"], &line["outcome"]), ("mild:status a:ok", &json!("a"), &json!("ok")));
+            assert_eq!(
+                (trail(&line).as_str(), &line["account"], &line["outcome"]),
+                ("mild:status a:ok", &json!("a"), &json!("ok"))
+            );
             assert_eq!(
                 (&line["prompt_tokens"], &line["completion_tokens"]),
                 (&json!(9), &json!(2)),
@@ -227,7 +249,9 @@ fn for_no_other_fault_of_the_callers_and_for_no_one_who_may_not() {
         let catalog = catalog(&a, &large, &mild, "").caller("other", OTHER_KEY, "models: [m]");
         let gateway = Gateway::start(catalog).await;
         let mut lines = 0;
-        for (status, code) in [(400, "invalid_value"), (422, "invalid_value"), (413, "too_large"), (400, "string_above_max_length")] {
+        for (status, code) in
+            [(400, "invalid_value"), (422, "invalid_value"), (413, "too_large"), (400, "string_above_max_length")]
+        {
             for body in BODIES {
                 a.push(Script::json(status, &coded(code)));
                 gateway.post(&body("m")).await.is_error(status, code);

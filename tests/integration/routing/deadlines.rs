@@ -43,7 +43,8 @@ fn a_stream_that_does_not_begin_goes_elsewhere() {
 fn what_a_model_says_goes_before_what_its_account_says() {
     run(async {
         let a = Mock::start().await;
-        let catalog = Catalog::new().account_with("a", &a, "timeouts: { total: 20s, first_token: 20s, first_byte: 700ms }");
+        let catalog =
+            Catalog::new().account_with("a", &a, "timeouts: { total: 20s, first_token: 20s, first_byte: 700ms }");
         let catalog = catalog
             .model_with("total", &["a"], "timeouts: { total: 500ms }")
             .model_with("token", &["a"], "timeouts: { first_token: 500ms }")
@@ -74,8 +75,14 @@ fn a_caller_may_shorten_the_time_and_not_lengthen_it() {
         a.always(Script::silent());
         let catalog = Catalog::new().account_with("a", &a, "timeouts: { total: 800ms }").account("patient", &a);
         let gateway = Gateway::start(catalog.model("m", &["a"]).model("n", &["patient"])).await;
-        let cases: [(&str, &str, u64); 6] =
-            [("m", "0.4", 400), ("m", "400ms", 400), ("m", "30s", 800), ("m", "3600", 800), ("n", "1s", 1000), ("n", "5e-1", 500)];
+        let cases: [(&str, &str, u64); 6] = [
+            ("m", "0.4", 400),
+            ("m", "400ms", 400),
+            ("m", "30s", 800),
+            ("m", "3600", 800),
+            ("n", "1s", 1000),
+            ("n", "5e-1", 500),
+        ];
         for (model, said, wanted) in cases {
             let began = Instant::now();
             let answer = gateway.raw(post_with(&chat(model), &[("x-portcullis-timeout", said)])).await;
@@ -89,9 +96,14 @@ fn a_caller_may_shorten_the_time_and_not_lengthen_it() {
         assert!(is_about(began.elapsed(), Duration::from_millis(500)), "{:?}", began.elapsed());
         assert_eq!((answer.status, answer.content().as_str()), (200, "w0 "));
         assert!(answer.events().last().is_some_and(|last| last.contains("upstream_timeout")), "{}", answer.text());
-        assert!(a.requests().iter().all(|request| request.field("x-portcullis-timeout").is_none()), "it is for us alone");
+        assert!(
+            a.requests().iter().all(|request| request.field("x-portcullis-timeout").is_none()),
+            "it is for us alone"
+        );
         let asked = a.count();
-        for said in ["", "0", "0s", "-1", "soon", "1 s", "2.5s", "NaN", "inf", "1e400", "1,2", "0x10", "99999999999999999999"] {
+        for said in
+            ["", "0", "0s", "-1", "soon", "1 s", "2.5s", "NaN", "inf", "1e400", "1,2", "0x10", "99999999999999999999"]
+        {
             let answer = gateway.raw(post_with(&chat("m"), &[("x-portcullis-timeout", said)])).await;
             let error = answer.is_error(400, "invalid_value");
             assert_eq!(error["param"], "x-portcullis-timeout", "{said}");

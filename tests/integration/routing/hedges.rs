@@ -15,7 +15,8 @@ const ENOUGH: usize = 20;
 
 /// Model `m` on `a` and `b`, where it is known how fast `a` is as a rule.
 async fn warm(a: &Mock, b: &Mock, more: &str, body: fn(&str) -> Value) -> Gateway {
-    let gateway = Gateway::start(Catalog::new().account("a", a).account("b", b).model_with("m", &["a", "b"], more)).await;
+    let gateway =
+        Gateway::start(Catalog::new().account("a", a).account("b", b).model_with("m", &["a", "b"], more)).await;
     warm_up(&gateway, body).await;
     assert_eq!((a.count(), b.count()), (ENOUGH, 0));
     gateway
@@ -32,7 +33,8 @@ async fn warm_up(gateway: &Gateway, body: fn(&str) -> Value) {
 }
 
 fn hedges(gateway: &Gateway) -> [f64; 2] {
-    ["won", "lost"].map(|outcome| gateway.metrics().sum("portcullis_hedges_total", &[("model", "m"), ("outcome", outcome)]))
+    ["won", "lost"]
+        .map(|outcome| gateway.metrics().sum("portcullis_hedges_total", &[("model", "m"), ("outcome", outcome)]))
 }
 
 #[test]
@@ -56,10 +58,16 @@ fn the_second_wins_and_the_first_is_left_at_once() {
             let mut attempts = line["attempts"].as_array().unwrap().clone();
             attempts.sort_by_key(|attempt| attempt["account"].to_string());
             assert_eq!((&attempts[0]["outcome"], &attempts[1]["outcome"]), (&json!("slower"), &json!("ok")), "{line}");
-            assert_eq!((&line["account"], &line["outcome"], &line["maybe_billed"]), (&json!("b"), &json!("ok"), &json!(true)), "{line}");
+            assert_eq!(
+                (&line["account"], &line["outcome"], &line["maybe_billed"]),
+                (&json!("b"), &json!("ok"), &json!(true)),
+                "{line}"
+            );
             assert!(attempts[0]["prompt_tokens"].as_u64().is_some_and(|tokens| tokens > 0), "{line}");
             assert!(attempts[1]["prompt_tokens"].is_null(), "{line}");
-            let unused = gateway.metrics().sum("portcullis_unused_tokens_total", &[("model", "m"), ("account", "a"), ("kind", "prompt")]);
+            let unused = gateway
+                .metrics()
+                .sum("portcullis_unused_tokens_total", &[("model", "m"), ("account", "a"), ("kind", "prompt")]);
             assert_eq!(attempts[0]["prompt_tokens"], json!(unused as u64));
             assert_eq!(hedges(&gateway), [1.0, 0.0]);
             gateway.idle().await;
@@ -113,7 +121,10 @@ fn a_second_that_fails_takes_nothing_from_the_first_and_neither_does_a_first_fro
         let (answer, _) = tokio::join!(gateway.post(&body), async {
             b.request(1).await;
             fails.open();
-            eventually("a has failed", || (gateway.metrics().sum("portcullis_in_flight", &[("account", "a")]) == 0.0).then_some(())).await;
+            eventually("a has failed", || {
+                (gateway.metrics().sum("portcullis_in_flight", &[("account", "a")]) == 0.0).then_some(())
+            })
+            .await;
             answers.open();
         });
         assert_eq!((answer.status, answer.content().as_str()), (200, "b"));
@@ -152,7 +163,8 @@ fn never_at_the_same_account_nor_where_too_little_is_known_nor_unasked() {
             (["a=m", "b=m"], "", ENOUGH),
         ] {
             let (a, b) = (Mock::start().await, Mock::start().await);
-            let gateway = Gateway::start(Catalog::new().account("a", &a).account("b", &b).model_with("m", &targets, more)).await;
+            let gateway =
+                Gateway::start(Catalog::new().account("a", &a).account("b", &b).model_with("m", &targets, more)).await;
             let mut connection = gateway.connect().await;
             for _ in 0..feed {
                 connection.send(post(&chat("m"))).await;
@@ -203,7 +215,8 @@ fn a_caller_who_leaves_ends_both() {
         let line = gateway.access_lines(ENOUGH + 1).await.pop().unwrap();
         assert_eq!((trail(&line).as_str(), &line["status"]), ("a:client_left b:client_left", &json!(499)), "{line}");
         // Who left pays for one of them, as an estimate; what the other may cost is told with it.
-        let unused: Vec<bool> = line["attempts"].as_array().unwrap().iter().map(|attempt| attempt["prompt_tokens"].is_u64()).collect();
+        let unused: Vec<bool> =
+            line["attempts"].as_array().unwrap().iter().map(|attempt| attempt["prompt_tokens"].is_u64()).collect();
         assert_eq!((unused.as_slice(), &line["usage"]), ([false, true].as_slice(), &json!("estimated")), "{line}");
         assert!(line["prompt_tokens"].as_u64() > Some(0), "{line}");
     });

@@ -10,11 +10,19 @@ use crate::support::{Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_
 
 const PLACES: usize = 16;
 
-/// Whole rounds of everything that has nothing to do with the full account; the median of each, by its name.
+/// Whole rounds of everything that has nothing to do with the full account; the median of each, by
+/// its name.
 async fn others(gateway: &Gateway) -> Vec<(&'static str, Duration)> {
     const ROUNDS: usize = 15;
-    let names =
-        ["another account", "the same account's other model", "its stream", "/v1/models", "/livez", "the admin's /livez", "/status"];
+    let names = [
+        "another account",
+        "the same account's other model",
+        "its stream",
+        "/v1/models",
+        "/livez",
+        "the admin's /livez",
+        "/status",
+    ];
     let mut took = vec![Vec::new(); names.len()];
     for _ in 0..ROUNDS {
         for (name, took) in names.iter().zip(&mut took) {
@@ -56,7 +64,11 @@ fn l06_slow_streams_on_all_places_slow_nobody_else_down() {
         let catalog = Catalog::new().account_with("full", &full, &format!("concurrency: {PLACES}"));
         let catalog = catalog.account("free", &free).account("other", &other).model("m", &["full"]);
         let catalog = catalog.model_with("q", &["full"], "queue: { length: 1, wait: 40s }");
-        let catalog = catalog.model("slow", &["free"]).model("quick", &["free"]).model("brief", &["free"]).model("other", &["other"]);
+        let catalog = catalog
+            .model("slow", &["free"])
+            .model("quick", &["free"])
+            .model("brief", &["free"])
+            .model("other", &["other"]);
         let gateway = Gateway::start(catalog).await;
         let before = others(&gateway).await;
 
@@ -68,7 +80,10 @@ fn l06_slow_streams_on_all_places_slow_nobody_else_down() {
             caller.event(&mut answer).await.expect("a first event");
             held.push((caller, answer));
         }
-        assert_eq!([account(&gateway, "full")["in_flight"].clone(), account(&gateway, "free")["in_flight"].clone()], [PLACES, PLACES]);
+        assert_eq!(
+            [account(&gateway, "full")["in_flight"].clone(), account(&gateway, "free")["in_flight"].clone()],
+            [PLACES, PLACES]
+        );
 
         // Its own models are refused, or wait, at once.
         let mut waits = gateway.connect().await;

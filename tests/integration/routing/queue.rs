@@ -52,7 +52,8 @@ fn who_comes_first_is_served_first() {
             answers.push(caller.response().await);
         }
         assert!(answers.iter().all(|answer| answer.status == 200));
-        let order: Vec<_> = mock.requests().iter().map(|request| request.json()["messages"][0]["content"].clone()).collect();
+        let order: Vec<_> =
+            mock.requests().iter().map(|request| request.json()["messages"][0]["content"].clone()).collect();
         assert_eq!(order, (0..6).map(|n| json!(format!("request {n}"))).collect::<Vec<_>>());
         waiting(&gateway, 0).await;
         for (n, answer) in answers.iter().enumerate() {
@@ -95,7 +96,10 @@ fn the_queue_has_an_end_and_so_has_the_wait() {
             assert!(error["message"].as_str().unwrap().contains("as long as it may wait"), "{error}");
             assert!((1..=60).contains(&retry_after(answer)));
             let line = gateway.line_of(answer).await;
-            assert!(is_about(Duration::from_millis(line["queued_ms"].as_u64().unwrap()), Duration::from_secs(1)), "{line}");
+            assert!(
+                is_about(Duration::from_millis(line["queued_ms"].as_u64().unwrap()), Duration::from_secs(1)),
+                "{line}"
+            );
             assert_eq!((trail(&line).as_str(), &line["outcome"]), ("", &json!("limited")));
         }
         assert_eq!((held.status, mock.count()), (200, 1));
@@ -124,7 +128,8 @@ fn a_caller_who_leaves_leaves_the_queue() {
         let leaver = callers.remove(1);
         drop(leaver);
         waiting(&gateway, 1).await;
-        let left = eventually("the leaver's line", || gateway.lines().into_iter().find(|line| line["status"] == 499)).await;
+        let left =
+            eventually("the leaver's line", || gateway.lines().into_iter().find(|line| line["status"] == 499)).await;
         assert_eq!((trail(&left).as_str(), &left["outcome"]), ("", &json!("client_left")), "{left}");
         let mut caller = gateway.connect().await;
         caller.send(post(&say("m", "3"))).await;
@@ -134,7 +139,8 @@ fn a_caller_who_leaves_leaves_the_queue() {
         for mut caller in callers {
             assert_eq!(caller.response().await.status, 200);
         }
-        let order: Vec<_> = mock.requests().iter().map(|request| request.json()["messages"][0]["content"].clone()).collect();
+        let order: Vec<_> =
+            mock.requests().iter().map(|request| request.json()["messages"][0]["content"].clone()).collect();
         assert_eq!(order, ["0", "2", "3"]);
         gateway.access_lines(4).await;
     });
@@ -223,7 +229,8 @@ fn who_failed_at_one_account_waits_for_the_other() {
     run(async {
         let (a, b, gate) = (Mock::start().await, Mock::start().await, Gate::new());
         let catalog = Catalog::new().account("a", &a).account_with("b", &b, "concurrency: 1");
-        let gateway = Gateway::start(catalog.model("alone", &["b=m"]).model_with("m", &["a", "b"], "queue: { wait: 30s }")).await;
+        let gateway =
+            Gateway::start(catalog.model("alone", &["b=m"]).model_with("m", &["a", "b"], "queue: { wait: 30s }")).await;
         a.push(Script::error(500, "out of order"));
         b.push(Script::new().wait(&gate).then_answer("first")).always(Script::answer("b"));
         let (alone, body) = (chat("alone"), chat("m"));
@@ -251,7 +258,8 @@ fn an_account_that_is_out_is_waited_for_too() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::error(500, "out of order"));
-        let gateway = Gateway::start(Catalog::new().account("a", &mock).model_with("m", &["a"], "queue: { wait: 30s }")).await;
+        let gateway =
+            Gateway::start(Catalog::new().account("a", &mock).model_with("m", &["a"], "queue: { wait: 30s }")).await;
         for _ in 0..5 {
             gateway.post(&chat("m")).await.is_error(502, "bad_upstream_response");
         }
@@ -332,8 +340,11 @@ fn l07_many_large_requests_are_shed_before_memory_grows() {
         const BIG: usize = 3 << 20;
         let (mock, gate) = (Mock::start().await, Gate::new());
         mock.always(Script::new().wait(&gate).then_answer("ok"));
-        let catalog =
-            Catalog::new().account_with("a", &mock, "concurrency: 1").model_with("m", &["a"], "queue: { length: 100, wait: 40s }");
+        let catalog = Catalog::new().account_with("a", &mock, "concurrency: 1").model_with(
+            "m",
+            &["a"],
+            "queue: { length: 100, wait: 40s }",
+        );
         let limits = "limits: { request_body: 4MiB, response_body: 4MiB, buffered_total: 12MiB }";
         let gateway = Gateway::with(catalog).server(limits).start().await;
         let body = post(&say("m", &"x".repeat(BIG)));
@@ -358,7 +369,8 @@ fn l07_many_large_requests_are_shed_before_memory_grows() {
         let (answers, ()) = tokio::join!(answers, opened);
         shed += answers.iter().filter(|status| **status == 503).count();
         assert!(answers.iter().all(|status| [200, 503].contains(status)), "{answers:?}");
-        // Bodies that are half read crowd each other out: how many have room depends on who is read when, but one always has.
+        // Bodies that are half read crowd each other out: how many have room depends on who is read
+        // when, but one always has.
         assert!((18..=23).contains(&shed), "{shed} of 24 were shed");
         let after = gateway.rss();
         assert!(after < before + (60 << 20), "{before} bytes became {after}");
@@ -381,7 +393,9 @@ fn a_queue_survives_a_reload() {
         mock.request(0).await;
         let second = ask();
         waiting(&gateway, 1).await;
-        let catalog = |most: &str| Catalog::new().account_with("a", &mock, most).model_with("m", &["a"], "queue: { length: 1, wait: 30s }");
+        let catalog = |most: &str| {
+            Catalog::new().account_with("a", &mock, most).model_with("m", &["a"], "queue: { length: 1, wait: 30s }")
+        };
         gateway.swap(catalog("concurrency: 1")).await;
         // Who came after the change waits behind who came before it, in the same line.
         assert_eq!(model(&gateway, "m")["waiting"], 1);

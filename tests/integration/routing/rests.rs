@@ -27,11 +27,28 @@ fn a_rate_limit_rests_one_model_of_the_account_in_whatever_form_it_is_said() {
             ("seconds", vec![("retry-after", "30".to_owned())], 30),
             ("date", vec![("retry-after", date())], 30),
             ("milliseconds", vec![("retry-after-ms", "30000".to_owned()), ("retry-after", "2".to_owned())], 30),
-            ("openai", vec![("x-ratelimit-remaining-requests", "0".to_owned()), ("x-ratelimit-reset-requests", "30s".to_owned())], 30),
-            ("groq", vec![("x-ratelimit-remaining-tokens", "0".to_owned()), ("x-ratelimit-reset-tokens", "0m30.0s".to_owned())], 30),
+            (
+                "openai",
+                vec![
+                    ("x-ratelimit-remaining-requests", "0".to_owned()),
+                    ("x-ratelimit-reset-requests", "30s".to_owned()),
+                ],
+                30,
+            ),
+            (
+                "groq",
+                vec![
+                    ("x-ratelimit-remaining-tokens", "0".to_owned()),
+                    ("x-ratelimit-reset-tokens", "0m30.0s".to_owned()),
+                ],
+                30,
+            ),
             (
                 "anthropic",
-                vec![("anthropic-ratelimit-requests-remaining", "0".to_owned()), ("anthropic-ratelimit-requests-reset", rfc3339())],
+                vec![
+                    ("anthropic-ratelimit-requests-remaining", "0".to_owned()),
+                    ("anthropic-ratelimit-requests-reset", rfc3339()),
+                ],
                 30,
             ),
             ("absurd", vec![("retry-after", "86400".to_owned())], 60),
@@ -56,7 +73,11 @@ fn a_rate_limit_rests_one_model_of_the_account_in_whatever_form_it_is_said() {
             assert_eq!((&shown["breaker"], &shown["calls"]), (&json!("closed"), &json!(0)), "{name}");
             assert_eq!(account(&gateway, name)["state"], "cooling_rate");
             gateway.post(&chat(name)).await.is_error(429, "no_capacity");
-            assert_eq!(gateway.post(&chat(&format!("{name}-other"))).await.status, 200, "another model of {name} goes on");
+            assert_eq!(
+                gateway.post(&chat(&format!("{name}-other"))).await.status,
+                200,
+                "another model of {name} goes on"
+            );
         }
         gateway.access_lines(3 * cases.len()).await;
     });
@@ -101,8 +122,9 @@ fn a_bad_credential_rests_every_model_of_the_account() {
 
 /// An answer in OpenAI's format with what is left of a hundred requests.
 fn openai(left: u32) -> Script {
-    let script =
-        Script::answer("openai").with("x-ratelimit-limit-requests", "100").with("x-ratelimit-remaining-requests", &left.to_string());
+    let script = Script::answer("openai")
+        .with("x-ratelimit-limit-requests", "100")
+        .with("x-ratelimit-remaining-requests", &left.to_string());
     // What is tighter counts, and what is not does not.
     let script = script.with("x-ratelimit-limit-tokens", "1000").with("x-ratelimit-remaining-tokens", "900");
     script.with("x-ratelimit-reset-requests", "4m0s").with("x-ratelimit-reset-tokens", "4m0s")
@@ -125,11 +147,15 @@ fn what_is_left_of_a_quota_is_shown_and_the_last_of_it_spared() {
         let catalog = Catalog::new().account("a", &a).account_with("c", &c, "dialect: anthropic");
         let catalog = catalog.model_with("m", &["a=x", "c=claude"], "strategy: weighted");
         let gateway = Gateway::start(catalog).await;
-        let both: Vec<String> = [gateway.post(&chat("m")).await.content(), gateway.post(&chat("m")).await.content()].into();
+        let both: Vec<String> =
+            [gateway.post(&chat("m")).await.content(), gateway.post(&chat("m")).await.content()].into();
         assert_eq!(both, ["openai", "anthropic"]);
         let about = |shown: &Value, wanted: f64| {
             // A quota fills up again while the test runs.
-            assert!(shown.as_f64().is_some_and(|share| share >= wanted && share < wanted + 0.03), "{shown} instead of {wanted}");
+            assert!(
+                shown.as_f64().is_some_and(|share| share >= wanted && share < wanted + 0.03),
+                "{shown} instead of {wanted}"
+            );
         };
         about(&account(&gateway, "a")["headroom"], 0.5);
         about(&target(&gateway, "a", "x")["headroom"], 0.5);
@@ -148,7 +174,8 @@ fn what_is_left_of_a_quota_is_shown_and_the_last_of_it_spared() {
         // Where nobody else is left it is asked all the same, and so it is where nobody has more.
         c.always(anthropic(0));
         assert_eq!(gateway.post(&chat("m")).await.content(), "anthropic");
-        let more: Vec<String> = [gateway.post(&chat("m")).await.content(), gateway.post(&chat("m")).await.content()].into();
+        let more: Vec<String> =
+            [gateway.post(&chat("m")).await.content(), gateway.post(&chat("m")).await.content()].into();
         assert!(more.contains(&"openai".to_owned()), "{more:?}");
         gateway.access_lines(12).await;
     });
@@ -160,14 +187,16 @@ fn a_quota_nearly_used_up_goes_before_weights_and_before_tiers() {
         let (a, b) = (Mock::start().await, Mock::start().await);
         a.always(openai(1));
         b.always(Script::answer("b"));
-        let catalog = Catalog::new().account("a", &a).account("b", &b).model_with("one", &["a, tier: 1", "b, tier: 1"], "");
+        let catalog =
+            Catalog::new().account("a", &a).account("b", &b).model_with("one", &["a, tier: 1", "b, tier: 1"], "");
         let gateway = Gateway::start(catalog.model("two", &["a=one", "b"])).await;
         let answers = [gateway.post(&say("one", "?")).await.content(), gateway.post(&say("one", "?")).await.content()];
         assert!(answers.contains(&"b".to_owned()), "{answers:?}");
         for _ in 0..4 {
             assert_eq!(gateway.post(&say("one", "?")).await.content(), "b");
         }
-        // That the other one comes second by what the operator says, too, is no reason to wait for a 429.
+        // That the other one comes second by what the operator says, too, is no reason to wait for
+        // a 429.
         assert_eq!(gateway.post(&say("two", "?")).await.content(), "b");
         gateway.access_lines(7).await;
     });

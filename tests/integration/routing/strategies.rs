@@ -126,7 +126,10 @@ fn the_fastest_is_asked_and_one_that_has_recovered_is_found() {
         let first = turns(&mut connection, "m", 30).await;
         assert!(first.contains('a') && first.matches('a').count() <= 3, "asked once, and left alone: {first}");
         let expected = target(&gateway, "a", "m");
-        assert!(expected["whole_ms"].as_u64().is_some_and(|ms| ms >= 200) && expected["first_token_ms"].is_null(), "{expected}");
+        assert!(
+            expected["whole_ms"].as_u64().is_some_and(|ms| ms >= 200) && expected["first_token_ms"].is_null(),
+            "{expected}"
+        );
         // Now it is the other way round: what is not heard of for a while is tried again.
         a.always(Script::answer("a"));
         b.always(slow("b"));
@@ -244,7 +247,8 @@ fn a_conversation_moves_only_while_its_account_is_out() {
         };
         let homes = async || join_all((0..12).map(&ask)).await;
         let before = homes().await;
-        let (out, mock) = ["a", "b", "c"].into_iter().zip(&mocks).find(|(name, _)| before.iter().any(|home| home == name)).unwrap();
+        let (out, mock) =
+            ["a", "b", "c"].into_iter().zip(&mocks).find(|(name, _)| before.iter().any(|home| home == name)).unwrap();
         let session = before.iter().position(|home| home == out).unwrap();
         mock.push(Script::error(429, "slow down").with("retry-after", "2"));
         let mut lines = 12;
@@ -273,7 +277,10 @@ fn no_conversation_sticks_where_none_should() {
             seen.push_str(&connection.response().await.content());
         }
         assert_eq!(seen, "abab");
-        assert!(a.requests().iter().all(|request| request.field("x-portcullis-session").is_none()), "the upstream is none of it told");
+        assert!(
+            a.requests().iter().all(|request| request.field("x-portcullis-session").is_none()),
+            "the upstream is none of it told"
+        );
         drop(connection);
         gateway.access_lines(4).await;
     });

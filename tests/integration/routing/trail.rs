@@ -79,7 +79,10 @@ fn those_who_are_refused_see_it_too() {
         assert_eq!(untimed(attempts), ["a;rate_limited(429)", "b;credential(401)"]);
         assert!(names(refused.field("server-timing").expect("a timing")).contains(&"own"));
         let other = gateway.post(&chat("m")).await;
-        assert_eq!((other.status, other.field("x-portcullis-attempts"), other.field("server-timing")), (503, None, None));
+        assert_eq!(
+            (other.status, other.field("x-portcullis-attempts"), other.field("server-timing")),
+            (503, None, None)
+        );
         // Nobody was asked.
         let nobody = gateway.raw(post_as(DEBUG_KEY, &chat("m"), &[])).await;
         nobody.is_error(503, "no_capacity");
@@ -102,12 +105,18 @@ fn the_wait_in_a_queue_is_a_part_of_the_timing() {
                 gateway.raw(post_as(DEBUG_KEY, &body, &[])).await
             },
             async {
-                crate::support::eventually("one waits", || (super::model(&gateway, "queued")["waiting"] == 1).then_some(())).await;
+                crate::support::eventually("one waits", || {
+                    (super::model(&gateway, "queued")["waiting"] == 1).then_some(())
+                })
+                .await;
                 gate.open();
             }
         );
         assert!(!names(first.field("server-timing").unwrap()).contains(&"queue"));
-        assert_eq!(names(second.field("server-timing").unwrap()), ["auth", "plan", "queue", "connect", "first_byte", "own"]);
+        assert_eq!(
+            names(second.field("server-timing").unwrap()),
+            ["auth", "plan", "queue", "connect", "first_byte", "own"]
+        );
         gateway.access_lines(2).await;
     });
 }
@@ -124,14 +133,20 @@ fn the_access_line_has_it_always() {
             assert!(line["auth_us"].is_u64() && line["plan_us"].is_u64() && line["own_us"].is_u64(), "{line}");
             assert!(line["queued_ms"].is_null() && line["not_retried"].is_null(), "{line}");
             let [first, second] = line["attempts"].as_array().unwrap().as_slice() else { panic!("{line}") };
-            for (attempt, account, model, outcome, status) in [(first, "a", "up-m", "status", 500), (second, "b", "m", "ok", 200)] {
+            for (attempt, account, model, outcome, status) in
+                [(first, "a", "up-m", "status", 500), (second, "b", "m", "ok", 200)]
+            {
                 let shown = (&attempt["account"], &attempt["model"], &attempt["outcome"], &attempt["status"]);
                 assert_eq!(shown, (&json!(account), &json!(model), &json!(outcome), &json!(status)), "{line}");
                 assert!(attempt["ms"].is_u64() && attempt["connect_ms"].is_u64(), "{line}");
                 assert!(attempt["prompt_tokens"].is_null() && attempt["completion_tokens"].is_null(), "{line}");
             }
             assert!(first["first_ms"].is_null() && second["first_ms"].is_u64(), "{line}");
-            assert!(second["first_ms"].as_u64() <= second["ms"].as_u64() && second["ms"].as_u64() <= line["total_ms"].as_u64(), "{line}");
+            assert!(
+                second["first_ms"].as_u64() <= second["ms"].as_u64()
+                    && second["ms"].as_u64() <= line["total_ms"].as_u64(),
+                "{line}"
+            );
         }
         // Before the key is known, or the request, there is nothing to tell of either.
         let unknown = gateway.raw(post_as("nobody", &chat("m"), &[])).await;
@@ -162,7 +177,9 @@ fn the_last_usage_chunk_has_it_once_more() {
                 assert!(chunk.get("x_portcullis").is_none(), "{chunk}");
                 continue;
             }
-            let told = |name: &str| chunk["x_portcullis"][name].as_str().unwrap_or_else(|| panic!("{name} in {chunk}")).to_owned();
+            let told = |name: &str| {
+                chunk["x_portcullis"][name].as_str().unwrap_or_else(|| panic!("{name} in {chunk}")).to_owned()
+            };
             assert_eq!(untimed(&told("attempts")), ["a;status(500)", "b;ok"]);
             assert_eq!(names(&told("server_timing")), ["auth", "plan", "connect", "first_byte", "own"]);
         }

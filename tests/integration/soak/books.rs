@@ -1,4 +1,5 @@
-//! The books of the soak: what every caller saw, what the gateway's access lines say of it, and the figures of the run.
+//! The books of the soak: what every caller saw, what the gateway's access lines say of it, and the
+//! figures of the run.
 //!
 //! Access lines are read while they are written, so that an hour of them needs no memory.
 
@@ -126,12 +127,19 @@ impl Books {
         let mut pages = self.pages();
         pages.took.sort_unstable();
         let count = pages.took.len();
-        let share = |per_mille: usize| pages.took.get((count * per_mille / 1000).min(count.saturating_sub(1))).map_or(0, |us| us / 1000);
+        let share = |per_mille: usize| {
+            pages.took.get((count * per_mille / 1000).min(count.saturating_sub(1))).map_or(0, |us| us / 1000)
+        };
         let mut out = String::new();
         let (lines, extra) = (pages.lines, pages.extra);
         let each = pages.attempts as f64 / (lines.max(1)) as f64;
-        writeln!(out, "access lines          {lines} ({extra} of streams beyond one a caller), {each:.2} attempts a line").expect("text");
-        writeln!(out, "well-behaved callers  p50 {} ms, p99 {} ms, longest {} ms", share(500), share(990), share(1000)).expect("text");
+        writeln!(
+            out,
+            "access lines          {lines} ({extra} of streams beyond one a caller), {each:.2} attempts a line"
+        )
+        .expect("text");
+        writeln!(out, "well-behaved callers  p50 {} ms, p99 {} ms, longest {} ms", share(500), share(990), share(1000))
+            .expect("text");
         for (title, counts) in [("callers", &pages.whats), ("outcomes in access lines", &pages.outcomes)] {
             writeln!(out, "{title}").expect("text");
             for (what, count) in counts {
@@ -168,7 +176,9 @@ impl Pages {
 
     /// Holds both sides of one request against each other once both are there.
     fn settle(&mut self, number: u64) {
-        let (Some(seen), Some(said)) = (self.seen.get(&number).copied(), self.said.get(&number).copied()) else { return };
+        let (Some(seen), Some(said)) = (self.seen.get(&number).copied(), self.said.get(&number).copied()) else {
+            return;
+        };
         let agree = match seen {
             Seen::Whole => said == Said { ok: true, status: 200 },
             Seen::ErrorEvent => said == Said { ok: false, status: 200 },

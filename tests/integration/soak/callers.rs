@@ -1,7 +1,9 @@
-//! The callers of the soak: most ask, read and judge what they get to its last byte; the others misbehave in every way that callers do.
+//! The callers of the soak: most ask, read and judge what they get to its last byte; the others
+//! misbehave in every way that callers do.
 //!
-//! **Invariant:** who behaves well gets one whole answer that is its own, or a stream with one error event at its end, or a standard error
-//! with a status that is allowed, within [`BOUND`]; all else is a failure of the run. What is drawn depends on the request's number alone.
+//! **Invariant:** who behaves well gets one whole answer that is its own, or a stream with one
+//! error event at its end, or a standard error with a status that is allowed, within [`BOUND`]; all
+//! else is a failure of the run. What is drawn depends on the request's number alone.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -18,7 +20,8 @@ use crate::support::canary::KEY;
 use crate::support::client::{Connection, End, Response, content_of, request};
 use crate::support::wire::Io;
 
-/// No request takes longer: all its attempts have 3 s together, and who is silent is told so after 10 s. The rest is for a busy machine.
+/// No request takes longer: all its attempts have 3 s together, and who is silent is told so after
+/// 10 s. The rest is for a busy machine.
 pub const BOUND: Duration = Duration::from_secs(30);
 /// What a request's body may have.
 pub const REQUEST_BODY: usize = 512 * 1024;
@@ -71,7 +74,13 @@ pub struct Ask {
 }
 
 impl Callers {
-    pub fn new(http1: SocketAddr, h2c: SocketAddr, seed: u64, models: &'static [&'static str], books: Arc<Books>) -> Callers {
+    pub fn new(
+        http1: SocketAddr,
+        h2c: SocketAddr,
+        seed: u64,
+        models: &'static [&'static str],
+        books: Arc<Books>,
+    ) -> Callers {
         Callers { http1, h2c, seed, models, books, idle: Mutex::default(), shared: Mutex::default() }
     }
 
@@ -112,7 +121,11 @@ impl Callers {
         let ask = self.draw_ask(number, rng);
         let id = format!("soak-{number}");
         let bearer = format!("Bearer {KEY}");
-        let mut fields = vec![("authorization", bearer.as_str()), ("content-type", "application/json"), ("x-request-id", id.as_str())];
+        let mut fields = vec![
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+            ("x-request-id", id.as_str()),
+        ];
         match rng.u8(0..8) {
             0 => fields.push(("x-portcullis-session", "one of the sessions")),
             1 => fields.push(("x-portcullis-timeout", "2.5")),
@@ -122,8 +135,10 @@ impl Callers {
         let answer = match rng.u8(0..10) {
             0..3 => {
                 let h2 = self.shared_h2(number).await;
-                let (mut response, mut body) =
-                    h2.open("POST", PATH, &fields, ask.body.as_bytes()).await.map_err(|e| format!("no answer over HTTP/2: {e}"))?;
+                let (mut response, mut body) = h2
+                    .open("POST", PATH, &fields, ask.body.as_bytes())
+                    .await
+                    .map_err(|e| format!("no answer over HTTP/2: {e}"))?;
                 while h2.piece(&mut response, &mut body).await.is_some() {}
                 response
             }
@@ -135,15 +150,19 @@ impl Callers {
                     None => Connection::plain(self.http1, None).await,
                 };
                 connection.send(request("POST", PATH, &fields, ask.body.as_bytes())).await;
-                let answer = connection.try_response("POST").await.ok_or_else(|| format!("no answer (reused: {is_reused})"))?;
-                if answer.end == Some(End::Whole) && !answer.field("connection").is_some_and(|v| v.eq_ignore_ascii_case("close")) {
+                let answer =
+                    connection.try_response("POST").await.ok_or_else(|| format!("no answer (reused: {is_reused})"))?;
+                if answer.end == Some(End::Whole)
+                    && !answer.field("connection").is_some_and(|v| v.eq_ignore_ascii_case("close"))
+                {
                     self.idle.lock().expect("idle").push((connection, Instant::now()));
                 }
                 answer
             }
         };
         let took = began.elapsed();
-        let seen = judge(&ask, &answer).map_err(|why| format!("{why}\n{:?}\n{}", answer.fields, cut_short(&answer.text())))?;
+        let seen =
+            judge(&ask, &answer).map_err(|why| format!("{why}\n{:?}\n{}", answer.fields, cut_short(&answer.text())))?;
         self.books.took(took);
         Ok(seen)
     }
@@ -160,7 +179,8 @@ impl Callers {
             _ => ask.body,
         };
         let path = if what == "no such path" { "/v1/soak" } else { PATH };
-        let fields = [("authorization", key.as_str()), ("content-type", "application/json"), ("x-request-id", id.as_str())];
+        let fields =
+            [("authorization", key.as_str()), ("content-type", "application/json"), ("x-request-id", id.as_str())];
         let mut connection = Connection::plain(self.http1, None).await;
         connection.send(request("POST", path, &fields, body.as_bytes())).await;
         let answer = connection.try_response("POST").await.ok_or_else(|| format!("{what}: no answer"))?;
@@ -204,7 +224,11 @@ impl Callers {
             "half a body, then silence" => {
                 let answer = connection.try_response("POST").await.ok_or("no answer")?;
                 standard_error(&answer)?;
-                return if answer.status == 408 { Ok(Seen::Status(408)) } else { Err(format!("{} instead of 408", answer.status)) };
+                return if answer.status == 408 {
+                    Ok(Seen::Status(408))
+                } else {
+                    Err(format!("{} instead of 408", answer.status))
+                };
             }
             "leaves in the middle" | "resets in the middle" => {
                 let mut head = connection.head().await.ok_or("no head")?;
@@ -230,12 +254,17 @@ impl Callers {
         let bearer = format!("Bearer {KEY}");
         for extra in 0..if many { 20 } else { 0 } {
             let id = format!("soak-{}-{extra}", ask.number);
-            let fields = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("x-request-id", id.as_str())];
+            let fields = [
+                ("authorization", bearer.as_str()),
+                ("content-type", "application/json"),
+                ("x-request-id", id.as_str()),
+            ];
             let opened = h2.open("POST", PATH, &fields, ask.body.as_bytes());
             drop(tokio::time::timeout(Duration::from_millis(1), opened).await);
         }
         let id = format!("soak-{}", ask.number);
-        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("x-request-id", id.as_str())];
+        let fields =
+            [("authorization", bearer.as_str()), ("content-type", "application/json"), ("x-request-id", id.as_str())];
         let opened = h2.open("POST", PATH, &fields, ask.body.as_bytes());
         if let Ok(Ok((mut head, mut body))) = tokio::time::timeout(pause, opened).await {
             h2.piece(&mut head, &mut body).await;
@@ -251,7 +280,8 @@ impl Callers {
         let mut connection = Connection::over(Io::Tcp(tcp), None);
         connection.send(post(ask)).await;
         let mut head = connection.head().await.ok_or("no head")?;
-        // Longer than the gateway waits for a caller to read on; or slowly, until it has enough of it.
+        // Longer than the gateway waits for a caller to read on; or slowly, until it has enough of
+        // it.
         let (pause, until) = if stops { (12_000, 12) } else { (50, 4) };
         let (pause, until) = (Duration::from_millis(pause), Instant::now() + Duration::from_secs(until));
         while Instant::now() < until && connection.piece(&mut head).await.is_some() {
@@ -291,7 +321,8 @@ fn ask_body(model: &str, number: u64, pad: &str, stream: bool, more: &str) -> St
 
 fn post(ask: &Ask) -> Vec<u8> {
     let (bearer, id) = (format!("Bearer {KEY}"), format!("soak-{}", ask.number));
-    let fields = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("x-request-id", id.as_str())];
+    let fields =
+        [("authorization", bearer.as_str()), ("content-type", "application/json"), ("x-request-id", id.as_str())];
     request("POST", PATH, &fields, ask.body.as_bytes())
 }
 
@@ -309,7 +340,10 @@ pub fn judge(ask: &Ask, answer: &Response) -> Result<Seen, String> {
         200 => {
             let body: Value = serde_json::from_slice(&answer.body).map_err(|e| e.to_string())?;
             let choice = &body["choices"][0];
-            if choice["finish_reason"] != "stop" || body["model"] != ask.model || !body["usage"]["total_tokens"].is_u64() {
+            if choice["finish_reason"] != "stop"
+                || body["model"] != ask.model
+                || !body["usage"]["total_tokens"].is_u64()
+            {
                 return Err("not a whole answer of that model".to_owned());
             }
             is_own(ask, choice["message"]["content"].as_str().unwrap_or_default(), true)?;
@@ -320,7 +354,10 @@ pub fn judge(ask: &Ask, answer: &Response) -> Result<Seen, String> {
             if status < 429 && !error["message"].as_str().is_some_and(|text| text.contains("injected")) {
                 return Err(format!("{status}, which no upstream said"));
             }
-            if matches!(status, 429 | 503) && answer.field("retry-after").is_none() && answer.field("x-should-retry") != Some("false") {
+            if matches!(status, 429 | 503)
+                && answer.field("retry-after").is_none()
+                && answer.field("x-should-retry") != Some("false")
+            {
                 return Err(format!("{status} without retry-after"));
             }
             Ok(Seen::Status(status))
@@ -382,7 +419,9 @@ fn is_own(ask: &Ask, content: &str, whole: bool) -> Result<(), String> {
 }
 
 fn standard_error(answer: &Response) -> Result<Value, String> {
-    if answer.end != Some(End::Whole) || answer.field("content-type") != Some("application/json") || answer.field("x-request-id").is_none()
+    if answer.end != Some(End::Whole)
+        || answer.field("content-type") != Some("application/json")
+        || answer.field("x-request-id").is_none()
     {
         return Err(format!("no standard error: {answer:?}"));
     }

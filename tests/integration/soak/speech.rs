@@ -1,10 +1,13 @@
-//! What an upstream of the soak says, in four dialects: texts of which every piece tells whose it is, as one answer or as the events of a stream.
+//! What an upstream of the soak says, in four dialects: texts of which every piece tells whose it
+//! is, as one answer or as the events of a stream.
 //!
-//! **Invariant:** a text is a function of its first piece, so whoever reads one knows what all of it must be, byte for byte.
+//! **Invariant:** a text is a function of its first piece, so whoever reads one knows what all of
+//! it must be, byte for byte.
 
 use crate::support::frames;
 
-/// An answer's text: pieces that each name the request, the upstream, its count of answers, and their own place.
+/// An answer's text: pieces that each name the request, the upstream, its count of answers, and
+/// their own place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
     /// The request that it answers.
@@ -203,7 +206,9 @@ impl Speech {
     /// The body of an error.
     pub fn error(self, status: u16) -> String {
         match self {
-            Speech::OpenAi => format!(r#"{{"error":{{"message":"injected {status}","type":"mock_error","param":null,"code":null}}}}"#),
+            Speech::OpenAi => {
+                format!(r#"{{"error":{{"message":"injected {status}","type":"mock_error","param":null,"code":null}}}}"#)
+            }
             Speech::Anthropic => {
                 let kind = match status {
                     400 | 422 => "invalid_request_error",

@@ -20,15 +20,26 @@ fn response(status: u16, body: &str, end: End) -> Response {
     let kind = if status == 200 && body.starts_with("data: ") { "text/event-stream" } else { "application/json" };
     let fields = [("x-request-id", "soak-7"), ("content-type", kind), ("retry-after", "1")];
     let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-    Response { status, fields, body: body.as_bytes().to_vec(), end: Some(end), informational: Vec::new(), at: Instant::now() }
+    Response {
+        status,
+        fields,
+        body: body.as_bytes().to_vec(),
+        end: Some(end),
+        informational: Vec::new(),
+        at: Instant::now(),
+    }
 }
 
 fn buffered(content: &str) -> String {
-    format!(r#"{{"model":"m","choices":[{{"message":{{"content":"{content}"}},"finish_reason":"stop"}}],"usage":{{"total_tokens":1}}}}"#)
+    format!(
+        r#"{{"model":"m","choices":[{{"message":{{"content":"{content}"}},"finish_reason":"stop"}}],"usage":{{"total_tokens":1}}}}"#
+    )
 }
 
 fn piece(content: &str) -> String {
-    format!("data: {{\"model\":\"m\",\"choices\":[{{\"delta\":{{\"content\":\"{content}\"}},\"finish_reason\":null}}]}}\n\n")
+    format!(
+        "data: {{\"model\":\"m\",\"choices\":[{{\"delta\":{{\"content\":\"{content}\"}},\"finish_reason\":null}}]}}\n\n"
+    )
 }
 
 const FINISH: &str = "data: {\"model\":\"m\",\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
@@ -86,7 +97,8 @@ fn the_judge_of_the_soak_knows_what_is_broken() {
 
 #[test]
 fn the_drift_of_the_soak_tells_a_leak_from_a_busy_machine() {
-    // 100 s; in their second half, perhaps, three times the connections; each with 40 KiB; and so many bytes that are lost each second.
+    // 100 s; in their second half, perhaps, three times the connections; each with 40 KiB; and so
+    // many bytes that are lost each second.
     let samples = |lost: f64, busy: bool| -> Vec<Sample> {
         let sample = |n: u32| {
             let descriptors = 200 + 10 * (n as usize % 7) + if busy && n > 50 { 400 } else { 0 };

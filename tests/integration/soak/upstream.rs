@@ -1,6 +1,8 @@
-//! An upstream of the soak: it fails as a draw says, in every way that upstreams fail, and keeps nothing of what it was asked.
+//! An upstream of the soak: it fails as a draw says, in every way that upstreams fail, and keeps
+//! nothing of what it was asked.
 //!
-//! **Invariant:** what goes wrong with a request is a function of the seed, the request's number and the upstream, however the requests meet.
+//! **Invariant:** what goes wrong with a request is a function of the seed, the request's number
+//! and the upstream, however the requests meet.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -60,13 +62,33 @@ const FAULTS: &[&str] = &[
     "too large",
 ];
 /// In a stream that has begun, and often before its first content.
-const CUTS: &[&str] =
-    &["reset", "close", "end", "half a chunk", "half an event", "error", "error, then more", "garbage", "silence", "a long line"];
+const CUTS: &[&str] = &[
+    "reset",
+    "close",
+    "end",
+    "half a chunk",
+    "half an event",
+    "error",
+    "error, then more",
+    "garbage",
+    "silence",
+    "a long line",
+];
 /// In a buffered answer that has begun.
 const HALVES: &[&str] = &["half, then reset", "half, then close", "half, then silence"];
 /// What is odd and yet an answer.
-const ODD: &[&str] =
-    &["late", "in slices", "then close", "103 first", "the other form", "no [DONE]", "finish twice", "no usage", "comments", "slow"];
+const ODD: &[&str] = &[
+    "late",
+    "in slices",
+    "then close",
+    "103 first",
+    "the other form",
+    "no [DONE]",
+    "finish twice",
+    "no usage",
+    "comments",
+    "slow",
+];
 /// What all requests meet for a while.
 const OUTAGES: &[&str] = &["500", "reset", "silence", "503", "429 seconds", "close", "empty"];
 /// Makes it rest for as long as anything does.
@@ -114,7 +136,13 @@ impl Upstream {
         Upstream::listen(name, speech, temper, seed, Some(tls::acceptor(leaf, &["h2"]))).await
     }
 
-    async fn listen(name: &'static str, speech: Speech, temper: Temper, seed: u64, tls: Option<TlsAcceptor>) -> Upstream {
+    async fn listen(
+        name: &'static str,
+        speech: Speech,
+        temper: Temper,
+        seed: u64,
+        tls: Option<TlsAcceptor>,
+    ) -> Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let state = Arc::new(State {
@@ -318,7 +346,8 @@ impl State {
             return self.plain(&text.whole());
         }
         let is_sse = speech != Speech::Bedrock;
-        let script = if how == "103 first" { Script::new().informational(103, &[("link", "</x>")]) } else { Script::new() };
+        let script =
+            if how == "103 first" { Script::new().informational(103, &[("link", "</x>")]) } else { Script::new() };
         let script = script.and(self.stream_head());
         let script = if how == "late" { script.delay(ms(rng.u64(50..400))) } else { script };
         let mut script = script.body(speech.opening());
@@ -367,9 +396,11 @@ impl State {
             "half a chunk" if !self.is_h2() => script.raw("fff\r\n").raw(half).close(),
             "half a chunk" | "half an event" => script.body(half).end(),
             "error" => script.body(speech.error_event()).end(),
-            "error, then more" => {
-                script.body(speech.error_event()).body(speech.piece(&text.piece(after))).body(speech.closing(true, false)).end()
-            }
+            "error, then more" => script
+                .body(speech.error_event())
+                .body(speech.piece(&text.piece(after)))
+                .body(speech.closing(true, false))
+                .end(),
             "garbage" => script.body(speech.garbage()).stall(),
             "silence" => script.stall(),
             "a long line" => script.body("data: ").body("x".repeat(EVENT * 2)).stall(),

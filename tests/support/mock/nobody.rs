@@ -1,4 +1,5 @@
-//! Upstreams that nobody talks to: their ports are held for as long as they live, so that no other upstream gets them.
+//! Upstreams that nobody talks to: their ports are held for as long as they live, so that no other
+//! upstream gets them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,13 +17,16 @@ impl Mock {
         Self::holding(address, socket)
     }
 
-    /// Accepts no connection and refuses none: connecting to it times out, as to a host that is not routed.
+    /// Accepts no connection and refuses none: connecting to it times out, as to a host that is not
+    /// routed.
     pub async fn deaf() -> Self {
         let (socket, address) = bound();
         let listener = socket.listen(1).expect("a listener with next to no backlog");
         // Whoever connects when the backlog is full gets no answer to its SYN.
         let mut backlog = Vec::new();
-        while let Ok(Ok(connection)) = tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
+        while let Ok(Ok(connection)) =
+            tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address)).await
+        {
             backlog.push(connection);
         }
         Self::holding(address, (listener, backlog))

@@ -1,4 +1,5 @@
-//! Orders, breakers and rests together, as the gateway asks them one after another: against a model of who is fit, and against time.
+//! Orders, breakers and rests together, as the gateway asks them one after another: against a model
+//! of who is fit, and against time.
 
 use super::*;
 use crate::account::breaker::{Outcome, Settings, State};
@@ -23,7 +24,8 @@ struct Target {
 }
 
 impl Target {
-    /// What the issue calls fit, by the model: neither full nor resting, and not kept away from but by one probe at a time.
+    /// What the issue calls fit, by the model: neither full nor resting, and not kept away from but
+    /// by one probe at a time.
     fn is_fit(&self, now: Instant) -> bool {
         let probed = self.probe.is_some_and(|since| now - since < Settings::default().patience);
         !self.is_full() && !self.is_resting(now) && self.kept_away.is_none_or(|until| until <= now && !probed)
@@ -84,7 +86,8 @@ impl Crowd {
     fn ask(&mut self, sticky: Option<u64>) -> Option<(Asked, bool)> {
         let (views, random) = (self.views(), &mut self.random);
         let order = order(self.strategy, &views, sticky, &mut self.smooth, || random.f64());
-        for (alone, &place) in [false, true].into_iter().flat_map(|alone| order.iter().map(move |place| (alone, place))) {
+        for (alone, &place) in [false, true].into_iter().flat_map(|alone| order.iter().map(move |place| (alone, place)))
+        {
             let target = &mut self.targets[place];
             if target.is_full() {
                 continue;
@@ -153,7 +156,8 @@ fn steps() -> impl proptest::strategy::Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// However requests come and end: who cools is not picked while another one is fit; one probe at a time; and nobody is turned away while one is fit.
+    /// However requests come and end: who cools is not picked while another one is fit; one probe
+    /// at a time; and nobody is turned away while one is fit.
     #[test]
     fn none_that_cools_is_picked_while_another_is_fit(
         targets in prop::collection::vec((1u32..20, prop::option::of(1usize..6), prop::sample::select(vec![0.0, 0.02, 0.6, 0.9])), 1..5),
@@ -182,7 +186,8 @@ proptest! {
                             let patience = if alone { Duration::from_secs(1) } else { Settings::default().patience };
                             let lapsed = |since: Instant| now - since >= patience;
                             prop_assert!(target.kept_away.is_some() && target.probe.is_none_or(lapsed), "one probe at a time");
-                            // From now on it is half open, also where an early probe comes to nothing.
+                            // From now on it is half open, also where an early probe comes to
+                            // nothing.
                             (target.kept_away, target.probe) = (Some(now), Some(now));
                         }
                         out.push(asked);
@@ -208,8 +213,8 @@ proptest! {
     }
 }
 
-/// Ten minutes of 50 requests a second, each of which takes 100 ms; in the second to the fourth, one target after another fails in its own way. How many
-/// each was asked in each second.
+/// Ten minutes of 50 requests a second, each of which takes 100 ms; in the second to the fourth,
+/// one target after another fails in its own way. How many each was asked in each second.
 fn ten_minutes(strategy: Strategy, weights: &[u32], seed: u64) -> Vec<Vec<f64>> {
     let mut crowd = Crowd::new(strategy, weights.iter().map(|weight| (*weight, None)), seed);
     let (start, mut asked_of) = (crowd.now, vec![vec![0.0; weights.len()]; 600]);
@@ -241,8 +246,13 @@ fn who_is_well_again_gets_its_share_again() {
     let weights = [5, 3, 2];
     for seed in 0..5 {
         let asked_of = ten_minutes(Strategy::Weighted, &weights, seed);
-        let during = |seconds: std::ops::Range<usize>, place: usize| asked_of[seconds].iter().map(|second| second[place]).sum::<f64>();
-        assert!(during(62..120, 0) < 10.0 && during(122..180, 1) < 100.0 && during(200..240, 2) < 100.0, "trouble is kept away from");
+        let during = |seconds: std::ops::Range<usize>, place: usize| {
+            asked_of[seconds].iter().map(|second| second[place]).sum::<f64>()
+        };
+        assert!(
+            during(62..120, 0) < 10.0 && during(122..180, 1) < 100.0 && during(200..240, 2) < 100.0,
+            "trouble is kept away from"
+        );
         // The last 200 s are 10,000 picks.
         for (place, weight) in weights.into_iter().enumerate() {
             let (share, due) = (during(400..600, place) / 10_000.0, f64::from(weight) / 10.0);
@@ -260,15 +270,23 @@ fn nobody_who_is_well_again_starves() {
             let asked_of = ten_minutes(strategy, &[1, 1, 1], seed);
             for (place, well) in [(0, 120), (1, 180), (2, 240)] {
                 let first = asked_of[well..].iter().position(|second| second[place] > 0.0);
-                assert!(first.is_some_and(|first| first <= BACK), "{strategy:?}: {place} is asked again after {first:?} s");
-                let seldom = asked_of[well + BACK..].windows(20).position(|seconds| seconds.iter().all(|second| second[place] == 0.0));
+                assert!(
+                    first.is_some_and(|first| first <= BACK),
+                    "{strategy:?}: {place} is asked again after {first:?} s"
+                );
+                let seldom = asked_of[well + BACK..]
+                    .windows(20)
+                    .position(|seconds| seconds.iter().all(|second| second[place] == 0.0));
                 assert_eq!(seldom, None, "{strategy:?}: nobody asked {place} for 20 s");
             }
         }
     }
-    // By tiers the first two share all of it when they are well, and the third gets what they cannot take.
+    // By tiers the first two share all of it when they are well, and the third gets what they
+    // cannot take.
     let asked_of = ten_minutes(Strategy::Priority, &[1, 1, 1], 1);
-    let during = |seconds: std::ops::Range<usize>, place: usize| asked_of[seconds].iter().map(|second| second[place]).sum::<f64>();
+    let during = |seconds: std::ops::Range<usize>, place: usize| {
+        asked_of[seconds].iter().map(|second| second[place]).sum::<f64>()
+    };
     assert_eq!(during(400..600, 2), 0.0);
     assert!((during(400..600, 0) - 5000.0).abs() < 200.0 && (during(400..600, 1) - 5000.0).abs() < 200.0);
 }

@@ -5,13 +5,19 @@ use super::*;
 /// Fields that only one dialect has, and what each dialect must have.
 #[test]
 fn each_dialect_has_its_own_fields() {
-    check_account("{dialect: anthropic, key: k, region: us-east-1}", &[".region: has a meaning for the dialect bedrock only"]);
+    check_account(
+        "{dialect: anthropic, key: k, region: us-east-1}",
+        &[".region: has a meaning for the dialect bedrock only"],
+    );
     check_account(
         "{dialect: openai, base_url: https://a.b, api_version: x, auth: bearer}",
         &[".api_version: has a meaning for the dialect azure", ".auth: has"],
     );
     check_account("{dialect: azure, key: k}", &[".base_url: is missing: the resource's address"]);
-    check_account("{dialect: azure, base_url: 'https://a.b', key: k, api_version: '../x?'}", &[".api_version: may hold letters"]);
+    check_account(
+        "{dialect: azure, base_url: 'https://a.b', key: k, api_version: '../x?'}",
+        &[".api_version: may hold letters"],
+    );
     check_account("{dialect: vertex, key: k}", &[".project: is missing"]);
     check_account("{dialect: vertex, project: p}", &[".service_account: is missing"]);
     check_account(
@@ -24,7 +30,10 @@ fn each_dialect_has_its_own_fields() {
     );
     check_account("{dialect: bedrock, key: k}", &[".region: is missing"]);
     check_account("{dialect: bedrock, region: us-east-1}", &[".aws: is missing"]);
-    check_account("{dialect: bedrock, region: us-east-1, aws: {access_key_id: a}}", &[".aws.secret_access_key: is missing"]);
+    check_account(
+        "{dialect: bedrock, region: us-east-1, aws: {access_key_id: a}}",
+        &[".aws.secret_access_key: is missing"],
+    );
     check_account("{dialect: openai, preset: groqq}", &[".preset: no preset \"groqq\"; did you mean \"groq\"?"]);
     check_account(
         "{dialect: openai, base_url: https://a.b, quirks: mistal}",
@@ -48,7 +57,10 @@ models:
 callers: {}
 "])
     .unwrap();
-    let shown = catalog.accounts().iter().map(|a| format!("{} {}{} {:?}", a.dialect.name(), a.base.authority, a.base.path, a.key_header));
+    let shown = catalog
+        .accounts()
+        .iter()
+        .map(|a| format!("{} {}{} {:?}", a.dialect.name(), a.base.authority, a.base.path, a.key_header));
     assert_eq!(
         shown.collect::<Vec<_>>(),
         [
@@ -127,18 +139,27 @@ fn what_is_wrong_with_an_account() {
         "{dialect: openai, base_url: https://a.b, timeouts: {idle: 0s, total: 5}}",
         &[".timeouts.total: must be a length of time", ".timeouts.idle: must be more than 0s"],
     );
-    check_account("{dialect: openai, base_url: https://a.b, headers: {Host: x}}", &[".headers.Host: is written by the gateway itself"]);
+    check_account(
+        "{dialect: openai, base_url: https://a.b, headers: {Host: x}}",
+        &[".headers.Host: is written by the gateway itself"],
+    );
     check_account(
         "{dialect: openai, base_url: https://a.b, headers: {x-a: b, X-A: c}}",
         &[".headers.…: stands here a second time in other letters: keep one (column "],
     );
-    check_account("{dialect: openai, base_url: https://a.b, headers: {x a: b}}", &[".headers.…: is not the name of a header (column "]);
+    check_account(
+        "{dialect: openai, base_url: https://a.b, headers: {x a: b}}",
+        &[".headers.…: is not the name of a header (column "],
+    );
     check_account(
         "{dialect: openai, base_url: https://a.b, headers: {x-a: \"can\\nary\"}}",
         &[".headers.…: may hold printable ASCII only"],
     );
     check_account("{dialect: openai, base_url: https://a.b, headers: {x-a: 5}}", &[".headers.…: must be text"]);
-    check_account("{dialect: openai, key: {env: KEY}, headers: {Authorization: x}}", &[".headers.Authorization: is made of `key`"]);
+    check_account(
+        "{dialect: openai, key: {env: KEY}, headers: {Authorization: x}}",
+        &[".headers.Authorization: is made of `key`"],
+    );
     check_account("{dialect: openai, headers: {Authorization: Basic canary}}", &[]);
     check_account("{dialect: openai, base_url: https://a.b, tls: {}}", &[".tls.ca: is missing"]);
     check_account(
@@ -146,13 +167,22 @@ fn what_is_wrong_with_an_account() {
         &[".tls.verify: unknown field: certificates are always checked", ".tls.ca: is missing"],
     );
     check_account("{dialect: openai, base_url: https://a.b, tls: {ca: /absent}}", &[".tls.ca: there is no file"]);
-    check_account("{dialect: openai, base_url: https://a.b, tls: {ca: /other}}", &[".tls.ca: the file holds no certificate"]);
-    check_account("{dialect: openai, base_url: http://127.0.0.1, tls: {ca: /ca}}", &[".tls.ca: has no meaning with http:"]);
+    check_account(
+        "{dialect: openai, base_url: https://a.b, tls: {ca: /other}}",
+        &[".tls.ca: the file holds no certificate"],
+    );
+    check_account(
+        "{dialect: openai, base_url: http://127.0.0.1, tls: {ca: /ca}}",
+        &[".tls.ca: has no meaning with http:"],
+    );
     check_account(
         "{dialect: demo, base_url: https://a.b, key: {env: KEY}, stream_usage: true}",
         &[".base_url: has no meaning for a demo account", ".key: has no meaning", ".stream_usage: has no meaning"],
     );
-    check_all(&["accounts: {a/b: {dialect: demo}}\nmodels: {}\ncallers: {}"], &["catalog.yaml:1 accounts.…: a name has 1 to 64"]);
+    check_all(
+        &["accounts: {a/b: {dialect: demo}}\nmodels: {}\ncallers: {}"],
+        &["catalog.yaml:1 accounts.…: a name has 1 to 64"],
+    );
 }
 
 #[test]
@@ -168,7 +198,10 @@ callers: {}
     .unwrap();
     let model = catalog.model("m").unwrap();
     let traits: Vec<_> = model.targets.iter().map(|target| target.traits).collect();
-    assert!(!traits[0].structured && !traits[0].server.output_config, "what the server does not read, no model of it is told");
+    assert!(
+        !traits[0].structured && !traits[0].server.output_config,
+        "what the server does not read, no model of it is told"
+    );
     assert!(traits[1].structured && !traits[1].server.response_json_schema && !traits[1].server.parameters_json_schema);
     assert!(traits[2].structured && traits[2].server == crate::dialect::traits::Server::OWN);
     assert!(model.refuse_broken_calls);
@@ -180,7 +213,10 @@ callers: {}
         "{dialect: bedrock, region: r, key: {env: KEY}, traits: {parameters_json_schema: false}}",
         &[".traits.parameters_json_schema: has a meaning for the dialects gemini and vertex only"],
     );
-    check_account("{dialect: gemini, key: {env: KEY}, traits: {response_json_schema: maybe}}", &[".traits.response_json_schema: must be"]);
+    check_account(
+        "{dialect: gemini, key: {env: KEY}, traits: {response_json_schema: maybe}}",
+        &[".traits.response_json_schema: must be"],
+    );
 }
 
 #[test]
@@ -197,17 +233,35 @@ fn s06_what_is_wrong_with_a_secret_shows_nothing_of_it() {
     );
     check_account("{dialect: openai, key: {env: ABSENT}}", &[".key.env: the environment variable is not set"]);
     check_account("{dialect: openai, key: {env: EMPTY}}", &[".key.env: the environment variable is empty"]);
-    check_account("{dialect: openai, key: {env: sk-canary-12345678}}", &[".key.env: must be the name of an environment variable"]);
+    check_account(
+        "{dialect: openai, key: {env: sk-canary-12345678}}",
+        &[".key.env: must be the name of an environment variable"],
+    );
     check_account("{dialect: openai, key: {file: /absent}}", &[".key.file: there is no file"]);
-    check_account("{dialect: openai, key: {file: /two-lines}}", &[".key.file: the file holds a control character or more than one line"]);
+    check_account(
+        "{dialect: openai, key: {file: /two-lines}}",
+        &[".key.file: the file holds a control character or more than one line"],
+    );
     check_account("{dialect: openai, key: {file: /two-ends}}", &[".key.file: the file holds a control character"]);
     check_account("{dialect: openai, key: {file: /nul}}", &[".key.file: the file holds a control character"]);
     check_account("{dialect: openai, key: {file: /space}}", &[".key.file: the file begins or ends with a space"]);
-    check_account("{dialect: openai, key: {file: /umlaut}}", &[".key.file: the file holds a character that no header can carry"]);
-    check_account("{dialect: openai, base_url: https://a.b, kye: sk-canary-12345678}", &[".kye: unknown field; did you mean `key`?"]);
+    check_account(
+        "{dialect: openai, key: {file: /umlaut}}",
+        &[".key.file: the file holds a character that no header can carry"],
+    );
+    check_account(
+        "{dialect: openai, base_url: https://a.b, kye: sk-canary-12345678}",
+        &[".kye: unknown field; did you mean `key`?"],
+    );
     check_account("{dialect: sk-canary-12345678}", &[".dialect: is not known; allowed: openai"]);
-    check_account("{dialect: openai, base_url: https://a.b, enabled: sk-canary-12345678}", &[".enabled: must be true or false (column"]);
-    check_account("{dialect: openai, base_url: 'https://user:canary@a.b'}", &[".base_url: must not hold a user name or password"]);
+    check_account(
+        "{dialect: openai, base_url: https://a.b, enabled: sk-canary-12345678}",
+        &[".enabled: must be true or false (column"],
+    );
+    check_account(
+        "{dialect: openai, base_url: 'https://user:canary@a.b'}",
+        &[".base_url: must not hold a user name or password"],
+    );
     check_account("{dialect: openai, base_url: https://a.b, sk-canary-12345678: x}", &[".…: unknown field"]);
 }
 
@@ -222,18 +276,27 @@ fn s05_nothing_that_holds_a_secret_prints_it() {
 
 #[test]
 fn s10_destinations() {
-    check_account("{dialect: openai, base_url: https://169.254.169.254}", &[".base_url: is a link-local, metadata or otherwise unusable"]);
+    check_account(
+        "{dialect: openai, base_url: https://169.254.169.254}",
+        &[".base_url: is a link-local, metadata or otherwise unusable"],
+    );
     check_account(
         "{dialect: openai, base_url: http://metadata.google.internal, insecure: true}",
         &[".base_url: is a link-local, metadata"],
     );
     check_account("{dialect: openai, base_url: file:///etc/passwd}", &[".base_url: must begin with https://"]);
-    check_account("{dialect: openai, base_url: http://example.com/v1}", &[".base_url: is http: to an address that is neither"]);
+    check_account(
+        "{dialect: openai, base_url: http://example.com/v1}",
+        &[".base_url: is http: to an address that is neither"],
+    );
     check_account("{dialect: openai, base_url: http://example.com/v1, insecure: true}", &[]);
-    let catalog =
-        read_one("accounts: {a: {dialect: openai, base_url: http://example.com, insecure: true}}\nmodels: {}\ncallers: {someone: {}}\n");
+    let catalog = read_one(
+        "accounts: {a: {dialect: openai, base_url: http://example.com, insecure: true}}\nmodels: {}\ncallers: {someone: {}}\n",
+    );
     assert_eq!(catalog.warnings.len(), 1);
-    assert!(catalog.warnings[0].to_string().starts_with("catalog.yaml:1 accounts.a.base_url: is http: to a public address"));
+    assert!(
+        catalog.warnings[0].to_string().starts_with("catalog.yaml:1 accounts.a.base_url: is http: to a public address")
+    );
 }
 
 #[test]
@@ -247,13 +310,17 @@ fn a_template_for_a_secret_is_no_secret() {
             &[&format!(".key{}", instead("OPENAI_API_KEY"))],
         );
     }
-    for (account, name) in
-        [("dialect: openai", "OPENAI_API_KEY"), ("dialect: anthropic", "ANTHROPIC_API_KEY"), ("preset: groq", "GROQ_API_KEY")]
-    {
+    for (account, name) in [
+        ("dialect: openai", "OPENAI_API_KEY"),
+        ("dialect: anthropic", "ANTHROPIC_API_KEY"),
+        ("preset: groq", "GROQ_API_KEY"),
+    ] {
         for key in ["sk-...", "<key>", "your-api-key", "sk-xxxxxxxx"] {
             check_account(
                 &format!("{{{account}, key: {key}}}"),
-                &[&format!(".key: is a placeholder, and no secret: write `key: {{ env: {name} }}`, or `{{ file: /path }}` (column ")],
+                &[&format!(
+                    ".key: is a placeholder, and no secret: write `key: {{ env: {name} }}`, or `{{ file: /path }}` (column "
+                )],
             );
         }
     }
@@ -272,15 +339,27 @@ fn a_template_for_a_secret_is_no_secret() {
         "{dialect: openai, headers: {Authorization: 'Bearer ${OPENAI_API_KEY}'}}",
         &[".headers.Authorization: is a template or a placeholder"],
     );
-    check_account("{dialect: openai, key: k, base_url: '${OPENAI_BASE_URL}'}", &[".base_url: is a template or a placeholder"]);
-    check_account("{dialect: openai, key: {env: $OPENAI_API_KEY}}", &[".key.env: must be the name of an environment variable"]);
-    check_account("{dialect: openai, key: {file: ~/key}}", &[".key.file: is taken as it is written: `~` and `$NAME` are not filled in"]);
+    check_account(
+        "{dialect: openai, key: k, base_url: '${OPENAI_BASE_URL}'}",
+        &[".base_url: is a template or a placeholder"],
+    );
+    check_account(
+        "{dialect: openai, key: {env: $OPENAI_API_KEY}}",
+        &[".key.env: must be the name of an environment variable"],
+    );
+    check_account(
+        "{dialect: openai, key: {file: ~/key}}",
+        &[".key.file: is taken as it is written: `~` and `$NAME` are not filled in"],
+    );
     check_account(
         "{dialect: openai, key: {env: TEMPLATE}}",
         &[".key.env: the environment variable holds a template or a placeholder, and no secret"],
     );
     for (key, wrong) in [
-        ("OPENAI_API_KEY", "is the name of an environment variable, and not what it holds: write `key: { env: OPENAI_API_KEY }`"),
+        (
+            "OPENAI_API_KEY",
+            "is the name of an environment variable, and not what it holds: write `key: { env: OPENAI_API_KEY }`",
+        ),
         // It is set.
         ("KEY", "is the name of an environment variable, and not what it holds: write `key: { env: KEY }`"),
         ("changeme", "is a placeholder, and no secret: write `key: { env: OPENAI_API_KEY }`"),
@@ -301,7 +380,9 @@ fn a_template_for_a_secret_is_no_secret() {
 
 #[test]
 fn no_key_where_none_is_answered() {
-    let missing = |host: &str, name: &str| format!(".key: is missing: {host} answers nobody without one. Write `key: {{ env: {name} }}`");
+    let missing = |host: &str, name: &str| {
+        format!(".key: is missing: {host} answers nobody without one. Write `key: {{ env: {name} }}`")
+    };
     for (account, host, name) in [
         ("dialect: openai", "api.openai.com", "OPENAI_API_KEY"),
         ("dialect: openai, base_url: https://api.openai.com/v1", "api.openai.com", "OPENAI_API_KEY"),
@@ -318,7 +399,10 @@ fn no_key_where_none_is_answered() {
     }
     check_account("{dialect: openai, headers: {Authorization: Bearer canary}}", &[]);
     check_account("{dialect: openai, base_url: https://llm.example.com/v1}", &[]);
-    check_account("{dialect: openai, api_key: canary}", &[".api_key: unknown field: write `key: { env: OPENAI_API_KEY }`"]);
+    check_account(
+        "{dialect: openai, api_key: canary}",
+        &[".api_key: unknown field: write `key: { env: OPENAI_API_KEY }`"],
+    );
     check_account("{dialect: ollama}", &[]);
     check_account("{preset: vllm}", &[]);
 }
@@ -353,12 +437,20 @@ fn an_address_without_its_version_is_warned_of() {
 
 #[test]
 fn a_preset_says_what_it_speaks() {
-    let catalog = read_one("accounts:\n  a: {preset: mistral, key: {env: KEY}}\n  b: {preset: vllm}\nmodels: {}\ncallers: {}\n");
-    let shown: Vec<_> = catalog.accounts().iter().map(|a| format!("{} {}{}", a.dialect.name(), a.base.authority, a.base.path)).collect();
+    let catalog =
+        read_one("accounts:\n  a: {preset: mistral, key: {env: KEY}}\n  b: {preset: vllm}\nmodels: {}\ncallers: {}\n");
+    let shown: Vec<_> = catalog
+        .accounts()
+        .iter()
+        .map(|a| format!("{} {}{}", a.dialect.name(), a.base.authority, a.base.path))
+        .collect();
     assert_eq!(shown, ["openai api.mistral.ai/v1", "openai 127.0.0.1:8000/v1"]);
     check_account("{preset: groqq, key: {env: KEY}}", &[".preset: no preset \"groqq\"; did you mean \"groq\"?"]);
     check_account("{preset: hunter2, key: {env: KEY}}", &[".preset: no such preset; allowed: openai, mistral"]);
-    check_account("{preset: groq, dialect: anthropic, key: {env: KEY}}", &[".preset: has a meaning for the dialect openai only"]);
+    check_account(
+        "{preset: groq, dialect: anthropic, key: {env: KEY}}",
+        &[".preset: has a meaning for the dialect openai only"],
+    );
 }
 
 #[test]
@@ -373,7 +465,10 @@ fn words_that_people_bring_are_answered_with_ours() {
         ("max_parallel_requests: 3", "write `concurrency: 200`"),
     ] {
         let name = field.split(':').next().unwrap();
-        let problems = read_all(&[&format!("accounts:\n  a: {{dialect: demo, {field}}}\nmodels: {{}}\ncallers: {{}}\n")]).unwrap_err().0;
+        let problems =
+            read_all(&[&format!("accounts:\n  a: {{dialect: demo, {field}}}\nmodels: {{}}\ncallers: {{}}\n")])
+                .unwrap_err()
+                .0;
         let told = problems[0].to_string();
         assert!(
             problems.len() == 1
@@ -384,10 +479,18 @@ fn words_that_people_bring_are_answered_with_ours() {
     }
     check_account(
         "{dialect: demo, timeouts: {total: 30}}",
-        &[".timeouts.total: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 40)"],
+        &[
+            ".timeouts.total: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 40)",
+        ],
     );
-    check_callers("  acme: {rpm: 5}", &["5 callers.acme.rpm: unknown field: write `limits: { requests_per_minute: 600 }`"]);
-    check_callers("  acme: {limits: {tpm: 5}}", &["5 callers.acme.limits.tpm: unknown field: write `tokens_per_minute: 200000`"]);
+    check_callers(
+        "  acme: {rpm: 5}",
+        &["5 callers.acme.rpm: unknown field: write `limits: { requests_per_minute: 600 }`"],
+    );
+    check_callers(
+        "  acme: {limits: {tpm: 5}}",
+        &["5 callers.acme.limits.tpm: unknown field: write `tokens_per_minute: 200000`"],
+    );
     check_all(
         &["model_list: []\naccounts: {}\nmodels: {}\ncallers: {}\n"],
         &["catalog.yaml:1 model_list: unknown field: write `models: { NAME: { targets: [{ account: NAME }] } }`"],

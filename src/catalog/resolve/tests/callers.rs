@@ -4,7 +4,10 @@ use super::*;
 
 #[test]
 fn what_is_wrong_with_a_caller() {
-    check_callers("  acme: 5", &["5 callers.acme: must be a map of enabled, expires, models, limits, expose_cost, keys"]);
+    check_callers(
+        "  acme: 5",
+        &["5 callers.acme: must be a map of enabled, expires, models, limits, expose_cost, keys"],
+    );
     check_callers("  acme: {models: ['']}", &["5 callers.acme.models[0]: must be a glob"]);
     check_callers("  acme: {models: m}", &["5 callers.acme.models: must be a list, not text"]);
     check_callers("  a/b: {}", &["5 callers.…: a name has 1 to 64"]);
@@ -15,7 +18,10 @@ fn what_is_wrong_with_a_caller() {
     check_callers("  acme: {keys: []}", &["5 callers.acme.keys: must be a map, not a list"]);
     check_callers("  acme: {keys: {k: {}}}", &["5 callers.acme.keys.k.hash: is missing"]);
     check_callers("  acme: {keys: {k: {hashes: []}}}", &["5 callers.acme.keys.k.hash: is missing"]);
-    check_callers("  acme: {keys: {k: {hashes: [{until: 2027-01-01}]}}}", &["5 callers.acme.keys.k.hashes[0].hash: is missing"]);
+    check_callers(
+        "  acme: {keys: {k: {hashes: [{until: 2027-01-01}]}}}",
+        &["5 callers.acme.keys.k.hashes[0].hash: is missing"],
+    );
     check_callers(
         &format!("  acme: {{keys: {{k: {{hash: '{A}', hashes: [{{hash: '{B}'}}]}}}}}}"),
         &["5 callers.acme.keys.k.hashes: stands beside `hash`"],
@@ -41,16 +47,25 @@ fn what_is_wrong_with_a_caller() {
 #[test]
 fn s07_a_key_in_clear_text_is_refused_and_not_shown() {
     for (text, expected) in [
-        ("sk-canary-0123456789", "must be `sha256:` and 64 hex digits. If it is the key itself: a key never stands here in clear text"),
+        (
+            "sk-canary-0123456789",
+            "must be `sha256:` and 64 hex digits. If it is the key itself: a key never stands here in clear text",
+        ),
         ("sha256:sk-canary", "must have exactly 64 hex digits after `sha256:`"),
         ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "must begin with `sha256:`"),
         ("md5:canary", "must be `sha256:`"),
     ] {
-        check_callers(&format!("  acme: {{keys: {{k: {{hash: '{text}'}}}}}}"), &[&format!("5 callers.acme.keys.k.hash: {expected}")]);
+        check_callers(
+            &format!("  acme: {{keys: {{k: {{hash: '{text}'}}}}}}"),
+            &[&format!("5 callers.acme.keys.k.hash: {expected}")],
+        );
     }
     check_callers(
         "  acme: {keys: {k: {secret: sk-canary-1234}}}",
-        &["5 callers.acme.keys.k.secret: unknown field: a key stands here by its hash only", "5 callers.acme.keys.k.hash: is missing"],
+        &[
+            "5 callers.acme.keys.k.secret: unknown field: a key stands here by its hash only",
+            "5 callers.acme.keys.k.hash: is missing",
+        ],
     );
     check_callers("  acme: {keys: {k: sk-canary-1234}}", &["5 callers.acme.keys.k: must be a map of hash"]);
 }
@@ -71,7 +86,11 @@ fn of_several_secrets_those_are_replaced_that_end_before_the_newest() {
         let hashes: Vec<String> = ends.iter().enumerate().map(item).collect();
         let catalog = read_one(&served(&format!("  acme: {{keys: {{k: {{hashes: [{}]}}}}}}", hashes.join(", "))));
         let replaced: Vec<bool> = (0..).zip(ends).map(|(n, _)| catalog.opened(&byte(n), at(0)).unwrap().1).collect();
-        assert_eq!((&*replaced, catalog.rotating().len()), (expected, usize::from(expected.contains(&true))), "{ends:?}");
+        assert_eq!(
+            (&*replaced, catalog.rotating().len()),
+            (expected, usize::from(expected.contains(&true))),
+            "{ends:?}"
+        );
     }
 }
 
@@ -101,7 +120,10 @@ fn keys_as_written_and_by_default() {
     assert_eq!([0xbb, 0xdd, 0xee].map(replaced), [Ok(false), Ok(true), Ok(false)]);
     assert!(Arc::ptr_eq(catalog.key(&byte(0xdd), at(9)).unwrap(), catalog.key(&byte(0xee), at(1000)).unwrap()));
     assert_eq!(catalog.key(&byte(0xff), at(0)).err(), Some(KeyRefused::Unknown));
-    assert_eq!(catalog.callers().iter().map(|caller| &*caller.id).collect::<Vec<_>>(), ["acme", "none", "off", "rotating"]);
+    assert_eq!(
+        catalog.callers().iter().map(|caller| &*caller.id).collect::<Vec<_>>(),
+        ["acme", "none", "off", "rotating"]
+    );
     assert_eq!(catalog.key_count(), 5);
 }
 
@@ -120,7 +142,9 @@ fn equal_permissions_are_one_object() {
 
 #[test]
 fn globs_that_name_nothing_are_warned_of() {
-    let catalog = read_one(&served(&format!("  acme: {{models: [m, n, gone, 'y*'], keys: {{k: {{hash: '{A}', models: [nowhere]}}}}}}")));
+    let catalog = read_one(&served(&format!(
+        "  acme: {{models: [m, n, gone, 'y*'], keys: {{k: {{hash: '{A}', models: [nowhere]}}}}}}"
+    )));
     let told: Vec<String> = catalog.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         told,
@@ -138,7 +162,8 @@ fn every_caller_stands_twice() {
     let (mut text, mut more) = ("accounts: {}\nmodels: {}\ncallers:\n".to_owned(), "callers:\n".to_owned());
     for number in 0..2_000 {
         writeln!(text, "  c{number}: {{models: [], keys: {{a: {{hash: sha256:{number:064x}}}}}}}").unwrap();
-        writeln!(more, "  c{number}: {{enabled: true, keys: {{a: {{hash: sha256:{:064x}}}}}}}", number + 2_000).unwrap();
+        writeln!(more, "  c{number}: {{enabled: true, keys: {{a: {{hash: sha256:{:064x}}}}}}}", number + 2_000)
+            .unwrap();
     }
     assert_eq!(read_one(&text).callers().len(), 2_000);
     let problems = read_all(&[&text, &more]).unwrap_err().0;
@@ -151,19 +176,21 @@ fn a_catalog_that_nobody_may_call_is_warned_of() {
     let warned = |text: &str| read_one(text).warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
     let told = warned("accounts: {}\nmodels: {}\ncallers: {}\n");
     assert!(
-        told.len() == 1 && told[0].starts_with("catalog.yaml:3 callers: there are none, so nobody may call: `portcullis key new"),
+        told.len() == 1
+            && told[0].starts_with("catalog.yaml:3 callers: there are none, so nobody may call: `portcullis key new"),
         "{told:?}"
     );
     assert_eq!(warned("accounts: {}\nmodels: {}\ncallers: {acme: {}}\n"), [""; 0]);
     // Those of other files count.
-    let catalog =
-        read_all(&["accounts: {}\nmodels: {}\ncallers: {}\n", "callers: {acme: {}}\n"]).unwrap_or_else(|problems| panic!("{problems}"));
+    let catalog = read_all(&["accounts: {}\nmodels: {}\ncallers: {}\n", "callers: {acme: {}}\n"])
+        .unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(catalog.warnings, []);
 }
 
 #[test]
 fn warnings_stand_beside_errors() {
-    let problems = read_all(&["accounts: {a: {dialect: openai, key: sk-canary-1}}\nmodels: {m: {}}\ncallers: {}\n"]).unwrap_err();
+    let problems =
+        read_all(&["accounts: {a: {dialect: openai, key: sk-canary-1}}\nmodels: {m: {}}\ncallers: {}\n"]).unwrap_err();
     assert_eq!((problems.0.len(), problems.1.len()), (1, 2), "{problems:?}");
     let told = problems.with_warnings();
     let begins: Vec<&str> = told.lines().map(|line| line.split(':').next().unwrap_or_default()).collect();

@@ -16,7 +16,10 @@ fn limits_are_read_exactly_and_what_makes_no_sense_is_said() {
     .unwrap();
     let key = catalog.keys().next().unwrap();
     let limits = key.caller.limits;
-    assert_eq!((limits.usd_per_month, limits.usd_per_day, limits.concurrency), (Some(Usd(1_000)), Some(Usd(12_500_000_000)), Some(3)));
+    assert_eq!(
+        (limits.usd_per_month, limits.usd_per_day, limits.concurrency),
+        (Some(Usd(1_000)), Some(Usd(12_500_000_000)), Some(3))
+    );
     assert_eq!(key.limits, Limits { requests_per_minute: Some(7), ..Limits::default() });
     assert_eq!(key.model_limits, [(0, Limits { tokens_per_day: Some(9), ..Limits::default() })]);
     let wrong = |callers: &str, expected: &str| {
@@ -33,5 +36,8 @@ fn limits_are_read_exactly_and_what_makes_no_sense_is_said() {
     wrong("limits: { usd_per_day: \"1\" }", "must be a number");
     wrong("limits: { usd_per_day: 1000000000.000001 }", "must be at most 1000000000");
     wrong(&format!("keys: {{ k: {{ {hash}, model_limits: {{ n: {{}} }} }} }}"), "is an alias: write \"m\"");
-    wrong(&format!("keys: {{ k: {{ {hash}, model_limits: {{ o: {{}} }} }} }}"), "model_limits.…: no such model; allowed: m (column");
+    wrong(
+        &format!("keys: {{ k: {{ {hash}, model_limits: {{ o: {{}} }} }} }}"),
+        "model_limits.…: no such model; allowed: m (column",
+    );
 }

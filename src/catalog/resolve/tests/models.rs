@@ -10,7 +10,10 @@ fn models_as_written_and_by_default() {
          acme\ncallers: {someone: {}}\n",
     );
     let [fast, z] = catalog.models() else { panic!() };
-    assert_eq!((&*fast.id, fast.index, z.index, fast.strategy, z.strategy), ("fast", 0, 1, Strategy::Weighted, Strategy::Priority));
+    assert_eq!(
+        (&*fast.id, fast.index, z.index, fast.strategy, z.strategy),
+        ("fast", 0, 1, Strategy::Weighted, Strategy::Priority)
+    );
     assert_eq!(fast.aliases.iter().map(|alias| &**alias).collect::<Vec<_>>(), ["gpt-4o", "small"]);
     assert_eq!(
         fast.targets.iter().map(|t| (&*t.account.id, &*t.model, t.weight)).collect::<Vec<_>>(),
@@ -34,16 +37,25 @@ fn what_is_wrong_with_a_model() {
     check_models("  m: {targets: [{}]}", &["5 models.m.targets[0].account: is missing"]);
     check_models(
         "  m: {targets: [5, {account: x}]}",
-        &["5 models.m.targets[0]: must be a map", "5 models.m.targets[1].account: no such account; allowed: off, openai (column 30)"],
+        &[
+            "5 models.m.targets[0]: must be a map",
+            "5 models.m.targets[1].account: no such account; allowed: off, openai (column 30)",
+        ],
     );
     check_models(
         "  m: {targets: [{account: openai}, {account: openai, model: m}]}",
         &["5 models.m.targets[1]: is the same account and model"],
     );
     check_models("  m: {targets: [{account: openai}, {account: openai, model: n}]}", &[]);
-    check_models("  m: {targets: [{account: openai, model: ''}]}", &["5 models.m.targets[0].model: must be 1 to 512 bytes"]);
+    check_models(
+        "  m: {targets: [{account: openai, model: ''}]}",
+        &["5 models.m.targets[0].model: must be 1 to 512 bytes"],
+    );
     check_models("  m*: {targets: [{account: openai}]}", &["5 models.…: a model id has"]);
-    check_models("  m: {targets: [{account: openai}], defaults: {max_tokens: 0}}", &["5 models.m.defaults.max_tokens: must be at least 1"]);
+    check_models(
+        "  m: {targets: [{account: openai}], defaults: {max_tokens: 0}}",
+        &["5 models.m.defaults.max_tokens: must be at least 1"],
+    );
     check_models(
         "  m: {targets: [{account: openai}], defaults: {temperature: 1}}",
         &["5 models.m.defaults.…: unknown field; allowed: max_tokens"],
@@ -57,16 +69,25 @@ fn what_is_wrong_with_a_model() {
 #[test]
 fn aliases_and_fallbacks() {
     const T: &str = "targets: [{account: openai}]";
-    check_models(&format!("  m: {{aliases: [n], {T}}}\n  n: {{{T}}}"), &["5 models.m.aliases[0]: \"n\" is a model's id"]);
+    check_models(
+        &format!("  m: {{aliases: [n], {T}}}\n  n: {{{T}}}"),
+        &["5 models.m.aliases[0]: \"n\" is a model's id"],
+    );
     check_models(&format!("  m: {{aliases: [m], {T}}}"), &["5 models.m.aliases[0]: \"m\" is a model's id"]);
-    check_models(&format!("  m: {{aliases: [x, x], {T}}}"), &["5 models.m.aliases[1]: \"x\" is already an alias of \"m\""]);
+    check_models(
+        &format!("  m: {{aliases: [x, x], {T}}}"),
+        &["5 models.m.aliases[1]: \"x\" is already an alias of \"m\""],
+    );
     check_models(
         &format!("  m: {{aliases: [x], {T}}}\n  n: {{aliases: [x], {T}}}"),
         &["6 models.n.aliases[0]: \"x\" is already an alias of \"m\""],
     );
     check_models(&format!("  m: {{aliases: ['a b'], {T}}}"), &["5 models.m.aliases[0]: a model id has"]);
     check_models(&format!("  m: {{fallbacks: [m], {T}}}"), &["5 models.m.fallbacks[0]: is the model itself"]);
-    check_models(&format!("  m: {{fallbacks: [n, n], {T}}}\n  n: {{{T}}}"), &["5 models.m.fallbacks[1]: \"n\" stands here a second time"]);
+    check_models(
+        &format!("  m: {{fallbacks: [n, n], {T}}}\n  n: {{{T}}}"),
+        &["5 models.m.fallbacks[1]: \"n\" stands here a second time"],
+    );
     check_models(
         &format!("  m: {{fallbacks: [x], {T}}}\n  n: {{aliases: [x], {T}}}"),
         &["5 models.m.fallbacks[0]: \"x\" is an alias: write \"n\""],
@@ -76,11 +97,14 @@ fn aliases_and_fallbacks() {
         &["6 models.n.fallbacks[0]: no model \"modle\"; did you mean \"model\"?"],
     );
     check_models(
-        &format!("  a: {{fallbacks: [b], {T}}}\n  b: {{fallbacks: [d, c], {T}}}\n  c: {{fallbacks: [d, b], {T}}}\n  d: {{{T}}}"),
+        &format!(
+            "  a: {{fallbacks: [b], {T}}}\n  b: {{fallbacks: [d, c], {T}}}\n  c: {{fallbacks: [d, b], {T}}}\n  d: {{{T}}}"
+        ),
         &["7 models.c.fallbacks[1]: closes a circle of fallbacks: b → c → b"],
     );
     // A chain as long as the catalog is no circle, and costs no stack.
-    let chain = (0..20_000).fold(String::new(), |text, i| text + &format!("  m{i}: {{fallbacks: [m{}], {T}}}\n", i + 1))
+    let chain = (0..20_000)
+        .fold(String::new(), |text, i| text + &format!("  m{i}: {{fallbacks: [m{}], {T}}}\n", i + 1))
         + &format!("  m20000: {{{T}}}");
     check_models(&chain, &[]);
 }

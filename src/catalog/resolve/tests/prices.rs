@@ -32,7 +32,8 @@ fn price(fields: &str) -> Option<(Price, Origin)> {
 
 #[track_caller]
 fn check(fields: &str, expected: &[&str]) {
-    let expected: Vec<String> = expected.iter().map(|expected| format!("catalog.yaml:14 models.m.{expected}")).collect();
+    let expected: Vec<String> =
+        expected.iter().map(|expected| format!("catalog.yaml:14 models.m.{expected}")).collect();
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
     check_all(&[&catalog(fields)], &expected);
 }
@@ -51,10 +52,18 @@ fn a_price_is_read_exactly_and_fills_itself_in() {
     let local = |price: &str| format!("targets: [{{account: local}}], price: {{{price}}}");
     assert_eq!(price(&local("input: 0.15, output: 0.60")), Some((least, Origin::Model)));
     assert_eq!(price(&local("input: 15e-02, output: 6.0E-1")), Some((least, Origin::Model)));
-    let all = "input: 0.15, output: 0.6, cached_input: 0.075, cache_write: 0.1875, thinking: 0.000001, per_request: 0.001";
+    let all =
+        "input: 0.15, output: 0.6, cached_input: 0.075, cache_write: 0.1875, thinking: 0.000001, per_request: 0.001";
     let whole = Price { cached_input: 75_000, cache_write: 187_500, thinking: 1, per_request: Usd(1_000_000), ..least };
     assert_eq!(price(&local(all)), Some((whole, Origin::Model)));
-    let long = Long { above: 200_000, input: 300_000, output: 900_000, cached_input: 300_000, cache_write: 300_000, thinking: 900_000 };
+    let long = Long {
+        above: 200_000,
+        input: 300_000,
+        output: 900_000,
+        cached_input: 300_000,
+        cache_write: 300_000,
+        thinking: 900_000,
+    };
     let written = format!("{all}, long: {{above: 200000, input: 0.3, output: 0.9}}");
     assert_eq!(price(&local(&written)), Some((Price { long: Some(long), ..whole }, Origin::Model)));
     let free = Price { input: 0, output: 0, ..Price::FREE };
@@ -63,7 +72,8 @@ fn a_price_is_read_exactly_and_fills_itself_in() {
 
 #[test]
 fn the_nearest_price_counts_and_it_is_a_whole_one() {
-    let both = "targets: [{account: local, price: {input: 1, output: 2}}], price: {input: 3, output: 4, per_request: 5}";
+    let both =
+        "targets: [{account: local, price: {input: 1, output: 2}}], price: {input: 3, output: 4, per_request: 5}";
     let (told, from) = price(both).unwrap();
     assert_eq!((told.input, told.output, told.per_request, from), (1_000_000, 2_000_000, Usd::ZERO, Origin::Target));
     let (told, from) = price("targets: [{account: openai, model: gpt-4o-mini}], price: {input: 3, output: 4}").unwrap();
@@ -114,10 +124,14 @@ fn all_that_is_wrong_with_a_price_is_said() {
         "targets: [{account: local}], price: {input: 1, output: 1, long: {above: 0, output: 1}}",
         &["price.long.above: must be at least 1", "price.long.input: is missing"],
     );
-    check("targets: [{account: local}], price: {input: 1, output: 1, long: {input: 1, output: 1}}", &["price.long.above: is missing"]);
+    check(
+        "targets: [{account: local}], price: {input: 1, output: 1, long: {input: 1, output: 1}}",
+        &["price.long.above: is missing"],
+    );
 }
 
-/// A catalog with these callers, beginning in line 12: `dear` has a price; `local`, `odd` and those that fall back on them have none.
+/// A catalog with these callers, beginning in line 12: `dear` has a price; `local`, `odd` and those
+/// that fall back on them have none.
 fn callers(callers: &str) -> String {
     format!(
         "accounts:\n  a: {{dialect: demo}}\n  b: {{dialect: openai, preset: vllm}}\n  off: {{dialect: openai, preset: vllm, enabled: false}}\n\
@@ -141,29 +155,46 @@ fn money_cannot_be_limited_where_nobody_knows_what_is_spent() {
     let local = "\"local\" at account \"b\" by another name";
     let odd = "\"odd\" at account \"b\"";
     let write = "write `price: { input: …, output: … }` beside the model or its target, in dollars for a million tokens, `0` where they cost nothing";
-    let cannot =
-        |at: &str, what: &str| format!("catalog.yaml:{at}: cannot be kept, because nobody knows what these may cost: {what}; {write}");
+    let cannot = |at: &str, what: &str| {
+        format!("catalog.yaml:{at}: cannot be kept, because nobody knows what these may cost: {what}; {write}")
+    };
 
     // A caller's keys together, a key, and a key's model with what it falls back on.
-    let caller =
-        |models: &str, limits: &str| format!("  acme: {{models: [{models}], limits: {{{limits}}}, keys: {{k: {}, l: {other}}}}}", key(""));
-    assert_eq!(told(&caller("\"*\"", "usd_per_month: 1")), [cannot("12 callers.acme.limits.usd_per_month", &format!("{local}, {odd}"))]);
-    assert_eq!(told(&caller("odd", "usd_per_month: 1, usd_per_day: 1")), [cannot("12 callers.acme.limits.usd_per_day", odd)]);
+    let caller = |models: &str, limits: &str| {
+        format!("  acme: {{models: [{models}], limits: {{{limits}}}, keys: {{k: {}, l: {other}}}}}", key(""))
+    };
+    assert_eq!(
+        told(&caller("\"*\"", "usd_per_month: 1")),
+        [cannot("12 callers.acme.limits.usd_per_month", &format!("{local}, {odd}"))]
+    );
+    assert_eq!(
+        told(&caller("odd", "usd_per_month: 1, usd_per_day: 1")),
+        [cannot("12 callers.acme.limits.usd_per_day", odd)]
+    );
     assert_eq!(told(&caller("dear, free, unserved", "usd_per_day: 1")), [""; 0]);
     // A price that is wrong is one all the same.
     let wrong = callers(&caller("odd", "usd_per_day: 1")).replace("odd: {", "odd: {price: {input: 1e-9, output: 1}, ");
-    let problems = read_all(&[&wrong]).err().map(|problems| problems.0.iter().map(ToString::to_string).collect::<Vec<_>>());
-    assert!(problems.as_ref().is_some_and(|all| all.len() == 1 && all[0].contains("at most six decimals")), "{problems:?}");
+    let problems =
+        read_all(&[&wrong]).err().map(|problems| problems.0.iter().map(ToString::to_string).collect::<Vec<_>>());
+    assert!(
+        problems.as_ref().is_some_and(|all| all.len() == 1 && all[0].contains("at most six decimals")),
+        "{problems:?}"
+    );
     assert_eq!(told(&caller("\"*\"", "tokens_per_day: 1")), [""; 0]);
 
-    let of_key = |models: &str, more: &str| format!("  acme: {{models: [{models}], keys: {{k: {}}}}}", key(&format!(", {more}")));
+    let of_key = |models: &str, more: &str| {
+        format!("  acme: {{models: [{models}], keys: {{k: {}}}}}", key(&format!(", {more}")))
+    };
     assert_eq!(
         told(&of_key("\"*\"", "models: [local], limits: {usd_per_day: 1}")),
         [cannot("12 callers.acme.keys.k.limits.usd_per_day", local)]
     );
     assert_eq!(told(&of_key("\"*\"", "models: [dear], limits: {usd_per_day: 1}")), [""; 0]);
     let of_model = |model: &str| format!("model_limits: {{{model}: {{usd_per_month: 1}}}}");
-    assert_eq!(told(&of_key("\"*\"", &of_model("free"))), [cannot("12 callers.acme.keys.k.model_limits.free.usd_per_month", odd)]);
+    assert_eq!(
+        told(&of_key("\"*\"", &of_model("free"))),
+        [cannot("12 callers.acme.keys.k.model_limits.free.usd_per_month", odd)]
+    );
     assert_eq!(told(&of_key("free, local", &of_model("free"))), [""; 0], "it may not use what it would fall back on");
     assert_eq!(told(&of_key("\"*\"", &of_model("dear"))), [""; 0]);
     assert_eq!(told(&of_key("dear", &of_model("odd"))), [""; 0]);
@@ -177,7 +208,8 @@ fn money_cannot_be_limited_where_nobody_knows_what_is_spent() {
 #[test]
 fn all_callers_and_keys_are_told_once_and_a_few_models_of_each() {
     let models: String = (0..9).map(|n| format!("  m{n}: {{targets: [{{account: b}}]}}\n")).collect();
-    let keys: String = (0..3).map(|n| format!("      k{n}: {{hash: \"sha256:{n:064}\", limits: {{usd_per_day: 1}}}}\n")).collect();
+    let keys: String =
+        (0..3).map(|n| format!("      k{n}: {{hash: \"sha256:{n:064}\", limits: {{usd_per_day: 1}}}}\n")).collect();
     let text = format!(
         "accounts: {{b: {{dialect: ollama}}}}\nmodels:\n{models}callers:\n  acme:\n    limits: {{usd_per_month: 5}}\n    keys:\n{keys}"
     );
@@ -185,13 +217,18 @@ fn all_callers_and_keys_are_told_once_and_a_few_models_of_each() {
     let paths: Vec<_> = problems.iter().map(|problem| problem.path.as_str()).collect();
     let key = |n: usize| format!("callers.acme.keys.k{n}.limits.usd_per_day");
     assert_eq!(paths, ["callers.acme.limits.usd_per_month", &key(0), &key(1), &key(2)]);
-    assert!(problems.iter().all(|problem| problem.what.contains("\"m2\" at account \"b\" and 6 more; write")), "{problems:?}");
+    assert!(
+        problems.iter().all(|problem| problem.what.contains("\"m2\" at account \"b\" and 6 more; write")),
+        "{problems:?}"
+    );
 }
 
 #[test]
 fn models_without_a_price_are_warned_of_once_where_it_matters() {
     let warned = |accounts: &str, models: &str, acme: &str| {
-        let text = format!("accounts: {{{accounts}}}\nmodels:\n  m: {{targets: [{{account: a}}]{models}}}\ncallers:\n  acme: {{{acme}}}\n");
+        let text = format!(
+            "accounts: {{{accounts}}}\nmodels:\n  m: {{targets: [{{account: a}}]{models}}}\ncallers:\n  acme: {{{acme}}}\n"
+        );
         read_one(&text).warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let one = "catalog.yaml:3 models.m: nobody knows what these cost, and so what their answers do: \"m\" at account \"a\"; write `price: ";
@@ -208,11 +245,19 @@ fn models_without_a_price_are_warned_of_once_where_it_matters() {
     )));
     assert!(is_warned(warned("a: {dialect: openai, key: {env: KEY}}", "", "")), "somebody will send a bill");
     assert_eq!(
-        warned("a: {dialect: openai, key: {env: KEY}, enabled: false}", "}\n  n: {targets: [{account: a}]", "expose_cost: true").len(),
+        warned(
+            "a: {dialect: openai, key: {env: KEY}, enabled: false}",
+            "}\n  n: {targets: [{account: a}]",
+            "expose_cost: true"
+        )
+        .len(),
         2,
         "neither is served"
     );
-    assert_eq!(warned("a: {dialect: openai, key: {env: KEY}}", ", price: {input: 0, output: 0}", "expose_cost: true"), [""; 0]);
+    assert_eq!(
+        warned("a: {dialect: openai, key: {env: KEY}}", ", price: {input: 0, output: 0}", "expose_cost: true"),
+        [""; 0]
+    );
     let many: String = (0..5).map(|n| format!("}}\n  n{n}: {{targets: [{{account: a, model: x}}]")).collect();
     let told = warned(local, &many, "expose_cost: true");
     assert_eq!(told.len(), 1);
@@ -227,8 +272,12 @@ fn models_without_a_price_are_warned_of_once_where_it_matters() {
 #[test]
 fn models_are_looked_at_once_for_all_keys_with_the_same_permissions() {
     let models: String = (0..50).map(|n| format!("  x{n}: {{targets: [{{account: b}}]}}\n")).collect();
-    let key =
-        |n: usize| format!("      k{n}: {{hash: \"sha256:{n:064}\", models: [\"{}*\"], limits: {{usd_per_day: 1}}}}\n", ["m", "n"][n % 2]);
+    let key = |n: usize| {
+        format!(
+            "      k{n}: {{hash: \"sha256:{n:064}\", models: [\"{}*\"], limits: {{usd_per_day: 1}}}}\n",
+            ["m", "n"][n % 2]
+        )
+    };
     let keys: String = (0..1_000).map(key).collect();
     let text = format!(
         "accounts: {{a: {{dialect: demo}}, b: {{dialect: ollama}}}}\nmodels:\n  m: {{targets: [{{account: a}}]}}\n{models}callers:\n  acme:\n    keys:\n{keys}"

@@ -3,7 +3,8 @@
 use super::*;
 use crate::catalog::{Hedge, Queue, Timeouts};
 
-/// A catalog with these models, beginning in line 8, beside the accounts `a`, `b` (in all 20 s), `c` and the model `other`, alias `nick`.
+/// A catalog with these models, beginning in line 8, beside the accounts `a`, `b` (in all 20 s),
+/// `c` and the model `other`, alias `nick`.
 fn catalog(models: &str) -> String {
     format!(
         "accounts:\n  a: {{dialect: demo, timeouts: {{first_token: 30s, idle: 7s}}}}\n  b: {{dialect: demo, timeouts: {{total: 20s}}}}\n  c: {{dialect: demo}}\n\
@@ -62,8 +63,12 @@ fn strategies_have_their_names() {
 #[test]
 fn tiers_are_of_all_targets_or_of_none() {
     let m = model("targets: [{account: a, tier: 7}, {account: b, tier: 0, weight: 3}, {account: c, tier: 7}]");
-    assert_eq!(m.targets.iter().map(|target| (target.tier, target.weight)).collect::<Vec<_>>(), [(7, 1), (0, 3), (7, 1)]);
-    const MISSING: &str = "tier: is missing, while other targets of this model have one: write it on all of them, or on none";
+    assert_eq!(
+        m.targets.iter().map(|target| (target.tier, target.weight)).collect::<Vec<_>>(),
+        [(7, 1), (0, 3), (7, 1)]
+    );
+    const MISSING: &str =
+        "tier: is missing, while other targets of this model have one: write it on all of them, or on none";
     check("targets: [{account: a, tier: 1}, {account: b}, {account: c}]", &[&format!("targets[1].{MISSING}")]);
     check("targets: [{account: a}, {account: b}, {account: c, tier: 0}]", &[&format!("targets[0].{MISSING}")]);
     // One that cannot be read is there.
@@ -75,7 +80,9 @@ fn tiers_are_of_all_targets_or_of_none() {
     for strategy in ["weighted", "least_busy", "fastest"] {
         check(
             &format!("strategy: {strategy}, targets: [{{account: a, tier: 1}}, {{account: b, tier: 2}}]"),
-            &["warning: targets[0].tier: is looked at by the strategy `priority` only, and this model has another: leave tiers out"],
+            &[
+                "warning: targets[0].tier: is looked at by the strategy `priority` only, and this model has another: leave tiers out",
+            ],
         );
     }
     check("strategy: priority, targets: [{account: a, tier: 1}, {account: b, tier: 2}]", &[]);
@@ -113,14 +120,20 @@ fn fallbacks_by_cause_are_models() {
 
 #[test]
 fn hedges() {
-    for (written, after, at_most) in
-        [("{}", 0.95, 0.05), ("{after: p50}", 0.5, 0.05), ("{at_most: 100%}", 0.95, 1.0), ("{after: p99, at_most: 0.5%}", 0.99, 0.005)]
-    {
+    for (written, after, at_most) in [
+        ("{}", 0.95, 0.05),
+        ("{after: p50}", 0.5, 0.05),
+        ("{at_most: 100%}", 0.95, 1.0),
+        ("{after: p99, at_most: 0.5%}", 0.99, 0.005),
+    ] {
         assert_eq!(model(&format!("{ALL}, hedge: {written}")).hedge, Some(Hedge { after, at_most }), "{written}");
     }
     check_more(
         "hedge: {after: p100, at_most: 101%}",
-        &["hedge.after: must be a quantile from p50 to p99, such as p95 (column 75)", "hedge.at_most: must be at most 100% (column 90)"],
+        &[
+            "hedge.after: must be a quantile from p50 to p99, such as p95 (column 75)",
+            "hedge.at_most: must be at most 100% (column 90)",
+        ],
     );
     check_more(
         "hedge: {after: 2s, at_most: 0.0%}",
@@ -132,7 +145,8 @@ fn hedges() {
     check_more("hedge: {at_most: 5}", &["hedge.at_most: must be a share in percent, such as 5% or 0.5% (column 77)"]);
     check_more("hedge: {at_most: '5'}", &["hedge.at_most: must be a share in percent, such as 5% or 0.5% (column 77)"]);
     check_more("hedge: true", &["hedge: must be a map of after, at_most, not true or false"]);
-    const ALONE: &str = "warning: hedge: has no effect: the second attempt is made at another account, and this model has one only";
+    const ALONE: &str =
+        "warning: hedge: has no effect: the second attempt is made at another account, and this model has one only";
     check("targets: [{account: a}], hedge: {}", &[ALONE]);
     check("targets: [{account: a}, {account: a, model: n}], hedge: {}", &[ALONE]);
     check("targets: [{account: a}, {account: a, model: n}, {account: b}], hedge: {}", &[]);
@@ -140,9 +154,12 @@ fn hedges() {
 
 #[test]
 fn queues() {
-    for (written, length, milliseconds) in
-        [("{}", 100, 5_000), ("{length: 1}", 1, 5_000), ("{wait: 250ms}", 100, 250), ("{length: 7, wait: 1m}", 7, 60_000)]
-    {
+    for (written, length, milliseconds) in [
+        ("{}", 100, 5_000),
+        ("{length: 1}", 1, 5_000),
+        ("{wait: 250ms}", 100, 250),
+        ("{length: 7, wait: 1m}", 7, 60_000),
+    ] {
         let queue = Queue { length, wait: Duration::from_millis(milliseconds) };
         assert_eq!(model(&format!("{ALL}, queue: {written}")).queue, Some(queue), "{written}");
     }
@@ -169,13 +186,15 @@ fn a_models_deadlines_go_before_its_accounts() {
         let Timeouts { connect, first_byte, first_token, idle, total, total_stream } = timeouts;
         [connect, first_byte, first_token.unwrap_or_default(), idle, total, total_stream].map(|span| span.as_secs())
     };
-    let of =
-        |timeouts: &str| model(&format!("{ALL}, timeouts: {timeouts}")).targets.iter().map(|t| seconds(t.timeouts)).collect::<Vec<_>>();
+    let of = |timeouts: &str| {
+        model(&format!("{ALL}, timeouts: {timeouts}")).targets.iter().map(|t| seconds(t.timeouts)).collect::<Vec<_>>()
+    };
     let (a, b, c) = ([5, 120, 30, 7, 600, 3600], [5, 120, 0, 60, 20, 20], [5, 120, 0, 60, 600, 3600]);
     assert_eq!(of("{}"), [a, b, c]);
     assert_eq!(of("{connect: 1s, first_byte: 2s, first_token: 3s, idle: 4s, total: 6s}"), [[1, 2, 3, 4, 6, 6]; 3]);
     assert_eq!(of("{idle: 9s}"), [[5, 120, 30, 9, 600, 3600], [5, 120, 0, 9, 20, 20], [5, 120, 0, 9, 600, 3600]]);
-    // An account's first token beyond the model's total: `total` ends it, and that is no mistake of anybody's.
+    // An account's first token beyond the model's total: `total` ends it, and that is no mistake of
+    // anybody's.
     assert_eq!(of("{total: 10s}"), [[5, 120, 30, 7, 10, 10], [5, 120, 0, 60, 10, 10], [5, 120, 0, 60, 10, 10]]);
     check_more("timeouts: {total: 10s}", &[]);
     // The account itself, and other models on it, know nothing of it.
@@ -198,14 +217,18 @@ fn deadlines_that_never_end_anything() {
     );
     check_more(
         "timeouts: {first_token: 31s, total: 30s}",
-        &["timeouts.first_token: never ends anything, since `total` ends a stream after 30s: make it shorter, or leave it out"],
+        &[
+            "timeouts.first_token: never ends anything, since `total` ends a stream after 30s: make it shorter, or leave it out",
+        ],
     );
     check_more("timeouts: {first_token: 30s, total: 30s}", &[]);
     check_more("timeouts: {first_token: 31s, total: 0s}", &["timeouts.total: must be more than 0s"]);
     // Here it ends something at the others.
     check_more(
         "timeouts: {first_token: 21s}",
-        &["warning: timeouts.first_token: never ends anything at account \"b\", where `total` ends a stream after 20s: make it shorter"],
+        &[
+            "warning: timeouts.first_token: never ends anything at account \"b\", where `total` ends a stream after 20s: make it shorter",
+        ],
     );
     for (timeouts, expected) in [
         ("{first_token: 2h}", Some("3600s")),
@@ -237,7 +260,10 @@ fn accounts_are_probed_where_that_is_written() {
     );
     assert_eq!(catalog.accounts().iter().map(|account| account.probe).collect::<Vec<_>>(), [true, false, true, false]);
     let told: Vec<String> = catalog.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["catalog.yaml:4 accounts.c.probe: has no effect on a demo account, which is never out: leave it out"]);
+    assert_eq!(
+        told,
+        ["catalog.yaml:4 accounts.c.probe: has no effect on a demo account, which is never out: leave it out"]
+    );
     check_account("{dialect: openai, base_url: https://a.b, probe: 5s}", &[".probe: must be true or false"]);
 }
 

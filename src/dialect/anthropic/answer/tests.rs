@@ -15,7 +15,8 @@ fn with(content: &str, reason: &str) -> String {
 }
 
 const ID: &str = r#"Id("m")"#;
-const NO_USAGE: &str = "Usage(Tokens { prompt: None, completion: None, cached: None, cache_write: None, reasoning: None })";
+const NO_USAGE: &str =
+    "Usage(Tokens { prompt: None, completion: None, cached: None, cache_write: None, reasoning: None })";
 const STOP: &str = "Finish(0, Stop)";
 
 #[test]
@@ -50,7 +51,8 @@ fn content_may_be_a_text_or_null() {
 #[test]
 fn a_calls_input_may_be_in_quotes() {
     let call = r#"Call { choice: 0, id: Some("t"), name: "f", signature: None }"#;
-    let with_input = |input: &str| with(&format!(r#"{{"type":"tool_use","id":"t","name":"f","input":{input}}}"#), "null");
+    let with_input =
+        |input: &str| with(&format!(r#"{{"type":"tool_use","id":"t","name":"f","input":{input}}}"#), "null");
     check(&with_input(r#""{\"q\": 1.0}""#), &[ID, call, r#"Arguments(0, "{\"q\": 1.0}")"#, NO_USAGE, STOP]);
     for nothing in [r#""""#, r#""{}""#, "null"] {
         check(&with_input(nothing), &[ID, call, NO_USAGE, STOP]);
@@ -78,7 +80,9 @@ fn every_reason_to_stop() {
 #[test]
 fn a_refusal_says_why() {
     let details = |reason: &str| {
-        format!(r#"{{"content":[],"stop_reason":"{reason}","stop_details":{{"type":"refusal","category":"x","explanation":"no"}}}}"#)
+        format!(
+            r#"{{"content":[],"stop_reason":"{reason}","stop_details":{{"type":"refusal","category":"x","explanation":"no"}}}}"#
+        )
     };
     check(&details("refusal"), &[NO_USAGE, r#"Refusal(0, "no")"#, "Finish(0, Filtered)"]);
     check(&details("end_turn"), &[NO_USAGE, STOP]);
@@ -104,9 +108,18 @@ fn usage_counts_the_cache_too() {
     let all = r#"{"input_tokens":10,"cache_creation_input_tokens":5,"cache_read_input_tokens":90,"cache_creation":{"ephemeral_5m_input_tokens":5},"output_tokens":7,"output_tokens_details":{"thinking_tokens":3},"service_tier":"standard"}"#;
     check_usage(all, [Some(105), Some(7), Some(90), Some(5), Some(3)]);
     check_usage(r#"{"input_tokens":10,"output_tokens":7}"#, [Some(10), Some(7), None, None, None]);
-    check_usage(r#"{"input_tokens":10,"cache_read_input_tokens":null,"output_tokens":-7}"#, [Some(10), Some(u64::MAX), None, None, None]);
-    check_usage(r#"{"input_tokens":18446744073709551615,"cache_read_input_tokens":1}"#, [Some(u64::MAX), None, Some(1), None, None]);
-    check_usage(r#"{"input_tokens":12.0,"output_tokens":"7","output_tokens_details":3}"#, [Some(12), Some(7), None, None, None]);
+    check_usage(
+        r#"{"input_tokens":10,"cache_read_input_tokens":null,"output_tokens":-7}"#,
+        [Some(10), Some(u64::MAX), None, None, None],
+    );
+    check_usage(
+        r#"{"input_tokens":18446744073709551615,"cache_read_input_tokens":1}"#,
+        [Some(u64::MAX), None, Some(1), None, None],
+    );
+    check_usage(
+        r#"{"input_tokens":12.0,"output_tokens":"7","output_tokens_details":3}"#,
+        [Some(12), Some(7), None, None, None],
+    );
     for usage in ["null", "7", "\"x\"", "[1]"] {
         check_usage(usage, [None; 5]);
     }
@@ -122,7 +135,8 @@ fn other_blocks_and_fields_are_passed_over() {
 #[test]
 fn half_a_character_costs_that_character() {
     let mut told = Vec::new();
-    answer(b"{\"content\":[{\"type\":\"text\",\"text\":\"a\xF0\x9F\"}]}", &mut |event| told.push(shown(&event))).unwrap();
+    answer(b"{\"content\":[{\"type\":\"text\",\"text\":\"a\xF0\x9F\"}]}", &mut |event| told.push(shown(&event)))
+        .unwrap();
     assert_eq!(told, ["Text(0, \"a\u{FFFD}\")", NO_USAGE, STOP]);
     answer(b"\xEF\xBB\xBF{\"content\":[]}", &mut |_| ()).unwrap();
 }
@@ -130,7 +144,16 @@ fn half_a_character_costs_that_character() {
 #[test]
 fn what_is_no_answer_is_a_fault() {
     let fault = |body: &str| answer(body.as_bytes(), &mut |event| panic!("{event:?}")).unwrap_err();
-    for body in ["", "[]", "null", "{}", "<html>", r#"{"content":7}"#, r#"{"content":{}}"#, r#"{"id":"m","stop_reason":"end_turn"}"#] {
+    for body in [
+        "",
+        "[]",
+        "null",
+        "{}",
+        "<html>",
+        r#"{"content":7}"#,
+        r#"{"content":{}}"#,
+        r#"{"id":"m","stop_reason":"end_turn"}"#,
+    ] {
         assert!(matches!(fault(body), AnswerFault::Nonsense(_)), "{body}");
     }
     for body in [

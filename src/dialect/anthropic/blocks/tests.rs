@@ -28,7 +28,11 @@ fn the_systems_words_are_gathered() {
         ),
         "",
     );
-    check(r#"[{"role":"system","content":" \n"},{"role":"user","content":"hi"}]"#, &format!(r#""messages":[{HI}]"#), "");
+    check(
+        r#"[{"role":"system","content":" \n"},{"role":"user","content":"hi"}]"#,
+        &format!(r#""messages":[{HI}]"#),
+        "",
+    );
 }
 
 #[test]
@@ -43,8 +47,9 @@ fn texts_of_nothing_are_dropped() {
 #[test]
 fn pictures() {
     let image = |url: &str| format!(r#"{{"type":"image_url","image_url":{{"url":"{url}"}}}}"#);
-    let there =
-        |kind: &str, data: &str| format!(r#"{{"type":"image","source":{{"type":"base64","media_type":"image/{kind}","data":"{data}"}}}}"#);
+    let there = |kind: &str, data: &str| {
+        format!(r#"{{"type":"image","source":{{"type":"base64","media_type":"image/{kind}","data":"{data}"}}}}"#)
+    };
     check_parts(&image("data:image/png;base64,aaaa"), &there("png", "aaaa"), "");
     check_parts(&image("data:image/JPG;base64,aaaa"), &there("jpeg", "aaaa"), "");
     check_parts(&image("data:image/webp;charset=x;base64,aaaa"), &there("webp", "aaaa"), "");
@@ -67,7 +72,11 @@ fn files() {
     let file = |data: &str, more: &str| format!(r#"{{"type":"file","file":{{"file_data":"{data}"{more}}}}}"#);
     let pdf = r#"{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"JVBERi0x"}"#;
     check_parts(&file("data:application/pdf;base64,JVBERi0x", ""), &format!("{pdf}}}"), "");
-    check_parts(&file("data:application/pdf;base64,JVBERi0x", r#","filename":"a.pdf""#), &format!(r#"{pdf},"title":"a.pdf"}}"#), "");
+    check_parts(
+        &file("data:application/pdf;base64,JVBERi0x", r#","filename":"a.pdf""#),
+        &format!(r#"{pdf},"title":"a.pdf"}}"#),
+        "",
+    );
     check_parts(&file("data:;base64,JVBERi0x", ""), &format!("{pdf}}}"), "");
     let text = r#"{"type":"document","source":{"type":"text","media_type":"text/plain","data":"hé"}}"#;
     check_parts(&file("data:text/plain;base64,aMOp", ""), text, "");
@@ -78,7 +87,11 @@ fn files() {
         r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aaaa"}}"#,
         "",
     );
-    check_parts(&file("https://x/a.pdf", ""), r#"{"type":"document","source":{"type":"url","url":"https://x/a.pdf"}}"#, "");
+    check_parts(
+        &file("https://x/a.pdf", ""),
+        r#"{"type":"document","source":{"type":"url","url":"https://x/a.pdf"}}"#,
+        "",
+    );
 }
 
 #[test]
@@ -97,8 +110,18 @@ fn what_cannot_be_carried_is_refused_with_its_place() {
             "? messages[1].content[1].input_audio",
         ),
         (OPUS_4_1, "user", r#"{"type":"file","file":{"file_id":"f"}}"#, "? messages[1].content[1].file"),
-        (OPUS_4_1, "user", r#"{"type":"file","file":{"file_data":"data:application/zip;base64,aaaa"}}"#, "? messages[1].content[1].file"),
-        (OPUS_4_1, "user", r#"{"type":"file","file":{"file_data":"data:text/plain;base64,/w=="}}"#, "? messages[1].content[1].file"),
+        (
+            OPUS_4_1,
+            "user",
+            r#"{"type":"file","file":{"file_data":"data:application/zip;base64,aaaa"}}"#,
+            "? messages[1].content[1].file",
+        ),
+        (
+            OPUS_4_1,
+            "user",
+            r#"{"type":"file","file":{"file_data":"data:text/plain;base64,/w=="}}"#,
+            "? messages[1].content[1].file",
+        ),
         (OPUS_4_1, "user", r#"{"type":"file","file":{"file_data":"gs://x/y"}}"#, "? messages[1].content[1].file"),
         (
             OPUS_4_1,
@@ -106,7 +129,12 @@ fn what_cannot_be_carried_is_refused_with_its_place() {
             r#"{"type":"image_url","image_url":{"url":"data:image/tiff;base64,aaaa"}}"#,
             "? messages[1].content[1].image_url",
         ),
-        (OPUS_4_1, "user", r#"{"type":"image_url","image_url":{"url":"gs://x/y.png"}}"#, "? messages[1].content[1].image_url"),
+        (
+            OPUS_4_1,
+            "user",
+            r#"{"type":"image_url","image_url":{"url":"gs://x/y.png"}}"#,
+            "? messages[1].content[1].image_url",
+        ),
         (OPUS_4_1, "assistant", image, "? messages[1].content[1].image_url"),
         ("claude-2.1", "user", image, "? messages[1].content[1].image_url"),
     ] {
@@ -176,7 +204,11 @@ fn results() {
         r#","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"cache_control":{"type":"ephemeral","ttl":"1h"}"#,
         "",
     );
-    check_result(r#""content":"r","cache_control":{"type":"ephemeral"}"#, r#","content":"r","cache_control":{"type":"ephemeral"}"#, "");
+    check_result(
+        r#""content":"r","cache_control":{"type":"ephemeral"}"#,
+        r#","content":"r","cache_control":{"type":"ephemeral"}"#,
+        "",
+    );
     check_result(
         r#""content":"r","cache_control":{"type":"ephemeral","ttl":"1h"}"#,
         r#","content":"r","cache_control":{"type":"ephemeral","ttl":"1h"}"#,
@@ -206,7 +238,9 @@ fn the_old_function_calls_are_tools() {
 
 #[test]
 fn thoughts_stand_in_front_as_they_were() {
-    let call = |id: &str| format!(r#""tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]"#);
+    let call = |id: &str| {
+        format!(r#""tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]"#)
+    };
     let there = |id: &str, thoughts: &str| {
         format!(
             r#""messages":[{HI},{{"role":"assistant","content":[{thoughts}{{"type":"text","text":"so"}},{{"type":"tool_use","id":"{id}","name":"f","input":{{}}}}]}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"{id}","content":"r"}}]}}]"#
@@ -220,13 +254,31 @@ fn thoughts_stand_in_front_as_they_were() {
     };
     let kept = r#"{"type":"thinking","thinking":"hm","signature":"s1"},{"type":"redacted_thinking","data":"r1"},"#;
     check_with(OPUS_5, &messages("kept", ""), "", &there("kept", kept), "");
-    check_with(OPUS_5, &messages("omitted", ""), "", &there("omitted", r#"{"type":"thinking","thinking":"","signature":"s2"},"#), "");
+    check_with(
+        OPUS_5,
+        &messages("omitted", ""),
+        "",
+        &there("omitted", r#"{"type":"thinking","thinking":"","signature":"s2"},"#),
+        "",
+    );
     let said = r#","thinking_blocks":[{"type":"thinking","thinking":"oh\n","signature":"s3"}]"#;
-    check_with(OPUS_5, &messages("c", said), "", &there("c", r#"{"type":"thinking","thinking":"oh\n","signature":"s3"},"#), "");
+    check_with(
+        OPUS_5,
+        &messages("c", said),
+        "",
+        &there("c", r#"{"type":"thinking","thinking":"oh\n","signature":"s3"},"#),
+        "",
+    );
     // Who is not told to think has no use for them.
     check_with(SONNET_4_5, &messages("c", said), "", &there("c", ""), "messages[].thinking_blocks");
     check_with(SONNET_4_5, &messages("kept", ""), "", &there("kept", ""), "");
-    check_with(OPUS_5, &messages("c", r#","reasoning_content":"oh""#), "", &there("c", ""), "messages[].reasoning_content");
+    check_with(
+        OPUS_5,
+        &messages("c", r#","reasoning_content":"oh""#),
+        "",
+        &there("c", ""),
+        "messages[].reasoning_content",
+    );
 }
 
 #[test]
@@ -242,7 +294,8 @@ fn of_the_places_where_a_cache_may_end_the_last_four_stay() {
     let tools = r#""tools":[{"type":"function","function":{"name":"f"},"cache_control":{"type":"ephemeral"}}]"#;
     let written = write(OPUS_4_1, &format!(r#"{{"model":"x","messages":{messages},{tools}}}"#)).unwrap();
     let body = String::from_utf8(written.body).unwrap();
-    let ends: Vec<&str> = body.split(r#","cache_control":{"type":"ephemeral"}"#).map(|before| &before[before.len() - 2..]).collect();
+    let ends: Vec<&str> =
+        body.split(r#","cache_control":{"type":"ephemeral"}"#).map(|before| &before[before.len() - 2..]).collect();
     assert_eq!(ends, [r#"a""#, r#"b""#, r#"c""#, r#"d""#, "]}"], "{body}");
     assert_eq!(written.losses.names(), ["cache_control"]);
     let (_, losses) = conversation(OPUS_4_1, &format!(r#"[{{"role":"user","content":[{}]}}]"#, text("a")), "");

@@ -18,8 +18,12 @@ fn a_tool_is_described() {
     let there = |rest: &str| format!(r#""tools":[{{"name":"f"{rest}}}]"#);
     check(
         OPUS_4_1,
-        &tool(r#","description":"Does.","parameters":{"type":"object","properties":{"z":{"minimum":1.0},"a":{}},"required":["z"]}"#),
-        &there(r#","description":"Does.","input_schema":{"type":"object","properties":{"z":{"minimum":1.0},"a":{}},"required":["z"]}"#),
+        &tool(
+            r#","description":"Does.","parameters":{"type":"object","properties":{"z":{"minimum":1.0},"a":{}},"required":["z"]}"#,
+        ),
+        &there(
+            r#","description":"Does.","input_schema":{"type":"object","properties":{"z":{"minimum":1.0},"a":{}},"required":["z"]}"#,
+        ),
         "",
     );
     check(
@@ -42,10 +46,13 @@ fn a_tool_is_described() {
 #[test]
 fn strict_tools_are_held_to_a_schema_where_that_can_be() {
     let tool = |parameters: &str| {
-        format!(r#""tools":[{{"type":"function","function":{{"name":"f","description":"d","strict":true,"parameters":{parameters}}}}}]"#)
+        format!(
+            r#""tools":[{{"type":"function","function":{{"name":"f","description":"d","strict":true,"parameters":{parameters}}}}}]"#
+        )
     };
     let there = |rest: &str| format!(r#""tools":[{{"name":"f","description":"d","input_schema":{rest}}}]"#);
-    let schema = r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#;
+    let schema =
+        r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#;
     check(OPUS_4_1, &tool(schema), &there(&format!(r#"{schema},"strict":true"#)), "");
     check(SONNET_4, &tool(schema), &there(schema), "tools[].function.strict");
     let bounded = r#"{"type":"object","properties":{"a":{"type":"string","maxLength":3}},"required":["a"]}"#;
@@ -112,7 +119,12 @@ fn the_choice_in_all_its_forms() {
             r#","tool_choice":{"type":"any","disable_parallel_tool_use":true}"#,
             "",
         ),
-        (r#","parallel_tool_calls":false,"tool_choice":"none""#, format!("{F_THERE},{G_THERE}"), r#","tool_choice":{"type":"none"}"#, ""),
+        (
+            r#","parallel_tool_calls":false,"tool_choice":"none""#,
+            format!("{F_THERE},{G_THERE}"),
+            r#","tool_choice":{"type":"none"}"#,
+            "",
+        ),
         (r#","parallel_tool_calls":true"#, format!("{F_THERE},{G_THERE}"), "", ""),
     ] {
         check(OPUS_4_1, &format!("{two}{choice}"), &format!(r#""tools":[{there}]{said}"#), losses);
@@ -123,7 +135,9 @@ fn the_choice_in_all_its_forms() {
 #[test]
 fn a_call_that_cannot_be_forced_is_refused() {
     let refused = |choice: &str| {
-        let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],"tools":[{F},{G}],"tool_choice":{choice}}}"#);
+        let body = format!(
+            r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],"tools":[{F},{G}],"tool_choice":{choice}}}"#
+        );
         assert!(
             matches!(write(OPUS_5_5, &body), Err(crate::dialect::chat::Refused::Unsupported(complaint)) if complaint.param == "tool_choice"),
             "{choice}"
@@ -131,7 +145,9 @@ fn a_call_that_cannot_be_forced_is_refused() {
     };
     refused(r#""required""#);
     refused(r#"{"type":"function","function":{"name":"g"}}"#);
-    refused(r#"{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"g"}}]}}"#);
+    refused(
+        r#"{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"g"}}]}}"#,
+    );
 }
 
 #[test]
@@ -151,9 +167,16 @@ fn calls_without_tools_get_stubs() {
         {"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"g","arguments":"{}"}},{"id":"2","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"3","type":"function","function":{"name":"g","arguments":"{}"}}]},
         {"role":"tool","tool_call_id":"1","content":"r"},{"role":"tool","tool_call_id":"2","content":"r"},{"role":"tool","tool_call_id":"3","content":"r"}]"#;
     let written = write(OPUS_4_1, &format!(r#"{{"model":"x","messages":{messages}}}"#)).unwrap();
-    assert_eq!((written.losses.names(), written.losses.first()), (&["tools".into()][..], None), "named, and nobody is refused for it");
+    assert_eq!(
+        (written.losses.names(), written.losses.first()),
+        (&["tools".into()][..], None),
+        "named, and nobody is refused for it"
+    );
     let text = String::from_utf8(written.body).unwrap();
-    assert!(text.contains(&format!(r#""tools":[{F_THERE},{G_THERE}],"tool_choice":{{"type":"none"}},"messages""#)), "{text}");
+    assert!(
+        text.contains(&format!(r#""tools":[{F_THERE},{G_THERE}],"tool_choice":{{"type":"none"}},"messages""#)),
+        "{text}"
+    );
 }
 
 fn json_schema(schema: &str) -> String {
@@ -162,9 +185,9 @@ fn json_schema(schema: &str) -> String {
     )
 }
 
-const SCHEMA: &str = r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#;
-const SCHEMA_THERE: &str =
-    r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false,"description":"About."}"#;
+const SCHEMA: &str =
+    r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#;
+const SCHEMA_THERE: &str = r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false,"description":"About."}"#;
 const ABOUT: &str = "Gives the answer. Its input is all of the answer: nothing that is said besides is read.";
 
 /// The tool that stands for the format.
@@ -177,7 +200,12 @@ fn a_schema_is_native_where_it_can_be() {
     let native = |schema: &str| format!(r#""output_config":{{"format":{{"type":"json_schema","schema":{schema}}}}}"#);
     check(OPUS_4_1, &json_schema(SCHEMA), &native(SCHEMA_THERE), "");
     check(OPUS_5_5, &json_schema(SCHEMA), &native(SCHEMA_THERE), "");
-    check(OPUS_4_1, &format!(r#"{},"tools":[{F}]"#, json_schema(SCHEMA)), &format!(r#"{},"tools":[{F_THERE}]"#, native(SCHEMA_THERE)), "");
+    check(
+        OPUS_4_1,
+        &format!(r#"{},"tools":[{F}]"#, json_schema(SCHEMA)),
+        &format!(r#"{},"tools":[{F_THERE}]"#, native(SCHEMA_THERE)),
+        "",
+    );
     check(
         OPUS_4_6,
         &format!(r#"{},"reasoning_effort":"low""#, json_schema(SCHEMA)),
@@ -200,14 +228,23 @@ fn else_a_schema_is_a_tools() {
     let forced = r#""tool_choice":{"type":"tool","name":"json_answer","disable_parallel_tool_use":true}"#;
     let tool = tool_there("\\n\\nAbout.", SCHEMA);
     check(SONNET_4, &json_schema(SCHEMA), &format!(r#""tools":[{tool}],{forced}"#), "");
-    let undo =
-        write(SONNET_4, &format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{}}}"#, json_schema(SCHEMA))).unwrap().undo;
+    let undo = write(
+        SONNET_4,
+        &format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{}}}"#, json_schema(SCHEMA)),
+    )
+    .unwrap()
+    .undo;
     assert_eq!(undo.format_tool.as_deref(), Some("json_answer"));
     // What may not stand at its top is only words then.
     let either = r#"{"type":"object","anyOf":[{"required":["a"]}]}"#;
     let words = r#"\n\nAbout.\n\nThe input must also match this JSON Schema: {\"anyOf\":[{\"required\":[\"a\"]}]}"#;
     let weaker = tool_there(words, r#"{"type":"object"}"#);
-    check(SONNET_4, &json_schema(either), &format!(r#""tools":[{weaker}],{forced}"#), "response_format.json_schema.schema");
+    check(
+        SONNET_4,
+        &json_schema(either),
+        &format!(r#""tools":[{weaker}],{forced}"#),
+        "response_format.json_schema.schema",
+    );
     // The caller's tools may be called as well.
     check(
         SONNET_4,
@@ -254,8 +291,13 @@ fn else_a_schema_is_a_tools() {
 
 #[test]
 fn a_schema_that_cannot_be_had_is_refused() {
-    let body = |schema: &str| format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{}}}"#, json_schema(schema));
-    assert_eq!(refused(OPUS_5_5, &body(r#"{"type":"object","additionalProperties":{"type":"number"}}"#)), "? response_format");
+    let body = |schema: &str| {
+        format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{}}}"#, json_schema(schema))
+    };
+    assert_eq!(
+        refused(OPUS_5_5, &body(r#"{"type":"object","additionalProperties":{"type":"number"}}"#)),
+        "? response_format"
+    );
     assert_eq!(refused(SONNET_4, &body(r#"{"type":"array","items":{"type":"number"}}"#)), "? response_format");
     let prefilled = body(SCHEMA).replace(r#""content":"hi"}"#, r#""content":"hi"},{"role":"assistant","content":"{"}"#);
     assert_eq!(refused(OPUS_4_1, &prefilled), "? response_format");
@@ -281,8 +323,12 @@ fn any_object_is_a_tools_or_is_asked_for_in_words() {
         &format!(r#""thinking":{{"type":"enabled","budget_tokens":1024}},{hint}"#),
         "response_format",
     );
-    let messages = r#"[{"role":"system","content":"s"},{"role":"user","content":"hi"},{"role":"assistant","content":"{"}]"#;
+    let messages =
+        r#"[{"role":"system","content":"s"},{"role":"user","content":"hi"},{"role":"assistant","content":"{"}]"#;
     let (body, losses) = conversation(SONNET_4_5, messages, object);
-    assert!(body.starts_with(r#""system":[{"type":"text","text":"s"},{"type":"text","text":"Answer with one"#), "{body}");
+    assert!(
+        body.starts_with(r#""system":[{"type":"text","text":"s"},{"type":"text","text":"Answer with one"#),
+        "{body}"
+    );
     assert_eq!(losses, "response_format");
 }

@@ -1,6 +1,7 @@
 use crate::dialect::anthropic::tests::*;
 
-/// Messages in short: `u:x` the user says x, `a:x` the assistant, `a(c,d):x` with these calls, `t(c):x` a tool.
+/// Messages in short: `u:x` the user says x, `a:x` the assistant, `a(c,d):x` with these calls,
+/// `t(c):x` a tool.
 fn messages(short: &[&str]) -> String {
     let message = |short: &&str| {
         let (who, said) = short.split_once(':').unwrap();
@@ -11,7 +12,9 @@ fn messages(short: &[&str]) -> String {
             "t" => format!(r#"{{"role":"tool","tool_call_id":"{}","content":"{said}"}}"#, ids[0]),
             _ if ids.is_empty() => format!(r#"{{"role":"assistant","content":"{said}"}}"#),
             _ => {
-                let call = |id: &&str| format!(r#"{{"id":"{id}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}"#);
+                let call = |id: &&str| {
+                    format!(r#"{{"id":"{id}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}"#)
+                };
                 let calls: Vec<String> = ids.iter().map(call).collect();
                 format!(r#"{{"role":"assistant","content":"{said}","tool_calls":[{}]}}"#, calls.join(","))
             }
@@ -28,7 +31,9 @@ fn check(short: &[&str], expected: &[&str]) {
     let block = |block: &serde_json::Value| match block["type"].as_str().unwrap() {
         "text" => block["text"].as_str().unwrap().to_owned(),
         "tool_use" => format!("({})", block["id"].as_str().unwrap()),
-        "tool_result" => format!("[{}]{}", block["tool_use_id"].as_str().unwrap(), block["content"].as_str().unwrap_or_default()),
+        "tool_result" => {
+            format!("[{}]{}", block["tool_use_id"].as_str().unwrap(), block["content"].as_str().unwrap_or_default())
+        }
         other => other.to_owned(),
     };
     let message = |message: &serde_json::Value| {
@@ -41,8 +46,14 @@ fn check(short: &[&str], expected: &[&str]) {
 
 #[test]
 fn results_come_first_and_in_the_order_of_their_calls() {
-    check(&["u:hi", "a(c,d):x", "t(d):2", "u:wait", "t(c):1", "u:go on"], &["u:hi", "a:x|(c)|(d)", "u:[c]1|[d]2|wait|go on"]);
-    check(&["u:hi", "a(c):", "t(c):1", "a(d):", "t(d):2", "u:more"], &["u:hi", "a:(c)", "u:[c]1", "a:(d)", "u:[d]2|more"]);
+    check(
+        &["u:hi", "a(c,d):x", "t(d):2", "u:wait", "t(c):1", "u:go on"],
+        &["u:hi", "a:x|(c)|(d)", "u:[c]1|[d]2|wait|go on"],
+    );
+    check(
+        &["u:hi", "a(c):", "t(c):1", "a(d):", "t(d):2", "u:more"],
+        &["u:hi", "a:(c)", "u:[c]1", "a:(d)", "u:[d]2|more"],
+    );
 }
 
 #[test]
@@ -98,7 +109,10 @@ fn calls_and_results_belong_together() {
     }
     assert_eq!(refused(OPUS_4_1, r#"{"model":"x","messages":[{"role":"system","content":" "}]}"#), "? messages");
     assert_eq!(
-        refused(OPUS_4_1, r#"{"model":"x","messages":[{"role":"user","content":"x"},{"role":"function","name":"f","content":"r"}]}"#),
+        refused(
+            OPUS_4_1,
+            r#"{"model":"x","messages":[{"role":"user","content":"x"},{"role":"function","name":"f","content":"r"}]}"#
+        ),
         "! messages[1]"
     );
 }

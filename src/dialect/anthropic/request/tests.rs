@@ -70,8 +70,18 @@ fn what_no_claude_takes_is_said() {
     check(OPUS_4_1, r#""logit_bias":{"1":2},"store":true,"verbosity":"low""#, "32000", "logit_bias store verbosity");
     check(OPUS_4_1, r#""logit_bias":{},"store":false,"logprobs":false,"n":1,"modalities":["text"]"#, "32000", "");
     check(OPUS_4_1, r#""metadata":{"a":"b"}"#, "32000", "metadata");
-    check(OPUS_4_1, r#""prediction":{"type":"content","content":"x"},"prompt_cache_key":"k""#, "32000", "prediction prompt_cache_key");
-    check(OPUS_4_1, r#""web_search_options":{"search_context_size":"low"},"my_own":1"#, "32000", "web_search_options my_own");
+    check(
+        OPUS_4_1,
+        r#""prediction":{"type":"content","content":"x"},"prompt_cache_key":"k""#,
+        "32000",
+        "prediction prompt_cache_key",
+    );
+    check(
+        OPUS_4_1,
+        r#""web_search_options":{"search_context_size":"low"},"my_own":1"#,
+        "32000",
+        "web_search_options my_own",
+    );
     check(OPUS_4_1, r#""bad\nname":1,"another bad":2"#, "32000", "other");
 }
 
@@ -82,7 +92,11 @@ fn what_would_change_the_meaning_is_refused() {
         (OPUS_4_1, r#""n":2"#, "? n"),
         (OPUS_4_1, r#""logprobs":true"#, "? logprobs"),
         (OPUS_4_1, r#""modalities":["text","audio"],"audio":{"voice":"v"}"#, "? modalities"),
-        (OPUS_4_1, r#""tools":[{"type":"function","function":{"name":"f"}},{"type":"custom","custom":{"name":"c"}}]"#, "? tools[1]"),
+        (
+            OPUS_4_1,
+            r#""tools":[{"type":"function","function":{"name":"f"}},{"type":"custom","custom":{"name":"c"}}]"#,
+            "? tools[1]",
+        ),
         (OPUS_4_1, r#""tools":[{"type":"web_search_20250305","name":"web_search"}]"#, "? tools[0]"),
         ("claude-2.1", r#""tools":[{"type":"function","function":{"name":"f"}}]"#, "? tools"),
     ] {
@@ -92,10 +106,17 @@ fn what_would_change_the_meaning_is_refused() {
 
 #[test]
 fn a_stream_is_asked_for() {
-    let read = crate::dialect::chat::read::read(br#"{"model":"x","messages":[{"role":"user","content":"hi"}]}"#).unwrap();
+    let read =
+        crate::dialect::chat::read::read(br#"{"model":"x","messages":[{"role":"user","content":"hi"}]}"#).unwrap();
     let traits = super::super::traits(OPUS_4_1);
-    let target =
-        crate::dialect::chat::Target { model: "m\"", traits, default_max_tokens: Some(1000), stream: true, within: None, kept: &|_| None };
+    let target = crate::dialect::chat::Target {
+        model: "m\"",
+        traits,
+        default_max_tokens: Some(1000),
+        stream: true,
+        within: None,
+        kept: &|_| None,
+    };
     let body = super::request(&read, &target).unwrap().body;
     assert!(body.starts_with(br#"{"model":"m\"","max_tokens":1000,"stream":true,"messages""#));
 }

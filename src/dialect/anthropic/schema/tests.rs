@@ -19,7 +19,11 @@ fn what_claude_knows_stays_as_it_was_written() {
         Fit::Whole,
     );
     check(r#"{"type":"string","format":"date-time"}"#, r#"{"type":"string","format":"date-time"}"#, Fit::Whole);
-    check(r#"{"type":"array","items":{"const":1.0},"minItems":1}"#, r#"{"type":"array","items":{"const":1.0},"minItems":1}"#, Fit::Whole);
+    check(
+        r#"{"type":"array","items":{"const":1.0},"minItems":1}"#,
+        r#"{"type":"array","items":{"const":1.0},"minItems":1}"#,
+        Fit::Whole,
+    );
     check(r#"{"allOf":[{"type":["string","null"]}]}"#, r#"{"allOf":[{"type":["string","null"]}]}"#, Fit::Whole);
 }
 
@@ -27,13 +31,21 @@ fn what_claude_knows_stays_as_it_was_written() {
 fn every_object_is_closed() {
     let closed = r#"{"type":"object","properties":{"o":{"type":"object","properties":{},"additionalProperties":false}},"additionalProperties":false}"#;
     check(r#"{"type":"object","properties":{"o":{"type":"object","properties":{}}}}"#, closed, Fit::Whole);
-    check(r#"{"type":"object","additionalProperties":true,"properties":{"o":{"type":"object","properties":{}}}}"#, closed, Fit::Whole);
+    check(
+        r#"{"type":"object","additionalProperties":true,"properties":{"o":{"type":"object","properties":{}}}}"#,
+        closed,
+        Fit::Whole,
+    );
     check(
         r#"{"properties":{"a":{"type":"null"}}}"#,
         r#"{"properties":{"a":{"type":"null"}},"type":"object","additionalProperties":false}"#,
         Fit::Whole,
     );
-    check(r#"{"type":"object","additionalProperties":false}"#, r#"{"type":"object","additionalProperties":false}"#, Fit::Whole);
+    check(
+        r#"{"type":"object","additionalProperties":false}"#,
+        r#"{"type":"object","additionalProperties":false}"#,
+        Fit::Whole,
+    );
     check(
         r#"{"anyOf":[{"type":["object","null"],"properties":{}}]}"#,
         r#"{"anyOf":[{"type":["object","null"],"properties":{},"additionalProperties":false}]}"#,
@@ -60,7 +72,11 @@ fn what_it_does_not_know_is_said_in_words() {
         (r#""not":{"const":1}"#, "number"),
     ] {
         let said = bound.replacen('"', "", 2).replacen(':', ": ", 1).replace('"', "\\\"");
-        check(&format!(r#"{{"type":"{kind}",{bound}}}"#), &format!(r#"{{"type":"{kind}","description":"{{{said}}}"}}"#), Fit::Weaker);
+        check(
+            &format!(r#"{{"type":"{kind}",{bound}}}"#),
+            &format!(r#"{{"type":"{kind}","description":"{{{said}}}"}}"#),
+            Fit::Weaker,
+        );
     }
     for bound in [r#""minItems":2"#, r#""maxItems":3"#, r#""uniqueItems":true"#] {
         let said = bound.replace('"', "").replacen(':', ": ", 1);
@@ -88,7 +104,11 @@ fn remarks_constrain_nothing() {
 
 #[test]
 fn one_of_is_any_of() {
-    check(r#"{"oneOf":[{"type":"string"},{"type":"null"}]}"#, r#"{"anyOf":[{"type":"string"},{"type":"null"}]}"#, Fit::Whole);
+    check(
+        r#"{"oneOf":[{"type":"string"},{"type":"null"}]}"#,
+        r#"{"anyOf":[{"type":"string"},{"type":"null"}]}"#,
+        Fit::Whole,
+    );
     check(
         r#"{"anyOf":[{"type":"null"}],"oneOf":[{"type":"null"}]}"#,
         r#"{"anyOf":[{"type":"null"}],"description":"{oneOf: [{\"type\":\"null\"}]}"}"#,
@@ -179,7 +199,9 @@ fn parameters_are_an_objects() {
 
 #[test]
 fn a_schema_says_whether_it_is_one_of_objects() {
-    for (schema, expected) in [(r#"{"type":"object"}"#, true), ("{}", true), (r#"{"type":"array"}"#, false), ("true", false)] {
+    for (schema, expected) in
+        [(r#"{"type":"object"}"#, true), ("{}", true), (r#"{"type":"array"}"#, false), ("true", false)]
+    {
         assert_eq!(is_of_objects(schema), expected, "{schema}");
     }
 }

@@ -26,8 +26,10 @@ fn check(events: &[&str], expected: &[&str]) {
 }
 
 const START: &str = r#"{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"c","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":10,"cache_creation_input_tokens":2,"cache_read_input_tokens":3,"output_tokens":1}}}"#;
-const STARTED: [&str; 2] =
-    [r#"Id("m")"#, "Usage(Tokens { prompt: Some(15), completion: None, cached: Some(3), cache_write: Some(2), reasoning: None })"];
+const STARTED: [&str; 2] = [
+    r#"Id("m")"#,
+    "Usage(Tokens { prompt: Some(15), completion: None, cached: Some(3), cache_write: Some(2), reasoning: None })",
+];
 const STOP: &str = r#"{"type":"message_stop"}"#;
 
 #[test]
@@ -92,9 +94,15 @@ fn what_the_start_says_of_the_end_is_no_count() {
         check(&[START, &delta(usage), STOP], &[STARTED[0], STARTED[1], "Finish(0, Stop)", "End"]);
     }
     let absurd = STARTED[1].replace("completion: None", "completion: Some(18446744073709551615)");
-    check(&[START, &delta(r#","usage":{"output_tokens":-1}"#), STOP], &[STARTED[0], STARTED[1], &absurd, "Finish(0, Stop)", "End"]);
+    check(
+        &[START, &delta(r#","usage":{"output_tokens":-1}"#), STOP],
+        &[STARTED[0], STARTED[1], &absurd, "Finish(0, Stop)", "End"],
+    );
     let counted = STARTED[1].replace("completion: None", "completion: Some(7)");
-    check(&[START, &delta(r#","usage":{"output_tokens":"7"}"#), STOP], &[STARTED[0], STARTED[1], &counted, "Finish(0, Stop)", "End"]);
+    check(
+        &[START, &delta(r#","usage":{"output_tokens":"7"}"#), STOP],
+        &[STARTED[0], STARTED[1], &counted, "Finish(0, Stop)", "End"],
+    );
 }
 
 #[test]
@@ -187,17 +195,30 @@ fn an_end_without_a_reason_is_a_cut() {
 
 #[test]
 fn what_cannot_be_true_is_broken() {
-    for data in ["", "x", "[]", "null", r#"{"type":"content_block_delta","delta":7}"#, r#"{"type":"message_start","message":[1]}"#] {
+    for data in [
+        "",
+        "x",
+        "[]",
+        "null",
+        r#"{"type":"content_block_delta","delta":7}"#,
+        r#"{"type":"message_start","message":[1]}"#,
+    ] {
         check(&[START, data], &[STARTED[0], STARTED[1], "broken"]);
     }
     // An answer without a beginning, and fragments of a call that is not open.
     check(&[STOP], &["broken"]);
-    let fragment =
-        |index: u8| format!(r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"input_json_delta","partial_json":"x"}}}}"#);
+    let fragment = |index: u8| {
+        format!(
+            r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"input_json_delta","partial_json":"x"}}}}"#
+        )
+    };
     check(&[&fragment(0)], &["broken"]);
     let call = r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}"#;
     check(&[call, &fragment(0)], &[r#"Call { choice: 0, id: Some("t"), name: "f", signature: None }"#, "broken"]);
-    assert_eq!(told(&[("", "{\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":{}}}")]), ["broken"]);
+    assert_eq!(
+        told(&[("", "{\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":{}}}")]),
+        ["broken"]
+    );
 }
 
 #[test]

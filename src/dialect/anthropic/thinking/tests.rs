@@ -7,10 +7,16 @@ fn check(model: &str, said: &str, expected: &str, losses: &str) {
 
 #[test]
 fn older_models_get_a_budget() {
-    let thinks = |tokens: &str, budget: &str| format!(r#"{tokens},"thinking":{{"type":"enabled","budget_tokens":{budget}}}"#);
-    for (effort, budget) in
-        [("minimal", "1024"), ("low", "1024"), ("medium", "8192"), ("high", "24576"), ("xhigh", "32768"), ("max", "48000")]
-    {
+    let thinks =
+        |tokens: &str, budget: &str| format!(r#"{tokens},"thinking":{{"type":"enabled","budget_tokens":{budget}}}"#);
+    for (effort, budget) in [
+        ("minimal", "1024"),
+        ("low", "1024"),
+        ("medium", "8192"),
+        ("high", "24576"),
+        ("xhigh", "32768"),
+        ("max", "48000"),
+    ] {
         check(SONNET_4_5, &format!(r#""reasoning_effort":"{effort}""#), &thinks("64000", budget), "");
     }
     check(SONNET_4_5, r#""reasoning_effort":"none""#, "64000", "");
@@ -23,9 +29,10 @@ fn older_models_get_a_budget() {
 
 #[test]
 fn what_nobody_bounds_grows_by_what_is_thought() {
-    let read =
-        crate::dialect::chat::read::read(br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"reasoning_effort":"medium"}"#)
-            .unwrap();
+    let read = crate::dialect::chat::read::read(
+        br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"reasoning_effort":"medium"}"#,
+    )
+    .unwrap();
     for (default, expected) in [
         (500, r#""max_tokens":8692,"thinking":{"type":"enabled","budget_tokens":8192}"#),
         (31_000, r#""max_tokens":32000,"thinking":{"type":"enabled","budget_tokens":8192}"#),
@@ -52,7 +59,14 @@ fn a_buffered_answer_that_nobody_bounds_comes_in_time() {
         let read = crate::dialect::chat::read::read(body.as_bytes()).unwrap();
         let within = within.map(std::time::Duration::from_secs);
         let traits = super::super::traits(SONNET_4_5);
-        let target = crate::dialect::chat::Target { model: "m", traits, default_max_tokens: None, stream: false, within, kept: &|_| None };
+        let target = crate::dialect::chat::Target {
+            model: "m",
+            traits,
+            default_max_tokens: None,
+            stream: false,
+            within,
+            kept: &|_| None,
+        };
         let written = super::super::request(&read, &target).unwrap();
         let body: serde_json::Value = serde_json::from_slice(&written.body).unwrap();
         (body["max_tokens"].as_u64().unwrap(), body["thinking"]["budget_tokens"].as_u64())
@@ -70,8 +84,11 @@ fn a_buffered_answer_that_nobody_bounds_comes_in_time() {
 
 #[test]
 fn newer_models_get_a_word() {
-    let thinks =
-        |effort: &str| format!(r#"128000,"thinking":{{"type":"adaptive","display":"summarized"}},"output_config":{{"effort":"{effort}"}}"#);
+    let thinks = |effort: &str| {
+        format!(
+            r#"128000,"thinking":{{"type":"adaptive","display":"summarized"}},"output_config":{{"effort":"{effort}"}}"#
+        )
+    };
     for (model, meant, said, losses) in [
         (OPUS_4_6, "minimal", "low", "reasoning_effort"),
         (OPUS_4_6, "low", "low", ""),
@@ -142,7 +159,9 @@ fn anthropics_own_words_are_known_or_refused() {
             other => panic!("{fields}: {other:?}"),
         }
     };
-    for odd in ["{}", r#"{"type":7}"#, r#"{"type":"new"}"#, r#"{"type":"adaptive","type":"new"}"#, r#"{"budget_tokens":2000}"#] {
+    for odd in
+        ["{}", r#"{"type":7}"#, r#"{"type":"new"}"#, r#"{"type":"adaptive","type":"new"}"#, r#"{"budget_tokens":2000}"#]
+    {
         for model in [SONNET_4_5, OPUS_5, "some-imitation"] {
             assert_eq!(refused(model, &format!(r#""thinking":{odd}"#)), "thinking.type");
         }
@@ -190,7 +209,8 @@ fn what_does_not_go_with_thinking_is_left_out() {
     );
 }
 
-/// A tool loop whose last call has this id: what is said of thinking, whether thoughts go back, and the losses.
+/// A tool loop whose last call has this id: what is said of thinking, whether thoughts go back, and
+/// the losses.
 #[track_caller]
 fn in_a_loop(model: &str, id: &str, said: &str) -> (String, bool, String) {
     let body = format!(
@@ -222,7 +242,10 @@ fn without_its_thoughts_a_loop_goes_on_unthinking_where_it_must() {
     // Thoughts go back to who may think, even untold.
     assert_eq!(in_a_loop(OPUS_5, "kept", ""), (null(), true, String::new()));
     assert_eq!(in_a_loop(OPUS_5, "omitted", ""), (null(), true, String::new()));
-    assert_eq!(in_a_loop(OPUS_5, "kept", r#","reasoning_effort":"none""#), (r#"{"type":"disabled"}"#.to_owned(), false, String::new()));
+    assert_eq!(
+        in_a_loop(OPUS_5, "kept", r#","reasoning_effort":"none""#),
+        (r#"{"type":"disabled"}"#.to_owned(), false, String::new())
+    );
     assert_eq!(in_a_loop(SONNET_4_5, "kept", ""), (null(), false, String::new()));
     assert_eq!(in_a_loop(HAIKU_3_5, "kept", ""), (null(), false, String::new()));
 }

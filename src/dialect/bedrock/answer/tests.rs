@@ -18,7 +18,8 @@ fn told_of(model: &str, body: &str) -> Vec<String> {
 /// A buffered answer of these blocks; what is told after them is only its end.
 #[track_caller]
 fn check_blocks(blocks: &str, expected: &[&str]) {
-    let body = format!(r#"{{"output":{{"message":{{"role":"assistant","content":[{blocks}]}}}},"stopReason":"end_turn"}}"#);
+    let body =
+        format!(r#"{{"output":{{"message":{{"role":"assistant","content":[{blocks}]}}}},"stopReason":"end_turn"}}"#);
     let mut told = told_of(CLAUDE, &body);
     assert_eq!(told.pop().as_deref(), Some("Finish(0, Stop)"));
     assert_eq!(told, expected);
@@ -33,7 +34,9 @@ fn check_stream(events: &[(&str, &str)], expected: &[&str]) {
     let read = events.iter().try_for_each(|(name, data)| reader.event(name.as_bytes(), data.as_bytes(), &mut emit));
     match read.and_then(|()| reader.end_of_file(&mut emit)) {
         Ok(()) => {}
-        Err(StreamFault::Upstream(error)) => told.push(format!("upstream {:?} {:?} {}", error.status, error.kind, error.message)),
+        Err(StreamFault::Upstream(error)) => {
+            told.push(format!("upstream {:?} {:?} {}", error.status, error.kind, error.message))
+        }
         Err(StreamFault::Broken(why)) => told.push(why.to_owned()),
         Err(StreamFault::Cut) => told.push("cut".to_owned()),
     }
@@ -82,8 +85,14 @@ fn blocks() {
     check_blocks(r#"{"toolUse":{"toolUseId":"t","name":"f"}}"#, &[call]);
     check_blocks(r#"{"toolUse":{"toolUseId":"t","name":"f","input":null}}"#, &[call]);
     check_blocks(r#"{"toolUse":{"toolUseId":"t","name":"f","input":""}}"#, &[call]);
-    check_blocks(r#"{"toolUse":{"toolUseId":"t","name":"f","input":"{\"a\":1}"}}"#, &[call, r#"Arguments(0, "{\"a\":1}")"#]);
-    check_blocks(r#"{"toolUse":{"name":"f","toolUseId":""}}"#, &[r#"Call { choice: 0, id: None, name: "f", signature: None }"#]);
+    check_blocks(
+        r#"{"toolUse":{"toolUseId":"t","name":"f","input":"{\"a\":1}"}}"#,
+        &[call, r#"Arguments(0, "{\"a\":1}")"#],
+    );
+    check_blocks(
+        r#"{"toolUse":{"name":"f","toolUseId":""}}"#,
+        &[r#"Call { choice: 0, id: None, name: "f", signature: None }"#],
+    );
     // What the provider called by itself, and what it got.
     check_blocks(
         r#"{"toolUse":{"toolUseId":"t","name":"search","input":{},"type":"server_tool_use"}},{"toolResult":{"toolUseId":"t","content":[]}}"#,
@@ -106,14 +115,20 @@ fn reasons_to_stop() {
         (r#""something_new""#, "Finish(0, Stop)"),
         ("null", "Finish(0, Stop)"),
     ] {
-        assert_eq!(told_of(CLAUDE, &format!(r#"{{"output":{{"message":{{"content":[]}}}},"stopReason":{reason}}}"#)), [expected]);
+        assert_eq!(
+            told_of(CLAUDE, &format!(r#"{{"output":{{"message":{{"content":[]}}}},"stopReason":{reason}}}"#)),
+            [expected]
+        );
         check_stream(&[("messageStop", &format!(r#"{{"stopReason":{reason}}}"#))], &[expected, "End"]);
     }
     for reason in ["malformed_model_output", "malformed_tool_use"] {
         let message = format!("the upstream gave the answer up (`{reason}`)");
         let body = format!(r#"{{"output":{{"message":{{"content":[{{"text":"a"}}]}}}},"stopReason":"{reason}"}}"#);
         assert_eq!(told_of(CLAUDE, &body), [format!("upstream Some(502) Some({reason:?}) {message}")]);
-        check_stream(&[("messageStop", &format!(r#"{{"stopReason":"{reason}"}}"#))], &[&format!("upstream Some(502) None {message}")]);
+        check_stream(
+            &[("messageStop", &format!(r#"{{"stopReason":"{reason}"}}"#))],
+            &[&format!("upstream Some(502) None {message}")],
+        );
     }
 }
 
@@ -145,31 +160,53 @@ fn usage_counts_the_cache_once() {
     check_prompt(NOVA, r#"{"inputTokens":3,"outputTokens":9,"totalTokens":5}"#, Some(3));
     check_prompt(NOVA, "{}", None);
     check_prompt(CLAUDE, r#"{"inputTokens":18446744073709551615,"cacheReadInputTokens":9}"#, Some(u64::MAX));
-    check_prompt(CLAUDE, r#"{"inputTokens":"3","cacheReadInputTokens":9.0,"cacheWriteInputTokens":null,"outputTokens":{}}"#, Some(12));
+    check_prompt(
+        CLAUDE,
+        r#"{"inputTokens":"3","cacheReadInputTokens":9.0,"cacheWriteInputTokens":null,"outputTokens":{}}"#,
+        Some(12),
+    );
     check_prompt(CLAUDE, r#"{"inputTokens":3,"cacheReadInputTokens":9,"cacheWriteInputTokens":-1}"#, Some(u64::MAX));
     check_prompt(NOVA, r#"{"inputTokens":3,"outputTokens":2,"totalTokens":1e18}"#, Some(1_000_000_000_000_000_000 - 2));
 }
 
 #[test]
 fn what_is_no_answer() {
-    for body in ["", "null", "[]", "hello", "<html>", r#"{"output":"#, r#"{"output":{"message":{"content":["a"]}}}"#, r#"{"output":1}"#] {
+    for body in [
+        "",
+        "null",
+        "[]",
+        "hello",
+        "<html>",
+        r#"{"output":"#,
+        r#"{"output":{"message":{"content":["a"]}}}"#,
+        r#"{"output":1}"#,
+    ] {
         assert_eq!(told_of(CLAUDE, body), ["the answer is no JSON of Converse"], "{body}");
     }
-    for body in
-        ["{}", r#"{"output":null}"#, r#"{"output":{}}"#, r#"{"output":{"message":{}}}"#, r#"{"output":{"message":{"content":null}}}"#]
-    {
+    for body in [
+        "{}",
+        r#"{"output":null}"#,
+        r#"{"output":{}}"#,
+        r#"{"output":{"message":{}}}"#,
+        r#"{"output":{"message":{"content":null}}}"#,
+    ] {
         assert_eq!(told_of(CLAUDE, body), ["the answer has no message"], "{body}");
     }
     assert_eq!(told_of(CLAUDE, r#"{"message":"broken"}"#), ["upstream None None broken"]);
     assert_eq!(
-        told_of(CLAUDE, r#"{"Output":{"__type":"com.amazon.coral.service#UnknownOperationException"},"Version":"1.0"}"#),
+        told_of(
+            CLAUDE,
+            r#"{"Output":{"__type":"com.amazon.coral.service#UnknownOperationException"},"Version":"1.0"}"#
+        ),
         ["upstream Some(404) None the upstream gave no reason"]
     );
 }
 
 const STOP: (&str, &str) = ("messageStop", r#"{"stopReason":"end_turn"}"#);
-const METADATA: (&str, &str) = ("metadata", r#"{"usage":{"inputTokens":3,"outputTokens":2,"totalTokens":5,"cacheReadInputTokens":4}}"#);
-const USAGE: &str = "Usage(Tokens { prompt: Some(7), completion: Some(2), cached: Some(4), cache_write: None, reasoning: None })";
+const METADATA: (&str, &str) =
+    ("metadata", r#"{"usage":{"inputTokens":3,"outputTokens":2,"totalTokens":5,"cacheReadInputTokens":4}}"#);
+const USAGE: &str =
+    "Usage(Tokens { prompt: Some(7), completion: Some(2), cached: Some(4), cache_write: None, reasoning: None })";
 
 #[test]
 fn an_odd_count_costs_no_answer() {
@@ -179,7 +216,8 @@ fn an_odd_count_costs_no_answer() {
         assert_eq!(told_of(CLAUDE, &body), ["Finish(0, Stop)"]);
     }
     let odd = r#"{"usage":{"inputTokens":"3","outputTokens":2.0,"totalTokens":null,"cacheReadInputTokens":{},"cacheWriteInputTokens":[]}}"#;
-    let usage = "Usage(Tokens { prompt: Some(3), completion: Some(2), cached: None, cache_write: None, reasoning: None })";
+    let usage =
+        "Usage(Tokens { prompt: Some(3), completion: Some(2), cached: None, cache_write: None, reasoning: None })";
     check_stream(&[STOP, ("metadata", odd)], &["Finish(0, Stop)", usage, "End"]);
 }
 
@@ -213,7 +251,12 @@ fn events_of_a_stream() {
         check_stream(&[("contentBlockDelta", &delta(piece))], expected);
     }
     check_stream(
-        &[("messageStart", r#"{"role":"assistant"}"#), ("contentBlockStop", r#"{"contentBlockIndex":0}"#), ("somethingNew", "?"), ("", "")],
+        &[
+            ("messageStart", r#"{"role":"assistant"}"#),
+            ("contentBlockStop", r#"{"contentBlockIndex":0}"#),
+            ("somethingNew", "?"),
+            ("", ""),
+        ],
         &[],
     );
     check_stream(&[("contentBlockStart", r#"{"contentBlockIndex":0,"start":{"image":{"format":"png"}}}"#)], &[]);
@@ -222,7 +265,9 @@ fn events_of_a_stream() {
 
 #[test]
 fn several_calls() {
-    let start = |index: u8, id: &str| format!(r#"{{"contentBlockIndex":{index},"start":{{"toolUse":{{"toolUseId":"{id}","name":"f"}}}}}}"#);
+    let start = |index: u8, id: &str| {
+        format!(r#"{{"contentBlockIndex":{index},"start":{{"toolUse":{{"toolUseId":"{id}","name":"f"}}}}}}"#)
+    };
     let call = |id: &str| format!(r#"Call {{ choice: 0, id: Some("{id}"), name: "f", signature: None }}"#);
     check_stream(
         &[
@@ -238,7 +283,8 @@ fn several_calls() {
 
 #[test]
 fn fragments_belong_to_the_call_that_is_open() {
-    let start = |index: u8| format!(r#"{{"contentBlockIndex":{index},"start":{{"toolUse":{{"toolUseId":"t","name":"f"}}}}}}"#);
+    let start =
+        |index: u8| format!(r#"{{"contentBlockIndex":{index},"start":{{"toolUse":{{"toolUseId":"t","name":"f"}}}}}}"#);
     let piece = |index: u8| format!(r#"{{"contentBlockIndex":{index},"delta":{{"toolUse":{{"input":"x"}}}}}}"#);
     let (first, second, of_first, of_second) = (start(1), start(2), piece(1), piece(2));
     let first = ("contentBlockStart", &*first);
@@ -259,14 +305,21 @@ fn fragments_belong_to_the_call_that_is_open() {
     check_stream(&[first, stop, unplaced], &[call, broken]);
     check_stream(&[of_first], &[broken]);
     // A text may have a beginning, be it an empty one.
-    check_stream(&[("contentBlockStart", r#"{"contentBlockIndex":0,"start":{}}"#), text, of_first], &[r#"Text(0, "a")"#, broken]);
+    check_stream(
+        &[("contentBlockStart", r#"{"contentBlockIndex":0,"start":{}}"#), text, of_first],
+        &[r#"Text(0, "a")"#, broken],
+    );
     // What is no call has no arguments that anybody waits for.
-    check_stream(&[("contentBlockStart", r#"{"contentBlockIndex":1,"start":{}}"#), of_first, stop, of_first], &[broken]);
+    check_stream(
+        &[("contentBlockStart", r#"{"contentBlockIndex":1,"start":{}}"#), of_first, stop, of_first],
+        &[broken],
+    );
 }
 
 #[test]
 fn the_providers_own_calls_are_passed_over() {
-    let own = r#"{"contentBlockIndex":1,"start":{"toolUse":{"toolUseId":"a","name":"search","type":"server_tool_use"}}}"#;
+    let own =
+        r#"{"contentBlockIndex":1,"start":{"toolUse":{"toolUseId":"a","name":"search","type":"server_tool_use"}}}"#;
     let ours = r#"{"contentBlockIndex":2,"start":{"toolUse":{"toolUseId":"b","name":"f"}}}"#;
     check_stream(
         &[
@@ -276,7 +329,11 @@ fn the_providers_own_calls_are_passed_over() {
             ("contentBlockStart", ours),
             ("contentBlockDelta", r#"{"contentBlockIndex":2,"delta":{"toolUse":{"input":"{\"a\":1}"}}}"#),
         ],
-        &[r#"Text(0, "a")"#, r#"Call { choice: 0, id: Some("b"), name: "f", signature: None }"#, r#"Arguments(0, "{\"a\":1}")"#],
+        &[
+            r#"Text(0, "a")"#,
+            r#"Call { choice: 0, id: Some("b"), name: "f", signature: None }"#,
+            r#"Arguments(0, "{\"a\":1}")"#,
+        ],
     );
 }
 
@@ -312,7 +369,10 @@ fn exceptions_end_a_stream() {
         &[("exception/modelStreamErrorException", r#"{"originalStatusCode":500,"originalMessage":"down"}"#)],
         &[r#"upstream Some(502) Some("modelStreamErrorException") down"#],
     );
-    check_stream(&[("error/InternalFailure", r#"{"message":"oops"}"#)], &[r#"upstream Some(500) Some("InternalFailure") oops"#]);
+    check_stream(
+        &[("error/InternalFailure", r#"{"message":"oops"}"#)],
+        &[r#"upstream Some(500) Some("InternalFailure") oops"#],
+    );
     check_stream(&[("error/500", r#"{"message":"oops"}"#)], &[r#"upstream Some(502) Some("500") oops"#]);
     // A name of somebody else's with a slash in it.
     check_stream(&[("news/x", "{}")], &[]);
@@ -321,5 +381,8 @@ fn exceptions_end_a_stream() {
 /// No field may be there twice: what counts would be a guess.
 #[test]
 fn a_field_that_is_there_twice_is_no_event() {
-    check_stream(&[("contentBlockDelta", r#"{"delta":{"text":"a","text":"b"}}"#)], &["an event is no JSON of ConverseStream"]);
+    check_stream(
+        &[("contentBlockDelta", r#"{"delta":{"text":"a","text":"b"}}"#)],
+        &["an event is no JSON of ConverseStream"],
+    );
 }

@@ -54,7 +54,8 @@ fn what_a_message_quotes_does_not_speak_for_the_account() {
     ] {
         let message = format!("The value `{quoted}` at 'messages' is not valid");
         let body = serde_json::json!({ "message": message }).to_string();
-        for (status, name, class) in [(400, "ValidationException", 400), (403, "AccessDeniedException", 403), (500, "InternalFailure", 500)]
+        for (status, name, class) in
+            [(400, "ValidationException", 400), (403, "AccessDeniedException", 403), (500, "InternalFailure", 500)]
         {
             check(status, Some(name), &body, (Some(class), Some(name), None, &message));
         }
@@ -62,7 +63,12 @@ fn what_a_message_quotes_does_not_speak_for_the_account() {
     }
     // Nor is a fault of theirs the caller's, whatever it quotes.
     let body = r#"{"message":"no: prompt is too long"}"#;
-    check(424, Some("ModelErrorException"), body, (Some(502), Some("ModelErrorException"), None, "no: prompt is too long"));
+    check(
+        424,
+        Some("ModelErrorException"),
+        body,
+        (Some(502), Some("ModelErrorException"), None, "no: prompt is too long"),
+    );
 }
 
 #[test]
@@ -76,7 +82,9 @@ fn only_the_name_of_an_error_is_shown() {
             (Some(400), Some("ValidationException"), None, "no"),
         );
         check(403, None, &format!(r#"{{"__type":"{name}","message":"no"}}"#), (None, None, None, "no"));
-        let Some(StreamFault::Upstream(error)) = of_event(format!("exception/{name}").as_bytes(), NO.as_bytes()) else { panic!() };
+        let Some(StreamFault::Upstream(error)) = of_event(format!("exception/{name}").as_bytes(), NO.as_bytes()) else {
+            panic!()
+        };
         assert_eq!((error.status, error.kind), (Some(502), None));
     }
     for name in ["NewError", "SomeFault", "AccessDenied"] {
@@ -100,7 +108,12 @@ fn messages_are_where_amazon_puts_them() {
     check(403, None, r#"{"Message":"a\nb"}"#, (None, None, None, "a b"));
     check(403, None, r#"{"message":"a","Message":"b"}"#, (None, None, None, "a"));
     check(403, None, r#"{"message":"","Message":"b"}"#, (None, None, None, "b"));
-    check(424, None, r#"{"originalMessage":"b","originalStatusCode":400,"resourceName":"r"}"#, (Some(502), None, None, "b"));
+    check(
+        424,
+        None,
+        r#"{"originalMessage":"b","originalStatusCode":400,"resourceName":"r"}"#,
+        (Some(502), None, None, "b"),
+    );
     check(500, None, "{}", (None, None, None, "the upstream gave no reason"));
     check(500, None, "", (None, None, None, "the upstream gave no reason"));
     check(502, None, "<html>bad</html>", (None, None, None, "the upstream answered with a web page"));
@@ -112,9 +125,17 @@ fn messages_are_where_amazon_puts_them() {
 #[test]
 fn a_filter_is_the_callers_matter() {
     for (status, name, message) in [
-        (400, "ValidationException", "The model returned the following errors: Output blocked by content filtering policy"),
+        (
+            400,
+            "ValidationException",
+            "The model returned the following errors: Output blocked by content filtering policy",
+        ),
         (424, "ModelErrorException", "Output blocked by content filtering policy"),
-        (400, "ValidationException", "This request has been blocked by our content filters. Please adjust your text prompt."),
+        (
+            400,
+            "ValidationException",
+            "This request has been blocked by our content filters. Please adjust your text prompt.",
+        ),
     ] {
         let body = serde_json::json!({ "message": message }).to_string();
         check(status, Some(name), &body, (Some(400), Some(name), Some("content_filter"), message));
@@ -166,7 +187,12 @@ fn some_words_decide() {
             "Invocation of model ID x with on-demand throughput isn’t supported. Retry with an inference profile.",
             404,
         ),
-        (400, "ValidationException", "The text field in the ContentBlock object at messages.0.content.0 is blank.", 400),
+        (
+            400,
+            "ValidationException",
+            "The text field in the ContentBlock object at messages.0.content.0 is blank.",
+            400,
+        ),
     ] {
         let body = serde_json::json!({ "message": message }).to_string();
         let kind = Some(name).filter(|name| !name.is_empty());

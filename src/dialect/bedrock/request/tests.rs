@@ -22,7 +22,12 @@ fn written(model: &str, body: &str) -> Result<Written, Refused> {
     written_with(model, None, body, &|_| None)
 }
 
-fn written_with(model: &str, default_max_tokens: Option<u64>, body: &str, kept: &dyn Fn(&str) -> Option<Kept>) -> Result<Written, Refused> {
+fn written_with(
+    model: &str,
+    default_max_tokens: Option<u64>,
+    body: &str,
+    kept: &dyn Fn(&str) -> Option<Kept>,
+) -> Result<Written, Refused> {
     let target = Target { model, traits: traits(model), default_max_tokens, stream: true, within: None, kept };
     request(&read::read(body.as_bytes()).unwrap(), &target)
 }
@@ -38,7 +43,8 @@ fn check(model: &str, body: &str, expected: &str, losses: &[&str]) {
 const HI: &str = r#""messages":[{"role":"user","content":"hi"}]"#;
 const SAID_HI: &str = r#""messages":[{"role":"user","content":[{"text":"hi"}]}]"#;
 
-/// What becomes of fields beside the messages; what is expected may stand in front of the messages, and behind them.
+/// What becomes of fields beside the messages; what is expected may stand in front of the messages,
+/// and behind them.
 #[track_caller]
 fn check_fields(model: &str, fields: &str, before: &str, after: &str, losses: &[&str]) {
     check(model, &format!("{{{HI},{fields}}}"), &format!("{{{before}{SAID_HI}{after}}}"), losses);
@@ -99,7 +105,8 @@ fn the_user_speaks_first_and_as_a_rule_last() {
         &[],
     );
     let prefilled = r#"{"role":"user","content":"a"},{"role":"assistant","content":"b \n"}"#;
-    let expected = r#""messages":[{"role":"user","content":[{"text":"a"}]},{"role":"assistant","content":[{"text":"b"}]}]"#;
+    let expected =
+        r#""messages":[{"role":"user","content":[{"text":"a"}]},{"role":"assistant","content":[{"text":"b"}]}]"#;
     check_messages(CLAUDE, prefilled, expected, &[]);
     check_refused(CLAUDE_4_6, &format!(r#"{{"messages":[{prefilled}]}}"#), "messages[1]");
     check_refused(CLAUDE, r#"{"messages":[{"role":"system","content":" "}]}"#, "messages");
@@ -122,16 +129,21 @@ fn calls_and_results() {
     let tools = r#""toolConfig":{"tools":[{"toolSpec":{"name":"f","inputSchema":{"json":{"type":"object","properties":{}}}}}]},"#;
     let user = r#"{"role":"user","content":[{"text":"hi"}]}"#;
     let body = |messages: &str| {
-        format!(r#"{{"tools":[{{"type":"function","function":{{"name":"f"}}}}],"messages":[{{"role":"user","content":"hi"}},{messages}]}}"#)
+        format!(
+            r#"{{"tools":[{{"type":"function","function":{{"name":"f"}}}}],"messages":[{{"role":"user","content":"hi"}},{messages}]}}"#
+        )
     };
     let check = |messages: &str, expected: &str, losses: &[&str]| {
         check(CLAUDE, &body(messages), &format!(r#"{{{tools}"messages":[{user},{expected}]}}"#), losses);
     };
-    let call =
-        |id: &str, arguments: &str| format!(r#"{{"id":"{id}","type":"function","function":{{"name":"f","arguments":{arguments}}}}}"#);
+    let call = |id: &str, arguments: &str| {
+        format!(r#"{{"id":"{id}","type":"function","function":{{"name":"f","arguments":{arguments}}}}}"#)
+    };
     let used = |id: &str, input: &str| format!(r#"{{"toolUse":{{"toolUseId":"{id}","name":"f","input":{input}}}}}"#);
-    let gave = |id: &str, text: &str| format!(r#"{{"toolResult":{{"toolUseId":"{id}","content":[{{"text":"{text}"}}]}}}}"#);
-    // All results of a turn in one message, in the order of their calls, in front of what the user says.
+    let gave =
+        |id: &str, text: &str| format!(r#"{{"toolResult":{{"toolUseId":"{id}","content":[{{"text":"{text}"}}]}}}}"#);
+    // All results of a turn in one message, in the order of their calls, in front of what the user
+    // says.
     check(
         &format!(
             r#"{{"role":"assistant","content":"ok","tool_calls":[{},{}]}},{{"role":"tool","tool_call_id":"b","content":"2"}},{{"role":"tool","tool_call_id":"a","content":[{{"type":"text","text":"1"}}]}},{{"role":"user","content":"go"}}"#,
@@ -160,7 +172,11 @@ fn calls_and_results() {
                 r#"{{"role":"assistant","tool_calls":[{}]}},{{"role":"tool","tool_call_id":"a","content":"1"}}"#,
                 call("a", arguments)
             ),
-            &format!(r#"{{"role":"assistant","content":[{}]}},{{"role":"user","content":[{}]}}"#, used("a", input), gave("a", "1")),
+            &format!(
+                r#"{{"role":"assistant","content":[{}]}},{{"role":"user","content":[{}]}}"#,
+                used("a", input),
+                gave("a", "1")
+            ),
             losses,
         );
     }
@@ -171,7 +187,11 @@ fn calls_and_results() {
                 r#"{{"role":"assistant","tool_calls":[{}]}},{{"role":"tool","tool_call_id":"a","content":{content}}}"#,
                 call("a", r#""{}""#)
             ),
-            &format!(r#"{{"role":"assistant","content":[{}]}},{{"role":"user","content":[{}]}}"#, used("a", "{}"), gave("a", "(nothing)")),
+            &format!(
+                r#"{{"role":"assistant","content":[{}]}},{{"role":"user","content":[{}]}}"#,
+                used("a", "{}"),
+                gave("a", "(nothing)")
+            ),
             &[],
         );
     }
@@ -196,15 +216,21 @@ fn calls_and_results() {
         &[],
     );
     check_invalid(CLAUDE, &body(r#"{"role":"tool","tool_call_id":"a","content":"1"}"#), "messages[1]");
-    check_invalid(CLAUDE, &body(&format!(r#"{{"role":"assistant","tool_calls":[{}]}}"#, call("a", r#""{}""#))), "messages[1].tool_calls");
+    check_invalid(
+        CLAUDE,
+        &body(&format!(r#"{{"role":"assistant","tool_calls":[{}]}}"#, call("a", r#""{}""#))),
+        "messages[1].tool_calls",
+    );
 }
 
 const CALLED: &str = r#"{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"1"}"#;
 const SAID_CALLED: &str = r#""messages":[{"role":"user","content":[{"text":"hi"}]},{"role":"assistant","content":[{"toolUse":{"toolUseId":"a","name":"f","input":{}}}]},{"role":"user","content":[{"toolResult":{"toolUseId":"a","content":[{"text":"1"}]}}]}]"#;
 const F: &str = r#"{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"q":{"type":"number"}}}}}"#;
-const SPEC_F: &str = r#"{"toolSpec":{"name":"f","inputSchema":{"json":{"type":"object","properties":{"q":{"type":"number"}}}}}}"#;
+const SPEC_F: &str =
+    r#"{"toolSpec":{"name":"f","inputSchema":{"json":{"type":"object","properties":{"q":{"type":"number"}}}}}}"#;
 const G: &str = r#"{"type":"function","function":{"name":"g","description":"does"}}"#;
-const SPEC_G: &str = r#"{"toolSpec":{"name":"g","description":"does","inputSchema":{"json":{"type":"object","properties":{}}}}}"#;
+const SPEC_G: &str =
+    r#"{"toolSpec":{"name":"g","description":"does","inputSchema":{"json":{"type":"object","properties":{}}}}}"#;
 
 /// What becomes of tools and the choice among them: `toolConfig`, or nothing of the kind.
 #[track_caller]
@@ -224,7 +250,9 @@ fn tools() {
     ] {
         check_tools(
             LLAMA,
-            &format!(r#""tools":[{{"type":"function","function":{{"name":"f","description":"","parameters":{parameters}}}}}]"#),
+            &format!(
+                r#""tools":[{{"type":"function","function":{{"name":"f","description":"","parameters":{parameters}}}}}]"#
+            ),
             &format!(r#""tools":[{{"toolSpec":{{"name":"f","inputSchema":{{"json":{expected}}}}}}}]"#),
             &[],
         );
@@ -235,7 +263,11 @@ fn tools() {
         r#""tools":[{"toolSpec":{"name":"f","description":"d\n\nThe input must also match this JSON Schema: {\"anyOf\":[{\"type\":\"object\"}]}","inputSchema":{"json":{"type":"object"}}}}]"#,
         &["tools[].function.parameters"],
     );
-    check_refused(CLAUDE, &format!(r#"{{{HI},"tools":[{F},{{"type":"custom","custom":{{"name":"c"}}}}]}}"#), "tools[1]");
+    check_refused(
+        CLAUDE,
+        &format!(r#"{{{HI},"tools":[{F},{{"type":"custom","custom":{{"name":"c"}}}}]}}"#),
+        "tools[1]",
+    );
     check_refused(CLAUDE, &format!(r#"{{{HI},"tools":[{{"type":"web_search"}}]}}"#), "tools[0]");
     check_refused(R1, &format!(r#"{{{HI},"tools":[{F}]}}"#), "tools");
     check_refused(R1, &format!(r#"{{"messages":[{CALLED}]}}"#), "messages[1].tool_calls");
@@ -245,7 +277,8 @@ fn tools() {
 #[test]
 fn strict_tools() {
     let strict = r#""tools":[{"type":"function","function":{"name":"f","strict":true,"parameters":{"type":"object","properties":{"q":{"type":"number"}},"required":["q"],"additionalProperties":false}}}]"#;
-    let schema = r#"{"type":"object","properties":{"q":{"type":"number"}},"required":["q"],"additionalProperties":false}"#;
+    let schema =
+        r#"{"type":"object","properties":{"q":{"type":"number"}},"required":["q"],"additionalProperties":false}"#;
     check_tools(
         CLAUDE,
         strict,
@@ -280,7 +313,12 @@ fn tool_choice() {
     check_tools(CLAUDE, &fields(r#""required""#), &any, &[]);
     check_tools(CLAUDE, &fields(named), &format!(r#"{both},"toolChoice":{{"tool":{{"name":"g"}}}}"#), &[]);
     check_tools(CLAUDE, &fields(&allowed("auto", "g")), &format!(r#""tools":[{SPEC_G}]"#), &[]);
-    check_tools(CLAUDE, &fields(&allowed("required", "g")), &format!(r#""tools":[{SPEC_G}],"toolChoice":{{"any":{{}}}}"#), &[]);
+    check_tools(
+        CLAUDE,
+        &fields(&allowed("required", "g")),
+        &format!(r#""tools":[{SPEC_G}],"toolChoice":{{"any":{{}}}}"#),
+        &[],
+    );
     // A model that cannot be made to call a certain tool has only this one.
     check_tools(MISTRAL, &fields(r#""required""#), &any, &[]);
     check_tools(MISTRAL, &fields(named), &format!(r#""tools":[{SPEC_G}],"toolChoice":{{"any":{{}}}}"#), &[]);
@@ -289,7 +327,12 @@ fn tool_choice() {
     check_refused(LLAMA, &format!("{{{HI},{}}}", fields(r#""required""#)), "tool_choice");
     check_refused(LLAMA, &format!("{{{HI},{}}}", fields(named)), "tool_choice");
     check_tools(CLAUDE, r#""parallel_tool_calls":false"#, "", &[]);
-    check_tools(CLAUDE, &format!(r#""tools":[{F}],"parallel_tool_calls":true"#), &format!(r#""tools":[{SPEC_F}]"#), &[]);
+    check_tools(
+        CLAUDE,
+        &format!(r#""tools":[{F}],"parallel_tool_calls":true"#),
+        &format!(r#""tools":[{SPEC_F}]"#),
+        &[],
+    );
     check_tools(
         CLAUDE,
         &format!(r#""tools":[{F}],"parallel_tool_calls":false"#),
@@ -325,7 +368,8 @@ fn anothers_signature_of_a_call_is_lost() {
 
 #[test]
 fn a_results_own_hint_says_how_long() {
-    let hinted = CALLED.replace(r#""content":"1"}"#, r#""content":"1","cache_control":{"type":"ephemeral","ttl":"1h"}}"#);
+    let hinted =
+        CALLED.replace(r#""content":"1"}"#, r#""content":"1","cache_control":{"type":"ephemeral","ttl":"1h"}}"#);
     let written = written(CLAUDE, &format!(r#"{{"messages":[{hinted}],"tools":[{F}]}}"#)).unwrap();
     let body = String::from_utf8(written.body).unwrap();
     assert!(body.contains(r#""content":[{"text":"1"}]}},{"cachePoint":{"type":"default","ttl":"1h"}}]"#), "{body}");
@@ -338,14 +382,18 @@ fn names_that_may_not_be_are_changed_and_undone() {
     );
     let written = written(CLAUDE, &body).unwrap();
     let body = String::from_utf8(written.body).unwrap();
-    assert!(body.contains(r#""toolSpec":{"name":"a_b_2""#) && body.contains(r#""toolChoice":{"tool":{"name":"a_b_2"}}"#), "{body}");
+    assert!(
+        body.contains(r#""toolSpec":{"name":"a_b_2""#) && body.contains(r#""toolChoice":{"tool":{"name":"a_b_2"}}"#),
+        "{body}"
+    );
     assert_eq!(written.undo, Undo { names: vec![("a_b_2".into(), "a.b".into())], ..Undo::default() });
 }
 
 #[test]
 fn pictures() {
     let image = |url: &str, more: &str| format!(r#"{{"type":"image_url","image_url":{{"url":"{url}"{more}}}}}"#);
-    let written = |format: &str, data: &str| format!(r#"{{"image":{{"format":"{format}","source":{{"bytes":"{data}"}}}}}}"#);
+    let written =
+        |format: &str, data: &str| format!(r#"{{"image":{{"format":"{format}","source":{{"bytes":"{data}"}}}}}}"#);
     for (kind, format) in [("png", "png"), ("jpeg", "jpeg"), ("jpg", "jpeg"), ("gif", "gif"), ("webp", "webp")] {
         check_content(CLAUDE, &image(&format!("data:image/{kind};base64,QUJD"), ""), &written(format, "QUJD"), &[]);
     }
@@ -376,13 +424,17 @@ fn pictures_in_results() {
     );
     let written = written(CLAUDE, &format!(r#"{{"messages":[{body}],"tools":[{F}]}}"#)).unwrap();
     let body = String::from_utf8(written.body).unwrap();
-    assert!(body.ends_with(r#""content":[{"text":"1"},{"image":{"format":"png","source":{"bytes":"QUJD"}}}]}}]}]}"#), "{body}");
+    assert!(
+        body.ends_with(r#""content":[{"text":"1"},{"image":{"format":"png","source":{"bytes":"QUJD"}}}]}}]}]}"#),
+        "{body}"
+    );
 }
 
 #[test]
 fn files() {
-    let file =
-        |kind: &str, name: &str| format!(r#"{{"type":"file","file":{{"file_data":"data:{kind};base64,QUJD","filename":"{name}"}}}}"#);
+    let file = |kind: &str, name: &str| {
+        format!(r#"{{"type":"file","file":{{"file_data":"data:{kind};base64,QUJD","filename":"{name}"}}}}"#)
+    };
     let text = r#"{"type":"text","text":"a"}"#;
     for (kind, name, format, written) in [
         ("application/pdf", "Report (final)_v1.pdf", "pdf", "Report (final)-v1-pdf"),
@@ -406,11 +458,14 @@ fn files() {
         check_content(
             CLAUDE,
             &format!("{text},{}", file(kind, name)),
-            &format!(r#"{{"text":"a"}},{{"document":{{"name":"{written}","format":"{format}","source":{{"bytes":"QUJD"}}}}}}"#),
+            &format!(
+                r#"{{"text":"a"}},{{"document":{{"name":"{written}","format":"{format}","source":{{"bytes":"QUJD"}}}}}}"#
+            ),
             &[],
         );
     }
-    let document = |name: &str| format!(r#"{{"document":{{"name":"{name}","format":"pdf","source":{{"bytes":"QUJD"}}}}}}"#);
+    let document =
+        |name: &str| format!(r#"{{"document":{{"name":"{name}","format":"pdf","source":{{"bytes":"QUJD"}}}}}}"#);
     // No two have one name, and none is alone.
     let pdf = file("application/pdf", "a");
     check_content(
@@ -425,23 +480,50 @@ fn files() {
 #[test]
 fn inference() {
     check_fields(CLAUDE_3, r#""max_tokens":100"#, "", r#","inferenceConfig":{"maxTokens":100}"#, &[]);
-    check_fields(CLAUDE_3, r#""max_completion_tokens":5000"#, "", r#","inferenceConfig":{"maxTokens":4096}"#, &["max_completion_tokens"]);
-    check_fields(CLAUDE_3, r#""temperature":0.70,"top_p":1e-1"#, "", r#","inferenceConfig":{"temperature":0.70,"topP":1e-1}"#, &[]);
+    check_fields(
+        CLAUDE_3,
+        r#""max_completion_tokens":5000"#,
+        "",
+        r#","inferenceConfig":{"maxTokens":4096}"#,
+        &["max_completion_tokens"],
+    );
+    check_fields(
+        CLAUDE_3,
+        r#""temperature":0.70,"top_p":1e-1"#,
+        "",
+        r#","inferenceConfig":{"temperature":0.70,"topP":1e-1}"#,
+        &[],
+    );
     check_fields(CLAUDE_3, r#""temperature":1.5"#, "", r#","inferenceConfig":{"temperature":1}"#, &["temperature"]);
-    check_fields(CLAUDE, r#""temperature":0.5,"top_p":0.9"#, "", r#","inferenceConfig":{"temperature":0.5}"#, &["top_p"]);
+    check_fields(
+        CLAUDE,
+        r#""temperature":0.5,"top_p":0.9"#,
+        "",
+        r#","inferenceConfig":{"temperature":0.5}"#,
+        &["top_p"],
+    );
     check_fields(CLAUDE, r#""temperature":0.5,"top_p":1"#, "", r#","inferenceConfig":{"temperature":0.5}"#, &[]);
     check_fields(CLAUDE, r#""top_p":0.9"#, "", r#","inferenceConfig":{"topP":0.9}"#, &[]);
     let newer = "anthropic.claude-opus-4-7-v1";
     check_fields(newer, r#""temperature":0.5,"top_p":0.9,"top_k":5"#, "", "", &["temperature", "top_p", "top_k"]);
     check_fields(newer, r#""temperature":1,"top_p":1"#, "", "", &[]);
-    check_fields(NOVA, r#""temperature":1,"stop":"x""#, "", r#","inferenceConfig":{"temperature":1,"stopSequences":["x"]}"#, &[]);
+    check_fields(
+        NOVA,
+        r#""temperature":1,"stop":"x""#,
+        "",
+        r#","inferenceConfig":{"temperature":1,"stopSequences":["x"]}"#,
+        &[],
+    );
     check_fields(NOVA, r#""stop":["a"," ","b"]"#, "", r#","inferenceConfig":{"stopSequences":["a","b"]}"#, &["stop"]);
     check_fields(CLAUDE, r#""top_k":5"#, "", r#","additionalModelRequestFields":{"top_k":5}"#, &[]);
     check_fields(NOVA, r#""top_k":5"#, "", r#","additionalModelRequestFields":{"inferenceConfig":{"topK":5}}"#, &[]);
     check_fields(LLAMA, r#""top_k":5"#, "", "", &["top_k"]);
     let body = format!("{{{HI}}}");
     let written = written_with(NOVA, Some(300), &body, &|_| None).unwrap();
-    assert_eq!(String::from_utf8(written.body).unwrap(), format!(r#"{{{SAID_HI},"inferenceConfig":{{"maxTokens":300}}}}"#));
+    assert_eq!(
+        String::from_utf8(written.body).unwrap(),
+        format!(r#"{{{SAID_HI},"inferenceConfig":{{"maxTokens":300}}}}"#)
+    );
 }
 
 #[test]
@@ -483,15 +565,29 @@ fn thinking() {
         r#","additionalModelRequestFields":{"thinking":{"type":"disabled"}}"#,
         &[],
     );
-    check_fields(CLAUDE, r#""thinking":{"type":"enabled","budget_tokens":2000},"max_tokens":4096"#, "", &budget(2000, 4096), &[]);
+    check_fields(
+        CLAUDE,
+        r#""thinking":{"type":"enabled","budget_tokens":2000},"max_tokens":4096"#,
+        "",
+        &budget(2000, 4096),
+        &[],
+    );
     check_invalid(CLAUDE, &format!(r#"{{{HI},"thinking":{{"type":"new"}}}}"#), "thinking.type");
     let all = r#""thinking":{"type":"enabled","budget_tokens":2000},"max_tokens":2000"#;
     check_invalid(CLAUDE, &format!("{{{HI},{all}}}"), "thinking.budget_tokens");
     check_fields(NOVA, r#""thinking":{"type":"enabled","budget_tokens":2000}"#, "", "", &["thinking"]);
-    check_fields(GPT, r#""thinking":{"type":"disabled"},"max_tokens":9"#, "", r#","inferenceConfig":{"maxTokens":9}"#, &["thinking"]);
+    check_fields(
+        GPT,
+        r#""thinking":{"type":"disabled"},"max_tokens":9"#,
+        "",
+        r#","inferenceConfig":{"maxTokens":9}"#,
+        &["thinking"],
+    );
     check_fields(GPT, r#""thinking":7"#, "", "", &["thinking"]);
     let nova = |effort: &str| {
-        format!(r#","additionalModelRequestFields":{{"reasoningConfig":{{"type":"enabled","maxReasoningEffort":"{effort}"}}}}"#)
+        format!(
+            r#","additionalModelRequestFields":{{"reasoningConfig":{{"type":"enabled","maxReasoningEffort":"{effort}"}}}}"#
+        )
     };
     check_fields(NOVA_2, r#""reasoning_effort":"high""#, "", &nova("high"), &[]);
     check_fields(NOVA_2, r#""reasoning_effort":"minimal""#, "", &nova("low"), &["reasoning_effort"]);
@@ -526,12 +622,16 @@ fn thoughts_go_back_in_front_of_their_calls() {
     // To who may think.
     check(CLAUDE, &body(""), &format!("{{{config}{SAID_CALLED}}}"), &["messages[].thinking_blocks"]);
     check(CLAUDE_4_6, &body(""), &format!("{{{config}{said}}}"), &[]);
-    let thinks =
-        r#","inferenceConfig":{"maxTokens":4096},"additionalModelRequestFields":{"thinking":{"type":"enabled","budget_tokens":1024}}"#;
+    let thinks = r#","inferenceConfig":{"maxTokens":4096},"additionalModelRequestFields":{"thinking":{"type":"enabled","budget_tokens":1024}}"#;
     check(CLAUDE, &body(r#","reasoning_effort":"low","max_tokens":4096"#), &format!("{{{config}{said}{thinks}}}"), &[]);
     // Other makers' models refuse them, and so do the newest if anything has changed.
     check(NOVA, &body(""), &format!("{{{config}{SAID_CALLED}}}"), &["messages[].thinking_blocks"]);
-    check("anthropic.claude-opus-5-5-v1", &body(""), &format!("{{{config}{SAID_CALLED}}}"), &["messages[].thinking_blocks"]);
+    check(
+        "anthropic.claude-opus-5-5-v1",
+        &body(""),
+        &format!("{{{config}{SAID_CALLED}}}"),
+        &["messages[].thinking_blocks"],
+    );
     // Kept here.
     let kept = |id: &str| {
         let thought = |text: &'static str, signature: &'static str| Thought {
@@ -544,22 +644,34 @@ fn thoughts_go_back_in_front_of_their_calls() {
     };
     let body = format!(r#"{{"messages":[{CALLED}],"tools":[{F}],"reasoning_effort":"low","max_tokens":4096}}"#);
     let written = written_with(CLAUDE, None, &body, &kept).unwrap();
-    let said =
-        SAID_CALLED.replace(r#"[{"toolUse""#, r#"[{"reasoningContent":{"reasoningText":{"text":"kept","signature":"k"}}},{"toolUse""#);
+    let said = SAID_CALLED.replace(
+        r#"[{"toolUse""#,
+        r#"[{"reasoningContent":{"reasoningText":{"text":"kept","signature":"k"}}},{"toolUse""#,
+    );
     assert_eq!(String::from_utf8(written.body).unwrap(), format!("{{{config}{said}{thinks}}}"));
     // Lost: then the model does not think.
-    check(CLAUDE, &body, &format!(r#"{{{config}{SAID_CALLED},"inferenceConfig":{{"maxTokens":4096}}}}"#), &["reasoning_effort"]);
+    check(
+        CLAUDE,
+        &body,
+        &format!(r#"{{{config}{SAID_CALLED},"inferenceConfig":{{"maxTokens":4096}}}}"#),
+        &["reasoning_effort"],
+    );
 }
 
-const SCHEMA: &str = r#"{"type":"object","properties":{"q":{"type":"number"}},"required":["q"],"additionalProperties":false}"#;
+const SCHEMA: &str =
+    r#"{"type":"object","properties":{"q":{"type":"number"}},"required":["q"],"additionalProperties":false}"#;
 
 fn json_schema() -> String {
-    format!(r#""response_format":{{"type":"json_schema","json_schema":{{"name":"n","description":"d","schema":{SCHEMA},"strict":true}}}}"#)
+    format!(
+        r#""response_format":{{"type":"json_schema","json_schema":{{"name":"n","description":"d","schema":{SCHEMA},"strict":true}}}}"#
+    )
 }
 
 fn format_tool(about: &str, schema: &str) -> String {
     let start = "Gives the answer. Its input is all of the answer: nothing that is said besides is read.";
-    format!(r#"{{"toolSpec":{{"name":"json_answer","description":"{start}{about}","inputSchema":{{"json":{schema}}}}}}}"#)
+    format!(
+        r#"{{"toolSpec":{{"name":"json_answer","description":"{start}{about}","inputSchema":{{"json":{schema}}}}}}}"#
+    )
 }
 
 #[test]
@@ -592,7 +704,12 @@ fn formats_of_models_that_must_call() {
         &format!(r#""tools":[{SPEC_F},{tool}],"toolChoice":{{"any":{{}}}}"#),
         &[],
     );
-    check_tools(NOVA, &format!(r#""tools":[{F}],"tool_choice":"none",{}"#, json_schema()), &format!(r#""tools":[{tool}],{forced}"#), &[]);
+    check_tools(
+        NOVA,
+        &format!(r#""tools":[{F}],"tool_choice":"none",{}"#, json_schema()),
+        &format!(r#""tools":[{tool}],{forced}"#),
+        &[],
+    );
     // A call has no format, which is said.
     for format in [json_schema().to_string(), r#""response_format":{"type":"json_object"}"#.to_owned()] {
         check_tools(
@@ -636,7 +753,8 @@ fn cache_points() {
     check(CLAUDE, &body, &expected(point, point, long), &[]);
     check(NOVA, &body, &expected("", point, point), &["cache_control"]);
     check(LLAMA, &body, &expected("", "", ""), &["cache_control"]);
-    let result = CALLED.replace(r#""content":"1"}"#, &format!(r#""content":[{{"type":"text","text":"1",{cached}}}]}}"#));
+    let result =
+        CALLED.replace(r#""content":"1"}"#, &format!(r#""content":[{{"type":"text","text":"1",{cached}}}]}}"#));
     let said = SAID_CALLED.replace(r#"[{"text":"1"}]}}"#, &format!(r#"[{{"text":"1"}}]}}}}{point}"#));
     check(
         CLAUDE,
@@ -647,7 +765,8 @@ fn cache_points() {
     // Four, the last ones.
     let part = |text: u8| format!(r#"{{"type":"text","text":"{text}",{cached}}}"#);
     let parts: Vec<String> = (0..6).map(part).collect();
-    let expected: Vec<String> = (0..6).map(|text| format!(r#"{{"text":"{text}"}}{}"#, if text < 2 { "" } else { point })).collect();
+    let expected: Vec<String> =
+        (0..6).map(|text| format!(r#"{{"text":"{text}"}}{}"#, if text < 2 { "" } else { point })).collect();
     check_content(CLAUDE, &parts.join(","), &expected.join(","), &["cache_control"]);
 }
 
@@ -673,7 +792,13 @@ fn what_is_lost_is_said() {
         "",
         &["frequency_penalty", "presence_penalty", "seed", "user", "logit_bias", "prediction", "other", "min_p"],
     );
-    check_fields(NOVA, r#""frequency_penalty":0,"presence_penalty":0.0,"logit_bias":{},"store":false,"seed":null"#, "", "", &[]);
+    check_fields(
+        NOVA,
+        r#""frequency_penalty":0,"presence_penalty":0.0,"logit_bias":{},"store":false,"seed":null"#,
+        "",
+        "",
+        &[],
+    );
 }
 
 #[test]
@@ -682,13 +807,21 @@ fn tiers_and_labels() {
         check_fields(NOVA, &format!(r#""service_tier":"{tier}""#), "", "", &[]);
     }
     for tier in ["flex", "priority", "reserved"] {
-        check_fields(NOVA, &format!(r#""service_tier":"{tier}""#), "", &format!(r#","serviceTier":{{"type":"{tier}"}}"#), &[]);
+        check_fields(
+            NOVA,
+            &format!(r#""service_tier":"{tier}""#),
+            "",
+            &format!(r#","serviceTier":{{"type":"{tier}"}}"#),
+            &[],
+        );
     }
     check_fields(NOVA, r#""service_tier":"scale""#, "", "", &["service_tier"]);
     check_fields(NOVA, r#""metadata":{"a b":"x/y","c":""}"#, "", r#","requestMetadata":{"a b":"x/y","c":""}"#, &[]);
     check_fields(NOVA, r#""metadata":{}"#, "", "", &[]);
     let many: Vec<String> = (0..17).map(|at| format!(r#""k{at}":"v""#)).collect();
-    for metadata in [r#"{"a":1}"#, r#"{"a":"é"}"#, r#"{"":"x"}"#, r#"{"a":"x","b":{}}"#, &format!("{{{}}}", many.join(","))] {
+    for metadata in
+        [r#"{"a":1}"#, r#"{"a":"é"}"#, r#"{"":"x"}"#, r#"{"a":"x","b":{}}"#, &format!("{{{}}}", many.join(","))]
+    {
         check_fields(NOVA, &format!(r#""metadata":{metadata}"#), "", "", &["metadata"]);
     }
 }

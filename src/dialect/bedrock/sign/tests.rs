@@ -75,7 +75,9 @@ fn what_is_added() {
     assert_eq!(date, "x-amz-date: 20150830T123600Z");
     assert!(authorization.starts_with(&format!("authorization: {scope}, SignedHeaders=host;x-amz-date, Signature=")));
     let [_, authorization, token] = &added(Some("token"))[..] else { panic!() };
-    assert!(authorization.starts_with(&format!("authorization: {scope}, SignedHeaders=host;x-amz-date;x-amz-security-token, Signature=")));
+    assert!(authorization.starts_with(&format!(
+        "authorization: {scope}, SignedHeaders=host;x-amz-date;x-amz-security-token, Signature="
+    )));
     assert_eq!(token, "x-amz-security-token: token");
 }
 

@@ -1,4 +1,5 @@
-//! One message, whoever speaks. Its role may come last, so all fields are read as if it could have them all.
+//! One message, whoever speaks. Its role may come last, so all fields are read as if it could have
+//! them all.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -12,7 +13,8 @@ use crate::wire::json::Kind;
 /// What is known from the messages before.
 #[derive(Default)]
 pub(super) struct Pending<'a> {
-    /// Ids that were made for calls without one, and their functions, until their results come: in order, of the last message with calls.
+    /// Ids that were made for calls without one, and their functions, until their results come: in
+    /// order, of the last message with calls.
     calls: VecDeque<(Cow<'a, str>, Cow<'a, str>)>,
     /// Thoughts came as `reasoning_details`.
     pub(super) has_details: bool,
@@ -37,7 +39,11 @@ const MESSAGE: [&str; 15] = [
 ];
 
 /// Reads a message to the end of the list.
-pub(super) fn message<'a>(value: Value<'_, 'a>, list: &mut Vec<Message<'a>>, pending: &mut Pending<'a>) -> Result<(), Fault> {
+pub(super) fn message<'a>(
+    value: Value<'_, 'a>,
+    list: &mut Vec<Message<'a>>,
+    pending: &mut Pending<'a>,
+) -> Result<(), Fault> {
     let place = value.place;
     let mut message = Message {
         role: Role::User,
@@ -61,7 +67,8 @@ pub(super) fn message<'a>(value: Value<'_, 'a>, list: &mut Vec<Message<'a>>, pen
             "function_call" => function_call = function(value, "function_call.", &mut message.others)?,
             "refusal" => refusal = filled(value.text()?),
             "thinking_blocks" => value.array(|_, value| parts::thinking_block(value, &mut message))?,
-            // What answers show of a thought comes back in many shapes, and is never a reason to refuse.
+            // What answers show of a thought comes back in many shapes, and is never a reason to
+            // refuse.
             "reasoning_content" | "reasoning" => {
                 let (text, is_other) = value.text_or_not()?;
                 let slot = if key == "reasoning" { &mut reasoning } else { &mut message.reasoning };
@@ -71,7 +78,9 @@ pub(super) fn message<'a>(value: Value<'_, 'a>, list: &mut Vec<Message<'a>>, pen
                 }
             }
             "reasoning_details" => details = parts::reasoning_details(value, &mut message)?,
-            "cache_control" | "prompt_cache_breakpoint" => message.cache = parts::cache(value)?.or(message.cache.take()),
+            "cache_control" | "prompt_cache_breakpoint" => {
+                message.cache = parts::cache(value)?.or(message.cache.take())
+            }
             _ => others::field(&mut message.others, "", key, value)?,
         }
         Ok(())
@@ -125,7 +134,11 @@ fn role(value: Value<'_, '_>) -> Result<Option<Role>, Fault> {
         "system" => Role::System,
         "developer" => Role::Developer,
         "function" => Role::Function,
-        _ => return Err(place.refuse("must be one of `system`, `developer`, `user`, `assistant`, `tool` and `function`")),
+        _ => {
+            return Err(
+                place.refuse("must be one of `system`, `developer`, `user`, `assistant`, `tool` and `function`")
+            );
+        }
     }))
 }
 
@@ -190,7 +203,12 @@ fn custom<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Named<
     named(is_there, name, input, place)
 }
 
-fn named<'a>(is_there: bool, name: Option<Cow<'a, str>>, said: Option<Cow<'a, str>>, place: Place<'_>) -> Result<Named<'a>, Fault> {
+fn named<'a>(
+    is_there: bool,
+    name: Option<Cow<'a, str>>,
+    said: Option<Cow<'a, str>>,
+    place: Place<'_>,
+) -> Result<Named<'a>, Fault> {
     if !is_there {
         return Ok(None);
     }
@@ -202,7 +220,8 @@ fn named<'a>(is_there: bool, name: Option<Cow<'a, str>>, said: Option<Cow<'a, st
     Ok(Some((name, said.unwrap_or_default())))
 }
 
-/// `{google:{thought_signature}}`, where Google's own compatible API has it. Of any other shape it is somebody else's.
+/// `{google:{thought_signature}}`, where Google's own compatible API has it. Of any other shape it
+/// is somebody else's.
 fn google<'a>(mut value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, Fault> {
     let mut signature = None;
     if value.kind()? != Kind::Object {

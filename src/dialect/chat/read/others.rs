@@ -9,7 +9,12 @@ use super::value::{Fault, Name, Value};
 const MOST: usize = 64;
 
 /// Consumes a field of a message, and notes it if it says something.
-pub(super) fn field<'a>(others: &mut Vec<Name<'a>>, prefix: &str, name: &Name<'a>, value: Value<'_, 'a>) -> Result<(), Fault> {
+pub(super) fn field<'a>(
+    others: &mut Vec<Name<'a>>,
+    prefix: &str,
+    name: &Name<'a>,
+    value: Value<'_, 'a>,
+) -> Result<(), Fault> {
     if value.says_something()? {
         note(others, prefix, name);
     }

@@ -26,7 +26,9 @@ pub(super) fn content<'a>(mut value: Value<'_, 'a>, message: &mut Message<'a>) -
             }
             Ok(())
         }
-        kind @ (Kind::Object | Kind::Number | Kind::Bool) => Err(value.place.wrong("a string or an array of parts", kind)),
+        kind @ (Kind::Object | Kind::Number | Kind::Bool) => {
+            Err(value.place.wrong("a string or an array of parts", kind))
+        }
     }
 }
 
@@ -63,8 +65,12 @@ pub(super) fn thinking_block<'a>(value: Value<'_, 'a>, message: &mut Message<'a>
     Ok(())
 }
 
-/// OpenRouter's `reasoning_details`: of those that can come back, Claude's. Whatever else they look like is lost, and no reason to refuse.
-pub(super) fn reasoning_details<'a>(mut value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<Vec<Thought<'a>>, Fault> {
+/// OpenRouter's `reasoning_details`: of those that can come back, Claude's. Whatever else they look
+/// like is lost, and no reason to refuse.
+pub(super) fn reasoning_details<'a>(
+    mut value: Value<'_, 'a>,
+    message: &mut Message<'a>,
+) -> Result<Vec<Thought<'a>>, Fault> {
     let (mut details, mut is_lost) = (Vec::new(), false);
     if value.kind()? != Kind::Array {
         is_lost = value.says_something()?;
@@ -174,7 +180,9 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), Fault
             return Ok(());
         }
         _ => {
-            return Err(place.field("type").unsupported("content parts of this type cannot be sent to this model's provider"));
+            return Err(place
+                .field("type")
+                .unsupported("content parts of this type cannot be sent to this model's provider"));
         }
     };
     // What a part of this type does not have.
@@ -191,7 +199,9 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), Fault
     }
     match what {
         PartKind::Text(text) => say(message, text, part.cache),
-        kind @ (PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..)) => message.content.push(Part { kind, cache: part.cache }),
+        kind @ (PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..)) => {
+            message.content.push(Part { kind, cache: part.cache })
+        }
     }
     Ok(())
 }
@@ -260,7 +270,8 @@ fn file<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<P
     let kind_of_name = filename.as_deref().and_then(url::media_type).unwrap_or_default();
     let media = match (filled(data), filled(id)) {
         (Some(data), _) => match url::media(data, place.field("file_data"))? {
-            // OpenAI takes only data URLs, OpenRouter others too, and many callers send bare base64.
+            // OpenAI takes only data URLs, OpenRouter others too, and many callers send bare
+            // base64.
             Media::Url(data) if !url::has_scheme(&data) => Media::Inline(kind_of_name.into(), data),
             Media::Inline(kind, data) if kind.is_empty() => Media::Inline(kind_of_name.into(), data),
             other @ (Media::Inline(..) | Media::Url(_) | Media::Id(_)) => other,

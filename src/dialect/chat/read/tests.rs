@@ -77,7 +77,8 @@ fn said(messages: &str, expected: &[&str]) {
 /// The content of a user's message.
 #[track_caller]
 fn parts(content: &str, expected: &[&str]) {
-    let request = read(body(&format!(r#"{{"role":"user","content":{content}}}"#))).unwrap_or_else(|why| panic!("{content}: {why:?}"));
+    let request = read(body(&format!(r#"{{"role":"user","content":{content}}}"#)))
+        .unwrap_or_else(|why| panic!("{content}: {why:?}"));
     let told: Vec<String> = request.messages[0].content.iter().map(part).collect();
     assert_eq!(told, expected, "{content}");
 }
@@ -148,7 +149,8 @@ fn the_fields_of_a_request() {
 #[test]
 fn efforts() {
     let words = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
-    let efforts = [Effort::None, Effort::Minimal, Effort::Low, Effort::Medium, Effort::High, Effort::Xhigh, Effort::Max];
+    let efforts =
+        [Effort::None, Effort::Minimal, Effort::Low, Effort::Medium, Effort::High, Effort::Xhigh, Effort::Max];
     for (word, effort) in words.into_iter().zip(efforts) {
         check(&format!(r#""reasoning_effort":"{word}""#), |it| it.effort = Some(effort));
     }
@@ -183,16 +185,27 @@ fn newer_names_win() {
 
 #[test]
 fn null_is_nothing() {
-    let fields = FIELDS.iter().filter(|name| !["model", "messages"].contains(name)).map(|name| format!(r#""{name}":null"#));
+    let fields =
+        FIELDS.iter().filter(|name| !["model", "messages"].contains(name)).map(|name| format!(r#""{name}":null"#));
     check(&fields.collect::<Vec<_>>().join(","), |_| {});
-    let nulls =
-        ["name", "tool_calls", "tool_call_id", "function_call", "refusal", "audio", "reasoning_content", "thinking_blocks", "unknown"];
+    let nulls = [
+        "name",
+        "tool_calls",
+        "tool_call_id",
+        "function_call",
+        "refusal",
+        "audio",
+        "reasoning_content",
+        "thinking_blocks",
+        "unknown",
+    ];
     let nulls = nulls.map(|name| format!(r#","{name}":null"#)).concat();
     said(&format!(r#"{{"role":"assistant","content":null{nulls}}}"#), &["Assistant"]);
     check(
         r#""tools":[{"type":"function","cache_control":null,"function":{"name":"f","description":null,"parameters":null,"strict":null}}]"#,
         |it| {
-            it.tools = vec![Tool { name: "f".into(), description: None, kind: ToolKind::Function(None, None), cache: None }];
+            it.tools =
+                vec![Tool { name: "f".into(), description: None, kind: ToolKind::Function(None, None), cache: None }];
         },
     );
 }
@@ -255,7 +268,13 @@ fn integers_may_be_written_in_many_ways() {
     ] {
         check(&format!(r#""seed":{text}"#), |it| it.seed = Some(value));
     }
-    for text in ["9223372036854775808", "-9223372036854775809", "1e19", "1e99999999999999999999", "123456789012345678901234567890"] {
+    for text in [
+        "9223372036854775808",
+        "-9223372036854775809",
+        "1e19",
+        "1e99999999999999999999",
+        "123456789012345678901234567890",
+    ] {
         refused_fields(&format!(r#""seed":{text}"#), "seed", "is out of range");
     }
     for text in ["0.5", "15e-1", "1e-99999999999999999999", "1.00000000000000000000000000001", "-0.1"] {
@@ -294,13 +313,21 @@ fn wrong_types_are_told_by_their_path() {
             "messages[1].role",
             "must be one of `system`, `developer`, `user`, `assistant`, `tool` and `function`",
         ),
-        (r#"{"role":"user","content":{}}"#, "messages[0].content", "must be a string or an array of parts, not an object"),
+        (
+            r#"{"role":"user","content":{}}"#,
+            "messages[0].content",
+            "must be a string or an array of parts, not an object",
+        ),
         (r#"{"role":"user","content":["a"]}"#, "messages[0].content[0]", "must be an object, not a string"),
         (r#"{"role":"user","content":[null]}"#, "messages[0].content[0]", "must be an object, not null"),
         (r#"{"role":"user","content":[{"text":"a"}]}"#, "messages[0].content[0].type", "is missing"),
         (r#"{"role":"user","content":[{"type":1}]}"#, "messages[0].content[0].type", "must be a string, not a number"),
         (r#"{"role":"user","content":[{"type":"text"}]}"#, "messages[0].content[0].text", "is missing"),
-        (r#"{"role":"user","content":[{"type":"text","text":[]}]}"#, "messages[0].content[0].text", "must be a string, not an array"),
+        (
+            r#"{"role":"user","content":[{"type":"text","text":[]}]}"#,
+            "messages[0].content[0].text",
+            "must be a string, not an array",
+        ),
         (r#"{"role":"user","name":1}"#, "messages[0].name", "must be a string, not a number"),
         (r#"{"role":"tool","content":"a"}"#, "messages[0].tool_call_id", "is missing"),
         (r#"{"role":"tool","tool_call_id":null}"#, "messages[0].tool_call_id", "is missing"),
@@ -309,24 +336,44 @@ fn wrong_types_are_told_by_their_path() {
         (r#"{"role":"function","content":"a"}"#, "messages[0].name", "is missing"),
         (r#"{"role":"assistant","tool_calls":{}}"#, "messages[0].tool_calls", "must be an array, not an object"),
         (r#"{"role":"assistant","tool_calls":[{"id":"1"}]}"#, "messages[0].tool_calls[0].function", "is missing"),
-        (r#"{"role":"assistant","tool_calls":[{"function":{}}]}"#, "messages[0].tool_calls[0].function.name", "is missing"),
+        (
+            r#"{"role":"assistant","tool_calls":[{"function":{}}]}"#,
+            "messages[0].tool_calls[0].function.name",
+            "is missing",
+        ),
         (
             r#"{"role":"user"},{"role":"assistant","tool_calls":[{"function":{"name":"a"}},{"function":{"name":{}}}]}"#,
             "messages[1].tool_calls[1].function.name",
             "must be a string, not an object",
         ),
-        (r#"{"role":"assistant","tool_calls":[{"function":{"name":""}}]}"#, "messages[0].tool_calls[0].function.name", "must not be empty"),
+        (
+            r#"{"role":"assistant","tool_calls":[{"function":{"name":""}}]}"#,
+            "messages[0].tool_calls[0].function.name",
+            "must not be empty",
+        ),
         (
             r#"{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":[]}}]}"#,
             "messages[0].tool_calls[0].function.arguments",
             "must be a string, not an array",
         ),
-        (r#"{"role":"assistant","tool_calls":[{"custom":{"input":"x"}}]}"#, "messages[0].tool_calls[0].custom.name", "is missing"),
+        (
+            r#"{"role":"assistant","tool_calls":[{"custom":{"input":"x"}}]}"#,
+            "messages[0].tool_calls[0].custom.name",
+            "is missing",
+        ),
         (r#"{"role":"assistant","function_call":{"arguments":""}}"#, "messages[0].function_call.name", "is missing"),
         (r#"{"role":"assistant","refusal":1}"#, "messages[0].refusal", "must be a string, not a number"),
-        (r#"{"role":"assistant","thinking_blocks":[1]}"#, "messages[0].thinking_blocks[0]", "must be an object, not a number"),
+        (
+            r#"{"role":"assistant","thinking_blocks":[1]}"#,
+            "messages[0].thinking_blocks[0]",
+            "must be an object, not a number",
+        ),
         (r#"{"role":"user","cache_control":"5m"}"#, "messages[0].cache_control", "must be an object, not a string"),
-        (r#"{"role":"user","cache_control":{"ttl":5}}"#, "messages[0].cache_control.ttl", "must be a string, not a number"),
+        (
+            r#"{"role":"user","cache_control":{"ttl":5}}"#,
+            "messages[0].cache_control.ttl",
+            "must be a string, not a number",
+        ),
     ] {
         refused(messages, param, why);
     }
@@ -337,7 +384,11 @@ fn what_is_given_twice_is_refused() {
     let twice = "is given more than once";
     refused(r#"{"role":"user","content":"a","role":"system"}"#, "messages[0].role", twice);
     refused(r#"{"role":"user","content":"a","cont\u0065nt":"b"}"#, "messages[0].content", twice);
-    refused(r#"{"role":"user","content":[{"type":"text","text":"a","text":"b"}]}"#, "messages[0].content[0].text", twice);
+    refused(
+        r#"{"role":"user","content":[{"type":"text","text":"a","text":"b"}]}"#,
+        "messages[0].content[0].text",
+        twice,
+    );
     let call = r#"{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f","name":"g"}}]}"#;
     refused(call, "messages[0].tool_calls[0].function.name", twice);
     refused_fields(
@@ -355,23 +406,41 @@ fn roles_and_contents() {
     said(
         r#"{"role":"system","content":"a"},{"role":"developer","content":"b"},{"role":"user","content":"c","name":"bob"},
            {"role":"assistant","content":"d"},{"content":"late","role":"user"}"#,
-        &[r#"System Text("a")"#, r#"Developer Text("b")"#, r#"User Text("c") name=bob"#, r#"Assistant Text("d")"#, r#"User Text("late")"#],
+        &[
+            r#"System Text("a")"#,
+            r#"Developer Text("b")"#,
+            r#"User Text("c") name=bob"#,
+            r#"Assistant Text("d")"#,
+            r#"User Text("late")"#,
+        ],
     );
-    said(r#"{"role":"user"},{"role":"user","content":""},{"role":"user","content":[]},{"role":"user","content":null}"#, &["User"; 4]);
+    said(
+        r#"{"role":"user"},{"role":"user","content":""},{"role":"user","content":[]},{"role":"user","content":null}"#,
+        &["User"; 4],
+    );
     said(r#"{"role":"user","content":"x","name":""}"#, &[r#"User Text("x")"#]);
 }
 
 #[test]
 fn kinds_of_parts() {
-    parts(r#"[{"type":"text","text":"a"},{"text":"b\n","type":"text"},{"type":"text","text":""}]"#, &[r#"Text("a")"#, r#"Text("b\n")"#]);
+    parts(
+        r#"[{"type":"text","text":"a"},{"text":"b\n","type":"text"},{"type":"text","text":""}]"#,
+        &[r#"Text("a")"#, r#"Text("b\n")"#],
+    );
     let url = r#"Image(Url("https://x/y"), None)"#;
-    parts(r#"[{"type":"image_url","image_url":{"url":"https://x/y"}},{"type":"image_url","image_url":"https://x/y"}]"#, &[url, url]);
+    parts(
+        r#"[{"type":"image_url","image_url":{"url":"https://x/y"}},{"type":"image_url","image_url":"https://x/y"}]"#,
+        &[url, url],
+    );
     parts(
         r#"[{"type":"image_url","image_url":{"detail":"low","url":"data:image/png;base64,AA=="}}]"#,
         &[r#"Image(Inline("image/png", "AA=="), Some("low"))"#],
     );
     parts(r#"[{"type":"input_audio","input_audio":{"data":"AA","format":"wav"}}]"#, &[r#"Audio("AA", "wav")"#]);
-    parts(r#"[{"type":"input_audio","input_audio":{"data":"data:audio/wav;base64,AA","format":"wav"}}]"#, &[r#"Audio("AA", "wav")"#]);
+    parts(
+        r#"[{"type":"input_audio","input_audio":{"data":"data:audio/wav;base64,AA","format":"wav"}}]"#,
+        &[r#"Audio("AA", "wav")"#],
+    );
     parts(r#"[{"type":"refusal","refusal":"no"}]"#, &[r#"Text("no")"#]);
     parts(
         r#"[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}},
@@ -412,7 +481,19 @@ fn parts_that_cannot_be_read() {
 #[test]
 fn a_media_type_is_two_tokens() {
     let long = format!("a/{}", "b".repeat(126));
-    for kind in ["image", "image/", "/png", "image/png/x", "image/p ng", "a/b?c", "a/../b", "é/b", "a/b\\r\\nX: y", "a/(b)", &long] {
+    for kind in [
+        "image",
+        "image/",
+        "/png",
+        "image/png/x",
+        "image/p ng",
+        "a/b?c",
+        "a/../b",
+        "é/b",
+        "a/b\\r\\nX: y",
+        "a/(b)",
+        &long,
+    ] {
         let why = "must name its media type as `type/subtype`";
         let refused_at = |part: String, field: &str| {
             let message = format!(r#"{{"role":"user","content":[{part}]}}"#);
@@ -422,7 +503,10 @@ fn a_media_type_is_two_tokens() {
         refused_at(format!(r#"{{"type":"image_url","image_url":{{"url":"{url}"}}}}"#), "image_url.url");
         refused_at(format!(r#"{{"type":"image_url","image_url":"{url}"}}"#), "image_url");
         refused_at(format!(r#"{{"type":"file","file":{{"file_data":"{url}"}}}}"#), "file.file_data");
-        refused_at(format!(r#"{{"type":"input_audio","input_audio":{{"data":"{url}","format":"wav"}}}}"#), "input_audio.data");
+        refused_at(
+            format!(r#"{{"type":"input_audio","input_audio":{{"data":"{url}","format":"wav"}}}}"#),
+            "input_audio.data",
+        );
     }
     let longest = &long[..127];
     for kind in ["image/svg+xml", "application/vnd.x-y.z", "a/b!#$%&'*+-.^_`|", longest] {
@@ -449,7 +533,8 @@ fn data_urls_are_taken_apart() {
         let escaped = url.replace('/', r"\/");
         parts(&format!(r#"[{{"type":"image_url","image_url":{{"url":"{escaped}"}}}}]"#), &[&expected]);
     }
-    for url in ["https://x", "gs://b/c", "dat", "data", "", "é:data", "AAAA"].into_iter().filter(|url| !url.is_empty()) {
+    for url in ["https://x", "gs://b/c", "dat", "data", "", "é:data", "AAAA"].into_iter().filter(|url| !url.is_empty())
+    {
         let expected = format!("Image(Url({url:?}), None)");
         parts(&format!(r#"[{{"type":"image_url","image_url":"{url}"}}]"#), &[&expected]);
     }
@@ -458,7 +543,10 @@ fn data_urls_are_taken_apart() {
 #[test]
 fn files() {
     for (file, expected) in [
-        (r#"{"file_data":"data:application/pdf;base64,AA","filename":"a.pdf"}"#, r#"Inline("application/pdf", "AA"), Some("a.pdf")"#),
+        (
+            r#"{"file_data":"data:application/pdf;base64,AA","filename":"a.pdf"}"#,
+            r#"Inline("application/pdf", "AA"), Some("a.pdf")"#,
+        ),
         (r#"{"file_data":"AA","filename":"a.PDF"}"#, r#"Inline("application/pdf", "AA"), Some("a.PDF")"#),
         (r#"{"filename":"b.c.md","file_data":"AA"}"#, r#"Inline("text/markdown", "AA"), Some("b.c.md")"#),
         (r#"{"file_data":"AA","filename":"a.zzz"}"#, r#"Inline("", "AA"), Some("a.zzz")"#),
@@ -476,7 +564,8 @@ fn files() {
 
 #[test]
 fn a_picture_is_not_copied() {
-    let body = body(r#"{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}"#);
+    let body =
+        body(r#"{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}"#);
     let request = read(body).unwrap();
     let PartKind::Image(Media::Inline(_, data), None) = &request.messages[0].content[0].kind else { panic!() };
     assert!(matches!(data, Cow::Borrowed("AAAA")));
@@ -494,7 +583,10 @@ fn calls_of_an_assistant() {
         (r#"{"function":{"name":"f"}},{"id":"","function":{"name":"g"}}"#, "call_0_0=f() call_0_1=g()"),
         (r#"{"id":"c1","type":"custom","custom":{"name":"f","input":"x"}}"#, "custom c1=f(x)"),
         (r#"{"id":"c1","type":"custom","custom":{"name":"f"},"function":null}"#, "custom c1=f()"),
-        (r#"{"id":"c1","function":{"name":"f"},"extra_content":{"google":{"thought_signature":"S","x":1}}}"#, "c1=f()~S"),
+        (
+            r#"{"id":"c1","function":{"name":"f"},"extra_content":{"google":{"thought_signature":"S","x":1}}}"#,
+            "c1=f()~S",
+        ),
         (r#"{"id":"c1","function":{"name":"f"},"extra_content":{"google":{"thought_signature":7}}}"#, "c1=f()"),
         (r#"{"id":"c1","function":{"name":"f"},"extra_content":{"google":[]}}"#, "c1=f()"),
         (r#"{"id":"c1","function":{"name":"f"},"extra_content":"x"}"#, "c1=f()"),
@@ -552,7 +644,10 @@ fn a_functions_result_finds_its_call() {
 
 #[test]
 fn thoughts() {
-    said(r#"{"role":"assistant","content":"a","reasoning_content":"r","reasoning":"r"}"#, &[r#"Assistant Text("a") reasoning=r"#]);
+    said(
+        r#"{"role":"assistant","content":"a","reasoning_content":"r","reasoning":"r"}"#,
+        &[r#"Assistant Text("a") reasoning=r"#],
+    );
     said(r#"{"role":"assistant","reasoning":"r"}"#, &["Assistant reasoning=r"]);
     said(r#"{"role":"assistant","reasoning":{"a":1},"reasoning_content":[]}"#, &["Assistant ;reasoning"]);
     said(
@@ -629,7 +724,10 @@ fn a_hint_on_a_message_is_one_on_its_last_part() {
         &format!(r#"{{"role":"user",{hint},"content":[{{"type":"text","text":"a"}},{{"type":"text","text":"b"}}]}}"#),
         &[r#"User Text("a") Text("b")!1h"#],
     );
-    said(&format!(r#"{{"role":"assistant","function_call":{{"name":"f"}},{hint}}}"#), &["Assistant call_0_0=f() cache"]);
+    said(
+        &format!(r#"{{"role":"assistant","function_call":{{"name":"f"}},{hint}}}"#),
+        &["Assistant call_0_0=f() cache"],
+    );
 }
 
 #[test]
@@ -643,7 +741,10 @@ fn tools() {
            {"type":"function","function":{"name":"i","cache_control":{"ttl":"1h"}}}],"functions":[{"name":"j","parameters":{}}]"#,
         |it| {
             it.tools = vec![
-                Tool { description: Some("d".into()), ..tool("f", ToolKind::Function(Some(Raw(r#"{"type": "object"}"#)), Some(true))) },
+                Tool {
+                    description: Some("d".into()),
+                    ..tool("f", ToolKind::Function(Some(Raw(r#"{"type": "object"}"#)), Some(true)))
+                },
                 function("g"),
                 Tool { description: Some("e".into()), ..tool("c", ToolKind::Custom) },
                 tool("", ToolKind::Other),
@@ -667,14 +768,30 @@ fn tools() {
         (r#"{"type":"function","function":{"name":""}}"#, "tools[0].function.name", "must not be empty"),
         (r#"{"type":"custom"}"#, "tools[0].custom", "is missing"),
         (r#"{"type":"custom","custom":{}}"#, "tools[0].custom.name", "is missing"),
-        (r#"{"function":{"name":"f","parameters":true}}"#, "tools[0].function.parameters", "must be an object, not a boolean"),
+        (
+            r#"{"function":{"name":"f","parameters":true}}"#,
+            "tools[0].function.parameters",
+            "must be an object, not a boolean",
+        ),
         (r#"{"function":{"name":"f","strict":1}}"#, "tools[0].function.strict", "must be true or false, not a number"),
-        (r#"{"function":{"name":"f"}},{"function":{"name":"f"}}"#, "tools[1].function.name", "is the name of another tool too"),
-        (r#"{"function":{"name":"f"}},{"custom":{"name":"f"}}"#, "tools[1].custom.name", "is the name of another tool too"),
+        (
+            r#"{"function":{"name":"f"}},{"function":{"name":"f"}}"#,
+            "tools[1].function.name",
+            "is the name of another tool too",
+        ),
+        (
+            r#"{"function":{"name":"f"}},{"custom":{"name":"f"}}"#,
+            "tools[1].custom.name",
+            "is the name of another tool too",
+        ),
     ] {
         refused_fields(&format!(r#""tools":[{tools}]"#), param, why);
     }
-    refused_fields(r#""functions":[{"name":"f"},{"name":"f"}]"#, "functions[1].name", "is the name of another tool too");
+    refused_fields(
+        r#""functions":[{"name":"f"},{"name":"f"}]"#,
+        "functions[1].name",
+        "is the name of another tool too",
+    );
     refused_fields(r#""functions":[{}]"#, "functions[0].name", "is missing");
 }
 
@@ -712,10 +829,15 @@ fn choices_of_tools() {
     let words = |fields: &str| request(fields).words;
     let older = words(&format!(r#"{functions},"function_call":"none""#));
     assert_eq!((older.tools, older.tool_choice), ("functions", "function_call"));
-    let mixed = words(&format!(r#"{functions},"tools":[{{"type":"function","function":{{"name":"g"}}}}],"tool_choice":"auto""#));
+    let mixed = words(&format!(
+        r#"{functions},"tools":[{{"type":"function","function":{{"name":"g"}}}}],"tool_choice":"auto""#
+    ));
     assert_eq!((mixed.tools, mixed.tool_choice), ("tools", "tool_choice"));
     let both = request(&format!(r#"{functions},"function_call":"none","tool_choice":"auto""#));
-    assert_eq!((both.tool_choice, both.others), (Some(ToolChoice::Auto), vec![("function_call".into(), Raw(r#""none""#))]));
+    assert_eq!(
+        (both.tool_choice, both.others),
+        (Some(ToolChoice::Auto), vec![("function_call".into(), Raw(r#""none""#))])
+    );
 
     for (fields, param, why) in [
         (r#""tool_choice":"f""#, "tool_choice", "must be `none`, `auto`, `required` or an object that names a tool"),
@@ -734,7 +856,11 @@ fn choices_of_tools() {
             "tool_choice.allowed_tools.tools[1].function.name",
             "names a tool that is not in `tools`",
         ),
-        (r#""tool_choice":{"type":"allowed_tools","allowed_tools":{"tools":[]}}"#, "tool_choice.allowed_tools.mode", "is missing"),
+        (
+            r#""tool_choice":{"type":"allowed_tools","allowed_tools":{"tools":[]}}"#,
+            "tool_choice.allowed_tools.mode",
+            "is missing",
+        ),
         (
             r#""tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}}"#,
             "tool_choice.allowed_tools.tools",
@@ -753,13 +879,18 @@ fn formats() {
     check(r#""response_format":{"type":"text"}"#, |_| {});
     check(r#""response_format":{"type":"json_object"}"#, |it| it.format = Some(Format::JsonObject));
     let schema = |description, schema, strict| {
-        move |it: &mut Request<'static>| it.format = Some(Format::JsonSchema { name: "n".into(), description, schema, strict })
+        move |it: &mut Request<'static>| {
+            it.format = Some(Format::JsonSchema { name: "n".into(), description, schema, strict })
+        }
     };
     check(
         r#""response_format":{"type":"json_schema","json_schema":{"name":"n","description":"d","schema":{"a": 1},"strict":true}}"#,
         schema(Some("d".into()), Some(Raw(r#"{"a": 1}"#)), Some(true)),
     );
-    check(r#""response_format":{"json_schema":{"name":"n","schema":null},"type":"json_schema"}"#, schema(None, None, None));
+    check(
+        r#""response_format":{"json_schema":{"name":"n","schema":null},"type":"json_schema"}"#,
+        schema(None, None, None),
+    );
     check(r#""response_format":{"type":"json_object","schema":{"a":1}}"#, |it| {
         it.format = Some(Format::JsonObject);
         it.others = vec![("response_format.schema".into(), Raw(r#"{"a":1}"#))];
@@ -781,9 +912,18 @@ fn formats() {
 
 #[test]
 fn what_nobody_checked_before_is_refused() {
-    for body in
-        ["", " ", "{", "[]", "null", "7", r#"{"messages":[{"role":"user"}"#, r#"{"messages":[}"#, "{} x", "{\"messages\":\"\u{1}\"}"]
-    {
+    for body in [
+        "",
+        " ",
+        "{",
+        "[]",
+        "null",
+        "7",
+        r#"{"messages":[{"role":"user"}"#,
+        r#"{"messages":[}"#,
+        "{} x",
+        "{\"messages\":\"\u{1}\"}",
+    ] {
         assert!(read(body.as_bytes()).is_err(), "{body}");
     }
     assert_eq!(told(b"{\"n\":1,}"), " | the request body is not valid JSON: expected a key in double quotes");

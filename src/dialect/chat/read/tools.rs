@@ -34,17 +34,21 @@ impl<'a> Tools<'a> {
             self.are_functions = false;
             let place = value.place;
             let (mut kind, mut cache, mut function, mut custom) = (None, None, None, None);
-            value.element(&["type", "function", "custom", "cache_control", "prompt_cache_breakpoint"], |name, mut value| {
-                match &**name {
-                    "type" => kind = value.text()?,
-                    "function" => function = self.function("tools[].function.", value)?,
-                    // Of a provider's own tool these may be anything: it is refused for its type.
-                    "custom" if value.kind()? == Kind::Object => custom = self.custom(value)?,
-                    "cache_control" | "prompt_cache_breakpoint" => cache = parts::cache(value)?.or(cache.take()),
-                    _ => others::inner(&mut self.others, "tools[].", name, value)?,
-                }
-                Ok(())
-            })?;
+            value.element(
+                &["type", "function", "custom", "cache_control", "prompt_cache_breakpoint"],
+                |name, mut value| {
+                    match &**name {
+                        "type" => kind = value.text()?,
+                        "function" => function = self.function("tools[].function.", value)?,
+                        // Of a provider's own tool these may be anything: it is refused for its
+                        // type.
+                        "custom" if value.kind()? == Kind::Object => custom = self.custom(value)?,
+                        "cache_control" | "prompt_cache_breakpoint" => cache = parts::cache(value)?.or(cache.take()),
+                        _ => others::inner(&mut self.others, "tools[].", name, value)?,
+                    }
+                    Ok(())
+                },
+            )?;
             let (read, field) = match kind.as_deref() {
                 Some("function") => (function, "function"),
                 Some("custom") => (custom, "custom"),
@@ -76,7 +80,8 @@ impl<'a> Tools<'a> {
     fn function(&mut self, prefix: &str, value: Value<'_, 'a>) -> Result<Option<Tool<'a>>, Fault> {
         let place = value.place;
         let (mut name, mut description, mut parameters, mut strict, mut cache) = (None, None, None, None, None);
-        const FIELDS: [&str; 6] = ["name", "description", "parameters", "strict", "cache_control", "prompt_cache_breakpoint"];
+        const FIELDS: [&str; 6] =
+            ["name", "description", "parameters", "strict", "cache_control", "prompt_cache_breakpoint"];
         let is_there = value.object(&FIELDS, |key, value| {
             match &**key {
                 "name" => name = value.text()?,
@@ -137,7 +142,9 @@ impl<'a> Choice<'a> {
                     "auto" => ToolChoice::Auto,
                     // Mistral's word is `any`.
                     "required" | "any" if !is_function_call => ToolChoice::Required,
-                    _ if is_function_call => return Err(place.refuse("must be `none`, `auto` or an object that names a function")),
+                    _ if is_function_call => {
+                        return Err(place.refuse("must be `none`, `auto` or an object that names a function"));
+                    }
                     _ => return Err(place.refuse("must be `none`, `auto`, `required` or an object that names a tool")),
                 });
             }
@@ -188,7 +195,9 @@ impl<'a> Choice<'a> {
                 return Ok(());
             }
             Some(_) => {
-                return Err(place.field("type").unsupported("a choice of this type cannot be sent to this model's provider"));
+                return Err(place
+                    .field("type")
+                    .unsupported("a choice of this type cannot be sent to this model's provider"));
             }
             None if function.is_some() => (function, "function"),
             None => return Err(place.field("type").missing()),

@@ -7,7 +7,8 @@ use super::value::{Fault, Place};
 
 /// Takes a `data:` URL apart; any other is as it is.
 pub(super) fn media<'a>(url: Cow<'a, str>, place: Place<'_>) -> Result<Media<'a>, Fault> {
-    let media = apart(url).ok_or_else(|| place.unsupported("a data URL must be in base64 to be sent to this model's provider"))?;
+    let media = apart(url)
+        .ok_or_else(|| place.unsupported("a data URL must be in base64 to be sent to this model's provider"))?;
     match &media {
         // It is written into requests, and into addresses.
         Media::Inline(kind, _) if !kind.is_empty() && !is_media_type(kind) => {
@@ -19,7 +20,9 @@ pub(super) fn media<'a>(url: Cow<'a, str>, place: Place<'_>) -> Result<Media<'a>
 
 /// Two tokens, as RFC 9110 has them.
 fn is_media_type(kind: &str) -> bool {
-    let is_token = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
+    let is_token = |word: &str| {
+        !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+    };
     kind.len() <= MAX_TYPE && kind.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
 }
 

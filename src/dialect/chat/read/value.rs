@@ -1,4 +1,5 @@
-//! A value that is about to be read, and where it stands: whatever is wrong with it is told by its path.
+//! A value that is about to be read, and where it stands: whatever is wrong with it is told by its
+//! path.
 //!
 //! Every method that takes the value consumes exactly it. `null` is the same as nothing.
 
@@ -32,7 +33,8 @@ enum Step<'p> {
     Index(usize),
 }
 
-/// A request may have so many messages, parts, calls, tools and the like together: what is kept of a small one is many times its text.
+/// A request may have so many messages, parts, calls, tools and the like together: what is kept of
+/// a small one is many times its text.
 pub(super) const MOST: usize = 100_000;
 
 /// A refusal, boxed: it is rare, and results are everywhere.
@@ -96,7 +98,9 @@ impl<'c, 'a> Value<'c, 'a> {
         match self.scan()? {
             (Kind::Bool, text) => Ok(Some(text == "true")),
             (Kind::Null, _) => Ok(None),
-            (kind @ (Kind::Object | Kind::Array | Kind::String | Kind::Number), _) => Err(place.wrong("true or false", kind)),
+            (kind @ (Kind::Object | Kind::Array | Kind::String | Kind::Number), _) => {
+                Err(place.wrong("true or false", kind))
+            }
         }
     }
 
@@ -119,7 +123,9 @@ impl<'c, 'a> Value<'c, 'a> {
         match self.scan()? {
             (Kind::Number, text) => whole(text).map(Some).map_err(|why| place.refuse(why)),
             (Kind::Null, _) => Ok(None),
-            (kind @ (Kind::Object | Kind::Array | Kind::String | Kind::Bool), _) => Err(place.wrong("an integer", kind)),
+            (kind @ (Kind::Object | Kind::Array | Kind::String | Kind::Bool), _) => {
+                Err(place.wrong("an integer", kind))
+            }
         }
     }
 
@@ -142,8 +148,8 @@ impl<'c, 'a> Value<'c, 'a> {
         }
     }
 
-    /// An object, of which `each` gets every member and consumes its value; false if there is none. A member that is one of `known` may
-    /// stand there once only. There are at most 64 of those.
+    /// An object, of which `each` gets every member and consumes its value; false if there is none.
+    /// A member that is one of `known` may stand there once only. There are at most 64 of those.
     pub(super) fn object(
         mut self,
         known: &[&'static str],
@@ -152,7 +158,9 @@ impl<'c, 'a> Value<'c, 'a> {
         match self.kind()? {
             Kind::Object => {}
             Kind::Null => return self.skip().map(|()| false),
-            kind @ (Kind::Array | Kind::String | Kind::Number | Kind::Bool) => return Err(self.place.wrong("an object", kind)),
+            kind @ (Kind::Array | Kind::String | Kind::Number | Kind::Bool) => {
+                return Err(self.place.wrong("an object", kind));
+            }
         }
         let Self { cursor, elements, place } = self;
         let mut seen: u64 = 0;
@@ -193,11 +201,16 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// An array, of which `each` gets and consumes every element, with its index.
-    pub(super) fn array(mut self, mut each: impl FnMut(usize, Value<'_, 'a>) -> Result<(), Fault>) -> Result<(), Fault> {
+    pub(super) fn array(
+        mut self,
+        mut each: impl FnMut(usize, Value<'_, 'a>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         match self.kind()? {
             Kind::Array => {}
             Kind::Null => return self.skip(),
-            kind @ (Kind::Object | Kind::String | Kind::Number | Kind::Bool) => return Err(self.place.wrong("an array", kind)),
+            kind @ (Kind::Object | Kind::String | Kind::Number | Kind::Bool) => {
+                return Err(self.place.wrong("an array", kind));
+            }
         }
         let Self { cursor, elements, place } = self;
         let mut refused = None;

@@ -1,6 +1,7 @@
 //! An answer's events → the chunks of a stream.
 //!
-//! One chunk for each event that tells something, written at once. What is the same in all of them is made once.
+//! One chunk for each event that tells something, written at once. What is the same in all of them
+//! is made once.
 
 use super::course::Course;
 use super::words::{self, Said, Words};
@@ -37,7 +38,8 @@ impl Chunks {
         Self { course: Course::new(face, manner), frame: Frame::new(face) }
     }
 
-    /// Takes an event and appends the chunks that it makes. What it makes impossible, [`fault`](Self::fault) says.
+    /// Takes an event and appends the chunks that it makes. What it makes impossible,
+    /// [`fault`](Self::fault) says.
     #[inline]
     pub fn take(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
         self.course.take(event, &mut Writing { frame: &mut self.frame, out });
@@ -48,7 +50,8 @@ impl Chunks {
         self.course.fault().map_or(Ok(()), |why| Err(StreamFault::Broken(why)))
     }
 
-    /// The commit gate: content, thinking (hidden too), a call, a refusal, media or a finish was told.
+    /// The commit gate: content, thinking (hidden too), a call, a refusal, media or a finish was
+    /// told.
     pub fn opened(&self) -> bool {
         self.course.opened()
     }
@@ -68,8 +71,8 @@ impl Chunks {
         self.course.finished()
     }
 
-    /// Appends what was held back, the finishes, the usage if it was asked for, with `trail`, and `[DONE]`. That the answer is whole must
-    /// be known.
+    /// Appends what was held back, the finishes, the usage if it was asked for, with `trail`, and
+    /// `[DONE]`. That the answer is whole must be known.
     pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
         self.course.close(&mut Writing { frame: &mut self.frame, out }).map_err(StreamFault::Broken)?;
         let usage = self.course.tally.usage();
@@ -92,8 +95,8 @@ impl Chunks {
         self.course.flaws()
     }
 
-    /// What was used so far, for streams that end early: as the upstream said, and an estimate of what it did not count; nothing if
-    /// nothing was told.
+    /// What was used so far, for streams that end early: as the upstream said, and an estimate of
+    /// what it did not count; nothing if nothing was told.
     pub fn usage_so_far(&self) -> Usage {
         self.course.usage_so_far()
     }

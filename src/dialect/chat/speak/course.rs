@@ -1,7 +1,8 @@
 //! What an answer has told so far, and so what its next event comes to.
 //!
-//! Choices show in their order, calls count from 0, and the ends are held back until all has been told. Beside the tool that was forced for
-//! a format, text is not the answer: it waits until that tool is called, and is told only if it never is.
+//! Choices show in their order, calls count from 0, and the ends are held back until all has been
+//! told. Beside the tool that was forced for a format, text is not the answer: it waits until that
+//! tool is called, and is told only if it never is.
 
 use super::ids::Ids;
 use super::tally::Tally;
@@ -163,7 +164,8 @@ impl Course {
         self.opened
     }
 
-    /// The model has told nothing but that it will not answer. As long as one of several choices is open, it may.
+    /// The model has told nothing but that it will not answer. As long as one of several choices is
+    /// open, it may.
     pub(super) fn declined(&self) -> bool {
         let declines = |choice: &Choice| choice.refuses || choice.finish == Some(Finish::Filtered);
         self.choices.iter().any(declines)
@@ -196,8 +198,9 @@ impl Course {
         }
     }
 
-    /// Tells what was held back, and the ends. A choice without a reason of its own has said all: the answer is whole, or this is not called.
-    /// One that was cut short may have been cut before a call's arguments, so none are made up.
+    /// Tells what was held back, and the ends. A choice without a reason of its own has said all:
+    /// the answer is whole, or this is not called. One that was cut short may have been cut before
+    /// a call's arguments, so none are made up.
     pub(super) fn close(&mut self, words: &mut dyn Words) -> Result<(), &'static str> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -410,12 +413,16 @@ impl Choice {
         }
     }
 
-    /// What is wrong with it, now that it is whole. Nothing is where it says that it may be cut short.
+    /// What is wrong with it, now that it is whole. Nothing is where it says that it may be cut
+    /// short.
     fn flaws(&self) -> Flaws {
         if self.refuses || self.finish != Some(Finish::Stop) {
             return Flaws::default();
         }
-        Flaws { broken_calls: self.broken, not_json: self.calls == 0 && self.json.as_ref().is_some_and(|json| !json.is_whole()) }
+        Flaws {
+            broken_calls: self.broken,
+            not_json: self.calls == 0 && self.json.as_ref().is_some_and(|json| !json.is_whole()),
+        }
     }
 
     /// The current call is whole. One without arguments takes none.

@@ -7,11 +7,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::course::MAX_CALLS;
 use crate::dialect::Face;
 
-/// The ids of one answer's calls. A result names its call by nothing else, so no two calls share one.
+/// The ids of one answer's calls. A result names its call by nothing else, so no two calls share
+/// one.
 #[derive(Debug)]
 pub(super) struct Ids {
     seed: Box<str>,
-    /// Hashes of those that were given: two ids with the same hash cost the second its name, and no more.
+    /// Hashes of those that were given: two ids with the same hash cost the second its name, and no
+    /// more.
     given: BTreeSet<u64>,
 }
 

@@ -1,4 +1,5 @@
-//! What an answer cost: as the upstream counted it, if that can be; else an estimate of what was told.
+//! What an answer cost: as the upstream counted it, if that can be; else an estimate of what was
+//! told.
 
 use crate::dialect::Face;
 use crate::dialect::chat::Tokens;
@@ -21,7 +22,14 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn new(face: &Face) -> Self {
-        Self { tokens: Tokens::default(), doubted: None, prompt_bytes: face.prompt_bytes, said: 0, covered: 0, cost: face.cost }
+        Self {
+            tokens: Tokens::default(),
+            doubted: None,
+            prompt_bytes: face.prompt_bytes,
+            said: 0,
+            covered: 0,
+            cost: face.cost,
+        }
     }
 
     /// Something was told.

@@ -1,4 +1,5 @@
-//! What is expected of a stream is written short: `0 {"content":"a"}` is a chunk of choice 0 with that delta, `0 =stop` the chunk of its end.
+//! What is expected of a stream is written short: `0 {"content":"a"}` is a chunk of choice 0 with
+//! that delta, `0 =stop` the chunk of its end.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -15,7 +16,14 @@ const ROLE: &str = r#"0 {"role":"assistant","content":""}"#;
 const STOP: Event<'_> = Event::Finish(0, Finish::Stop);
 
 pub(crate) fn face(show_usage: bool) -> Face {
-    Face { model: "fast".into(), id: "chatcmpl-0a".into(), created: 99, show_usage, prompt_bytes: 400, ..Face::default() }
+    Face {
+        model: "fast".into(),
+        id: "chatcmpl-0a".into(),
+        created: 99,
+        show_usage,
+        prompt_bytes: 400,
+        ..Face::default()
+    }
 }
 
 /// Everything is shown and kept.
@@ -152,7 +160,10 @@ pub(crate) fn conforms(out: &str, show_usage: bool) {
                     let number = usize::try_from(entry["index"].as_u64().unwrap()).unwrap();
                     if number < seen.calls {
                         assert_eq!(number + 1, seen.calls, "only the last call goes on");
-                        assert_eq!(entry, json!({"index": number, "function": {"arguments": entry["function"]["arguments"]}}));
+                        assert_eq!(
+                            entry,
+                            json!({"index": number, "function": {"arguments": entry["function"]["arguments"]}})
+                        );
                         assert_ne!(entry["function"]["arguments"].as_str().unwrap(), "");
                         continue;
                     }
@@ -180,8 +191,11 @@ pub(crate) fn conforms(out: &str, show_usage: bool) {
 
 #[test]
 fn a_stream_byte_by_byte() {
-    let events =
-        [Event::Text(0, "a\"\n\u{1}é😀"), Event::Usage(Tokens { prompt: Some(9), completion: Some(3), ..Tokens::default() }), STOP];
+    let events = [
+        Event::Text(0, "a\"\n\u{1}é😀"),
+        Event::Usage(Tokens { prompt: Some(9), completion: Some(3), ..Tokens::default() }),
+        STOP,
+    ];
     let mut chunks = Chunks::new(&face(true), manner());
     let mut out = Vec::new();
     events.into_iter().for_each(|event| chunks.take(event, &mut out));
@@ -215,21 +229,38 @@ fn texts_go_out_as_they_come() {
             Event::Refusal(0, "no"),
             STOP,
         ],
-        &[ROLE, r#"0 {"reasoning_content":"hm"}"#, r#"0 {"content":"a"}"#, r#"0 {"content":"b"}"#, r#"0 {"refusal":"no"}"#, "0 =stop"],
+        &[
+            ROLE,
+            r#"0 {"reasoning_content":"hm"}"#,
+            r#"0 {"content":"a"}"#,
+            r#"0 {"content":"b"}"#,
+            r#"0 {"refusal":"no"}"#,
+            "0 =stop",
+        ],
     );
 }
 
 #[test]
 fn hidden_thinking_is_not_shown() {
     let manner = Manner { hide_reasoning: true, ..manner() };
-    check_with(&manner, &[Event::Reasoning(0, "hm"), Event::Text(0, "a"), STOP], &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"]);
+    check_with(
+        &manner,
+        &[Event::Reasoning(0, "hm"), Event::Text(0, "a"), STOP],
+        &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"],
+    );
     check_with(&manner, &[Event::Reasoning(0, "hm"), STOP], &[ROLE, "0 =stop"]);
 }
 
 #[test]
 fn choices_appear_in_order() {
     check(
-        &[Event::Text(1, "b"), Event::Text(0, "a"), Event::Finish(1, Finish::Length), STOP, Event::Finish(2, Finish::Filtered)],
+        &[
+            Event::Text(1, "b"),
+            Event::Text(0, "a"),
+            Event::Finish(1, Finish::Length),
+            STOP,
+            Event::Finish(2, Finish::Filtered),
+        ],
         &[
             ROLE,
             r#"1 {"role":"assistant","content":""}"#,
@@ -242,7 +273,10 @@ fn choices_appear_in_order() {
         ],
     );
     // Nobody says a word of choice 0.
-    check(&[Event::Text(1, "b")], &[ROLE, r#"1 {"role":"assistant","content":""}"#, r#"1 {"content":"b"}"#, "0 =stop", "1 =stop"]);
+    check(
+        &[Event::Text(1, "b")],
+        &[ROLE, r#"1 {"role":"assistant","content":""}"#, r#"1 {"content":"b"}"#, "0 =stop", "1 =stop"],
+    );
     let (chunks, _) = chunks(false, &manner(), &[Event::Text(127, "z")]);
     assert_eq!((chunks.len(), &chunks[128]), (257, &long(r#"127 {"content":"z"}"#)));
 }
@@ -357,7 +391,11 @@ fn every_call_has_an_id_of_its_own() {
         &["a", "call_chatcmpl0a_0_1", "call_chatcmpl0a_0_2", "call_chatcmpl0a_1_0", "call_chatcmpl0a_1_1", "b"],
     );
     // Even where the upstream happens to say what would be ours.
-    check_ids("chatcmpl-0a", &[(0, Some("call_chatcmpl0a_0_1")), (0, None)], &["call_chatcmpl0a_0_1", "call_chatcmpl0a_0_129"]);
+    check_ids(
+        "chatcmpl-0a",
+        &[(0, Some("call_chatcmpl0a_0_1")), (0, None)],
+        &["call_chatcmpl0a_0_1", "call_chatcmpl0a_0_129"],
+    );
     check_ids("chatcmpl-0123456789abcdef0123456789abcdef", &[(0, None)], &["call_89abcdef0123456789abcdef_0_0"]);
     check_ids("chatcmpl-0a", &[(0, Some("a\"b"))], &["a\"b"]);
 }
@@ -429,13 +467,21 @@ fn the_formats_call_is_the_content() {
     let after = [Event::Text(0, "Done.")];
     check_with(&formatted(), &[&before[..], &begin, &arguments, &after].concat(), &expected);
     // The first one counts.
-    check_with(&formatted(), &[&begin[..], &arguments, &[call(0, None, "fmt"), Event::Arguments(0, "{}")]].concat(), &expected);
+    check_with(
+        &formatted(),
+        &[&begin[..], &arguments, &[call(0, None, "fmt"), Event::Arguments(0, "{}")]].concat(),
+        &expected,
+    );
 }
 
 #[test]
 fn a_formats_call_without_arguments_is_an_empty_object() {
     check_with(&formatted(), &[call(0, None, "fmt"), STOP], &[ROLE, r#"0 {"content":"{}"}"#, "0 =stop"]);
-    check_with(&formatted(), &[call(0, None, "fmt"), call(0, None, "fmt"), STOP], &[ROLE, r#"0 {"content":"{}"}"#, "0 =stop"]);
+    check_with(
+        &formatted(),
+        &[call(0, None, "fmt"), call(0, None, "fmt"), STOP],
+        &[ROLE, r#"0 {"content":"{}"}"#, "0 =stop"],
+    );
 }
 
 #[test]
@@ -488,7 +534,9 @@ fn text_waits_for_the_format_only_so_long() {
     assert!(out.is_empty() && chunks.opened());
     chunks.take(Event::Text(0, "y"), &mut out);
     chunks.take(Event::Text(0, "z"), &mut out);
-    let expected = [ROLE.into(), format!(r#"0 {{"content":"{half}y"}}"#), r#"0 {"content":"z"}"#.into()].map(|chunk| long(&chunk)).concat();
+    let expected = [ROLE.into(), format!(r#"0 {{"content":"{half}y"}}"#), r#"0 {"content":"z"}"#.into()]
+        .map(|chunk| long(&chunk))
+        .concat();
     assert_eq!(String::from_utf8(out.clone()).unwrap(), expected);
     chunks.take(call(0, None, "fmt"), &mut out);
     assert_eq!(chunks.fault(), Err(StreamFault::Broken("the answer in its format comes after other text")));
@@ -520,7 +568,11 @@ fn what_clients_cannot_read_is_a_fault() {
 
 #[test]
 fn an_answer_that_says_nothing_is_none() {
-    for events in [&[][..], &[Event::Id("a"), Event::Text(0, ""), Event::End], &[Event::Usage(Tokens::default()), Event::Signed("s")]] {
+    for events in [
+        &[][..],
+        &[Event::Id("a"), Event::Text(0, ""), Event::End],
+        &[Event::Usage(Tokens::default()), Event::Signed("s")],
+    ] {
         assert_eq!(buffered(&manner(), events), Err(AnswerFault::Nonsense("the answer is empty")));
         let mut chunks = Chunks::new(&face(true), manner());
         let mut out = Vec::new();
@@ -532,7 +584,10 @@ fn an_answer_that_says_nothing_is_none() {
 
 #[test]
 fn nothing_counts_after_the_end() {
-    check(&[Event::Text(0, "a"), STOP, Event::End, Event::Text(0, "b"), Event::Text(999, "c")], &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"]);
+    check(
+        &[Event::Text(0, "a"), STOP, Event::End, Event::Text(0, "b"), Event::Text(999, "c")],
+        &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"],
+    );
 }
 
 #[test]
@@ -554,7 +609,9 @@ fn what_opens_the_gate() {
     ] {
         assert!(opens(event.clone()), "{event:?}");
     }
-    for event in [Event::Id("a"), Event::Text(0, ""), Event::Reasoning(0, ""), Event::Usage(Tokens::default()), Event::End] {
+    for event in
+        [Event::Id("a"), Event::Text(0, ""), Event::Reasoning(0, ""), Event::Usage(Tokens::default()), Event::End]
+    {
         assert!(!opens(event.clone()), "{event:?}");
     }
 }
@@ -569,7 +626,13 @@ fn a_whole_answer_byte_by_byte() {
         Event::Reasoning(0, "m"),
         Event::Text(0, "a\""),
         Event::Text(0, "b"),
-        Event::Usage(Tokens { prompt: Some(9), completion: Some(3), cached: Some(0), cache_write: Some(4), reasoning: Some(2) }),
+        Event::Usage(Tokens {
+            prompt: Some(9),
+            completion: Some(3),
+            cached: Some(0),
+            cache_write: Some(4),
+            reasoning: Some(2),
+        }),
         Event::Finish(0, Finish::Length),
     ];
     let (answer, kept) = buffered(&manner(), &events).unwrap();
@@ -579,7 +642,15 @@ fn a_whole_answer_byte_by_byte() {
     );
     assert_eq!(
         answer.usage,
-        Usage { prompt: 9, completion: 3, cached: 0, cache_write: 4, reasoning: 2, source: Source::Reported, doubted: None }
+        Usage {
+            prompt: 9,
+            completion: 3,
+            cached: 0,
+            cache_write: 4,
+            reasoning: 2,
+            source: Source::Reported,
+            doubted: None
+        }
     );
     assert_eq!(kept, []);
 }
@@ -588,7 +659,9 @@ fn a_whole_answer_byte_by_byte() {
 fn messages_say_what_they_have() {
     let manner = manner();
     let whole = |message: &str, reason: &str| {
-        format!(r#"{{"index":0,"message":{{"role":"assistant",{message}}},"logprobs":null,"finish_reason":"{reason}"}}"#)
+        format!(
+            r#"{{"index":0,"message":{{"role":"assistant",{message}}},"logprobs":null,"finish_reason":"{reason}"}}"#
+        )
     };
     let f = r#"{"id":"a","type":"function","function":{"name":"f","arguments":"{\"q\":1}"}}"#;
     let g = r#"{"id":"b","type":"function","extra_content":{"google":{"thought_signature":"s"}},"function":{"name":"g","arguments":"{}"}}"#;
@@ -598,11 +671,23 @@ fn messages_say_what_they_have() {
         Event::Arguments(0, "1}"),
         Event::Call { choice: 0, id: Some("b"), name: "g", signature: Some("s") },
     ];
-    check_whole(&manner, &calls, &whole(&format!(r#""content":null,"refusal":null,"tool_calls":[{f},{g}]"#), "tool_calls"));
+    check_whole(
+        &manner,
+        &calls,
+        &whole(&format!(r#""content":null,"refusal":null,"tool_calls":[{f},{g}]"#), "tool_calls"),
+    );
     let with_text = [&[Event::Text(0, "t")][..], &calls].concat();
-    check_whole(&manner, &with_text, &whole(&format!(r#""content":"t","refusal":null,"tool_calls":[{f},{g}]"#), "tool_calls"));
+    check_whole(
+        &manner,
+        &with_text,
+        &whole(&format!(r#""content":"t","refusal":null,"tool_calls":[{f},{g}]"#), "tool_calls"),
+    );
     check_whole(&manner, &[Event::Refusal(0, "no"), STOP], &whole(r#""content":"","refusal":"no""#, "stop"));
-    check_whole(&manner, &[Event::Finish(0, Finish::Filtered)], &whole(r#""content":"","refusal":null"#, "content_filter"));
+    check_whole(
+        &manner,
+        &[Event::Finish(0, Finish::Filtered)],
+        &whole(r#""content":"","refusal":null"#, "content_filter"),
+    );
     check_whole(
         &Manner { hide_reasoning: true, ..Manner::default() },
         &[Event::Reasoning(0, "hm")],
@@ -613,7 +698,11 @@ fn messages_say_what_they_have() {
         &[Event::Text(0, "t"), call(0, None, "fmt"), Event::Arguments(0, "{}")],
         &whole(r#""content":"{}","refusal":null"#, "stop"),
     );
-    check_whole(&formatted(), &[Event::Text(0, "t"), Event::Text(0, "u")], &whole(r#""content":"tu","refusal":null"#, "stop"));
+    check_whole(
+        &formatted(),
+        &[Event::Text(0, "t"), Event::Text(0, "u")],
+        &whole(r#""content":"tu","refusal":null"#, "stop"),
+    );
     check_whole(
         &manner,
         &[Event::Text(1, "b"), Event::Text(0, "a"), Event::Finish(1, Finish::Length)],
@@ -707,15 +796,36 @@ fn usage_is_the_upstreams_and_what_it_lacks_is_estimated() {
     use Source::{Estimated, Reported};
     let tokens = |prompt, completion| Tokens { prompt, completion, ..Tokens::default() };
     let usage = |tokens| [Event::Usage(tokens), Event::Text(0, "abcde")];
-    check_usage(&usage(tokens(Some(9), Some(3))), r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#, Reported);
-    check_usage(&usage(tokens(Some(9), None)), r#"{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}"#, Estimated);
-    check_usage(&usage(tokens(None, Some(3))), r#"{"prompt_tokens":100,"completion_tokens":3,"total_tokens":103}"#, Estimated);
-    check_usage(&usage(tokens(None, None)), r#"{"prompt_tokens":100,"completion_tokens":2,"total_tokens":102}"#, Estimated);
-    check_usage(&usage(tokens(Some(0), Some(0))), r#"{"prompt_tokens":100,"completion_tokens":2,"total_tokens":102}"#, Estimated);
+    check_usage(
+        &usage(tokens(Some(9), Some(3))),
+        r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#,
+        Reported,
+    );
+    check_usage(
+        &usage(tokens(Some(9), None)),
+        r#"{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}"#,
+        Estimated,
+    );
+    check_usage(
+        &usage(tokens(None, Some(3))),
+        r#"{"prompt_tokens":100,"completion_tokens":3,"total_tokens":103}"#,
+        Estimated,
+    );
+    check_usage(
+        &usage(tokens(None, None)),
+        r#"{"prompt_tokens":100,"completion_tokens":2,"total_tokens":102}"#,
+        Estimated,
+    );
+    check_usage(
+        &usage(tokens(Some(0), Some(0))),
+        r#"{"prompt_tokens":100,"completion_tokens":2,"total_tokens":102}"#,
+        Estimated,
+    );
     // The last one counts.
     let grows = [Event::Usage(tokens(Some(9), Some(1))), Event::Text(0, "a"), Event::Usage(tokens(Some(9), Some(7)))];
     check_usage(&grows, r#"{"prompt_tokens":9,"completion_tokens":7,"total_tokens":16}"#, Reported);
-    let all = Tokens { prompt: Some(9), completion: Some(3), cached: Some(4), cache_write: Some(0), reasoning: Some(2) };
+    let all =
+        Tokens { prompt: Some(9), completion: Some(3), cached: Some(4), cache_write: Some(0), reasoning: Some(2) };
     check_usage(
         &usage(all),
         r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":4,"cache_write_tokens":0},"completion_tokens_details":{"reasoning_tokens":2}}"#,
@@ -731,7 +841,8 @@ fn usage_is_the_upstreams_and_what_it_lacks_is_estimated() {
 #[test]
 fn no_part_is_more_than_its_whole() {
     let check = |[prompt, completion, cached, cache_write, reasoning]: [u64; 5], expected: &str, source| {
-        let [prompt, completion, cached, cache_write, reasoning] = [prompt, completion, cached, cache_write, reasoning].map(Some);
+        let [prompt, completion, cached, cache_write, reasoning] =
+            [prompt, completion, cached, cache_write, reasoning].map(Some);
         let tokens = Tokens { prompt, completion, cached, cache_write, reasoning };
         check_usage(&[Event::Usage(tokens), Event::Text(0, "abcde")], expected, source);
     };
@@ -751,7 +862,9 @@ fn no_part_is_more_than_its_whole() {
 fn what_no_answer_can_have_is_not_believed_nor_what_came_with_it() {
     let fine = [9, 3, 4, 1, 2];
     for (place, name) in
-        ["prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens"].iter().enumerate()
+        ["prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens"]
+            .iter()
+            .enumerate()
     {
         for (absurd, is_doubted) in [(1 << 30, false), ((1 << 30) + 1, true), (1 << 63, true), (u64::MAX, true)] {
             let mut counts = fine;
@@ -770,8 +883,14 @@ fn what_no_answer_can_have_is_not_believed_nor_what_came_with_it() {
         }
     }
     // The last one counts.
-    let later =
-        |tokens| [Event::Usage(Tokens { prompt: Some(1 << 31), ..Tokens::default() }), Event::Text(0, "a"), Event::Usage(tokens), STOP];
+    let later = |tokens| {
+        [
+            Event::Usage(Tokens { prompt: Some(1 << 31), ..Tokens::default() }),
+            Event::Text(0, "a"),
+            Event::Usage(tokens),
+            STOP,
+        ]
+    };
     let tokens = Tokens { prompt: Some(9), completion: Some(3), ..Tokens::default() };
     let (answer, _) = buffered(&Manner::default(), &later(tokens)).unwrap();
     assert_eq!((answer.usage.total(), answer.usage.source, answer.usage.doubted), (12, Source::Reported, None));
@@ -823,7 +942,8 @@ fn of_call(signature: &str) -> Thought<'static> {
 
 #[track_caller]
 fn check_kept(events: &[Event<'_>], expected: &[(&str, &[Thought<'static>])]) {
-    let expected: Vec<Kept> = expected.iter().map(|(call, thoughts)| Kept { call: (*call).into(), thoughts: thoughts.to_vec() }).collect();
+    let expected: Vec<Kept> =
+        expected.iter().map(|(call, thoughts)| Kept { call: (*call).into(), thoughts: thoughts.to_vec() }).collect();
     for hide_reasoning in [false, true] {
         let mut chunks = Chunks::new(&face(false), Manner { hide_reasoning, ..manner() });
         events.iter().for_each(|event| chunks.take(event.clone(), &mut Vec::new()));
@@ -878,7 +998,10 @@ fn unsigned_thoughts_are_not_kept() {
 fn too_much_thought_is_not_kept_at_all() {
     let much = "x".repeat(MAX_KEPT - 2);
     let call = |id| call(0, Some(id), "f");
-    check_kept(&[Event::Reasoning(0, &much), Event::Signed("s"), call("a")], &[("a", &[thought(&much, Some("s"), None)])]);
+    check_kept(
+        &[Event::Reasoning(0, &much), Event::Signed("s"), call("a")],
+        &[("a", &[thought(&much, Some("s"), None)])],
+    );
     check_kept(&[Event::Reasoning(0, &much), Event::Signed("s"), call("a"), Event::Signed("t"), call("b")], &[]);
     check_kept(&[Event::Reasoning(0, &much), Event::Redacted("abc"), Event::Signed("s"), call("a")], &[]);
 }
@@ -924,7 +1047,8 @@ impl Told {
 pub(crate) fn told() -> impl Strategy<Value = Told> {
     let choice = || prop_oneof![6 => Just(0u32), 2 => Just(1u32), 1 => Just(2u32), 1 => Just(5u32)];
     let text = || "[a\"\\\\\n\u{1}é😀{}]{0,4}";
-    let word = || prop::option::of(prop::sample::select(vec!["", "a", "b", "call_chatcmpl0a_0_0"]).prop_map(str::to_owned));
+    let word =
+        || prop::option::of(prop::sample::select(vec!["", "a", "b", "call_chatcmpl0a_0_0"]).prop_map(str::to_owned));
     let name = prop::sample::select(vec!["f", "g", "f_1", "fmt", "fmt", "\u{7f}\""]).prop_map(str::to_owned);
     let count = || prop::option::of(0u64..50);
     let finish = prop::sample::select(vec![Finish::Stop, Finish::Length, Finish::Filtered]);
@@ -958,7 +1082,11 @@ pub(crate) fn plausible(told: &mut Vec<Told>) {
 
 pub(crate) fn any_manner() -> impl Strategy<Value = Manner> {
     (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(hide_reasoning, keep_thoughts, has_format)| Manner {
-        undo: Undo { names: vec![("f_1".into(), "f.1".into())], format_tool: has_format.then(|| "fmt".into()), ..Undo::default() },
+        undo: Undo {
+            names: vec![("f_1".into(), "f.1".into())],
+            format_tool: has_format.then(|| "fmt".into()),
+            ..Undo::default()
+        },
         hide_reasoning,
         keep_thoughts,
     })
@@ -1009,7 +1137,11 @@ fn accumulate(out: &str) -> Value {
     for choice in answer["choices"].as_array_mut().unwrap() {
         let message = choice["message"].as_object_mut().unwrap();
         if let Some(calls) = message.get_mut("tool_calls") {
-            calls.as_array_mut().unwrap().iter_mut().for_each(|call| drop(call.as_object_mut().unwrap().remove("index")));
+            calls
+                .as_array_mut()
+                .unwrap()
+                .iter_mut()
+                .for_each(|call| drop(call.as_object_mut().unwrap().remove("index")));
             if message["content"] == "" {
                 message.insert("content".into(), Value::Null);
             }
@@ -1019,7 +1151,8 @@ fn accumulate(out: &str) -> Value {
 }
 
 proptest! {
-    /// Whatever a dialect tells: a stream is as clients need it, and says what the buffered answer says, or both are the same fault.
+    /// Whatever a dialect tells: a stream is as clients need it, and says what the buffered answer
+    /// says, or both are the same fault.
     #[test]
     fn streams_are_valid_and_say_what_whole_answers_say(
         mut told in prop::collection::vec(told(), 0..24),
@@ -1087,7 +1220,9 @@ fn calls_that_are_told_as_whole_and_are_broken_are_counted_in_both_forms() {
 #[test]
 fn content_that_should_be_json_and_is_not_is_noticed_in_both_forms() {
     let said = |text, finish| vec![Event::Text(0, text), Event::Finish(0, finish), Event::End];
-    let tool = |arguments| vec![Event::Text(0, "Well:"), call(0, None, "fmt"), Event::Arguments(0, arguments), STOP, Event::End];
+    let tool = |arguments| {
+        vec![Event::Text(0, "Well:"), call(0, None, "fmt"), Event::Arguments(0, arguments), STOP, Event::End]
+    };
     for (manner, events, not_json) in [
         (manner(), said("{\"a\":1}", Finish::Stop), false),
         (manner(), said("Sure!", Finish::Stop), true),

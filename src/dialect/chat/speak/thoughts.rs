@@ -1,6 +1,7 @@
 //! Thoughts that must come back with the call that they led to, gathered while they pass.
 //!
-//! Providers want all of a turn's thoughts back unchanged, or none. So what is too much to keep is not kept in part.
+//! Providers want all of a turn's thoughts back unchanged, or none. So what is too much to keep is
+//! not kept in part.
 
 use super::Kept;
 use crate::dialect::chat::Thought;
@@ -33,7 +34,11 @@ impl Thoughts {
     pub(super) fn signed(&mut self, signature: &str) {
         if self.has_room(signature.len()) {
             let text = std::mem::take(&mut self.text);
-            self.pending.push(Thought { text: text.into(), signature: Some(signature.to_owned().into()), ..Thought::default() });
+            self.pending.push(Thought {
+                text: text.into(),
+                signature: Some(signature.to_owned().into()),
+                ..Thought::default()
+            });
         }
     }
 
@@ -51,7 +56,11 @@ impl Thoughts {
         }
         let mut thoughts = if is_first_choice { std::mem::take(&mut self.pending) } else { Vec::new() };
         if let Some(signature) = signature {
-            thoughts.push(Thought { signature: Some(signature.to_owned().into()), of_call: true, ..Thought::default() });
+            thoughts.push(Thought {
+                signature: Some(signature.to_owned().into()),
+                of_call: true,
+                ..Thought::default()
+            });
         }
         if !thoughts.is_empty() {
             self.kept.push(Kept { call: id.to_owned(), thoughts });

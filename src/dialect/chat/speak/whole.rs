@@ -73,14 +73,20 @@ impl Whole {
         out.extend_from_slice(br#"],"usage":"#);
         self.course.tally.write(&mut out);
         out.push(b'}');
-        Ok(Answer { body: out, usage: self.course.tally.usage(), declined: self.course.declined(), flaws: self.course.flaws() })
+        Ok(Answer {
+            body: out,
+            usage: self.course.tally.usage(),
+            declined: self.course.declined(),
+            flaws: self.course.flaws(),
+        })
     }
 }
 
 impl Choice {
     /// About what it takes.
     fn room(&self) -> usize {
-        let calls: usize = self.calls.iter().map(|call| call.arguments.len() + call.name.len() + call.id.len() + 128).sum();
+        let calls: usize =
+            self.calls.iter().map(|call| call.arguments.len() + call.name.len() + call.id.len() + 128).sum();
         let texts = self.content.len() + self.reasoning.len() + self.refusal.len();
         256 + texts + texts / 8 + calls + calls / 8 + self.images.len() + self.files.len()
     }

@@ -90,7 +90,9 @@ fn item(item: &Item<'_, '_>) -> String {
         Item::Call(call, Some(signature)) => format!("call({}~{signature})", call.id),
         Item::Result(outcome) => {
             let said: Vec<String> = outcome.parts.iter().map(part).collect();
-            let cache = outcome.cache.map_or_else(String::new, |cache| format!("!{}", cache.ttl.as_deref().unwrap_or_default()));
+            let cache = outcome
+                .cache
+                .map_or_else(String::new, |cache| format!("!{}", cache.ttl.as_deref().unwrap_or_default()));
             format!("result({} {}:{}{cache})", outcome.id, outcome.name, said.join("+"))
         }
     }
@@ -165,7 +167,10 @@ fn results_are_one_turn_in_the_order_of_their_calls() {
         [calls.clone(), user("b"), tool("1", "x"), system("s"), tool("2", "y")],
         "s | A t, call(1), call(2), call(3) | U result(1 f_1:x), result(2 f_2:y), b",
     );
-    check([calls.clone(), message(Role::User, &[]), tool("2", "y")], "| A t, call(1), call(2), call(3) | U result(2 f_2:y)");
+    check(
+        [calls.clone(), message(Role::User, &[]), tool("2", "y")],
+        "| A t, call(1), call(2), call(3) | U result(2 f_2:y)",
+    );
     // Nothing is a result too.
     check(
         [assistant(&[], &["1"]), Message { tool_call_id: Some("1".into()), ..message(Role::Tool, &[]) }],
@@ -195,10 +200,19 @@ fn the_last_of_several_results_of_a_call_counts() {
     );
     // It moves to its call, wherever it came.
     check(
-        [assistant(&[], &["1"]), tool("1", "wait"), assistant(&["so"], &[]), tool("1", "done"), assistant(&["ah"], &[])],
+        [
+            assistant(&[], &["1"]),
+            tool("1", "wait"),
+            assistant(&["so"], &[]),
+            tool("1", "done"),
+            assistant(&["ah"], &[]),
+        ],
         "| A call(1) | U result(1 f_1:done) | A so, ah ; messages[]",
     );
-    check([assistant(&[], &["1"]), tool("1", "a"), tool("1", "b"), tool("1", "c")], "| A call(1) | U result(1 f_1:c) ; messages[]");
+    check(
+        [assistant(&[], &["1"]), tool("1", "a"), tool("1", "b"), tool("1", "c")],
+        "| A call(1) | U result(1 f_1:c) ; messages[]",
+    );
 }
 
 #[test]
@@ -223,7 +237,10 @@ fn a_hint_for_the_cache_on_a_result_is_kept() {
     check([marked], "| U result(1 :x+y!)");
     let long = || Some(Cache { ttl: Some("1h".into()) });
     check([Message { cache: long(), ..tool("1", "x") }], "| U result(1 :x!1h)");
-    let marked = Message { content: vec![Part { cache: cache(), ..text("x") }, Part { cache: long(), ..text("y") }], ..tool("1", "") };
+    let marked = Message {
+        content: vec![Part { cache: cache(), ..text("x") }, Part { cache: long(), ..text("y") }],
+        ..tool("1", "")
+    };
     check([marked], "| U result(1 :x+y!1h)");
     check([Message { cache: cache(), ..user("x") }], "| U x ; cache_control");
 }
@@ -280,7 +297,8 @@ fn what_is_lost_is_said() {
     for message in [user("a"), system("a"), assistant(&["a"], &[])] {
         assert!(told(vec![name(message)], &none).ends_with(" ; messages[].name"));
     }
-    let others = Message { others: vec!["audio".into(), "x y".into(), "".into(), "é".into(), "a.b-c_D9".into()], ..user("a") };
+    let others =
+        Message { others: vec!["audio".into(), "x y".into(), "".into(), "é".into(), "a.b-c_D9".into()], ..user("a") };
     check([others.clone(), others], "| U a, a ; messages[].audio ; messages[].other ; messages[].a.b-c_D9");
     let long = Message { others: vec!["x".repeat(49).into(), "x".repeat(48).into()], ..tool("1", "") };
     assert!(told(vec![long], &none).ends_with(&format!(" ; messages[].other ; messages[].{}", "x".repeat(48))));

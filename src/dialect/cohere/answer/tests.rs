@@ -41,7 +41,8 @@ fn check_fault(events: &[&str], status: Option<u16>, message: &str) {
 
 const START: &str = r#"{"id":"29f1","type":"message-start","delta":{"message":{"role":"assistant","content":[],"tool_plan":"","tool_calls":[],"citations":[]}}}"#;
 const END: &str = r#"{"type":"message-end","delta":{"finish_reason":"COMPLETE","usage":{"billed_units":{"input_tokens":9,"output_tokens":3},"tokens":{"input_tokens":71.0,"output_tokens":5.0}}}}"#;
-const USAGE: &str = "Usage(Tokens { prompt: Some(71), completion: Some(5), cached: None, cache_write: None, reasoning: None })";
+const USAGE: &str =
+    "Usage(Tokens { prompt: Some(71), completion: Some(5), cached: None, cache_write: None, reasoning: None })";
 const CALL: &str = r#"{"type":"tool-call-start","index":0,"delta":{"message":{"tool_calls":{"id":"get_1","type":"function","function":{"name":"get","arguments":""}}}}}"#;
 const CALL_TOLD: &str = r#"Call { choice: 0, id: Some("get_1"), name: "get", signature: None }"#;
 const CALL_END: &str = r#"{"type":"tool-call-end","index":0}"#;
@@ -72,7 +73,10 @@ fn text_comes_as_it_is() {
 
 #[test]
 fn what_begins_with_content_is_not_lost() {
-    check(&[r#"{"type":"content-start","delta":{"message":{"content":{"type":"text","text":"a"}}}}"#], &[r#"Text(0, "a")"#]);
+    check(
+        &[r#"{"type":"content-start","delta":{"message":{"content":{"type":"text","text":"a"}}}}"#],
+        &[r#"Text(0, "a")"#],
+    );
     check(
         &[r#"{"type":"content-delta","delta":{"message":{"content":[{"text":"a"},null,{"thinking":"b"}]}}}"#],
         &[r#"Text(0, "a")"#, r#"Reasoning(0, "b")"#],
@@ -213,7 +217,11 @@ fn every_reason_has_its_finish() {
 #[test]
 fn an_answer_that_was_given_up_is_an_error() {
     let end = |inner: &str| format!(r#"{{"type":"message-end","delta":{{{inner}}}}}"#);
-    check_fault(&[START, CALL, &end(r#""finish_reason":"ERROR""#)], Some(502), "the upstream gave the answer up (`ERROR`)");
+    check_fault(
+        &[START, CALL, &end(r#""finish_reason":"ERROR""#)],
+        Some(502),
+        "the upstream gave the answer up (`ERROR`)",
+    );
     check_fault(&[&end(r#""finish_reason":"TIMEOUT""#)], Some(504), "the upstream gave the answer up (`TIMEOUT`)");
     check_fault(&[&end(r#""finish_reason":"ERROR","error":"out of memory""#)], Some(502), "out of memory");
     check_fault(&[&end(r#""finish_reason":"COMPLETE","error":"after all""#)], Some(502), "after all");
@@ -277,19 +285,35 @@ fn malformed_events_are_broken_and_tell_nothing() {
 #[test]
 fn usage_is_what_the_model_read_and_wrote() {
     let of = |usage: &str| told(&[&format!(r#"{{"type":"message-end","delta":{{"usage":{usage}}}}}"#)]).remove(0);
-    let tokens = |prompt, completion, cached| format!("{:?}", Event::Usage(Tokens { prompt, completion, cached, ..Tokens::default() }));
+    let tokens = |prompt, completion, cached| {
+        format!("{:?}", Event::Usage(Tokens { prompt, completion, cached, ..Tokens::default() }))
+    };
     assert_eq!(
-        of(r#"{"tokens":{"input_tokens":10.0,"output_tokens":2.0},"billed_units":{"input_tokens":1,"output_tokens":1}}"#),
+        of(
+            r#"{"tokens":{"input_tokens":10.0,"output_tokens":2.0},"billed_units":{"input_tokens":1,"output_tokens":1}}"#
+        ),
         tokens(Some(10), Some(2), None)
     );
-    assert_eq!(of(r#"{"billed_units":{"input_tokens":1,"output_tokens":2,"search_units":3}}"#), tokens(Some(1), Some(2), None));
-    assert_eq!(of(r#"{"tokens":{"input_tokens":10},"billed_units":{"output_tokens":"3"}}"#), tokens(Some(10), Some(3), None));
+    assert_eq!(
+        of(r#"{"billed_units":{"input_tokens":1,"output_tokens":2,"search_units":3}}"#),
+        tokens(Some(1), Some(2), None)
+    );
+    assert_eq!(
+        of(r#"{"tokens":{"input_tokens":10},"billed_units":{"output_tokens":"3"}}"#),
+        tokens(Some(10), Some(3), None)
+    );
     assert_eq!(
         of(r#"{"tokens":7,"billed_units":{"input_tokens":-9,"output_tokens":3.5},"cached_tokens":"2"}"#),
         tokens(Some(u64::MAX), Some(u64::MAX), Some(2))
     );
-    assert_eq!(of(r#"{"tokens":{"input_tokens":10,"output_tokens":0},"cached_tokens":8.0}"#), tokens(Some(10), Some(0), Some(8)));
-    assert_eq!(of(r#"{"tokens":{"input_tokens":"x","output_tokens":[{}]},"cached_tokens":{"a":true}}"#), "Finish(0, Stop)");
+    assert_eq!(
+        of(r#"{"tokens":{"input_tokens":10,"output_tokens":0},"cached_tokens":8.0}"#),
+        tokens(Some(10), Some(0), Some(8))
+    );
+    assert_eq!(
+        of(r#"{"tokens":{"input_tokens":"x","output_tokens":[{}]},"cached_tokens":{"a":true}}"#),
+        "Finish(0, Stop)"
+    );
     assert_eq!(of("null"), "Finish(0, Stop)");
     assert_eq!(of(r#"["new"]"#), "Finish(0, Stop)");
     assert_eq!(of("{}"), "Finish(0, Stop)");
@@ -315,7 +339,10 @@ fn a_whole_answer_tells_the_same() {
             "Finish(0, Stop)",
         ],
     );
-    check_answer(r#"{"message":{"content":null,"tool_plan":null,"tool_calls":null},"usage":null,"id":null}"#, &["Finish(0, Stop)"]);
+    check_answer(
+        r#"{"message":{"content":null,"tool_plan":null,"tool_calls":null},"usage":null,"id":null}"#,
+        &["Finish(0, Stop)"],
+    );
     check_answer("\u{FEFF}{\"message\":{}} ", &["Finish(0, Stop)"]);
 }
 

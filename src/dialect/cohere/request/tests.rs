@@ -10,7 +10,8 @@ const OLD: &str = "command-r-08-2024";
 const SEER: &str = "command-a-vision-07-2025";
 
 fn written(body: &str, model: &str) -> Result<Written, Refused> {
-    let target = Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &|_| None };
+    let target =
+        Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &|_| None };
     request(&read(body.as_bytes()).unwrap(), &target)
 }
 
@@ -27,7 +28,8 @@ fn check_all(model: &str, body: &str, expected: &str, losses: &[&str]) -> Undo {
 #[track_caller]
 fn check_messages(model: &str, messages: &str, expected: &str, losses: &[&str]) {
     let body = format!(r#"{{"model":"x","messages":[{messages}]}}"#);
-    let undo = check_all(model, &body, &format!(r#"{{"model":"{model}","stream":false,"messages":[{expected}]}}"#), losses);
+    let undo =
+        check_all(model, &body, &format!(r#"{{"model":"{model}","stream":false,"messages":[{expected}]}}"#), losses);
     assert_eq!(undo, Undo::default());
 }
 
@@ -36,7 +38,9 @@ fn check_messages(model: &str, messages: &str, expected: &str, losses: &[&str]) 
 fn check(model: &str, fields: &str, expected: &str, losses: &[&str]) -> Undo {
     let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
     let comma = if expected.is_empty() { "" } else { "," };
-    let expected = format!(r#"{{"model":"{model}","stream":false,"messages":[{{"role":"user","content":"hi"}}]{comma}{expected}}}"#);
+    let expected = format!(
+        r#"{{"model":"{model}","stream":false,"messages":[{{"role":"user","content":"hi"}}]{comma}{expected}}}"#
+    );
     check_all(model, &body, &expected, losses)
 }
 
@@ -105,7 +109,12 @@ fn thinking_goes_back_as_what_the_model_calls_it() {
     let call = r#""tool_calls":[{"id":"c1","type":"function","function":{"name":"get","arguments":"{}"}}]"#;
     let result = r#"{"role":"tool","tool_call_id":"c1","content":"r"}"#;
     let with_call = format!(r#"{{"role":"assistant","content":"b","reasoning_content":"hm",{call}}},{result}"#);
-    check_messages(MODEL, &with_call, &format!(r#"{{"role":"assistant","content":"b","tool_plan":"hm",{call}}},{result}"#), &[]);
+    check_messages(
+        MODEL,
+        &with_call,
+        &format!(r#"{{"role":"assistant","content":"b","tool_plan":"hm",{call}}},{result}"#),
+        &[],
+    );
     let thinking = r#""content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"b"}]"#;
     check_messages(THINKER, &with_call, &format!(r#"{{"role":"assistant",{thinking},{call}}},{result}"#), &[]);
     let without = r#"{"role":"assistant","content":"b","reasoning_content":"hm"}"#;
@@ -121,11 +130,23 @@ fn pictures_go_to_models_that_see() {
     let image = |rest: &str| format!(r#"{{"role":"user","content":[{{"type":"image_url","image_url":{{{rest}}}}}]}}"#);
     let data = r#""url":"data:image/png;base64,AAAA""#;
     check_messages(SEER, &image(data), &image(data), &[]);
-    check_messages(SEER, &image(&format!(r#"{data},"detail":"low""#)), &image(&format!(r#"{data},"detail":"low""#)), &[]);
-    check_messages(SEER, &image(&format!(r#"{data},"detail":"original""#)), &image(data), &["messages[].content[].image_url.detail"]);
+    check_messages(
+        SEER,
+        &image(&format!(r#"{data},"detail":"low""#)),
+        &image(&format!(r#"{data},"detail":"low""#)),
+        &[],
+    );
+    check_messages(
+        SEER,
+        &image(&format!(r#"{data},"detail":"original""#)),
+        &image(data),
+        &["messages[].content[].image_url.detail"],
+    );
     check_messages(SEER, &image(r#""url":"https://x/y.png""#), &image(r#""url":"https://x/y.png""#), &[]);
     let refused = written(&format!(r#"{{"model":"x","messages":[{}]}}"#, image(data)), MODEL).unwrap_err();
-    assert!(matches!(refused, Refused::Unsupported(complaint) if complaint.param == "messages[0].content[0].image_url"));
+    assert!(
+        matches!(refused, Refused::Unsupported(complaint) if complaint.param == "messages[0].content[0].image_url")
+    );
 }
 
 #[test]
@@ -142,12 +163,20 @@ fn options_have_other_names_and_ranges() {
         (r#""top_k":40"#, r#""k":40"#, &[]),
         (r#""top_k":501"#, r#""k":500"#, &["top_k"]),
         (r#""frequency_penalty":0.5,"presence_penalty":1.0"#, r#""frequency_penalty":0.5,"presence_penalty":1.0"#, &[]),
-        (r#""frequency_penalty":1.5,"presence_penalty":-0.1"#, r#""frequency_penalty":1"#, &["frequency_penalty", "presence_penalty"]),
+        (
+            r#""frequency_penalty":1.5,"presence_penalty":-0.1"#,
+            r#""frequency_penalty":1"#,
+            &["frequency_penalty", "presence_penalty"],
+        ),
         (r#""stop":"a""#, r#""stop_sequences":["a"]"#, &[]),
         (r#""stop":["a","b\n"]"#, r#""stop_sequences":["a","b\n"]"#, &[]),
         (r#""seed":7"#, r#""seed":7"#, &[]),
         (r#""seed":-7"#, "", &["seed"]),
-        (r#""user":"u","logit_bias":{"1":1},"reasoning_effort":"high""#, "", &["user", "logit_bias", "reasoning_effort"]),
+        (
+            r#""user":"u","logit_bias":{"1":1},"reasoning_effort":"high""#,
+            "",
+            &["user", "logit_bias", "reasoning_effort"],
+        ),
     ] {
         check(MODEL, fields, expected, losses);
     }
@@ -159,9 +188,18 @@ fn options_have_other_names_and_ranges() {
 #[test]
 fn the_target_says_the_rest() {
     let request = |default_max_tokens, stream| {
-        let target = Target { model: "a\"b", traits: Traits::UNKNOWN, default_max_tokens, stream, within: None, kept: &|_| None };
-        let written =
-            super::request(&read(br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"stream":true}"#).unwrap(), &target);
+        let target = Target {
+            model: "a\"b",
+            traits: Traits::UNKNOWN,
+            default_max_tokens,
+            stream,
+            within: None,
+            kept: &|_| None,
+        };
+        let written = super::request(
+            &read(br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"stream":true}"#).unwrap(),
+            &target,
+        );
         String::from_utf8(written.unwrap().body).unwrap()
     };
     let messages = r#""messages":[{"role":"user","content":"hi"}]"#;
@@ -188,7 +226,12 @@ fn effort_is_a_budget_for_models_that_think() {
         r#""max_tokens":1000,"thinking":{"type":"enabled","token_budget":500}"#,
         &[],
     );
-    check(THINKER, r#""reasoning_effort":"low","max_tokens":1"#, r#""max_tokens":1,"thinking":{"type":"enabled","token_budget":1}"#, &[]);
+    check(
+        THINKER,
+        r#""reasoning_effort":"low","max_tokens":1"#,
+        r#""max_tokens":1,"thinking":{"type":"enabled","token_budget":1}"#,
+        &[],
+    );
     check(MODEL, r#""reasoning_effort":"none""#, "", &[]);
     check(MODEL, r#""reasoning_effort":"low""#, "", &["reasoning_effort"]);
     check("command-a-plus-05-2026", r#""reasoning_effort":"none""#, "", &["reasoning_effort"]);
@@ -204,7 +247,12 @@ fn tools_and_choices() {
     let written = format!(r#""tools":[{A},{B_WRITTEN}]"#);
     check(MODEL, &tools, &written, &[]);
     check(MODEL, &format!(r#"{tools},"tool_choice":"auto""#), &written, &[]);
-    check(MODEL, &format!(r#"{tools},"tool_choice":"required""#), &format!(r#"{written},"tool_choice":"REQUIRED""#), &[]);
+    check(
+        MODEL,
+        &format!(r#"{tools},"tool_choice":"required""#),
+        &format!(r#"{written},"tool_choice":"REQUIRED""#),
+        &[],
+    );
     check(MODEL, &format!(r#"{tools},"tool_choice":"none""#), &format!(r#"{written},"tool_choice":"NONE""#), &[]);
     let named = r#""tool_choice":{"type":"function","function":{"name":"b"}}"#;
     check(MODEL, &format!("{tools},{named}"), &format!(r#""tools":[{B_WRITTEN}],"tool_choice":"REQUIRED""#), &[]);
@@ -218,7 +266,9 @@ fn tools_and_choices() {
 #[test]
 fn strictness_is_for_all_tools_or_none() {
     let tool = |name: &str, strict: &str, required: &str| {
-        format!(r#"{{"type":"function","function":{{"name":"{name}"{strict},"parameters":{{"type":"object","required":[{required}]}}}}}}"#)
+        format!(
+            r#"{{"type":"function","function":{{"name":"{name}"{strict},"parameters":{{"type":"object","required":[{required}]}}}}}}"#
+        )
     };
     let (strict, yes) = (r#","strict":true"#, r#""x""#);
     let check = |one: (&str, &str), two: (&str, &str), is_strict: bool| {
@@ -255,14 +305,20 @@ fn a_format_alone_is_native() {
 }
 
 fn answer_tool(name: &str, description: &str) -> String {
-    format!(r#"{{"type":"function","function":{{"name":"{name}","description":"{description}","parameters":{SCHEMA}}}}}"#)
+    format!(
+        r#"{{"type":"function","function":{{"name":"{name}","description":"{description}","parameters":{SCHEMA}}}}}"#
+    )
 }
 
 #[test]
 fn a_format_beside_tools_is_a_tool() {
     let usual = answer_tool("give_answer", "Gives the final answer. Call it to answer.");
-    let undo =
-        check(MODEL, &format!(r#"{},"tools":[{A}]"#, format("")), &format!(r#""tools":[{A},{usual}],"tool_choice":"REQUIRED""#), &[]);
+    let undo = check(
+        MODEL,
+        &format!(r#"{},"tools":[{A}]"#, format("")),
+        &format!(r#""tools":[{A},{usual}],"tool_choice":"REQUIRED""#),
+        &[],
+    );
     assert_eq!(undo, Undo { format_tool: Some("give_answer".into()), ..Undo::default() });
     let described = answer_tool("give_answer", "d");
     check(
@@ -280,7 +336,8 @@ fn a_format_beside_tools_is_a_tool() {
         &[],
     );
     assert_eq!(undo.format_tool.as_deref(), Some("give_answer_"));
-    let strict = |strict: &str| format!(r#"{{"type":"function","function":{{"name":"a"{strict},"parameters":{SCHEMA}}}}}"#);
+    let strict =
+        |strict: &str| format!(r#"{{"type":"function","function":{{"name":"a"{strict},"parameters":{SCHEMA}}}}}"#);
     check(
         MODEL,
         &format!(r#"{},"tools":[{}]"#, format(r#","strict":true"#), strict(r#","strict":true"#)),
@@ -289,7 +346,8 @@ fn a_format_beside_tools_is_a_tool() {
     );
     // Only calls will come.
     let must = format!(r#""tools":[{A}],"tool_choice":"required""#);
-    let undo = check(MODEL, &format!("{},{must}", format("")), &must.replace("required", "REQUIRED"), &["response_format"]);
+    let undo =
+        check(MODEL, &format!("{},{must}", format("")), &must.replace("required", "REQUIRED"), &["response_format"]);
     assert_eq!(undo, Undo::default());
 
     check_refused(MODEL, &format!(r#""response_format":{{"type":"json_object"}},"tools":[{A}]"#), "response_format");
@@ -299,13 +357,20 @@ fn a_format_beside_tools_is_a_tool() {
 #[test]
 fn the_catalog_may_know_better() {
     let written = |traits, fields: &str| {
-        let target = Target { model: "m", traits, default_max_tokens: None, stream: false, within: None, kept: &|_| None };
+        let target =
+            Target { model: "m", traits, default_max_tokens: None, stream: false, within: None, kept: &|_| None };
         let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
-        let written = super::request(&read(body.as_bytes()).unwrap(), &target).map_err(|refused| format!("{refused:?}"))?;
+        let written =
+            super::request(&read(body.as_bytes()).unwrap(), &target).map_err(|refused| format!("{refused:?}"))?;
         Ok::<_, String>(String::from_utf8(written.body).unwrap())
     };
     let both = written(Traits::UNKNOWN, &format!(r#"{},"tools":[{A}]"#, format(""))).unwrap();
-    assert!(both.ends_with(&format!(r#""tools":[{A}],"response_format":{{"type":"json_object","json_schema":{SCHEMA}}}}}"#)), "{both}");
+    assert!(
+        both.ends_with(&format!(
+            r#""tools":[{A}],"response_format":{{"type":"json_object","json_schema":{SCHEMA}}}}}"#
+        )),
+        "{both}"
+    );
     let neither = Traits { structured: false, ..Traits::UNKNOWN };
     let forced = written(neither, &format("")).unwrap();
     assert!(forced.contains("give_answer") && forced.ends_with(r#""tool_choice":"REQUIRED"}"#), "{forced}");

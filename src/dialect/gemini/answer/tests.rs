@@ -33,13 +33,16 @@ fn check_answer(body: &str, expected: &[&str]) {
     let read = answer(body.as_bytes(), &mut |event| lines.push(format!("{event:?}")));
     match read {
         Ok(()) => {}
-        Err(AnswerFault::Upstream(error)) => lines.push(format!("error {:?} {:?} {}", error.status, error.code, error.message)),
+        Err(AnswerFault::Upstream(error)) => {
+            lines.push(format!("error {:?} {:?} {}", error.status, error.code, error.message))
+        }
         Err(AnswerFault::Nonsense(why)) => lines.push(format!("nonsense: {why}")),
     }
     assert_eq!(lines, expected, "{body}");
 }
 
-const USAGE: &str = "Usage(Tokens { prompt: Some(9), completion: Some(32), cached: Some(4), cache_write: None, reasoning: Some(30) })";
+const USAGE: &str =
+    "Usage(Tokens { prompt: Some(9), completion: Some(32), cached: Some(4), cache_write: None, reasoning: Some(30) })";
 
 #[test]
 fn a_calls_input_may_be_in_quotes() {
@@ -152,8 +155,9 @@ fn signatures_count_on_calls_only() {
 #[test]
 fn a_call_of_nothing_is_broken() {
     for call in [r#"{}"#, r#"{"name":""}"#, r#"{"name":null,"args":{}}"#, r#"{"name":7}"#] {
-        let body =
-            format!(r#"{{"candidates":[{{"content":{{"parts":[{{"text":"a"}},{{"functionCall":{call}}}]}},"finishReason":"STOP"}}]}}"#);
+        let body = format!(
+            r#"{{"candidates":[{{"content":{{"parts":[{{"text":"a"}},{{"functionCall":{call}}}]}},"finishReason":"STOP"}}]}}"#
+        );
         check(&[&body], &["broken: an event is not JSON as Gemini sends it"]);
     }
 }
@@ -186,7 +190,9 @@ fn what_is_unknown_is_passed_over() {
 #[test]
 fn every_reason() {
     let says = |reason: &str, content: &str| {
-        let body = format!(r#"{{"candidates":[{{"content":{{"parts":[{content}]}},"finishReason":{reason},"finishMessage":"why"}}]}}"#);
+        let body = format!(
+            r#"{{"candidates":[{{"content":{{"parts":[{content}]}},"finishReason":{reason},"finishMessage":"why"}}]}}"#
+        );
         let answered = answer(body.as_bytes(), &mut |_| {});
         (told(&[&body]), answered)
     };
@@ -226,7 +232,8 @@ fn every_reason() {
         "NO_IMAGE",
     ] {
         let reason = format!("{word:?}");
-        let error = format!("error Some(502) Some({:?}) the model gave its answer up ({word})", word.to_ascii_lowercase());
+        let error =
+            format!("error Some(502) Some({:?}) the model gave its answer up ({word})", word.to_ascii_lowercase());
         assert_eq!(says(&reason, "").0, [&*error]);
         assert_eq!(says(&reason, r#"{"text":"hm","thought":true}"#).0, [r#"Reasoning(0, "hm")"#, &*error]);
         assert_eq!(says(&reason, r#"{"text":"a"}"#).0, [r#"Text(0, "a")"#, "Finish(0, Stop)", "End"]);
@@ -267,12 +274,13 @@ fn a_buffered_answer_needs_no_reason_but_candidates() {
 
 #[test]
 fn a_blocked_prompt_is_an_answer_without_content() {
-    let blocked =
-        r#"{"promptFeedback":{"blockReason":"SAFETY","safetyRatings":[]},"usageMetadata":{"promptTokenCount":9},"responseId":"abc"}"#;
-    let usage = "Usage(Tokens { prompt: Some(9), completion: Some(0), cached: None, cache_write: None, reasoning: None })";
+    let blocked = r#"{"promptFeedback":{"blockReason":"SAFETY","safetyRatings":[]},"usageMetadata":{"promptTokenCount":9},"responseId":"abc"}"#;
+    let usage =
+        "Usage(Tokens { prompt: Some(9), completion: Some(0), cached: None, cache_write: None, reasoning: None })";
     check(&[blocked], &[r#"Id("abc")"#, usage, "Finish(0, Filtered)", "End"]);
     check_answer(blocked, &[r#"Id("abc")"#, usage, "Finish(0, Filtered)"]);
-    let in_the_middle = r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"promptFeedback":{"blockReason":"MODEL_ARMOR"}}"#;
+    let in_the_middle =
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"promptFeedback":{"blockReason":"MODEL_ARMOR"}}"#;
     check(&[in_the_middle], &[r#"Text(0, "a")"#, "Finish(0, Filtered)", "End"]);
     check_answer(in_the_middle, &[r#"Text(0, "a")"#, "Finish(0, Filtered)"]);
 }
@@ -292,7 +300,10 @@ fn usage_is_summed() {
         assert_eq!(found, Some(expected), "{counts}");
     }
     check("{}", (0, 0, None, None));
-    check(r#"{"promptTokenCount":10,"toolUsePromptTokenCount":5,"candidatesTokenCount":3,"totalTokenCount":18}"#, (15, 3, None, None));
+    check(
+        r#"{"promptTokenCount":10,"toolUsePromptTokenCount":5,"candidatesTokenCount":3,"totalTokenCount":18}"#,
+        (15, 3, None, None),
+    );
     check(r#"{"promptTokenCount":"10","candidatesTokenCount":"3","thoughtsTokenCount":"4"}"#, (10, 7, None, Some(4)));
     check(r#"{"promptTokenCount":10,"cachedContentTokenCount":8,"totalTokenCount":10}"#, (10, 0, Some(8), None));
     check(r#"{"promptTokenCount":10,"candidatesTokenCount":3,"totalTokenCount":50}"#, (10, 40, None, None));
@@ -301,7 +312,10 @@ fn usage_is_summed() {
         r#"{"promptTokenCount":18446744073709551615,"toolUsePromptTokenCount":1,"candidatesTokenCount":-1,"thoughtsTokenCount":null}"#,
         (u64::MAX, u64::MAX, None, None),
     );
-    check(r#"{"promptTokenCount":10,"candidatesTokenCount":3,"totalTokenCount":1e300}"#, (10, u64::MAX - 10, None, None));
+    check(
+        r#"{"promptTokenCount":10,"candidatesTokenCount":3,"totalTokenCount":1e300}"#,
+        (10, u64::MAX - 10, None, None),
+    );
 }
 
 #[test]
@@ -344,7 +358,8 @@ fn a_broken_event_tells_nothing() {
 
 #[test]
 fn nobody_has_a_thousand_candidates() {
-    let events: Vec<_> = (0..1000).map(|index| format!(r#"{{"candidates":[{{"index":{index},"finishReason":"STOP"}}]}}"#)).collect();
+    let events: Vec<_> =
+        (0..1000).map(|index| format!(r#"{{"candidates":[{{"index":{index},"finishReason":"STOP"}}]}}"#)).collect();
     let mut reader = Reader::default();
     for event in &events {
         reader.event(b"", event.as_bytes(), &mut |_| {}).unwrap();

@@ -15,7 +15,8 @@ fn without_thinking(body: String) -> String {
 /// Messages, the whole of what is written, and what is lost.
 #[track_caller]
 fn check_on(model: &str, messages: &str, expected: &str, losses: &str) {
-    let found = written(model, &format!(r#"{{"messages":[{messages}]}}"#)).map(|(body, losses)| (without_thinking(body), losses));
+    let found = written(model, &format!(r#"{{"messages":[{messages}]}}"#))
+        .map(|(body, losses)| (without_thinking(body), losses));
     assert_eq!(found, Ok((format!("{{{expected}}}"), losses.to_owned())), "{messages}");
 }
 
@@ -34,7 +35,12 @@ fn check_refused(model: &str, messages: &str, refused: &str) {
 #[track_caller]
 fn check_part(model: &str, part: &str, expected: &str, losses: &str) {
     let messages = format!(r#"{{"role":"user","content":[{{"type":"text","text":"a"}},{part}]}}"#);
-    check_on(model, &messages, &format!(r#""contents":[{{"role":"user","parts":[{{"text":"a"}},{expected}]}}]"#), losses);
+    check_on(
+        model,
+        &messages,
+        &format!(r#""contents":[{{"role":"user","parts":[{{"text":"a"}},{expected}]}}]"#),
+        losses,
+    );
 }
 
 #[track_caller]
@@ -58,7 +64,12 @@ fn turns_alternate_and_the_system_stands_apart() {
 
 #[test]
 fn the_system_alone_is_said_by_the_user() {
-    check_on(PLAIN, r#"{"role":"system","content":"s"}"#, r#""contents":[{"role":"user","parts":[{"text":"s"}]}]"#, "messages[].role");
+    check_on(
+        PLAIN,
+        r#"{"role":"system","content":"s"}"#,
+        r#""contents":[{"role":"user","parts":[{"text":"s"}]}]"#,
+        "messages[].role",
+    );
 }
 
 #[test]
@@ -112,7 +123,9 @@ fn bytes_go_with_the_request() {
     check_part(PLAIN, &image("data:;base64,AAAA"), &inline("image/jpeg"), "");
     check_part_refused(PLAIN, &image("data:image/svg+xml;base64,AAAA"), "image_url");
     check_part_refused(PLAIN, &image("data:text/plain;base64,AAAA"), "image_url");
-    let detail = |word| format!(r#"{{"type":"image_url","image_url":{{"url":"data:image/png;base64,AAAA","detail":"{word}"}}}}"#);
+    let detail = |word| {
+        format!(r#"{{"type":"image_url","image_url":{{"url":"data:image/png;base64,AAAA","detail":"{word}"}}}}"#)
+    };
     check_part(PLAIN, &detail("auto"), &inline("image/png"), "");
     check_part(PLAIN, &detail("high"), &inline("image/png"), "messages[].content[].image_url.detail");
 
@@ -154,7 +167,11 @@ fn addresses_go_where_google_fetches_them_itself() {
     }
     for model in [PLAIN, NEW, "tuned"] {
         check_part_refused(model, &image("gs://b/a.gif"), "image_url");
-        check(model, &image("https://www.youtube.com/watch?v=x"), &at("video/mp4", "https://www.youtube.com/watch?v=x"));
+        check(
+            model,
+            &image("https://www.youtube.com/watch?v=x"),
+            &at("video/mp4", "https://www.youtube.com/watch?v=x"),
+        );
         check(model, &image("https://youtu.be/x"), &at("video/mp4", "https://youtu.be/x"));
         let uploaded = "https://generativelanguage.googleapis.com/v1beta/files/x";
         check(model, &image(uploaded), &format!(r#"{{"fileData":{{"fileUri":"{uploaded}"}}}}"#));
@@ -199,7 +216,10 @@ fn a_blind_model_gets_no_pictures() {
         let read = read::read(body.as_bytes()).unwrap();
         let mut target = target(PLAIN, &nothing_kept);
         target.traits.images = false;
-        assert_eq!(shown(request(&read, &target)).unwrap_err().0, format!("unsupported messages[0].content[0].{field}"));
+        assert_eq!(
+            shown(request(&read, &target)).unwrap_err().0,
+            format!("unsupported messages[0].content[0].{field}")
+        );
     }
 }
 
@@ -209,11 +229,16 @@ fn conversation(calls: &[(&str, &str, &str, &str)], results: &[(&str, &str)]) ->
     let calls: Vec<_> = calls
         .iter()
         .map(|(id, name, arguments, more)| {
-            format!(r#"{{"id":"{id}","type":"function","function":{{"name":"{name}","arguments":{}}}{more}}}"#, quoted(arguments))
+            format!(
+                r#"{{"id":"{id}","type":"function","function":{{"name":"{name}","arguments":{}}}{more}}}"#,
+                quoted(arguments)
+            )
         })
         .collect();
-    let results: Vec<_> =
-        results.iter().map(|(id, content)| format!(r#",{{"role":"tool","tool_call_id":"{id}","content":{}}}"#, quoted(content))).collect();
+    let results: Vec<_> = results
+        .iter()
+        .map(|(id, content)| format!(r#",{{"role":"tool","tool_call_id":"{id}","content":{}}}"#, quoted(content)))
+        .collect();
     format!(
         r#"{{"role":"user","content":"a"}},{{"role":"assistant","content":null,"tool_calls":[{}]}}{}"#,
         calls.join(","),
@@ -241,11 +266,18 @@ fn calls_and_results_meet_by_name_and_order() {
 fn arguments_are_objects() {
     let result = r#"{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"output":"r"}}}]}"#;
     let contents = |args: &str| {
-        format!(r#""contents":[{QUESTION},{{"role":"model","parts":[{{"functionCall":{{"name":"f","args":{args}}}}}]}},{result}]"#)
+        format!(
+            r#""contents":[{QUESTION},{{"role":"model","parts":[{{"functionCall":{{"name":"f","args":{args}}}}}]}},{result}]"#
+        )
     };
     let args = |arguments, expected: &str| {
         let lost = if expected.starts_with(r#"{"value""#) { "messages[].tool_calls[].function.arguments" } else { "" };
-        check_on(PLAIN, &conversation(&[("call_1", "f", arguments, "")], &[("call_1", "r")]), &contents(expected), lost);
+        check_on(
+            PLAIN,
+            &conversation(&[("call_1", "f", arguments, "")], &[("call_1", "r")]),
+            &contents(expected),
+            lost,
+        );
     };
     args("", "{}");
     args("  ", "{}");
@@ -374,7 +406,8 @@ fn signatures_come_back() {
         );
     }
     let kept = |id: &str| -> Option<Kept> {
-        (id == "call_1").then(|| Arc::from([Thought { signature: Some("eQ==".into()), of_call: true, ..Thought::default() }]))
+        (id == "call_1")
+            .then(|| Arc::from([Thought { signature: Some("eQ==".into()), of_call: true, ..Thought::default() }]))
     };
     let body = format!(r#"{{"messages":[{}]}}"#, conversation(&[("call_1", "f", "", "")], &[("call_1", "x")]));
     let read = read::read(body.as_bytes()).unwrap();
@@ -389,7 +422,8 @@ fn signatures_come_back() {
 
 #[test]
 fn the_first_call_of_each_step_of_the_current_turn_is_signed_somehow() {
-    let unsigned = conversation(&[("call_1", "f", "", ""), ("call_2", "g", "", "")], &[("call_1", "x"), ("call_2", "y")]);
+    let unsigned =
+        conversation(&[("call_1", "f", "", ""), ("call_2", "g", "", "")], &[("call_1", "x"), ("call_2", "y")]);
     let step = |first: &str| format!(r#"{{"role":"model","parts":[{},{}]}}"#, call("f", first), call("g", ""));
     let results = r#"{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"output":"x"}}},{"functionResponse":{"name":"g","response":{"output":"y"}}}]}"#;
     check_on(NEW, &unsigned, &format!(r#""contents":[{QUESTION},{},{results}]"#, step(SENTINEL)), "");
@@ -401,7 +435,12 @@ fn the_first_call_of_each_step_of_the_current_turn_is_signed_somehow() {
     // Earlier turns are past.
     let later = r#"{"role":"assistant","content":"b"},{"role":"user","content":"c"}"#;
     let said = r#"{"role":"model","parts":[{"text":"b"}]},{"role":"user","parts":[{"text":"c"}]}"#;
-    check_on(NEW, &format!("{unsigned},{later}"), &format!(r#""contents":[{QUESTION},{},{results},{said}]"#, step("")), "");
+    check_on(
+        NEW,
+        &format!("{unsigned},{later}"),
+        &format!(r#""contents":[{QUESTION},{},{results},{said}]"#, step("")),
+        "",
+    );
     // The second step is signed, the first is not.
     let second = format!(
         r#"{{"role":"assistant","tool_calls":[{{"id":"call_3","type":"function","function":{{"name":"h","arguments":""}}{SIGNED}}}]}},{{"role":"tool","tool_call_id":"call_3","content":"z"}}"#
@@ -411,11 +450,21 @@ fn the_first_call_of_each_step_of_the_current_turn_is_signed_somehow() {
         call("h", r#","thoughtSignature":"eA==""#),
         outcome("h", "z")
     );
-    check_on(NEW, &format!("{unsigned},{second}"), &format!(r#""contents":[{QUESTION},{},{results},{signed}]"#, step(SENTINEL)), "");
+    check_on(
+        NEW,
+        &format!("{unsigned},{second}"),
+        &format!(r#""contents":[{QUESTION},{},{results},{signed}]"#, step(SENTINEL)),
+        "",
+    );
     // Words beside results do not end the turn.
     let beside = r#"{"role":"user","content":"c"}"#;
     let with_words = results.replace("]}", r#",{"text":"c"}]}"#);
-    check_on(NEW, &format!("{unsigned},{beside}"), &format!(r#""contents":[{QUESTION},{},{with_words}]"#, step(SENTINEL)), "");
+    check_on(
+        NEW,
+        &format!("{unsigned},{beside}"),
+        &format!(r#""contents":[{QUESTION},{},{with_words}]"#, step(SENTINEL)),
+        "",
+    );
 }
 
 #[test]

@@ -46,9 +46,14 @@ fn every_status() {
 
 #[test]
 fn a_bad_key_is_a_matter_of_the_credential() {
-    let info = r#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com"}"#;
+    let info =
+        r#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com"}"#;
     check(&body(400, "INVALID_ARGUMENT", "no", info), (Some(401), None, None, "no"));
-    for message in ["API key not valid. Please pass a valid API key.", "API key expired. Please renew the API key.", "API Key not found."] {
+    for message in [
+        "API key not valid. Please pass a valid API key.",
+        "API key expired. Please renew the API key.",
+        "API Key not found.",
+    ] {
         check(&body(400, "INVALID_ARGUMENT", message, ""), (Some(401), None, None, message));
     }
     let leaked = "Your API key was reported as leaked. Please use another API key.";
@@ -96,8 +101,12 @@ fn a_prompt_too_long_is_said_so() {
 #[test]
 fn quotas_and_delays() {
     let wait = |delay: &str| format!(r#"{{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":{delay}}}"#);
-    let rate =
-        |delay, millis| check(&body(429, "RESOURCE_EXHAUSTED", "no", &wait(delay)), (Some(429), Some("rate_limit_exceeded"), millis, "no"));
+    let rate = |delay, millis| {
+        check(
+            &body(429, "RESOURCE_EXHAUSTED", "no", &wait(delay)),
+            (Some(429), Some("rate_limit_exceeded"), millis, "no"),
+        )
+    };
     rate(r#""37s""#, Some(37_000));
     rate(r#""0.5s""#, Some(500));
     rate(r#""3.250000001s""#, Some(3_250));
@@ -112,13 +121,21 @@ fn quotas_and_delays() {
     rate(r#"{"seconds":"x"}"#, None);
 
     let quota = |id: &str| {
-        format!(r#"{{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{{"quotaId":"{id}","quotaValue":"50"}}]}}"#)
+        format!(
+            r#"{{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{{"quotaId":"{id}","quotaValue":"50"}}]}}"#
+        )
     };
     let minute = [quota("GenerateRequestsPerMinutePerProjectPerModel-FreeTier"), wait(r#""37s""#)].join(",");
-    check(&body(429, "RESOURCE_EXHAUSTED", "no", &minute), (Some(429), Some("rate_limit_exceeded"), Some(37_000), "no"));
+    check(
+        &body(429, "RESOURCE_EXHAUSTED", "no", &minute),
+        (Some(429), Some("rate_limit_exceeded"), Some(37_000), "no"),
+    );
     let day = [quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier"), wait(r#""37s""#)].join(",");
     check(&body(429, "RESOURCE_EXHAUSTED", "no", &day), (Some(429), Some("insufficient_quota"), None, "no"));
-    check(&format!("[{}]", body(429, "RESOURCE_EXHAUSTED", "no", &day)), (Some(429), Some("insufficient_quota"), None, "no"));
+    check(
+        &format!("[{}]", body(429, "RESOURCE_EXHAUSTED", "no", &day)),
+        (Some(429), Some("insufficient_quota"), None, "no"),
+    );
 }
 
 #[test]

@@ -90,7 +90,12 @@ fn numbers_out_of_bounds_are_cut() {
     check_config(PLAIN, r#""max_tokens":9999"#, r#""maxOutputTokens":8192"#, "max_tokens");
     check_config(PLAIN, r#""seed":2147483648"#, "", "seed");
     check_config(PLAIN, r#""presence_penalty":0,"frequency_penalty":0.0"#, "", "");
-    check_config("gemini-2.5-flash-image", r#""presence_penalty":1,"frequency_penalty":1"#, "", "presence_penalty frequency_penalty");
+    check_config(
+        "gemini-2.5-flash-image",
+        r#""presence_penalty":1,"frequency_penalty":1"#,
+        "",
+        "presence_penalty frequency_penalty",
+    );
 }
 
 #[test]
@@ -106,7 +111,13 @@ fn the_catalog_has_its_say() {
     let known = Traits::UNKNOWN;
     let with = |sampling| Traits { sampling, ..known };
     check(&request, known, Some(64), r#""temperature":0.5,"topP":0.5,"maxOutputTokens":64"#, "");
-    check(&request, Traits { max_output: Some(32), ..known }, Some(64), r#""temperature":0.5,"topP":0.5,"maxOutputTokens":32"#, "");
+    check(
+        &request,
+        Traits { max_output: Some(32), ..known },
+        Some(64),
+        r#""temperature":0.5,"topP":0.5,"maxOutputTokens":32"#,
+        "",
+    );
     check(&request, with(Sampling::One), None, r#""temperature":0.5"#, "top_p");
     check(&request, with(Sampling::Neither), Some(1), r#""maxOutputTokens":1"#, "temperature top_p");
     let only = Request { temperature: None, ..request };

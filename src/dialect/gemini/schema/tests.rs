@@ -39,7 +39,10 @@ fn what_google_reads_stays_as_it_is() {
 
 #[test]
 fn what_says_nothing_of_values_goes_in_silence() {
-    check(r#"{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","strict":true,"$comment":"c"}"#, r#"{"type":"object"}"#);
+    check(
+        r#"{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","strict":true,"$comment":"c"}"#,
+        r#"{"type":"object"}"#,
+    );
 }
 
 #[test]
@@ -144,8 +147,10 @@ fn parameters_that_are_none() {
 fn the_deepest_schema_is_read() {
     let deep = format!("{}{}{}", r#"{"items":"#.repeat(120), "{}", "}".repeat(120));
     check(&deep, &deep);
-    let wide =
-        format!(r#"{{"properties":{{{}}}}}"#, (0..10_000).map(|n| format!(r#""p{n}":{{"type":"string"}}"#)).collect::<Vec<_>>().join(","));
+    let wide = format!(
+        r#"{{"properties":{{{}}}}}"#,
+        (0..10_000).map(|n| format!(r#""p{n}":{{"type":"string"}}"#)).collect::<Vec<_>>().join(",")
+    );
     check(&wide, &wide);
 }
 

@@ -99,7 +99,9 @@ fn the_rfcs_signatures_come_out() {
 
 fn file(fields: &str) -> String {
     let key = RFC_7515.replace('\n', "\\n");
-    format!(r#"{{"type":"service_account","private_key":"{key}","client_email":"a@p.iam.gserviceaccount.com"{fields}}}"#)
+    format!(
+        r#"{{"type":"service_account","private_key":"{key}","client_email":"a@p.iam.gserviceaccount.com"{fields}}}"#
+    )
 }
 
 #[test]
@@ -112,7 +114,8 @@ fn an_assertion_says_who_asks_for_what_and_until_when() {
         let key = account.key_pair().unwrap();
         let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key.public_key());
         public.verify(signed.as_bytes(), &BASE64.decode(signature).unwrap()).unwrap();
-        let texts: Vec<_> = signed.split('.').map(|part| String::from_utf8(BASE64.decode(part).unwrap()).unwrap()).collect();
+        let texts: Vec<_> =
+            signed.split('.').map(|part| String::from_utf8(BASE64.decode(part).unwrap()).unwrap()).collect();
         assert_eq!(texts, [header, claims]);
         let grant = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=";
         assert_eq!(account.form(1_700_000_000).unwrap().expose(), format!("{grant}{}", assertion.expose()));
@@ -153,7 +156,10 @@ fn bad_files_are_refused_without_a_quote() {
     check("", form);
     check("[", form);
     check(r#"{"private_key":7}"#, form);
-    check(r#"{"type":"authorized_user"}"#, "the key file is not a service account's: its `type` must be `service_account`");
+    check(
+        r#"{"type":"authorized_user"}"#,
+        "the key file is not a service account's: its `type` must be `service_account`",
+    );
     check("{}", "the key file has no `private_key`");
     check(r#"{"private_key":"x"}"#, "the key file has no `client_email`");
     let pem = "the `private_key` is not a PKCS #8 key in PEM (`-----BEGIN PRIVATE KEY-----`)";
@@ -191,7 +197,11 @@ fn refusals_are_read() {
     );
     check(400, r#"{"error":"invalid_scope"}"#, (Some(401), Some("invalid_scope"), "invalid_scope"));
     check(403, r#"{"error":{"code":403,"message":"no","status":"PERMISSION_DENIED"}}"#, (Some(401), Some("403"), "no"));
-    check(400, r#"{"error":"temporarily_unavailable"}"#, (Some(503), Some("temporarily_unavailable"), "temporarily_unavailable"));
+    check(
+        400,
+        r#"{"error":"temporarily_unavailable"}"#,
+        (Some(503), Some("temporarily_unavailable"), "temporarily_unavailable"),
+    );
     check(500, r#"{"error":"internal_failure"}"#, (Some(503), Some("internal_failure"), "internal_failure"));
     check(429, "", (Some(429), None, "the upstream gave no reason"));
     check(503, "<html>", (Some(503), None, "the upstream answered with a web page"));

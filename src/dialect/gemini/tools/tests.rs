@@ -69,7 +69,11 @@ fn what_a_schema_loses_is_told() {
 #[test]
 fn every_choice() {
     let choice = |choice: &str, config: &str| {
-        let config = if config.is_empty() { String::new() } else { format!(r#","toolConfig":{{"functionCallingConfig":{{{config}}}}}"#) };
+        let config = if config.is_empty() {
+            String::new()
+        } else {
+            format!(r#","toolConfig":{{"functionCallingConfig":{{{config}}}}}"#)
+        };
         check(OLD, &format!(r#""tools":[{TOOL}],"tool_choice":{choice}"#), &format!("{F}{config}"), "", NOTHING);
     };
     choice("null", "");
@@ -119,13 +123,14 @@ fn tools_that_cannot_be() {
     let read = read::read(read.as_bytes()).unwrap();
     let mut target = target(OLD, &nothing_kept);
     target.traits.forced_tools = false;
-    assert!(matches!(request(&read, &target), Err(Refused::Unsupported(complaint)) if complaint.param == "tool_choice"));
+    assert!(
+        matches!(request(&read, &target), Err(Refused::Unsupported(complaint)) if complaint.param == "tool_choice")
+    );
 }
 
 const SCHEMA: &str = r#""response_format":{"type":"json_schema","json_schema":{"name":"out put","description":"d","schema":{"type":"object","properties":{"a":{"const":1}}}}}"#;
 const ANSWER: &str = r#"{"name":"out_put","description":"Gives the final answer. When no other function needs to be called any more, call this one; its arguments are the answer. d","parametersJsonSchema":{"type":"object","properties":{"a":{"enum":[1]}}}}"#;
-const NATIVE: &str =
-    r#","generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"type":"object","properties":{"a":{"enum":[1]}}}}"#;
+const NATIVE: &str = r#","generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"type":"object","properties":{"a":{"enum":[1]}}}}"#;
 
 #[test]
 fn newer_models_take_tools_and_a_format() {
@@ -138,21 +143,29 @@ fn newer_models_take_tools_and_a_format() {
 fn older_models_answer_by_a_call() {
     let check = |choice: &str, declared: &str, config: &str| {
         let fields = format!(r#""tools":[{TOOL}],{SCHEMA}{choice}"#);
-        let expected =
-            format!(r#","tools":[{{"functionDeclarations":[{declared}]}}],"toolConfig":{{"functionCallingConfig":{{{config}}}}}"#);
+        let expected = format!(
+            r#","tools":[{{"functionDeclarations":[{declared}]}}],"toolConfig":{{"functionCallingConfig":{{{config}}}}}"#
+        );
         check(OLD, &fields, &expected, "", (&[], Some("out_put")));
     };
     let both = format!(r#"{{"name":"f"}},{ANSWER}"#);
     check("", &both, r#""mode":"ANY""#);
     check(r#","tool_choice":"auto""#, &both, r#""mode":"ANY""#);
-    let allowed = format!(r#","tool_choice":{{"type":"allowed_tools","allowed_tools":{{"mode":"auto","tools":[{TOOL}]}}}}"#);
+    let allowed =
+        format!(r#","tool_choice":{{"type":"allowed_tools","allowed_tools":{{"mode":"auto","tools":[{TOOL}]}}}}"#);
     check(&allowed, &both, r#""mode":"ANY","allowedFunctionNames":["f","out_put"]"#);
 }
 
 #[test]
 fn a_call_that_must_be_made_has_no_format_and_that_is_said() {
     let fields = format!(r#""tools":[{TOOL}],{SCHEMA},"tool_choice":"required""#);
-    check(OLD, &fields, &format!(r#"{F},"toolConfig":{{"functionCallingConfig":{{"mode":"ANY"}}}}"#), "response_format", NOTHING);
+    check(
+        OLD,
+        &fields,
+        &format!(r#"{F},"toolConfig":{{"functionCallingConfig":{{"mode":"ANY"}}}}"#),
+        "response_format",
+        NOTHING,
+    );
 }
 
 #[test]
@@ -191,8 +204,9 @@ fn a_model_without_formats_answers_by_a_call_too() {
     let mut target = target("tuned", &nothing_kept);
     target.traits.structured = false;
     let written = request(&read, &target).unwrap();
-    let expected =
-        format!(r#"{SAID},"tools":[{{"functionDeclarations":[{ANSWER}]}}],"toolConfig":{{"functionCallingConfig":{{"mode":"ANY"}}}}}}"#);
+    let expected = format!(
+        r#"{SAID},"tools":[{{"functionDeclarations":[{ANSWER}]}}],"toolConfig":{{"functionCallingConfig":{{"mode":"ANY"}}}}}}"#
+    );
     assert_eq!(String::from_utf8(written.body).unwrap(), expected);
     assert_eq!(written.undo.format_tool.as_deref(), Some("out_put"));
 
@@ -221,12 +235,14 @@ fn servers_that_know_no_json_schema_are_asked_in_older_words() {
     let schema = r##"{"type":"object","properties":{"q":{"$ref":"#/$defs/Q"}},"required":["q"],"$defs":{"Q":{"type":["string","null"]}}}"##;
     let theirs = r#"{"type":"object","properties":{"q":{"type":"string","nullable":true}},"required":["q"]}"#;
     let tools = format!(r#""tools":[{{"type":"function","function":{{"name":"f","parameters":{schema}}}}}]"#);
-    let format = format!(r#""response_format":{{"type":"json_schema","json_schema":{{"name":"n","schema":{schema}}}}}"#);
+    let format =
+        format!(r#""response_format":{{"type":"json_schema","json_schema":{{"name":"n","schema":{schema}}}}}"#);
     let (body, losses) = ask(OLD, &tools);
     assert!(body.contains(&format!(r#"{{"name":"f","parameters":{theirs}}}"#)) && losses.is_empty(), "{body} {losses}");
     let (body, losses) = ask(OLD, &format);
     assert!(
-        body.contains(&format!(r#""responseMimeType":"application/json","responseSchema":{theirs}"#)) && losses.is_empty(),
+        body.contains(&format!(r#""responseMimeType":"application/json","responseSchema":{theirs}"#))
+            && losses.is_empty(),
         "{body} {losses}"
     );
     // The function that stands for the format takes the same.

@@ -33,11 +33,16 @@ fn check_error(json: &str, status: Option<u16>, message: &str) {
         other => panic!("{other:?}"),
     };
     assert_eq!((streamed.status, &*streamed.message), (status, message), "{json}");
-    assert_eq!(answer(json.as_bytes(), &mut |event| panic!("{event:?}")), Err(AnswerFault::Upstream(streamed)), "{json}");
+    assert_eq!(
+        answer(json.as_bytes(), &mut |event| panic!("{event:?}")),
+        Err(AnswerFault::Upstream(streamed)),
+        "{json}"
+    );
 }
 
 const LAST: &str = r#"{"model":"m","created_at":"2026-08-01T00:00:00.1Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","total_duration":4883583458,"load_duration":1,"prompt_eval_count":26,"prompt_eval_duration":2,"eval_count":282,"eval_duration":3}"#;
-const USAGE: &str = "Usage(Tokens { prompt: Some(26), completion: Some(282), cached: None, cache_write: None, reasoning: None })";
+const USAGE: &str =
+    "Usage(Tokens { prompt: Some(26), completion: Some(282), cached: None, cache_write: None, reasoning: None })";
 
 #[test]
 fn lines_say_what_came() {
@@ -69,10 +74,19 @@ fn calls_come_whole_with_their_arguments_as_they_are() {
         )
     };
     let told = r#"Call { choice: 0, id: None, name: "get", signature: None }"#;
-    check(&[&call(r#","arguments":{"q":1.0,"b":[true,"é\u0041"]}"#)], &[told, r#"Arguments(0, "{\"q\":1.0,\"b\":[true,\"é\\u0041\"]}")"#]);
+    check(
+        &[&call(r#","arguments":{"q":1.0,"b":[true,"é\u0041"]}"#)],
+        &[told, r#"Arguments(0, "{\"q\":1.0,\"b\":[true,\"é\\u0041\"]}")"#],
+    );
     check(&[&call(r#","arguments":"{\"q\":1}""#)], &[told, r#"Arguments(0, "{\"q\":1}")"#]);
-    for empty in ["", r#","arguments":null"#, r#","arguments":{}"#, r#","arguments":"""#, r#","arguments":"{}""#, r#","arguments":"null""#]
-    {
+    for empty in [
+        "",
+        r#","arguments":null"#,
+        r#","arguments":{}"#,
+        r#","arguments":"""#,
+        r#","arguments":"{}""#,
+        r#","arguments":"null""#,
+    ] {
         check(&[&call(empty)], &[told]);
     }
     check(
@@ -89,14 +103,22 @@ fn calls_come_whole_with_their_arguments_as_they_are() {
             "End",
         ],
     );
-    check(&[r#"{"message":{"tool_calls":{"function":{"name":"get","arguments":{"q":1}}}}}"#], &[told, r#"Arguments(0, "{\"q\":1}")"#]);
-    check(&[r#"{"message":{"tool_calls":[{"function":{"arguments":{}}}]}}"#], &[r#"Broken("a call names no function")"#]);
+    check(
+        &[r#"{"message":{"tool_calls":{"function":{"name":"get","arguments":{"q":1}}}}}"#],
+        &[told, r#"Arguments(0, "{\"q\":1}")"#],
+    );
+    check(
+        &[r#"{"message":{"tool_calls":[{"function":{"arguments":{}}}]}}"#],
+        &[r#"Broken("a call names no function")"#],
+    );
     check(&[r#"{"message":{"tool_calls":[{"id":"x"}]}}"#], &[r#"Broken("a call names no function")"#]);
 }
 
 #[test]
 fn every_reason_has_its_finish() {
-    for (reason, finish) in [(r#""stop""#, "Stop"), (r#""length""#, "Length"), (r#""new""#, "Stop"), (r#""""#, "Stop"), ("null", "Stop")] {
+    for (reason, finish) in
+        [(r#""stop""#, "Stop"), (r#""length""#, "Length"), (r#""new""#, "Stop"), (r#""""#, "Stop"), ("null", "Stop")]
+    {
         let line = format!(r#"{{"message":{{"content":""}},"done":true,"done_reason":{reason}}}"#);
         let finish = format!("Finish(0, {finish})");
         check(&[&line], &[&finish, "End"]);
@@ -140,7 +162,11 @@ fn errors_come_in_answers_and_as_lines() {
         None,
         "an error was encountered while running the model",
     );
-    check_error(r#"{"error":"the input length exceeds the context length"}"#, Some(400), "the input length exceeds the context length");
+    check_error(
+        r#"{"error":"the input length exceeds the context length"}"#,
+        Some(400),
+        "the input length exceeds the context length",
+    );
     check_error(r#"{"error":{"message":"m","code":500}}"#, Some(500), "m");
     check_error(r#"{"error":"model 'x' not found","done":true,"message":{}}"#, Some(404), "model 'x' not found");
     check(
@@ -152,11 +178,22 @@ fn errors_come_in_answers_and_as_lines() {
 #[test]
 fn what_is_no_answer_is_a_fault() {
     let why = "what came is not a JSON object of Ollama's";
-    for line in ["", "null", "7", "[", "x", r#"{"message":{"content":7}}"#, r#"{"message":{"content":"a"}"#, r#"{"done":"true"}"#] {
+    for line in [
+        "",
+        "null",
+        "7",
+        "[",
+        "x",
+        r#"{"message":{"content":7}}"#,
+        r#"{"message":{"content":"a"}"#,
+        r#"{"done":"true"}"#,
+    ] {
         check(&[line], &[&format!("Broken({why:?})")]);
         check_answer(line, &[&format!("Nonsense({why:?})")]);
     }
-    for body in ["{}", r#"{"done":true}"#, r#"{"message":{"content":"a"}}"#, r#"{"message":{"content":"a"},"done":false}"#] {
+    for body in
+        ["{}", r#"{"done":true}"#, r#"{"message":{"content":"a"}}"#, r#"{"message":{"content":"a"},"done":false}"#]
+    {
         check_answer(body, &[r#"Nonsense("the answer has no message, or is not done")"#]);
     }
     check(&["{}", r#"{"new":[1]}"#, r#"{"message":null}"#], &[]);

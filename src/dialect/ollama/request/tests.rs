@@ -7,7 +7,8 @@ use crate::dialect::ollama::traits;
 const MODEL: &str = "gemma3:12b";
 
 fn written(body: &str, model: &str) -> Result<Written, Refused> {
-    let target = Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &|_| None };
+    let target =
+        Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &|_| None };
     request(&read(body.as_bytes()).unwrap(), &target)
 }
 
@@ -32,7 +33,9 @@ fn check_messages(messages: &str, expected: &str, losses: &[&str]) {
 fn check(model: &str, fields: &str, expected: &str, losses: &[&str]) {
     let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
     let comma = if expected.is_empty() { "" } else { "," };
-    let expected = format!(r#"{{"model":"{model}","stream":false,"messages":[{{"role":"user","content":"hi"}}]{comma}{expected}}}"#);
+    let expected = format!(
+        r#"{{"model":"{model}","stream":false,"messages":[{{"role":"user","content":"hi"}}]{comma}{expected}}}"#
+    );
     check_all(model, &body, &expected, losses);
 }
 
@@ -58,7 +61,10 @@ fn messages_are_the_callers_one_to_one() {
 #[test]
 fn arguments_are_objects_and_results_name_their_function() {
     let call = |id: &str, name: &str, arguments: &str| {
-        format!(r#"{{"id":"{id}","type":"function","function":{{"name":"{name}","arguments":{}}}}}"#, crate::wire::json::quote(arguments))
+        format!(
+            r#"{{"id":"{id}","type":"function","function":{{"name":"{name}","arguments":{}}}}}"#,
+            crate::wire::json::quote(arguments)
+        )
     };
     let one = call("c1", "get", r#" {"q": 1.0, "é": ["\u0041"]}"#);
     check_messages(
@@ -80,7 +86,10 @@ fn arguments_are_objects_and_results_name_their_function() {
     );
     // Some servers begin to count anew with every answer.
     let used = |name: &str| {
-        format!(r#"{{"role":"assistant","tool_calls":[{}]}},{{"role":"tool","tool_call_id":"c1","content":"r"}}"#, call("c1", name, ""))
+        format!(
+            r#"{{"role":"assistant","tool_calls":[{}]}},{{"role":"tool","tool_call_id":"c1","content":"r"}}"#,
+            call("c1", name, "")
+        )
     };
     let told = |name: &str| {
         format!(
@@ -117,7 +126,9 @@ fn pictures_stand_beside_the_text() {
     check_messages(&image(r#","detail":"auto""#), told, &[]);
     check_messages(&image(r#","detail":"low""#), told, &["messages[].content[].image_url.detail"]);
     let url = r#"{"model":"x","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x/y.png"}}]}]}"#;
-    assert!(matches!(written(url, MODEL), Err(Refused::Unsupported(complaint)) if complaint.param == "messages[0].content[0].image_url"));
+    assert!(
+        matches!(written(url, MODEL), Err(Refused::Unsupported(complaint)) if complaint.param == "messages[0].content[0].image_url")
+    );
     let blind = format!(r#"{{"model":"x","messages":[{}]}}"#, image(""));
     assert!(
         matches!(written(&blind, "llama3.1"), Err(Refused::Unsupported(complaint)) if complaint.param == "messages[0].content[0].image_url")
@@ -130,7 +141,11 @@ fn options_are_in_an_object_of_their_own() {
         (r#""max_tokens":5"#, r#""options":{"num_predict":5}"#, &[][..]),
         (r#""temperature":0.70,"top_p":1"#, r#""options":{"temperature":0.70,"top_p":1}"#, &[]),
         (r#""top_k":40"#, r#""options":{"top_k":40}"#, &[]),
-        (r#""frequency_penalty":-0.5,"presence_penalty":1.5"#, r#""options":{"frequency_penalty":-0.5,"presence_penalty":1.5}"#, &[]),
+        (
+            r#""frequency_penalty":-0.5,"presence_penalty":1.5"#,
+            r#""options":{"frequency_penalty":-0.5,"presence_penalty":1.5}"#,
+            &[],
+        ),
         (r#""seed":-7"#, r#""options":{"seed":-7}"#, &[]),
         (r#""stop":"a""#, r#""options":{"stop":["a"]}"#, &[]),
         (r#""stop":["1","2","3","4","5","6"]"#, r#""options":{"stop":["1","2","3","4","5","6"]}"#, &[]),
@@ -145,9 +160,19 @@ fn options_are_in_an_object_of_their_own() {
 
 #[test]
 fn whether_it_streams_is_always_said() {
-    let target = Target { model: "m", traits: Traits::UNKNOWN, default_max_tokens: Some(9), stream: true, within: None, kept: &|_| None };
-    let written = request(&read(br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"stream":true}"#).unwrap(), &target).unwrap();
-    let expected = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}],"options":{"num_predict":9}}"#;
+    let target = Target {
+        model: "m",
+        traits: Traits::UNKNOWN,
+        default_max_tokens: Some(9),
+        stream: true,
+        within: None,
+        kept: &|_| None,
+    };
+    let written =
+        request(&read(br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"stream":true}"#).unwrap(), &target)
+            .unwrap();
+    let expected =
+        r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}],"options":{"num_predict":9}}"#;
     assert_eq!(String::from_utf8(written.body).unwrap(), expected);
 }
 
@@ -161,8 +186,7 @@ fn tools_and_choices() {
     check(MODEL, &format!(r#"{tools},"tool_choice":"auto""#), &told, &[]);
     check(MODEL, &format!(r#"{tools},"tool_choice":"none""#), "", &[]);
     check(MODEL, &format!(r#"{tools},"parallel_tool_calls":false"#), &told, &["parallel_tool_calls"]);
-    let allowed =
-        r#""tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"b"}}]}}"#;
+    let allowed = r#""tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"b"}}]}}"#;
     check(MODEL, &format!("{tools},{allowed}"), &format!(r#""tools":[{b}]"#), &[]);
     check_refused(&format!(r#"{tools},"tool_choice":"required""#), "tool_choice");
     check_refused(&format!(r#"{tools},"tool_choice":{{"type":"function","function":{{"name":"b"}}}}"#), "tool_choice");
@@ -174,14 +198,22 @@ fn tools_and_choices() {
 #[test]
 fn nothing_makes_a_model_call_a_tool() {
     let body = r#"{"model":"x","messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{"name":"b"}}],"tool_choice":"required"}"#;
-    let target = Target { model: "m", traits: Traits::UNKNOWN, default_max_tokens: None, stream: false, within: None, kept: &|_| None };
+    let target = Target {
+        model: "m",
+        traits: Traits::UNKNOWN,
+        default_max_tokens: None,
+        stream: false,
+        within: None,
+        kept: &|_| None,
+    };
     let refused = request(&read(body.as_bytes()).unwrap(), &target).unwrap_err();
     assert!(matches!(refused, Refused::Unsupported(complaint) if complaint.param == "tool_choice"));
 }
 
 #[test]
 fn a_format_is_a_schema() {
-    let format = |rest: &str| format!(r#""response_format":{{"type":"json_schema","json_schema":{{"name":"n"{rest}}}}}"#);
+    let format =
+        |rest: &str| format!(r#""response_format":{{"type":"json_schema","json_schema":{{"name":"n"{rest}}}}}"#);
     let schema = r#","schema":{"type":"object"}"#;
     check(MODEL, &format(schema), r#""format":{"type":"object"}"#, &[]);
     check(MODEL, &format(""), r#""format":"json""#, &[]);
@@ -196,10 +228,18 @@ fn a_format_is_a_schema() {
 
 #[test]
 fn effort_is_a_switch_or_a_word() {
-    let switch = ("qwen3:8b", [("none", "false", true), ("low", "true", false), ("medium", "true", true), ("max", "true", false)]);
+    let switch = (
+        "qwen3:8b",
+        [("none", "false", true), ("low", "true", false), ("medium", "true", true), ("max", "true", false)],
+    );
     let word = (
         "gpt-oss:20b",
-        [("none", r#""low""#, false), ("low", r#""low""#, true), ("medium", r#""medium""#, true), ("max", r#""high""#, false)],
+        [
+            ("none", r#""low""#, false),
+            ("low", r#""low""#, true),
+            ("medium", r#""medium""#, true),
+            ("max", r#""high""#, false),
+        ],
     );
     for (model, efforts) in [switch, word] {
         for (effort, think, is_meant) in efforts {

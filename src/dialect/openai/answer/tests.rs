@@ -1,4 +1,5 @@
-//! `@` stands for a right head: the upstream's in what goes in, the caller's in what is expected; `$` for a usage.
+//! `@` stands for a right head: the upstream's in what goes in, the caller's in what is expected;
+//! `$` for a usage.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -7,11 +8,25 @@ use super::*;
 use crate::dialect::UpstreamError;
 
 const USAGE: &str = r#""usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#;
-const REPORTED: Usage =
-    Usage { prompt: 9, completion: 3, cached: 0, cache_write: 0, reasoning: 0, source: Source::Reported, doubted: None };
+const REPORTED: Usage = Usage {
+    prompt: 9,
+    completion: 3,
+    cached: 0,
+    cache_write: 0,
+    reasoning: 0,
+    source: Source::Reported,
+    doubted: None,
+};
 
 fn face(show_usage: bool) -> Face {
-    Face { model: "fast".into(), id: "chatcmpl-0a".into(), created: 99, show_usage, prompt_bytes: 400, ..Face::default() }
+    Face {
+        model: "fast".into(),
+        id: "chatcmpl-0a".into(),
+        created: 99,
+        show_usage,
+        prompt_bytes: 400,
+        ..Face::default()
+    }
 }
 
 fn spelled(text: &str, model: &str) -> String {
@@ -101,11 +116,15 @@ fn everything_missing_is_put_in() {
 fn wrong_heads_are_replaced() {
     check(
         &format!(r#"{{"id":"","object":"","created":0,"model":"","choices":[{PLAIN}],$}}"#),
-        &format!(r#"{{"id":"chatcmpl-0a","object":"chat.completion","created":99,"model":"fast","choices":[{PLAIN}],$}}"#),
+        &format!(
+            r#"{{"id":"chatcmpl-0a","object":"chat.completion","created":99,"model":"fast","choices":[{PLAIN}],$}}"#
+        ),
     );
     check(
         &format!(r#"{{"id":null,"object":"chat.completion.chunk","created":7.5,"model":null,"choices":[{PLAIN}],$}}"#),
-        &format!(r#"{{"id":"chatcmpl-0a","object":"chat.completion","created":99,"model":"fast","choices":[{PLAIN}],$}}"#),
+        &format!(
+            r#"{{"id":"chatcmpl-0a","object":"chat.completion","created":99,"model":"fast","choices":[{PLAIN}],$}}"#
+        ),
     );
 }
 
@@ -130,7 +149,9 @@ fn choices_are_numbered_by_place() {
 #[test]
 fn choices_that_are_numbered_rightly_keep_their_numbers() {
     let choices = |indices: [&str; 3]| {
-        let choice = |index| format!(r#"{{"index":{index},"message":{{"role":"assistant","content":"a"}},"finish_reason":"stop"}}"#);
+        let choice = |index| {
+            format!(r#"{{"index":{index},"message":{{"role":"assistant","content":"a"}},"finish_reason":"stop"}}"#)
+        };
         format!(r#"{{@,"choices":[{}],$}}"#, indices.map(choice).join(","))
     };
     check(&choices(["2", "0", "1"]), &choices(["2", "0", "1"]));
@@ -169,7 +190,12 @@ fn content_is_text_or_null() {
         stop,
     );
     check_message(r#"{"role":"assistant"}"#, stop, r#"{"content":"","role":"assistant"}"#, stop);
-    check_message(r#"{"role":"assistant","refusal":"no"}"#, stop, r#"{"content":null,"role":"assistant","refusal":"no"}"#, stop);
+    check_message(
+        r#"{"role":"assistant","refusal":"no"}"#,
+        stop,
+        r#"{"content":null,"role":"assistant","refusal":"no"}"#,
+        stop,
+    );
 }
 
 #[test]
@@ -222,7 +248,10 @@ fn usage_is_made_true() {
         &with(r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":77,"x":1}"#),
         &with(r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"x":1}"#),
     );
-    check(&with(r#"{"prompt_tokens":9,"total_tokens":12}"#), &with(r#"{"completion_tokens":3,"prompt_tokens":9,"total_tokens":12}"#));
+    check(
+        &with(r#"{"prompt_tokens":9,"total_tokens":12}"#),
+        &with(r#"{"completion_tokens":3,"prompt_tokens":9,"total_tokens":12}"#),
+    );
     let estimated = Usage { prompt: 100, completion: 1, source: Source::Estimated, ..Usage::default() };
     let shown = with(r#"{"prompt_tokens":100,"completion_tokens":1,"total_tokens":101}"#);
     for nothing in ["null", "{}", "7", r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#] {
@@ -233,7 +262,12 @@ fn usage_is_made_true() {
 #[test]
 fn errors_with_a_status_of_success_are_errors() {
     let upstream = |status, code: Option<&str>, message: &str| {
-        AnswerFault::Upstream(UpstreamError { status, code: code.map(Into::into), message: message.into(), ..UpstreamError::default() })
+        AnswerFault::Upstream(UpstreamError {
+            status,
+            code: code.map(Into::into),
+            message: message.into(),
+            ..UpstreamError::default()
+        })
     };
     for (body, fault) in [
         (r#"{"error":{"code":429,"message":"full"},"user_id":"u"}"#, upstream(Some(429), Some("429"), "full")),
@@ -248,7 +282,11 @@ fn errors_with_a_status_of_success_are_errors() {
         ),
         (
             r#"{@,"choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"insufficient_system_resource"}]}"#,
-            upstream(None, Some("insufficient_system_resource"), "the upstream gave the answer up (`insufficient_system_resource`)"),
+            upstream(
+                None,
+                Some("insufficient_system_resource"),
+                "the upstream gave the answer up (`insufficient_system_resource`)",
+            ),
         ),
     ] {
         check_fault(body, fault);
@@ -261,13 +299,22 @@ fn what_is_no_answer_is_nonsense() {
     for body in ["", "null", "[]", "7", "{", "<html></html>", "data: {\"choices\":[]}\n\n", r#"{"choices":[7]}"#] {
         check_fault(body, no_json.clone());
     }
-    for body in ["{}", r#"{"choices":null}"#, r#"{"choices":[]}"#, r#"{"choices":{}}"#, r#"{"id":"x","object":"chat.completion"}"#] {
+    for body in [
+        "{}",
+        r#"{"choices":null}"#,
+        r#"{"choices":[]}"#,
+        r#"{"choices":{}}"#,
+        r#"{"id":"x","object":"chat.completion"}"#,
+    ] {
         check_fault(body, AnswerFault::Nonsense("the answer has no choices"));
     }
     for choice in ["{}", r#"{"message":null}"#, r#"{"message":"x"}"#, r#"{"text":"x"}"#] {
         check_fault(&format!(r#"{{"choices":[{choice}]}}"#), AnswerFault::Nonsense("a choice has no message"));
     }
-    check_fault(r#"{"choices":[{"message":{"content":7}}]}"#, AnswerFault::Nonsense("content is neither text nor parts"));
+    check_fault(
+        r#"{"choices":[{"message":{"content":7}}]}"#,
+        AnswerFault::Nonsense("content is neither text nor parts"),
+    );
     check_fault(
         r#"{"choices":[{"message":{"tool_calls":[{"id":"a","function":{"arguments":"{}"}}]}}]}"#,
         AnswerFault::Nonsense("a tool call without a name"),
@@ -287,7 +334,10 @@ fn an_answer_becomes_a_stream() {
     let usage = r#"{@,"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}}"#;
     for (show_usage, chunks) in [
         (false, vec![chunk.replace('%', ""), finish.into()]),
-        (true, vec![chunk.replace('%', r#","usage":null"#), finish.replace("}]}", r#"}],"usage":null}"#), usage.into()]),
+        (
+            true,
+            vec![chunk.replace('%', r#","usage":null"#), finish.replace("}]}", r#"}],"usage":null}"#), usage.into()],
+        ),
     ] {
         let answer = converted(&face(show_usage), &Quirks::NONE, true, body.as_bytes()).unwrap();
         let expected: String = chunks.iter().map(|chunk| format!("data: {}\n\n", chunk.replace('@', head))).collect();
@@ -335,8 +385,16 @@ fn an_answer_of_nothing_but_a_refusal_is_declined() {
     check_declined(&[FILTERED, REFUSAL, EMPTY], true);
     check_declined(&[FILTERED, PLAIN], false);
     check_declined(&[r#"{"message":{"reasoning_content":"hm"},"finish_reason":"guardrail_intervened"}"#], true);
-    check_declined(&[r#"{"message":{"content":[{"type":"thinking","thinking":"hm"}]},"finish_reason":"content_filter"}"#], true);
-    check_declined(&[r#"{"message":{"content":null,"refusal":"","tool_calls":null,"audio":null},"finish_reason":"content_filter"}"#], true);
+    check_declined(
+        &[r#"{"message":{"content":[{"type":"thinking","thinking":"hm"}]},"finish_reason":"content_filter"}"#],
+        true,
+    );
+    check_declined(
+        &[
+            r#"{"message":{"content":null,"refusal":"","tool_calls":null,"audio":null},"finish_reason":"content_filter"}"#,
+        ],
+        true,
+    );
     for said in [
         r#""content":"a""#,
         r#""content":[{"type":"text","text":"a"}]"#,
@@ -345,7 +403,10 @@ fn an_answer_of_nothing_but_a_refusal_is_declined() {
         r#""tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]"#,
         r#""images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA"}}]"#,
     ] {
-        check_declined(&[&format!(r#"{{"message":{{"refusal":"no",{said}}},"finish_reason":"content_filter"}}"#)], false);
+        check_declined(
+            &[&format!(r#"{{"message":{{"refusal":"no",{said}}},"finish_reason":"content_filter"}}"#)],
+            false,
+        );
     }
 }
 
@@ -424,7 +485,8 @@ const FIELDS: [&str; 11] = [
     r#""annotations":[{}]"#,
 ];
 
-/// A message where thinking is shown, where it is hidden, and how many bytes are counted of it either way.
+/// A message where thinking is shown, where it is hidden, and how many bytes are counted of it
+/// either way.
 #[track_caller]
 fn check_thinking(message: &str, shown: &str, hidden: &str, bytes: u64) {
     let body = |message: &str| format!(r#"{{@,"choices":[{{"index":0,"message":{message},"finish_reason":"stop"}}]}}"#);
@@ -434,8 +496,11 @@ fn check_thinking(message: &str, shown: &str, hidden: &str, bytes: u64) {
         let out = String::from_utf8(answer.body).unwrap();
         conforms(&out);
         let usage = Usage::estimated(400, bytes);
-        let counted =
-            format!(r#""usage":{{"prompt_tokens":100,"completion_tokens":{},"total_tokens":{}}},"#, usage.completion, usage.total());
+        let counted = format!(
+            r#""usage":{{"prompt_tokens":100,"completion_tokens":{},"total_tokens":{}}},"#,
+            usage.completion,
+            usage.total()
+        );
         assert_eq!(out.replace(&counted, ""), spelled(&body(expected), "fast"), "{message}");
         assert_eq!(answer.usage, usage, "{message}");
         // The same as a stream.
@@ -444,7 +509,11 @@ fn check_thinking(message: &str, shown: &str, hidden: &str, bytes: u64) {
         let events = String::from_utf8(events.body).unwrap();
         assert!(events.ends_with("data: [DONE]\n\n"));
         assert!(show || !events.contains("reasoning"), "{events}");
-        assert_eq!(events.contains(r#""reasoning_content":"hm""#), expected.contains(r#""reasoning_content":"hm""#), "{events}");
+        assert_eq!(
+            events.contains(r#""reasoning_content":"hm""#),
+            expected.contains(r#""reasoning_content":"hm""#),
+            "{events}"
+        );
     }
 }
 
@@ -563,9 +632,12 @@ fn an_answer_that_is_whole_and_flawed_is_told_so() {
     };
     let call = |arguments: &str| {
         let arguments = serde_json::to_string(arguments).unwrap();
-        format!(r#"{{"role":"assistant","tool_calls":[{{"id":"a","type":"function","function":{{"name":"f","arguments":{arguments}}}}}]}}"#)
+        format!(
+            r#"{{"role":"assistant","tool_calls":[{{"id":"a","type":"function","function":{{"name":"f","arguments":{arguments}}}}}]}}"#
+        )
     };
-    let said = |content: &str| format!(r#"{{"role":"assistant","content":{}}}"#, serde_json::to_string(content).unwrap());
+    let said =
+        |content: &str| format!(r#"{{"role":"assistant","content":{}}}"#, serde_json::to_string(content).unwrap());
     for (message, finish, wants_json, expected) in [
         (call("{\"a\":1}"), "tool_calls", true, (0, false)),
         (call(""), "tool_calls", true, (0, false)),

@@ -48,7 +48,10 @@ fn every_shape_is_read() {
     check(r#"{"message":"no","request_id":"r"}"#, (None, None, None, None, "no"));
     // API Management, OpenRouter, Gemini, Cerebras, FastChat
     check(r#"{"statusCode":401,"message":"no"}"#, (Some(401), None, None, None, "no"));
-    check(r#"{"error":{"code":402,"message":"no","metadata":{"raw":"x"}},"user_id":"u"}"#, (Some(402), None, Some("402"), None, "no"));
+    check(
+        r#"{"error":{"code":402,"message":"no","metadata":{"raw":"x"}},"user_id":"u"}"#,
+        (Some(402), None, Some("402"), None, "no"),
+    );
     check(
         r#"[{"error":{"code":429,"message":"no","status":"RESOURCE_EXHAUSTED"}}]"#,
         (Some(429), Some("RESOURCE_EXHAUSTED"), Some("429"), None, "no"),
@@ -67,11 +70,17 @@ fn bodies_of_no_known_shape_are_for_the_log_only() {
         ("{}", None, NO_REASON, Some("{}")),
         (r#"{"error":{}}"#, None, NO_REASON, Some(r#"{"error":{}}"#)),
         ("<html>\n<b>502</b>", None, "the upstream answered with a web page", Some("<html> <b>502</b>")),
-        ("502 Bad\tGateway", Some("text/html; charset=utf-8"), "the upstream answered with a web page", Some("502 Bad Gateway")),
+        (
+            "502 Bad\tGateway",
+            Some("text/html; charset=utf-8"),
+            "the upstream answered with a web page",
+            Some("502 Bad Gateway"),
+        ),
         ("slow down", Some("text/plain"), "the upstream's reason is not in a known format", Some("slow down")),
         ("{\"error\":", None, "the upstream's reason is not in a known format", Some("{\"error\":")),
     ] {
-        let expected = UpstreamError { message: message.into(), excerpt: excerpt.map(Into::into), ..UpstreamError::default() };
+        let expected =
+            UpstreamError { message: message.into(), excerpt: excerpt.map(Into::into), ..UpstreamError::default() };
         assert_eq!(error(body.as_bytes(), kind), expected, "{body}");
     }
 }
@@ -113,7 +122,10 @@ fn answers_and_chunks_hide_no_error() {
 fn a_prompt_that_is_too_long_is_said_in_one_word() {
     for (status, body) in [
         // OpenAI, vLLM, DeepSeek, OpenRouter
-        (400, r#"{"error":{"message":"This model's maximum context length is 8192 tokens.","type":"invalid_request_error","code":null}}"#),
+        (
+            400,
+            r#"{"error":{"message":"This model's maximum context length is 8192 tokens.","type":"invalid_request_error","code":null}}"#,
+        ),
         (
             400,
             r#"{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens","type":"BadRequestError","param":null,"code":400}"#,
@@ -192,7 +204,10 @@ fn a_filter_is_said_in_one_word() {
             403,
             r#"{"code":"The caller does not have permission to execute the specified operation","error":"Content violates usage guidelines. Team: x, API key ID: y, Model: grok-4-0709, Failed check: SAFETY_CHECK_TYPE_BIO"}"#,
         ),
-        (400, r#"{"error":{"message":"Content Exists Risk","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}"#),
+        (
+            400,
+            r#"{"error":{"message":"Content Exists Risk","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}"#,
+        ),
         (400, r#"{"detail":"Content Exists Risk"}"#),
         (403, r#"{"error":{"code":403,"message":"Input was flagged","metadata":{"flagged_input":"…"}}}"#),
         (400, r#"{"error":{"message":"Output blocked by content filtering policy","type":"invalid_request_error"}}"#),
@@ -234,8 +249,18 @@ fn statuses_are_what_they_mean() {
     use super::super::quirks::{GROQ, XAI};
     let key = r#"{"code":"Client specified an invalid argument","error":"Incorrect API key provided: na***ys. You can obtain an API key from https://console.x.ai."}"#;
     check_class(&XAI, 400, key, 401);
-    check_class(&XAI, 400, r#"{"code":"Client specified an invalid argument","error":"Argument not supported on this model: stop"}"#, 400);
-    check_class(&GROQ, 498, r#"{"error":{"message":"Flex tier capacity exceeded","type":"capacity","code":"capacity_exceeded"}}"#, 503);
+    check_class(
+        &XAI,
+        400,
+        r#"{"code":"Client specified an invalid argument","error":"Argument not supported on this model: stop"}"#,
+        400,
+    );
+    check_class(
+        &GROQ,
+        498,
+        r#"{"error":{"message":"Flex tier capacity exceeded","type":"capacity","code":"capacity_exceeded"}}"#,
+        503,
+    );
     check_class(&Quirks::NONE, 498, "{}", 498);
     let flagged = r#"{"error":{"code":403,"message":"Input was flagged","metadata":{"reasons":["violence"],"flagged_input":"…","provider_name":"p"}}}"#;
     check_class(&Quirks::NONE, 403, flagged, 400);
@@ -248,7 +273,12 @@ fn statuses_are_what_they_mean() {
     );
     check_class(&Quirks::NONE, 401, "<html><head><title>401 Authorization Required</title></head></html>", 401);
     check_class(&Quirks::NONE, 429, r#"{"error":"Model is overloaded","error_type":"overloaded"}"#, 429);
-    check_class(&Quirks::NONE, 503, r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#, 503);
+    check_class(
+        &Quirks::NONE,
+        503,
+        r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#,
+        503,
+    );
 }
 
 #[test]

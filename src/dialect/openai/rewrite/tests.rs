@@ -12,11 +12,13 @@ fn written(quirks: &'static Quirks, fill: Option<u64>, body: &str) -> Result<(St
     Ok((String::from_utf8(parts.concat()).unwrap(), losses.names().iter().map(ToString::to_string).collect()))
 }
 
-/// Top-level fields beside the model and the messages: before, after, and the losses with blanks between them.
+/// Top-level fields beside the model and the messages: before, after, and the losses with blanks
+/// between them.
 #[track_caller]
 fn check(quirks: &'static Quirks, before: &str, after: &str, losses: &str) {
     let head = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]"#;
-    let [before, after] = [before, after].map(|fields| if fields.is_empty() { format!("{head}}}") } else { format!("{head},{fields}}}") });
+    let [before, after] = [before, after]
+        .map(|fields| if fields.is_empty() { format!("{head}}}") } else { format!("{head},{fields}}}") });
     let losses: Vec<String> = losses.split_whitespace().map(str::to_owned).collect();
     assert_eq!(written(quirks, None, &before), Ok((after, losses)), "{}: {before}", quirks.name);
 }
@@ -32,14 +34,18 @@ fn check_messages(quirks: &'static Quirks, before: &str, after: &str, losses: &s
 #[track_caller]
 fn check_refused(quirks: &'static Quirks, fields: &str, param: &str) {
     let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
-    let Err(Refused::Unsupported(complaint)) = written(quirks, None, &body) else { panic!("{}: {body} is not refused", quirks.name) };
+    let Err(Refused::Unsupported(complaint)) = written(quirks, None, &body) else {
+        panic!("{}: {body} is not refused", quirks.name)
+    };
     assert_eq!(complaint.param, param, "{}: {body}", quirks.name);
 }
 
 #[track_caller]
 fn check_messages_refused(quirks: &'static Quirks, messages: &str, param: &str) {
     let body = format!(r#"{{"model":"m","messages":[{messages}]}}"#);
-    let Err(Refused::Unsupported(complaint)) = written(quirks, None, &body) else { panic!("{}: {body} is not refused", quirks.name) };
+    let Err(Refused::Unsupported(complaint)) = written(quirks, None, &body) else {
+        panic!("{}: {body} is not refused", quirks.name)
+    };
     assert_eq!(complaint.param, param, "{}: {body}", quirks.name);
 }
 
@@ -137,7 +143,12 @@ fn groq() {
         check_refused(&GROQ, field, param);
     }
     check(&GROQ, r#""n":1,"logprobs":false,"top_logprobs":null,"seed":1"#, r#""seed":1"#, "");
-    check(&GROQ, r#""frequency_penalty":0.5,"presence_penalty":0.0,"metadata":{"a":"b"}"#, "", "frequency_penalty metadata");
+    check(
+        &GROQ,
+        r#""frequency_penalty":0.5,"presence_penalty":0.0,"metadata":{"a":"b"}"#,
+        "",
+        "frequency_penalty metadata",
+    );
     check(&GROQ, r#""service_tier":"default""#, "", "");
     check(&GROQ, r#""service_tier":"priority""#, "", "service_tier");
     check(&GROQ, r#""service_tier":"on_demand""#, r#""service_tier":"on_demand""#, "");
@@ -148,7 +159,11 @@ fn groq() {
 #[test]
 fn deepseek() {
     check_refused(&DEEPSEEK, r#""n":2"#, "n");
-    check_refused(&DEEPSEEK, r#""response_format":{"json_schema":{"schema":{}},"type":"json_schema"}"#, "response_format");
+    check_refused(
+        &DEEPSEEK,
+        r#""response_format":{"json_schema":{"schema":{}},"type":"json_schema"}"#,
+        "response_format",
+    );
     let object = r#""response_format":{"type":"json_object"},"logprobs":true"#;
     check(&DEEPSEEK, object, object, "");
 }
@@ -156,7 +171,12 @@ fn deepseek() {
 #[test]
 fn perplexity() {
     check_refused(&PERPLEXITY, r#""tools":[{}]"#, "tools");
-    check(&PERPLEXITY, r#""tools":[],"tool_choice":"auto","seed":1,"search_mode":"web""#, r#""search_mode":"web""#, "seed");
+    check(
+        &PERPLEXITY,
+        r#""tools":[],"tool_choice":"auto","seed":1,"search_mode":"web""#,
+        r#""search_mode":"web""#,
+        "seed",
+    );
     check(
         &PERPLEXITY,
         r#""response_format":{"type":"json_object"}"#,
@@ -193,7 +213,10 @@ fn tgi() {
     check(&TGI, r#""stop":null,"logit_bias":{"1":1}"#, "", "logit_bias");
     check_refused(&TGI, r#""n":3"#, "n");
     for (before, after) in [
-        (r#"{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":{"a": 1}}}"#, r#"{"type":"json","value":{"a": 1}}"#),
+        (
+            r#"{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":{"a": 1}}}"#,
+            r#"{"type":"json","value":{"a": 1}}"#,
+        ),
         (r#"{"json_schema":{"name":"n"},"type":"json_schema"}"#, r#"{"type":"json","value":{"type":"object"}}"#),
         (r#"{"type":"json_object"}"#, r#"{"type":"json","value":{"type":"object"}}"#),
         (r#"{"type":"json_object","value":{"a":1}}"#, r#"{"type":"json_object","value":{"a":1}}"#),
@@ -209,8 +232,18 @@ fn tools_are_chosen_as_the_server_can() {
     for choice in [r#""required""#, r#"{"type":"function","function":{"name":"f"}}"#, r#"{"type":"allowed_tools"}"#] {
         check_refused(&OLLAMA, &format!(r#""tools":[{{}}],"tool_choice":{choice}"#), "tool_choice");
     }
-    check(&OLLAMA, r#""tools":[{}],"tool_choice":"auto","parallel_tool_calls":true"#, r#""tools":[{}],"tool_choice":"auto""#, "");
-    check(&OLLAMA, r#""tools":[{}],"parallel_tool_calls":false,"tool_choice":"none","top_p":1"#, r#""top_p":1"#, "parallel_tool_calls");
+    check(
+        &OLLAMA,
+        r#""tools":[{}],"tool_choice":"auto","parallel_tool_calls":true"#,
+        r#""tools":[{}],"tool_choice":"auto""#,
+        "",
+    );
+    check(
+        &OLLAMA,
+        r#""tools":[{}],"parallel_tool_calls":false,"tool_choice":"none","top_p":1"#,
+        r#""top_p":1"#,
+        "parallel_tool_calls",
+    );
     check_refused(&LLAMA_CPP, r#""tool_choice":{"type":"function","function":{"name":"f"}}"#, "tool_choice");
     for word in ["none", "auto", "required"] {
         let field = format!(r#""tools":[{{}}],"tool_choice":"{word}""#);
@@ -220,8 +253,8 @@ fn tools_are_chosen_as_the_server_can() {
 
 #[test]
 fn developers_are_systems() {
-    let [before, after] =
-        ["developer", "system"].map(|role| format!(r#"{{"content":"a","role":"{role}"}},{{"role":"user","content":"developer"}}"#));
+    let [before, after] = ["developer", "system"]
+        .map(|role| format!(r#"{{"content":"a","role":"{role}"}},{{"role":"user","content":"developer"}}"#));
     for quirks in [&MISTRAL, &DEEPSEEK, &PERPLEXITY, &TOGETHER, &FIREWORKS, &VLLM, &LLAMA_CPP, &SGLANG, &TGI, &OLLAMA] {
         check_messages(quirks, &before, &after, "");
     }
@@ -233,7 +266,12 @@ fn developers_are_systems() {
 #[test]
 fn messages_hold_what_the_server_knows() {
     let echoed = r#"{"role":"assistant","content":"a","refusal":null,"annotations":[],"audio":null,"function_call":null,"tool_calls":null,"reasoning_content":"hm"}"#;
-    check_messages(&MISTRAL, echoed, r#"{"role":"assistant","content":"a","tool_calls":null}"#, "messages[].reasoning_content");
+    check_messages(
+        &MISTRAL,
+        echoed,
+        r#"{"role":"assistant","content":"a","tool_calls":null}"#,
+        "messages[].reasoning_content",
+    );
     check_messages(
         &GROQ,
         echoed,
@@ -263,7 +301,9 @@ fn messages_hold_what_the_server_knows() {
 #[test]
 fn many_strange_fields_are_few_losses() {
     let fields: String = (0..1000).map(|n| format!(r#","x{n}":1"#)).collect();
-    let (_, losses) = written(&GROQ, None, &format!(r#"{{"model":"m","messages":[{{"role":"user","content":"a"{fields}}}]}}"#)).unwrap();
+    let (_, losses) =
+        written(&GROQ, None, &format!(r#"{{"model":"m","messages":[{{"role":"user","content":"a"{fields}}}]}}"#))
+            .unwrap();
     assert_eq!(losses.len(), MAX_NAMES + 1);
     assert!(losses.contains(&"messages[].other".to_owned()));
 }
@@ -282,8 +322,11 @@ fn calls_and_their_results_keep_one_id_at_mistral() {
 
 #[test]
 fn ollama_fetches_no_pictures() {
-    let image =
-        |url: &str| format!(r#"{{"role":"user","content":[{{"type":"text","text":"a"}},{{"type":"image_url","image_url":{url}}}]}}"#);
+    let image = |url: &str| {
+        format!(
+            r#"{{"role":"user","content":[{{"type":"text","text":"a"}},{{"type":"image_url","image_url":{url}}}]}}"#
+        )
+    };
     for url in [r#"{"url":"data:image/png;base64,AA"}"#, r#""data:image/png;base64,AA""#, r#"{"url":"Data:,"}"#, "{}"] {
         check_messages(&OLLAMA, &image(url), &image(url), "");
     }
@@ -341,7 +384,8 @@ const MESSAGES: &[&str] = &[
 ];
 
 proptest! {
-    /// Whatever is asked, of whomever: what is written is JSON, has no field twice, and says what the caller said or names the loss.
+    /// Whatever is asked, of whomever: what is written is JSON, has no field twice, and says what
+    /// the caller said or names the loss.
     #[test]
     fn what_is_written_is_a_request(
         server in 0..quirks::ALL.len(),

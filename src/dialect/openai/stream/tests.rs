@@ -1,4 +1,5 @@
-//! `@` in a chunk stands for a right head: the upstream's in what goes in, the caller's in what is expected.
+//! `@` in a chunk stands for a right head: the upstream's in what goes in, the caller's in what is
+//! expected.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -15,7 +16,14 @@ const OURS: &str = r#""id":"chatcmpl-0a","object":"chat.completion.chunk","creat
 const STOP: &str = r#"{@,"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
 
 fn face(show_usage: bool) -> Face {
-    Face { model: "fast".into(), id: "chatcmpl-0a".into(), created: 99, show_usage, prompt_bytes: 400, ..Face::default() }
+    Face {
+        model: "fast".into(),
+        id: "chatcmpl-0a".into(),
+        created: 99,
+        show_usage,
+        prompt_bytes: 400,
+        ..Face::default()
+    }
 }
 
 #[derive(Debug, PartialEq)]
@@ -35,12 +43,22 @@ fn run_with<'a>(pattern: Pattern, show_usage: bool, reads: impl IntoIterator<Ite
     run_at(&Quirks::NONE, pattern, show_usage, reads)
 }
 
-fn run_at<'a>(quirks: &'static Quirks, pattern: Pattern, show_usage: bool, reads: impl IntoIterator<Item = &'a [u8]>) -> Run {
+fn run_at<'a>(
+    quirks: &'static Quirks,
+    pattern: Pattern,
+    show_usage: bool,
+    reads: impl IntoIterator<Item = &'a [u8]>,
+) -> Run {
     feed(Stream::new(&face(show_usage), quirks, true, 1 << 20), pattern, reads)
 }
 
 /// Where thinking is hidden.
-fn run_hiding<'a>(quirks: &'static Quirks, pattern: Pattern, show_usage: bool, reads: impl IntoIterator<Item = &'a [u8]>) -> Run {
+fn run_hiding<'a>(
+    quirks: &'static Quirks,
+    pattern: Pattern,
+    show_usage: bool,
+    reads: impl IntoIterator<Item = &'a [u8]>,
+) -> Run {
     feed(Stream::new(&face(show_usage), quirks, false, 1 << 20), pattern, reads)
 }
 
@@ -99,7 +117,8 @@ fn check(chunks: &[&str], expected: &[&str]) {
     assert!(run.opened);
 }
 
-/// The same, where the caller asked for usage. What is expected has the member `usage` first where it does not say.
+/// The same, where the caller asked for usage. What is expected has the member `usage` first where
+/// it does not say.
 #[track_caller]
 fn check_usage(chunks: &[&str], expected: &[&str], usage: (u64, u64, u64, Source)) {
     let with_null = |chunk: &&str| match chunk.contains(r#""usage""#) {
@@ -149,7 +168,11 @@ fn conforms(out: &str, show_usage: bool) {
         heads.push((chunk["id"].clone(), chunk["created"].clone()));
         assert!(chunk["id"].as_str().is_some_and(|id| !id.is_empty()));
         assert!(chunk["created"].as_u64().is_some_and(|created| created > 0));
-        assert!(chunk.get("error").is_none_or(|error| matches!(error.as_str(), Some("")) || error == false || error.is_null()));
+        assert!(
+            chunk
+                .get("error")
+                .is_none_or(|error| matches!(error.as_str(), Some("")) || error == false || error.is_null())
+        );
         let choices = chunk["choices"].as_array().expect("choices");
         assert_eq!(choices.is_empty(), chunk.get("usage").is_some_and(Value::is_object), "{data}");
         assert_eq!(chunk.get("usage").is_some(), show_usage, "{data}");
@@ -269,12 +292,13 @@ fn a_spoken_answer_may_end_with_its_expiry() {
 fn missing_or_empty_heads_are_filled() {
     let empty = r#"{"id":"","object":"","created":0,"model":"","choices":[{"index":0,"delta":{"role":"assistant","content":"a"},"finish_reason":null}]}"#;
     let missing = r#"{"choices":[{"index":0,"delta":{"content":"b"},"finish_reason":null}]}"#;
-    let wrong =
-        r#"{"id":7,"object":"chat.completion","created":"now","model":null,"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+    let wrong = r#"{"id":7,"object":"chat.completion","created":"now","model":null,"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
     check(
         &[empty, missing, wrong],
         &[
-            &format!(r#"{{{OURS},"choices":[{{"index":0,"delta":{{"role":"assistant","content":"a"}},"finish_reason":null}}]}}"#),
+            &format!(
+                r#"{{{OURS},"choices":[{{"index":0,"delta":{{"role":"assistant","content":"a"}},"finish_reason":null}}]}}"#
+            ),
             &format!(r#"{{{OURS},"choices":[{{"index":0,"delta":{{"content":"b"}},"finish_reason":null}}]}}"#),
             &format!(r#"{{{OURS},"choices":[{{"index":0,"delta":{{}},"finish_reason":"stop"}}]}}"#),
         ],
@@ -397,7 +421,8 @@ fn a_message_may_stand_for_the_delta() {
 
 const OPENING: &str = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#;
 
-/// What becomes of these chunks where thinking is shown, and where it is hidden. The role comes before them, text and end after them, on both sides.
+/// What becomes of these chunks where thinking is shown, and where it is hidden. The role comes
+/// before them, text and end after them, on both sides.
 #[track_caller]
 fn check_thinking(chunks: &[&str], shown: &[&str], hidden: &[&str]) {
     let text = TEXT.replace(r#""role":"assistant","#, "");
@@ -416,7 +441,11 @@ fn check_thinking(chunks: &[&str], shown: &[&str], hidden: &[&str]) {
         assert_eq!(run.out, sse(&expected).replace("up", "fast"), "{chunks:?}");
         conforms(&run.out, false);
     }
-    assert_eq!((&hiding.result, hiding.said, hiding.opened), (&all.result, all.said, all.opened), "what is hidden counts");
+    assert_eq!(
+        (&hiding.result, hiding.said, hiding.opened),
+        (&all.result, all.said, all.opened),
+        "what is hidden counts"
+    );
 }
 
 /// The same of one delta; an empty expectation: nothing goes out.
@@ -427,7 +456,8 @@ fn check_delta(delta: &str, shown: &str, hidden: &str) {
         delta => vec![format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#)],
     };
     let [chunks, shown, hidden] = [delta, shown, hidden].map(chunk);
-    let [chunks, shown, hidden] = [&chunks, &shown, &hidden].map(|chunks| chunks.iter().map(String::as_str).collect::<Vec<_>>());
+    let [chunks, shown, hidden] =
+        [&chunks, &shown, &hidden].map(|chunks| chunks.iter().map(String::as_str).collect::<Vec<_>>());
     check_thinking(&chunks, &shown, &hidden);
 }
 
@@ -440,7 +470,11 @@ fn thinking_has_one_name_or_none() {
         // vLLM, Groq, Ollama
         (r#"{"reasoning":"h\u00e9\n"}"#, r#"{"reasoning_content":"h\u00e9\n"}"#, ""),
         (r#"{"reasoning" : "hm" }"#, r#"{"reasoning_content" : "hm" }"#, ""),
-        (r#"{"content":"","reasoning":"hm","tool_calls":[]}"#, r#"{"content":"","reasoning_content":"hm","tool_calls":[]}"#, ""),
+        (
+            r#"{"content":"","reasoning":"hm","tool_calls":[]}"#,
+            r#"{"content":"","reasoning_content":"hm","tool_calls":[]}"#,
+            "",
+        ),
         (r#"{"content":"b","reasoning":"hm"}"#, r#"{"content":"b","reasoning_content":"hm"}"#, r#"{"content":"b"}"#),
         // both
         (r#"{"reasoning":"hm","reasoning_content":"hm"}"#, r#"{"reasoning_content":"hm"}"#, ""),
@@ -481,13 +515,21 @@ fn thinking_has_one_name_or_none() {
         (r#"{"reasoning_text":"hm"}"#, r#"{"reasoning_text":"hm"}"#, ""),
         (r#"{"content":"b","reasoning_text":"hm"}"#, r#"{"content":"b","reasoning_text":"hm"}"#, r#"{"content":"b"}"#),
         // Mistral
-        (r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#, r#"{"reasoning_content":"hm","content":""}"#, ""),
+        (
+            r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#,
+            r#"{"reasoning_content":"hm","content":""}"#,
+            "",
+        ),
         (
             r#"{"content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"b"}]}"#,
             r#"{"reasoning_content":"hm","content":"b"}"#,
             r#"{"content":"b"}"#,
         ),
-        (r#"{"content":[{"type":"thinking","thinking":"hm"}],"reasoning":"hm"}"#, r#"{"content":"","reasoning_content":"hm"}"#, ""),
+        (
+            r#"{"content":[{"type":"thinking","thinking":"hm"}],"reasoning":"hm"}"#,
+            r#"{"content":"","reasoning_content":"hm"}"#,
+            "",
+        ),
         // Nothing is said yet, or all the time.
         (r#"{"content":"","reasoning":null}"#, r#"{"content":"","reasoning":null}"#, r#"{"content":""}"#),
         (
@@ -512,9 +554,12 @@ fn thinking_has_one_name_or_none() {
 #[test]
 fn a_stream_of_thinking_is_shown_or_hidden() {
     let chunk = |delta: &str| format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#);
-    for (name, beside) in
-        [("reasoning", ""), ("reasoning_content", ""), ("reasoning", r#","content":"""#), ("reasoning", r#","reasoning_content":"""#)]
-    {
+    for (name, beside) in [
+        ("reasoning", ""),
+        ("reasoning_content", ""),
+        ("reasoning", r#","content":"""#),
+        ("reasoning", r#","reasoning_content":"""#),
+    ] {
         let texts = ["h", "", "\\u00e9", " \\n", "", "m"];
         let chunks = texts.map(|text| chunk(&format!(r#"{{"{name}":"{text}"{beside}}}"#)));
         let beside = if beside.contains("reas") { "" } else { beside };
@@ -531,11 +576,13 @@ fn a_stream_of_thinking_is_shown_or_hidden() {
 /// The last piece may come with the finish: it goes out, since what else it says would be lost.
 #[test]
 fn hidden_thinking_that_ends_the_answer_keeps_its_end() {
-    let chunk =
-        |delta: &str, finish: &str| format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish},"stop_reason":7}}]}}"#);
+    let chunk = |delta: &str, finish: &str| {
+        format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish},"stop_reason":7}}]}}"#)
+    };
     let role = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#;
     let finish = r#"{@,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}]}"#;
-    let wire = sse(&[role, &chunk(r#"{"reasoning":"hm"}"#, "null"), &chunk(r#"{"reasoning":"hm"}"#, r#""length""#), "[DONE]"]);
+    let wire =
+        sse(&[role, &chunk(r#"{"reasoning":"hm"}"#, "null"), &chunk(r#"{"reasoning":"hm"}"#, r#""length""#), "[DONE]"]);
     let run = run_hiding(&Quirks::NONE, Pattern::default(), false, [wire.as_bytes()]);
     assert_eq!(run.out, sse(&[role, &chunk("{}", "null"), finish, "[DONE]"]).replace("up", "fast"));
     assert_eq!((run.result, run.said), (Ok(Usage::estimated(400, 4)), 4));
@@ -548,15 +595,19 @@ fn hidden_thinking_that_ends_the_answer_keeps_its_end() {
 /// Usage and citations in a chunk of hidden thinking are not lost with it.
 #[test]
 fn what_comes_with_hidden_thinking_is_not_lost() {
-    let thought = |more: &str| format!(r#"{{@,"choices":[{{"index":0,"delta":{{"reasoning":"hm"}},"finish_reason":null}}]{more}}}"#);
-    let wire = sse(&[OPENING, &thought(&format!(r#","usage":{USAGE}"#)), &thought(r#","citations":["u"]"#), STOP, "[DONE]"]);
+    let thought = |more: &str| {
+        format!(r#"{{@,"choices":[{{"index":0,"delta":{{"reasoning":"hm"}},"finish_reason":null}}]{more}}}"#)
+    };
+    let wire =
+        sse(&[OPENING, &thought(&format!(r#","usage":{USAGE}"#)), &thought(r#","citations":["u"]"#), STOP, "[DONE]"]);
     let run = run_hiding(&Quirks::NONE, Pattern::default(), false, [wire.as_bytes()]);
     let cited = r#"{@,"choices":[{"index":0,"delta":{},"finish_reason":null}],"citations":["u"]}"#;
     assert_eq!(run.out, sse(&[OPENING, cited, STOP, "[DONE]"]).replace("up", "fast"));
     assert_eq!(run.result, Ok(Usage { prompt: 9, completion: 3, source: Source::Reported, ..Usage::default() }));
 }
 
-/// A choice appears with its first chunk, even if that is nothing but hidden thinking: a helper would crash on the second before the first.
+/// A choice appears with its first chunk, even if that is nothing but hidden thinking: a helper
+/// would crash on the second before the first.
 #[test]
 fn hidden_thinking_opens_the_gate_and_the_choice() {
     let feed = |chunks: &[&str]| {
@@ -579,7 +630,8 @@ fn hidden_thinking_opens_the_gate_and_the_choice() {
     let empty = chunk(r#"{"index":0,"delta":{"role":"assistant","content":""}}"#);
     assert_eq!(feed(&[&parts, &parts]), (true, Usage::estimated(400, 4), shown(&[&empty])));
 
-    let both = |delta: &str, other: &str| chunk(&format!(r#"{{"index":0,"delta":{delta}}},{{"index":1,"delta":{other}}}"#));
+    let both =
+        |delta: &str, other: &str| chunk(&format!(r#"{{"index":0,"delta":{delta}}},{{"index":1,"delta":{other}}}"#));
     let first = both(r#"{"reasoning":"hm"}"#, r#"{"reasoning_content":"ah"}"#);
     let roles = both(r#"{"role":"assistant"}"#, r#"{"role":"assistant"}"#);
     let mixed = both(r#"{"reasoning":"hm"}"#, r#"{"content":"a"}"#);
@@ -592,7 +644,8 @@ fn hidden_thinking_opens_the_gate_and_the_choice() {
     assert_eq!(feed(&[&opening, &thought, &again]).2, shown(&[&opening, &nothing]));
 }
 
-/// Perplexity: delta and the message so far in every chunk, usage in every chunk, the finish repeated.
+/// Perplexity: delta and the message so far in every chunk, usage in every chunk, the finish
+/// repeated.
 #[test]
 fn a_message_beside_the_delta_only_repeats_it() {
     let usage = |n| format!(r#""usage":{{"prompt_tokens":5,"completion_tokens":{n},"total_tokens":{}}}"#, n + 5);
@@ -662,14 +715,21 @@ fn citations_get_the_index_that_clients_merge_by() {
 #[test]
 fn odd_logprobs_are_none() {
     check(
-        &[r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":"a"},"logprobs":-0.5,"finish_reason":null}]}"#, STOP],
-        &[r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":"a"},"logprobs":null,"finish_reason":null}]}"#, STOP],
+        &[
+            r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":"a"},"logprobs":-0.5,"finish_reason":null}]}"#,
+            STOP,
+        ],
+        &[
+            r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":"a"},"logprobs":null,"finish_reason":null}]}"#,
+            STOP,
+        ],
     );
 }
 
 #[test]
 fn choices_are_numbered_as_they_appear() {
-    let chunk = |index: &str, delta: &str| format!(r#"{{@,"choices":[{{{index}"delta":{delta},"finish_reason":null}}]}}"#);
+    let chunk =
+        |index: &str, delta: &str| format!(r#"{{@,"choices":[{{{index}"delta":{delta},"finish_reason":null}}]}}"#);
     check(
         &[
             &chunk(r#""index":1,"#, r#"{"role":"assistant","content":"b"}"#),
@@ -688,7 +748,11 @@ fn choices_are_numbered_as_they_appear() {
     );
     check(
         &[&chunk("", r#"{"role":"assistant","content":"a"}"#), &chunk(r#""index":null,"#, r#"{"content":"b"}"#), STOP],
-        &[&chunk(r#""index":0,"#, r#"{"role":"assistant","content":"a"}"#), &chunk(r#""index":0,"#, r#"{"content":"b"}"#), STOP],
+        &[
+            &chunk(r#""index":0,"#, r#"{"role":"assistant","content":"a"}"#),
+            &chunk(r#""index":0,"#, r#"{"content":"b"}"#),
+            STOP,
+        ],
     );
 }
 
@@ -697,7 +761,8 @@ fn choices_are_numbered_as_they_appear() {
 #[track_caller]
 fn check_calls(arrays: &[&str], expected: &[&str]) {
     let wrap = |arrays: &[&str]| -> Vec<String> {
-        let chunk = |array| format!(r#"{{@,"choices":[{{"index":0,"delta":{{"tool_calls":{array}}},"finish_reason":null}}]}}"#);
+        let chunk =
+            |array| format!(r#"{{@,"choices":[{{"index":0,"delta":{{"tool_calls":{array}}},"finish_reason":null}}]}}"#);
         arrays.iter().map(chunk).collect()
     };
     let role = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":null},"finish_reason":null}]}"#;
@@ -708,7 +773,10 @@ fn check_calls(arrays: &[&str], expected: &[&str]) {
     output.push(STOP.replace("stop", "tool_calls"));
     let strings = |list: &Vec<String>| list.iter().map(|chunk| chunk.replace("§", "chatcmpl0a")).collect::<Vec<_>>();
     let (input, output) = (strings(&input), strings(&output));
-    check(&input.iter().map(String::as_str).collect::<Vec<_>>(), &output.iter().map(String::as_str).collect::<Vec<_>>());
+    check(
+        &input.iter().map(String::as_str).collect::<Vec<_>>(),
+        &output.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
 }
 
 #[test]
@@ -814,15 +882,17 @@ fn a_call_waits_for_its_name() {
         ],
     );
     check_calls(
-        &[r#"[{"index":0,"id":"a","type":"function"}]"#, r#"[{"index":0,"type":"function","function":{"name":"f","arguments":""}}]"#],
+        &[
+            r#"[{"index":0,"id":"a","type":"function"}]"#,
+            r#"[{"index":0,"type":"function","function":{"name":"f","arguments":""}}]"#,
+        ],
         &[
             "[]",
             r#"[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}]"#,
             r#"[{"index":0,"function":{"arguments":"{}"}}]"#,
         ],
     );
-    let unnamed =
-        r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]}}]}"#;
+    let unnamed = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]}}]}"#;
     check_fault(
         &[unnamed, STOP, "[DONE]"],
         &[r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","tool_calls":[]}}]}"#],
@@ -839,7 +909,12 @@ fn calls_without_arguments_take_none() {
     let more = r#"[{"index":1,"function":{"arguments":"{\"q\":1}"}}]"#;
     check_calls(
         &[&calls, more, more],
-        &[&calls, more, more, r#"[{"index":0,"function":{"arguments":"{}"}},{"index":2,"function":{"arguments":"{}"}}]"#],
+        &[
+            &calls,
+            more,
+            more,
+            r#"[{"index":0,"function":{"arguments":"{}"}},{"index":2,"function":{"arguments":"{}"}}]"#,
+        ],
     );
     // One that may be cut short says nothing of what it takes.
     let chunk = format!(
@@ -884,7 +959,10 @@ fn custom_calls_keep_their_input() {
             r#"[{"index":0,"id":"a","type":"custom","custom":{"name":"sh","input":""}}]"#,
             r#"[{"index":0,"id":"a","type":"custom","custom":{"input":"ls"}}]"#,
         ],
-        &[r#"[{"index":0,"id":"a","type":"custom","custom":{"name":"sh","input":""}}]"#, r#"[{"index":0,"custom":{"input":"ls"}}]"#],
+        &[
+            r#"[{"index":0,"id":"a","type":"custom","custom":{"name":"sh","input":""}}]"#,
+            r#"[{"index":0,"custom":{"input":"ls"}}]"#,
+        ],
     );
 }
 
@@ -906,9 +984,13 @@ const TEXT: &str = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","cont
 
 #[test]
 fn finish_reasons_become_openais() {
-    for (said, shown) in
-        [("eos", "stop"), ("eos_token", "stop"), ("COMPLETE", "stop"), ("model_length", "length"), ("max_tokens", "length")]
-    {
+    for (said, shown) in [
+        ("eos", "stop"),
+        ("eos_token", "stop"),
+        ("COMPLETE", "stop"),
+        ("model_length", "length"),
+        ("max_tokens", "length"),
+    ] {
         check(&[TEXT, &STOP.replace("stop", said)], &[TEXT, &STOP.replace("stop", shown)]);
     }
     check(
@@ -1003,7 +1085,11 @@ const USAGE: &str = r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":1
 fn usage_in_its_own_chunk_is_shown_if_asked_for() {
     let with_null = |chunk: &str| format!(r#"{},"usage":null}}"#, chunk.strip_suffix('}').unwrap());
     let last = format!(r#"{{@,"choices":[],"service_tier":"flex","usage":{USAGE}}}"#);
-    check_usage(&[&with_null(TEXT), &with_null(STOP), &last], &[&with_null(TEXT), &with_null(STOP), &last], (9, 3, 0, Source::Reported));
+    check_usage(
+        &[&with_null(TEXT), &with_null(STOP), &last],
+        &[&with_null(TEXT), &with_null(STOP), &last],
+        (9, 3, 0, Source::Reported),
+    );
     check(&[&with_null(TEXT), &with_null(STOP), &last], &[TEXT, STOP]);
 }
 
@@ -1017,8 +1103,9 @@ fn usage_in_the_finish_chunk_moves_to_the_end() {
 /// OpenRouter: after the finish, in a chunk with an empty delta.
 #[test]
 fn usage_beside_an_empty_delta_moves_to_the_end() {
-    let last =
-        format!(r#"{{@,"choices":[{{"index":0,"delta":{{"role":"assistant","content":""}},"finish_reason":null}}],"usage":{USAGE}}}"#);
+    let last = format!(
+        r#"{{@,"choices":[{{"index":0,"delta":{{"role":"assistant","content":""}},"finish_reason":null}}],"usage":{USAGE}}}"#
+    );
     check_usage(
         &[TEXT, STOP, &last],
         &[
@@ -1059,7 +1146,9 @@ fn groqs_usage_is_taken_and_not_shown_twice() {
     check_usage(
         &[
             r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":"a"},"finish_reason":null}],"x_groq":{"id":"req_1"}}"#,
-            &format!(r#"{{@,"choices":[{{"index":0,"delta":{{}},"finish_reason":"stop"}}],"x_groq":{{"id":"req_1","usage":{USAGE}}}}}"#),
+            &format!(
+                r#"{{@,"choices":[{{"index":0,"delta":{{}},"finish_reason":"stop"}}],"x_groq":{{"id":"req_1","usage":{USAGE}}}}}"#
+            ),
         ],
         &[
             r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":"a"},"finish_reason":null}],"x_groq":{"id":"req_1"}}"#,
@@ -1074,7 +1163,11 @@ fn groqs_usage_is_taken_and_not_shown_twice() {
 #[test]
 fn usage_inside_a_choice_is_taken() {
     let finish = format!(r#"{{@,"choices":[{{"index":0,"delta":{{}},"finish_reason":"stop","usage":{USAGE}}}]}}"#);
-    check_usage(&[TEXT, &finish], &[TEXT, STOP, &format!(r#"{{@,"choices":[],"usage":{USAGE}}}"#)], (9, 3, 0, Source::Reported));
+    check_usage(
+        &[TEXT, &finish],
+        &[TEXT, STOP, &format!(r#"{{@,"choices":[],"usage":{USAGE}}}"#)],
+        (9, 3, 0, Source::Reported),
+    );
 }
 
 #[test]
@@ -1219,7 +1312,10 @@ fn errors_inside_the_stream_are_found() {
             r#"data: [{"error":{"code":503,"message":"full","status":"UNAVAILABLE"}}]"#,
             found(Some(503), Some("UNAVAILABLE"), Some("503"), "full"),
         ),
-        ("event: error\ndata: {\"type\":\"server_error\",\"message\":\"full\"}", found(None, Some("server_error"), None, "full")),
+        (
+            "event: error\ndata: {\"type\":\"server_error\",\"message\":\"full\"}",
+            found(None, Some("server_error"), None, "full"),
+        ),
         (r#"data: {"id":"u1","x_groq":{"error":"full"},"choices":[{"index":0,"delta":{}}]}"#, upstream("full")),
         (
             r#"data: {"id":"u1","choices":[{"index":0,"delta":{},"finish_reason":"error"}],"error":{"code":502,"message":"full"}}"#,
@@ -1260,12 +1356,23 @@ fn an_error_that_says_nothing_is_none() {
 #[test]
 fn malformed_events_break_the_stream() {
     for event in ["{", "nonsense", "[]", "null", "7", r#""x""#, r#"{"choices":[7]}"#, r#"{"a":1}{"#] {
-        assert!(check_fault(&[TEXT, event, STOP], &[TEXT], StreamFault::Broken("an event is not a JSON object")), "{event}");
+        assert!(
+            check_fault(&[TEXT, event, STOP], &[TEXT], StreamFault::Broken("an event is not a JSON object")),
+            "{event}"
+        );
     }
     check_fault(&[r#"{"choices":{}}"#], &[], StreamFault::Broken("`choices` is not an array"));
-    check_fault(&[r#"{@,"choices":[{"index":0,"delta":{"tool_calls":{}}}]}"#], &[], StreamFault::Broken("`tool_calls` is not an array"));
+    check_fault(
+        &[r#"{@,"choices":[{"index":0,"delta":{"tool_calls":{}}}]}"#],
+        &[],
+        StreamFault::Broken("`tool_calls` is not an array"),
+    );
     check_fault(&[r#"{@,"choices":[{"index":0,"delta":"a"}]}"#], &[], StreamFault::Broken("a delta is not an object"));
-    check_fault(&[r#"{@,"choices":[{"index":0,"delta":{"content":7}}]}"#], &[], StreamFault::Broken("content is neither text nor parts"));
+    check_fault(
+        &[r#"{@,"choices":[{"index":0,"delta":{"content":7}}]}"#],
+        &[],
+        StreamFault::Broken("content is neither text nor parts"),
+    );
 }
 
 #[test]
@@ -1337,7 +1444,10 @@ fn the_trail_stands_in_the_chunk_of_the_usage() {
         assert!(!String::from_utf8_lossy(&out).contains("x_portcullis"), "it is held back until the end is known");
         stream.finish(&mut out, Some(trail)).unwrap();
         let out = String::from_utf8(out.split_off(before)).unwrap();
-        out.split("\n\n").filter(|event| !event.contains("finish_reason")).map(|event| event.replace(OUT, "@")).collect::<Vec<_>>()
+        out.split("\n\n")
+            .filter(|event| !event.contains("finish_reason"))
+            .map(|event| event.replace(OUT, "@"))
+            .collect::<Vec<_>>()
     };
     let reported = format!(r#"{{@,"choices":[],"usage":{USAGE}}}"#);
     let head = format!(r#"data: {{"x_portcullis":{{{trail}}},@,"choices":[],"usage":{USAGE}}}"#);
@@ -1385,7 +1495,9 @@ fn memory_does_not_grow_with_the_stream() {
 /// Chunks that repeat each other but for a string take the short way, whatever string it is.
 #[test]
 fn repeated_chunks_take_the_short_way() {
-    let chunk = |delta: &str, rest: &str| format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]{rest}}}"#);
+    let chunk = |delta: &str, rest: &str| {
+        format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]{rest}}}"#)
+    };
     let call = r#"{"tool_calls":[{"index":3,"id":"a","type":"function","function":{"name":"f","arguments":""}}]}"#;
     for (delta, rest) in [
         (r#"{"content":§}"#, ""),
@@ -1417,7 +1529,8 @@ fn an_id_that_looks_like_a_hole_stays_an_id() {
     let first = r#"{"id":"portcullis: here goes string 1","created":7,"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
     let chunk = |text: &str| format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}"#);
     let shown = |text: &str| {
-        let head = r#""id":"portcullis: here goes string 1","object":"chat.completion.chunk","created":7,"model":"fast""#;
+        let head =
+            r#""id":"portcullis: here goes string 1","object":"chat.completion.chunk","created":7,"model":"fast""#;
         format!(r#"{{{head},"choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}"#)
     };
     let run = run_all(false, sse(&[first, &chunk("x"), &chunk("y"), &chunk("z"), STOP]).as_bytes());
@@ -1464,7 +1577,9 @@ fn broken_chunks_in_known_surroundings_are_broken() {
 fn what_the_surroundings_mean_may_change() {
     let fragment = r#"[{"index":0,"function":{"arguments":"1"}}]"#;
     let shown = r#"[{"index":1,"function":{"arguments":"1"}}]"#;
-    let call = |id: &str, index| format!(r#"[{{"index":{index},"id":"{id}","type":"function","function":{{"name":"f","arguments":""}}}}]"#);
+    let call = |id: &str, index| {
+        format!(r#"[{{"index":{index},"id":"{id}","type":"function","function":{{"name":"f","arguments":""}}}}]"#)
+    };
     check_calls(
         &[&call("a", 0), fragment, fragment, &call("b", 0), fragment, fragment],
         &[&call("a", 0), fragment, fragment, &call("b", 1), shown, shown],
@@ -1493,7 +1608,8 @@ fn the_short_way_passes_no_thinking_that_the_long_way_would_not() {
         r#"{"tool_calls":[{"index":0,"function":{"arguments":"§"}}],"reasoning":7}"#,
         r#"{"tool_calls":[{"index":0,"function":{"arguments":"§"}}],"content":[{"type":"thinking","thinking":"hm"}]}"#,
     ] {
-        let call = chunk(r#"{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{"}}]}"#);
+        let call =
+            chunk(r#"{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{"}}]}"#);
         let texts = ["a", "", "b", "c", "", ""].map(|text| chunk(&delta.replace('§', text)));
         let wire = sse(&[&[call.as_str()][..], &texts.each_ref().map(String::as_str), &[STOP, "[DONE]"]].concat());
         let shown = run_all(false, wire.as_bytes());
@@ -1652,7 +1768,9 @@ fn calling(fragments: &[(usize, &str)], finish: &str) -> Vec<u8> {
         let call = if seen.contains(index) {
             format!(r#"{{"index":{index},"function":{{"arguments":{arguments}}}}}"#)
         } else {
-            format!(r#"{{"index":{index},"id":"c{index}","type":"function","function":{{"name":"f","arguments":{arguments}}}}}"#)
+            format!(
+                r#"{{"index":{index},"id":"c{index}","type":"function","function":{{"name":"f","arguments":{arguments}}}}}"#
+            )
         };
         seen.push(*index);
         events.push_str(&format!(
@@ -1669,7 +1787,9 @@ fn calling(fragments: &[(usize, &str)], finish: &str) -> Vec<u8> {
 fn calls_that_are_told_as_whole_and_are_broken_are_counted() {
     let broken = |broken_calls| Flaws { broken_calls, not_json: false };
     let whole = [(0, ""), (0, "{\"city\":"), (0, "\"Ro"), (0, "me"), (0, "\"}")];
-    let without = |left_out: usize| whole.iter().enumerate().filter(|(at, _)| *at != left_out).map(|(_, it)| *it).collect::<Vec<_>>();
+    let without = |left_out: usize| {
+        whole.iter().enumerate().filter(|(at, _)| *at != left_out).map(|(_, it)| *it).collect::<Vec<_>>()
+    };
     check_flaws(false, &calling(&whole, "tool_calls"), broken(0));
     check_flaws(false, &calling(&without(1), "tool_calls"), broken(1));
     check_flaws(false, &calling(&without(2), "stop"), broken(1));
@@ -1702,10 +1822,14 @@ fn content_that_should_be_json_and_is_not_is_noticed() {
     let said = |words: &[&str], finish: &str| {
         let word = |word: &&str| {
             let word = serde_json::to_string(word).unwrap();
-            format!("data: {{{IN},\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{word}}},\"finish_reason\":null}}]}}\n\n")
+            format!(
+                "data: {{{IN},\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{word}}},\"finish_reason\":null}}]}}\n\n"
+            )
         };
         let words: String = words.iter().map(word).collect();
-        let end = format!("data: {{{IN},\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"{finish}\"}}]}}\n\ndata: [DONE]\n\n");
+        let end = format!(
+            "data: {{{IN},\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"{finish}\"}}]}}\n\ndata: [DONE]\n\n"
+        );
         (words + &end).into_bytes()
     };
     let not_json = |not_json| Flaws { broken_calls: 0, not_json };

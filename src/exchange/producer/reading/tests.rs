@@ -29,7 +29,8 @@ fn buffered(words: &[String]) -> String {
 /// The same as a stream: an event a word.
 fn events(words: &[String]) -> Vec<Vec<u8>> {
     let event = |delta: Value, finish: Value| {
-        format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})).into_bytes()
+        format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}))
+            .into_bytes()
     };
     let mut events = vec![event(json!({"role": "assistant", "content": ""}), Value::Null)];
     events.extend(words.iter().map(|word| event(json!({"content": word}), Value::Null)));
@@ -57,7 +58,8 @@ fn pieces(over: Over, events: Vec<Vec<u8>>, sizes: &[usize], waits: &[u8]) -> Ve
     parts.into_iter().zip(waits.iter().copied().cycle()).collect()
 }
 
-/// Reads a stream to its end. Each reading is dropped once it was polled in vain so often as `patience` says, and begun again.
+/// Reads a stream to its end. Each reading is dropped once it was polled in vain so often as
+/// `patience` says, and begun again.
 async fn text(over: Over, pieces: Vec<Paced>, patience: &[u8]) -> String {
     let attempt = answered(over, pieces).await;
     let stream = DIALECT.stream("m", &face(), Manner::default(), 1 << 20);
