@@ -49,7 +49,7 @@ test: cmake
 	tests/sdk/setup.sh
 	tests/redis/setup.sh
 	@# Some tests hold thousands of connections.
-	ulimit -n "$$(ulimit -Hn)"; cargo test --locked $(FEATURES)
+	ulimit -n "$$(ulimit -Hn)"; cargo test --locked --workspace $(FEATURES)
 
 test-real: cmake
 	tests/real/setup.sh
@@ -68,11 +68,11 @@ bench: cmake
 	cargo bench --locked
 
 check: cmake
-	cargo fmt --check
-	cargo clippy --locked $(FEATURES) --all-targets -- -D warnings
+	cargo fmt --all --check
+	cargo clippy --locked --workspace $(FEATURES) --all-targets -- -D warnings
 
 doc: cmake
-	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps
+	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
 
 # zlib-ng, which Pingora compresses with, is built by it.
 cmake:

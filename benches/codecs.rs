@@ -9,15 +9,15 @@ use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use dialects::Face;
+use dialects::front::chat::envelope;
+use dialects::upstream::openai::{Quirks, Stream};
+use dialects::wire::json::{self, Cursor};
+use dialects::wire::splice::Edits;
+use dialects::wire::sse::Decoder;
 use portcullis::catalog::Catalog;
 use portcullis::catalog::resolve::{digest, resolve};
-use portcullis::dialect::Face;
-use portcullis::dialect::openai::{Quirks, Stream};
-use portcullis::intake::envelope;
 use portcullis::models::Lists;
-use portcullis::wire::json::{self, Cursor};
-use portcullis::wire::splice::Edits;
-use portcullis::wire::sse::Decoder;
 
 /// A chunk as OpenAI sends it, some 250 bytes.
 const CHUNK: &str = r#"{"id":"chatcmpl-CTv9XjE2mXHn1nTQy0sS8M1Uu3kPq","object":"chat.completion.chunk","created":1790000000,"model":"gpt-4o-mini-2024-07-18","system_fingerprint":"fp_560af6e559","choices":[{"index":0,"delta":{"content":" gateway"},"logprobs":null,"finish_reason":null}],"usage":null}"#;

@@ -12,11 +12,11 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use portcullis::dialect::chat::speak::Manner;
-use portcullis::dialect::openai::quirks::Quirks;
-use portcullis::dialect::{Ask, Dialect, Face};
-use portcullis::intake::envelope;
-use portcullis::wire::json;
+use dialects::front::chat::envelope;
+use dialects::neutral::answer::Manner;
+use dialects::upstream::openai::quirks::Quirks;
+use dialects::wire::json;
+use dialects::{Ask, Dialect, Face};
 
 /// Dialects, a model of each, and one text event of each as its provider sends it.
 fn dialects() -> Vec<(&'static str, Dialect, &'static str, Vec<u8>)> {

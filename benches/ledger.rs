@@ -1,10 +1,10 @@
 //! How many rows a second the ledger takes to disk, and how much memory that costs: at least 20,000
 //! on two cores, and 200 MB at most.
 
+use dialects::usage::{Source, Usage};
 use portcullis::config;
 use portcullis::ledger::{Ledger, Row};
 use portcullis::price::Usd;
-use portcullis::usage::{Source, Usage};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 

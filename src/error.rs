@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::secret::looks_secret;
+use dialects::neutral::looks_secret;
 
 /// How an exchange ended, as the access line and the metrics name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -7,6 +7,7 @@
 
 use crate::auth;
 use crate::catalog::Key;
+use crate::catalog::reload::Snapshot;
 use crate::connection;
 use crate::door::{self, Door};
 use crate::drain::Phase;
@@ -15,7 +16,7 @@ use crate::exchange::producer::{Before, Producer, Request};
 use crate::exchange::record::Record;
 use crate::exchange::relay::{End, account_for, relay};
 use crate::exchange::{self, Own, Panicked};
-use crate::intake::{self, budget::Held, envelope};
+use crate::intake::{self, budget::Held};
 use crate::ledger::days;
 use crate::limits::{self, Ask, Bounds, KeyScopes};
 use crate::models;
@@ -25,9 +26,10 @@ use crate::reply;
 use crate::shared::Shared;
 use crate::store::Answer;
 use crate::units::Span;
-use crate::{catalog::reload::Snapshot, dialect::Face};
 use async_trait::async_trait;
 use bytes::Bytes;
+use dialects::Face;
+use dialects::front::chat::envelope;
 use http::HeaderMap;
 use pingora::modules::http::HttpModules;
 use pingora::upstreams::peer::HttpPeer;

@@ -1,9 +1,7 @@
 //! Reading a request's body: bounded in size, in time, and in what all requests together may hold.
 
 pub mod budget;
-pub mod envelope;
 mod gzip;
-mod media;
 
 use crate::error::{Refusal, What};
 use crate::exchange::alarm::Alarm;

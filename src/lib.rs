@@ -28,10 +28,11 @@
 //! [`door`]: what is asked for → [`auth`]: by whom → [`models`] answers lists → [`intake`] reads
 //! the body → [`plan`]: what may be tried → [`exchange`]: attempts until one commits, each the next
 //! one picked by what [`account`] remembers of targets, each in the words of its account's
-//! [`dialect`], and the relay of its answer, in the caller's format → [`reply`] writes it →
-//! [`exchange::record`] settles it, once, and the [`ledger`] has it down. What a model wants back
-//! with the next turn waits in the [`vault`]. Where several instances share limits, hints and
-//! thoughts, [`store`] asks and tells them.
+//! dialect ([`dialects`]) and with the credential that [`signers`] make, and the relay of its
+//! answer, in the caller's format → [`reply`] writes it → [`exchange::record`] settles it, once,
+//! and the [`ledger`] has it down. What a model wants back with the next turn waits in the
+//! [`vault`]. Where several instances share limits, hints and thoughts, [`store`] asks and tells
+//! them.
 //!
 //! `portcullis explain`, of [`cli`], goes the same way up to where somebody would be called, and
 //! tells what it met: without a process, and with no secret read. What it shows is what the
@@ -59,7 +60,7 @@
 //!   waits long for it.
 //! * Before the commit two attempts may race, and any failure may be mended; what was asked in vain
 //!   is counted as such, and an outage is not multiplied.
-//! * [`wire`], [`dialect`], [`usage`], [`price`], [`account::strategy`] and what it goes by
+//! * The crate [`dialects`], [`signers`], [`price`], [`account::strategy`] and what it goes by
 //!   ([`account::breaker`], [`account::latency`], [`account::quota`]), [`exchange::failover`],
 //!   [`exchange::budget`], [`limits::tally`] and the catalog's `mod`, `raw`, `resolve`, `settle`
 //!   and `texts` are pure: no Pingora, no clock, no file, no socket.
@@ -73,7 +74,6 @@ pub mod catalog;
 pub mod cli;
 pub mod config;
 pub mod connection;
-pub mod dialect;
 pub mod door;
 pub mod drain;
 pub mod error;
@@ -92,10 +92,9 @@ pub mod reply;
 pub mod secret;
 pub mod server;
 pub mod shared;
+pub mod signers;
 pub mod store;
 pub mod tls;
 pub mod units;
-pub mod usage;
 pub mod vault;
-pub mod wire;
 pub mod yaml;

@@ -12,7 +12,7 @@ use crate::ledger;
 use crate::price::Usd;
 use crate::shared::Shared;
 use crate::store;
-use crate::usage::Source;
+use dialects::usage::Source;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

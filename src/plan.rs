@@ -10,13 +10,13 @@ use crate::account::strategy::{self, View};
 use crate::account::track::Track;
 use crate::catalog::reload::{Route, Snapshot};
 use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
-use crate::dialect::Flaws;
-use crate::dialect::traits::Traits;
 use crate::exchange::upstream::Place;
-use crate::intake::envelope::Envelope;
 use crate::limits::Ask;
 use crate::price::{Price, Usd};
-use crate::wire::json::{self, Span};
+use dialects::Flaws;
+use dialects::front::chat::envelope::Envelope;
+use dialects::traits::Traits;
+use dialects::wire::json::{self, Span};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -200,7 +200,7 @@ pub fn conversation(session: Option<&[u8]>, body: &[u8], envelope: &Envelope) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intake::envelope;
+    use dialects::front::chat::envelope;
 
     fn of(session: Option<&[u8]>, body: &str) -> Option<u64> {
         conversation(session, body.as_bytes(), &envelope::read(body.as_bytes()).expect("a request"))

@@ -30,18 +30,6 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Whether a word looks made by a generator of keys rather than by a person.
-pub fn looks_secret(word: &str) -> bool {
-    let prefixed =
-        ["sk-", "sk_", "gsk_", "xai-", "AIza", "key-", "pk-"].iter().any(|p| word.starts_with(p)) && word.len() >= 12;
-    let random = word.len() >= 28
-        && word.bytes().any(|b| b.is_ascii_digit())
-        && word.bytes().any(|b| b.is_ascii_uppercase())
-        && word.bytes().any(|b| b.is_ascii_lowercase());
-    let hex = word.len() >= 32 && word.bytes().all(|b| b.is_ascii_hexdigit());
-    prefixed || random || hex
-}
-
 #[cfg(test)]
 mod tests {
     use super::Secret;

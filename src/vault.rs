@@ -12,8 +12,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::dialect::Family;
-use crate::dialect::chat::{Kept, Thought};
+use dialects::Family;
+use dialects::neutral::{Kept, Thought};
 
 /// A conversation that pauses for longer begins to think anew.
 const KEPT_FOR: Duration = Duration::from_secs(6 * 3600);

@@ -6,11 +6,11 @@
 
 #![no_main]
 
+use dialects::neutral::answer::Manner;
+use dialects::upstream::openai::quirks::Quirks;
+use dialects::usage::Usage;
+use dialects::{Dialect, ErrorHead, Face, StreamFault};
 use libfuzzer_sys::fuzz_target;
-use portcullis::dialect::chat::speak::Manner;
-use portcullis::dialect::openai::quirks::Quirks;
-use portcullis::dialect::{Dialect, ErrorHead, Face, StreamFault};
-use portcullis::usage::Usage;
 
 const LIMIT: usize = 1 << 16;
 /// So that Bedrock's reads as Claude's, the richest.

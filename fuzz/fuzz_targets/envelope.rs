@@ -2,8 +2,8 @@
 
 #![no_main]
 
+use dialects::front::chat::envelope;
 use libfuzzer_sys::fuzz_target;
-use portcullis::intake::envelope;
 use serde_json::Value;
 
 fuzz_target!(|body: &[u8]| match envelope::read(body) {

@@ -9,8 +9,8 @@
 
 use std::ops::ControlFlow;
 
+use dialects::wire::{frames, lines};
 use libfuzzer_sys::fuzz_target;
-use portcullis::wire::{frames, lines};
 
 type Events = Vec<(Vec<u8>, Vec<u8>)>;
 

@@ -4,9 +4,9 @@
 
 #![no_main]
 
+use dialects::upstream::openai::{self, quirks};
+use dialects::{AnswerFault, Face};
 use libfuzzer_sys::fuzz_target;
-use portcullis::dialect::openai::{self, quirks};
-use portcullis::dialect::{AnswerFault, Face};
 use serde_json::Value;
 
 fuzz_target!(|input: &[u8]| {

@@ -6,11 +6,11 @@
 #![no_main]
 
 use bytes::Bytes;
+use dialects::front::chat::envelope;
+use dialects::front::chat::references::{Leave, Urls};
+use dialects::upstream::openai::quirks;
+use dialects::{Ask, Dialect};
 use libfuzzer_sys::fuzz_target;
-use portcullis::dialect::openai::quirks;
-use portcullis::dialect::references::{Leave, Urls};
-use portcullis::dialect::{Ask, Dialect};
-use portcullis::intake::envelope;
 use serde_json::Value;
 
 fuzz_target!(|input: &[u8]| {

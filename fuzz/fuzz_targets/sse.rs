@@ -6,8 +6,8 @@
 
 use std::ops::ControlFlow;
 
+use dialects::wire::sse::{Decoder, TooLarge};
 use libfuzzer_sys::fuzz_target;
-use portcullis::wire::sse::{Decoder, TooLarge};
 
 type Events = Vec<(Vec<u8>, Vec<u8>)>;
 

@@ -5,9 +5,9 @@
 //! attempt's own `connect` deadline. Of these there is one at a time, since each takes a thread of
 //! its own for as long as the system's resolver likes.
 
-use crate::address::{forbidden_ip, private_ip};
 use crate::catalog::Account;
 use arc_swap::ArcSwapOption;
+use dialects::address::{forbidden_ip, private_ip};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

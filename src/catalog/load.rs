@@ -13,11 +13,11 @@ use super::resolve::{ASSUMED, Reference, faults, resolve};
 use super::texts::{Text, Texts, is_source};
 use super::{Catalog, PUBLISHED_KEY};
 use crate::config::{self, Server};
-use crate::dialect::presets;
 use crate::limits::Limits;
 use crate::problem::{Problem, Problems, in_column, nearest, quoted};
 use crate::tls::trust::certificates;
 use crate::yaml;
+use dialects::presets;
 
 const SERVER: &str = "server.yaml";
 /// Where the configuration is if nobody says.

@@ -15,15 +15,15 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderName, HeaderValue};
 
 use crate::address::Cidr;
-use crate::dialect::Dialect;
-use crate::dialect::bedrock::sign;
-use crate::dialect::gemini::token::ServiceAccount;
-use crate::dialect::references::Leave;
-use crate::dialect::traits::{Server, Traits};
 use crate::limits::Limits;
 use crate::price::{Origin, Price};
 use crate::problem::Problem;
 use crate::secret::Secret;
+use crate::signers::google::ServiceAccount;
+use crate::signers::sigv4;
+use dialects::Dialect;
+use dialects::front::chat::references::Leave;
+use dialects::traits::{Server, Traits};
 use globs::Globs;
 
 pub mod amend;
@@ -407,7 +407,7 @@ pub struct AwsKeys {
     /// The token of a temporary key.
     pub session_token: Option<Secret>,
     /// Signs for the account's region.
-    pub signer: sign::Signer,
+    pub signer: sigv4::Signer,
 }
 
 /// A credential that no header holds as it is.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::dialect::presets;
+use dialects::presets;
 
 /// Prints the table.
 pub(super) fn run() -> ExitCode {

@@ -7,8 +7,8 @@
 
 use super::failover::Failure;
 use crate::catalog::{Account, Signer};
-use crate::dialect::UpstreamError;
 use crate::error::scrub;
+use dialects::UpstreamError;
 
 /// A longer sentence is cut.
 const LONGEST: usize = 200;

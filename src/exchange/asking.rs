@@ -4,11 +4,11 @@
 use crate::account::Permit;
 use crate::account::health::{Rest, Why};
 use crate::account::track::{Kept, Trial};
-use crate::dialect::chat::{self, Refused};
-use crate::dialect::{Ask, Said};
-use crate::intake::envelope::Envelope;
 use crate::plan::Candidate;
 use bytes::Bytes;
+use dialects::front::chat::envelope::Envelope;
+use dialects::neutral::{self, Refused};
+use dialects::{Ask, Said};
 use std::time::{Duration, Instant};
 
 /// Why a candidate cannot be asked now.
@@ -65,7 +65,7 @@ pub fn unable(
     candidate: &Candidate,
     body: &Bytes,
     envelope: &Envelope,
-    kept: &dyn Fn(&str) -> Option<chat::Kept>,
+    kept: &dyn Fn(&str) -> Option<neutral::Kept>,
 ) -> Option<Refused> {
     if !envelope.refers || candidate.place.account.leave.check(body).is_ok() {
         return None;
@@ -80,7 +80,7 @@ pub fn write(
     candidate: &Candidate,
     body: &Bytes,
     envelope: &Envelope,
-    kept: &dyn Fn(&str) -> Option<chat::Kept>,
+    kept: &dyn Fn(&str) -> Option<neutral::Kept>,
 ) -> Result<Said, Refused> {
     let account = &candidate.place.account;
     let said = account.dialect.write(&Ask {

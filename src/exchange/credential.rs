@@ -10,10 +10,10 @@ use super::failover::Failure;
 use super::upstream::{Place, Upstream, bearer};
 use crate::account::token::Turn;
 use crate::catalog::{Account, AwsKeys, Signer};
-use crate::dialect::Said;
-use crate::dialect::gemini::token::{self, ServiceAccount};
 use crate::secret::Secret;
+use crate::signers::google::{self, ServiceAccount};
 use bytes::Bytes;
+use dialects::Said;
 use http::header::{HeaderName, HeaderValue};
 use std::borrow::Cow;
 use std::pin::pin;
@@ -133,7 +133,7 @@ async fn fetch(
         answer.extend_from_slice(&chunk);
     }
     let seen = status.as_u16();
-    match token::token(seen, None, &answer) {
+    match google::token(seen, None, &answer) {
         Ok(token) => Ok((token.access_token, token.expires_in)),
         Err(error) if status.is_success() => Err(Failure::Nonsense(format!("the token's answer: {}", error.message))),
         Err(error) => Err(Failure::Status {

@@ -4,8 +4,8 @@
 //! Pure: no clock, no sockets. An upstream's 401, 402, 403 or 404 is never shown as such, since it
 //! is about our account and not about the caller.
 
-use crate::dialect::UpstreamError;
 use crate::error::{Refusal, What, scrub};
+use dialects::UpstreamError;
 use std::borrow::Cow;
 use std::time::Duration;
 

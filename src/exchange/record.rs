@@ -8,14 +8,14 @@
 
 use super::producer::meter::{Meter, Unused, Who};
 use crate::access_log::{Line, Tried, rfc3339};
-use crate::dialect::Flaws;
 use crate::error::{Outcome, Refusal, What};
 use crate::ledger::{Row, Run, Runs};
 use crate::limits::{Kind, Left, Level, Past, Reservation, Spent};
 use crate::price::{Price, Usd};
 use crate::reply::Notes;
 use crate::shared::Shared;
-use crate::usage::{Source, Usage};
+use dialects::Flaws;
+use dialects::usage::{Source, Usage};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;

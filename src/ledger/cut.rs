@@ -9,7 +9,7 @@ use super::life::{self, Dead};
 use super::{Row, days};
 use crate::limits::Past;
 use crate::price::Usd;
-use crate::usage::{Source, Usage};
+use dialects::usage::{Source, Usage};
 use rusqlite::{Transaction, params};
 use std::collections::{HashMap, HashSet};
 

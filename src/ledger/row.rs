@@ -3,7 +3,7 @@
 use super::{Run, days};
 use crate::limits::Past;
 use crate::price::Usd;
-use crate::usage::Usage;
+use dialects::usage::Usage;
 use std::sync::Arc;
 
 /// One settled exchange that was admitted.

@@ -2,7 +2,7 @@
 
 use super::Row;
 use super::days::day_of;
-use crate::usage::Source;
+use dialects::usage::Source;
 use std::collections::HashMap;
 
 /// What the rows of a sum have in common.

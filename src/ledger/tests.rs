@@ -3,7 +3,7 @@ use super::report::{Asked, Bounds, Query, Unanswered, answer};
 use super::*;
 use crate::limits;
 use crate::price::Usd;
-use crate::usage::{self, Source, Usage};
+use dialects::usage::{self, Source, Usage};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use std::collections::BTreeMap;

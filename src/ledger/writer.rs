@@ -6,7 +6,7 @@ use super::days::{DAY, day_of, now, start_of};
 use super::life::Life;
 use super::{BATCH, CHUNK, EVERY, GATHER, Row, Sink, Waiting, read};
 use crate::limits::Registry;
-use crate::usage::Usage;
+use dialects::usage::Usage;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;

@@ -102,8 +102,8 @@ fn number_or(cell: &str, other: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::presets;
     use crate::units::Time;
+    use dialects::presets;
 
     #[test]
     fn every_row_is_read_and_none_stands_twice() {

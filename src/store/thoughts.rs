@@ -5,8 +5,8 @@
 //! what cannot be kept now is not kept later.
 
 use super::{Inside, State, Store};
-use crate::dialect::Family;
-use crate::dialect::chat::Thought;
+use dialects::Family;
+use dialects::neutral::Thought;
 use redis::{Cmd, Value};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};

@@ -6,10 +6,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use dialects::usage::{Source, Usage};
 use portcullis::config;
 use portcullis::ledger::{Ledger, Row};
 use portcullis::price::Usd;
-use portcullis::usage::{Source, Usage};
 use rusqlite::Connection;
 use serde_json::Value;
 

@@ -428,8 +428,8 @@ fn an_instance_that_leaves_takes_its_places_along() {
 
 #[test]
 fn what_one_finds_broken_and_what_one_keeps_the_others_know() {
-    use portcullis::dialect::Family;
-    use portcullis::dialect::chat::Thought;
+    use dialects::Family;
+    use dialects::neutral::Thought;
     run(async {
         let redis = Redis::start();
         let [one, two] = Instance::two(&redis, &key("requests_per_day: 10")).await;

@@ -6,13 +6,14 @@ use super::credential::fingerprint;
 use super::placeholder::Placeholder;
 use super::{Accounts, LookUp, Merged, Report, base, entry, known, timeouts};
 use crate::catalog::{Account, Base, KeyHeader, name, raw};
-use crate::dialect::openai::quirks::{self, Quirks};
-use crate::dialect::presets::{self, Preset};
-use crate::dialect::references::{Leave, Urls};
-use crate::dialect::traits::Server;
-use crate::dialect::{Dialect, anthropic, bedrock, cohere, gemini, ollama};
 use crate::yaml::Path;
 use crate::yaml::read::items;
+use dialects::Dialect;
+use dialects::front::chat::references::{Leave, Urls};
+use dialects::presets::{self, Preset};
+use dialects::traits::Server;
+use dialects::upstream::openai::quirks::{self, Quirks};
+use dialects::upstream::{anthropic, bedrock, cohere, gemini, ollama};
 use http::{HeaderName, HeaderValue};
 
 /// Where Vertex AI runs a model if nothing else is said.

@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use super::placeholder::Placeholder;
-use crate::address::{forbidden_ip, is_public_host, private_ip};
 use crate::catalog::Base;
+use dialects::address::{forbidden_ip, is_public_host, private_ip};
 
 /// Reads an address; `insecure` lets `http:` go anywhere. No message repeats the URL: it may hold a
 /// password.

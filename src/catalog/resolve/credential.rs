@@ -7,9 +7,9 @@ use super::accounts::One;
 use super::placeholder::Placeholder;
 use super::{ASSUMED, LookUp, Reference, Report, base};
 use crate::catalog::{AwsKeys, Base, Signer, raw};
-use crate::dialect::bedrock::sign;
-use crate::dialect::gemini::token::ServiceAccount;
 use crate::secret::Secret;
+use crate::signers::google::ServiceAccount;
+use crate::signers::sigv4;
 use crate::yaml::{Path, Step};
 
 impl One<'_> {
@@ -71,7 +71,7 @@ impl One<'_> {
                 let (access_key_id, secret_access_key) = (access_key_id?, secret_access_key?);
                 let region = raw.region.as_deref()?;
                 let signer =
-                    sign::Signer::new(region, access_key_id.expose(), &secret_access_key, session_token.as_ref());
+                    sigv4::Signer::new(region, access_key_id.expose(), &secret_access_key, session_token.as_ref());
                 Some(Signer::Aws(AwsKeys { access_key_id, secret_access_key, session_token, signer }))
             }
             raw::Dialect::OpenAi

@@ -135,7 +135,7 @@ pub(super) fn variable(dialect: D) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::catalog::resolve::base;
-    use crate::dialect::presets;
+    use dialects::presets;
 
     #[test]
     fn the_table_agrees_with_the_presets() {

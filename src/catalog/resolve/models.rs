@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::{Accounts, Merged, Models, Report, entry, prices, timeouts};
 use crate::catalog::{Hedge, Model, Queue, Strategy, Target, name, raw};
-use crate::dialect::chat::Effort;
-use crate::dialect::traits::{Efforts, Sampling, Thinking, Traits};
 use crate::problem::shown;
 use crate::units::{Quantile, Share, Span, Text, Time};
 use crate::yaml::Path;
 use crate::yaml::read::{List, items};
+use dialects::neutral::Effort;
+use dialects::traits::{Efforts, Sampling, Thinking, Traits};
 
 /// Shown as `created` where nothing is written: 2026-01-01. Never the time of loading, which would
 /// change.

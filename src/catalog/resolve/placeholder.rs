@@ -4,7 +4,7 @@
 //! Only a *whole* value counts. Nothing here fills anything in, so that such a value would go to
 //! the provider as it stands.
 
-use crate::dialect::presets::VARIABLES;
+use dialects::presets::VARIABLES;
 
 /// What stands there instead of a secret.
 #[derive(Debug, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::callers::Served;
 use super::{Merged, Models, Report};
 use crate::catalog::{Account, Key, Model, Permissions, Target, raw};
-use crate::dialect::Dialect;
 use crate::limits::Limits;
 use crate::price::{Long, Origin, Price, Usd, list};
 use crate::problem::shown;
 use crate::units::Decimal;
 use crate::yaml::Path;
+use dialects::Dialect;
 
 /// A price as written.
 pub(super) fn read(written: Option<&raw::Price>, file: usize, at: &Path<'_>, report: &mut Report<'_>) -> Option<Price> {

@@ -13,10 +13,10 @@ use serde_json::value::RawValue;
 use super::report::Upstream;
 use super::span;
 use crate::catalog::{Account, Signer};
-use crate::dialect::{Dialect, Said};
 use crate::exchange::{credential, upstream};
-use crate::intake::envelope::Envelope;
 use crate::plan::Candidate;
+use dialects::front::chat::envelope::Envelope;
+use dialects::{Dialect, Said};
 
 /// What stands for a value that is made anew each time.
 const SIGNED: &str = "<signed anew each time>";

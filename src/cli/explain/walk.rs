@@ -14,12 +14,12 @@ use crate::catalog::reload::Snapshot;
 use crate::catalog::{Model, Target};
 use crate::cli::prices;
 use crate::config::Server;
-use crate::dialect::Said;
-use crate::dialect::chat::Refused;
 use crate::error::What;
 use crate::exchange::asking::{self, Away};
-use crate::intake::envelope::Envelope;
 use crate::plan::{self, Reach};
+use dialects::Said;
+use dialects::front::chat::envelope::Envelope;
+use dialects::neutral::Refused;
 
 /// What it takes.
 pub(super) struct Walk<'a> {

@@ -12,7 +12,7 @@ use crate::exchange::record::millis;
 use crate::ledger::{Row, Runs};
 use crate::plan::Candidate;
 use crate::price::{Price, Usd};
-use crate::usage::{Source, Usage};
+use dialects::usage::{Source, Usage};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 

@@ -3,9 +3,9 @@
 //! time.
 
 use super::Producer;
-use crate::dialect::Family;
-use crate::dialect::chat::speak::Kept;
 use crate::exchange::asking;
+use dialects::Family;
+use dialects::neutral::answer::Kept;
 use std::cell::RefCell;
 use std::time::Instant;
 

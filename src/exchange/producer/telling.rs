@@ -7,13 +7,13 @@ use crate::access_log::Tried;
 use crate::account::breaker::State;
 use crate::account::health::Why;
 use crate::account::track::{Failed, Trial, Trouble};
-use crate::dialect::chat::Refused;
 use crate::error::{Refusal, What, scrub};
 use crate::exchange::advice;
 use crate::exchange::failover::{self, Class, Failure};
 use crate::exchange::record::millis;
 use crate::secret::Secret;
-use crate::usage::{Source, Usage};
+use dialects::neutral::Refused;
+use dialects::usage::{Source, Usage};
 use std::time::Duration;
 use tokio::time::Instant;
 

@@ -3,7 +3,7 @@ use super::super::days::DAY;
 use super::super::tests::{Folder, row};
 use super::*;
 use crate::price::Usd;
-use crate::usage::Usage;
+use dialects::usage::Usage;
 use proptest::prelude::*;
 use std::collections::HashSet;
 

@@ -76,7 +76,7 @@ callers: {}
     let model = catalog.model("m").unwrap();
     let traits = model.targets[0].traits;
     assert_eq!((traits.max_output, traits.tools, traits.images), (Some(5), false, true));
-    assert_eq!(traits.efforts.nearest(crate::dialect::chat::Effort::Medium), Some(crate::dialect::chat::Effort::Low));
+    assert_eq!(traits.efforts.nearest(dialects::neutral::Effort::Medium), Some(dialects::neutral::Effort::Low));
     assert!(model.refuse_loss && !model.show_reasoning);
     // A new secret is a new credential: no connection of the old one is used for it.
     let print = |secret: &str| {
@@ -203,7 +203,7 @@ callers: {}
         "what the server does not read, no model of it is told"
     );
     assert!(traits[1].structured && !traits[1].server.response_json_schema && !traits[1].server.parameters_json_schema);
-    assert!(traits[2].structured && traits[2].server == crate::dialect::traits::Server::OWN);
+    assert!(traits[2].structured && traits[2].server == dialects::traits::Server::OWN);
     assert!(model.refuse_broken_calls);
     check_account(
         "{dialect: openai, key: {env: KEY}, traits: {output_config: false}}",

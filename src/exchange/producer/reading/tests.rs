@@ -1,11 +1,11 @@
 //! Streams, read by whoever loses patience at random: nothing of them is lost.
 
 use super::*;
-use crate::dialect::chat::speak::Manner;
-use crate::dialect::openai::Quirks;
-use crate::dialect::{Dialect, Face};
 use crate::exchange::attempt::tests::{Over, Paced, answered};
 use crate::intake::budget::Budget;
+use dialects::neutral::answer::Manner;
+use dialects::upstream::openai::Quirks;
+use dialects::{Dialect, Face};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use serde_json::{Value, json};

@@ -1,0 +1,94 @@
+//! JSON that is almost right: what a strict reader refuses though everybody can see what was meant.
+//!
+//! A model may emit half a character. Servers pass that on as bytes that are no UTF-8, or as one
+//! half of a pair of surrogates.
+
+use std::borrow::Cow;
+
+use memchr::memchr;
+
+/// The text with U+FFFD for all that is half a character; `None` if there was nothing to repair.
+pub(crate) fn repaired(text: &[u8]) -> Option<Vec<u8>> {
+    let utf8 = String::from_utf8_lossy(text);
+    let is_lossy = matches!(utf8, Cow::Owned(_));
+    let mut out = utf8.into_owned().into_bytes();
+    let has_lone = replace_lone_surrogates(&mut out);
+    (is_lossy || has_lone).then_some(out)
+}
+
+/// Writes `\ufffd` over each escape that is half a pair; whether there was any.
+fn replace_lone_surrogates(text: &mut [u8]) -> bool {
+    let mut any = false;
+    let mut rest = text;
+    while let Some(at) = memchr(b'\\', rest) {
+        let escape = rest.get_mut(at..).unwrap_or_default();
+        let step = match (surrogate(escape), surrogate(escape.get(6..).unwrap_or_default())) {
+            (Some(Half::High), Some(Half::Low)) => 12,
+            (Some(_), _) => {
+                escape.iter_mut().zip(br"\ufffd").for_each(|(byte, new)| *byte = *new);
+                any = true;
+                6
+            }
+            // The backslash, and what it escapes: that may be one itself.
+            (None, _) => 2,
+        };
+        rest = escape.get_mut(step..).unwrap_or_default();
+    }
+    any
+}
+
+/// Half of a pair.
+enum Half {
+    High,
+    Low,
+}
+
+/// What a text begins with, if it is the escape of a surrogate.
+fn surrogate(text: &[u8]) -> Option<Half> {
+    let digits = text.strip_prefix(br"\u")?.first_chunk::<4>()?;
+    match digits.map(|digit| digit.to_ascii_lowercase()) {
+        [b'd', b'8' | b'9' | b'a' | b'b', _, _] if digits.iter().all(u8::is_ascii_hexdigit) => Some(Half::High),
+        [b'd', b'c' | b'd' | b'e' | b'f', _, _] if digits.iter().all(u8::is_ascii_hexdigit) => Some(Half::Low),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &[u8], expected: Option<&str>) {
+        let found = repaired(text).map(|text| String::from_utf8(text).unwrap());
+        assert_eq!(found.as_deref(), expected);
+    }
+
+    #[test]
+    fn halves_of_characters_are_replaced() {
+        check(b"\"a\xC3\"", Some("\"a\u{FFFD}\""));
+        check(b"\xFF\xFE", Some("\u{FFFD}\u{FFFD}"));
+        check(br#""\ud83d""#, Some(r#""\ufffd""#));
+        check(br#""\uDE00x""#, Some(r#""\ufffdx""#));
+        check(br#""\ud83d\ud83d\ude00\ude00""#, Some(r#""\ufffd\ud83d\ude00\ufffd""#));
+        check(br#""\ud83dx\ude00""#, Some(r#""\ufffdx\ufffd""#));
+        check(br#""\ud83d\n""#, Some(r#""\ufffd\n""#));
+        check(br#""\\\ud83d""#, Some(r#""\\\ufffd""#));
+        check(b"\"\\ud83d\xC3\"", Some("\"\\ufffd\u{FFFD}\""));
+    }
+
+    #[test]
+    fn what_is_right_is_not_touched() {
+        for text in [
+            &br#""\ud83d\ude00""#[..],
+            br#""\uD83D\uDE00 \u00e9 \" \\ud83d""#,
+            "\"é😀\"".as_bytes(),
+            br"\",
+            br"\u",
+            br"\ud83",
+            br"\ud8zz",
+            b"",
+        ] {
+            check(text, None);
+        }
+    }
+}

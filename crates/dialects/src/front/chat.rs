@@ -1,0 +1,7 @@
+//! OpenAI's chat completions, as callers speak them.
+
+pub mod envelope;
+mod media;
+pub mod read;
+pub mod references;
+pub mod write;

@@ -1,0 +1,317 @@
+//! A caller's body → [`Request`].
+//!
+//! One pass over a body that is known to be JSON ([`envelope`](super::envelope) has checked it, and
+//! that no top-level field stands there twice); of any other it makes a refusal. Texts are
+//! borrowed, so that a picture of megabytes is not copied. Where a type is wrong or a number out of
+//! range it is the caller who is told, with the path of the field: a provider would name another.
+
+mod message;
+mod others;
+mod parts;
+mod tools;
+mod url;
+mod value;
+
+use std::borrow::Cow;
+use std::cell::Cell;
+
+use crate::neutral::{Effort, Format, Raw, Refused, Request};
+use crate::wire::json::{Cursor, Kind};
+use message::{Pending, message};
+use tools::{Choice, Tools};
+use value::{Fault, Name, Value};
+
+/// Reads a body.
+pub fn read(body: &[u8]) -> Result<Request<'_>, Refused> {
+    whole(body).map_err(|why| *why)
+}
+
+fn whole(body: &[u8]) -> Result<Request<'_>, Fault> {
+    let mut cursor = Cursor::new(body);
+    let mut reading = Reading::default();
+    let elements = Cell::new(0);
+    // Room for ordinary messages, so that the list does not grow step by step; a body of pictures
+    // has few.
+    reading.request.messages.reserve((body.len() / 256).clamp(4, 128));
+    Value::body(&mut cursor, &elements).element(&FIELDS, |name, value| reading.field(name, value))?;
+    cursor.end().map_err(value::syntax)?;
+    reading.request()
+}
+
+const FIELDS: [&str; 29] = [
+    "model",
+    "messages",
+    "stream",
+    "temperature",
+    "max_tokens",
+    "tools",
+    "tool_choice",
+    "stream_options",
+    "top_p",
+    "max_completion_tokens",
+    "stop",
+    "response_format",
+    "parallel_tool_calls",
+    "reasoning_effort",
+    "user",
+    "seed",
+    "n",
+    "frequency_penalty",
+    "presence_penalty",
+    "top_k",
+    "logprobs",
+    "top_logprobs",
+    "metadata",
+    "service_tier",
+    "safety_identifier",
+    "modalities",
+    "audio",
+    "functions",
+    "function_call",
+];
+
+/// What several fields decide together.
+#[derive(Default)]
+struct Reading<'a> {
+    request: Request<'a>,
+    pending: Pending<'a>,
+    tools: Tools<'a>,
+    tool_choice: Option<Choice<'a>>,
+    function_call: Option<(Choice<'a>, Raw<'a>)>,
+    max_completion_tokens: Option<u64>,
+    max_tokens: Option<(u64, Raw<'a>)>,
+    safety_identifier: Option<Cow<'a, str>>,
+    user: Option<(Cow<'a, str>, Raw<'a>)>,
+    logprobs: bool,
+}
+
+impl<'a> Reading<'a> {
+    /// Consumes a top-level field.
+    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), Fault> {
+        let request = &mut self.request;
+        match &**name {
+            "model" | "stream" | "stream_options" => value.skip()?,
+            "messages" => value.array(|_, value| message(value, &mut request.messages, &mut self.pending))?,
+            "tools" => self.tools.tools(value)?,
+            "functions" => self.tools.functions(value)?,
+            "tool_choice" => self.tool_choice = Choice::read(value, false)?,
+            "function_call" => {
+                let raw = value.ahead()?;
+                self.function_call = Choice::read(value, true)?.map(|choice| (choice, raw));
+            }
+            "parallel_tool_calls" => request.parallel_tool_calls = value.flag()?,
+            "response_format" => request.format = format(value, &mut self.tools.others)?,
+            "max_completion_tokens" => self.max_completion_tokens = most_tokens(value)?,
+            "max_tokens" => {
+                let raw = value.ahead()?;
+                self.max_tokens = most_tokens(value)?.map(|number| (number, raw));
+            }
+            "temperature" => request.temperature = value.number()?,
+            "top_p" => request.top_p = value.number()?,
+            "top_k" => request.top_k = top_k(value)?,
+            "frequency_penalty" => request.frequency_penalty = value.number()?,
+            "presence_penalty" => request.presence_penalty = value.number()?,
+            "stop" => stop(value, &mut request.stop)?,
+            "seed" => request.seed = value.integer()?,
+            "n" => request.n = value.count(1)?.filter(|n| *n > 1),
+            "logprobs" => self.logprobs = value.flag()?.unwrap_or(false),
+            "top_logprobs" => request.top_logprobs = value.count(0)?,
+            "reasoning_effort" => request.effort = effort(value)?,
+            "modalities" => request.wants_audio |= beyond_text(value)?,
+            "audio" => request.wants_audio |= value.raw_object()?.is_some(),
+            "safety_identifier" => self.safety_identifier = value.text()?,
+            "user" => {
+                let raw = value.ahead()?;
+                self.user = value.text()?.map(|user| (user, raw));
+            }
+            "metadata" => request.metadata = value.raw_object()?.filter(|Raw(text)| *text != "{}"),
+            "service_tier" => request.service_tier = value.text()?,
+            _ => {
+                let raw = value.raw()?;
+                if !is_default(name, raw) {
+                    request.others.push((name.clone(), raw));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn request(self) -> Result<Request<'a>, Fault> {
+        let mut request = self.request;
+        let first = self.max_completion_tokens;
+        if first.is_some() {
+            request.words.max_tokens = "max_completion_tokens";
+        }
+        request.max_tokens = first.or(self.max_tokens.map(|(number, _)| number));
+        if let Some((number, raw)) = self.max_tokens
+            && Some(number) != request.max_tokens
+        {
+            request.others.push(("max_tokens".into(), raw));
+        }
+        if self.pending.has_details {
+            request.words.thoughts = "messages[].reasoning_details";
+        }
+        request.user = self.safety_identifier;
+        if request.user.is_some() {
+            request.words.user = "safety_identifier";
+        }
+        if let Some((user, raw)) = self.user {
+            match &request.user {
+                None => request.user = Some(user),
+                Some(said) if *said == user => {}
+                Some(_) => request.others.push(("user".into(), raw)),
+            }
+        }
+        request.logprobs = self.logprobs || request.top_logprobs.is_some_and(|most| most > 0);
+        if !request.logprobs {
+            request.top_logprobs = None;
+        }
+        request.tool_choice = match (self.tool_choice, self.function_call) {
+            (Some(choice), None) => choice.of(&self.tools)?,
+            (None, Some((choice, _))) => {
+                request.words.tool_choice = "function_call";
+                choice.of(&self.tools)?
+            }
+            (Some(choice), Some((_, raw))) => {
+                request.others.push(("function_call".into(), raw));
+                choice.of(&self.tools)?
+            }
+            (None, None) => None,
+        };
+        if self.tools.are_functions {
+            request.words.tools = "functions";
+        }
+        request.tools = self.tools.list;
+        request.others.extend(self.tools.others);
+        Ok(request)
+    }
+}
+
+/// `response_format`.
+fn format<'a>(value: Value<'_, 'a>, others: &mut Vec<(Name<'a>, Raw<'a>)>) -> Result<Option<Format<'a>>, Fault> {
+    let place = value.place;
+    let (mut kind, mut schema) = (None, None);
+    let is_there = value.object(&["type", "json_schema"], |name, value| {
+        match &**name {
+            "type" => kind = value.text()?,
+            "json_schema" => schema = json_schema(value, others)?,
+            // Some servers take a schema beside `json_object`.
+            _ => others::inner(others, "response_format.", name, value)?,
+        }
+        Ok(())
+    })?;
+    if !is_there {
+        return Ok(None);
+    }
+    match kind.as_deref() {
+        Some("text") => Ok(None),
+        Some("json_object") => Ok(Some(Format::JsonObject)),
+        Some("json_schema") => schema.ok_or_else(|| place.field("json_schema").missing()).map(Some),
+        Some(_) => {
+            Err(place.field("type").unsupported("a format of this type cannot be asked of this model's provider"))
+        }
+        None => Err(place.field("type").missing()),
+    }
+}
+
+fn json_schema<'a>(value: Value<'_, 'a>, others: &mut Vec<(Name<'a>, Raw<'a>)>) -> Result<Option<Format<'a>>, Fault> {
+    let place = value.place;
+    let (mut name, mut description, mut schema, mut strict) = (None, None, None, None);
+    let is_there = value.object(&["name", "description", "schema", "strict"], |key, value| {
+        match &**key {
+            "name" => name = value.text()?,
+            "description" => description = value.text()?,
+            "schema" => schema = value.raw_object()?,
+            "strict" => strict = value.flag()?,
+            _ => others::inner(others, "response_format.json_schema.", key, value)?,
+        }
+        Ok(())
+    })?;
+    if !is_there {
+        return Ok(None);
+    }
+    let name = name.ok_or_else(|| place.field("name").missing())?;
+    Ok(Some(Format::JsonSchema { name, description, schema, strict }))
+}
+
+/// A string or several.
+fn stop<'a>(mut value: Value<'_, 'a>, list: &mut Vec<Cow<'a, str>>) -> Result<(), Fault> {
+    match value.kind()? {
+        Kind::Array => value.array(|_, value| {
+            let place = value.place;
+            list.push(value.text()?.ok_or_else(|| place.wrong("a string", Kind::Null))?);
+            Ok(())
+        }),
+        Kind::String | Kind::Null => {
+            list.extend(value.text()?);
+            Ok(())
+        }
+        kind @ (Kind::Object | Kind::Number | Kind::Bool) => {
+            Err(value.place.wrong("a string or an array of strings", kind))
+        }
+    }
+}
+
+/// `top_k`; 0 and vLLM's -1 mean all, which is the same as silence.
+fn top_k(value: Value<'_, '_>) -> Result<Option<u64>, Fault> {
+    let place = value.place;
+    match value.integer()? {
+        None | Some(-1 | 0) => Ok(None),
+        Some(number) => u64::try_from(number).map(Some).map_err(|_| place.refuse("must be at least 0")),
+    }
+}
+
+/// The most tokens of an answer; -1 means no limit to llama.cpp, Ollama and their clients, which is
+/// the same as silence.
+fn most_tokens(value: Value<'_, '_>) -> Result<Option<u64>, Fault> {
+    let place = value.place;
+    match value.integer()? {
+        None | Some(-1) => Ok(None),
+        Some(number) => u64::try_from(number)
+            .ok()
+            .filter(|number| *number > 0)
+            .map(Some)
+            .ok_or_else(|| place.refuse("must be at least 1")),
+    }
+}
+
+fn effort(value: Value<'_, '_>) -> Result<Option<Effort>, Fault> {
+    let place = value.place;
+    Ok(Some(match value.text()?.as_deref() {
+        None => return Ok(None),
+        Some("none") => Effort::None,
+        Some("minimal") => Effort::Minimal,
+        Some("low") => Effort::Low,
+        Some("medium") => Effort::Medium,
+        Some("high") => Effort::High,
+        Some("xhigh") => Effort::Xhigh,
+        Some("max") => Effort::Max,
+        Some(_) => {
+            return Err(place.refuse("must be one of `none`, `minimal`, `low`, `medium`, `high`, `xhigh` and `max`"));
+        }
+    }))
+}
+
+/// Whether `modalities` names something else than text.
+fn beyond_text(value: Value<'_, '_>) -> Result<bool, Fault> {
+    let mut is_more = false;
+    value.array(|_, value| {
+        is_more |= value.text()?.is_some_and(|word| word != "text");
+        Ok(())
+    })?;
+    Ok(is_more)
+}
+
+/// Whether a field says what holds without it: clients that write out their defaults.
+fn is_default(name: &str, Raw(text): Raw<'_>) -> bool {
+    match name {
+        _ if text == "null" => true,
+        "store" => text == "false",
+        "logit_bias" => text == "{}",
+        "verbosity" => text == r#""medium""#,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

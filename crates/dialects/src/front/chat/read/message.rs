@@ -1,0 +1,277 @@
+//! One message, whoever speaks. Its role may come last, so all fields are read as if it could have
+//! them all.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use super::others;
+use super::parts::{self, filled};
+use super::value::{Fault, Name, Place, Value};
+use crate::neutral::{Call, Message, Role};
+use crate::wire::json::Kind;
+
+/// What is known from the messages before.
+#[derive(Default)]
+pub(super) struct Pending<'a> {
+    /// Ids that were made for calls without one, and their functions, until their results come: in
+    /// order, of the last message with calls.
+    calls: VecDeque<(Cow<'a, str>, Cow<'a, str>)>,
+    /// Thoughts came as `reasoning_details`.
+    pub(super) has_details: bool,
+}
+
+const MESSAGE: [&str; 15] = [
+    "role",
+    "content",
+    "tool_calls",
+    "tool_call_id",
+    "name",
+    "cache_control",
+    "reasoning_content",
+    "reasoning",
+    "refusal",
+    "thinking_blocks",
+    "reasoning_details",
+    "function_call",
+    "prompt_cache_breakpoint",
+    "annotations",
+    "audio",
+];
+
+/// Reads a message to the end of the list.
+pub(super) fn message<'a>(
+    value: Value<'_, 'a>,
+    list: &mut Vec<Message<'a>>,
+    pending: &mut Pending<'a>,
+) -> Result<(), Fault> {
+    let place = value.place;
+    let mut message = Message {
+        role: Role::User,
+        content: Vec::new(),
+        name: None,
+        calls: Vec::new(),
+        tool_call_id: None,
+        reasoning: None,
+        thoughts: Vec::new(),
+        cache: None,
+        others: Vec::new(),
+    };
+    let (mut role, mut refusal, mut reasoning, mut function_call, mut details) = (None, None, None, None, Vec::new());
+    value.element(&MESSAGE, |key, value| {
+        match &**key {
+            "role" => role = self::role(value)?,
+            "content" => parts::content(value, &mut message)?,
+            "name" => message.name = filled(value.text()?),
+            "tool_call_id" => message.tool_call_id = value.text()?,
+            "tool_calls" => value.array(|_, value| tool_call(value, &mut message))?,
+            "function_call" => function_call = function(value, "function_call.", &mut message.others)?,
+            "refusal" => refusal = filled(value.text()?),
+            "thinking_blocks" => value.array(|_, value| parts::thinking_block(value, &mut message))?,
+            // What answers show of a thought comes back in many shapes, and is never a reason to
+            // refuse.
+            "reasoning_content" | "reasoning" => {
+                let (text, is_other) = value.text_or_not()?;
+                let slot = if key == "reasoning" { &mut reasoning } else { &mut message.reasoning };
+                *slot = filled(text);
+                if is_other {
+                    others::note(&mut message.others, "", key);
+                }
+            }
+            "reasoning_details" => details = parts::reasoning_details(value, &mut message)?,
+            "cache_control" | "prompt_cache_breakpoint" => {
+                message.cache = parts::cache(value)?.or(message.cache.take())
+            }
+            _ => others::field(&mut message.others, "", key, value)?,
+        }
+        Ok(())
+    })?;
+    message.role = role.ok_or_else(|| place.field("role").missing())?;
+    message.reasoning = message.reasoning.or(reasoning);
+    // Who sends both says the same twice.
+    if message.thoughts.is_empty() && !details.is_empty() {
+        pending.has_details = true;
+        message.thoughts = details;
+    }
+    if let Some((name, arguments)) = function_call {
+        message.calls.push(Call { id: "".into(), name, arguments, signature: None, is_custom: false });
+    }
+    match message.role {
+        Role::Assistant => {
+            parts::say(&mut message, refusal.unwrap_or_default(), None);
+            pending.calls(list.len(), &mut message.calls);
+        }
+        Role::Tool => pending.tool(&mut message, place)?,
+        Role::Function => pending.function(&mut message, place)?,
+        Role::System | Role::Developer | Role::User => {
+            let id = message.tool_call_id.take().is_some();
+            lose(&mut message, [("refusal", refusal.is_some()), ("tool_call_id", id)]);
+        }
+    }
+    if message.role != Role::Assistant {
+        let thoughts = !std::mem::take(&mut message.thoughts).is_empty();
+        let calls = !std::mem::take(&mut message.calls).is_empty();
+        let reasoning = message.reasoning.take().is_some();
+        lose(&mut message, [("thinking_blocks", thoughts), ("tool_calls", calls), ("reasoning_content", reasoning)]);
+    }
+    // A hint on a message is one on its end.
+    if !matches!(message.role, Role::Tool | Role::Function)
+        && let Some(last) = message.content.last_mut()
+        && last.cache.is_none()
+    {
+        last.cache = message.cache.take();
+    }
+    list.push(message);
+    Ok(())
+}
+
+fn role(value: Value<'_, '_>) -> Result<Option<Role>, Fault> {
+    let place = value.place;
+    let Some(word) = value.text()? else { return Ok(None) };
+    Ok(Some(match &*word {
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        "tool" => Role::Tool,
+        "system" => Role::System,
+        "developer" => Role::Developer,
+        "function" => Role::Function,
+        _ => {
+            return Err(
+                place.refuse("must be one of `system`, `developer`, `user`, `assistant`, `tool` and `function`")
+            );
+        }
+    }))
+}
+
+/// Notes what is there though this role cannot have said it.
+fn lose<const N: usize>(message: &mut Message<'_>, fields: [(&'static str, bool); N]) {
+    for (name, _) in fields.into_iter().filter(|(_, is_there)| *is_there) {
+        others::note(&mut message.others, "", &name.into());
+    }
+}
+
+fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), Fault> {
+    let place = value.place;
+    let (mut id, mut function, mut custom, mut signature) = (None, None, None, None);
+    value.element(&["id", "type", "function", "custom", "extra_content", "index"], |name, value| {
+        match &**name {
+            "id" => id = value.text()?,
+            "function" => function = self::function(value, "tool_calls[].function.", &mut message.others)?,
+            "custom" => custom = self::custom(value, &mut message.others)?,
+            "extra_content" => signature = google(value)?,
+            // What is there under its name says the type; answers' fragments have an index.
+            "type" | "index" => value.skip()?,
+            _ => others::field(&mut message.others, "tool_calls[].", name, value)?,
+        }
+        Ok(())
+    })?;
+    let is_custom = function.is_none() && custom.is_some();
+    let (name, arguments) = function.or(custom).ok_or_else(|| place.field("function").missing())?;
+    message.calls.push(Call { id: id.unwrap_or_default(), name, arguments, signature, is_custom });
+    Ok(())
+}
+
+/// A name and arguments.
+type Named<'a> = Option<(Cow<'a, str>, Cow<'a, str>)>;
+
+fn function<'a>(value: Value<'_, 'a>, prefix: &str, others: &mut Vec<Name<'a>>) -> Result<Named<'a>, Fault> {
+    let place = value.place;
+    let (mut name, mut arguments) = (None, None);
+    let is_there = value.object(&["name", "arguments"], |key, mut value| {
+        match &**key {
+            "name" => name = value.text()?,
+            // Some send what it means, not what the model wrote.
+            "arguments" if value.kind()? == Kind::Object => arguments = Some(Cow::Borrowed(value.raw()?.0)),
+            "arguments" => arguments = value.text()?,
+            _ => others::field(others, prefix, key, value)?,
+        }
+        Ok(())
+    })?;
+    named(is_there, name, arguments, place)
+}
+
+fn custom<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Named<'a>, Fault> {
+    let place = value.place;
+    let (mut name, mut input) = (None, None);
+    let is_there = value.object(&["name", "input"], |key, value| {
+        match &**key {
+            "name" => name = value.text()?,
+            "input" => input = value.text()?,
+            _ => others::field(others, "tool_calls[].custom.", key, value)?,
+        }
+        Ok(())
+    })?;
+    named(is_there, name, input, place)
+}
+
+fn named<'a>(
+    is_there: bool,
+    name: Option<Cow<'a, str>>,
+    said: Option<Cow<'a, str>>,
+    place: Place<'_>,
+) -> Result<Named<'a>, Fault> {
+    if !is_there {
+        return Ok(None);
+    }
+    let place = place.field("name");
+    let name = name.ok_or_else(|| place.missing())?;
+    if name.is_empty() {
+        return Err(place.refuse("must not be empty"));
+    }
+    Ok(Some((name, said.unwrap_or_default())))
+}
+
+/// `{google:{thought_signature}}`, where Google's own compatible API has it. Of any other shape it
+/// is somebody else's.
+fn google<'a>(mut value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, Fault> {
+    let mut signature = None;
+    if value.kind()? != Kind::Object {
+        return value.skip().map(|()| None);
+    }
+    value.object(&["google"], |name, mut value| {
+        if name != "google" || value.kind()? != Kind::Object {
+            return value.skip();
+        }
+        let read = |name: &Cow<'a, str>, value: Value<'_, 'a>| {
+            if name != "thought_signature" {
+                return value.skip();
+            }
+            signature = filled(value.text_or_not()?.0);
+            Ok(())
+        };
+        value.object(&["thought_signature"], read).map(drop)
+    })?;
+    Ok(signature)
+}
+
+impl<'a> Pending<'a> {
+    /// Gives ids to the calls that have none.
+    fn calls(&mut self, message: usize, calls: &mut [Call<'a>]) {
+        if calls.is_empty() {
+            return;
+        }
+        self.calls.clear();
+        for (number, call) in calls.iter_mut().enumerate().filter(|(_, call)| call.id.is_empty()) {
+            call.id = format!("call_{message}_{number}").into();
+            self.calls.push_back((call.name.clone(), call.id.clone()));
+        }
+    }
+
+    /// Whoever was given an empty id says it again.
+    fn tool(&mut self, message: &mut Message<'a>, place: Place<'_>) -> Result<(), Fault> {
+        let place = place.field("tool_call_id");
+        let id = message.tool_call_id.take().ok_or_else(|| place.missing())?;
+        message.tool_call_id = if id.is_empty() { self.calls.pop_front().map(|(_, id)| id) } else { Some(id) };
+        if message.tool_call_id.is_some() { Ok(()) } else { Err(place.refuse("must not be empty")) }
+    }
+
+    /// A function's result has no id, but the function's name.
+    fn function(&mut self, message: &mut Message<'a>, place: Place<'_>) -> Result<(), Fault> {
+        let Some(name) = &message.name else { return Err(place.field("name").missing()) };
+        let is_next = self.calls.front().is_some_and(|(function, _)| function == name);
+        message.tool_call_id = match filled(message.tool_call_id.take()) {
+            None if is_next => self.calls.pop_front().map(|(_, id)| id),
+            said => said,
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! Names of fields that nobody here understands: what is in them is lost, and that is told.
+
+use std::borrow::Cow;
+
+use super::value::{Fault, Name, Value};
+use crate::neutral::Raw;
+
+/// More names than this are `other`: they come from the caller, and go into logs.
+const MOST: usize = 64;
+
+/// Consumes a field of a message, and notes it if it says something.
+pub(super) fn field<'a>(
+    others: &mut Vec<Name<'a>>,
+    prefix: &str,
+    name: &Name<'a>,
+    value: Value<'_, 'a>,
+) -> Result<(), Fault> {
+    if value.says_something()? {
+        note(others, prefix, name);
+    }
+    Ok(())
+}
+
+/// Notes the name of a message's field.
+pub(super) fn note<'a>(others: &mut Vec<Name<'a>>, prefix: &str, name: &Name<'a>) {
+    if others.len() >= MOST || others.iter().any(|noted| is(noted, prefix, name)) {
+        return;
+    }
+    others.push(match prefix {
+        _ if others.len() + 1 == MOST => Cow::Borrowed("other"),
+        "" => name.clone(),
+        _ => Cow::Owned(format!("{prefix}{name}")),
+    });
+}
+
+/// Consumes a field inside a top-level one, and notes it with its value if it says something.
+pub(super) fn inner<'a>(
+    others: &mut Vec<(Name<'a>, Raw<'a>)>,
+    prefix: &str,
+    name: &Name<'a>,
+    mut value: Value<'_, 'a>,
+) -> Result<(), Fault> {
+    let raw = value.ahead()?;
+    if value.says_something()? && others.len() < MOST && !others.iter().any(|(noted, _)| is(noted, prefix, name)) {
+        others.push((Cow::Owned(format!("{prefix}{name}")), raw));
+    }
+    Ok(())
+}
+
+fn is(noted: &str, prefix: &str, name: &str) -> bool {
+    noted.strip_prefix(prefix) == Some(name)
+}

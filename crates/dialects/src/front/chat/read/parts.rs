@@ -1,0 +1,283 @@
+//! What a message says: a string, or parts.
+
+use std::borrow::Cow;
+
+use super::value::{Fault, Name, Value};
+use super::{others, url};
+use crate::neutral::{Cache, Media, Message, Part, PartKind, Thought};
+use crate::wire::json::Kind;
+
+/// Adds text to a message, if it is any.
+pub(super) fn say<'a>(message: &mut Message<'a>, text: Cow<'a, str>, cache: Option<Cache<'a>>) {
+    if !text.is_empty() {
+        message.content.push(Part { kind: PartKind::Text(text), cache });
+    }
+}
+
+/// Reads a message's `content`.
+pub(super) fn content<'a>(mut value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), Fault> {
+    match value.kind()? {
+        Kind::Array => value.array(|_, value| part(value, message)),
+        Kind::String | Kind::Null => {
+            // As a rule it is all there is.
+            if let Some(text) = value.text()? {
+                message.content.reserve_exact(1);
+                say(message, text, None);
+            }
+            Ok(())
+        }
+        kind @ (Kind::Object | Kind::Number | Kind::Bool) => {
+            Err(value.place.wrong("a string or an array of parts", kind))
+        }
+    }
+}
+
+/// A hint for a prompt cache: `cache_control`, or `prompt_cache_breakpoint`.
+pub(super) fn cache<'a>(value: Value<'_, 'a>) -> Result<Option<Cache<'a>>, Fault> {
+    let mut cache = Cache::default();
+    let is_there = value.object(&["ttl"], |name, value| {
+        match &**name {
+            "ttl" => cache.ttl = value.text()?,
+            _ => value.skip()?,
+        }
+        Ok(())
+    })?;
+    Ok(is_there.then_some(cache))
+}
+
+/// One of an assistant's `thinking_blocks`, or such a part of its content.
+pub(super) fn thinking_block<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), Fault> {
+    let (mut thought, mut text) = (Thought::default(), None);
+    value.element(&["type", "thinking", "signature", "data", "cache_control"], |name, value| {
+        match &**name {
+            "thinking" => text = value.text()?,
+            "signature" => thought.signature = filled(value.text()?),
+            "data" => thought.redacted = filled(value.text()?),
+            "type" | "cache_control" => value.skip()?,
+            _ => others::field(&mut message.others, "thinking_blocks[].", name, value)?,
+        }
+        Ok(())
+    })?;
+    thought.text = text.unwrap_or_default();
+    if thought != Thought::default() {
+        message.thoughts.push(thought);
+    }
+    Ok(())
+}
+
+/// OpenRouter's `reasoning_details`: of those that can come back, Claude's. Whatever else they look
+/// like is lost, and no reason to refuse.
+pub(super) fn reasoning_details<'a>(
+    mut value: Value<'_, 'a>,
+    message: &mut Message<'a>,
+) -> Result<Vec<Thought<'a>>, Fault> {
+    let (mut details, mut is_lost) = (Vec::new(), false);
+    if value.kind()? != Kind::Array {
+        is_lost = value.says_something()?;
+    } else {
+        value.array(|_, mut value| {
+            if value.kind()? != Kind::Object {
+                return value.skip().map(|()| is_lost = true);
+            }
+            let (mut thought, mut is_claudes) = (Thought::default(), true);
+            value.object(&[], |name, value| {
+                let text = value.text_or_not()?.0;
+                match &**name {
+                    "text" => thought.text = text.unwrap_or_default(),
+                    "signature" => thought.signature = filled(text),
+                    "data" => thought.redacted = filled(text),
+                    "format" => is_claudes = text.is_none_or(|format| format.starts_with("anthropic")),
+                    _ => {}
+                }
+                Ok(())
+            })?;
+            if is_claudes && (thought.signature.is_some() || thought.redacted.is_some()) {
+                details.push(thought);
+            } else {
+                is_lost = true;
+            }
+            Ok(())
+        })?;
+    }
+    if is_lost {
+        others::note(&mut message.others, "", &Cow::Borrowed("reasoning_details"));
+    }
+    Ok(details)
+}
+
+/// A string that is not empty.
+pub(super) fn filled(text: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {
+    text.filter(|text| !text.is_empty())
+}
+
+const PART: [&str; 11] = [
+    "type",
+    "text",
+    "image_url",
+    "file",
+    "input_audio",
+    "refusal",
+    "cache_control",
+    "prompt_cache_breakpoint",
+    "thinking",
+    "signature",
+    "data",
+];
+
+/// The members of a part, of whatever type: that may come last.
+#[derive(Default)]
+struct Members<'a> {
+    kind: Option<Cow<'a, str>>,
+    text: Option<Cow<'a, str>>,
+    refusal: Option<Cow<'a, str>>,
+    image: Option<PartKind<'a>>,
+    audio: Option<PartKind<'a>>,
+    file: Option<PartKind<'a>>,
+    thought: Thought<'a>,
+    has_thinking: bool,
+    cache: Option<Cache<'a>>,
+}
+
+fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), Fault> {
+    let place = value.place;
+    let mut part = Members::default();
+    value.element(&PART, |name, value| {
+        match &**name {
+            "type" => part.kind = value.text()?,
+            "text" => part.text = value.text()?,
+            "refusal" => part.refusal = value.text()?,
+            "image_url" => part.image = image(value, &mut message.others)?,
+            "input_audio" => part.audio = audio(value, &mut message.others)?,
+            "file" => part.file = file(value, &mut message.others)?,
+            "cache_control" | "prompt_cache_breakpoint" => part.cache = cache(value)?.or(part.cache.take()),
+            // Mistral's is a list of parts.
+            "thinking" => {
+                let (text, is_list) = value.text_or_not()?;
+                part.has_thinking = is_list || text.is_some();
+                part.thought.text = text.unwrap_or_default();
+            }
+            "signature" => part.thought.signature = filled(value.text_or_not()?.0),
+            "data" => part.thought.redacted = filled(value.text_or_not()?.0),
+            _ => others::field(&mut message.others, "content[].", name, value)?,
+        }
+        Ok(())
+    })?;
+    let missing = |name: &str| place.field(name).missing();
+    let kind = part.kind.take().ok_or_else(|| missing("type"))?;
+    let what = match &*kind {
+        "text" => PartKind::Text(part.text.take().ok_or_else(|| missing("text"))?),
+        "refusal" => PartKind::Text(part.refusal.take().ok_or_else(|| missing("refusal"))?),
+        "image_url" => part.image.take().ok_or_else(|| missing("image_url"))?,
+        "input_audio" => part.audio.take().ok_or_else(|| missing("input_audio"))?,
+        "file" => part.file.take().ok_or_else(|| missing("file"))?,
+        "thinking" | "redacted_thinking" => {
+            let thought = std::mem::take(&mut part.thought);
+            if thought.signature.is_some() || thought.redacted.is_some() {
+                message.thoughts.push(thought);
+            } else if part.has_thinking {
+                others::note(&mut message.others, "content[].", &Cow::Borrowed("thinking"));
+            }
+            return Ok(());
+        }
+        _ => {
+            return Err(place
+                .field("type")
+                .unsupported("content parts of this type cannot be sent to this model's provider"));
+        }
+    };
+    // What a part of this type does not have.
+    let is_left = [
+        ("text", part.text.is_some()),
+        ("refusal", part.refusal.is_some()),
+        ("image_url", part.image.is_some()),
+        ("input_audio", part.audio.is_some()),
+        ("file", part.file.is_some()),
+        ("thinking", part.has_thinking),
+    ];
+    for (name, _) in is_left.into_iter().filter(|(_, is_left)| *is_left) {
+        others::note(&mut message.others, "content[].", &Cow::Borrowed(name));
+    }
+    match what {
+        PartKind::Text(text) => say(message, text, part.cache),
+        kind @ (PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..)) => {
+            message.content.push(Part { kind, cache: part.cache })
+        }
+    }
+    Ok(())
+}
+
+/// `{url, detail}`, or the bare URL as Mistral has it.
+fn image<'a>(mut value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, Fault> {
+    let place = value.place;
+    if value.kind()? == Kind::String {
+        let url = filled(value.text()?).ok_or_else(|| place.refuse("must not be empty"))?;
+        return Ok(Some(PartKind::Image(url::media(url, place)?, None)));
+    }
+    let (mut url, mut detail) = (None, None);
+    let is_there = value.object(&["url", "detail"], |name, value| {
+        match &**name {
+            "url" => url = value.text()?,
+            "detail" => detail = value.text()?,
+            _ => others::field(others, "content[].image_url.", name, value)?,
+        }
+        Ok(())
+    })?;
+    if !is_there {
+        return Ok(None);
+    }
+    let place = place.field("url");
+    let url = filled(url).ok_or_else(|| place.missing())?;
+    Ok(Some(PartKind::Image(url::media(url, place)?, detail)))
+}
+
+fn audio<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, Fault> {
+    let place = value.place;
+    let (mut data, mut format) = (None, None);
+    let is_there = value.object(&["data", "format"], |name, value| {
+        match &**name {
+            "data" => data = value.text()?,
+            "format" => format = value.text()?,
+            _ => others::field(others, "content[].input_audio.", name, value)?,
+        }
+        Ok(())
+    })?;
+    if !is_there {
+        return Ok(None);
+    }
+    let data = filled(data).ok_or_else(|| place.field("data").missing())?;
+    let format = filled(format).ok_or_else(|| place.field("format").missing())?;
+    let data = match url::media(data, place.field("data"))? {
+        Media::Inline(_, data) | Media::Url(data) | Media::Id(data) => data,
+    };
+    Ok(Some(PartKind::Audio(data, format)))
+}
+
+fn file<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, Fault> {
+    let place = value.place;
+    let (mut data, mut id, mut filename) = (None, None, None);
+    let is_there = value.object(&["file_data", "file_id", "filename"], |name, value| {
+        match &**name {
+            "file_data" => data = value.text()?,
+            "file_id" => id = value.text()?,
+            "filename" => filename = value.text()?,
+            _ => others::field(others, "content[].file.", name, value)?,
+        }
+        Ok(())
+    })?;
+    if !is_there {
+        return Ok(None);
+    }
+    let kind_of_name = filename.as_deref().and_then(url::media_type).unwrap_or_default();
+    let media = match (filled(data), filled(id)) {
+        (Some(data), _) => match url::media(data, place.field("file_data"))? {
+            // OpenAI takes only data URLs, OpenRouter others too, and many callers send bare
+            // base64.
+            Media::Url(data) if !url::has_scheme(&data) => Media::Inline(kind_of_name.into(), data),
+            Media::Inline(kind, data) if kind.is_empty() => Media::Inline(kind_of_name.into(), data),
+            other @ (Media::Inline(..) | Media::Url(_) | Media::Id(_)) => other,
+        },
+        (None, Some(id)) => Media::Id(id),
+        (None, None) => return Err(place.refuse("must have `file_data` or `file_id`")),
+    };
+    Ok(Some(PartKind::File(media, filename)))
+}

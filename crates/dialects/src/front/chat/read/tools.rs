@@ -1,0 +1,279 @@
+//! Tools, and which of them to call.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use super::value::{Fault, Name, Place, Value};
+use super::{others, parts};
+use crate::neutral::{Raw, Refused, Tool, ToolChoice, ToolKind};
+use crate::wire::json::Kind;
+
+/// The tools of a request.
+#[derive(Default)]
+pub(super) struct Tools<'a> {
+    pub(super) list: Vec<Tool<'a>>,
+    /// None of them is from `tools`.
+    pub(super) are_functions: bool,
+    names: HashSet<Cow<'a, str>>,
+    /// Fields that nobody understands, by their path without indexes.
+    pub(super) others: Vec<(Name<'a>, Raw<'a>)>,
+}
+
+/// A choice, and for each tool that it names the field where it does.
+#[derive(Default)]
+pub(super) struct Choice<'a> {
+    choice: Option<ToolChoice<'a>>,
+    names: Vec<(Cow<'a, str>, String)>,
+    path: String,
+}
+
+impl<'a> Tools<'a> {
+    /// Reads `tools`.
+    pub(super) fn tools(&mut self, value: Value<'_, 'a>) -> Result<(), Fault> {
+        value.array(|_, value| {
+            self.are_functions = false;
+            let place = value.place;
+            let (mut kind, mut cache, mut function, mut custom) = (None, None, None, None);
+            value.element(
+                &["type", "function", "custom", "cache_control", "prompt_cache_breakpoint"],
+                |name, mut value| {
+                    match &**name {
+                        "type" => kind = value.text()?,
+                        "function" => function = self.function("tools[].function.", value)?,
+                        // Of a provider's own tool these may be anything: it is refused for its
+                        // type.
+                        "custom" if value.kind()? == Kind::Object => custom = self.custom(value)?,
+                        "cache_control" | "prompt_cache_breakpoint" => cache = parts::cache(value)?.or(cache.take()),
+                        _ => others::inner(&mut self.others, "tools[].", name, value)?,
+                    }
+                    Ok(())
+                },
+            )?;
+            let (read, field) = match kind.as_deref() {
+                Some("function") => (function, "function"),
+                Some("custom") => (custom, "custom"),
+                Some(_) => {
+                    let kind = ToolKind::Other;
+                    self.list.push(Tool { name: "".into(), description: None, kind, cache });
+                    return Ok(());
+                }
+                None if custom.is_some() => (custom, "custom"),
+                None if function.is_some() => (function, "function"),
+                None => return Err(place.field("type").missing()),
+            };
+            let place = place.field(field);
+            let tool = read.ok_or_else(|| place.missing())?;
+            self.add(Tool { cache: cache.or(tool.cache), ..tool }, place)
+        })
+    }
+
+    /// Reads the deprecated `functions`.
+    pub(super) fn functions(&mut self, value: Value<'_, 'a>) -> Result<(), Fault> {
+        value.array(|_, value| {
+            self.are_functions |= self.list.is_empty();
+            let place = value.place;
+            let function = self.function("functions[].", value)?;
+            self.add(function.ok_or_else(|| place.wrong("an object", Kind::Null))?, place)
+        })
+    }
+
+    fn function(&mut self, prefix: &str, value: Value<'_, 'a>) -> Result<Option<Tool<'a>>, Fault> {
+        let place = value.place;
+        let (mut name, mut description, mut parameters, mut strict, mut cache) = (None, None, None, None, None);
+        const FIELDS: [&str; 6] =
+            ["name", "description", "parameters", "strict", "cache_control", "prompt_cache_breakpoint"];
+        let is_there = value.object(&FIELDS, |key, value| {
+            match &**key {
+                "name" => name = value.text()?,
+                "description" => description = value.text()?,
+                "parameters" => parameters = value.raw_object()?,
+                "strict" => strict = value.flag()?,
+                "cache_control" | "prompt_cache_breakpoint" => cache = parts::cache(value)?.or(cache.take()),
+                _ => others::inner(&mut self.others, prefix, key, value)?,
+            }
+            Ok(())
+        })?;
+        if !is_there {
+            return Ok(None);
+        }
+        let name = name.ok_or_else(|| place.field("name").missing())?;
+        Ok(Some(Tool { name, description, kind: ToolKind::Function(parameters, strict), cache }))
+    }
+
+    fn custom(&mut self, value: Value<'_, 'a>) -> Result<Option<Tool<'a>>, Fault> {
+        let place = value.place;
+        let (mut name, mut description) = (None, None);
+        value.object(&["name", "description"], |key, value| {
+            match &**key {
+                "name" => name = value.text()?,
+                "description" => description = value.text()?,
+                _ => others::inner(&mut self.others, "tools[].custom.", key, value)?,
+            }
+            Ok(())
+        })?;
+        let name = name.ok_or_else(|| place.field("name").missing())?;
+        Ok(Some(Tool { name, description, kind: ToolKind::Custom, cache: None }))
+    }
+
+    /// Adds a tool; `place` is where its name stands.
+    fn add(&mut self, tool: Tool<'a>, place: Place<'_>) -> Result<(), Fault> {
+        let place = place.field("name");
+        if tool.name.is_empty() {
+            return Err(place.refuse("must not be empty"));
+        }
+        if !self.names.insert(tool.name.clone()) {
+            return Err(place.refuse("is the name of another tool too"));
+        }
+        self.list.push(tool);
+        Ok(())
+    }
+}
+
+impl<'a> Choice<'a> {
+    /// Reads `tool_choice`, or the deprecated `function_call`, which may hold the name itself.
+    pub(super) fn read(mut value: Value<'_, 'a>, is_function_call: bool) -> Result<Option<Self>, Fault> {
+        let place = value.place;
+        let mut read = Self { path: place.path(), ..Self::default() };
+        match value.kind()? {
+            Kind::Null => return value.skip().map(|()| None),
+            Kind::String => {
+                read.choice = Some(match value.text()?.unwrap_or_default().as_ref() {
+                    "none" => ToolChoice::None,
+                    "auto" => ToolChoice::Auto,
+                    // Mistral's word is `any`.
+                    "required" | "any" if !is_function_call => ToolChoice::Required,
+                    _ if is_function_call => {
+                        return Err(place.refuse("must be `none`, `auto` or an object that names a function"));
+                    }
+                    _ => return Err(place.refuse("must be `none`, `auto`, `required` or an object that names a tool")),
+                });
+            }
+            Kind::Object if is_function_call => {
+                let (name, path) = named(value)?.ok_or_else(|| place.missing())?;
+                read.choice = Some(ToolChoice::Named(name.clone()));
+                read.names.push((name, path));
+            }
+            Kind::Object => read.object(value)?,
+            kind @ (Kind::Array | Kind::Number | Kind::Bool) => return Err(place.wrong("a string or an object", kind)),
+        }
+        Ok(Some(read))
+    }
+
+    /// What is chosen, if it can be.
+    pub(super) fn of(self, tools: &Tools<'a>) -> Result<Option<ToolChoice<'a>>, Fault> {
+        for (name, path) in self.names {
+            if !tools.names.contains(&name) {
+                let message = format!("`{path}` names a tool that is not in `tools`");
+                return Err(Box::new(Refused::invalid(path, message)));
+            }
+        }
+        if tools.list.is_empty() && self.choice == Some(ToolChoice::Required) {
+            let message = format!("`{}` asks for a call, and there are no `tools`", self.path);
+            return Err(Box::new(Refused::invalid(self.path, message)));
+        }
+        Ok(self.choice)
+    }
+
+    fn object(&mut self, value: Value<'_, 'a>) -> Result<(), Fault> {
+        let place = value.place;
+        let (mut kind, mut function, mut custom, mut allowed) = (None, None, None, None);
+        value.object(&["type", "function", "custom", "allowed_tools"], |name, value| {
+            match &**name {
+                "type" => kind = value.text()?,
+                "function" => function = named(value)?,
+                "custom" => custom = named(value)?,
+                "allowed_tools" => allowed = self.allowed(value)?,
+                _ => value.skip()?,
+            }
+            Ok(())
+        })?;
+        let (tool, field) = match kind.as_deref() {
+            Some("function") => (function, "function"),
+            Some("custom") => (custom, "custom"),
+            Some("allowed_tools") => {
+                self.choice = Some(allowed.ok_or_else(|| place.field("allowed_tools").missing())?);
+                return Ok(());
+            }
+            Some(_) => {
+                return Err(place
+                    .field("type")
+                    .unsupported("a choice of this type cannot be sent to this model's provider"));
+            }
+            None if function.is_some() => (function, "function"),
+            None => return Err(place.field("type").missing()),
+        };
+        let (name, path) = tool.ok_or_else(|| place.field(field).missing())?;
+        self.choice = Some(ToolChoice::Named(name.clone()));
+        self.names = vec![(name, path)];
+        Ok(())
+    }
+
+    fn allowed(&mut self, value: Value<'_, 'a>) -> Result<Option<ToolChoice<'a>>, Fault> {
+        let place = value.place;
+        let (mut mode, mut tools) = (None, None);
+        let is_there = value.object(&["mode", "tools"], |name, value| {
+            match &**name {
+                "mode" => mode = value.text()?,
+                "tools" => {
+                    let mut names = Vec::new();
+                    value.array(|_, value| {
+                        names.push(allowed_tool(value)?);
+                        Ok(())
+                    })?;
+                    tools = Some(names);
+                }
+                _ => value.skip()?,
+            }
+            Ok(())
+        })?;
+        if !is_there {
+            return Ok(None);
+        }
+        let must = match mode.as_deref() {
+            Some("required") => true,
+            Some("auto") => false,
+            Some(_) => return Err(place.field("mode").refuse("must be `auto` or `required`")),
+            None => return Err(place.field("mode").missing()),
+        };
+        let tools = tools.ok_or_else(|| place.field("tools").missing())?;
+        if tools.is_empty() {
+            return Err(place.field("tools").refuse("must hold at least one tool"));
+        }
+        let names = tools.iter().map(|(name, _)| name.clone()).collect();
+        self.names = tools;
+        Ok(Some(ToolChoice::Allowed(must, names)))
+    }
+}
+
+fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<(Cow<'a, str>, String), Fault> {
+    let place = value.place;
+    let (mut function, mut custom) = (None, None);
+    value.element(&["type", "function", "custom"], |name, value| {
+        match &**name {
+            "function" => function = named(value)?,
+            "custom" => custom = named(value)?,
+            _ => value.skip()?,
+        }
+        Ok(())
+    })?;
+    function.or(custom).ok_or_else(|| place.field("function").missing())
+}
+
+/// `{name}`: the name, and where it stands.
+fn named<'a>(value: Value<'_, 'a>) -> Result<Option<(Cow<'a, str>, String)>, Fault> {
+    let place = value.place;
+    let mut name = None;
+    let is_there = value.object(&["name"], |key, value| {
+        match &**key {
+            "name" => name = value.text()?,
+            _ => value.skip()?,
+        }
+        Ok(())
+    })?;
+    if !is_there {
+        return Ok(None);
+    }
+    let place = place.field("name");
+    let name = name.ok_or_else(|| place.missing())?;
+    Ok(Some((name, place.path())))
+}

@@ -1,0 +1,28 @@
+//! Dialects: what a caller asks in one format, written in the format of whoever answers, and the
+//! answer read back: whole or as a stream, errors too. What a format cannot say is named.
+//!
+//! Everything here is pure: bytes in, bytes out; no clock, no randomness, no file, no socket. What
+//! an answer needs of them comes in its [`Face`].
+//!
+//! | Module | What it has |
+//! |---|---|
+//! | [`wire`] | JSON, server-sent events, lines, frames, splices: codecs that know no dialect |
+//! | [`address`] | hosts and IP addresses: which may be called, and which everybody can reach |
+//! | [`neutral`] | the form in which all formats meet: a request, the events of an answer |
+//! | [`front`] | the formats that callers speak, a folder each |
+//! | [`upstream`] | the dialects that accounts speak, a folder each |
+//! | [`presets`] | well-known servers that speak OpenAI's format |
+//! | `dialect` | the seam: [`Dialect`], and the [`Stream`] of an answer |
+
+pub mod address;
+mod dialect;
+pub mod front;
+pub mod neutral;
+pub mod presets;
+pub mod upstream;
+pub mod wire;
+
+pub use dialect::{Ask, Dialect, Framing, Said, Stream};
+pub use neutral::{
+    Answer, AnswerFault, ErrorHead, Face, Family, Flaws, StreamFault, UpstreamError, price, traits, usage,
+};

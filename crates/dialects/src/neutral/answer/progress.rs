@@ -1,0 +1,454 @@
+//! What an answer has told so far, and so what its next event comes to.
+//!
+//! Choices show in their order, calls count from 0, and the ends are held back until all has been
+//! told. Beside the tool that was forced for a format, text is not the answer: it waits until that
+//! tool is called, and is told only if it never is.
+
+use super::ids::{Ids, MAX_CALLS};
+use super::tally::Tally;
+use super::thoughts::Thoughts;
+use super::words::{Said, Words, is_picture};
+use super::{Face, Kept, Manner};
+use crate::neutral::flaws::{self, Flaws};
+use crate::neutral::usage::Usage;
+use crate::neutral::{Event, Finish, Undo};
+use crate::wire::json::Pieces;
+
+/// The state behind an answer.
+#[derive(Debug)]
+pub(crate) struct Course {
+    undo: Undo,
+    wants_json: bool,
+    hide_reasoning: bool,
+    /// Where thoughts are kept, if they are.
+    thoughts: Option<Box<Thoughts>>,
+    ids: Ids,
+    pub(crate) tally: Tally,
+    choices: Vec<Choice>,
+    /// How many of the choices the caller knows of.
+    shown: usize,
+    opened: bool,
+    ended: bool,
+    fault: Option<&'static str>,
+    flaws: Flaws,
+}
+
+/// A choice; its place in the list is its index.
+#[derive(Debug)]
+struct Choice {
+    content: Content,
+    /// Calls that the caller knows of.
+    calls: usize,
+    current: Current,
+    /// The current call has no arguments yet.
+    is_bare: bool,
+    /// The current call's arguments so far.
+    arguments: Pieces,
+    /// Calls before it whose arguments are no object.
+    broken: u32,
+    /// The content so far, where it must be JSON.
+    json: Option<Pieces>,
+    pictures: usize,
+    files: usize,
+    /// It told something that a caller can use: text, a call, media. Thinking is none.
+    answers: bool,
+    refuses: bool,
+    finish: Option<Finish>,
+}
+
+/// What a choice's content is made of.
+#[derive(Debug)]
+enum Content {
+    /// Its text.
+    Text,
+    /// Its text, unless the format's tool is called.
+    Held(String),
+    /// The arguments of the format's tool.
+    Tool,
+}
+
+/// What arguments belong to.
+#[derive(Debug, Clone, Copy)]
+enum Current {
+    /// There was no call.
+    None,
+    /// A call of the caller's.
+    Call,
+    /// The call that is the content.
+    Format,
+    /// A second answer in the format: there is one content only.
+    Surplus,
+    /// A call of a tool that the caller does not offer.
+    Nobodys,
+}
+
+/// Official clients refuse more of either.
+const MAX_CHOICES: usize = 128;
+/// Text waits for a call that should have come first: not for long.
+pub(crate) const MAX_HELD: usize = 64 * 1024;
+
+impl Course {
+    pub(crate) fn new(face: &Face, manner: Manner) -> Self {
+        Self {
+            undo: manner.undo,
+            wants_json: face.wants_json,
+            hide_reasoning: manner.hide_reasoning,
+            thoughts: manner.keep_thoughts.then(Box::default),
+            ids: Ids::new(face),
+            tally: Tally::new(face),
+            // Most answers have one, and most streams wait.
+            choices: Vec::with_capacity(1),
+            shown: 0,
+            opened: false,
+            ended: false,
+            fault: None,
+            flaws: Flaws::default(),
+        }
+    }
+
+    /// Takes an event. After a fault, and after the end, there is nothing to take.
+    pub(crate) fn take(&mut self, event: Event<'_>, words: &mut dyn Words) {
+        if self.ended {
+            return;
+        }
+        let taken = match event {
+            Event::Id(id) => {
+                words.id(id);
+                Ok(())
+            }
+            Event::Text(index, text) => self.text(index, text, words),
+            Event::Reasoning(index, text) => self.reasoning(index, text, words),
+            Event::Refusal(index, text) => self.refusal(index, text, words),
+            Event::Signed(signature) => {
+                self.opened = true;
+                self.thoughts.iter_mut().for_each(|thoughts| thoughts.signed(signature));
+                Ok(())
+            }
+            Event::Redacted(data) => {
+                self.opened = true;
+                self.thoughts.iter_mut().for_each(|thoughts| thoughts.redacted(data));
+                Ok(())
+            }
+            Event::Call { choice, id, name, signature } => self.call(choice, id, name, signature, words),
+            Event::Arguments(index, text) => self.arguments(index, text, words),
+            Event::Media(index, mime, data) => self.media(index, mime, data, words),
+            Event::Finish(index, finish) => self.choice(index).map(|(_, choice)| choice.finish = Some(finish)),
+            Event::Usage(tokens) => {
+                self.tally.count(tokens);
+                Ok(())
+            }
+            Event::End => {
+                self.ended = true;
+                Ok(())
+            }
+        };
+        if let Err(fault) = taken {
+            self.fault = Some(fault);
+            self.ended = true;
+        }
+    }
+
+    /// What is wrong with the answer, once it was closed.
+    pub(crate) fn flaws(&self) -> Flaws {
+        self.flaws
+    }
+
+    /// Why what was told is no answer, if so.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        self.fault
+    }
+
+    /// The model has begun to answer, shown or not.
+    pub(crate) fn opened(&self) -> bool {
+        self.opened
+    }
+
+    /// The model has told nothing but that it will not answer. As long as one of several choices is
+    /// open, it may.
+    pub(crate) fn declined(&self) -> bool {
+        let declines = |choice: &Choice| choice.refuses || choice.finish == Some(Finish::Filtered);
+        self.choices.iter().any(declines)
+            && self.choices.iter().all(|choice| !choice.answers && (choice.refuses || choice.finish.is_some()))
+    }
+
+    /// The answer is told.
+    pub(crate) fn ended(&self) -> bool {
+        self.ended && self.fault.is_none()
+    }
+
+    /// Every choice has its reason to end.
+    pub(crate) fn finished(&self) -> bool {
+        !self.choices.is_empty() && self.choices.iter().all(|choice| choice.finish.is_some())
+    }
+
+    /// What was kept since the last time.
+    pub(crate) fn kept(&mut self) -> Vec<Kept> {
+        self.thoughts.as_mut().map(|thoughts| thoughts.kept()).unwrap_or_default()
+    }
+
+    /// What was used so far, for answers that end early.
+    pub(crate) fn usage_so_far(&self) -> Usage {
+        if self.ended() {
+            self.tally.usage()
+        } else if self.opened || self.tally.is_counted() {
+            self.tally.so_far()
+        } else {
+            Usage::default()
+        }
+    }
+
+    /// Tells what was held back, and the ends. A choice without a reason of its own has said all:
+    /// the answer is whole, or this is not called. One that was cut short may have been cut before
+    /// a call's arguments, so none are made up.
+    pub(crate) fn close(&mut self, words: &mut dyn Words) -> Result<(), &'static str> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let Some(last) = self.choices.len().checked_sub(1) else { return Err("the answer is empty") };
+        self.show(last, words);
+        for (at, choice) in self.choices.iter_mut().enumerate() {
+            choice.release(at, words);
+            let reason = match choice.finish.get_or_insert(Finish::Stop) {
+                Finish::Length => "length",
+                Finish::Filtered => "content_filter",
+                Finish::Stop => {
+                    choice.close_call(at, words);
+                    if choice.calls > 0 { "tool_calls" } else { "stop" }
+                }
+            };
+            words.finish(at, reason);
+            self.flaws.add(choice.flaws());
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, index: u32, text: &str, words: &mut dyn Words) -> Result<(), &'static str> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.tally.say(text);
+        let (at, choice) = self.choice(index)?;
+        choice.answers = true;
+        match &mut choice.content {
+            Content::Text => {
+                choice.hear(text);
+                self.show(at, words);
+                words.say(at, Said::Content, text);
+            }
+            Content::Held(held) => {
+                held.push_str(text);
+                if held.len() > MAX_HELD {
+                    self.show(at, words);
+                    self.choice(index)?.1.release(at, words);
+                }
+            }
+            Content::Tool => {}
+        }
+        Ok(())
+    }
+
+    fn reasoning(&mut self, index: u32, text: &str, words: &mut dyn Words) -> Result<(), &'static str> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.tally.say(text);
+        let (at, _) = self.choice(index)?;
+        if let Some(thoughts) = self.thoughts.as_mut().filter(|_| at == 0) {
+            thoughts.thought(text);
+        }
+        if !self.hide_reasoning {
+            self.show(at, words);
+            words.say(at, Said::Reasoning, text);
+        }
+        Ok(())
+    }
+
+    fn refusal(&mut self, index: u32, text: &str, words: &mut dyn Words) -> Result<(), &'static str> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.tally.say(text);
+        let (at, choice) = self.choice(index)?;
+        choice.refuses = true;
+        self.show(at, words);
+        words.say(at, Said::Refusal, text);
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        index: u32,
+        id: Option<&str>,
+        name: &str,
+        signature: Option<&str>,
+        words: &mut dyn Words,
+    ) -> Result<(), &'static str> {
+        if name.is_empty() {
+            return Err("a tool call without a name");
+        }
+        self.tally.say(name);
+        if self.undo.stubs.iter().any(|stub| stub == name) {
+            let (at, choice) = self.choice(index)?;
+            choice.close_call(at, words);
+            choice.current = Current::Nobodys;
+            return Ok(());
+        }
+        let is_format = self.undo.format_tool.as_deref() == Some(name);
+        let (at, choice) = self.choice(index)?;
+        choice.answers = true;
+        self.show(at, words);
+        let (_, choice) = self.choice(index)?;
+        choice.close_call(at, words);
+        if is_format {
+            return choice.begin_format();
+        }
+        if choice.calls == MAX_CALLS {
+            return Err("more than 128 tool calls");
+        }
+        let number = choice.calls;
+        choice.calls += 1;
+        (choice.current, choice.is_bare) = (Current::Call, true);
+        let id = self.ids.unique(id, at, number);
+        if let Some(thoughts) = &mut self.thoughts {
+            thoughts.called(at == 0, &id, signature);
+        }
+        let name = self.undo.names.iter().find(|(theirs, _)| theirs == name).map_or(name, |(_, callers)| callers);
+        words.call(at, number, &id, name, signature);
+        Ok(())
+    }
+
+    fn arguments(&mut self, index: u32, text: &str, words: &mut dyn Words) -> Result<(), &'static str> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.tally.say(text);
+        let (at, choice) = self.choice(index)?;
+        choice.is_bare = false;
+        match choice.current {
+            Current::None => return Err("arguments without a tool call"),
+            Current::Call => {
+                choice.arguments.take(text);
+                let number = choice.calls.saturating_sub(1);
+                words.arguments(at, number, text);
+            }
+            Current::Format => {
+                choice.hear(text);
+                words.say(at, Said::Content, text);
+            }
+            Current::Surplus | Current::Nobodys => {}
+        }
+        Ok(())
+    }
+
+    fn media(&mut self, index: u32, mime: &str, data: &str, words: &mut dyn Words) -> Result<(), &'static str> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let (at, choice) = self.choice(index)?;
+        choice.answers = true;
+        let count = if is_picture(mime) { &mut choice.pictures } else { &mut choice.files };
+        let number = *count;
+        *count += 1;
+        self.show(at, words);
+        words.media(at, number, mime, data);
+        Ok(())
+    }
+
+    /// The choice of this index, which has something to tell.
+    #[inline]
+    fn choice(&mut self, index: u32) -> Result<(usize, &mut Choice), &'static str> {
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        if at >= MAX_CHOICES {
+            return Err("more than 128 choices");
+        }
+        self.opened = true;
+        while self.choices.len() <= at {
+            let waits = self.undo.format_tool.is_some();
+            self.choices.push(Choice {
+                content: if waits { Content::Held(String::new()) } else { Content::Text },
+                calls: 0,
+                current: Current::None,
+                is_bare: false,
+                arguments: Pieces::default(),
+                broken: 0,
+                json: self.wants_json.then(Pieces::default),
+                pictures: 0,
+                files: 0,
+                answers: false,
+                refuses: false,
+                finish: None,
+            });
+        }
+        self.choices.get_mut(at).map(|choice| (at, choice)).ok_or("more than 128 choices")
+    }
+
+    /// The caller must know of this choice, and so of those before it.
+    #[inline]
+    fn show(&mut self, at: usize, words: &mut dyn Words) {
+        while self.shown <= at {
+            words.open(self.shown);
+            self.shown += 1;
+        }
+    }
+}
+
+impl Choice {
+    /// The format's tool is called: its arguments are the content, and text beside it is not.
+    fn begin_format(&mut self) -> Result<(), &'static str> {
+        (self.current, self.is_bare) = match self.content {
+            Content::Held(_) => (Current::Format, true),
+            Content::Tool => (Current::Surplus, false),
+            Content::Text => return Err("the answer in its format comes after other text"),
+        };
+        self.content = Content::Tool;
+        Ok(())
+    }
+
+    /// A piece of the content is told.
+    #[inline]
+    fn hear(&mut self, text: &str) {
+        if let Some(json) = &mut self.json {
+            json.take(text);
+        }
+    }
+
+    /// What is wrong with it, now that it is whole. Nothing is where it says that it may be cut
+    /// short.
+    fn flaws(&self) -> Flaws {
+        if self.refuses || self.finish != Some(Finish::Stop) {
+            return Flaws::default();
+        }
+        Flaws {
+            broken_calls: self.broken,
+            not_json: self.calls == 0 && self.json.as_ref().is_some_and(|json| !json.is_whole()),
+        }
+    }
+
+    /// The current call is whole. One without arguments takes none.
+    fn close_call(&mut self, at: usize, words: &mut dyn Words) {
+        self.broken += u32::from(flaws::is_broken(&std::mem::take(&mut self.arguments)));
+        if !std::mem::take(&mut self.is_bare) {
+            return;
+        }
+        match self.current {
+            Current::Call => words.arguments(at, self.calls.saturating_sub(1), "{}"),
+            Current::Format => {
+                self.hear("{}");
+                words.say(at, Said::Content, "{}");
+            }
+            Current::None | Current::Surplus | Current::Nobodys => {}
+        }
+    }
+
+    /// The format's tool is not waited for any longer.
+    fn release(&mut self, at: usize, words: &mut dyn Words) {
+        if let Content::Held(held) = &mut self.content {
+            let held = std::mem::take(held);
+            self.content = Content::Text;
+            if !held.is_empty() {
+                self.hear(&held);
+                words.say(at, Said::Content, &held);
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Thoughts that must come back with the call that they led to, gathered while they pass.
+//!
+//! Providers want all of a turn's thoughts back unchanged, or none. So what is too much to keep is
+//! not kept in part.
+
+use super::Kept;
+use crate::neutral::Thought;
+
+/// The thoughts of an answer's first choice, and the signatures of all calls.
+#[derive(Debug, Default)]
+pub(crate) struct Thoughts {
+    /// Not signed yet.
+    text: String,
+    /// Their call has not come yet.
+    pending: Vec<Thought<'static>>,
+    kept: Vec<Kept>,
+    /// Bytes in all of them.
+    bytes: usize,
+    is_too_much: bool,
+}
+
+/// How many bytes of thoughts and signatures an answer may leave behind.
+pub(crate) const MAX_KEPT: usize = 1024 * 1024;
+
+impl Thoughts {
+    /// More of a thought.
+    pub(crate) fn thought(&mut self, text: &str) {
+        if self.has_room(text.len()) {
+            self.text.push_str(text);
+        }
+    }
+
+    /// The thought ends here.
+    pub(crate) fn signed(&mut self, signature: &str) {
+        if self.has_room(signature.len()) {
+            let text = std::mem::take(&mut self.text);
+            self.pending.push(Thought {
+                text: text.into(),
+                signature: Some(signature.to_owned().into()),
+                ..Thought::default()
+            });
+        }
+    }
+
+    /// A thought that nobody may read.
+    pub(crate) fn redacted(&mut self, data: &str) {
+        if self.has_room(data.len()) {
+            self.pending.push(Thought { redacted: Some(data.to_owned().into()), ..Thought::default() });
+        }
+    }
+
+    /// A call begins; whether it is of the choice that thought.
+    pub(crate) fn called(&mut self, is_first_choice: bool, id: &str, signature: Option<&str>) {
+        if !self.has_room(id.len() + signature.map_or(0, str::len)) {
+            return;
+        }
+        let mut thoughts = if is_first_choice { std::mem::take(&mut self.pending) } else { Vec::new() };
+        if let Some(signature) = signature {
+            thoughts.push(Thought {
+                signature: Some(signature.to_owned().into()),
+                of_call: true,
+                ..Thought::default()
+            });
+        }
+        if !thoughts.is_empty() {
+            self.kept.push(Kept { call: id.to_owned(), thoughts });
+        }
+    }
+
+    pub(crate) fn kept(&mut self) -> Vec<Kept> {
+        std::mem::take(&mut self.kept)
+    }
+
+    fn has_room(&mut self, bytes: usize) -> bool {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > MAX_KEPT && !self.is_too_much {
+            *self = Self { is_too_much: true, bytes: self.bytes, ..Self::default() };
+        }
+        !self.is_too_much
+    }
+}

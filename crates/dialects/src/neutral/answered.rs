@@ -1,0 +1,108 @@
+//! Whether every call has its result: providers refuse a conversation where one has not, and so
+//! does OpenAI.
+//!
+//! A result may stand anywhere before the assistant's next words. Which result belongs to no call
+//! is for the dialects to say: some can do without.
+
+use super::refused::Refused;
+use super::request::{Message, PartKind, Request, Role};
+
+/// Refuses a conversation in which a call is left without a result, be it at its end.
+pub fn answered(request: &Request<'_>) -> Result<(), Refused> {
+    // The calls that wait for a result, and the message that made them.
+    let mut open: Vec<(usize, &str)> = Vec::new();
+    let mut has_results = false;
+    for (index, message) in request.messages.iter().enumerate() {
+        match message.role {
+            Role::Assistant => {
+                // Messages of the assistant's that follow each other say one thing.
+                if has_results && speaks(message) {
+                    all(&open)?;
+                    open.clear();
+                    has_results = false;
+                }
+                open.extend(message.calls.iter().map(|call| (index, &*call.id)));
+            }
+            Role::Tool | Role::Function => {
+                has_results = true;
+                let id = message.tool_call_id.as_deref().unwrap_or_default();
+                if let Some(place) = open.iter().position(|(_, call)| *call == id) {
+                    open.remove(place);
+                }
+            }
+            Role::User => has_results |= speaks(message),
+            Role::System | Role::Developer => {}
+        }
+    }
+    all(&open)
+}
+
+fn all(open: &[(usize, &str)]) -> Result<(), Refused> {
+    let Some((index, _)) = open.first() else { return Ok(()) };
+    let param = format!("messages[{index}].tool_calls");
+    Err(Refused::invalid(
+        param,
+        "Each call must be answered by a tool message before anybody else speaks. One of these is not.",
+    ))
+}
+
+fn speaks(message: &Message<'_>) -> bool {
+    let says = |kind: &PartKind<'_>| match kind {
+        PartKind::Text(text) => !text.trim().is_empty(),
+        PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => true,
+    };
+    !message.calls.is_empty() || message.content.iter().any(|part| says(&part.kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::chat::read::read;
+
+    /// The conversation in short: `u` and `s` speak, `a` says something, `e` nothing, `c12` calls 1
+    /// and 2, `r1` is the result of 1.
+    #[track_caller]
+    fn check(conversation: &str, unanswered: Option<usize>) {
+        let message = |word: &str| {
+            let (kind, ids) = word.split_at(1);
+            let calls: Vec<_> = ids.chars().map(|id| format!(r#"{{"id":"{id}","function":{{"name":"f"}}}}"#)).collect();
+            match kind {
+                "u" => r#"{"role":"user","content":"x"}"#.to_owned(),
+                "s" => r#"{"role":"system","content":"x"}"#.to_owned(),
+                "a" => r#"{"role":"assistant","content":"x"}"#.to_owned(),
+                "e" => r#"{"role":"assistant","content":" "}"#.to_owned(),
+                "c" => format!(r#"{{"role":"assistant","tool_calls":[{}]}}"#, calls.join(",")),
+                _ => format!(r#"{{"role":"tool","tool_call_id":"{ids}","content":""}}"#),
+            }
+        };
+        let messages: Vec<_> = conversation.split(' ').map(message).collect();
+        let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
+        let found = match answered(&read(body.as_bytes()).unwrap()) {
+            Ok(()) => None,
+            Err(Refused::Invalid(complaint)) => Some(complaint.param),
+            Err(Refused::Unsupported(complaint)) => panic!("{complaint:?}"),
+        };
+        assert_eq!(found, unanswered.map(|index| format!("messages[{index}].tool_calls")), "{conversation}");
+    }
+
+    #[test]
+    fn every_call_needs_its_result_before_the_assistant_speaks_again() {
+        check("u", None);
+        check("u c12 r1 r2", None);
+        check("u c12 r2 r1 a u", None);
+        check("u c1 r1 c1 r1", None);
+        check("u c11 r1 r1", None);
+        check("u c1 u r1", None);
+        check("u c1 a r1", None);
+        check("u c12 r1 e r2", None);
+        check("u c12 r1 s r2", None);
+        check("u c1 r1 r1 r9", None);
+        check("u c1", Some(1));
+        check("u c12 r1", Some(1));
+        check("u c12 r1 a r2", Some(1));
+        check("u c1 u a", Some(1));
+        check("u c1 r1 u c2 u", Some(4));
+        check("u c11 r1", Some(1));
+        check("u c1 r9", Some(1));
+    }
+}

@@ -1,0 +1,62 @@
+//! What can be wrong with an upstream's answer, and how its errors are read.
+
+use std::time::Duration;
+
+/// What an error's head says.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ErrorHead<'a> {
+    /// The status.
+    pub status: u16,
+    /// `content-type`
+    pub content_type: Option<&'a str>,
+    /// `x-amzn-errortype`: what AWS calls it.
+    pub error_type: Option<&'a str>,
+}
+
+/// Why what a healthy status announced is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnswerFault {
+    /// The body is an error that came with a status of success.
+    Upstream(UpstreamError),
+    /// The body is no answer of this dialect. The text never quotes it.
+    Nonsense(&'static str),
+}
+
+/// Why a stream ends without being whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StreamFault {
+    /// The upstream reported an error inside the stream.
+    Upstream(UpstreamError),
+    /// An event is malformed, or too large. The text never quotes it.
+    Broken(&'static str),
+    /// The stream ended before the answer did.
+    Cut,
+}
+
+/// An upstream's error, read from whatever shape it came in. Not yet scrubbed of secrets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UpstreamError {
+    /// The HTTP status that says what this is, if the body names one, or is to be read as one,
+    /// whatever the answer's own was.
+    pub status: Option<u16>,
+    /// OpenAI's `type`.
+    pub kind: Option<String>,
+    /// OpenAI's `code`; a number becomes its digits.
+    pub code: Option<String>,
+    /// The request's field at fault.
+    pub param: Option<String>,
+    /// What happened: the upstream's own words where its body has a known shape, else ours.
+    pub message: String,
+    /// The start of a body of no known shape (a web page, say): for a log, never for a caller.
+    pub excerpt: Option<Box<str>>,
+    /// When to come back, where the body says it.
+    pub retry_after: Option<Duration>,
+}
+
+impl UpstreamError {
+    /// A content filter let the prompt not through, or the answer: the code says so, and the status
+    /// is 400.
+    pub fn is_filtered(&self) -> bool {
+        matches!(self.code.as_deref(), Some("content_filter" | "content_policy_violation"))
+    }
+}

@@ -1,0 +1,61 @@
+//! Our own object in the usage chunk, `x_portcullis`: that the usage is an estimate, and the trail
+//! for keys that debug.
+
+use super::usage::Source;
+use crate::wire::json::{Cursor, slice};
+
+const ESTIMATED: &str = r#""usage":"estimated""#;
+
+/// The object; none, where there is nothing to say. `trail` is members as JSON text, on one line.
+pub(crate) fn write(source: Source, trail: Option<&str>) -> Option<String> {
+    let estimated = (source == Source::Estimated).then_some(ESTIMATED);
+    match (estimated, trail.filter(|trail| !trail.is_empty())) {
+        (None, None) => None,
+        (Some(members), None) | (None, Some(members)) => Some(format!("{{{members}}}")),
+        (Some(estimated), Some(trail)) => Some(format!("{{{estimated},{trail}}}")),
+    }
+}
+
+/// Whether the object of an upstream that is a gateway like this one says that the usage is an
+/// estimate.
+pub(crate) fn is_estimated(object: &[u8]) -> bool {
+    let mut found = false;
+    let read = Cursor::new(object).object(|cursor, key| {
+        let value = cursor.value()?;
+        found |= slice(object, &key) == br#""usage""# && slice(object, &value) == br#""estimated""#;
+        Ok(())
+    });
+    read.is_ok() && found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_is_to_say_is_in_one_object() {
+        let trail = r#""attempts":"a;ok;1ms","server_timing":"auth;dur=0.1""#;
+        for (source, trail, expected, estimated) in [
+            (Source::Reported, None, None, false),
+            (Source::None, Some(""), None, false),
+            (Source::Estimated, None, Some(r#"{"usage":"estimated"}"#), true),
+            (Source::Estimated, Some(""), Some(r#"{"usage":"estimated"}"#), true),
+            (Source::Reported, Some(trail), Some(r#"{"attempts":"a;ok;1ms","server_timing":"auth;dur=0.1"}"#), false),
+            (
+                Source::Estimated,
+                Some(trail),
+                Some(r#"{"usage":"estimated","attempts":"a;ok;1ms","server_timing":"auth;dur=0.1"}"#),
+                true,
+            ),
+        ] {
+            let written = write(source, trail);
+            assert_eq!(written.as_deref(), expected);
+            assert_eq!(is_estimated(written.unwrap_or_default().as_bytes()), estimated);
+        }
+        for other in
+            [r#"{"usage":"reported"}"#, r#"{"attempts":"usage"}"#, r#""estimated""#, "true", r#"{"usage":"estimated""#]
+        {
+            assert!(!is_estimated(other.as_bytes()), "{other}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The neutral form: what a chat request can say, and what an answer tells, whichever dialect
+//! either is in.
+//!
+//! N dialects are N files, since all of them meet here: a front door makes a [`Request`] of a
+//! caller's body, a dialect writes it in its own words ([`Written`]) and reads what comes back as
+//! [`Event`]s, and the front door makes its answer of those, buffered or streamed. So both kinds of
+//! answer say the same.
+//!
+//! **Invariant:** nothing is left out in silence. What a dialect cannot say is in [`Losses`], or
+//! the request is [`Refused`].
+
+pub mod answer;
+pub mod answered;
+mod event;
+mod fault;
+pub(crate) mod flaws;
+mod losses;
+pub(crate) mod mark;
+pub mod price;
+mod refused;
+mod request;
+mod room;
+mod target;
+pub mod traits;
+pub mod turns;
+pub mod usage;
+
+pub use answer::{Answer, Face};
+pub use event::{Emit, Event, Finish, Reader, Tokens};
+pub use fault::{AnswerFault, ErrorHead, StreamFault, UpstreamError};
+pub use flaws::Flaws;
+pub use losses::{Losses, looks_secret};
+pub use refused::{Complaint, Refused};
+pub use request::{
+    Cache, Call, Effort, Family, Format, Media, Message, Number, Part, PartKind, Raw, Request, Role, Thought, Tool,
+    ToolChoice, ToolKind, Words,
+};
+pub use target::{Kept, Target, Undo, Written};

@@ -1,0 +1,63 @@
+//! How long a request becomes, about: so that what it is written into need not grow, be there a
+//! picture of megabytes in it.
+
+use super::request::{Media, Message, Part, PartKind, Raw, Request, Tool, ToolKind};
+
+impl Request<'_> {
+    /// The bytes that writing it takes, about, in whatever dialect.
+    pub fn room(&self) -> usize {
+        self.messages.iter().map(message).sum::<usize>() + self.tools.iter().map(tool).sum::<usize>() + 512
+    }
+}
+
+fn message(message: &Message<'_>) -> usize {
+    let calls = message.calls.iter().map(|call| call.arguments.len() + call.name.len() + 160);
+    let thoughts = message
+        .thoughts
+        .iter()
+        .map(|thought| thought.text.len() + thought.signature.as_ref().map_or(0, |text| text.len()) + 64);
+    let shown = message.reasoning.as_ref().map_or(0, |text| text.len());
+    message.content.iter().map(part).chain(calls).chain(thoughts).sum::<usize>() + shown + 160
+}
+
+fn part(part: &Part<'_>) -> usize {
+    match &part.kind {
+        // What is escaped takes more.
+        PartKind::Text(text) => text.len() + text.len() / 16 + 64,
+        PartKind::Image(media, _) | PartKind::File(media, _) => match media {
+            Media::Inline(_, data) | Media::Url(data) | Media::Id(data) => data.len() + 128,
+        },
+        PartKind::Audio(data, _) => data.len() + 128,
+    }
+}
+
+fn tool(tool: &Tool<'_>) -> usize {
+    let schema = match &tool.kind {
+        ToolKind::Function(Some(Raw(schema)), _) => schema.len(),
+        ToolKind::Function(None, _) | ToolKind::Custom | ToolKind::Other => 0,
+    };
+    schema + tool.description.as_ref().map_or(0, |text| text.len()) + 160
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::front::chat::read::read;
+
+    #[test]
+    fn there_is_room_for_what_is_said() {
+        let long = "x".repeat(10_000);
+        let picture = format!(r#"{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{long}"}}}}"#);
+        for body in [
+            format!(r#"{{"messages":[{{"role":"user","content":"{long}"}}]}}"#),
+            format!(r#"{{"messages":[{{"role":"user","content":[{picture}]}}]}}"#),
+            format!(r#"{{"messages":[{{"role":"assistant","reasoning":"{long}"}}]}}"#),
+            format!(r#"{{"messages":[{{"role":"assistant","function_call":{{"name":"f","arguments":"{long}"}}}}]}}"#),
+            format!(
+                r#"{{"messages":[],"tools":[{{"function":{{"name":"f","parameters":{{"description":"{long}"}}}}}}]}}"#
+            ),
+        ] {
+            let room = read(body.as_bytes()).unwrap().room();
+            assert!((long.len()..long.len() * 6 / 5).contains(&room), "{room}");
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! What is said, as content blocks.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use super::names::Names;
+use super::pairs::{Side, is_blank};
+use crate::neutral::turns::{Item, Outcome, Thoughts};
+use crate::neutral::{Cache, Call, Losses, Media, Part, PartKind, Thought};
+use crate::wire::json::Writer;
+
+/// Writes blocks, in the order of the conversation.
+pub(super) struct Blocks<'r, 'l> {
+    /// The ids of calls and results that are still to come.
+    pub(super) ids: std::vec::IntoIter<Cow<'r, str>>,
+    pub(super) names: &'l Names<'r>,
+    pub(super) breakpoints: Breakpoints,
+    /// Whether thoughts go back.
+    pub(super) thoughts: bool,
+    pub(super) losses: &'l mut Losses,
+}
+
+/// The places where a prompt cache may end, as far as the API takes them.
+#[derive(Debug)]
+pub(super) struct Breakpoints {
+    /// How many are still to be left out.
+    surplus: usize,
+}
+
+/// Where the bytes of a part are, in a form that the API takes.
+pub(super) enum Source<'p> {
+    /// A picture: media type, and base64.
+    Image(&'static str, &'p str),
+    /// A picture's URL.
+    ImageUrl(&'p str),
+    /// Base64.
+    Pdf(&'p str),
+    /// A text file.
+    Text(String),
+    /// A document's URL.
+    DocumentUrl(&'p str),
+}
+
+impl Source<'_> {
+    /// Whether it is a picture.
+    pub(super) fn is_image(&self) -> bool {
+        matches!(self, Source::Image(..) | Source::ImageUrl(_))
+    }
+}
+
+impl Breakpoints {
+    /// Of so many, the last four: what comes again is longest there.
+    pub(super) fn of(count: usize, losses: &mut Losses) -> Self {
+        const MOST: usize = 4;
+        if count > MOST {
+            losses.add("cache_control");
+        }
+        Self { surplus: count.saturating_sub(MOST) }
+    }
+
+    /// Writes the member, if there is a hint here.
+    pub(super) fn write(&mut self, w: &mut Writer, cache: Option<&Cache<'_>>, losses: &mut Losses) {
+        let Some(cache) = cache else { return };
+        if self.surplus > 0 {
+            self.surplus -= 1;
+            return;
+        }
+        w.key("cache_control").object(|w| {
+            w.key("type").text("ephemeral");
+            match cache.ttl.as_deref() {
+                Some(ttl @ ("5m" | "1h")) => w.key("ttl").text(ttl),
+                Some(_) => losses.add("cache_control"),
+                None => {}
+            }
+        });
+    }
+}
+
+impl Blocks<'_, '_> {
+    /// A message. The last one of a conversation may be the assistant's, which must not end with
+    /// white space.
+    pub(super) fn message(&mut self, w: &mut Writer, side: Side<'_, '_, '_>, is_last: bool) {
+        w.object(|w| {
+            w.key("role").text(if side.is_assistant { "assistant" } else { "user" });
+            w.key("content").array(|w| {
+                let mut items = side.items().peekable();
+                while let Some(item) = items.next() {
+                    let is_end = side.is_assistant && is_last && items.peek().is_none();
+                    match item {
+                        Item::Part(part) => self.part(w, &part.kind, part.cache.as_ref(), is_end),
+                        Item::Thoughts(thoughts) => self.thoughts(w, thoughts),
+                        Item::Call(call, _) => self.call(w, call),
+                        Item::Result(outcome) => self.result(w, outcome),
+                    }
+                }
+            });
+        });
+    }
+
+    /// A text or a medium.
+    pub(super) fn part(&mut self, w: &mut Writer, kind: &PartKind<'_>, cache: Option<&Cache<'_>>, is_end: bool) {
+        if let PartKind::Text(text) = kind {
+            let text = if is_end { text.trim_end() } else { text };
+            w.object(|w| {
+                w.key("type").text("text");
+                w.key("text").text(text);
+                self.breakpoints.write(w, cache, self.losses);
+            });
+            return;
+        }
+        // What has no source was refused before anything was written.
+        let Ok(source) = source(kind) else { return };
+        let is_image = source.is_image();
+        w.object(|w| {
+            w.key("type").text(if is_image { "image" } else { "document" });
+            w.key("source").object(|w| match &source {
+                Source::Image(media_type, data) => base64(w, media_type, data),
+                Source::Pdf(data) => base64(w, "application/pdf", data),
+                Source::ImageUrl(url) | Source::DocumentUrl(url) => {
+                    w.key("type").text("url");
+                    w.key("url").text(url);
+                }
+                Source::Text(text) => {
+                    w.key("type").text("text");
+                    w.key("media_type").text("text/plain");
+                    w.key("data").text(text);
+                }
+            });
+            match kind {
+                PartKind::File(_, Some(name)) if !is_image && !is_blank(name) => w.key("title").text(name),
+                PartKind::Image(_, Some(detail)) if detail != "auto" => {
+                    self.losses.add("messages[].content[].image_url.detail")
+                }
+                PartKind::Text(_) | PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => {}
+            }
+            self.breakpoints.write(w, cache, self.losses);
+        });
+    }
+
+    fn thoughts(&mut self, w: &mut Writer, thoughts: &Thoughts<'_, '_>) {
+        if self.thoughts {
+            thoughts.all().iter().for_each(|one| thought(w, one));
+        }
+    }
+
+    fn call(&mut self, w: &mut Writer, call: &Call<'_>) {
+        if call.signature.is_some() {
+            // Google's.
+            self.losses.add("messages[].tool_calls[].extra_content");
+        }
+        w.object(|w| {
+            w.key("type").text("tool_use");
+            w.key("id").text(&self.ids.next().unwrap_or_default());
+            w.key("name").text(self.names.written(&call.name));
+            match call.object() {
+                Some(object) => w.key("input").raw(object),
+                None => {
+                    self.losses.add(call.weakened());
+                    w.key("input").object(|w| w.key(RAW).text(&call.arguments));
+                }
+            }
+        });
+    }
+
+    fn result(&mut self, w: &mut Writer, outcome: &Outcome<'_, '_>) {
+        let says = |part: &&Part<'_>| !matches!(&part.kind, PartKind::Text(text) if is_blank(text));
+        let mut parts = outcome.parts.iter().filter(says).peekable();
+        w.object(|w| {
+            w.key("type").text("tool_result");
+            w.key("tool_use_id").text(&self.ids.next().unwrap_or_default());
+            match (outcome.parts, parts.peek()) {
+                ([Part { kind: PartKind::Text(text), .. }], Some(_)) => w.key("content").text(text),
+                (_, Some(_)) => w.key("content").array(|w| {
+                    for part in parts {
+                        // The hint is the whole result's.
+                        self.part(w, &part.kind, None, false);
+                    }
+                }),
+                (_, None) => {}
+            }
+            self.breakpoints.write(w, outcome.cache, self.losses);
+        });
+    }
+}
+
+/// A part's source, or why it has none here.
+pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<Source<'p>, &'static str> {
+    match kind {
+        PartKind::Text(_) => Err("This is a text."),
+        PartKind::Audio(..) => Err("Claude does not listen."),
+        PartKind::Image(Media::Id(_), _) | PartKind::File(Media::Id(_), _) => {
+            Err("Files that were uploaded elsewhere are not known here. Send the file itself.")
+        }
+        PartKind::Image(media @ Media::Url(url), _) if media.is_web() => Ok(Source::ImageUrl(url)),
+        PartKind::File(media @ Media::Url(url), _) if media.is_web() => Ok(Source::DocumentUrl(url)),
+        PartKind::Image(Media::Url(_), _) | PartKind::File(Media::Url(_), _) => {
+            Err("URLs must begin with https:// or http:// here.")
+        }
+        PartKind::Image(Media::Inline(media_type, data), _) => {
+            let image = image_type(media_type, data).ok_or("Pictures must be JPEG, PNG, GIF or WebP here.")?;
+            Ok(Source::Image(image, data))
+        }
+        PartKind::File(Media::Inline(media_type, data), _) => {
+            if let Some(image) = image_type(media_type, data) {
+                return Ok(Source::Image(image, data));
+            }
+            let is_unsaid = matches!(&**media_type, "" | "application/octet-stream");
+            match &**media_type {
+                "application/pdf" => Ok(Source::Pdf(data)),
+                _ if is_unsaid && data.starts_with("JVBERi") => Ok(Source::Pdf(data)),
+                text if text.starts_with("text/") || matches!(text, "application/json" | "application/xml") => {
+                    decoded(data).map(Source::Text).ok_or("The file is not base64 of text in UTF-8.")
+                }
+                _ => Err("Files must be PDF, text or pictures here."),
+            }
+        }
+    }
+}
+
+/// Where arguments that are no object go.
+const RAW: &str = "_raw";
+
+fn base64(w: &mut Writer, media_type: &str, data: &str) {
+    w.key("type").text("base64");
+    w.key("media_type").text(media_type);
+    w.key("data").text(data);
+}
+
+fn thought(w: &mut Writer, thought: &Thought<'_>) {
+    w.object(|w| match (&thought.redacted, &thought.signature) {
+        (Some(data), _) => {
+            w.key("type").text("redacted_thinking");
+            w.key("data").text(data);
+        }
+        (None, signature) => {
+            w.key("type").text("thinking");
+            w.key("thinking").text(&thought.text);
+            w.key("signature").text(signature.as_deref().unwrap_or_default());
+        }
+    });
+}
+
+/// One of the API's media types: as said, or by how the bytes begin where nothing is said.
+fn image_type(media_type: &str, data: &str) -> Option<&'static str> {
+    const TYPES: [(&str, &str); 4] =
+        [("image/jpeg", "/9j/"), ("image/png", "iVBORw0KGgo"), ("image/gif", "R0lGOD"), ("image/webp", "UklGR")];
+    let is_unsaid = matches!(media_type, "" | "application/octet-stream" | "image/*");
+    TYPES
+        .iter()
+        .find(|(name, start)| *name == media_type || (is_unsaid && data.starts_with(start)))
+        .map(|(name, _)| *name)
+}
+
+fn decoded(data: &str) -> Option<String> {
+    const ENGINE: GeneralPurpose = GeneralPurpose::new(
+        &base64::alphabet::STANDARD,
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    );
+    String::from_utf8(ENGINE.decode(data).ok()?).ok().filter(|text| !is_blank(text))
+}
+
+#[cfg(test)]
+mod tests;

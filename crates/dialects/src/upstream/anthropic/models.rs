@@ -1,0 +1,199 @@
+//! What each Claude can do, by name, wherever it is served.
+//!
+//! From Anthropic's documentation and from what its API was seen to refuse. A Claude that is not in
+//! the table is taken for one newer than all of them, since each generation so far took less than
+//! the one before; another name is a server that imitates the API.
+
+use crate::neutral::Effort::{High, Low, Max, Medium, Xhigh};
+use crate::neutral::traits::{Efforts, Sampling, Server, Thinking, Traits};
+
+/// What a model can do. `us.anthropic.claude-opus-4-1-20250805-v1:0`, `claude-opus-4-1@20250805`
+/// and `anthropic/claude-4.1-opus` are one.
+pub fn traits(model: &str) -> Traits {
+    match version(model) {
+        Some((family, version)) => {
+            let row =
+                TABLE.iter().find(|(families, versions, _)| families.contains(&family) && versions.contains(&version));
+            row.map_or(NEWEST, |(.., traits)| *traits)
+        }
+        None if contains(model, "claude") && LEGACY.iter().any(|name| contains(model, name)) => CLAUDE_2,
+        None if contains(model, "claude") => NEWEST,
+        None => Traits { structured: false, ..Traits::UNKNOWN },
+    }
+}
+
+type Row = (&'static [&'static str], &'static [(u8, u8)], Traits);
+
+const TABLE: &[Row] = &[
+    (&["opus", "sonnet", "haiku"], &[(3, 0)], CLAUDE_3),
+    (&["sonnet", "haiku"], &[(3, 5)], Traits { max_output: Some(8192), ..CLAUDE_3 }),
+    (&["sonnet"], &[(3, 7)], Traits { max_output: Some(64_000), thinking: Thinking::Budget, ..CLAUDE_3 }),
+    (&["opus"], &[(4, 0)], CLAUDE_4),
+    (&["sonnet"], &[(4, 0)], Traits { max_output: Some(64_000), ..CLAUDE_4 }),
+    (&["opus"], &[(4, 1)], Traits { max_output: Some(32_000), ..CLAUDE_4_5 }),
+    (&["opus", "sonnet", "haiku"], &[(4, 5)], CLAUDE_4_5),
+    (&["opus", "sonnet"], &[(4, 6)], CLAUDE_4_6),
+    (&["opus"], &[(4, 7), (4, 8)], CLAUDE_4_7),
+    (&["opus", "sonnet"], &[(5, 0)], CLAUDE_5),
+    (&["fable", "mythos"], &[(5, 0)], Traits { thinking_off: false, ..CLAUDE_5 }),
+    // Without a version: the preview of Mythos 5.
+    (&["mythos"], &[(0, 0)], Traits { thinking_off: false, ..CLAUDE_5 }),
+    (&["haiku"], &[(5, 5)], Traits { bound_thoughts: true, ..CLAUDE_5 }),
+    (&["opus", "sonnet"], &[(5, 5)], NEWEST),
+    (&["fable", "mythos"], &[(5, 1), (5, 2)], NEWEST),
+];
+
+const FAMILIES: [&str; 5] = ["opus", "sonnet", "haiku", "fable", "mythos"];
+const LEGACY: [&str; 3] = ["claude-2", "claude-v2", "claude-instant"];
+
+const CLAUDE_2: Traits = Traits { tools: false, forced_tools: false, images: false, ..CLAUDE_3 };
+
+const CLAUDE_3: Traits = Traits {
+    server: Server::OWN,
+    max_output: Some(4096),
+    sampling: Sampling::Both,
+    thinking: Thinking::None,
+    efforts: Efforts::NO,
+    thinking_off: true,
+    bound_thoughts: false,
+    tools: true,
+    forced_tools: true,
+    forced_while_thinking: false,
+    structured: false,
+    structured_with_tools: false,
+    images: true,
+    prefill: true,
+};
+
+const CLAUDE_4: Traits = Traits { max_output: Some(32_000), thinking: Thinking::Budget, ..CLAUDE_3 };
+
+/// From 4.1 on `temperature` and `top_p` together are refused.
+const CLAUDE_4_5: Traits = Traits {
+    max_output: Some(64_000),
+    sampling: Sampling::One,
+    structured: true,
+    structured_with_tools: true,
+    ..CLAUDE_4
+};
+
+/// From 4.6 on a conversation may not end with the assistant's words, and thinking has a word for
+/// the effort.
+const CLAUDE_4_6: Traits = Traits {
+    max_output: Some(128_000),
+    thinking: Thinking::Effort,
+    efforts: Efforts::of(&[Low, Medium, High, Max]),
+    prefill: false,
+    ..CLAUDE_4_5
+};
+
+/// From 4.7 on budgets and everything about sampling are refused.
+const CLAUDE_4_7: Traits =
+    Traits { sampling: Sampling::Neither, efforts: Efforts::of(&[Low, Medium, High, Xhigh, Max]), ..CLAUDE_4_6 };
+
+/// From 5 on it thinks without being told to, and takes a forced call all the same.
+const CLAUDE_5: Traits = Traits { forced_while_thinking: true, ..CLAUDE_4_7 };
+
+/// It thinks always, cannot be made to call, and sees whether the conversation in front of a
+/// thought is the one it was thought in.
+const NEWEST: Traits =
+    Traits { thinking_off: false, forced_tools: false, forced_while_thinking: false, bound_thoughts: true, ..CLAUDE_5 };
+
+/// The family and the version in a name: the number after the family (`opus-4-1`), else the one
+/// before it (`3-5-sonnet`), else 0.0.
+fn version(model: &str) -> Option<(&'static str, (u8, u8))> {
+    let words = || model.split(|c: char| !c.is_ascii_alphanumeric());
+    let (place, family) = words().enumerate().find_map(|(place, word)| {
+        let family = FAMILIES.iter().find(|family| word.eq_ignore_ascii_case(family))?;
+        Some((place, *family))
+    })?;
+    let mut after = words().skip(place + 1);
+    if let Some(major) = after.next().and_then(number) {
+        return Some((family, (major, after.next().and_then(number).unwrap_or(0))));
+    }
+    let mut before = words().take(place).skip(place.saturating_sub(2)).map(number);
+    let version = match (before.next().flatten(), before.next().flatten()) {
+        (Some(major), Some(minor)) => (major, minor),
+        (Some(major), None) if place < 2 => (major, 0),
+        (None, Some(major)) => (major, 0),
+        (Some(_) | None, None) => (0, 0),
+    };
+    Some((family, version))
+}
+
+/// A part of a version; longer numbers are dates.
+fn number(word: &str) -> Option<u8> {
+    word.parse().ok().filter(|_| word.len() <= 2)
+}
+
+fn contains(model: &str, name: &str) -> bool {
+    model.as_bytes().windows(name.len()).any(|window| window.eq_ignore_ascii_case(name.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(models: &[&str], expected: Traits) {
+        for model in models {
+            assert_eq!(traits(model), expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn a_model_is_known_under_all_its_names() {
+        check(&["claude-3-opus-20240229", "anthropic.claude-3-haiku-20240307-v1:0", "claude-3-sonnet"], CLAUDE_3);
+        let claude_3_5 = Traits { max_output: Some(8192), ..CLAUDE_3 };
+        check(
+            &["claude-3-5-sonnet-20241022", "claude-3-5-sonnet-v2@20241022", "anthropic/claude-3.5-haiku"],
+            claude_3_5,
+        );
+        let claude_3_7 = Traits { max_output: Some(64_000), thinking: Thinking::Budget, ..CLAUDE_3 };
+        check(&["claude-3-7-sonnet-latest", "anthropic/claude-3.7-sonnet:thinking"], claude_3_7);
+        check(
+            &["claude-opus-4-20250514", "claude-opus-4-0", "claude-4-opus", "us.anthropic.claude-opus-4-20250514-v1:0"],
+            CLAUDE_4,
+        );
+        let sonnet_4 = Traits { max_output: Some(64_000), ..CLAUDE_4 };
+        check(
+            &["claude-sonnet-4-20250514", "claude-sonnet-4@20250514", "databricks-claude-sonnet-4", "Claude-Sonnet-4"],
+            sonnet_4,
+        );
+        let opus_4_1 = Traits { max_output: Some(32_000), ..CLAUDE_4_5 };
+        check(
+            &[
+                "claude-opus-4-1",
+                "us.anthropic.claude-opus-4-1-v1:0",
+                "claude-opus-4-1@20250805",
+                "anthropic/claude-opus-4.1",
+            ],
+            opus_4_1,
+        );
+        check(
+            &["claude-sonnet-4-5-20250929", "claude-haiku-4-5@20251001", "claude-opus-4-5", "claude-4-5-sonnet"],
+            CLAUDE_4_5,
+        );
+        check(&["claude-opus-4-6", "anthropic.claude-opus-4-6-v1", "claude-sonnet-4-6"], CLAUDE_4_6);
+        check(&["claude-opus-4-7", "claude-opus-4-8", "anthropic/claude-opus-4.8"], CLAUDE_4_7);
+        check(&["claude-opus-5", "claude-opus-5-20260724", "claude-sonnet-5"], CLAUDE_5);
+        check(
+            &["claude-fable-5", "claude-mythos-5", "claude-mythos-preview"],
+            Traits { thinking_off: false, ..CLAUDE_5 },
+        );
+        check(&["claude-haiku-5-5"], Traits { bound_thoughts: true, ..CLAUDE_5 });
+        check(
+            &["claude-opus-5-5", "global.anthropic.claude-sonnet-5-5", "claude-fable-5-1", "claude-fable-5-2"],
+            NEWEST,
+        );
+        check(&["claude-2.1", "anthropic.claude-v2:1", "claude-instant-1.2"], CLAUDE_2);
+    }
+
+    #[test]
+    fn an_unknown_claude_is_taken_for_a_new_one_and_others_for_imitators() {
+        check(
+            &["claude-opus-6", "claude-sonnet-4-7", "claude-next", "claude-haiku-latest", "claude-opus", "opus-9"],
+            NEWEST,
+        );
+        check(&["", "glm-4.6", "kimi-k2", "x", "é-3"], Traits { structured: false, ..Traits::UNKNOWN });
+    }
+}

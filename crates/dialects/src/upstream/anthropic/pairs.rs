@@ -1,0 +1,123 @@
+//! Calls and their results: what the API refuses a conversation for.
+//!
+//! Every call must have its result in the very next message ([`answered`]), and no result may be
+//! without a call. OpenAI refuses the same, so that a conversation without it is at fault whoever
+//! is asked. What says nothing is passed over here, and neighbours that it parted are one.
+
+use std::borrow::Cow;
+
+use super::names::Unique;
+use crate::neutral::answered::answered;
+use crate::neutral::turns::{Item, Turn};
+use crate::neutral::{PartKind, Refused, Request, Role};
+
+/// What one side says: of one turn, or of several between which nothing is said.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Side<'t, 'r, 'a> {
+    /// Whether it is the assistant's.
+    pub(crate) is_assistant: bool,
+    turns: &'t [&'t Turn<'r, 'a>],
+}
+
+impl<'t, 'r, 'a> Side<'t, 'r, 'a> {
+    /// What it says, results first: within a turn they are, and here there may be several.
+    pub(crate) fn items(self) -> impl Iterator<Item = &'t Item<'r, 'a>> + Clone {
+        let is_ahead = move |item: &&Item<'_, '_>| self.turns.len() > 1 && matches!(item, Item::Result(_));
+        let all = self.turns.iter().flat_map(|turn| &turn.items);
+        let ahead = all.clone().filter(is_ahead);
+        ahead.chain(all.filter(move |item| !is_ahead(item) && speaks(item)))
+    }
+
+    fn calls(self) -> impl Iterator<Item = &'r str> {
+        self.items().filter_map(|item| match item {
+            Item::Call(call, _) => Some(&*call.id),
+            Item::Part(_) | Item::Thoughts(_) | Item::Result(_) => None,
+        })
+    }
+
+    /// Whether it makes calls.
+    pub(crate) fn has_calls(self) -> bool {
+        self.calls().next().is_some()
+    }
+
+    /// Whether it begins with thoughts.
+    pub(crate) fn begins_with_thoughts(self) -> bool {
+        matches!(self.items().next(), Some(Item::Thoughts(_)))
+    }
+}
+
+/// The turns in which something is said.
+pub(crate) fn spoken<'t, 'r, 'a>(turns: &'t [Turn<'r, 'a>]) -> Vec<&'t Turn<'r, 'a>> {
+    let thinks = |item: &&Item<'_, '_>| matches!(item, Item::Thoughts(_));
+    turns.iter().filter(|turn| turn.items.iter().any(|item| speaks(item) && !thinks(&item))).collect()
+}
+
+/// Whose words follow whose.
+pub(crate) fn sides<'t, 'r, 'a>(
+    spoken: &'t [&'t Turn<'r, 'a>],
+) -> impl DoubleEndedIterator<Item = Side<'t, 'r, 'a>> + Clone {
+    let same = |one: &&Turn<'_, '_>, other: &&Turn<'_, '_>| one.is_assistant == other.is_assistant;
+    let side = |turns: &'t [&'t Turn<'r, 'a>]| Side {
+        is_assistant: turns.first().is_some_and(|turn| turn.is_assistant),
+        turns,
+    };
+    spoken.chunk_by(same).map(side)
+}
+
+/// The ids of all calls and results, in the order in which they are written, as the API takes them.
+pub(crate) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Result<Vec<Cow<'r, str>>, Refused> {
+    answered(request)?;
+    let mut unique = Unique::default();
+    let mut ids = Vec::new();
+    let mut made: Vec<(&str, Cow<'r, str>)> = Vec::new();
+    for side in sides(spoken) {
+        if side.is_assistant {
+            made = side.calls().map(|id| (id, unique.give(id))).collect();
+            ids.extend(made.iter().map(|(_, given)| given.clone()));
+            continue;
+        }
+        // Results come in the order of their calls, and those without one at the end.
+        let mut calls = made.drain(..);
+        for item in side.items() {
+            let Item::Result(outcome) = item else { continue };
+            match calls.next() {
+                Some((id, given)) if id == outcome.id => ids.push(given),
+                Some(_) | None => return orphan(request, &outcome.id),
+            }
+        }
+    }
+    Ok(ids)
+}
+
+/// Whether the item may be written: the API refuses text of nothing but white space.
+fn speaks(item: &Item<'_, '_>) -> bool {
+    match item {
+        Item::Part(part) => match &part.kind {
+            PartKind::Text(text) => !is_blank(text),
+            PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => true,
+        },
+        Item::Thoughts(_) | Item::Call(..) | Item::Result(_) => true,
+    }
+}
+
+/// Whether there is nothing to read in a text.
+pub(crate) fn is_blank(text: &str) -> bool {
+    !text.bytes().next().is_some_and(|first| first.is_ascii_graphic()) && text.trim().is_empty()
+}
+
+fn orphan<T>(request: &Request<'_>, id: &str) -> Result<T, Refused> {
+    let is_it =
+        |role, call: Option<&str>| matches!(role, Role::Tool | Role::Function) && call.unwrap_or_default() == id;
+    let index = request
+        .messages
+        .iter()
+        .rposition(|message| is_it(message.role, message.tool_call_id.as_deref()))
+        .unwrap_or_default();
+    Err(Refused::invalid(
+        format!("messages[{index}]"),
+        "A tool message must answer a call of the assistant's message before it. This one answers none.",
+    ))
+}
+
+#[cfg(test)]
+mod tests;

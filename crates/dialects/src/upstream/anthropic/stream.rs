@@ -1,0 +1,250 @@
+//! A stream's events.
+//!
+//! They come in order: the message, its blocks one after the other, why it ended, its end. What is
+//! held between two of them is a few numbers.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::answer::{Block, Counts, Details, Usage, finish};
+use super::error;
+use super::text::Text;
+use crate::neutral::{self, Emit, Event, Finish, StreamFault};
+use crate::upstream::shared::lenient::{Count, counts};
+
+/// Where in a stream we are.
+#[derive(Debug, Default)]
+pub struct Reader {
+    counts: Counts,
+    open: Open,
+    started: bool,
+    /// It was said why it ended, or that nothing is to be said of that.
+    ending: bool,
+    finished: bool,
+    ended: bool,
+}
+
+/// The block that fragments belong to.
+#[derive(Debug, Default, Clone, Copy)]
+enum Open {
+    #[default]
+    Nothing,
+    /// Not a call of the caller's tools.
+    Other(Option<u64>),
+    Call {
+        index: Option<u64>,
+        /// Its arguments came with its beginning.
+        is_whole: bool,
+    },
+}
+
+#[derive(Deserialize)]
+struct Data<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    delta: Option<Delta<'a>>,
+    #[serde(borrow, default)]
+    content_block: Option<Block<'a>>,
+    #[serde(borrow, default)]
+    message: Option<Start<'a>>,
+    #[serde(default, deserialize_with = "counts")]
+    usage: Option<Usage>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct Start<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(default, deserialize_with = "counts")]
+    usage: Option<Usage>,
+}
+
+#[derive(Default, Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    thinking: Text<'a>,
+    #[serde(borrow, default)]
+    signature: Text<'a>,
+    #[serde(borrow, default)]
+    partial_json: Text<'a>,
+    /// `null` is not absent here.
+    #[serde(borrow, default, deserialize_with = "present")]
+    stop_reason: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    stop_details: Option<Details<'a>>,
+}
+
+impl neutral::Reader for Reader {
+    fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
+        if self.ended {
+            return Ok(());
+        }
+        if name == b"error" {
+            return Err(StreamFault::Upstream(error::told(data)));
+        }
+        let Ok(event) = read::<Data<'_>>(data) else { return self.unreadable(data) };
+        // The name is repeated inside. Some who imitate the API say it in one place only.
+        let kind = event.kind.some().unwrap_or_else(|| std::str::from_utf8(name).unwrap_or_default());
+        match kind {
+            "content_block_delta" => self.delta(event.index.0, &event.delta.unwrap_or_default(), emit),
+            "content_block_start" => self.start(event.index.0, &event.content_block.unwrap_or_default(), emit),
+            "message_start" => {
+                self.started = true;
+                let message = event.message.unwrap_or_default();
+                if let Some(id) = message.id.some() {
+                    emit(Event::Id(id));
+                }
+                self.count(message.usage.map(Usage::of_the_prompt), emit);
+                Ok(())
+            }
+            "message_delta" => {
+                self.count(event.usage, emit);
+                let delta = event.delta.unwrap_or_default();
+                self.ending |= delta.stop_reason.is_some();
+                if let Some(reason) = delta.stop_reason.filter(|reason| reason.some().is_some()) {
+                    self.finished = true;
+                    finish(&reason, delta.stop_details.as_ref(), emit);
+                }
+                Ok(())
+            }
+            "message_stop" => self.stop(emit),
+            "error" => Err(StreamFault::Upstream(error::told(data))),
+            "" if event.error.is_some() => Err(StreamFault::Upstream(error::told(data))),
+            // `ping`, `content_block_stop`, and whatever will come.
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Reader {
+    fn start(&mut self, index: Option<u64>, block: &Block<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
+        self.started = true;
+        self.open = if block.kind.is("tool_use") {
+            Open::Call { index, is_whole: block.input().is_some() }
+        } else {
+            Open::Other(index)
+        };
+        block.tell(emit);
+        Ok(())
+    }
+
+    fn delta(&mut self, index: Option<u64>, delta: &Delta<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
+        self.started = true;
+        match delta.kind.as_str() {
+            "text_delta" => delta.text.some().into_iter().for_each(|text| emit(Event::Text(0, text))),
+            "thinking_delta" => delta.thinking.some().into_iter().for_each(|text| emit(Event::Reasoning(0, text))),
+            "signature_delta" => {
+                delta.signature.some().into_iter().for_each(|signature| emit(Event::Signed(signature)))
+            }
+            "input_json_delta" => {
+                let Some(fragment) = delta.partial_json.some() else { return Ok(()) };
+                let is_of = |open: Option<u64>| index.is_none() || index == open;
+                match self.open {
+                    Open::Call { index, is_whole } if is_of(index) => {
+                        if !is_whole {
+                            emit(Event::Arguments(0, fragment));
+                        }
+                    }
+                    // The input of one of the provider's own tools.
+                    Open::Other(index) if is_of(index) => {}
+                    // Blocks never interleave. To guess would make garbage of two calls.
+                    Open::Call { .. } | Open::Other(_) | Open::Nothing => {
+                        return Err(StreamFault::Broken("a part of a call that is not open"));
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, emit: Emit<'_>) -> Result<(), StreamFault> {
+        if !self.started {
+            return Err(StreamFault::Broken("the stream ends without an answer"));
+        }
+        if !self.ending {
+            return Err(StreamFault::Cut);
+        }
+        if !self.finished {
+            emit(Event::Finish(0, Finish::Stop));
+        }
+        emit(Event::End);
+        self.ended = true;
+        Ok(())
+    }
+
+    fn count(&mut self, usage: Option<Usage>, emit: Emit<'_>) {
+        if let Some(usage) = usage {
+            self.counts.learn(&usage);
+            emit(Event::Usage(self.counts.tokens()));
+        }
+    }
+
+    /// What does not have the shape that it should have is passed over if it is of a kind that
+    /// nobody knows.
+    #[cold]
+    fn unreadable(&mut self, data: &[u8]) -> Result<(), StreamFault> {
+        // Some proxies end every stream as OpenAI does.
+        if data.trim_ascii() == b"[DONE]" {
+            return Ok(());
+        }
+        if let Ok(kinds) = read::<Kinds<'_>>(data) {
+            let is_known = match kinds.kind.as_str() {
+                "content_block_delta" => ["", "text_delta", "thinking_delta", "signature_delta", "input_json_delta"]
+                    .contains(&kind_of(kinds.delta).as_str()),
+                "content_block_start" => ["", "text", "thinking", "redacted_thinking", "tool_use"]
+                    .contains(&kind_of(kinds.content_block).as_str()),
+                kind => ["", "message_start", "message_delta", "message_stop", "error"].contains(&kind),
+            };
+            if !is_known {
+                if kinds.kind.is("content_block_start") {
+                    self.open = Open::Other(kinds.index.0);
+                }
+                return Ok(());
+            }
+        }
+        Err(StreamFault::Broken("an event is not what the Messages API sends"))
+    }
+}
+
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Text<'a>>, D::Error> {
+    Text::deserialize(from).map(Some)
+}
+
+/// What can be known of an event whatever shape the rest of it has.
+#[derive(Deserialize)]
+struct Kinds<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    content_block: Option<&'a RawValue>,
+}
+
+/// The type that a part of an event names; empty if it is not even an object.
+fn kind_of(part: Option<&RawValue>) -> Text<'_> {
+    part.and_then(|part| read::<Kinds<'_>>(part.get().as_bytes()).ok()).map(|kinds| kinds.kind).unwrap_or_default()
+}
+
+/// Reads an object: serde would take a list of its fields for it too.
+fn read<'a, T: Deserialize<'a>>(data: &'a [u8]) -> Result<T, ()> {
+    match data.trim_ascii_start() {
+        [b'{', ..] => serde_json::from_slice(data).map_err(drop),
+        _ => Err(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! What each model can do that Bedrock serves, by its id.
+//!
+//! Claudes are Anthropic's own table. Of the others the table knows what was published of them; a
+//! name that is not in it, an inference profile's ARN for one, is asked as the caller asks, in the
+//! way that most models take.
+
+use crate::neutral::Effort::{High, Low, Medium};
+use crate::neutral::traits::{Efforts, Thinking, Traits};
+use crate::upstream::anthropic;
+
+/// What a model can do. `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, an ARN that ends in it,
+/// `meta.llama3-3-70b-instruct-v1:0`.
+pub fn traits(model: &str) -> Traits {
+    if is_claude(model) {
+        let traits = anthropic::traits(model);
+        // Bedrock's structured answers begin with 4.5.
+        return Traits { structured: traits.structured && !model.contains("opus-4-1"), ..traits };
+    }
+    TABLE.iter().find(|(name, _)| model.contains(name)).map_or(UNKNOWN, |(_, traits)| *traits)
+}
+
+/// Whose model it is, where that makes a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    /// Anthropic's.
+    Claude,
+    /// Amazon's, from the second generation on: they can be told to think.
+    Nova2,
+    /// Amazon's first.
+    Nova,
+    /// Those that take `reasoning_effort` as OpenAI does.
+    OpenAi,
+    /// Mistral's: they can be made to call a tool, but not to call a certain one.
+    Mistral,
+    /// Everybody else's, or nobody knows.
+    Other,
+}
+
+impl Family {
+    /// By the name; where that says nothing, by how the model is told to think: only Claudes have a
+    /// budget.
+    pub(super) fn of(model: &str, traits: &Traits) -> Self {
+        let has = |name: &str| model.contains(name);
+        match () {
+            () if is_claude(model) => Self::Claude,
+            () if has("amazon.nova-2") => Self::Nova2,
+            () if has("amazon.nova") => Self::Nova,
+            () if has("openai.") || has("moonshot") => Self::OpenAi,
+            () if has("mistral.") => Self::Mistral,
+            () if traits.thinking == Thinking::Budget => Self::Claude,
+            () => Self::Other,
+        }
+    }
+
+    /// Whether prompts are cached up to where they say.
+    pub(super) fn caches(self) -> bool {
+        match self {
+            Self::Claude | Self::Nova2 | Self::Nova => true,
+            Self::OpenAi | Self::Mistral | Self::Other => false,
+        }
+    }
+
+    /// Whether signed thoughts may come back. Others were never seen to sign any, and refuse what
+    /// they thought.
+    pub(super) fn signs(self) -> bool {
+        match self {
+            Self::Claude | Self::Other => true,
+            Self::Nova2 | Self::Nova | Self::OpenAi | Self::Mistral => false,
+        }
+    }
+}
+
+pub(super) fn is_claude(model: &str) -> bool {
+    model.contains("anthropic.") || model.contains("claude")
+}
+
+/// The first name that is part of the id counts.
+const TABLE: &[(&str, Traits)] = &[
+    ("amazon.nova-2", Traits { thinking: Thinking::Effort, efforts: EFFORTS, images: true, ..SERVED }),
+    ("amazon.nova-micro", SERVED),
+    ("amazon.nova", Traits { images: true, ..SERVED }),
+    ("amazon.titan", Traits { tools: false, ..SERVED }),
+    ("meta.llama4", Traits { images: true, ..LLAMA }),
+    ("meta.llama3-3", LLAMA),
+    ("meta.llama3-2-90b", Traits { images: true, ..LLAMA }),
+    ("meta.llama3-2-11b", Traits { images: true, ..LLAMA }),
+    ("meta.llama3-1", LLAMA),
+    ("meta.llama", Traits { tools: false, ..LLAMA }),
+    ("mistral.mistral-7b", Traits { tools: false, ..SERVED }),
+    ("mistral.mixtral", Traits { tools: false, ..SERVED }),
+    ("mistral.pixtral", Traits { images: true, ..SERVED }),
+    ("mistral.mistral-large-3", Traits { images: true, ..OPEN }),
+    ("mistral.ministral", Traits { images: true, ..OPEN }),
+    ("mistral.magistral", Traits { images: true, ..OPEN }),
+    ("mistral.voxtral", OPEN),
+    ("mistral.", SERVED),
+    ("openai.gpt-oss", Traits { thinking: Thinking::Effort, efforts: EFFORTS, thinking_off: false, ..OPEN }),
+    ("moonshotai.kimi-k2.5", Traits { images: true, ..KIMI }),
+    ("moonshot", KIMI),
+    ("deepseek.r1", Traits { tools: false, ..SERVED }),
+    ("deepseek.", OPEN),
+    ("qwen3-vl", Traits { images: true, ..OPEN }),
+    ("qwen.", OPEN),
+    ("google.gemma", Traits { images: true, ..OPEN }),
+    ("minimax.", OPEN),
+    ("cohere.command-text", Traits { tools: false, ..SERVED }),
+    ("cohere.command-light", Traits { tools: false, ..SERVED }),
+    ("cohere.", SERVED),
+    ("ai21.", SERVED),
+];
+
+const EFFORTS: Efforts = Efforts::of(&[Low, Medium, High]);
+
+/// An answer in a format is had from most models by a tool that they must call; natively from few.
+const UNKNOWN: Traits = Traits { structured: false, ..Traits::UNKNOWN };
+const SERVED: Traits = Traits { thinking: Thinking::None, images: false, ..UNKNOWN };
+const OPEN: Traits = Traits { structured: true, ..SERVED };
+/// They call tools as they like, and cannot be made to.
+const LLAMA: Traits = Traits { forced_tools: false, ..SERVED };
+const KIMI: Traits = Traits { thinking: Thinking::Effort, efforts: EFFORTS, thinking_off: false, ..OPEN };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(model: &str, family: Family, expected: Traits) {
+        assert_eq!(traits(model), expected);
+        assert_eq!(Family::of(model, &expected), family);
+    }
+
+    #[test]
+    fn claudes_are_anthropics() {
+        for model in [
+            "anthropic.claude-3-haiku-20240307-v1:0",
+            "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            "arn:aws:bedrock:us-east-1:123456789012:inference-profile/global.anthropic.claude-opus-4-6-v1",
+        ] {
+            check(model, Family::Claude, anthropic::traits(model));
+        }
+        let opus = "us.anthropic.claude-opus-4-1-20250805-v1:0";
+        check(opus, Family::Claude, Traits { structured: false, ..anthropic::traits(opus) });
+    }
+
+    #[test]
+    fn others_have_a_table() {
+        check(
+            "us.amazon.nova-2-lite-v1:0",
+            Family::Nova2,
+            Traits { thinking: Thinking::Effort, efforts: EFFORTS, images: true, ..SERVED },
+        );
+        check("amazon.nova-pro-v1:0", Family::Nova, Traits { images: true, ..SERVED });
+        check("us.amazon.nova-micro-v1:0", Family::Nova, SERVED);
+        check("us.meta.llama3-3-70b-instruct-v1:0", Family::Other, LLAMA);
+        check("meta.llama3-2-1b-instruct-v1:0", Family::Other, Traits { tools: false, ..LLAMA });
+        check("us.meta.llama4-maverick-17b-instruct-v1:0", Family::Other, Traits { images: true, ..LLAMA });
+        check("mistral.mistral-large-2407-v1:0", Family::Mistral, SERVED);
+        check("openai.gpt-oss-120b-1:0", Family::OpenAi, Traits { images: false, ..KIMI });
+        check("deepseek.v3-v1:0", Family::Other, OPEN);
+        check("us.deepseek.r1-v1:0", Family::Other, Traits { tools: false, ..SERVED });
+        check("qwen.qwen3-coder-480b-a35b-v1:0", Family::Other, OPEN);
+    }
+
+    #[test]
+    fn of_a_profile_only_the_catalog_knows() {
+        let arn = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/a1b2c3";
+        check(arn, Family::Other, UNKNOWN);
+        let told = Traits { thinking: Thinking::Budget, ..UNKNOWN };
+        assert_eq!(Family::of(arn, &told), Family::Claude);
+    }
+}

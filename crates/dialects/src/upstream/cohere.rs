@@ -1,0 +1,71 @@
+//! Cohere's chat, version 2: `POST /v2/chat`, answered with JSON or with server-sent events.
+//!
+//! Messages are the callers' own, one to one. What Cohere cites (`citations`) the standard answer
+//! has no place for: it is passed over. What the model plans before its calls (`tool_plan`) is
+//! thinking, never content.
+
+mod answer;
+mod error;
+mod request;
+mod tools;
+
+pub use answer::{Reader, answer};
+pub use error::error;
+pub use request::request;
+
+use crate::neutral::traits::{Thinking, Traits};
+
+/// Where Cohere is.
+pub const BASE_URL: &str = "https://api.cohere.com/v2";
+
+/// What follows [`BASE_URL`].
+pub fn path() -> String {
+    "/chat".to_owned()
+}
+
+/// What a model can do, by its name. An answer in a format cannot be asked for beside tools,
+/// whatever the model.
+pub fn traits(model: &str) -> Traits {
+    let unknown = Traits { structured_with_tools: false, ..Traits::UNKNOWN };
+    let text = Traits { images: false, thinking: Thinking::None, ..unknown };
+    let known = [
+        ("command-a-reasoning", Traits { thinking: Thinking::Budget, ..text }),
+        ("command-a-vision", Traits { images: true, tools: false, forced_tools: false, ..text }),
+        ("command-a-translate", text),
+        ("command-a-03-2025", text),
+        ("command-r7b", text),
+        // `tool_choice` came with command-r7b.
+        ("command-r", Traits { forced_tools: false, ..text }),
+        ("c4ai-aya-vision", Traits { images: true, tools: false, forced_tools: false, ..text }),
+        ("c4ai-aya", Traits { tools: false, forced_tools: false, ..text }),
+    ];
+    known.into_iter().find(|(name, _)| model.starts_with(name)).map_or(unknown, |(_, traits)| traits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_known_by_their_names() {
+        let of = |model| {
+            let Traits { thinking, tools, forced_tools, images, structured_with_tools, .. } = traits(model);
+            assert!(!structured_with_tools, "{model}");
+            (thinking, tools, forced_tools, images)
+        };
+        assert_eq!(of("command-a-reasoning-08-2025"), (Thinking::Budget, true, true, false));
+        assert_eq!(of("command-a-vision-07-2025"), (Thinking::None, false, false, true));
+        assert_eq!(of("command-a-03-2025"), (Thinking::None, true, true, false));
+        assert_eq!(of("command-r7b-12-2024"), (Thinking::None, true, true, false));
+        assert_eq!(of("command-r-plus-08-2024"), (Thinking::None, true, false, false));
+        assert_eq!(of("c4ai-aya-vision-32b"), (Thinking::None, false, false, true));
+        assert_eq!(of("c4ai-aya-expanse-32b"), (Thinking::None, false, false, false));
+        assert_eq!(of("command-a-plus-05-2026"), (Thinking::Unknown, true, true, true));
+        assert_eq!(of("b0f5-ft"), (Thinking::Unknown, true, true, true));
+    }
+
+    #[test]
+    fn it_is_at_its_address() {
+        assert_eq!(format!("{BASE_URL}{}", path()), "https://api.cohere.com/v2/chat");
+    }
+}

@@ -1,0 +1,370 @@
+//! Cohere's answers, whole or as a stream.
+//!
+//! Both say the same in the same words: a message's `content` and `tool_calls` are lists in a whole
+//! answer, and single objects in the events of a stream. An answer has ended with `message-end`;
+//! whether `[DONE]` follows does not matter.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::error::gave_up;
+use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
+use crate::upstream::openai;
+use crate::upstream::shared::flat::shapes::{Several, Text};
+use crate::upstream::shared::lenient::{Count, counts};
+
+/// Reads a whole answer.
+pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
+    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    let nonsense = |_| AnswerFault::Nonsense("the answer is not a JSON object of Cohere's");
+    let told: Told<'_> = serde_json::from_slice(body).map_err(nonsense)?;
+    let Some(message) = told.message.filter(|message| message.get().starts_with('{') && told.error.is_none()) else {
+        return Err(match told.hidden(body) {
+            Some(error) => AnswerFault::Upstream(error),
+            None => AnswerFault::Nonsense("the answer has no message"),
+        });
+    };
+    let message: Message<'_> = serde_json::from_str(message.get()).map_err(nonsense)?;
+    let reason = told.finish_reason.as_str();
+    let finish = finish(reason).ok_or_else(|| AnswerFault::Upstream(gave_up(reason, None)))?;
+    if message.tool_calls.list().iter().any(|call| call.name().is_none()) {
+        return Err(AnswerFault::Nonsense("a call names no function"));
+    }
+
+    if let Some(id) = told.id.said() {
+        emit(Event::Id(id));
+    }
+    message.tell(emit);
+    for call in message.tool_calls.list() {
+        let mut arguments = Arguments::default();
+        call.begin(emit);
+        arguments.push(call.arguments(), emit);
+        arguments.end(emit);
+    }
+    told.usage.unwrap_or_default().tell(emit);
+    emit(Event::Finish(0, finish));
+    Ok(())
+}
+
+/// The reading of a stream.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// The call that was begun last, until it ends.
+    open: Option<Open>,
+}
+
+/// A call whose arguments are coming.
+#[derive(Debug, Default)]
+struct Open {
+    index: Count,
+    arguments: Arguments,
+}
+
+impl Open {
+    /// Whether something of this index belongs to it.
+    fn is_at(&self, index: Count) -> bool {
+        self.index == index || self.index.0.is_none() || index.0.is_none()
+    }
+}
+
+impl Reader {
+    /// A stream at its start.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn end_call(&mut self, emit: Emit<'_>) {
+        if let Some(open) = self.open.take() {
+            open.arguments.end(emit);
+        }
+    }
+}
+
+impl neutral::Reader for Reader {
+    fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
+        if data.trim_ascii() == b"[DONE]" {
+            return Ok(());
+        }
+        let broken = |_| StreamFault::Broken("an event is not a JSON object of Cohere's");
+        let told: Told<'_> = serde_json::from_slice(data).map_err(broken)?;
+        let kind = told.kind.said().map_or(name, str::as_bytes);
+        let is_known = matches!(
+            kind,
+            b"message-start"
+                | b"content-start"
+                | b"content-delta"
+                | b"tool-plan-delta"
+                | b"tool-call-start"
+                | b"tool-call-delta"
+                | b"tool-call-end"
+                | b"message-end"
+        );
+        if !is_known {
+            return told.hidden(data).map_or(Ok(()), |error| Err(StreamFault::Upstream(error)));
+        }
+        let delta: Delta<'_> =
+            told.delta.map(|delta| serde_json::from_str(delta.get())).transpose().map_err(broken)?.unwrap_or_default();
+        let message = delta.message.unwrap_or_default();
+        let calls = message.tool_calls.list();
+        match kind {
+            b"message-start" => {
+                if let Some(id) = told.id.said() {
+                    emit(Event::Id(id));
+                }
+            }
+            b"tool-call-start" => {
+                if calls.iter().any(|call| call.name().is_none()) {
+                    return Err(StreamFault::Broken("a call names no function"));
+                }
+                for call in calls {
+                    self.end_call(emit);
+                    call.begin(emit);
+                    self.open
+                        .insert(Open { index: told.index, ..Open::default() })
+                        .arguments
+                        .push(call.arguments(), emit);
+                }
+            }
+            b"tool-call-delta" => {
+                let Some(open) = self.open.as_mut().filter(|open| open.is_at(told.index)) else {
+                    return Err(StreamFault::Broken("arguments came of a call that had not begun, or had ended"));
+                };
+                for call in calls {
+                    open.arguments.push(call.arguments(), emit);
+                }
+            }
+            b"tool-call-end" => self.end_call(emit),
+            b"message-end" => {
+                let (reason, error) = (delta.finish_reason.as_str(), delta.error.said());
+                let Some(finish) = finish(reason).filter(|_| error.is_none()) else {
+                    return Err(StreamFault::Upstream(gave_up(reason, error)));
+                };
+                self.end_call(emit);
+                delta.usage.unwrap_or_default().tell(emit);
+                emit(Event::Finish(0, finish));
+                emit(Event::End);
+            }
+            _ => message.tell(emit),
+        }
+        Ok(())
+    }
+}
+
+/// The top of an event, or of a whole answer.
+#[derive(Deserialize)]
+struct Told<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow)]
+    delta: Option<&'a RawValue>,
+    /// An answer's message; or the text of an error.
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+    #[serde(default, deserialize_with = "counts")]
+    usage: Option<Usage>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+impl Told<'_> {
+    /// The error that this is instead, if it is one.
+    fn hidden(&self, json: &[u8]) -> Option<UpstreamError> {
+        let is_said = |value: &&RawValue| !matches!(value.get(), "\"\"" | "false");
+        let is_text = |value: &&RawValue| is_said(value) && value.get().starts_with('"');
+        (self.error.filter(is_said).is_some() || self.message.filter(is_text).is_some())
+            .then(|| openai::error(json, None))
+    }
+}
+
+#[derive(Deserialize, Default)]
+struct Delta<'a> {
+    #[serde(borrow)]
+    message: Option<Message<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+    #[serde(default, deserialize_with = "counts")]
+    usage: Option<Usage>,
+    #[serde(borrow, default)]
+    error: Text<'a>,
+}
+
+#[derive(Deserialize, Default)]
+struct Message<'a> {
+    #[serde(borrow, default)]
+    tool_plan: Text<'a>,
+    #[serde(borrow, default)]
+    content: Several<Content<'a>>,
+    #[serde(borrow, default)]
+    tool_calls: Several<Call<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    #[serde(borrow, default)]
+    thinking: Text<'a>,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow)]
+    function: Option<Function<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    arguments: Text<'a>,
+}
+
+#[derive(Deserialize, Default)]
+struct Usage {
+    #[serde(default, deserialize_with = "counts")]
+    tokens: Option<Units>,
+    #[serde(default, deserialize_with = "counts")]
+    billed_units: Option<Units>,
+    #[serde(default)]
+    cached_tokens: Count,
+}
+
+#[derive(Deserialize)]
+struct Units {
+    #[serde(default)]
+    input_tokens: Count,
+    #[serde(default)]
+    output_tokens: Count,
+}
+
+impl Message<'_> {
+    /// Tells what it says, but for its calls.
+    fn tell(&self, emit: Emit<'_>) {
+        for part in self.content.list() {
+            if let Some(thinking) = part.thinking.said() {
+                emit(Event::Reasoning(0, thinking));
+            }
+            if let Some(text) = part.text.said() {
+                emit(Event::Text(0, text));
+            }
+        }
+        if let Some(plan) = self.tool_plan.said() {
+            emit(Event::Reasoning(0, plan));
+        }
+    }
+}
+
+impl Call<'_> {
+    fn name(&self) -> Option<&str> {
+        self.function.as_ref()?.name.said()
+    }
+
+    fn arguments(&self) -> &str {
+        self.function.as_ref().map_or("", |function| function.arguments.as_str())
+    }
+
+    fn begin(&self, emit: Emit<'_>) {
+        emit(Event::Call { choice: 0, id: self.id.said(), name: self.name().unwrap_or_default(), signature: None });
+    }
+}
+
+impl Usage {
+    /// What the model read and wrote; failing that, what is charged, which leaves out what Cohere
+    /// itself says to the model.
+    fn tell(self, emit: Emit<'_>) {
+        let of =
+            |units: Option<Units>| units.map_or((None, None), |units| (units.input_tokens.0, units.output_tokens.0));
+        let (read, written) = of(self.tokens);
+        let (billed_in, billed_out) = of(self.billed_units);
+        let tokens = Tokens {
+            prompt: read.or(billed_in),
+            completion: written.or(billed_out),
+            cached: self.cached_tokens.0,
+            ..Tokens::default()
+        };
+        if tokens != Tokens::default() {
+            emit(Event::Usage(tokens));
+        }
+    }
+}
+
+/// A call's arguments as they come. A function without parameters is called with `null`, maybe in
+/// pieces, where an empty object is meant: as long as they may become that, they are held back.
+#[derive(Debug)]
+enum Arguments {
+    /// So far they are so many bytes of `null`.
+    Held(usize),
+    /// They are not.
+    Passed,
+}
+
+const NULL: &str = "null";
+
+impl Default for Arguments {
+    fn default() -> Self {
+        Self::Held(0)
+    }
+}
+
+impl Arguments {
+    fn push(&mut self, text: &str, emit: Emit<'_>) {
+        let mut rest = text;
+        if let Self::Held(held) = self {
+            let mut blank_may_come = *held == 0 || *held == NULL.len();
+            loop {
+                if blank_may_come {
+                    rest = rest.trim_ascii_start();
+                }
+                let next = NULL.as_bytes().get(*held);
+                let Some(after) = next.and_then(|next| rest.strip_prefix(char::from(*next))) else { break };
+                rest = after;
+                *held += 1;
+                blank_may_come = *held == NULL.len();
+            }
+            if rest.is_empty() {
+                return;
+            }
+            let held = NULL.get(..*held).unwrap_or_default();
+            if !held.is_empty() {
+                emit(Event::Arguments(0, held));
+            }
+            *self = Self::Passed;
+        }
+        if !rest.is_empty() {
+            emit(Event::Arguments(0, rest));
+        }
+    }
+
+    /// They are whole: nothing, and `null`, stay unsaid and so are an empty object.
+    fn end(self, emit: Emit<'_>) {
+        match self {
+            Self::Held(held @ 1..=3) => emit(Event::Arguments(0, NULL.get(..held).unwrap_or_default())),
+            Self::Held(_) | Self::Passed => {}
+        }
+    }
+}
+
+/// Why the message ended; `None` if it was given up. An unknown word, like none, says that this is
+/// the end.
+fn finish(reason: &str) -> Option<Finish> {
+    match reason {
+        // The last two are version 1's.
+        "MAX_TOKENS" | "ERROR_LIMIT" => Some(Finish::Length),
+        "ERROR_TOXIC" => Some(Finish::Filtered),
+        "ERROR" | "TIMEOUT" => None,
+        // COMPLETE, STOP_SEQUENCE, TOOL_CALL
+        _ => Some(Finish::Stop),
+    }
+}
+
+#[cfg(test)]
+mod tests;

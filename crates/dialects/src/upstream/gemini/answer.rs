@@ -1,0 +1,366 @@
+//! Answers, buffered and streamed: both are the same object, of which a stream sends one with every
+//! event.
+//!
+//! Texts in it are what is new; the usage is all of it so far; a call is whole. There is no last
+//! event: a stream is whole if every candidate in it has said why it ended. What has the default
+//! value may be left out by Google's servers, so nothing is required but a name.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::error;
+use super::lenient::{Text, compact, required};
+use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
+use crate::upstream::shared::lenient::{Count, counts, unquoted};
+
+/// Reads a buffered answer; also the array of a stream's objects, which is what comes where
+/// `alt=sse` got lost on the way.
+pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
+    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    let lossy = String::from_utf8_lossy(body);
+    let said = Said::read(&lossy).ok_or(AnswerFault::Nonsense("the answer is not JSON as Gemini sends it"))?;
+    let mut reader = Reader::default();
+    for piece in said.pieces() {
+        reader.take(piece, &lossy, emit).map_err(AnswerFault::Upstream)?;
+    }
+    match said {
+        // It is whole because its JSON is.
+        Said::One(_) => reader.finish_the_rest(emit),
+        Said::Many(_) if !reader.is_whole() => return Err(AnswerFault::Nonsense("the answer has no end")),
+        Said::Many(_) => {}
+    }
+    if !reader.is_whole() {
+        return Err(AnswerFault::Nonsense("the answer has no candidates"));
+    }
+    Ok(())
+}
+
+/// The reading of one stream.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// The answer's id was told.
+    has_id: bool,
+    /// The prompt was not let through: there will be no candidates.
+    blocked: bool,
+    candidates: Vec<Seen>,
+}
+
+/// What is remembered of a candidate.
+#[derive(Debug)]
+struct Seen {
+    index: u32,
+    /// It said something, thinking aside.
+    spoke: bool,
+    /// It said why it ended.
+    ended: bool,
+}
+
+/// Google gives at most eight.
+const MAX_CANDIDATES: usize = 64;
+
+impl neutral::Reader for Reader {
+    fn event(&mut self, _name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
+        if data.trim_ascii() == b"[DONE]" {
+            // Google does not say it; proxies that speak its format do.
+            return Ok(());
+        }
+        let broken = StreamFault::Broken("an event is not JSON as Gemini sends it");
+        let text = std::str::from_utf8(data).map_err(|_| broken.clone())?;
+        let said = Said::read(text).ok_or(broken)?;
+        for piece in said.pieces() {
+            self.take(piece, text, emit).map_err(StreamFault::Upstream)?;
+        }
+        Ok(())
+    }
+
+    fn end_of_file(&mut self, emit: Emit<'_>) -> Result<(), StreamFault> {
+        if self.is_whole() {
+            emit(Event::End);
+        }
+        Ok(())
+    }
+}
+
+impl Reader {
+    fn is_whole(&self) -> bool {
+        self.blocked || (!self.candidates.is_empty() && self.candidates.iter().all(|seen| seen.ended))
+    }
+
+    fn finish_the_rest(&mut self, emit: Emit<'_>) {
+        for seen in self.candidates.iter_mut().filter(|seen| !seen.ended) {
+            seen.ended = true;
+            emit(Event::Finish(seen.index, Finish::Stop));
+        }
+    }
+
+    /// Tells what one object says. `whole` is the text that it stands in.
+    fn take(&mut self, piece: &Piece<'_>, whole: &str, emit: Emit<'_>) -> Result<(), UpstreamError> {
+        if piece.error.is_some_and(|error| !matches!(error.get(), "false" | r#""""#)) {
+            return Err(error::read(whole.as_bytes(), None));
+        }
+        if let Some(id) = piece.response_id.filled().filter(|_| !self.has_id) {
+            self.has_id = true;
+            emit(Event::Id(id));
+        }
+        for candidate in piece.candidates.iter().flatten() {
+            self.candidate(candidate, emit)?;
+        }
+        if let Some(counts) = &piece.usage_metadata {
+            emit(Event::Usage(counts.tokens()));
+        }
+        if piece.is_blocked() {
+            self.blocked = true;
+            self.candidates.iter_mut().for_each(|seen| seen.ended = true);
+            emit(Event::Finish(0, Finish::Filtered));
+        }
+        Ok(())
+    }
+
+    fn candidate(&mut self, candidate: &Candidate<'_>, emit: Emit<'_>) -> Result<(), UpstreamError> {
+        let index = candidate.index.0.and_then(|index| u32::try_from(index).ok()).unwrap_or_default();
+        let place = match self.candidates.iter().position(|seen| seen.index == index) {
+            Some(place) => place,
+            None if self.candidates.len() == MAX_CANDIDATES => return Ok(()),
+            None => {
+                self.candidates.push(Seen { index, spoke: false, ended: false });
+                self.candidates.len() - 1
+            }
+        };
+        let Some(seen) = self.candidates.get_mut(place) else { return Ok(()) };
+        for part in candidate.content.iter().flat_map(|content| content.parts.iter().flatten()) {
+            seen.spoke |= part.tell(index, emit);
+        }
+        match End::of(candidate.finish_reason.filled()) {
+            End::NotYet => {}
+            End::Well(finish) => {
+                seen.ended = true;
+                emit(Event::Finish(index, finish));
+            }
+            // What it said before is still an answer; nothing at all is none.
+            End::Failed(_) if seen.spoke => {
+                seen.ended = true;
+                emit(Event::Finish(index, Finish::Stop));
+            }
+            End::Failed(word) => return Err(error::gave_up(word, candidate.finish_message.filled())),
+        }
+        Ok(())
+    }
+}
+
+/// Why a candidate ended.
+enum End<'a> {
+    NotYet,
+    Well(Finish),
+    /// The model made something that is no answer. The reason, as Google has it.
+    Failed(&'a str),
+}
+
+impl<'a> End<'a> {
+    fn of(reason: Option<&'a str>) -> Self {
+        let Some(word) = reason else { return End::NotYet };
+        match word {
+            // The zero of the enumeration: as good as absent.
+            "FINISH_REASON_UNSPECIFIED" => End::NotYet,
+            "MAX_TOKENS" | "CONTINUATION" => End::Well(Finish::Length),
+            "SAFETY"
+            | "RECITATION"
+            | "BLOCKLIST"
+            | "PROHIBITED_CONTENT"
+            | "SPII"
+            | "IMAGE_SAFETY"
+            | "IMAGE_PROHIBITED_CONTENT"
+            | "IMAGE_RECITATION"
+            | "MODEL_ARMOR"
+            | "LANGUAGE"
+            | "ESCALATION"
+            | "PUP_LIMITED_DISABLED" => End::Well(Finish::Filtered),
+            "MALFORMED_FUNCTION_CALL"
+            | "UNEXPECTED_TOOL_CALL"
+            | "TOO_MANY_TOOL_CALLS"
+            | "MALFORMED_RESPONSE"
+            | "MISSING_THOUGHT_SIGNATURE"
+            | "OTHER"
+            | "IMAGE_OTHER"
+            | "NO_IMAGE" => End::Failed(word),
+            _ => End::Well(Finish::Stop),
+        }
+    }
+}
+
+/// The objects that a text holds.
+enum Said<'a> {
+    One(Piece<'a>),
+    Many(Vec<Piece<'a>>),
+}
+
+impl<'a> Said<'a> {
+    fn read(text: &'a str) -> Option<Self> {
+        if text.trim_ascii_start().starts_with('[') {
+            return serde_json::from_str(text).ok().map(Said::Many);
+        }
+        serde_json::from_str(text).ok().map(Said::One)
+    }
+
+    fn pieces(&self) -> &[Piece<'a>] {
+        match self {
+            Said::One(piece) => std::slice::from_ref(piece),
+            Said::Many(pieces) => pieces,
+        }
+    }
+}
+
+/// Google's `GenerateContentResponse`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Piece<'a> {
+    #[serde(borrow)]
+    candidates: Option<Vec<Candidate<'a>>>,
+    #[serde(borrow)]
+    prompt_feedback: Option<Feedback<'a>>,
+    #[serde(default, deserialize_with = "counts")]
+    usage_metadata: Option<Counts>,
+    #[serde(borrow, default)]
+    response_id: Text<'a>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+impl Piece<'_> {
+    fn is_blocked(&self) -> bool {
+        self.prompt_feedback.as_ref().is_some_and(|feedback| feedback.block_reason.filled().is_some())
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate<'a> {
+    #[serde(borrow)]
+    content: Option<Content<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+    #[serde(borrow, default)]
+    finish_message: Text<'a>,
+    #[serde(default)]
+    index: Count,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback<'a> {
+    #[serde(borrow, default)]
+    block_reason: Text<'a>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Content<'a> {
+    #[serde(borrow)]
+    parts: Option<Vec<Part<'a>>>,
+}
+
+/// Of a part's kinds those that say something to a caller. What the model runs at Google's
+/// (`executableCode`) nobody here can ask for.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    thought: Option<bool>,
+    #[serde(borrow, default)]
+    thought_signature: Text<'a>,
+    #[serde(borrow)]
+    function_call: Option<FunctionCall<'a>>,
+    #[serde(borrow)]
+    inline_data: Option<Blob<'a>>,
+}
+
+impl Part<'_> {
+    /// Tells it; whether it was something else than thinking.
+    ///
+    /// A signature counts on a call only, since that one must come back. On a text, or on an empty
+    /// part after one, it may be left out, and taken for a call's it would be wrong.
+    fn tell(&self, choice: u32, emit: Emit<'_>) -> bool {
+        let is_thought = self.thought == Some(true);
+        let mut spoke = false;
+        if let Some(text) = self.text.filled() {
+            if is_thought {
+                emit(Event::Reasoning(choice, text));
+            } else {
+                emit(Event::Text(choice, text));
+                spoke = true;
+            }
+        }
+        if let Some(call) = &self.function_call {
+            emit(Event::Call {
+                choice,
+                id: call.id.filled(),
+                name: &call.name,
+                signature: self.thought_signature.filled(),
+            });
+            if let Some(args) = call.args.map(unquoted).filter(|args| !args.is_empty()) {
+                emit(Event::Arguments(choice, &compact(&args)));
+            }
+            spoke = true;
+        }
+        // Drafts of a picture are thoughts too.
+        if let Some(blob) = self.inline_data.as_ref().filter(|_| !is_thought)
+            && let Some(data) = blob.data.filled()
+        {
+            emit(Event::Media(choice, blob.mime_type.filled().unwrap_or("application/octet-stream"), data));
+            spoke = true;
+        }
+        spoke
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct FunctionCall<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    /// Required: a call of nothing cannot be passed on.
+    #[serde(borrow, deserialize_with = "required")]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    args: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Blob<'a> {
+    #[serde(borrow, default)]
+    mime_type: Text<'a>,
+    #[serde(borrow, default)]
+    data: Text<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Counts {
+    prompt_token_count: Count,
+    candidates_token_count: Count,
+    thoughts_token_count: Count,
+    tool_use_prompt_token_count: Count,
+    cached_content_token_count: Count,
+    total_token_count: Count,
+}
+
+impl Counts {
+    fn tokens(&self) -> Tokens {
+        let of = |count: &Count| count.0.unwrap_or_default();
+        let prompt = of(&self.prompt_token_count).saturating_add(of(&self.tool_use_prompt_token_count));
+        let written = of(&self.candidates_token_count).saturating_add(of(&self.thoughts_token_count));
+        // Some models think without counting it apart: the total knows.
+        let rest = of(&self.total_token_count).saturating_sub(prompt);
+        Tokens {
+            prompt: Some(prompt),
+            completion: Some(written.max(rest)),
+            cached: self.cached_content_token_count.0,
+            cache_write: None,
+            reasoning: self.thoughts_token_count.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

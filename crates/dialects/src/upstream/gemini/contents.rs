@@ -1,0 +1,263 @@
+//! The conversation, as `systemInstruction` and `contents`.
+
+use std::borrow::Cow;
+
+use super::media::{self, Carried};
+use super::names::Names;
+use super::{Service, models};
+use crate::neutral::turns::{Item, Outcome, Thoughts, Turn, Turns};
+use crate::neutral::{Call, Losses, Part, PartKind, Refused, Request, Target, Words};
+use crate::wire::json::{Cursor, Kind, Writer};
+
+/// Taken by Google instead of a signature that nobody has, for calls that another model made or
+/// whose thoughts were not kept.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// The writing of one conversation.
+pub(super) struct Contents<'c, 'r, 'a, 't> {
+    pub request: &'r Request<'a>,
+    pub target: &'c Target<'t>,
+    pub service: Service,
+    pub names: &'c Names,
+    pub losses: &'c mut Losses,
+    /// The first thing that cannot be written.
+    pub refused: Option<Refused>,
+}
+
+impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
+    /// Writes both members. Where nobody but the system speaks, the user says it, since somebody
+    /// must.
+    pub(super) fn write(&mut self, turns: &Turns<'r, 'a>, w: &mut Writer) {
+        let hears_system = models::hears_system(self.target.model) && !turns.turns.is_empty();
+        if !turns.system.is_empty() && hears_system {
+            w.key("systemInstruction").object(|w| w.key("parts").array(|w| self.system(turns, w)));
+        }
+        let current = current_turn(&turns.turns);
+        let starts_with_user = turns.turns.first().is_some_and(|turn| !turn.is_assistant);
+        w.key("contents").array(|w| {
+            let mut system_left = !turns.system.is_empty() && !hears_system;
+            if system_left {
+                self.losses.add("messages[].role");
+            }
+            if system_left && !starts_with_user {
+                system_left = false;
+                self.content("user", w, |this, w| this.system(turns, w));
+            }
+            for (index, turn) in turns.turns.iter().enumerate() {
+                let role = if turn.is_assistant { "model" } else { "user" };
+                let mut unsigned = index >= current && models::wants_signatures(self.target.model);
+                self.content(role, w, |this, w| {
+                    if std::mem::take(&mut system_left) {
+                        this.system(turns, w);
+                    }
+                    turn.items.iter().for_each(|item| this.item(item, &mut unsigned, w));
+                });
+            }
+        });
+    }
+
+    fn content(&mut self, role: &str, w: &mut Writer, parts: impl FnOnce(&mut Self, &mut Writer)) {
+        w.object(|w| {
+            w.key("role").text(role);
+            w.key("parts").array(|w| parts(self, w));
+        });
+    }
+
+    fn system(&mut self, turns: &Turns<'r, 'a>, w: &mut Writer) {
+        turns.system.iter().for_each(|part| self.part(part, w));
+    }
+
+    /// `unsigned`: the turn's first call is still to come, and must have a signature.
+    fn item(&mut self, item: &Item<'r, 'a>, unsigned: &mut bool, w: &mut Writer) {
+        match item {
+            Item::Part(part) => self.part(part, w),
+            // `prune` left none.
+            Item::Thoughts(_) => {}
+            Item::Call(call, signature) => {
+                let signature = signature.as_deref().or(unsigned.then_some(NO_SIGNATURE));
+                *unsigned = false;
+                self.call(call, signature, w);
+            }
+            Item::Result(outcome) => self.result(outcome, w),
+        }
+    }
+
+    fn part(&mut self, part: &Part<'a>, w: &mut Writer) {
+        if part.cache.is_some() {
+            self.losses.add("cache_control");
+        }
+        if let PartKind::Text(text) = &part.kind {
+            w.object(|w| w.key("text").text(text));
+        } else if let Some(carried) = self.carried(part) {
+            w.object(|w| write_carried(&carried, w));
+        }
+    }
+
+    fn carried<'p>(&mut self, part: &'p Part<'a>) -> Option<Carried<'p>> {
+        match media::carried(&part.kind, self.target, self.service, self.losses) {
+            Ok(carried) => Some(carried),
+            Err(why) => {
+                self.refused.get_or_insert_with(|| media::refused(self.request, part, why));
+                None
+            }
+        }
+    }
+
+    fn call(&mut self, call: &Call<'a>, signature: Option<&str>, w: &mut Writer) {
+        w.object(|w| {
+            w.key("functionCall").object(|w| {
+                if is_theirs(&call.id) {
+                    w.key("id").text(&call.id);
+                }
+                w.key("name").text(&self.names.theirs(&call.name));
+                w.key("args");
+                if write_arguments(call, w) {
+                    self.losses.add(call.weakened());
+                }
+            });
+            if let Some(signature) = signature {
+                w.key("thoughtSignature").text(signature);
+            }
+        });
+    }
+
+    fn result(&mut self, outcome: &Outcome<'r, 'a>, w: &mut Writer) {
+        if outcome.name.is_empty() {
+            self.refused.get_or_insert_with(|| orphaned(self.request, &outcome.id));
+        }
+        if outcome.cache.is_some() {
+            self.losses.add("cache_control");
+        }
+        let mut media = Vec::new();
+        for part in outcome.parts.iter().filter(|part| !matches!(part.kind, PartKind::Text(_))) {
+            media.extend(self.carried(part));
+        }
+        let holds_media = !media.is_empty() && models::sees_results(self.target.model);
+        w.object(|w| {
+            w.key("functionResponse").object(|w| {
+                if is_theirs(&outcome.id) {
+                    w.key("id").text(&outcome.id);
+                }
+                w.key("name").text(&self.names.theirs(&outcome.name));
+                w.key("response");
+                write_response(outcome.parts, w);
+                if holds_media {
+                    w.key("parts").array(|w| media.iter().for_each(|carried| w.object(|w| write_carried(carried, w))));
+                }
+            });
+        });
+        if !holds_media {
+            media.iter().for_each(|carried| w.object(|w| write_carried(carried, w)));
+        }
+    }
+}
+
+/// Where the current turn begins, whose calls must be signed: behind the user's last own words.
+/// Where words stand beside a tool's results, it goes on, so that no signature is missing however
+/// Google counts that.
+fn current_turn(turns: &[Turn<'_, '_>]) -> usize {
+    let is_result = |item: &Item<'_, '_>| match item {
+        Item::Result(_) => true,
+        Item::Part(_) | Item::Thoughts(_) | Item::Call(..) => false,
+    };
+    turns.iter().rposition(|turn| !turn.is_assistant && !turn.items.iter().any(is_result)).unwrap_or_default()
+}
+
+/// Takes out the thoughts, and the turns that were nothing else. Google signs calls: what else is
+/// signed is another provider's.
+pub(super) fn prune(turns: &mut Turns<'_, '_>, words: Words, losses: &mut Losses) {
+    for turn in &mut turns.turns {
+        turn.items.retain(|item| match item {
+            Item::Thoughts(Thoughts::Said(_)) => {
+                losses.add(words.thoughts);
+                false
+            }
+            Item::Thoughts(Thoughts::Kept(_)) => false,
+            Item::Part(_) | Item::Call(..) | Item::Result(_) => true,
+        });
+    }
+    turns.turns.retain(|turn| !turn.items.is_empty());
+}
+
+/// Whether an id looks like one that Google gave. Those of other providers, and of this gateway
+/// (`call_…`), do not go there: its older models match calls and results by name and order, and
+/// know no ids.
+fn is_theirs(id: &str) -> bool {
+    const OTHERS: [&str; 6] = ["call", "toolu_", "tooluse_", "fc_", "chatcmpl-", "functions."];
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    // Mistral's.
+    let is_nine = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    !id.is_empty()
+        && id.len() <= 64
+        && id.bytes().all(is_plain)
+        && !is_nine
+        && !OTHERS.iter().any(|start| id.starts_with(start))
+}
+
+/// An object as it stands; everything else wrapped into one, which weakens it.
+fn write_arguments(call: &Call<'_>, w: &mut Writer) -> bool {
+    if let Some(object) = call.object() {
+        w.raw(object);
+        return false;
+    }
+    w.object(|w| match kind_of(call.arguments.trim_ascii()) {
+        _ if call.is_custom => w.key("input").text(&call.arguments),
+        Some(_) => w.key("value").raw(call.arguments.trim_ascii()),
+        None => w.key("value").text(&call.arguments),
+    });
+    true
+}
+
+/// What a call gave: an object as it stands, every other text as its `output`.
+fn write_response(parts: &[Part<'_>], w: &mut Writer) {
+    let texts = || {
+        parts.iter().filter_map(|part| match &part.kind {
+            PartKind::Text(text) => Some(&**text),
+            PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => None,
+        })
+    };
+    let mut some = texts();
+    let text = match (some.next(), some.next()) {
+        (first, None) => Cow::Borrowed(first.unwrap_or_default()),
+        (_, Some(_)) => Cow::Owned(texts().collect::<Vec<_>>().join("\n")),
+    };
+    if kind_of(text.trim_ascii()) == Some(Kind::Object) {
+        w.raw(text.trim_ascii());
+    } else {
+        w.object(|w| w.key("output").text(&text));
+    }
+}
+
+/// The kind of a JSON text; `None` if it is none.
+fn kind_of(text: &str) -> Option<Kind> {
+    let mut cursor = Cursor::new(text.as_bytes());
+    let kind = cursor.kind().ok()?;
+    cursor.value().ok()?;
+    cursor.end().ok()?;
+    Some(kind)
+}
+
+fn write_carried(carried: &Carried<'_>, w: &mut Writer) {
+    match carried {
+        Carried::Inline(kind, data) => w.key("inlineData").object(|w| {
+            w.key("mimeType").text(kind);
+            w.key("data").text(data);
+        }),
+        Carried::At(kind, url) => w.key("fileData").object(|w| {
+            if let Some(kind) = kind {
+                w.key("mimeType").text(kind);
+            }
+            w.key("fileUri").text(url);
+        }),
+    }
+}
+
+/// The refusal of a result that belongs to no call.
+fn orphaned(request: &Request<'_>, id: &str) -> Refused {
+    let place = request.messages.iter().position(|message| message.tool_call_id.as_deref() == Some(id));
+    let param = place.map_or_else(|| "messages".to_owned(), |index| format!("messages[{index}].tool_call_id"));
+    Refused::invalid(param, "a tool's result must follow the assistant's message that called it, with the same id")
+}
+
+#[cfg(test)]
+mod tests;

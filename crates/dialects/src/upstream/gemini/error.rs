@@ -1,0 +1,186 @@
+//! Errors: Google's `google.rpc.Status`, and what its details say beyond the status.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::neutral::UpstreamError;
+use crate::upstream::openai;
+
+/// Reads the body of an answer whose status says that it is an error.
+pub fn error(_status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
+    read(body, content_type)
+}
+
+/// Reads an error wherever it stands: alone, in an array of one, or inside a stream.
+pub(super) fn read(body: &[u8], content_type: Option<&str>) -> UpstreamError {
+    let mut error = openai::error(body, content_type);
+    // Here it is the status again, in digits.
+    error.code = error.code.filter(|code| code.parse::<u16>().is_err());
+    let word = error.kind.clone().unwrap_or_default();
+    if let Some(class) = class_of(&word) {
+        error.status = Some(class);
+    }
+    match word.as_str() {
+        "NOT_FOUND" => error.code = Some("model_not_found".to_owned()),
+        "RESOURCE_EXHAUSTED" => error.code = Some("rate_limit_exceeded".to_owned()),
+        _ => {}
+    }
+    Details::read(body).apply(&mut error);
+    by_words(&mut error);
+    error
+}
+
+/// The error that a candidate's end stands for when it had said nothing.
+pub(super) fn gave_up(word: &str, details: Option<&str>) -> UpstreamError {
+    let details = details.map(|text| text.get(..text.floor_char_boundary(MAX_DETAILS)).unwrap_or_default());
+    UpstreamError {
+        status: Some(502),
+        code: Some(word.to_ascii_lowercase()),
+        message: format!("the model gave its answer up ({word})"),
+        // It quotes what the model wrote.
+        excerpt: details.map(Into::into),
+        ..UpstreamError::default()
+    }
+}
+
+const MAX_DETAILS: usize = 512;
+/// Details stand in small bodies. What is larger is not read into memory ten times its size.
+const MAX_BODY: usize = 256 * 1024;
+/// No server means to be left alone for longer.
+const MAX_WAIT: f64 = 7.0 * 86_400.0;
+
+/// The HTTP status that a canonical code is to be treated as.
+fn class_of(word: &str) -> Option<u16> {
+    Some(match word {
+        "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "OUT_OF_RANGE" => 400,
+        "UNAUTHENTICATED" => 401,
+        "PERMISSION_DENIED" => 403,
+        // Not implemented is not implemented the next time either: as good as not there.
+        "NOT_FOUND" | "UNIMPLEMENTED" => 404,
+        "ABORTED" | "ALREADY_EXISTS" => 409,
+        "RESOURCE_EXHAUSTED" => 429,
+        // By them: our going away nobody would tell us of.
+        "CANCELLED" | "INTERNAL" | "UNKNOWN" | "DATA_LOSS" => 500,
+        "UNAVAILABLE" => 503,
+        "DEADLINE_EXCEEDED" => 504,
+        _ => return None,
+    })
+}
+
+/// What the message alone says. It may quote the request, and what a caller wrote must not speak
+/// for our account: only a sentence that Google begins with counts.
+fn by_words(error: &mut UpstreamError) {
+    let message = error.message.to_ascii_lowercase();
+    let begins = |sentences: &[&str]| sentences.iter().any(|sentence| message.starts_with(sentence));
+    let is = |status| error.status == Some(status);
+    let is_refused = is(400) || is(403);
+    if message.contains("token count") && message.contains("exceeds") && (is(400) || is(413) || begins(&[TOO_LONG])) {
+        error.status = Some(400);
+        error.code = Some("context_length_exceeded".to_owned());
+    } else if is_refused && begins(&BAD_KEY) {
+        error.status = Some(401);
+    } else if is(400) && (begins(&["user location is not supported"]) || is_foreign_project(&message)) {
+        error.status = Some(403);
+    } else if is_refused && begins(&NO_BILLING) {
+        error.status = Some(402);
+    }
+}
+
+const TOO_LONG: &str = "the input token count";
+const BAD_KEY: [&str; 4] =
+    ["api key not valid", "api key expired", "api key not found", "your api key was reported as leaked"];
+const NO_BILLING: [&str; 3] = [
+    "please enable billing",
+    "this api method requires billing to be enabled",
+    "gemini api free tier is not available in your country",
+];
+
+/// "Project `1` is not allowed to use Publisher Model `m`"
+fn is_foreign_project(message: &str) -> bool {
+    let rest = message.strip_prefix("project `").and_then(|rest| rest.split_once('`'));
+    rest.is_some_and(|(_, rest)| rest.starts_with(" is not allowed to use "))
+}
+
+/// What `details` say.
+#[derive(Debug, Default)]
+struct Details {
+    /// `google.rpc.ErrorInfo`
+    reason: Option<String>,
+    /// `google.rpc.RetryInfo`
+    retry_after: Option<Duration>,
+    /// `google.rpc.QuotaFailure`: what is used up comes back tomorrow.
+    per_day: bool,
+}
+
+impl Details {
+    fn read(body: &[u8]) -> Self {
+        let mut details = Self::default();
+        let Some(body) = Some(body).filter(|body| body.len() <= MAX_BODY) else { return details };
+        let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+        let value: Value = serde_json::from_slice(body).unwrap_or_default();
+        let object = value.get(0).unwrap_or(&value);
+        let list = object.get("error").and_then(|error| error.get("details")).and_then(Value::as_array);
+        for detail in list.into_iter().flatten() {
+            let kind = detail
+                .get("@type")
+                .and_then(Value::as_str)
+                .and_then(|kind| kind.rsplit('.').next())
+                .unwrap_or_default();
+            match kind {
+                "ErrorInfo" => details.reason = detail.get("reason").and_then(Value::as_str).map(str::to_owned),
+                "RetryInfo" => details.retry_after = detail.get("retryDelay").and_then(wait),
+                "QuotaFailure" => {
+                    let violations = detail.get("violations").and_then(Value::as_array);
+                    let words = |violation: &Value| {
+                        let text =
+                            |name| violation.get(name).and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
+                        [text("quotaId"), text("quotaMetric"), text("description")].concat()
+                    };
+                    let is_daily = |violation: &Value| {
+                        ["perday", "per_day", "per day"].iter().any(|day| words(violation).contains(day))
+                    };
+                    details.per_day |= violations.into_iter().flatten().any(is_daily);
+                }
+                _ => {}
+            }
+        }
+        details
+    }
+
+    fn apply(&self, error: &mut UpstreamError) {
+        error.retry_after = self.retry_after.or(error.retry_after);
+        match self.reason.as_deref() {
+            // A bad key is a 400 here (google-gemini/gemini-cli issues 25198, 4690).
+            Some("API_KEY_INVALID" | "API_KEY_EXPIRED") => error.status = Some(401),
+            Some("BILLING_DISABLED") => error.status = Some(402),
+            Some(_) | None => {}
+        }
+        if self.per_day && error.status == Some(429) {
+            // The delay beside it is for the quota per minute.
+            error.code = Some("insufficient_quota".to_owned());
+            error.retry_after = None;
+        }
+    }
+}
+
+/// A duration as JSON has it: `"37s"`, `"0.5s"`, or its two fields.
+fn wait(value: &Value) -> Option<Duration> {
+    let seconds = match value {
+        Value::String(text) => text.trim().strip_suffix('s')?.parse::<f64>().ok()?,
+        Value::Number(number) => number.as_f64()?,
+        Value::Object(fields) => {
+            let number = |name| match fields.get(name) {
+                Some(Value::String(digits)) => digits.parse().ok(),
+                Some(Value::Number(number)) => number.as_f64(),
+                Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => Some(0.0),
+            };
+            number("seconds")? + number("nanos")? / 1e9
+        }
+        Value::Null | Value::Bool(_) | Value::Array(_) => return None,
+    };
+    Duration::try_from_secs_f64(seconds.clamp(0.0, MAX_WAIT)).ok()
+}
+
+#[cfg(test)]
+mod tests;

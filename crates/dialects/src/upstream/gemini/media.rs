@@ -1,0 +1,172 @@
+//! Pictures, sounds and files: as bytes within the request, or by an address that Google itself
+//! fetches from. Nobody here fetches anything.
+
+use std::borrow::Cow;
+
+use super::{Service, models};
+use crate::neutral::{Losses, Media, Part, PartKind, Refused, Request, Target};
+
+/// How Google gets a part's bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Carried<'p> {
+    /// With the request: media type and base64.
+    Inline(Cow<'p, str>, &'p str),
+    /// From an address; its media type where Google does not know it.
+    At(Option<&'static str>, &'p str),
+}
+
+/// How a part that is no text gets there, or a sentence why it does not.
+pub(super) fn carried<'p>(
+    part: &'p PartKind<'_>,
+    target: &Target<'_>,
+    service: Service,
+    losses: &mut Losses,
+) -> Result<Carried<'p>, &'static str> {
+    match part {
+        PartKind::Text(_) => Err("text is no medium"),
+        PartKind::Image(..) if !target.traits.images => Err("this model does not see images"),
+        PartKind::Image(media, detail) => {
+            if detail.as_deref().is_some_and(|detail| detail != "auto") {
+                losses.add("messages[].content[].image_url.detail");
+            }
+            match of_media(media, "image/jpeg", target, service)? {
+                Carried::Inline(kind, _) if !is_image(&kind) => {
+                    Err("images must be PNG, JPEG, WebP, GIF, BMP, HEIC or HEIF for this model")
+                }
+                carried @ (Carried::Inline(..) | Carried::At(..)) => Ok(carried),
+            }
+        }
+        PartKind::Audio(data, format) => {
+            let kind = match &**format {
+                "wav" => "audio/wav",
+                "mp3" => "audio/mpeg",
+                "aac" => "audio/aac",
+                "flac" => "audio/flac",
+                "ogg" => "audio/ogg",
+                "aiff" => "audio/aiff",
+                _ => return Err("this format of audio cannot be sent to this model"),
+            };
+            Ok(Carried::Inline(Cow::Borrowed(kind), data))
+        }
+        PartKind::File(media, name) => {
+            let by_name = name.as_deref().and_then(type_of);
+            if name.is_some() {
+                losses.add("messages[].content[].file.filename");
+            }
+            of_media(media, by_name.unwrap_or("application/pdf"), target, service)
+        }
+    }
+}
+
+fn of_media<'p>(
+    media: &'p Media<'_>,
+    default: &'static str,
+    target: &Target<'_>,
+    service: Service,
+) -> Result<Carried<'p>, &'static str> {
+    match media {
+        Media::Inline(kind, _) if kind.starts_with("image/") && !target.traits.images => {
+            Err("this model does not see images")
+        }
+        Media::Inline(kind, data) if kind.is_empty() => Ok(Carried::Inline(Cow::Borrowed(default), data)),
+        Media::Inline(kind, data) => Ok(Carried::Inline(Cow::Borrowed(kind), data)),
+        Media::Url(url) => of_url(url, target.model, service),
+        Media::Id(_) => Err("a file id means nothing to this model's provider: send the file itself"),
+    }
+}
+
+fn of_url<'p>(url: &'p str, model: &str, service: Service) -> Result<Carried<'p>, &'static str> {
+    let lower = url.to_ascii_lowercase();
+    if lower.starts_with("gs://") {
+        if service == Service::Gemini {
+            return Err("gs:// URLs can be read from Vertex AI only: send the data itself");
+        }
+        let kind = type_of(url)
+            .ok_or("the type of this file cannot be told from its URL: it needs an extension such as .png")?;
+        return Ok(Carried::At(Some(kind), url));
+    }
+    let Some(rest) = lower.strip_prefix("https://").or_else(|| lower.strip_prefix("http://")) else {
+        return Err("URLs of this scheme cannot be sent to this model: send the data itself");
+    };
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    match host {
+        "generativelanguage.googleapis.com" if rest.contains("/files/") => match service {
+            // It was told the type when the file was uploaded.
+            Service::Gemini => Ok(Carried::At(None, url)),
+            Service::Vertex => Err("files of the Gemini API cannot be read from Vertex AI: send the data itself"),
+        },
+        "www.youtube.com" | "youtube.com" | "m.youtube.com" | "youtu.be" => Ok(Carried::At(Some("video/mp4"), url)),
+        _ if !models::reads_urls(model) => Err("this model does not fetch URLs: send the data itself"),
+        // The extension is the path's: that of a host is a country.
+        _ => match url.get(url.len() - rest.len() + host.len()..).and_then(type_of) {
+            Some(kind) if is_fetched(kind) => Ok(Carried::At(Some(kind), url)),
+            Some(_) => Err("files of this type are not fetched from URLs for this model: send the data itself"),
+            None => Err(
+                "the type of this file cannot be told from its URL: it needs an extension such as .png, or send the data itself",
+            ),
+        },
+    }
+}
+
+fn is_image(kind: &str) -> bool {
+    matches!(kind, "image/png" | "image/jpeg" | "image/webp" | "image/gif" | "image/bmp" | "image/heic" | "image/heif")
+}
+
+/// What Google fetches from public addresses.
+fn is_fetched(kind: &str) -> bool {
+    matches!(kind, "image/bmp" | "image/jpeg" | "image/png" | "image/webp" | "application/pdf")
+        || kind.starts_with("text/")
+        || kind.starts_with("video/")
+}
+
+/// The media type that a file's name or address tells.
+fn type_of(address: &str) -> Option<&'static str> {
+    let path = address.split(['?', '#']).next().unwrap_or_default();
+    let (_, extension) = path.rsplit('/').next().unwrap_or_default().rsplit_once('.')?;
+    Some(match extension.to_ascii_lowercase().as_str() {
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "webp" => "image/webp",
+        "bmp" => "image/bmp",
+        "gif" => "image/gif",
+        "heic" => "image/heic",
+        "heif" => "image/heif",
+        "pdf" => "application/pdf",
+        "txt" => "text/plain",
+        "html" | "htm" => "text/html",
+        "css" => "text/css",
+        "csv" => "text/csv",
+        "md" => "text/markdown",
+        "xml" => "text/xml",
+        "mp4" => "video/mp4",
+        "mpeg" | "mpg" => "video/mpeg",
+        "mov" => "video/quicktime",
+        "avi" => "video/x-msvideo",
+        "flv" => "video/x-flv",
+        "webm" => "video/webm",
+        "wmv" => "video/x-ms-wmv",
+        "3gp" | "3gpp" => "video/3gpp",
+        "wav" => "audio/wav",
+        "mp3" => "audio/mpeg",
+        "aac" => "audio/aac",
+        "flac" => "audio/flac",
+        "ogg" => "audio/ogg",
+        "aiff" => "audio/aiff",
+        _ => return None,
+    })
+}
+
+/// The refusal of a part, which names its place.
+pub(super) fn refused(request: &Request<'_>, part: &Part<'_>, why: &'static str) -> Refused {
+    let field = match part.kind {
+        PartKind::Text(_) => "text",
+        PartKind::Image(..) => "image_url",
+        PartKind::Audio(..) => "input_audio",
+        PartKind::File(..) => "file",
+    };
+    let place = request.messages.iter().enumerate().find_map(|(message, one)| {
+        let place = one.content.iter().position(|other| std::ptr::eq(other, part))?;
+        Some(format!("messages[{message}].content[{place}].{field}"))
+    });
+    Refused::unsupported(place.unwrap_or_else(|| "messages".to_owned()), why)
+}

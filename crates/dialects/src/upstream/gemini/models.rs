@@ -1,0 +1,288 @@
+//! What is known of the models by their names. A name of no known form is asked as the caller asks.
+
+use super::Service;
+use crate::neutral::Effort;
+use crate::neutral::traits::{Thinking, Traits};
+
+/// What a model can do.
+pub fn traits(model: &str) -> Traits {
+    let model = Model::of(model);
+    let traits = match (model.maker, model.generation) {
+        (Maker::Gemma, Some((4.., _))) => return Traits::UNKNOWN,
+        (Maker::Gemma, _) => {
+            Traits { thinking: Thinking::None, tools: false, forced_tools: false, structured: false, ..Traits::UNKNOWN }
+        }
+        (Maker::Other, _) | (Maker::Gemini, None) => return Traits::UNKNOWN,
+        (Maker::Gemini, Some((0..=1, _) | (2, 0..=4))) => Traits {
+            max_output: Some(8_192),
+            thinking: Thinking::None,
+            structured_with_tools: false,
+            ..Traits::UNKNOWN
+        },
+        (Maker::Gemini, Some((2, _))) => Traits {
+            max_output: Some(65_536),
+            thinking: Thinking::Budget,
+            thinking_off: model.family != Family::Pro,
+            structured_with_tools: false,
+            ..Traits::UNKNOWN
+        },
+        (Maker::Gemini, Some((major, minor))) => Traits {
+            // Later ones may have more.
+            max_output: (major == 3 && minor <= 1).then_some(65_536),
+            thinking: Thinking::Effort,
+            thinking_off: false,
+            ..Traits::UNKNOWN
+        },
+    };
+    if model.draws {
+        // They answer in pictures, and think as they like.
+        let thinking = if traits.thinking == Thinking::Effort { Thinking::Unknown } else { Thinking::None };
+        return Traits { max_output: None, thinking, tools: false, forced_tools: false, ..traits };
+    }
+    traits
+}
+
+/// How many tokens to think with, and whether that is less or more than was asked for. Pro cannot
+/// do without.
+pub(super) fn budget(model: &str, effort: Effort, can_stop: bool) -> (u64, bool) {
+    let most = if Model::of(model).family == Family::Pro { 32_768 } else { 24_576 };
+    match effort {
+        Effort::None if can_stop => (0, false),
+        Effort::None => (128, true),
+        // The least that Flash-Lite takes.
+        Effort::Minimal => (512, false),
+        // As Google's own OpenAI-compatible address has it.
+        Effort::Low => (1_024, false),
+        Effort::Medium => (8_192, false),
+        Effort::High => (24_576, false),
+        Effort::Xhigh | Effort::Max => (most, most == 24_576),
+    }
+}
+
+/// The least that it can be told to think, but for not at all.
+pub(super) fn least_budget(model: &str) -> u64 {
+    match Model::of(model).family {
+        Family::Pro => 128,
+        Family::Lite => 512,
+        Family::Flash | Family::Other => 1,
+    }
+}
+
+/// The level to think at, and whether it is another than was asked for. Above `HIGH` nothing is
+/// known to be taken by any model.
+pub(super) fn level(model: &str, effort: Effort, can_stop: bool) -> (&'static str, bool) {
+    let model = Model::of(model);
+    let is_flash = matches!(model.family, Family::Flash | Family::Lite);
+    match effort {
+        Effort::None if is_flash => ("MINIMAL", !can_stop),
+        Effort::None => ("LOW", true),
+        Effort::Minimal if is_flash => ("MINIMAL", false),
+        Effort::Minimal => ("LOW", true),
+        Effort::Low => ("LOW", false),
+        // The first Pro of this generation knew two levels.
+        Effort::Medium if !is_flash && model.generation == Some((3, 0)) => ("HIGH", true),
+        Effort::Medium => ("MEDIUM", false),
+        Effort::High => ("HIGH", false),
+        Effort::Xhigh | Effort::Max => ("HIGH", true),
+    }
+}
+
+/// Whether the current turn's calls must come back with their signatures.
+pub(super) fn wants_signatures(model: &str) -> bool {
+    Model::of(model).is_gemini_since(3, 0)
+}
+
+/// Whether a tool's result may hold pictures itself.
+pub(super) fn sees_results(model: &str) -> bool {
+    Model::of(model).is_gemini_since(3, 0)
+}
+
+/// Whether it reads what stands at a public URL: every Gemini but 2.0.
+pub(super) fn reads_urls(model: &str) -> bool {
+    let model = Model::of(model);
+    model.maker == Maker::Gemini && model.generation != Some((2, 0))
+}
+
+/// Whether it has an ear for the system. Gemma had none before its fourth generation.
+pub(super) fn hears_system(model: &str) -> bool {
+    let model = Model::of(model);
+    model.maker != Maker::Gemma || matches!(model.generation, Some((4.., _)))
+}
+
+/// Whether it takes penalties: since 2.5 the Gemini API refuses them ("Penalty is not enabled"),
+/// since 3 Vertex does too.
+pub(super) fn takes_penalties(model: &str, service: Service) -> bool {
+    let model = Model::of(model);
+    match service {
+        Service::Gemini => !model.is_gemini_since(2, 5),
+        Service::Vertex => !model.is_gemini_since(3, 0),
+    }
+}
+
+/// What a name says.
+#[derive(Debug, PartialEq, Eq)]
+struct Model {
+    maker: Maker,
+    generation: Option<(u8, u8)>,
+    family: Family,
+    /// It draws pictures or speaks, rather than writes.
+    draws: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Maker {
+    Gemini,
+    Gemma,
+    Other,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Pro,
+    Flash,
+    Lite,
+    Other,
+}
+
+/// What `gemini-flash-latest` and its like stand for is of this generation at least.
+const LATEST: (u8, u8) = (3, 5);
+
+impl Model {
+    /// Reads `gemini-2.5-flash-lite-preview-06-17`, with whatever path stands in front.
+    fn of(name: &str) -> Self {
+        let name = name.rsplit('/').next().unwrap_or(name);
+        let (maker, rest) = match (name.strip_prefix("gemini-"), name.strip_prefix("gemma-")) {
+            (Some(rest), _) => (Maker::Gemini, rest),
+            (None, Some(rest)) => (Maker::Gemma, rest),
+            (None, None) => (Maker::Other, name),
+        };
+        let first = rest.split('-').next().unwrap_or_default();
+        let (major, minor) = first.split_once('.').unwrap_or((first, "0"));
+        // `gemma-3n`
+        let number = |digits: &str| digits.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok();
+        let numbered = number(major).zip(number(minor)).filter(|_| maker != Maker::Other);
+        let has = |word| rest.split('-').any(|part| part == word);
+        let is_latest = maker == Maker::Gemini && has("latest");
+        Self {
+            maker,
+            generation: numbered.or(is_latest.then_some(LATEST)),
+            family: match () {
+                () if has("lite") => Family::Lite,
+                () if has("flash") => Family::Flash,
+                () if has("pro") => Family::Pro,
+                () => Family::Other,
+            },
+            draws: has("image") || has("tts"),
+        }
+    }
+
+    fn is_gemini_since(&self, major: u8, minor: u8) -> bool {
+        self.maker == Maker::Gemini && self.generation.is_some_and(|generation| generation >= (major, minor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read() {
+        let check = |name, maker, generation, family| {
+            let model = Model::of(name);
+            assert_eq!((model.maker, model.generation, model.family), (maker, generation, family), "{name}");
+        };
+        check("gemini-2.5-flash-lite-preview-06-17", Maker::Gemini, Some((2, 5)), Family::Lite);
+        check("models/gemini-2.0-flash-001", Maker::Gemini, Some((2, 0)), Family::Flash);
+        check("publishers/google/models/gemini-3-pro-preview", Maker::Gemini, Some((3, 0)), Family::Pro);
+        check("gemini-3.8-flash", Maker::Gemini, Some((3, 8)), Family::Flash);
+        check("gemini-4-argon", Maker::Gemini, Some((4, 0)), Family::Other);
+        check("gemini-pro-latest", Maker::Gemini, Some(LATEST), Family::Pro);
+        check("gemini-pro", Maker::Gemini, None, Family::Pro);
+        check("gemini-omni-flash-preview", Maker::Gemini, None, Family::Flash);
+        check("gemini-2.5-computer-use-preview-10-2025", Maker::Gemini, Some((2, 5)), Family::Other);
+        check("gemma-3n-e4b-it", Maker::Gemma, Some((3, 0)), Family::Other);
+        check("gemma-4-31b-it", Maker::Gemma, Some((4, 0)), Family::Other);
+        check("llama-3-pro", Maker::Other, None, Family::Pro);
+        check("gemini-999.999-pro", Maker::Gemini, None, Family::Pro);
+        check("", Maker::Other, None, Family::Other);
+    }
+
+    #[test]
+    fn traits_by_name() {
+        assert_eq!(traits("my-tuned-model"), Traits::UNKNOWN);
+        assert_eq!(traits("gemma-4-31b-it"), Traits::UNKNOWN);
+        let check = |name, max_output, thinking, thinking_off, tools, with_tools| {
+            let it = traits(name);
+            let found = (it.max_output, it.thinking, it.thinking_off, it.tools, it.structured_with_tools);
+            assert_eq!(found, (max_output, thinking, thinking_off, tools, with_tools), "{name}");
+        };
+        check("gemini-1.5-pro", Some(8_192), Thinking::None, true, true, false);
+        check("gemini-2.0-flash", Some(8_192), Thinking::None, true, true, false);
+        check("gemini-2.5-pro", Some(65_536), Thinking::Budget, false, true, false);
+        check("gemini-2.5-flash", Some(65_536), Thinking::Budget, true, true, false);
+        check("gemini-2.5-flash-image", None, Thinking::None, true, false, false);
+        check("gemini-3-pro-preview", Some(65_536), Thinking::Effort, false, true, true);
+        check("gemini-3-pro-image-preview", None, Thinking::Unknown, false, false, true);
+        check("gemini-3.8-flash", None, Thinking::Effort, false, true, true);
+        check("gemini-flash-latest", None, Thinking::Effort, false, true, true);
+        check("gemma-3-27b-it", None, Thinking::None, true, false, true);
+    }
+
+    #[test]
+    fn efforts() {
+        use Effort::{High, Low, Max, Medium, Minimal, None, Xhigh};
+        let all = [None, Minimal, Low, Medium, High, Xhigh, Max];
+        let budgets = |model, can_stop| all.map(|effort| budget(model, effort, can_stop));
+        let (same, other) = (false, true);
+        assert_eq!(
+            budgets("gemini-2.5-flash", true),
+            [(0, same), (512, same), (1024, same), (8192, same), (24576, same), (24576, other), (24576, other)]
+        );
+        assert_eq!(
+            budgets("gemini-2.5-pro", false),
+            [(128, other), (512, same), (1024, same), (8192, same), (24576, same), (32768, same), (32768, same)]
+        );
+        let levels = |model| all.map(|effort| level(model, effort, false));
+        assert_eq!(
+            levels("gemini-3-flash-preview"),
+            [
+                ("MINIMAL", other),
+                ("MINIMAL", same),
+                ("LOW", same),
+                ("MEDIUM", same),
+                ("HIGH", same),
+                ("HIGH", other),
+                ("HIGH", other)
+            ]
+        );
+        assert_eq!(
+            levels("gemini-3.1-pro-preview"),
+            [
+                ("LOW", other),
+                ("LOW", other),
+                ("LOW", same),
+                ("MEDIUM", same),
+                ("HIGH", same),
+                ("HIGH", other),
+                ("HIGH", other)
+            ]
+        );
+        assert_eq!(level("gemini-3-pro-preview", Medium, false), ("HIGH", other));
+        assert_eq!(level("gemini-3.8-flash", None, true), ("MINIMAL", same));
+    }
+
+    #[test]
+    fn habits() {
+        let check = |name, signatures, urls, system, penalties| {
+            let penalties_taken = (takes_penalties(name, Service::Gemini), takes_penalties(name, Service::Vertex));
+            let found = (wants_signatures(name), reads_urls(name), hears_system(name), penalties_taken);
+            assert_eq!(found, (signatures, urls, system, penalties), "{name}");
+        };
+        check("gemini-2.0-flash", false, false, true, (true, true));
+        check("gemini-2.5-flash", false, true, true, (false, true));
+        check("gemini-3.8-flash", true, true, true, (false, false));
+        check("gemma-3-27b-it", false, false, false, (true, true));
+        check("gemma-4-31b-it", false, false, true, (true, true));
+        check("my-tuned-model", false, false, true, (true, true));
+    }
+}

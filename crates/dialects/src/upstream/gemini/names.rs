@@ -1,0 +1,124 @@
+//! Function names that Google takes.
+//!
+//! The rule is the narrower one of its documents: a letter or `_` first, then letters, digits, `_`,
+//! `.` and `-`, 64 in all. What has other characters gets another name, and the answer the caller's
+//! again.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use crate::neutral::Request;
+
+/// The names of a request's tools.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// By the caller's name: theirs, where it is another.
+    renamed: HashMap<String, String>,
+    /// What no other tool may be called. Not needed, and so not filled, where every name fits.
+    taken: HashSet<String>,
+    /// By a name that was wanted more than once: the number that was given last.
+    numbers: HashMap<String, u32>,
+}
+
+const MAX_LEN: usize = 64;
+
+impl Names {
+    pub(super) fn of(request: &Request<'_>) -> Self {
+        let mut names = Self::default();
+        for tool in request.tools.iter().filter(|tool| !fits(&tool.name) && !tool.name.is_empty()) {
+            if !names.renamed.contains_key(&*tool.name) {
+                let new = names.free(request, &fitting(&tool.name));
+                names.renamed.insert(tool.name.clone().into_owned(), new);
+            }
+        }
+        names
+    }
+
+    /// Google's name for a function. One that is in no tool, but only in what was said before, is
+    /// made fit too.
+    pub(super) fn theirs<'n>(&'n self, name: &'n str) -> Cow<'n, str> {
+        match self.renamed.get(name) {
+            Some(new) => Cow::Borrowed(new),
+            None if fits(name) => Cow::Borrowed(name),
+            None => Cow::Owned(fitting(name)),
+        }
+    }
+
+    /// This name, or one like it that no tool has; it is taken from now on.
+    pub(super) fn free(&mut self, request: &Request<'_>, wanted: &str) -> String {
+        if self.taken.is_empty() {
+            self.taken.extend(request.tools.iter().map(|tool| tool.name.clone().into_owned()));
+        }
+        let mut name = wanted.to_owned();
+        while !self.taken.insert(name.clone()) {
+            let number = self.numbers.entry(wanted.to_owned()).or_insert(1);
+            *number += 1;
+            let end = format!("_{number}");
+            name = format!("{}{end}", wanted.get(..wanted.len().min(MAX_LEN - end.len())).unwrap_or_default());
+        }
+        name
+    }
+
+    /// What reading the answer must undo: (theirs, the caller's), in order.
+    pub(super) fn undo(self) -> Vec<(String, String)> {
+        let mut undo: Vec<_> = self.renamed.into_iter().map(|(old, new)| (new, old)).collect();
+        undo.sort_unstable();
+        undo
+    }
+}
+
+fn fits(name: &str) -> bool {
+    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    starts && name.len() <= MAX_LEN && name.bytes().all(is_plain)
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-')
+}
+
+/// The name with `_` for every character that does not fit.
+pub(super) fn fitting(name: &str) -> String {
+    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let plain = name.chars().map(|c| u8::try_from(c).ok().filter(|byte| is_plain(*byte)).map_or('_', char::from));
+    let first = if starts { None } else { Some('_') };
+    first.into_iter().chain(plain).take(MAX_LEN).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::neutral::{Tool, ToolKind};
+
+    #[track_caller]
+    fn check(tools: &[&str], renamed: &[(&str, &str)]) {
+        let tool = |name: &&str| Tool {
+            name: Cow::Owned((*name).to_owned()),
+            description: None,
+            kind: ToolKind::Function(None, None),
+            cache: None,
+        };
+        let request = Request { tools: tools.iter().map(tool).collect(), ..Request::default() };
+        let found = Names::of(&request).undo();
+        let found: Vec<_> = found.iter().map(|(new, old)| (new.as_str(), old.as_str())).collect();
+        assert_eq!(found, renamed);
+    }
+
+    #[test]
+    fn what_fits_stays() {
+        check(&[], &[]);
+        check(&["f", "_f", "a.b-c_d9", &"x".repeat(64)], &[]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_renamed_and_never_to_a_name_in_use() {
+        check(&["a b"], &[("a_b", "a b")]);
+        check(
+            &["9to5", "-x", "wetter/münchen", "ns:f"],
+            &[("_-x", "-x"), ("_9to5", "9to5"), ("ns_f", "ns:f"), ("wetter_m_nchen", "wetter/münchen")],
+        );
+        check(&["a b", "a_b", "a/b", "a/b"], &[("a_b_2", "a b"), ("a_b_3", "a/b")]);
+        let long = "x".repeat(65);
+        check(&[&long, &"x".repeat(64)], &[(&format!("{}_2", "x".repeat(62)), &long)]);
+        check(&[""], &[]);
+    }
+}

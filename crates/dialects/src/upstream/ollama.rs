@@ -1,0 +1,90 @@
+//! Ollama's own chat: `POST /api/chat`, answered with JSON or with lines of it.
+//!
+//! Messages are the callers' own, one to one; but a call's arguments are an object here, pictures
+//! stand beside the text, and nothing makes a model call a tool. Calls come whole, and often
+//! without an id. Numbers that a server counted as nothing it does not say.
+
+mod answer;
+mod error;
+mod request;
+
+pub use answer::{Reader, answer};
+pub use error::error;
+pub use request::request;
+
+use crate::neutral::traits::{Thinking, Traits};
+
+/// Where Ollama is, as it is installed.
+pub const BASE_URL: &str = "http://127.0.0.1:11434";
+
+/// What follows [`BASE_URL`].
+pub fn path() -> String {
+    "/api/chat".to_owned()
+}
+
+/// What a model can do, by its name (`library/qwen3:8b`). [`Thinking::Budget`] stands for what is
+/// switched on and off here; others than these two kinds refuse to be told. A format holds for all
+/// that is said, so with one no tool can be called.
+pub fn traits(model: &str) -> Traits {
+    let unknown = Traits { forced_tools: false, structured_with_tools: false, ..Traits::UNKNOWN };
+    let name = model.rsplit_once('/').map_or(model, |(_, name)| name).to_ascii_lowercase();
+    let (family, tag) = name.split_once(':').unwrap_or((&name, ""));
+    let thinking = match family {
+        "gpt-oss" => Thinking::Effort,
+        "deepseek-r1" | "deepseek-v3.1" => Thinking::Budget,
+        "qwen3" if !tag.contains("instruct") => Thinking::Budget,
+        _ => Thinking::Unknown,
+    };
+    Traits { thinking, thinking_off: family != "gpt-oss", images: !BLIND.contains(&family), ..unknown }
+}
+
+/// Families that are known to read only.
+const BLIND: [&str; 20] = [
+    "codellama",
+    "command-r",
+    "command-r-plus",
+    "deepseek-r1",
+    "deepseek-v3",
+    "deepseek-v3.1",
+    "gemma",
+    "gemma2",
+    "gpt-oss",
+    "llama2",
+    "llama3",
+    "llama3.1",
+    "llama3.2",
+    "llama3.3",
+    "mistral",
+    "mixtral",
+    "phi4",
+    "qwen2.5",
+    "qwen3",
+    "qwen3-coder",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_known_by_their_families() {
+        let of = |model| {
+            let Traits { thinking, thinking_off, images, forced_tools, structured_with_tools, .. } = traits(model);
+            assert!(!forced_tools && !structured_with_tools, "{model}");
+            (thinking, thinking_off, images)
+        };
+        assert_eq!(of("gpt-oss:20b"), (Thinking::Effort, false, false));
+        assert_eq!(of("me/GPT-OSS"), (Thinking::Effort, false, false));
+        assert_eq!(of("qwen3:8b"), (Thinking::Budget, true, false));
+        assert_eq!(of("qwen3:30b-a3b-instruct-2507-q4_K_M"), (Thinking::Unknown, true, false));
+        assert_eq!(of("qwen3-vl:8b"), (Thinking::Unknown, true, true));
+        assert_eq!(of("registry.ollama.ai/library/deepseek-r1"), (Thinking::Budget, true, false));
+        assert_eq!(of("llama3.2-vision"), (Thinking::Unknown, true, true));
+        assert_eq!(of(""), (Thinking::Unknown, true, true));
+    }
+
+    #[test]
+    fn it_is_at_its_address() {
+        assert_eq!(format!("{BASE_URL}{}", path()), "http://127.0.0.1:11434/api/chat");
+    }
+}

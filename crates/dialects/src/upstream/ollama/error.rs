@@ -1,0 +1,124 @@
+//! Ollama's errors: `{"error": "text"}`, as a body or as a line of a stream.
+
+use crate::neutral::UpstreamError;
+use crate::upstream::openai;
+use crate::upstream::shared::flat::is_overflow;
+
+/// Reads the body of an answer of another status than 200.
+pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
+    corrected(openai::error(body, content_type), status)
+}
+
+/// Reads an error that came with status 200: nothing but its words says what kind it is.
+pub(super) fn hidden(json: &[u8]) -> UpstreamError {
+    corrected(openai::error(json, None), 200)
+}
+
+/// What a model says that was loaded, or unloaded, but not asked. It may answer next time.
+pub(super) fn unanswered(reason: &str) -> UpstreamError {
+    UpstreamError {
+        status: Some(503),
+        code: Some(reason.to_owned()),
+        message: format!("the upstream did not let the model answer (`{reason}`)"),
+        ..UpstreamError::default()
+    }
+}
+
+/// What the words say more exactly than the status, if there is one. They may quote the request,
+/// and what a caller wrote must not speak for the account: only how a sentence begins counts, but
+/// for a prompt that was refused.
+fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
+    let words = error.message.to_ascii_lowercase();
+    let begins = |sentences: &[&str]| sentences.iter().any(|sentence| words.starts_with(sentence));
+    // A model's name, in quotes or not.
+    let after_first = words.split_once(' ').map(|(_, rest)| rest).unwrap_or_default();
+    let after_model =
+        words.strip_prefix("model ").and_then(|rest| rest.split_once(' ')).map(|(_, rest)| rest).unwrap_or_default();
+    let is_refused = matches!(status, 400 | 413);
+    let (status, code) = if begins(&TOO_LONG) || (is_refused && is_overflow(&words)) {
+        // "the input length exceeds the context length"
+        (400, "context_length_exceeded")
+    } else if after_first.starts_with("does not support ")
+        || begins(&["this model is missing data required for image input"])
+    {
+        // "registry.ollama.ai/library/gemma:2b does not support tools"; the other is said with
+        // status 500.
+        (400, "unsupported_parameter")
+    } else if after_model.starts_with("not found") {
+        // "model 'x' not found, try pulling it first"
+        (404, "model_not_found")
+    } else if begins(&["server busy", "model requires more system memory"]) {
+        (503, "overloaded")
+    } else {
+        return error;
+    };
+    error.status = Some(status);
+    error.code = Some(code.to_owned());
+    error
+}
+
+const TOO_LONG: [&str; 4] =
+    ["the input length exceeds the context length", "input length exceeds", "prompt too long", "prompt is too long"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(message: &str, expected: Option<(u16, &str)>) {
+        let body = format!(r#"{{"error":{}}}"#, crate::wire::json::quote(message));
+        for found in [error(500, Some("application/json; charset=utf-8"), body.as_bytes()), hidden(body.as_bytes())] {
+            assert_eq!(found.status.zip(found.code.as_deref()), expected, "{message}");
+            assert_eq!(found.message, message);
+        }
+    }
+
+    #[test]
+    fn the_words_say_what_kind_it_is() {
+        check("the input length exceeds the context length", Some((400, "context_length_exceeded")));
+        check("prompt too long; exceeded max context length by 12 tokens", Some((400, "context_length_exceeded")));
+        check(
+            "request (5000 tokens) exceeds the available context size (4096 tokens)",
+            Some((400, "context_length_exceeded")),
+        );
+        check("model 'llama9' not found, try pulling it first", Some((404, "model_not_found")));
+        check("model \"llama9\" not found", Some((404, "model_not_found")));
+        check("registry.ollama.ai/library/gemma:2b does not support tools", Some((400, "unsupported_parameter")));
+        check("\"gemma:2b\" does not support thinking", Some((400, "unsupported_parameter")));
+        check("this model is missing data required for image input", Some((400, "unsupported_parameter")));
+        check("server busy, please try again.  maximum pending requests exceeded", Some((503, "overloaded")));
+        check("model requires more system memory (9.0 GiB) than is available (4.0 GiB)", Some((503, "overloaded")));
+        check("json: cannot unmarshal string into Go struct field ChatRequest.messages", None);
+        check("an error was encountered while running the model: CUDA error", None);
+        check("unauthorized", None);
+    }
+
+    #[test]
+    fn what_a_message_quotes_decides_nothing() {
+        for quoted in [
+            "model 'x' not found",
+            "server busy",
+            "x does not support tools",
+            "this model is missing data required for image input",
+        ] {
+            check(&format!("invalid value: \"{quoted}\""), None);
+        }
+        check("model returned 'it was not found'", None);
+        check("no: prompt is too long", None);
+        let refused = error(400, None, br#"{"error":"no: prompt is too long"}"#);
+        assert_eq!(refused.code.as_deref(), Some("context_length_exceeded"));
+    }
+
+    #[test]
+    fn other_shapes_are_read_too() {
+        assert_eq!(
+            error(404, Some("text/plain"), b"404 page not found").message,
+            "the upstream's reason is not in a known format"
+        );
+        assert_eq!(error(502, None, b"").message, "the upstream gave no reason");
+        assert_eq!(
+            error(500, None, br#"{"error":{"message":"m","type":"api_error"}}"#).kind.as_deref(),
+            Some("api_error")
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! A request in Ollama's words.
+
+use std::collections::HashMap;
+
+use crate::neutral::traits::{Thinking, Traits};
+use crate::neutral::{
+    Effort, Format, Losses, Media, Message, Number, PartKind, Refused, Request, Role, Target, ToolKind, Undo, Written,
+};
+use crate::upstream::shared::flat::{self, Choice, Offer};
+use crate::wire::json::Writer;
+
+/// Writes a request.
+pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Refused> {
+    let traits = &target.traits;
+    flat::refuse(request, traits, false)?;
+    // Nothing makes a model call a tool, whatever the catalog says of it.
+    let offer = flat::offer(request, &Traits { forced_tools: false, ..*traits })?;
+    let has_tools = offer.choice != Choice::Never && !offer.tools.is_empty();
+    if request.format.is_some() && has_tools && !traits.structured_with_tools {
+        return Err(Refused::unsupported("response_format", "This model cannot answer in a format and use tools."));
+    }
+    if request.format.is_some() && !traits.structured {
+        return Err(Refused::unsupported("response_format", "This model cannot answer in a format."));
+    }
+    let mut losses = Losses::default();
+    flat::lost(request, &mut losses);
+
+    let mut w = Writer::with_capacity(request.room());
+    w.object(|w| {
+        w.key("model").text(target.model);
+        // It would stream if nothing were said.
+        w.key("stream").bool(target.stream);
+        w.key("messages").array(|w| {
+            let mut names = HashMap::new();
+            for message in request.messages.iter().filter(|message| flat::speaks(message)) {
+                write_message(w, message, &mut names, &mut losses);
+            }
+        });
+        if has_tools {
+            write_tools(w, &offer, &mut losses);
+        }
+        write_format(w, request.format.as_ref(), &mut losses);
+        write_options(w, request, target, &mut losses);
+        if let Some(effort) = request.effort {
+            write_thinking(w, effort, traits, &mut losses);
+        }
+    });
+    Ok(Written { body: w.into_bytes(), headers: Vec::new(), losses, undo: Undo::default() })
+}
+
+/// `names` are the functions of the calls so far, by their ids: a result must say whose it is.
+fn write_message<'r>(
+    w: &mut Writer,
+    message: &'r Message<'_>,
+    names: &mut HashMap<&'r str, &'r str>,
+    losses: &mut Losses,
+) {
+    let role = match message.role {
+        Role::System | Role::Developer => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool | Role::Function => "tool",
+    };
+    w.object(|w| {
+        w.key("role").text(role);
+        w.key("content").text(&flat::text(&message.content));
+        write_images(w, message, losses);
+        if let Some(thinking) = message.reasoning.as_deref().filter(|text| !text.is_empty()) {
+            w.key("thinking").text(thinking);
+        }
+        if !message.calls.is_empty() {
+            w.key("tool_calls").array(|w| {
+                for call in &message.calls {
+                    names.insert(&call.id, &call.name);
+                    w.object(|w| {
+                        w.key("id").text(&call.id);
+                        w.key("function").object(|w| {
+                            w.key("name").text(&call.name);
+                            w.key("arguments").raw(&flat::arguments(call));
+                        });
+                    });
+                }
+            });
+        }
+        if let Some(id) = &message.tool_call_id {
+            if let Some(name) = names.get(&**id).copied().or(message.name.as_deref()) {
+                w.key("tool_name").text(name);
+            }
+            w.key("tool_call_id").text(id);
+        }
+    });
+}
+
+/// Pictures stand beside the text, as bare base64.
+fn write_images(w: &mut Writer, message: &Message<'_>, losses: &mut Losses) {
+    let images = || {
+        message.content.iter().filter_map(|part| match &part.kind {
+            PartKind::Image(Media::Inline(_, bytes), detail) => Some((bytes, detail)),
+            // Refused before.
+            PartKind::Image(Media::Url(_) | Media::Id(_), _)
+            | PartKind::Text(_)
+            | PartKind::Audio(..)
+            | PartKind::File(..) => None,
+        })
+    };
+    if images().next().is_none() {
+        return;
+    }
+    w.key("images").array(|w| {
+        for (bytes, detail) in images() {
+            w.text(bytes);
+            if detail.as_deref().is_some_and(|detail| detail != "auto") {
+                losses.add("messages[].content[].image_url.detail");
+            }
+        }
+    });
+}
+
+fn write_tools(w: &mut Writer, offer: &Offer<'_, '_>, losses: &mut Losses) {
+    w.key("tools").array(|w| {
+        for tool in &offer.tools {
+            let ToolKind::Function(schema, strict) = tool.kind else { continue };
+            if strict == Some(true) {
+                losses.add("tools[].function.strict");
+            }
+            w.object(|w| {
+                w.key("type").text("function");
+                w.key("function").object(|w| {
+                    w.key("name").text(&tool.name);
+                    if let Some(description) = &tool.description {
+                        w.key("description").text(description);
+                    }
+                    w.key("parameters").raw(schema.map_or(flat::NO_PARAMETERS, |schema| schema.0));
+                });
+            });
+        }
+    });
+}
+
+fn write_format(w: &mut Writer, format: Option<&Format<'_>>, losses: &mut Losses) {
+    match format {
+        None => {}
+        Some(Format::JsonSchema { schema: Some(schema), description, .. }) => {
+            if description.is_some() {
+                losses.add("response_format.json_schema.description");
+            }
+            w.key("format").raw(schema.0);
+        }
+        Some(Format::JsonSchema { schema: None, .. } | Format::JsonObject) => w.key("format").text("json"),
+    }
+}
+
+fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, losses: &mut Losses) {
+    let max_tokens = flat::max_tokens(request, target.default_max_tokens, &target.traits, losses);
+    let (temperature, top_p) = flat::sampling(request, &target.traits, losses);
+    let numbers: [(&str, Option<Number<'_>>); 4] = [
+        ("temperature", temperature),
+        ("top_p", top_p),
+        ("frequency_penalty", request.frequency_penalty),
+        ("presence_penalty", request.presence_penalty),
+    ];
+    let counts = [("num_predict", max_tokens), ("top_k", request.top_k)];
+    let is_silent =
+        numbers.iter().all(|(_, number)| number.is_none()) && counts.iter().all(|(_, count)| count.is_none());
+    if is_silent && request.seed.is_none() && request.stop.is_empty() {
+        return;
+    }
+    w.key("options").object(|w| {
+        for (name, count) in counts {
+            if let Some(count) = count {
+                w.key(name).number(count);
+            }
+        }
+        for (name, number) in numbers {
+            if let Some(number) = number {
+                w.key(name).raw(number.text);
+            }
+        }
+        if let Some(seed) = request.seed {
+            w.key("seed").raw(&seed.to_string());
+        }
+        if !request.stop.is_empty() {
+            w.key("stop").array(|w| request.stop.iter().for_each(|stop| w.text(stop)));
+        }
+    });
+}
+
+fn write_thinking(w: &mut Writer, effort: Effort, traits: &Traits, losses: &mut Losses) {
+    let asks_none = effort == Effort::None;
+    match traits.thinking {
+        // How hard it thinks is its own affair: what is neither off nor ordinary is weakened.
+        Thinking::Budget => {
+            if asks_none && !traits.thinking_off || !matches!(effort, Effort::None | Effort::Medium) {
+                losses.add("reasoning_effort");
+            }
+            w.key("think").bool(!asks_none || !traits.thinking_off);
+        }
+        Thinking::Effort if asks_none && traits.thinking_off => w.key("think").bool(false),
+        Thinking::Effort => {
+            let (word, is_meant) = match effort {
+                Effort::None | Effort::Minimal => ("low", false),
+                Effort::Low => ("low", true),
+                Effort::Medium => ("medium", true),
+                Effort::High => ("high", true),
+                Effort::Xhigh | Effort::Max => ("high", false),
+            };
+            if !is_meant {
+                losses.add("reasoning_effort");
+            }
+            w.key("think").text(word);
+        }
+        // Whoever cannot think takes this order, and no other.
+        Thinking::Unknown if asks_none => w.key("think").bool(false),
+        Thinking::None if asks_none => {}
+        Thinking::Unknown | Thinking::None => losses.add("reasoning_effort"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,382 @@
+//! Tool calls: numbered from 0 as they arrive, each introduced once with its id and name, then only
+//! added to.
+//!
+//! Servers number them wrongly or not at all, repeat id and name in every fragment, send parallel
+//! calls under one number, or arguments as an object. Clients glue fragments together by number, so
+//! a fragment under the wrong one makes garbage of two calls.
+
+use std::borrow::Cow;
+
+use super::shape::{Call, MAX_CALLS, Member};
+use super::{digits, filled};
+use crate::neutral::{Face, flaws};
+use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, slice};
+use crate::wire::splice::Edits;
+
+/// The calls of one choice of a stream.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    list: Vec<Open>,
+    introduced: usize,
+    scratch: Vec<u8>,
+}
+
+/// A call that fragments may still be added to.
+#[derive(Debug, Default)]
+struct Open {
+    /// The number that the upstream gave it.
+    number: Option<u64>,
+    /// Literals, empty while unknown.
+    id: Vec<u8>,
+    name: Vec<u8>,
+    /// Our number, once the caller has seen it.
+    index: Option<usize>,
+    /// Arguments that came before the name did, as they stand inside a literal.
+    held: Vec<u8>,
+    /// It is a function's, and the caller has seen no arguments yet.
+    is_empty: bool,
+    /// What the arguments are so far.
+    arguments: Pieces,
+}
+
+/// Makes ids for calls that have none.
+#[derive(Debug, Default)]
+pub(super) struct Ids {
+    seed: String,
+}
+
+/// Arguments wait for a name that should have come first: not for long.
+const MAX_HELD: usize = 64 * 1024;
+/// A name that comes in pieces ends somewhere.
+const MAX_NAME: usize = 1024;
+
+/// What a fragment shows beside its arguments.
+enum Shows<'a> {
+    Nothing,
+    /// Another piece of the name.
+    Name(&'a [u8]),
+    /// Id, type and name: it introduces the call.
+    All(&'a Open),
+}
+
+impl Open {
+    /// Whether another name is a piece of its own: names come before arguments.
+    fn goes_on(&self, name: &[u8]) -> bool {
+        self.is_empty && self.name != name && self.name.len() + name.len() <= MAX_NAME
+    }
+}
+
+impl Calls {
+    /// Whether the caller has seen any.
+    pub(super) fn any(&self) -> bool {
+        self.introduced > 0
+    }
+
+    /// Whether a call never got a name, so that the caller knows nothing of it.
+    pub(super) fn any_unnamed(&self) -> bool {
+        self.introduced < self.list.len()
+    }
+
+    /// How many have arguments that are no object, where all of them have come.
+    pub(super) fn broken(&self) -> u32 {
+        let broken = self.list.iter().filter(|open| flaws::is_broken(&open.arguments));
+        u32::try_from(broken.count()).unwrap_or(u32::MAX)
+    }
+
+    /// The place of the call that a fragment with nothing but arguments goes on with.
+    pub(super) fn goes_on(&mut self, text: &[u8], call: &Call) -> Option<usize> {
+        self.place(text, call).ok()
+    }
+
+    /// What the arguments of the call at this place are so far.
+    pub(super) fn arguments_of(&mut self, slot: usize) -> Option<&mut Pieces> {
+        self.list.get_mut(slot).map(|open| &mut open.arguments)
+    }
+
+    /// Fragments that complete the calls without arguments: such a call takes none.
+    pub(super) fn empty(&self) -> String {
+        let empty = self.list.iter().filter(|open| open.is_empty).filter_map(|open| open.index);
+        let fragments = empty.map(|index| format!(r#"{{"index":{index},"function":{{"arguments":"{{}}"}}}}"#));
+        fragments.collect::<Vec<_>>().join(",")
+    }
+
+    /// Puts right the `tool_calls` of a delta; returns the bytes of their arguments.
+    pub(super) fn edit(
+        &mut self,
+        text: &[u8],
+        member: &Member,
+        calls: &[Call],
+        ids: &Ids,
+        choice: usize,
+        edits: &mut Edits<'_>,
+    ) -> Result<usize, &'static str> {
+        let mut out = std::mem::take(&mut self.scratch);
+        out.clear();
+        out.push(b'[');
+        let (mut clean, mut said) = (true, 0);
+        for call in calls {
+            clean &= self.fragment(text, call, ids, choice, &mut out)?;
+            said += arguments_len(text, call);
+        }
+        out.push(b']');
+        if !clean {
+            edits.replace(member.value.clone(), out.clone());
+        }
+        self.scratch = out;
+        Ok(said)
+    }
+
+    /// Appends a fragment as it should be; true if that is how it came.
+    fn fragment(
+        &mut self,
+        text: &[u8],
+        call: &Call,
+        ids: &Ids,
+        choice: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, &'static str> {
+        let slot = self.place(text, call)?;
+        let introduced = self.introduced;
+        let Some(open) = self.list.get_mut(slot) else { return Ok(false) };
+        if open.id.is_empty() {
+            open.id.extend_from_slice(id_of(text, call).unwrap_or_default());
+        }
+        let arguments = arguments(text, call);
+        open.arguments.take_literal(&arguments);
+        let was_text = call.arguments.as_ref().is_some_and(|member| member.kind(text) == Kind::String);
+
+        if let Some(index) = open.index {
+            if call.function.is_none() && !call.is_custom {
+                return Ok(false);
+            }
+            let piece = name_of(text, call).filter(|name| open.goes_on(name));
+            open.is_empty &= arguments.is_empty();
+            write(text, call, index, &piece.map_or(Shows::Nothing, Shows::Name), &arguments, out);
+            let is_bare = call.id.is_none() && call.kind.is_none() && (call.name.is_none() || piece.is_some());
+            if let Some(piece) = piece {
+                open.name.pop();
+                open.name.extend_from_slice(piece.get(1..).unwrap_or_default());
+            }
+            return Ok(is_bare && was_text && is_number(text, call, index));
+        }
+        open.name.extend_from_slice(name_of(text, call).unwrap_or_default());
+        if open.name.is_empty() && !call.is_custom {
+            open.held.extend_from_slice(&arguments);
+            return if open.held.len() > MAX_HELD { Err("a tool call without a name") } else { Ok(false) };
+        }
+        let has_id = id_of(text, call) == Some(&open.id);
+        if open.id.is_empty() {
+            open.id = ids.make(choice, introduced);
+        }
+        open.index = Some(introduced);
+        let held = std::mem::take(&mut open.held);
+        let all = if held.is_empty() { arguments } else { Cow::Owned([&held, &*arguments].concat()) };
+        open.is_empty = !open.name.is_empty() && all.is_empty();
+        write(text, call, introduced, &Shows::All(open), &all, out);
+        self.introduced += 1;
+        let has_kind = call.kind.as_ref().is_some_and(|kind| filled(text, &kind.value).is_some());
+        Ok(has_id && has_kind && was_text && held.is_empty() && is_number(text, call, introduced))
+    }
+
+    /// The call that a fragment belongs to; a new one where it begins one.
+    fn place(&mut self, text: &[u8], call: &Call) -> Result<usize, &'static str> {
+        let (id, name) = (id_of(text, call), name_of(text, call));
+        let number = call.index.as_ref().and_then(|index| integer_of(text, &index.value));
+        let known = match (number, id, name) {
+            // Servers that send parallel calls under one number: a new id or name means a new call.
+            // A new id without a name is only an id that changes with every fragment, and a new
+            // name without an id may be the rest of the name.
+            (Some(number), ..) => self.list.iter().rposition(|open| open.number == Some(number)).filter(|slot| {
+                let Some(name) = name else { return true };
+                self.list.get(*slot).is_none_or(|open| match id {
+                    Some(id) if !open.id.is_empty() => open.id == id,
+                    Some(_) => open.name.is_empty() || open.name == name,
+                    None => open.name.is_empty() || open.name == name || open.goes_on(name),
+                })
+            }),
+            (None, Some(id), _) => self.list.iter().rposition(|open| open.id == id),
+            // Whole calls without number or id.
+            (None, None, Some(_)) => None,
+            (None, None, None) => self.list.len().checked_sub(1),
+        };
+        if let Some(slot) = known {
+            return Ok(slot);
+        }
+        if self.list.len() == MAX_CALLS {
+            return Err("more than 128 tool calls");
+        }
+        self.list.push(Open { number, ..Open::default() });
+        Ok(self.list.len() - 1)
+    }
+}
+
+/// Puts right the `tool_calls` of a whole message, or one that `is_cut`; returns the bytes of their
+/// arguments, and how many of the calls have arguments that are no object.
+pub(super) fn whole(
+    text: &[u8],
+    calls: &[Call],
+    is_cut: bool,
+    ids: &Ids,
+    choice: usize,
+    edits: &mut Edits<'_>,
+) -> Result<(usize, u32), &'static str> {
+    let (mut said, mut broken) = (0, 0);
+    for (number, call) in calls.iter().enumerate() {
+        if id_of(text, call).is_none() {
+            put(edits, call.span.start, call.id.as_ref(), br#""id""#, ids.make(choice, number));
+        }
+        if call.kind.as_ref().is_none_or(|kind| filled(text, &kind.value).is_none()) {
+            put(edits, call.span.start, call.kind.as_ref(), br#""type""#, kind_of(text, call).to_vec());
+        }
+        if call.is_custom {
+            continue;
+        }
+        let (Some(function), Some(_)) = (&call.function, name_of(text, call)) else {
+            return Err("a tool call without a name");
+        };
+        let inside = arguments(text, call);
+        said += arguments_len(text, call);
+        let mut read = Pieces::default();
+        read.take_literal(&inside);
+        broken += u32::from(!is_cut && flaws::is_broken(&read));
+        let is_text = call.arguments.as_ref().is_some_and(|arguments| arguments.kind(text) == Kind::String);
+        // A whole call without arguments is one that takes none.
+        let takes_none = inside.is_empty() && !is_cut;
+        if !is_text || takes_none {
+            let inside = if takes_none { b"{}" } else { &*inside };
+            let literal = [b"\"", inside, b"\""].concat();
+            put(edits, function.value.start, call.arguments.as_ref(), br#""arguments""#, literal);
+        }
+    }
+    Ok((said, broken))
+}
+
+/// Takes the arguments of a call of the old kind (`function_call`), of which there is one at most.
+pub(super) fn take_old(text: &[u8], member: &Member, to: &mut Pieces) {
+    let call = slice(text, &member.value);
+    // The text was scanned before; what is no object has none.
+    let _read = Cursor::new(call).object(|cursor, key| {
+        let value = cursor.value()?;
+        if slice(call, &key) == br#""arguments""# && slice(call, &value).starts_with(b"\"") {
+            to.take_literal(between_quotes(slice(call, &value)));
+        }
+        Ok(())
+    });
+}
+
+/// What stands between the quotes of a literal.
+pub(super) fn between_quotes(literal: &[u8]) -> &[u8] {
+    literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default()
+}
+
+impl Ids {
+    /// Built on the answer's own id, so that calls of two answers in one conversation differ.
+    pub(super) fn new(face: &Face) -> Self {
+        // OpenAI refuses ids of more than 40 characters when they come back in a conversation.
+        let id: Vec<char> = face.id.chars().filter(char::is_ascii_alphanumeric).collect();
+        Self { seed: id.iter().skip(id.len().saturating_sub(24)).collect() }
+    }
+
+    fn make(&self, choice: usize, number: usize) -> Vec<u8> {
+        format!("\"call_{}{choice:02x}{number:02x}\"", self.seed).into_bytes()
+    }
+}
+
+/// Replaces a member's value, or puts the member in.
+fn put(edits: &mut Edits<'_>, open: usize, member: Option<&Member>, key: &[u8], value: Vec<u8>) {
+    match member {
+        Some(member) => edits.replace(member.value.clone(), value),
+        None => edits.insert_member(open, [key, b":", &value].concat()),
+    }
+}
+
+/// Writes a fragment. Unknown fields stay.
+fn write(text: &[u8], call: &Call, index: usize, shows: &Shows<'_>, arguments: &[u8], out: &mut Vec<u8>) {
+    if out.len() > 1 {
+        out.push(b',');
+    }
+    out.extend_from_slice(br#"{"index":"#);
+    out.extend_from_slice(&digits(index));
+    if let Shows::All(open) = shows {
+        out.extend_from_slice(br#","id":"#);
+        out.extend_from_slice(&open.id);
+        out.extend_from_slice(br#","type":"#);
+        out.extend_from_slice(kind_of(text, call));
+    }
+    copy_others(slice(text, &call.span), &[br#""index""#, br#""id""#, br#""type""#, br#""function""#], out);
+    if let Some(function) = &call.function {
+        out.extend_from_slice(br#","function":{"#);
+        let name = match shows {
+            Shows::Nothing => None,
+            Shows::Name(name) => Some(*name),
+            Shows::All(open) => Some(open.name.as_slice()),
+        };
+        if let Some(name) = name {
+            out.extend_from_slice(br#""name":"#);
+            out.extend_from_slice(name);
+            out.push(b',');
+        }
+        out.extend_from_slice(br#""arguments":""#);
+        out.extend_from_slice(arguments);
+        out.push(b'"');
+        copy_others(slice(text, &function.value), &[br#""name""#, br#""arguments""#], out);
+        out.push(b'}');
+    }
+    out.push(b'}');
+}
+
+/// Appends the members of an object that are not in `known`, each after a comma.
+fn copy_others(object: &[u8], known: &[&[u8]], out: &mut Vec<u8>) {
+    // The text was scanned before, so this cannot fail.
+    let _read = Cursor::new(object).object(|cursor, key| {
+        let value = cursor.value()?;
+        if !known.contains(&slice(object, &key)) {
+            out.push(b',');
+            out.extend_from_slice(slice(object, &key));
+            out.push(b':');
+            out.extend_from_slice(slice(object, &value));
+        }
+        Ok(())
+    });
+}
+
+/// The id's literal. Mistral's old servers say "null" for none.
+fn id_of<'a>(text: &'a [u8], call: &Call) -> Option<&'a [u8]> {
+    filled(text, &call.id.as_ref()?.value).filter(|id| *id != br#""null""#)
+}
+
+fn name_of<'a>(text: &'a [u8], call: &Call) -> Option<&'a [u8]> {
+    filled(text, &call.name.as_ref()?.value)
+}
+
+/// The type's literal.
+fn kind_of<'a>(text: &'a [u8], call: &Call) -> &'a [u8] {
+    let said = call.kind.as_ref().and_then(|kind| filled(text, &kind.value));
+    said.unwrap_or(if call.is_custom { br#""custom""# } else { br#""function""# })
+}
+
+fn is_number(text: &[u8], call: &Call, index: usize) -> bool {
+    call.index.as_ref().is_some_and(|member| slice(text, &member.value) == &*digits(index))
+}
+
+fn arguments_len(text: &[u8], call: &Call) -> usize {
+    call.arguments.as_ref().map_or(0, |arguments| match arguments.kind(text) {
+        Kind::String => json::text_len(text, &arguments.value),
+        Kind::Null => 0,
+        Kind::Object | Kind::Array | Kind::Number | Kind::Bool => arguments.value.len(),
+    })
+}
+
+/// The arguments as they stand between the quotes of a literal: text as it is, all else as JSON
+/// text.
+fn arguments<'a>(text: &'a [u8], call: &Call) -> Cow<'a, [u8]> {
+    let Some(member) = &call.arguments else { return Cow::Borrowed(b"") };
+    let value = slice(text, &member.value);
+    match member.kind(text) {
+        Kind::Null => Cow::Borrowed(b""),
+        Kind::String => Cow::Borrowed(between_quotes(value)),
+        Kind::Object | Kind::Array | Kind::Number | Kind::Bool => {
+            Cow::Owned(between_quotes(json::quote(&String::from_utf8_lossy(value)).as_bytes()).to_vec())
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Content as a string. Mistral and others send a list of parts, with their thinking among them.
+
+use super::calls::between_quotes;
+use super::parts::parts;
+use super::shape::Body;
+use crate::wire::json::{self, Kind, Pieces, slice};
+use crate::wire::splice::Edits;
+
+/// Makes the content of a delta or message a string; returns how long it is. Thinking that came
+/// among its parts goes beside it, where it is shown. Parts that are no text (references, images)
+/// are left out: a string cannot hold them.
+pub(super) fn edit(
+    text: &[u8],
+    body: &Body,
+    show_reasoning: bool,
+    edits: &mut Edits<'_>,
+) -> Result<usize, &'static str> {
+    let Some(member) = &body.content else { return Ok(0) };
+    match member.kind(text) {
+        Kind::String => Ok(json::text_len(text, &member.value)),
+        Kind::Null => Ok(0),
+        Kind::Array | Kind::Object => {
+            let parts = parts(slice(text, &member.value));
+            edits.replace(member.value.clone(), json::quote(&parts.text).into_bytes());
+            let has_place = !body.has_reasoning_content && !body.has_reasoning;
+            if show_reasoning && has_place && !parts.thinking.is_empty() {
+                let thinking = format!(r#""reasoning_content":{}"#, json::quote(&parts.thinking));
+                edits.insert_member(body.open, thinking.into_bytes());
+            }
+            Ok(parts.text.len() + parts.thinking.len())
+        }
+        Kind::Number | Kind::Bool => Err("content is neither text nor parts"),
+    }
+}
+
+/// Takes the content of a delta or message, as [`edit`] leaves it.
+pub(super) fn take(text: &[u8], body: &Body, to: &mut Pieces) {
+    let Some(member) = &body.content else { return };
+    match member.kind(text) {
+        Kind::String => to.take_literal(between_quotes(slice(text, &member.value))),
+        Kind::Array | Kind::Object => to.take(&parts(slice(text, &member.value)).text),
+        Kind::Null | Kind::Number | Kind::Bool => {}
+    }
+}

@@ -1,0 +1,295 @@
+//! Errors in every shape that servers put them, read into one.
+//!
+//! Reading never fails and what it returns is bounded. Texts are the upstream's own: whoever shows
+//! them scrubs them first.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::finish::{self, Finish};
+use super::quirks::Quirks;
+use crate::neutral::UpstreamError;
+
+/// Reads an answer whose status says that it is an error, as this server means it.
+pub fn refusal(quirks: &Quirks, status: u16, body: &[u8], content_type: Option<&str>) -> UpstreamError {
+    let error = error(body, content_type);
+    let meant = Some(quirks.status(status)).filter(|meant| *meant != status);
+    UpstreamError { status: meant.or(error.status), ..error }
+}
+
+/// Reads the body of an answer whose status says that it is an error.
+pub fn error(body: &[u8], content_type: Option<&str>) -> UpstreamError {
+    if let Some(object) = object(body) {
+        let error = of(&object);
+        return if error.message == NO_REASON { error.with_excerpt(body) } else { error };
+    }
+    let is_html = content_type.is_some_and(|value| value.to_ascii_lowercase().contains("html"));
+    let message = match body.trim_ascii() {
+        [] => NO_REASON,
+        [b'<', ..] => "the upstream answered with a web page",
+        _ if is_html => "the upstream answered with a web page",
+        _ => "the upstream's reason is not in a known format",
+    };
+    UpstreamError { message: message.to_owned(), ..UpstreamError::default() }.with_excerpt(body)
+}
+
+/// Finds the error in what was announced as an answer or a chunk, if there is one.
+pub(super) fn hidden(json: &[u8]) -> Option<UpstreamError> {
+    let object = object(Some(json).filter(|json| json.len() <= MAX_HIDDEN)?)?;
+    if object.get("error").is_some_and(speaks) {
+        return Some(of(&object));
+    }
+    if let Some(error) = object.get("x_groq").and_then(|groq| groq.get("error")).filter(|error| speaks(error)) {
+        return Some(of(&Map::from_iter([("error".to_owned(), error.clone())])));
+    }
+    let Some(choices) = object.get("choices").and_then(Value::as_array) else {
+        return is_flat_error(&object).then(|| of(&object));
+    };
+    choices.iter().find_map(|choice| {
+        if let Some(error) = choice.get("error").filter(|error| speaks(error)) {
+            return Some(of(&Map::from_iter([("error".to_owned(), error.clone())])));
+        }
+        match finish::of(choice.get("finish_reason")?.as_str()?) {
+            Finish::Failed(word) => Some(gave_up(word)),
+            Finish::Unsaid | Finish::Ended(_) | Finish::EndedBy(_) => None,
+        }
+    })
+}
+
+/// The error that a finish reason like `error` or `abort` stands for, where nothing says more.
+pub(super) fn gave_up(word: &str) -> UpstreamError {
+    UpstreamError {
+        code: Some(word.to_owned()),
+        message: format!("the upstream gave the answer up (`{word}`)"),
+        ..UpstreamError::default()
+    }
+}
+
+/// An error that says nothing of itself.
+pub(super) fn without_reason() -> UpstreamError {
+    UpstreamError { message: NO_REASON.to_owned(), ..UpstreamError::default() }
+}
+
+/// Errors are small. What is larger is not read into memory ten times its size.
+const MAX_HIDDEN: usize = 256 * 1024;
+/// The message where there was none.
+pub(crate) const NO_REASON: &str = "the upstream gave no reason";
+/// The upstream's words are kept to this length: some quote the whole request.
+const MAX_MESSAGE: usize = 1024;
+/// A type, a code, a field's name.
+const MAX_WORD: usize = 128;
+/// What a log may get of a body that nobody understands.
+const MAX_EXCERPT: usize = 512;
+
+/// The object that a body holds; Gemini's errors come as an array of one.
+fn object(body: &[u8]) -> Option<Map<String, Value>> {
+    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    match serde_json::from_slice(body).ok()? {
+        Value::Object(object) => Some(object),
+        Value::Array(list) => match list.into_iter().next()? {
+            Value::Object(object) => Some(object),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
+        },
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+/// Whether an `error` member reports anything: many servers always send it, as `null`.
+fn speaks(error: &Value) -> bool {
+    match error {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Bool(true) | Value::Number(_) | Value::Array(_) | Value::Object(_) => true,
+    }
+}
+
+/// Whether an object without `choices` is an error whose fields stand at the top.
+fn is_flat_error(object: &Map<String, Value>) -> bool {
+    let is = |name, word| object.get(name).and_then(Value::as_str) == Some(word);
+    let has_text = |name| object.get(name).is_some_and(|text| text.as_str().is_some_and(|text| !text.is_empty()));
+    is("object", "error")
+        || is("type", "error")
+        || has_text("message")
+        || has_text("error_type")
+        || object.get("detail").is_some_and(speaks)
+        || status(object).is_some()
+}
+
+fn of(object: &Map<String, Value>) -> UpstreamError {
+    let nothing = Map::new();
+    let (inner, text) = match object.get("error") {
+        Some(Value::Object(inner)) => (inner, None),
+        Some(other) if speaks(other) => (&nothing, Some(other)),
+        Some(_) | None => (&nothing, None),
+    };
+    let both = [inner, object];
+    let message = ["message", "detail", "msg", "error_message", "title", "statusText"];
+    let message = text
+        .and_then(words)
+        .or_else(|| both.iter().find_map(|from| message.iter().find_map(|name| words(from.get(*name)?))));
+    let kind = first_word(&both, &["type", "error_type"]).filter(|kind| kind != "error");
+    // Gemini's status is a word.
+    let kind = kind.or_else(|| first_word(&both, &["status"]).filter(|status| status.parse::<u16>().is_err()));
+    let message = message.unwrap_or_else(|| NO_REASON.to_owned());
+    let mut error = UpstreamError {
+        status: both.iter().find_map(|from| status(from)),
+        kind,
+        code: first_word(&both, &["code"]),
+        param: first_word(&both, &["param"]),
+        retry_after: wait(&message),
+        message,
+        excerpt: None,
+    };
+    if error.kind.as_deref() == Some("exceed_context_size_error") || is_too_long(&error.message) {
+        // 422 and even 403 elsewhere: seen at TGI and Together.
+        (error.code, error.status) = (Some("context_length_exceeded".to_owned()), Some(400));
+    } else if error.is_filtered() {
+        error.status = Some(400);
+    } else if is_filtered(&error, inner, object) {
+        (error.code, error.status) = (Some("content_filter".to_owned()), Some(400));
+    } else if error.message.starts_with("Incorrect API key") {
+        // 400 at xAI, as if it were the caller's.
+        error.status = Some(401);
+    }
+    error
+}
+
+/// Whether a server says in its own words that the prompt is too long for the model.
+fn is_too_long(message: &str) -> bool {
+    const WORDS: [&str; 5] = [
+        // OpenAI, vLLM, DeepSeek, Mistral, Fireworks, OpenRouter
+        "maximum context length",
+        // xAI
+        "maximum prompt length",
+        // llama.cpp
+        "exceeds the available context size",
+        // SGLang
+        "longer than the model's context length",
+        // TGI, Together
+        "`inputs` tokens + `max_new_tokens` must be",
+    ];
+    WORDS.iter().any(|words| message.contains(words))
+}
+
+/// Whether a server says in its own words that it does not answer because of what was asked, or of
+/// what the answer would have been. Some say so with 403, but it is not the account that is
+/// refused.
+fn is_filtered(error: &UpstreamError, inner: &Map<String, Value>, object: &Map<String, Value>) -> bool {
+    // Moonshot and Alibaba, who have another code beside the type or none
+    const WORDS: [&str; 4] =
+        ["content_filter", "content_policy_violation", "data_inspection_failed", "DataInspectionFailed"];
+    // Only what a message begins with: further on it may quote.
+    const SENTENCES: [&str; 5] = [
+        // OpenAI
+        "Invalid prompt: your prompt was flagged",
+        // Azure, where somebody between us lost the code
+        "The response was filtered due to the prompt triggering",
+        // xAI, with 403
+        "Content violates usage guidelines",
+        // DeepSeek
+        "Content Exists Risk",
+        // Anthropic
+        "Output blocked by content filtering policy",
+    ];
+    let is_word = |said: &Option<String>| said.as_deref().is_some_and(|said| WORDS.contains(&said));
+    // OpenRouter's moderation, with 403
+    let is_flagged = || inner.get("metadata").is_some_and(|metadata| metadata.get("flagged_input").is_some());
+    // Zhipu, beside a number for a code
+    let has_levels = || object.get("contentFilter").is_some_and(Value::is_array);
+    let begins = || SENTENCES.iter().any(|sentence| error.message.starts_with(sentence));
+    is_word(&error.kind) || is_word(&error.code) || is_flagged() || has_levels() || begins()
+}
+
+/// How long to wait, where a message says it: "Please retry after 6 seconds.", "Please try again in
+/// 1m2.5s."
+fn wait(message: &str) -> Option<Duration> {
+    let (_, mut rest) = ["retry after ", "try again in "].iter().find_map(|words| message.split_once(words))?;
+    let mut seconds = None;
+    while let Some(end) = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|end| *end > 0) {
+        let (number, unit) = rest.split_at_checked(end)?;
+        let letters = unit.trim_start();
+        let scale = match letters {
+            _ if letters.starts_with("ms") || letters.starts_with("milli") => 0.001,
+            _ if letters.starts_with('s') => 1.0,
+            _ if letters.starts_with('m') => 60.0,
+            _ if letters.starts_with('h') => 3600.0,
+            _ => break,
+        };
+        seconds = Some(seconds.unwrap_or(0.0) + number.parse::<f64>().ok()? * scale);
+        rest = letters.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    }
+    Duration::try_from_secs_f64(seconds?.min(MAX_WAIT)).ok()
+}
+
+/// A longer wait than a day is none that anybody would keep.
+const MAX_WAIT: f64 = 86_400.0;
+
+/// A text, whatever it is wrapped in.
+fn words(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::Null | Value::Bool(_) => return None,
+        Value::String(text) => text.clone(),
+        // FastAPI: [{"loc":["body","stop"],"msg":"…","type":"…"}]
+        Value::Array(list) => list.iter().filter_map(place_and_words).collect::<Vec<_>>().join("; "),
+        Value::Object(object) => match ["message", "detail", "msg"].iter().find_map(|name| words(object.get(*name)?)) {
+            Some(text) => text,
+            None => value.to_string(),
+        },
+        Value::Number(number) => number.to_string(),
+    };
+    (!text.is_empty()).then(|| cut(&text, MAX_MESSAGE))
+}
+
+fn place_and_words(entry: &Value) -> Option<String> {
+    let text = words(entry)?;
+    let Some(place) = entry.get("loc").and_then(Value::as_array) else { return Some(text) };
+    let place: Vec<_> =
+        place.iter().map(|step| step.as_str().map_or_else(|| step.to_string(), str::to_owned)).collect();
+    Some(format!("{}: {text}", place.join(".")))
+}
+
+fn first_word(objects: &[&Map<String, Value>], names: &[&str]) -> Option<String> {
+    objects.iter().find_map(|object| {
+        names.iter().find_map(|name| match object.get(*name)? {
+            Value::String(word) if !word.is_empty() => Some(cut(word, MAX_WORD)),
+            Value::Number(number) => Some(number.to_string()),
+            Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => None,
+        })
+    })
+}
+
+/// The status that an error names for itself, as a number or its digits.
+fn status(object: &Map<String, Value>) -> Option<u16> {
+    ["status_code", "http_status_code", "statusCode", "status", "code"].iter().find_map(|name| {
+        let status = match object.get(*name)? {
+            Value::Number(number) => u16::try_from(number.as_u64()?).ok()?,
+            Value::String(digits) => digits.parse().ok()?,
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
+        };
+        (400..600).contains(&status).then_some(status)
+    })
+}
+
+/// At most so many bytes, on one line.
+fn cut(text: &str, limit: usize) -> String {
+    let end = text.floor_char_boundary(limit);
+    let kept = text.get(..end).unwrap_or_default();
+    let mut line: String = kept.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if end < text.len() {
+        line.push('…');
+    }
+    line
+}
+
+impl UpstreamError {
+    fn with_excerpt(mut self, body: &[u8]) -> Self {
+        let body = body.trim_ascii();
+        let head = body.get(..MAX_EXCERPT * 2).unwrap_or(body);
+        self.excerpt = (!body.is_empty()).then(|| cut(&String::from_utf8_lossy(head), MAX_EXCERPT).into());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;

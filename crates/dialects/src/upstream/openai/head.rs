@@ -1,0 +1,64 @@
+//! What is the same in every chunk of a stream, and stands at the top of an answer.
+
+use super::shape::Shape;
+use crate::neutral::Face;
+use crate::wire::json::{self, slice};
+use crate::wire::splice::Edits;
+
+/// Id, time and model, as literals.
+#[derive(Debug)]
+pub(super) struct Head {
+    model: Vec<u8>,
+    id: Vec<u8>,
+    created: Vec<u8>,
+    /// The upstream's own is taken until the first chunk has gone out; then they stay.
+    has_id: bool,
+    has_created: bool,
+}
+
+impl Head {
+    pub(super) fn new(face: &Face) -> Self {
+        Self {
+            model: json::quote(&face.model).into_bytes(),
+            id: json::quote(&face.id).into_bytes(),
+            created: face.created.to_string().into_bytes(),
+            has_id: false,
+            has_created: false,
+        }
+    }
+
+    /// Takes id and time from the upstream while nothing has gone out.
+    pub(super) fn learn(&mut self, text: &[u8], shape: &Shape) {
+        if !self.has_id
+            && let Some(id) = shape.id(text)
+        {
+            self.id.clear();
+            self.id.extend_from_slice(id);
+            self.has_id = true;
+        }
+        if !self.has_created
+            && let Some(created) = shape.created(text)
+        {
+            self.created = created.to_string().into_bytes();
+            self.has_created = true;
+        }
+    }
+
+    /// Makes id, object, created and model what they should be; from then on they stay.
+    pub(super) fn edit<'e>(&'e mut self, text: &[u8], shape: &Shape, object: &'static [u8], edits: &mut Edits<'e>) {
+        (self.has_id, self.has_created) = (true, true);
+        let members = [
+            (&shape.id, &br#""id":"#[..], self.id.as_slice()),
+            (&shape.object, br#""object":"#, object),
+            (&shape.created, br#""created":"#, &self.created),
+            (&shape.model, br#""model":"#, &self.model),
+        ];
+        for (member, key, literal) in members {
+            match member {
+                Some(member) if slice(text, &member.value) == literal => {}
+                Some(member) => edits.replace(member.value.clone(), literal),
+                None => edits.insert_member(shape.open, [key, literal].concat()),
+            }
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! An upstream's usage object → true numbers, and back.
+//!
+//! Only the numbers that a usage must have are ever changed, the rest stays as it came. A usage in
+//! which everything is zero or null counts nothing and is as good as none.
+
+use super::quirks::Quirks;
+use crate::neutral::price::ShowCost;
+use crate::neutral::usage::{MOST, Source, Usage, estimate};
+use crate::upstream::shared::lenient::Count;
+use crate::wire::json::{Cursor, Kind, Span, slice};
+use crate::wire::splice::Edits;
+
+/// The numbers of a usage object, as far as it has them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    prompt: Option<u64>,
+    completion: Option<u64>,
+    total: Option<u64>,
+    cached: Option<u64>,
+    cache_write: Option<u64>,
+    reasoning: Option<u64>,
+    /// What no answer can have: then none of the others is kept.
+    doubted: Option<&'static str>,
+}
+
+impl Counts {
+    /// Whether the object that they were read from is worth passing on.
+    pub(super) fn are_believed(&self) -> bool {
+        self.doubted.is_none()
+    }
+
+    /// Reads a usage object; `None` if it is none, or counts nothing.
+    pub(super) fn read(text: &[u8], usage: &Span) -> Option<Self> {
+        let object = slice(text, usage);
+        let (mut counts, mut doubted) = (Self::default(), None);
+        let mut count = |name, value: Span| {
+            let count = Count::read(std::str::from_utf8(slice(object, &value)).ok()?).0;
+            if count.is_some_and(|count| count > MOST) {
+                doubted = doubted.or(Some(name));
+            }
+            count
+        };
+        Cursor::new(object)
+            .object(|cursor, key| {
+                match slice(object, &key) {
+                    br#""prompt_tokens""# => counts.prompt = count("prompt_tokens", cursor.value()?),
+                    br#""completion_tokens""# => counts.completion = count("completion_tokens", cursor.value()?),
+                    br#""total_tokens""# => counts.total = count("total_tokens", cursor.value()?),
+                    // DeepSeek; Mistral; Moonshot
+                    br#""prompt_cache_hit_tokens""# | br#""num_cached_tokens""# | br#""cached_tokens""# => {
+                        let cached = count("cached_tokens", cursor.value()?);
+                        counts.cached = counts.cached.or(cached);
+                    }
+                    br#""prompt_tokens_details""# if cursor.kind()? == Kind::Object => {
+                        cursor.object(|cursor, key| {
+                            let value = cursor.value()?;
+                            match slice(object, &key) {
+                                br#""cached_tokens""# => {
+                                    counts.cached = count("cached_tokens", value).or(counts.cached)
+                                }
+                                br#""cache_write_tokens""# => counts.cache_write = count("cache_write_tokens", value),
+                                _ => {}
+                            }
+                            Ok(())
+                        })?;
+                    }
+                    br#""completion_tokens_details""# if cursor.kind()? == Kind::Object => {
+                        cursor.object(|cursor, key| {
+                            let value = cursor.value()?;
+                            if slice(object, &key) == br#""reasoning_tokens""# {
+                                counts.reasoning = count("reasoning_tokens", value);
+                            }
+                            Ok(())
+                        })?;
+                    }
+                    _ => return cursor.value().map(drop),
+                }
+                Ok(())
+            })
+            .ok()?;
+        // Some leave a part out of its whole: then both together are the count.
+        for (whole, part, name) in
+            [(counts.prompt, counts.cached, "cached_tokens"), (counts.completion, counts.reasoning, "reasoning_tokens")]
+        {
+            if whole.unwrap_or(0).saturating_add(part.unwrap_or(0)) > MOST {
+                doubted = doubted.or(Some(name));
+            }
+        }
+        if doubted.is_some() {
+            return Some(Self { doubted, ..Self::default() });
+        }
+        [counts.prompt, counts.completion, counts.total].iter().any(|count| count.unwrap_or(0) > 0).then_some(counts)
+    }
+
+    /// The usage that they stand for; what is missing comes from the total, else from an estimate.
+    pub(super) fn settle(self, quirks: &Quirks, prompt_bytes: u64, completion_bytes: u64) -> Usage {
+        let mut source = Source::Reported;
+        let (mut prompt, completion) = match (self.prompt, self.completion, self.total) {
+            (Some(prompt), Some(completion), total) => {
+                (prompt, completion.saturating_add(self.reasoning_outside(quirks, prompt, completion, total)))
+            }
+            (Some(prompt), None, Some(total)) if total >= prompt => (prompt, total - prompt),
+            (None, Some(completion), Some(total)) if total >= completion => (total - completion, completion),
+            (prompt, completion, total) => {
+                source = Source::Estimated;
+                let total = if prompt.or(completion).is_none() { total } else { None };
+                let completion =
+                    completion.unwrap_or_else(|| estimate(completion_bytes).min(total.unwrap_or(u64::MAX)));
+                let prompt =
+                    prompt.unwrap_or_else(|| total.map_or_else(|| estimate(prompt_bytes), |total| total - completion));
+                (prompt, completion)
+            }
+        };
+        let cached = self.cached.unwrap_or(0);
+        if cached > prompt {
+            // Seen at xAI: what came from the cache is left out of the prompt.
+            prompt = prompt.saturating_add(cached);
+        }
+        Usage {
+            prompt,
+            completion,
+            cached,
+            cache_write: self.cache_write.unwrap_or(0),
+            reasoning: self.reasoning.unwrap_or(0).min(completion),
+            source,
+            doubted: self.doubted,
+        }
+    }
+
+    /// Seen at xAI: the completion leaves the reasoning out, only the total has it.
+    fn reasoning_outside(self, quirks: &Quirks, prompt: u64, completion: u64, total: Option<u64>) -> u64 {
+        let reasoning = self.reasoning.unwrap_or(0);
+        let without = prompt.saturating_add(completion);
+        let is_outside = match total {
+            Some(total) if total == without => false,
+            Some(total) if total == without.saturating_add(reasoning) => true,
+            Some(_) | None => quirks.reasoning_outside,
+        };
+        if is_outside { reasoning } else { 0 }
+    }
+}
+
+/// The usage object with its numbers made true, and what it cost if that is shown; a new one if
+/// there was none.
+pub(super) fn write(object: Option<&[u8]>, usage: &Usage, shown: ShowCost) -> Vec<u8> {
+    let numbers = [
+        (&br#""prompt_tokens""#[..], usage.prompt),
+        (br#""completion_tokens""#, usage.completion),
+        (br#""total_tokens""#, usage.total()),
+    ];
+    let object = object.unwrap_or(b"{}");
+    let mut edits = Edits::default();
+    let mut missing = [true; 3];
+    let mut has_details = false;
+    let cost = shown.of(usage).map(|cost| cost.to_string().into_bytes());
+    let mut has_cost = false;
+    let read = Cursor::new(object).object(|cursor, key| {
+        let name = slice(object, &key);
+        let value = cursor.value()?;
+        for (missing, (field, number)) in missing.iter_mut().zip(numbers) {
+            if name == field {
+                *missing = false;
+                let number = number.to_string().into_bytes();
+                if slice(object, &value) != number {
+                    edits.replace(value.clone(), number);
+                }
+            }
+        }
+        if name == br#""cost""# && shown != ShowCost::No {
+            match &cost {
+                Some(cost) if !has_cost => edits.replace(value.clone(), cost.clone()),
+                Some(_) | None => edits.remove_member(&key, &value),
+            }
+            has_cost = true;
+        }
+        if name == br#""prompt_tokens_details""# {
+            has_details = slice(object, &value) != b"null";
+            if !has_details && usage.cached > 0 {
+                edits.remove_member(&key, &value);
+            }
+        }
+        Ok(())
+    });
+    let Ok(span) = read else { return write(None, usage, shown) };
+    for (_, (field, number)) in missing.iter().zip(numbers).filter(|(missing, _)| **missing) {
+        edits.insert_member(span.start, [field, b":", number.to_string().as_bytes()].concat());
+    }
+    if !has_details && usage.cached > 0 {
+        let details = format!(r#""prompt_tokens_details":{{"cached_tokens":{}}}"#, usage.cached);
+        edits.insert_member(span.start, details.into_bytes());
+    }
+    if let Some(cost) = cost.filter(|_| !has_cost) {
+        edits.insert_member(span.start, [br#""cost":"#, &*cost].concat());
+    }
+    let mut out = Vec::new();
+    edits.apply_into(object, &mut out);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::quirks;
+    use super::*;
+    use crate::neutral::price::Price;
+
+    const NOBODY: Option<(u64, u64, u64, Source)> = None;
+
+    /// 400 bytes of prompt and 40 of completion were passed on.
+    #[track_caller]
+    fn check(json: &str, expected: Option<(u64, u64, u64, Source)>) {
+        check_with(&Quirks::NONE, json, expected);
+    }
+
+    #[track_caller]
+    fn check_with(quirks: &Quirks, json: &str, expected: Option<(u64, u64, u64, Source)>) {
+        let usage = Counts::read(json.as_bytes(), &(0..json.len())).map(|counts| counts.settle(quirks, 400, 40));
+        let usage = usage.map(|usage| (usage.prompt, usage.completion, usage.cached, usage.source));
+        assert_eq!(usage, expected, "{json}");
+    }
+
+    #[test]
+    fn numbers_are_read_and_what_is_missing_is_derived() {
+        use Source::{Estimated, Reported};
+        check(r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#, Some((9, 3, 0, Reported)));
+        check(r#"{"prompt_tokens":9.0,"completion_tokens":3,"total_tokens":99}"#, Some((9, 3, 0, Reported)));
+        check(r#"{"prompt_tokens":9,"total_tokens":12}"#, Some((9, 3, 0, Reported)));
+        check(r#"{"completion_tokens":3,"total_tokens":12}"#, Some((9, 3, 0, Reported)));
+        check(r#"{"prompt_tokens":9,"completion_tokens":null,"total_tokens":12}"#, Some((9, 3, 0, Reported)));
+        check(r#"{"prompt_tokens":9,"completion_tokens":null}"#, Some((9, 10, 0, Estimated)));
+        check(r#"{"completion_tokens":3}"#, Some((100, 3, 0, Estimated)));
+        check(r#"{"total_tokens":50}"#, Some((40, 10, 0, Estimated)));
+        check(r#"{"total_tokens":5}"#, Some((0, 5, 0, Estimated)));
+        check(
+            r#"{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4}}"#,
+            Some((9, 3, 4, Reported)),
+        );
+        check(r#"{"prompt_tokens":9,"completion_tokens":3,"prompt_cache_hit_tokens":4}"#, Some((9, 3, 4, Reported)));
+        check("null", NOBODY);
+        check("{}", NOBODY);
+        check("[]", NOBODY);
+        check("7", NOBODY);
+        check(r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#, NOBODY);
+        check(r#"{"prompt_tokens":null,"completion_tokens":null,"total_tokens":null}"#, NOBODY);
+        check(r#"{"prompt_tokens":"nine","completion_tokens":[]}"#, NOBODY);
+        check(r#"{"prompt_tokens":"9","completion_tokens":"3.0"}"#, Some((9, 3, 0, Reported)));
+    }
+
+    #[test]
+    fn what_no_answer_can_have_is_not_believed_nor_what_came_with_it() {
+        let check = |json: &str, doubted| {
+            let usage =
+                Counts::read(json.as_bytes(), &(0..json.len())).map(|counts| counts.settle(&Quirks::NONE, 400, 40));
+            assert_eq!(usage, Some(Usage { doubted, ..Usage::estimated(400, 40) }), "{json}");
+        };
+        for absurd in [
+            "1073741825",
+            "9223372036854775808",
+            "1e18",
+            "1e400",
+            "-1",
+            "-1.0",
+            "7.5",
+            "\"1e18\"",
+            "\"-3\"",
+            "18446744073709551616",
+        ] {
+            let of = |name: &str| {
+                format!(r#"{{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"{name}":{absurd}}}"#)
+            };
+            for name in ["prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"] {
+                check(&of(name), Some(name));
+            }
+            check(&of("num_cached_tokens"), Some("cached_tokens"));
+            check(
+                &format!(r#"{{"prompt_tokens":9,"prompt_tokens_details":{{"cached_tokens":{absurd}}}}}"#),
+                Some("cached_tokens"),
+            );
+            check(
+                &format!(r#"{{"prompt_tokens":9,"prompt_tokens_details":{{"cache_write_tokens":{absurd}}}}}"#),
+                Some("cache_write_tokens"),
+            );
+            check(
+                &format!(r#"{{"completion_tokens_details":{{"reasoning_tokens":{absurd}}}}}"#),
+                Some("reasoning_tokens"),
+            );
+        }
+        check(
+            r#"{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":1073741824}}"#,
+            Some("cached_tokens"),
+        );
+        check(
+            r#"{"completion_tokens":3,"completion_tokens_details":{"reasoning_tokens":1073741824}}"#,
+            Some("reasoning_tokens"),
+        );
+        let most = r#"{"prompt_tokens":1073741824,"completion_tokens":1073741824}"#;
+        let usage = Counts::read(most.as_bytes(), &(0..most.len())).unwrap().settle(&Quirks::NONE, 400, 40);
+        assert_eq!((usage.total(), usage.source, usage.doubted), (1 << 31, Source::Reported, None));
+    }
+
+    #[test]
+    fn xai_leaves_reasoning_and_cache_out() {
+        let reasoning = r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":32,"completion_tokens_details":{"reasoning_tokens":20}}"#;
+        check(reasoning, Some((9, 23, 0, Source::Reported)));
+        let inside = r#"{"prompt_tokens":9,"completion_tokens":30,"total_tokens":39,"completion_tokens_details":{"reasoning_tokens":20}}"#;
+        check(inside, Some((9, 30, 0, Source::Reported)));
+        let cached = r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":100}}"#;
+        check(cached, Some((109, 3, 100, Source::Reported)));
+        // Where the total does not tell, the server's table does.
+        for total in ["", r#","total_tokens":0"#, r#","total_tokens":99"#] {
+            let unclear = format!(
+                r#"{{"prompt_tokens":9,"completion_tokens":3{total},"completion_tokens_details":{{"reasoning_tokens":20}}}}"#
+            );
+            check(&unclear, Some((9, 3, 0, Source::Reported)));
+            check_with(&quirks::XAI, &unclear, Some((9, 23, 0, Source::Reported)));
+        }
+        check_with(&quirks::XAI, reasoning, Some((9, 23, 0, Source::Reported)));
+        check_with(&quirks::XAI, inside, Some((9, 30, 0, Source::Reported)));
+    }
+
+    #[test]
+    fn the_object_is_made_true_and_keeps_the_rest() {
+        let usage = Usage { prompt: 9, completion: 3, source: Source::Reported, ..Usage::default() };
+        for (object, expected) in [
+            (None, r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#),
+            (
+                Some(r#"{ "prompt_tokens": 9, "cost": 0.1, "completion_tokens": 3, "total_tokens": 12 }"#),
+                r#"{ "prompt_tokens": 9, "cost": 0.1, "completion_tokens": 3, "total_tokens": 12 }"#,
+            ),
+            (
+                Some(r#"{"prompt_tokens":9.0,"total_tokens":10}"#),
+                r#"{"completion_tokens":3,"prompt_tokens":9,"total_tokens":12}"#,
+            ),
+            (
+                Some(r#"{"total_tokens":null,"x":{"prompt_tokens":1}}"#),
+                r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"x":{"prompt_tokens":1}}"#,
+            ),
+        ] {
+            let written = write(object.map(str::as_bytes), &usage, ShowCost::No);
+            assert_eq!(String::from_utf8(written).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn cached_tokens_show_where_the_standard_has_them() {
+        let usage = Usage { prompt: 9, completion: 3, cached: 4, source: Source::Reported, ..Usage::default() };
+        let object =
+            br#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4,"prompt_tokens_details":null}"#;
+        let written = String::from_utf8(write(Some(object), &usage, ShowCost::No)).unwrap();
+        assert_eq!(
+            written,
+            r#"{"prompt_tokens_details":{"cached_tokens":4},"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4}"#
+        );
+    }
+
+    #[test]
+    fn a_cost_is_ours_or_none_where_one_is_shown() {
+        let usage = Usage {
+            prompt: 900,
+            completion: 300,
+            cached: 400,
+            reasoning: 100,
+            source: Source::Reported,
+            ..Usage::default()
+        };
+        let price = Price {
+            cached_input: 20_000,
+            thinking: 700_000,
+            ..Price { input: 150_000, output: 600_000, ..Price::FREE }
+        };
+        let numbers = r#""prompt_tokens":900,"completion_tokens":300,"total_tokens":1200,"prompt_tokens_details":{"cached_tokens":400}"#;
+        let check = |object: String, shown, expected: String| {
+            assert_eq!(String::from_utf8(write(Some(object.as_bytes()), &usage, shown)).unwrap(), expected);
+        };
+        let known = ShowCost::At(Some(price));
+        // 500 x 0.15 + 400 x 0.02 + 200 x 0.6 + 100 x 0.7 millionths.
+        check(format!("{{{numbers}}}"), known, format!(r#"{{"cost":0.000273,{numbers}}}"#));
+        for theirs in ["0.5", "null", r#"{"total_cost":0.5}"#, r#""0.5""#] {
+            let object = format!(r#"{{{numbers},"cost":{theirs},"x":1}}"#);
+            check(object.clone(), known, format!(r#"{{{numbers},"cost":0.000273,"x":1}}"#));
+            check(object.clone(), ShowCost::At(None), format!(r#"{{{numbers},"x":1}}"#));
+            check(object.clone(), ShowCost::No, object);
+        }
+        check(format!(r#"{{{numbers},"cost":1,"cost":2}}"#), known, format!(r#"{{{numbers},"cost":0.000273}}"#));
+        check(format!(r#"{{"cost":1,{numbers},"cost":2}}"#), ShowCost::At(None), format!("{{{numbers}}}"));
+        let zero = write(None, &usage, ShowCost::At(Some(Price::FREE)));
+        assert!(String::from_utf8(zero).unwrap().ends_with(r#","cost":0}"#));
+    }
+}

@@ -1,0 +1,86 @@
+//! Content that is a list of parts: its text, and the thinking among it.
+
+use crate::wire::json::{Broken, Cursor, Kind, slice, text_of};
+
+/// What the parts say.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Parts {
+    pub(super) text: String,
+    pub(super) thinking: String,
+}
+
+/// Reads an array of parts, or a single one.
+pub(super) fn parts(json: &[u8]) -> Parts {
+    let mut parts = Parts::default();
+    let mut cursor = Cursor::new(json);
+    // The text was scanned before, so this cannot fail.
+    let _read = match cursor.kind() {
+        Ok(Kind::Array) => cursor.array(|cursor, _| parts.part(cursor)).map(drop),
+        Ok(_) => parts.part(&mut cursor),
+        Err(broken) => Err(broken),
+    };
+    parts
+}
+
+impl Parts {
+    fn part(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+        if cursor.kind()? != Kind::Object {
+            return append(&mut self.text, cursor);
+        }
+        let json = cursor.text();
+        let read = cursor.object(|cursor, key| match slice(json, &key) {
+            br#""text""# => append(&mut self.text, cursor),
+            br#""thinking""# if cursor.kind()? == Kind::Array => {
+                let part = |cursor: &mut Cursor<'_>, _| texts(&mut self.thinking, cursor);
+                cursor.array(part).map(drop)
+            }
+            br#""thinking""# => append(&mut self.thinking, cursor),
+            _ => cursor.value().map(drop),
+        });
+        read.map(drop)
+    }
+}
+
+/// Appends the `text` of an object.
+fn texts(to: &mut String, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+    if cursor.kind()? != Kind::Object {
+        return append(to, cursor);
+    }
+    let json = cursor.text();
+    let read = cursor.object(|cursor, key| match slice(json, &key) {
+        br#""text""# => append(to, cursor),
+        _ => cursor.value().map(drop),
+    });
+    read.map(drop)
+}
+
+/// Appends a string; any other value says nothing.
+fn append(to: &mut String, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+    let value = cursor.value()?;
+    to.push_str(&text_of(cursor.text(), &value).unwrap_or_default());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_become_text() {
+        for (json, expected) in [
+            (r#"[]"#, ("", "")),
+            (r#"[{"type":"text","text":"a"},"b",{"type":"reference","reference_ids":[1]}]"#, ("ab", "")),
+            (
+                r#"[{"type":"thinking","thinking":[{"type":"text","text":"h"},{"type":"text","text":"m"}]},{"type":"text","text":"a"}]"#,
+                ("a", "hm"),
+            ),
+            (r#"[{"type":"thinking","thinking":"hm"}]"#, ("", "hm")),
+            (r#"{"type":"text","text":"a"}"#, ("a", "")),
+            (r#"[7,null,{"text":null},{"thinking":null}]"#, ("", "")),
+        ] {
+            let (text, thinking) = expected;
+            let expected = Parts { text: text.into(), thinking: thinking.into() };
+            assert_eq!(parts(json.as_bytes()), expected, "{json}");
+        }
+    }
+}

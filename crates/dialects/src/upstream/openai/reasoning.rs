@@ -1,0 +1,84 @@
+//! Thinking: under the name that callers know, `reasoning_content`, or not at all.
+//!
+//! Servers say it under one of [`NAMES`], or under several at once, or among the parts of the
+//! content. A body without any of them is not looked at here. What becomes of a member depends on
+//! which others stand beside it, never on what it says, as far as [`pattern`](super::pattern)
+//! learns such bodies: there only the text differs.
+
+use super::names::{NAMES, SHORT, STANDARD};
+use super::parts::parts;
+use super::shape::Body;
+use crate::wire::json::{Cursor, Kind, Span, slice};
+use crate::wire::splice::Edits;
+
+/// Puts right the thinking of a delta or message, all but the parts of its content.
+pub(super) fn edit(text: &[u8], body: &Body, show: bool, edits: &mut Edits<'_>) {
+    if show {
+        if body.has_reasoning {
+            rename(text, body, edits);
+        }
+    } else if body.has_thinking {
+        members(text, body, |key, value| {
+            if NAMES.contains(&slice(text, &key)) {
+                edits.remove_member(&key, &value);
+            }
+        });
+    }
+}
+
+/// Gives `reasoning` the standard's name, unless thinking already has that; then what only says it
+/// again goes.
+fn rename(text: &[u8], body: &Body, edits: &mut Edits<'_>) {
+    let (mut standard, mut short) = (None, None);
+    members(text, body, |key, value| match slice(text, &key) {
+        STANDARD => standard = Some((key, value)),
+        SHORT => short = Some((key, value)),
+        _ => {}
+    });
+    let Some((key, value)) = short else { return };
+    if let Some((standard, said)) = standard {
+        let said_there = slice(text, &said);
+        if !matches!(said_there, b"null" | b"\"\"") {
+            if matches!(slice(text, &value), b"\"\"") || slice(text, &value) == said_there {
+                edits.remove_member(&key, &value);
+            }
+            return;
+        }
+        edits.remove_member(&standard, &said);
+    }
+    edits.replace(key, STANDARD);
+}
+
+/// How many bytes of thinking a body holds, if there is nothing beside it that a caller could use.
+pub(super) fn only(text: &[u8], body: &Body) -> Option<usize> {
+    let has_parts =
+        body.content.as_ref().is_some_and(|content| matches!(content.kind(text), Kind::Array | Kind::Object));
+    if !(body.thinks || has_parts) || body.has_odd_calls(text) {
+        return None;
+    }
+    let (mut thinks, mut tells, mut said) = (body.thinks, false, body.said);
+    members(text, body, |key, value| match (slice(text, &key), slice(text, &value)) {
+        (br#""role""#, _) => {}
+        (name, _) if NAMES.contains(&name) => {}
+        (br#""content""#, content @ [b'[' | b'{', ..]) => {
+            let parts = parts(content);
+            thinks |= !parts.thinking.is_empty();
+            tells |= !parts.text.is_empty();
+            said += parts.thinking.len();
+        }
+        (_, value) => tells |= !matches!(value, b"null" | b"false" | b"\"\"" | b"[]" | b"{}"),
+    });
+    (thinks && !tells).then_some(said)
+}
+
+/// Gives each member's key and value.
+fn members(text: &[u8], body: &Body, mut each: impl FnMut(Span, Span)) {
+    let Some(rest) = text.get(body.open..) else { return };
+    let from = |span: Span| span.start + body.open..span.end + body.open;
+    // The text was scanned before, so this cannot fail.
+    let _read = Cursor::new(rest).object(|cursor, key| {
+        let value = cursor.value()?;
+        each(from(key), from(value));
+        Ok(())
+    });
+}

@@ -1,0 +1,226 @@
+//! The caller's request → the account's: the same bytes, but for the spans that must change.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use super::quirks::Quirks;
+use super::rewrite::rewrite;
+use crate::front::chat::envelope::Envelope;
+use crate::neutral::{Losses, Refused};
+use crate::wire::json::{self, Cursor, Span, slice};
+use crate::wire::splice::{Edits, Part};
+
+/// Whom a request is written for.
+#[derive(Debug, Clone, Copy)]
+pub struct To<'a> {
+    /// The target's name for the model.
+    pub model: &'a str,
+    /// Streams: ask for usage. Where not, because the server refuses the field, the caller's own
+    /// `stream_options` goes too.
+    pub ask_usage: bool,
+    /// `max_tokens` where the request is silent about it.
+    pub fill_max_tokens: Option<u64>,
+    /// In what the server differs from OpenAI's.
+    pub quirks: &'static Quirks,
+}
+
+/// Writes the request, and says what of it is lost.
+///
+/// Comes in parts, to be sent one after the other: of a large body, what stays as it was is not
+/// copied.
+pub fn request(body: &Bytes, envelope: &Envelope, to: &To<'_>) -> Result<(Vec<Bytes>, Losses), Refused> {
+    let mut edits = Edits::default();
+    if envelope.model != to.model {
+        edits.replace(envelope.model_span.clone(), json::quote(to.model).into_bytes());
+    }
+    if envelope.stream {
+        stream_options(body, envelope, to.ask_usage && to.quirks.stream_options, &mut edits);
+    }
+    if let Some(limit) = to.fill_max_tokens.filter(|_| !envelope.max_tokens_said) {
+        match &envelope.max_tokens_null {
+            Some(null) => edits.replace(null.clone(), limit.to_string().into_bytes()),
+            None => edits.insert_member(envelope.open, format!(r#""max_tokens":{limit}"#).into_bytes()),
+        }
+    }
+    let losses = if to.quirks.touches_requests() {
+        rewrite(body, envelope.stream, to.quirks, &mut edits)?
+    } else {
+        Losses::default()
+    };
+    Ok((apply(body, &mut edits), losses))
+}
+
+/// Up to this size one copy is cheaper than several parts.
+const COPIED: usize = 64 * 1024;
+
+fn apply(body: &Bytes, edits: &mut Edits<'_>) -> Vec<Bytes> {
+    if body.len() <= COPIED {
+        let mut out = Vec::new();
+        edits.apply_into(body, &mut out);
+        return vec![out.into()];
+    }
+    let mut parts = Vec::new();
+    edits.apply(body, |part| match part {
+        Part::Old(span) if span.is_empty() => {}
+        Part::Old(span) => parts.push(body.slice(span)),
+        Part::New(bytes) => parts.push(Bytes::copy_from_slice(bytes)),
+    });
+    parts
+}
+
+fn stream_options(body: &[u8], envelope: &Envelope, ask_usage: bool, edits: &mut Edits<'_>) {
+    match (&envelope.stream_options, &envelope.include_usage_span) {
+        (Some(_), _) if !ask_usage => {
+            if let Some((key, value)) = top_member(body, "stream_options") {
+                edits.remove_member(&key, &value);
+            }
+        }
+        (None, _) if !ask_usage => {}
+        (None, _) => edits.insert_member(envelope.open, borrowed(br#""stream_options":{"include_usage":true}"#)),
+        (Some(_), Some(said)) if slice(body, said) == b"true" => {}
+        (Some(_), Some(said)) => edits.replace(said.clone(), borrowed(b"true")),
+        (Some(options), None) if slice(body, options) == b"null" => {
+            edits.replace(options.clone(), borrowed(br#"{"include_usage":true}"#));
+        }
+        (Some(options), None) => edits.insert_member(options.start, borrowed(br#""include_usage":true"#)),
+    }
+}
+
+fn borrowed(bytes: &'static [u8]) -> Cow<'static, [u8]> {
+    Cow::Borrowed(bytes)
+}
+
+/// Key and value of a member of the top object.
+fn top_member(body: &[u8], name: &str) -> Option<(Span, Span)> {
+    let mut found = None;
+    let read = Cursor::new(body).object(|cursor, key| {
+        let is_it = json::text_of(body, &key).as_deref() == Some(name);
+        let value = cursor.value()?;
+        if is_it {
+            found = Some((key, value));
+        }
+        Ok(())
+    });
+    read.ok().and(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::chat::envelope;
+
+    #[track_caller]
+    fn check(body: &str, ask_usage: bool, fill: Option<u64>, expected: &str) {
+        let envelope = envelope::read(body.as_bytes()).expect("a good request");
+        let to = To { ask_usage, fill_max_tokens: fill, ..plain("up/stream \"1\"") };
+        let (written, losses) = request(&Bytes::copy_from_slice(body.as_bytes()), &envelope, &to).unwrap();
+        assert_eq!(String::from_utf8(written.concat()).unwrap(), expected);
+        assert!(losses.names().is_empty());
+    }
+
+    fn plain(model: &str) -> To<'_> {
+        To { model, ask_usage: true, fill_max_tokens: None, quirks: &Quirks::NONE }
+    }
+
+    /// Both sides of the model, odd white space, numbers and escapes included, stay as they are.
+    #[test]
+    fn only_the_model_changes() {
+        check(
+            "\n{ \"seed\":1e999, \"model\" :\"fast\" ,\n\t\"messages\":[{\"role\":\"user\",\"content\":\"\\u00e9 \\/ é\"}], \"x\":{\"model\":\"fast\"}, \"temperature\":1.0 } ",
+            true,
+            None,
+            "\n{ \"seed\":1e999, \"model\" :\"up/stream \\\"1\\\"\" ,\n\t\"messages\":[{\"role\":\"user\",\"content\":\"\\u00e9 \\/ é\"}], \"x\":{\"model\":\"fast\"}, \"temperature\":1.0 } ",
+        );
+    }
+
+    #[test]
+    fn the_same_model_name_stays_as_it_was_written() {
+        let body = Bytes::from_static(br#"{"model":"f\u0061st","messages":[{}]}"#);
+        let envelope = envelope::read(&body).unwrap();
+        assert_eq!(request(&body, &envelope, &plain("fast")), Ok((vec![body], Losses::default())));
+    }
+
+    #[test]
+    fn a_large_body_is_not_copied() {
+        let content = "x".repeat(COPIED);
+        let body = Bytes::from(format!(r#"{{"model":"fast","messages":[{{"content":"{content}"}}],"stream":true}}"#));
+        let envelope = envelope::read(&body).unwrap();
+        let (parts, _) = request(&body, &envelope, &plain("up")).unwrap();
+        let expected = format!(
+            r#"{{"stream_options":{{"include_usage":true}},"model":"up","messages":[{{"content":"{content}"}}],"stream":true}}"#
+        );
+        assert_eq!(String::from_utf8(parts.concat()).unwrap(), expected);
+        let last = parts.last().unwrap();
+        assert!(last.len() > COPIED && body.as_ptr_range().contains(&last.as_ptr()));
+    }
+
+    #[test]
+    fn streams_ask_for_usage() {
+        let tail = r#""messages":[{}],"stream":true"#;
+        for (before, after) in [
+            ("", r#""stream_options":{"include_usage":true},"#),
+            (r#""stream_options":null,"#, r#""stream_options":{"include_usage":true},"#),
+            (r#""stream_options":{},"#, r#""stream_options":{"include_usage":true},"#),
+            (r#""stream_options":{ "a":1},"#, r#""stream_options":{"include_usage":true, "a":1},"#),
+            (r#""stream_options":{"include_usage":false},"#, r#""stream_options":{"include_usage":true},"#),
+            (r#""stream_options":{"include_usage":null},"#, r#""stream_options":{"include_usage":true},"#),
+            (r#""stream_options":{"include_usage" : true},"#, r#""stream_options":{"include_usage" : true},"#),
+        ] {
+            let body = format!(r#"{{{before}"model":"fast",{tail}}}"#);
+            check(&body, true, None, &format!(r#"{{{after}"model":"up/stream \"1\"",{tail}}}"#));
+        }
+    }
+
+    #[test]
+    fn servers_that_refuse_stream_options_get_none() {
+        check(
+            r#"{"model":"fast","stream_options":{"include_usage":true},"messages":[{}],"stream":true}"#,
+            false,
+            None,
+            r#"{"model":"up/stream \"1\"","messages":[{}],"stream":true}"#,
+        );
+        check(
+            r#"{"model":"fast","messages":[{}],"stream\u005foptions":{},"stream":true}"#,
+            false,
+            None,
+            r#"{"model":"up/stream \"1\"","messages":[{}],"stream":true}"#,
+        );
+        check(
+            r#"{"model":"fast","messages":[{}],"stream":true}"#,
+            false,
+            None,
+            r#"{"model":"up/stream \"1\"","messages":[{}],"stream":true}"#,
+        );
+    }
+
+    #[test]
+    fn what_is_no_stream_keeps_its_stream_options() {
+        let tail = r#""stream_options":{"include_usage":false},"messages":[{}]}"#;
+        check(&format!(r#"{{"model":"fast",{tail}"#), true, None, &format!(r#"{{"model":"up/stream \"1\"",{tail}"#));
+    }
+
+    #[test]
+    fn max_tokens_is_filled_in_where_nothing_was_said() {
+        for (before, after) in [
+            ("", r#""max_tokens":64,"#),
+            (r#""max_tokens":null,"#, r#""max_tokens":64,"#),
+            (r#""max_tokens":7,"#, r#""max_tokens":7,"#),
+            (r#""max_completion_tokens":7,"#, r#""max_completion_tokens":7,"#),
+            (r#""max_completion_tokens":null,"#, r#""max_tokens":64,"max_completion_tokens":null,"#),
+        ] {
+            let body = format!(r#"{{{before}"model":"fast","messages":[{{}}]}}"#);
+            check(&body, true, Some(64), &format!(r#"{{{after}"model":"up/stream \"1\"","messages":[{{}}]}}"#));
+        }
+    }
+
+    #[test]
+    fn stream_options_and_max_tokens_go_in_together() {
+        check(
+            r#"{"model":"fast","messages":[{}],"stream":true}"#,
+            true,
+            Some(64),
+            r#"{"stream_options":{"include_usage":true},"max_tokens":64,"model":"up/stream \"1\"","messages":[{}],"stream":true}"#,
+        );
+    }
+}

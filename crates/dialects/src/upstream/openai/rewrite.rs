@@ -1,0 +1,373 @@
+//! What a server's quirks change of a request: edits on its bytes, what gets lost by them, and what
+//! cannot be asked for at all.
+//!
+//! The body was read before, so its grammar is known to be good and no top-level field comes twice.
+//! Whatever a quirk does not name stays as it was written.
+
+use std::borrow::Cow;
+
+use super::call_ids;
+use super::quirks::{Choices, Formats, Quirks, Rule};
+use crate::neutral::{Losses, Refused};
+use crate::wire::json::{self, Broken, Cursor, Kind, Span, integer_of, slice, text_of};
+use crate::wire::splice::Edits;
+
+/// A top-level field.
+struct Field<'a> {
+    name: Cow<'a, [u8]>,
+    key: Span,
+    value: Span,
+}
+
+/// Gathers the edits that `quirks` call for; `stream_options` of a stream is somebody else's
+/// business.
+pub(super) fn rewrite(body: &[u8], stream: bool, quirks: &Quirks, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
+    let mut fields = Vec::with_capacity(16);
+    let mut messages = Messages { quirks, index: 0, call_ids: Vec::new(), losses: Losses::default(), refused: None };
+    // Cannot fail: see above.
+    let _read = Cursor::new(body).object(|cursor, key| {
+        let name = json::name_of(body, &key);
+        let value = match name.as_ref() {
+            b"messages" if quirks.touches_messages() => messages.read(cursor, edits)?,
+            _ => cursor.value()?,
+        };
+        fields.push(Field { name, key, value });
+        Ok(())
+    });
+    if let Some(refused) = messages.refused {
+        return Err(refused);
+    }
+    call_ids::shorten(body, &messages.call_ids, edits);
+
+    let mut top = Top { body, fields: &fields, losses: messages.losses };
+    for field in &fields {
+        let Ok(name) = std::str::from_utf8(&field.name) else { continue };
+        if name == "stream_options" && !quirks.stream_options && !stream {
+            edits.remove_member(&field.key, &field.value);
+        }
+        if let Some((name, rule)) = quirks.fields.iter().find(|(known, _)| *known == name) {
+            top.apply(name, rule, field, edits)?;
+        }
+    }
+    Ok(top.losses)
+}
+
+/// The top-level fields.
+struct Top<'a> {
+    body: &'a [u8],
+    fields: &'a [Field<'a>],
+    losses: Losses,
+}
+
+impl<'a> Top<'a> {
+    fn apply(
+        &mut self,
+        name: &'static str,
+        rule: &Rule,
+        field: &Field<'_>,
+        edits: &mut Edits<'_>,
+    ) -> Result<(), Refused> {
+        let value = slice(self.body, &field.value);
+        if value == b"null" {
+            edits.remove_member(&field.key, &field.value);
+            return Ok(());
+        }
+        match rule {
+            Rule::Rename(other) => self.rename(field, other, edits),
+            Rule::Omit => self.omit(name, field, edits),
+            Rule::Cannot if says_nothing(name, value) => edits.remove_member(&field.key, &field.value),
+            Rule::Cannot => return Err(unsupported(name)),
+            Rule::OneOf(words) => {
+                if !self.word(field).is_some_and(|word| words.contains(&&*word)) {
+                    self.omit(name, field, edits);
+                }
+            }
+            Rule::Nearest(words) => {
+                let word = self.word(field);
+                if let Some((_, nearest)) = words.iter().find(|(theirs, _)| word.as_deref() == Some(*theirs)) {
+                    edits.replace(field.value.clone(), json::quote(nearest).into_bytes());
+                    self.losses.add(name);
+                }
+            }
+            Rule::List => {
+                if value.starts_with(b"\"") {
+                    edits.replace(field.value.clone(), [b"[", value, b"]"].concat());
+                }
+            }
+            Rule::ToolChoice(choices) => return self.tool_choice(*choices, field, edits),
+            Rule::Format(formats) => return self.format(*formats, field, edits),
+        }
+        Ok(())
+    }
+
+    fn word(&self, field: &Field<'_>) -> Option<Cow<'a, str>> {
+        text_of(self.body, &field.value)
+    }
+
+    /// The standard's field counts; the server's own beside it is lost.
+    fn rename(&mut self, field: &Field<'_>, other: &'static str, edits: &mut Edits<'_>) {
+        if let Some(own) = self.fields.iter().find(|field| *field.name == *other.as_bytes()) {
+            edits.remove_member(&own.key, &own.value);
+            let own = slice(self.body, &own.value);
+            if own != b"null" && own != slice(self.body, &field.value) {
+                self.losses.add(other);
+            }
+        }
+        edits.replace(field.key.clone(), json::quote(other).into_bytes());
+    }
+
+    fn omit(&mut self, name: &'static str, field: &Field<'_>, edits: &mut Edits<'_>) {
+        edits.remove_member(&field.key, &field.value);
+        if !says_nothing(name, slice(self.body, &field.value)) {
+            self.losses.add(name);
+        }
+    }
+
+    fn tool_choice(&mut self, choices: Choices, field: &Field<'_>, edits: &mut Edits<'_>) -> Result<(), Refused> {
+        let word = self.word(field);
+        match (choices, word.as_deref()) {
+            (Choices::Any, Some("required")) => edits.replace(field.value.clone(), &br#""any""#[..]),
+            (Choices::Any, _) | (Choices::Words, Some(_)) | (Choices::Auto, Some("auto")) => {}
+            (Choices::Auto, Some("none")) => {
+                for field in self.fields.iter().filter(|field| matches!(&*field.name, b"tools" | b"tool_choice")) {
+                    edits.remove_member(&field.key, &field.value);
+                }
+            }
+            (Choices::Words | Choices::Auto, _) => return Err(unsupported("tool_choice")),
+        }
+        Ok(())
+    }
+
+    fn format(&mut self, formats: Formats, field: &Field<'_>, edits: &mut Edits<'_>) -> Result<(), Refused> {
+        const ANY_OBJECT: &[u8] = br#"{"type":"object"}"#;
+        let format = AskedFormat::read(slice(self.body, &field.value));
+        let as_schema = match (formats, format.kind.as_deref()) {
+            (Formats::NoSchema, Some("json_schema")) => return Err(unsupported("response_format")),
+            (Formats::SchemaOnly, Some("json_object")) => {
+                [br#"{"type":"json_schema","json_schema":{"schema":"#, ANY_OBJECT, b"}}"].concat()
+            }
+            (Formats::Grammar, Some("text")) => {
+                edits.remove_member(&field.key, &field.value);
+                return Ok(());
+            }
+            (Formats::Grammar, Some("json_schema" | "json_object")) if !format.is_grammar => {
+                [br#"{"type":"json","value":"#, format.schema.unwrap_or(ANY_OBJECT), b"}"].concat()
+            }
+            (Formats::NoSchema | Formats::SchemaOnly | Formats::Grammar, _) => return Ok(()),
+        };
+        edits.replace(field.value.clone(), as_schema);
+        Ok(())
+    }
+}
+
+/// A `response_format`.
+#[derive(Default)]
+struct AskedFormat<'a> {
+    kind: Option<Cow<'a, str>>,
+    schema: Option<&'a [u8]>,
+    /// It is in TGI's own words already.
+    is_grammar: bool,
+}
+
+impl<'a> AskedFormat<'a> {
+    fn read(text: &'a [u8]) -> Self {
+        let mut format = Self::default();
+        // What is no object names no kind.
+        let _read = Cursor::new(text).object(|cursor, key| {
+            match &*json::name_of(text, &key) {
+                b"type" => format.kind = text_of(text, &cursor.value()?),
+                b"json_schema" if cursor.kind()? == Kind::Object => {
+                    cursor.object(|cursor, key| {
+                        let value = cursor.value()?;
+                        if *json::name_of(text, &key) == *b"schema" {
+                            format.schema = Some(slice(text, &value)).filter(|schema| schema.starts_with(b"{"));
+                        }
+                        Ok(())
+                    })?;
+                }
+                name => {
+                    format.is_grammar |= *name == *b"value";
+                    cursor.value()?;
+                }
+            }
+            Ok(())
+        });
+        format
+    }
+}
+
+/// The reading of the messages.
+struct Messages<'q> {
+    quirks: &'q Quirks,
+    index: usize,
+    /// Where ids of tool calls stand.
+    call_ids: Vec<Span>,
+    losses: Losses,
+    refused: Option<Refused>,
+}
+
+/// More names of lost fields help nobody.
+const MAX_NAMES: usize = 32;
+
+impl Messages<'_> {
+    fn read(&mut self, cursor: &mut Cursor<'_>, edits: &mut Edits<'_>) -> Result<Span, Broken> {
+        if cursor.kind()? != Kind::Array {
+            return cursor.value();
+        }
+        cursor.array(|cursor, index| {
+            self.index = index;
+            if cursor.kind()? != Kind::Object {
+                return cursor.value().map(drop);
+            }
+            self.message(cursor, edits)
+        })
+    }
+
+    fn message(&mut self, cursor: &mut Cursor<'_>, edits: &mut Edits<'_>) -> Result<(), Broken> {
+        let text = cursor.text();
+        let mut role = None;
+        let mut name = None;
+        cursor.object(|cursor, key| {
+            let field = json::name_of(text, &key);
+            let value = match field.as_ref() {
+                b"content" if self.quirks.inline_images && cursor.kind()? == Kind::Array => self.parts(cursor)?,
+                b"tool_calls" if self.quirks.short_call_ids && cursor.kind()? == Kind::Array => self.calls(cursor)?,
+                _ => cursor.value()?,
+            };
+            match field.as_ref() {
+                b"role" => role = Some(value),
+                b"tool_call_id" if self.quirks.short_call_ids => self.call_ids.push(value),
+                b"name" => name = Some((key, value)),
+                field => self.unknown(text, field, (&key, &value), edits),
+            }
+            Ok(())
+        })?;
+        let word = role.as_ref().and_then(|role| text_of(text, role));
+        match word.as_deref() {
+            Some("developer") if self.quirks.developer_is_system => {
+                if let Some(role) = role.clone() {
+                    edits.replace(role, &br#""system""#[..]);
+                }
+            }
+            Some("function") if !self.knows(b"function_call") => self.refuse("role"),
+            Some(_) | None => {}
+        }
+        if let Some((key, value)) = name
+            && !matches!(word.as_deref(), Some("tool" | "function"))
+        {
+            self.unknown(text, b"name", (&key, &value), edits);
+        }
+        Ok(())
+    }
+
+    fn knows(&self, field: &[u8]) -> bool {
+        self.quirks.message_fields.is_none_or(|known| known.iter().any(|known| known.as_bytes() == field))
+    }
+
+    /// Takes a field out of a message if the server refuses it there.
+    fn unknown(&mut self, text: &[u8], field: &[u8], (key, value): (&Span, &Span), edits: &mut Edits<'_>) {
+        if self.knows(field) {
+            return;
+        }
+        let says_something = !matches!(slice(text, value), b"null" | b"false" | b"\"\"" | b"[]" | b"{}");
+        if field == b"function_call" && says_something {
+            return self.refuse("function_call");
+        }
+        edits.remove_member(key, value);
+        if says_something {
+            let field = std::str::from_utf8(field).ok().filter(|_| self.losses.names().len() < MAX_NAMES);
+            self.losses.add_written("messages[].", field.unwrap_or("other"));
+        }
+    }
+
+    fn calls(&mut self, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
+        let text = cursor.text();
+        cursor.array(|cursor, _| {
+            if cursor.kind()? != Kind::Object {
+                return cursor.value().map(drop);
+            }
+            let call = cursor.object(|cursor, key| {
+                let value = cursor.value()?;
+                if *json::name_of(text, &key) == *b"id" {
+                    self.call_ids.push(value);
+                }
+                Ok(())
+            });
+            call.map(drop)
+        })
+    }
+
+    /// Looks for pictures that would have to be fetched.
+    fn parts(&mut self, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
+        let text = cursor.text();
+        cursor.array(|cursor, at| {
+            if cursor.kind()? != Kind::Object {
+                return cursor.value().map(drop);
+            }
+            let part = cursor.object(|cursor, key| {
+                if *json::name_of(text, &key) != *b"image_url" {
+                    return cursor.value().map(drop);
+                }
+                let mut url = None;
+                if cursor.kind()? == Kind::Object {
+                    cursor.object(|cursor, key| {
+                        let value = cursor.value()?;
+                        if *json::name_of(text, &key) == *b"url" {
+                            url = Some(value);
+                        }
+                        Ok(())
+                    })?;
+                } else {
+                    url = Some(cursor.value()?);
+                }
+                if url.is_some_and(|url| is_elsewhere(text, &url)) {
+                    self.refuse(&format!("content[{at}].image_url"));
+                }
+                Ok(())
+            });
+            part.map(drop)
+        })
+    }
+
+    fn refuse(&mut self, field: &str) {
+        let index = self.index;
+        self.refused.get_or_insert_with(|| unsupported(&format!("messages[{index}].{field}")));
+    }
+}
+
+/// Whether a picture's address is one, and not the picture itself.
+fn is_elsewhere(text: &[u8], url: &Span) -> bool {
+    let inside = slice(text, url).get(1..).unwrap_or_default();
+    inside.get(..5).is_none_or(|scheme| !scheme.eq_ignore_ascii_case(b"data:"))
+}
+
+/// Whether a value is what counts anyway where the field is absent.
+fn says_nothing(name: &str, value: &[u8]) -> bool {
+    let integer = || integer_of(value, &(0..value.len()));
+    let is_empty = |open: &[u8], close: &[u8]| {
+        value
+            .strip_prefix(open)
+            .and_then(|value| value.strip_suffix(close))
+            .is_some_and(|inside| inside.trim_ascii().is_empty())
+    };
+    match name {
+        "n" => integer() == Some(1),
+        "top_logprobs" | "frequency_penalty" | "presence_penalty" => integer() == Some(0),
+        "logprobs" | "store" => value == b"false",
+        "logit_bias" | "metadata" => is_empty(b"{", b"}"),
+        "tools" | "functions" => is_empty(b"[", b"]"),
+        "parallel_tool_calls" => value == b"true",
+        "service_tier" => matches!(value, br#""auto""# | br#""default""#),
+        "tool_choice" | "function_call" => matches!(value, br#""auto""# | br#""none""#),
+        "verbosity" => value == br#""medium""#,
+        "modalities" => is_empty(br#"["text""#, b"]"),
+        _ => false,
+    }
+}
+
+fn unsupported(param: &str) -> Refused {
+    Refused::unsupported(param, format!("`{param}` is more than the model's server can do"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,469 @@
+//! What we need to know of a chunk or an answer, found in one scan: where its members stand.
+//!
+//! Nothing is judged here but JSON's grammar and that choices are objects. Keys are compared as
+//! they are written: nobody escapes the letters of a field name.
+
+use super::parts::parts;
+use super::{error, filled, names};
+use crate::neutral::UpstreamError;
+use crate::wire::json::{self, Broken, Cursor, Kind, Span, integer_of, slice};
+
+/// A member of an object: key (with its quotes) and value.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Member {
+    pub(super) key: Span,
+    pub(super) value: Span,
+}
+
+impl Member {
+    /// Whether the value says anything at all: not `null`, `false`, nor an empty string.
+    pub(super) fn speaks(&self, text: &[u8]) -> bool {
+        !matches!(slice(text, &self.value), b"null" | b"false" | b"\"\"")
+    }
+
+    /// Whether it is what clients read as `logprobs`, or `null`. Together has a bare number, or, as
+    /// Fireworks, lists of the older API.
+    pub(super) fn is_logprobs(&self, text: &[u8]) -> bool {
+        let value = slice(text, &self.value);
+        match self.kind(text) {
+            Kind::Null => true,
+            Kind::Object if value.starts_with(br#"{"content""#) => true,
+            Kind::Object => {
+                let mut is_old = false;
+                let read = Cursor::new(value).object(|cursor, key| {
+                    is_old |= matches!(slice(value, &key), br#""tokens""# | br#""token_logprobs""#);
+                    cursor.value().map(drop)
+                });
+                read.is_ok() && !is_old
+            }
+            Kind::Array | Kind::String | Kind::Number | Kind::Bool => false,
+        }
+    }
+
+    /// What kind of value it is.
+    pub(super) fn kind(&self, text: &[u8]) -> Kind {
+        match slice(text, &self.value).first() {
+            Some(b'{') => Kind::Object,
+            Some(b'[') => Kind::Array,
+            Some(b'"') => Kind::String,
+            Some(b't' | b'f') => Kind::Bool,
+            Some(b'n') | None => Kind::Null,
+            Some(_) => Kind::Number,
+        }
+    }
+}
+
+/// The official Node client refuses more.
+pub(super) const MAX_CHOICES: usize = 128;
+/// The same.
+pub(super) const MAX_CALLS: usize = 128;
+
+/// A chunk or an answer. Kept from one chunk to the next, so that its lists are allocated once.
+#[derive(Debug, Default)]
+pub(super) struct Shape {
+    /// Where its `{` stands.
+    pub(super) open: usize,
+    pub(super) id: Option<Member>,
+    pub(super) object: Option<Member>,
+    pub(super) created: Option<Member>,
+    pub(super) model: Option<Member>,
+    pub(super) choices: Option<Member>,
+    pub(super) usage: Option<Member>,
+    pub(super) error: Option<Member>,
+    /// Groq's own object, which may hold the usage, or an error.
+    pub(super) x_groq: Option<Member>,
+    /// Our own mark, where the upstream is a gateway like this one.
+    pub(super) x_portcullis: Option<Member>,
+    /// OpenAI's random padding.
+    pub(super) obfuscation: Option<Member>,
+    /// Where xAI and Perplexity found what they say.
+    pub(super) citations: Option<Member>,
+    pub(super) list: Vec<Choice>,
+    /// There are more of something than anybody asked for; the rest was not kept.
+    pub(super) too_many: Option<&'static str>,
+    /// The tool calls of all choices; each [`Body`] has its range.
+    pub(super) calls: Vec<Call>,
+}
+
+/// An entry of `choices`.
+#[derive(Debug, Default)]
+pub(super) struct Choice {
+    pub(super) open: usize,
+    pub(super) index: Option<Member>,
+    pub(super) delta: Option<Member>,
+    pub(super) message: Option<Member>,
+    pub(super) finish: Option<Member>,
+    pub(super) logprobs: Option<Member>,
+    /// Seen at Moonshot.
+    pub(super) usage: Option<Member>,
+    /// Seen at OpenRouter.
+    pub(super) error: Option<Member>,
+    pub(super) has_native_finish: bool,
+    /// What is in `delta`, where that is an object.
+    pub(super) in_delta: Option<Body>,
+    /// What is in `message`, where that is an object.
+    pub(super) in_message: Option<Body>,
+}
+
+/// A `delta` or a `message`.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Body {
+    pub(super) open: usize,
+    pub(super) role: Option<Member>,
+    pub(super) content: Option<Member>,
+    pub(super) calls: Option<Member>,
+    /// The range of its calls in [`Shape::calls`].
+    pub(super) call_range: Span,
+    /// Whether it holds any content, reasoning, refusal, audio, image or call.
+    pub(super) speaks: bool,
+    /// Whether it holds a refusal, audio or a call of the old kind.
+    pub(super) is_special: bool,
+    /// Whether it holds a refusal.
+    pub(super) refuses: bool,
+    /// A call of the old kind.
+    pub(super) old_call: Option<Member>,
+    /// Whether it holds a call, audio or pictures, or content that is a string.
+    has_answer: bool,
+    /// Whether it holds thinking under any name of its own, be it `null`.
+    pub(super) has_thinking: bool,
+    /// Whether such a member says anything.
+    pub(super) thinks: bool,
+    /// Whether there is `reasoning_content`, be it `null`.
+    pub(super) has_reasoning_content: bool,
+    /// Whether there is `reasoning`, and it is a string.
+    pub(super) has_reasoning: bool,
+    /// Whether one of [`LISTS`] is an array with something in it.
+    pub(super) has_lists: bool,
+    /// The audio says when it expires, which is how a spoken answer ends.
+    pub(super) ends_audio: bool,
+    /// UTF-8 bytes of reasoning and refusal.
+    pub(super) said: usize,
+    /// How many strings of content or reasoning it holds, not counting empty ones.
+    pub(super) texts: usize,
+    /// Where that string stands, if it is one.
+    pub(super) only_text: Option<Span>,
+}
+
+/// Arrays of objects that may stand in a delta. The official Python client merges the entries by
+/// their `index`, and crashes on one that has none.
+pub(super) const LISTS: [&[u8]; 3] = [br#""annotations""#, names::DETAILS, br#""images""#];
+
+/// An entry of `tool_calls`.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Call {
+    pub(super) span: Span,
+    pub(super) index: Option<Member>,
+    pub(super) id: Option<Member>,
+    pub(super) kind: Option<Member>,
+    pub(super) function: Option<Member>,
+    pub(super) name: Option<Member>,
+    pub(super) arguments: Option<Member>,
+    /// Not a function but a custom tool.
+    pub(super) is_custom: bool,
+}
+
+impl Shape {
+    /// Reads one whole text; whatever was here before is gone.
+    pub(super) fn read(&mut self, text: &[u8]) -> Result<(), Broken> {
+        let (mut list, mut calls) = (std::mem::take(&mut self.list), std::mem::take(&mut self.calls));
+        list.clear();
+        calls.clear();
+        *self = Self { list, calls, ..Self::default() };
+
+        let mut cursor = Cursor::new(text);
+        let span = cursor.object(|cursor, key| {
+            let slot = match slice(text, &key) {
+                br#""choices""# => {
+                    // Of a key that comes twice, the last one counts, as it does for clients.
+                    self.list.clear();
+                    self.calls.clear();
+                    let value = match cursor.kind()? {
+                        Kind::Array => cursor.array(|cursor, _| self.choice(cursor))?,
+                        Kind::Object | Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value()?,
+                    };
+                    self.choices = Some(Member { key, value });
+                    return Ok(());
+                }
+                br#""id""# => &mut self.id,
+                br#""object""# => &mut self.object,
+                br#""created""# => &mut self.created,
+                br#""model""# => &mut self.model,
+                br#""usage""# => &mut self.usage,
+                br#""error""# => &mut self.error,
+                br#""x_groq""# => &mut self.x_groq,
+                br#""x_portcullis""# => &mut self.x_portcullis,
+                br#""obfuscation""# => &mut self.obfuscation,
+                br#""citations""# => &mut self.citations,
+                _ => return cursor.value().map(drop),
+            };
+            *slot = Some(Member { key, value: cursor.value()? });
+            Ok(())
+        })?;
+        self.open = span.start;
+        cursor.end()
+    }
+
+    /// The error that stands in the place of a chunk or an answer, or inside it.
+    pub(super) fn error(&self, text: &[u8]) -> Option<UpstreamError> {
+        let speaks = |member: &Option<Member>| member.as_ref().is_some_and(|member| member.speaks(text));
+        let is_error = speaks(&self.error) || self.list.iter().any(|choice| speaks(&choice.error));
+        let may_be =
+            self.x_groq.is_some() || self.choices.as_ref().is_none_or(|choices| choices.kind(text) == Kind::Null);
+        if !is_error && !may_be {
+            return None;
+        }
+        error::hidden(text).or_else(|| is_error.then(error::without_reason))
+    }
+
+    /// The upstream's id as a literal, if it has a decent one.
+    pub(super) fn id<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
+        filled(text, &self.id.as_ref()?.value).filter(|id| id.len() <= 256)
+    }
+
+    /// The upstream's time, if it has one.
+    pub(super) fn created(&self, text: &[u8]) -> Option<u64> {
+        integer_of(text, &self.created.as_ref()?.value).filter(|created| *created > 0)
+    }
+
+    fn choice(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+        if self.list.len() == MAX_CHOICES {
+            self.too_many = Some("more than 128 choices");
+            return cursor.value().map(drop);
+        }
+        let text = cursor.text();
+        let mut choice = Choice::default();
+        let calls = &mut self.calls;
+        let span = cursor.object(|cursor, key| {
+            let slot = match slice(text, &key) {
+                br#""delta""# => {
+                    let (value, body) = maybe_body(cursor, calls)?;
+                    choice.in_delta = body;
+                    choice.delta = Some(Member { key, value });
+                    return Ok(());
+                }
+                br#""message""# => {
+                    let (value, body) = maybe_body(cursor, calls)?;
+                    choice.in_message = body;
+                    choice.message = Some(Member { key, value });
+                    return Ok(());
+                }
+                br#""index""# => &mut choice.index,
+                br#""finish_reason""# => &mut choice.finish,
+                br#""logprobs""# => &mut choice.logprobs,
+                br#""usage""# => &mut choice.usage,
+                br#""error""# => &mut choice.error,
+                br#""native_finish_reason""# => {
+                    choice.has_native_finish = true;
+                    return cursor.value().map(drop);
+                }
+                _ => return cursor.value().map(drop),
+            };
+            *slot = Some(Member { key, value: cursor.value()? });
+            Ok(())
+        })?;
+        choice.open = span.start;
+        if [&choice.in_delta, &choice.in_message].into_iter().flatten().any(|body| body.call_range.len() > MAX_CALLS) {
+            self.too_many = Some("more than 128 tool calls");
+        }
+        self.list.push(choice);
+        Ok(())
+    }
+}
+
+impl Choice {
+    /// Whether there is thinking in it.
+    pub(super) fn thinks(&self) -> bool {
+        [&self.in_delta, &self.in_message].into_iter().flatten().any(|body| body.thinks)
+    }
+}
+
+impl Body {
+    /// Whether `tool_calls` is there, but is nothing that a client could read.
+    pub(super) fn has_odd_calls(&self, text: &[u8]) -> bool {
+        self.calls.as_ref().is_some_and(|calls| calls.kind(text) != Kind::Array && calls.speaks(text))
+    }
+
+    /// Whether it holds anything that a caller can use: neither thinking nor a refusal, and more
+    /// than a citation.
+    pub(super) fn answers(&self, text: &[u8]) -> bool {
+        let in_parts = |content: &Member| !parts(slice(text, &content.value)).text.is_empty();
+        let has_parts = |content: &&Member| matches!(content.kind(text), Kind::Array | Kind::Object);
+        self.has_answer || self.content.as_ref().filter(has_parts).is_some_and(in_parts)
+    }
+
+    /// Where a piece of reasoning stands, if there is nothing beside it.
+    pub(super) fn only_reasoning(&self, text: &[u8]) -> Option<&Span> {
+        let has_content = self.content.as_ref().is_some_and(|content| self.only_text.as_ref() == Some(&content.value));
+        let has_more = has_content || self.is_special || self.has_lists || !self.call_range.is_empty();
+        self.only_text.as_ref().filter(|_| !has_more).filter(|span| slice(text, span).starts_with(b"\""))
+    }
+
+    fn note_text(&mut self, text: &[u8], value: &Span) {
+        if filled(text, value).is_some() {
+            self.texts += 1;
+            self.only_text = (self.texts == 1).then(|| value.clone());
+        }
+    }
+}
+
+fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, Option<Body>), Broken> {
+    if cursor.kind()? != Kind::Object {
+        return Ok((cursor.value()?, None));
+    }
+    let text = cursor.text();
+    let mut body = Body::default();
+    let first_call = calls.len();
+    let mut reasoned = 0;
+    let span = cursor.object(|cursor, key| {
+        let name = slice(text, &key);
+        match name {
+            br#""content""# => {
+                let value = cursor.value()?;
+                body.speaks |= !matches!(slice(text, &value), b"null" | b"\"\"" | b"[]");
+                body.note_text(text, &value);
+                body.has_answer |= filled(text, &value).is_some();
+                body.content = Some(Member { key, value });
+            }
+            br#""role""# => body.role = Some(Member { key, value: cursor.value()? }),
+            br#""tool_calls""# => {
+                calls.truncate(first_call);
+                let value = match cursor.kind()? {
+                    // One too many shows that there are too many.
+                    Kind::Array => cursor.array(|cursor, at| {
+                        if at > MAX_CALLS || calls.len() > MAX_CHOICES * MAX_CALLS {
+                            return cursor.value().map(drop);
+                        }
+                        calls.push(call(cursor)?);
+                        Ok(())
+                    })?,
+                    Kind::Object | Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value()?,
+                };
+                body.calls = Some(Member { key, value });
+            }
+            // The same text under two names at servers in transition: it counts once.
+            names::STANDARD | names::SHORT => {
+                let value = cursor.value()?;
+                let thinks = !is_hollow(slice(text, &value));
+                body.has_thinking = true;
+                body.thinks |= thinks;
+                body.speaks |= thinks;
+                if name == names::STANDARD {
+                    body.has_reasoning_content = true;
+                } else {
+                    body.has_reasoning = slice(text, &value).starts_with(b"\"");
+                }
+                body.note_text(text, &value);
+                reasoned = reasoned.max(json::text_len(text, &value));
+            }
+            names::BLOCKS | names::TEXT => {
+                let value = cursor.value()?;
+                let thinks = !is_hollow(slice(text, &value));
+                body.has_thinking = true;
+                body.thinks |= thinks;
+                body.speaks |= thinks;
+                if name == names::TEXT {
+                    reasoned = reasoned.max(json::text_len(text, &value));
+                }
+            }
+            // There may be thinking in it, or not.
+            names::BESIDES => {
+                cursor.value()?;
+                body.has_thinking = true;
+            }
+            br#""refusal""# => {
+                let value = cursor.value()?;
+                let speaks = !is_hollow(slice(text, &value));
+                body.speaks |= speaks;
+                body.is_special |= speaks;
+                body.refuses |= speaks;
+                body.said += json::text_len(text, &value);
+            }
+            br#""audio""# => {
+                let value = cursor.value()?;
+                let speaks = !is_hollow(slice(text, &value));
+                body.speaks |= speaks;
+                body.is_special |= speaks;
+                body.has_answer |= speaks;
+                body.ends_audio = speaks && expires(slice(text, &value));
+            }
+            br#""function_call""# => {
+                let value = cursor.value()?;
+                let speaks = !is_hollow(slice(text, &value));
+                body.speaks |= speaks;
+                body.is_special |= speaks;
+                body.has_answer |= speaks;
+                if speaks {
+                    body.said += value.len();
+                    body.old_call = Some(Member { key, value });
+                }
+            }
+            name if LISTS.contains(&name) => {
+                let value = cursor.value()?;
+                let full = !is_hollow(slice(text, &value));
+                // A citation alone is no answer yet; reasoning and images are.
+                body.speaks |= full && name != br#""annotations""#;
+                body.has_answer |= full && name == br#""images""#;
+                body.has_lists |= full && slice(text, &value).starts_with(b"[");
+                if name == names::DETAILS {
+                    body.has_thinking = true;
+                    body.thinks |= full;
+                }
+            }
+            _ => return cursor.value().map(drop),
+        }
+        Ok(())
+    })?;
+    body.open = span.start;
+    body.call_range = first_call..calls.len();
+    body.speaks |= !body.call_range.is_empty();
+    body.has_answer |= !body.call_range.is_empty();
+    body.said += reasoned;
+    Ok((span, Some(body)))
+}
+
+fn call(cursor: &mut Cursor<'_>) -> Result<Call, Broken> {
+    let text = cursor.text();
+    let mut call = Call::default();
+    call.span = cursor.object(|cursor, key| {
+        let slot = match slice(text, &key) {
+            br#""index""# => &mut call.index,
+            br#""id""# => &mut call.id,
+            br#""type""# => &mut call.kind,
+            br#""custom""# => {
+                call.is_custom = cursor.kind()? == Kind::Object;
+                return cursor.value().map(drop);
+            }
+            br#""function""# if cursor.kind()? == Kind::Object => {
+                let value = cursor.object(|cursor, key| {
+                    let slot = match slice(text, &key) {
+                        br#""name""# => &mut call.name,
+                        br#""arguments""# => &mut call.arguments,
+                        _ => return cursor.value().map(drop),
+                    };
+                    *slot = Some(Member { key, value: cursor.value()? });
+                    Ok(())
+                })?;
+                call.function = Some(Member { key, value });
+                return Ok(());
+            }
+            _ => return cursor.value().map(drop),
+        };
+        *slot = Some(Member { key, value: cursor.value()? });
+        Ok(())
+    })?;
+    Ok(call)
+}
+
+fn is_hollow(value: &[u8]) -> bool {
+    matches!(value, b"null" | b"\"\"" | b"[]" | b"{}" | b"false")
+}
+
+fn expires(audio: &[u8]) -> bool {
+    let mut found = false;
+    let mut cursor = Cursor::new(audio);
+    let read = cursor.object(|cursor, key| {
+        found |= slice(audio, &key) == br#""expires_at""# && cursor.kind()? == Kind::Number;
+        cursor.value().map(drop)
+    });
+    read.is_ok() && found
+}

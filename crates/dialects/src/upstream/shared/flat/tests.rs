@@ -1,0 +1,280 @@
+use super::*;
+use crate::front::chat::read::read;
+
+#[track_caller]
+fn check_losses(fields: &str, expected: &[&str]) {
+    let body = format!(r#"{{"model":"m",{fields}}}"#);
+    let mut losses = Losses::default();
+    lost(&read(body.as_bytes()).unwrap(), &mut losses);
+    assert_eq!(losses.names(), expected, "{fields}");
+}
+
+#[test]
+fn what_cannot_be_said_is_named() {
+    for (fields, losses) in [
+        (r#""user":"u""#, &["user"][..]),
+        (r#""safety_identifier":"u""#, &["safety_identifier"]),
+        (r#""safety_identifier":"u","user":"v""#, &["safety_identifier", "user"]),
+        (r#""metadata":{"a":"b"}"#, &["metadata"]),
+        (r#""metadata":{}"#, &[]),
+        (r#""service_tier":"flex""#, &["service_tier"]),
+        (r#""service_tier":"auto""#, &[]),
+        (r#""service_tier":"default""#, &[]),
+        (
+            r#""store":true,"logit_bias":{"1":2},"prediction":{"type":"content"}"#,
+            &["store", "logit_bias", "prediction"],
+        ),
+        (
+            r#""store":false,"logit_bias":{},"modalities":["text"],"verbosity":"medium","logprobs":false,"n":1,"web_search_options":null"#,
+            &[],
+        ),
+        (r#""a b":1"#, &["other"]),
+        (r#""parallel_tool_calls":false"#, &[]),
+        (
+            r#""parallel_tool_calls":false,"tools":[{"type":"function","function":{"name":"f"}}]"#,
+            &["parallel_tool_calls"],
+        ),
+        (r#""parallel_tool_calls":true,"tools":[{"type":"function","function":{"name":"f"}}]"#, &[]),
+        (
+            r#""tools":[{"type":"function","function":{"name":"f"},"cache_control":{"type":"ephemeral"}}]"#,
+            &["cache_control"],
+        ),
+        (
+            r#""messages":[{"role":"user","content":"a","name":"n"},{"role":"user","content":"b","name":"m"}]"#,
+            &["messages[].name"],
+        ),
+        (r#""messages":[{"role":"tool","tool_call_id":"a","name":"n","content":"b"}]"#, &[]),
+        (r#""messages":[{"role":"assistant","content":"b","audio":{"id":"x"}}]"#, &["messages[].audio"]),
+        (
+            r#""messages":[{"role":"user","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}]}]"#,
+            &["cache_control"],
+        ),
+        (
+            r#""messages":[{"role":"assistant","content":"b","thinking_blocks":[{"type":"thinking","thinking":"a","signature":"s"}]}]"#,
+            &["messages[].thinking_blocks"],
+        ),
+        (
+            r#""messages":[{"role":"assistant","tool_calls":[{"id":"a","type":"custom","custom":{"name":"f","input":"x"}}]}]"#,
+            &["messages[].tool_calls[].custom"],
+        ),
+        (
+            r#""messages":[{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"x"},"extra_content":{"google":{"thought_signature":"s"}}}]}]"#,
+            &["messages[].tool_calls[].extra_content", "messages[].tool_calls[].function.arguments"],
+        ),
+    ] {
+        check_losses(fields, losses);
+    }
+}
+
+#[track_caller]
+fn check_refused(fields: &str, traits: Traits, urls: bool, expected: Option<&str>) {
+    let hi = if fields.contains("messages") { "" } else { r#","messages":[{"role":"user","content":"hi"}]"# };
+    let body = format!(r#"{{"model":"m",{fields}{hi}}}"#);
+    let param = match refuse(&read(body.as_bytes()).unwrap(), &traits, urls) {
+        Ok(()) => None,
+        Err(Refused::Unsupported(complaint) | Refused::Invalid(complaint)) => Some(complaint.param),
+    };
+    assert_eq!(param.as_deref(), expected, "{fields}");
+}
+
+#[test]
+fn what_would_change_the_meaning_is_refused() {
+    let all = Traits::UNKNOWN;
+    check_refused(r#""n":2"#, all, true, Some("n"));
+    check_refused(r#""n":1"#, all, true, None);
+    check_refused(r#""logprobs":true"#, all, true, Some("logprobs"));
+    check_refused(r#""top_logprobs":2"#, all, true, Some("logprobs"));
+    check_refused(
+        r#""modalities":["text","audio"],"audio":{"voice":"a","format":"wav"}"#,
+        all,
+        true,
+        Some("modalities"),
+    );
+
+    let part = |role: &str, part: &str| {
+        format!(
+            r#""messages":[{{"role":"user","content":"a"}},{{"role":"{role}","tool_call_id":"a","content":[{{"type":"text","text":"b"}},{part}]}}]"#
+        )
+    };
+    let inline = r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}"#;
+    let url = r#"{"type":"image_url","image_url":{"url":"https://x/y.png"}}"#;
+    let image = Some("messages[1].content[1].image_url");
+    check_refused(&part("user", inline), all, false, None);
+    check_refused(&part("user", inline), Traits { images: false, ..all }, true, image);
+    check_refused(&part("assistant", inline), all, true, image);
+    check_refused(&part("system", inline), all, true, image);
+    check_refused(&part("tool", inline), all, true, image);
+    check_refused(&part("user", url), all, true, None);
+    check_refused(&part("user", url), all, false, image);
+    let audio = r#"{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}"#;
+    check_refused(&part("user", audio), all, true, Some("messages[1].content[1].input_audio"));
+    check_refused(
+        &part("user", r#"{"type":"file","file":{"file_id":"f"}}"#),
+        all,
+        true,
+        Some("messages[1].content[1].file"),
+    );
+
+    let last = r#""messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]"#;
+    check_refused(last, all, true, None);
+    check_refused(&part("user", &inline.replace("data:image/png;base64,AAAA", "gs://b/c.png")), all, true, image);
+    let call = r#"{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f"}}]}"#;
+    check_refused(&format!(r#""messages":[{call}]"#), all, true, Some("messages[0].tool_calls"));
+    check_refused(
+        &format!(r#""messages":[{call},{{"role":"tool","tool_call_id":"1","content":""}}]"#),
+        all,
+        true,
+        None,
+    );
+    check_refused(
+        r#""messages":[{"role":"user","content":""},{"role":"assistant","content":null}]"#,
+        all,
+        true,
+        Some("messages"),
+    );
+    check_refused(last, Traits { prefill: false, ..all }, true, Some("messages"));
+}
+
+#[test]
+fn a_result_must_name_its_call() {
+    let message = Message {
+        role: Role::Tool,
+        content: Vec::new(),
+        name: None,
+        calls: Vec::new(),
+        tool_call_id: None,
+        reasoning: None,
+        thoughts: Vec::new(),
+        cache: None,
+        others: Vec::new(),
+    };
+    let request = Request { messages: vec![message], ..Request::default() };
+    assert!(
+        matches!(refuse(&request, &Traits::UNKNOWN, true), Err(Refused::Invalid(complaint)) if complaint.param == "messages[0].tool_call_id")
+    );
+}
+
+#[track_caller]
+fn check_offer(fields: &str, traits: Traits, expected: Result<(&[&str], Choice), &str>) {
+    let tools = r#"{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b"}}"#;
+    let body = format!(r#"{{"model":"m",{}}}"#, fields.replace("AB", tools));
+    let request = read(body.as_bytes()).unwrap();
+    let offer = offer(&request, &traits);
+    let expected = expected.map(|(tools, choice)| (tools.to_vec(), choice)).map_err(str::to_owned);
+    let found =
+        offer.map(|offer| (offer.tools.iter().map(|tool| &*tool.name).collect(), offer.choice)).map_err(|refused| {
+            match refused {
+                Refused::Unsupported(complaint) | Refused::Invalid(complaint) => complaint.param,
+            }
+        });
+    assert_eq!(found, expected, "{fields}");
+}
+
+#[test]
+fn a_choice_among_tools_is_made_by_showing_no_others() {
+    let all = Traits::UNKNOWN;
+    let soft = Traits { forced_tools: false, ..all };
+    let bare = Traits { tools: false, ..all };
+    check_offer(r#""n":1"#, bare, Ok((&[], Choice::Free)));
+    check_offer(r#""tools":[AB]"#, all, Ok((&["a", "b"], Choice::Free)));
+    check_offer(r#""tools":[AB]"#, bare, Err("tools"));
+    check_offer(r#""tools":[AB],"tool_choice":"auto""#, soft, Ok((&["a", "b"], Choice::Free)));
+    check_offer(r#""tools":[AB],"tool_choice":"none""#, all, Ok((&["a", "b"], Choice::Never)));
+    check_offer(r#""tools":[AB],"tool_choice":"none""#, bare, Ok((&[], Choice::Free)));
+    check_offer(r#""tools":[AB],"tool_choice":"required""#, all, Ok((&["a", "b"], Choice::Must)));
+    check_offer(r#""tools":[AB],"tool_choice":"required""#, soft, Err("tool_choice"));
+    check_offer(
+        r#""tools":[AB],"tool_choice":{"type":"function","function":{"name":"b"}}"#,
+        all,
+        Ok((&["b"], Choice::Must)),
+    );
+    check_offer(r#""tools":[AB],"tool_choice":{"type":"function","function":{"name":"b"}}"#, soft, Err("tool_choice"));
+    let allowed = |mode: &str| {
+        format!(
+            r#""tools":[AB],"tool_choice":{{"type":"allowed_tools","allowed_tools":{{"mode":"{mode}","tools":[{{"type":"function","function":{{"name":"b"}}}}]}}}}"#
+        )
+    };
+    check_offer(&allowed("auto"), soft, Ok((&["b"], Choice::Free)));
+    check_offer(&allowed("required"), all, Ok((&["b"], Choice::Must)));
+    check_offer(&allowed("required"), soft, Err("tool_choice"));
+    check_offer(r#""tools":[AB,{"type":"custom","custom":{"name":"c"}}]"#, all, Err("tools[2]"));
+    check_offer(r#""tools":[{"type":"web_search"},AB]"#, all, Err("tools[0]"));
+    check_offer(r#""tools":[{"type":"web_search"},AB],"tool_choice":"none""#, all, Ok((&["a", "b"], Choice::Never)));
+
+    // Not from a body, which is refused before.
+    let request = Request { tool_choice: Some(ToolChoice::Required), ..Request::default() };
+    assert!(matches!(offer(&request, &all), Err(Refused::Invalid(complaint)) if complaint.param == "tool_choice"));
+}
+
+#[test]
+fn arguments_are_objects() {
+    let of = |text: &str| {
+        let call = Call {
+            id: "a".into(),
+            name: "f".into(),
+            arguments: text.to_owned().into(),
+            signature: None,
+            is_custom: false,
+        };
+        arguments(&call).into_owned()
+    };
+    for (text, expected) in [
+        ("", "{}"),
+        (" null ", "{}"),
+        ("{}", "{}"),
+        ("\n{\"a\": [1.0, \"b\"]}\n", "{\"a\": [1.0, \"b\"]}"),
+        ("[1]", r#"{"_raw":"[1]"}"#),
+        ("7", r#"{"_raw":"7"}"#),
+        ("{\"a\":", r#"{"_raw":"{\"a\":"}"#),
+        ("{}{}", r#"{"_raw":"{}{}"}"#),
+        ("say \"hi\"", r#"{"_raw":"say \"hi\""}"#),
+    ] {
+        assert_eq!(of(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn texts_are_joined_by_lines() {
+    let of = |content: &str| {
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":{content}}}]}}"#);
+        text(&read(body.as_bytes()).unwrap().messages[0].content).into_owned()
+    };
+    assert_eq!(of("null"), "");
+    assert_eq!(of(r#""a""#), "a");
+    assert_eq!(of(r#"[{"type":"text","text":"a"}]"#), "a");
+    assert_eq!(of(r#"[{"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"text","text":"c"}]"#), "a\nb\nc");
+}
+
+#[test]
+fn what_the_model_cannot_say_is_left_out_or_cut() {
+    let request = read(br#"{"model":"m","temperature":0.5,"top_p":0.9,"max_tokens":100}"#).unwrap();
+    let said = |traits: Traits| {
+        let mut losses = Losses::default();
+        let (temperature, top_p) = sampling(&request, &traits, &mut losses);
+        let most = max_tokens(&request, Some(7), &traits, &mut losses);
+        (temperature.is_some(), top_p.is_some(), most, losses.names().join(" "))
+    };
+    let all = Traits::UNKNOWN;
+    assert_eq!(said(all), (true, true, Some(100), String::new()));
+    assert_eq!(said(Traits { sampling: Sampling::One, ..all }), (true, false, Some(100), "top_p".into()));
+    assert_eq!(
+        said(Traits { sampling: Sampling::Neither, ..all }),
+        (false, false, Some(100), "temperature top_p".into())
+    );
+    assert_eq!(said(Traits { max_output: Some(50), ..all }), (true, true, Some(50), "max_tokens".into()));
+
+    let (silent, mut losses) = (Request::default(), Losses::default());
+    assert_eq!(max_tokens(&silent, Some(7), &all, &mut losses), Some(7));
+    assert_eq!(max_tokens(&silent, Some(7), &Traits { max_output: Some(5), ..all }, &mut losses), Some(5));
+    assert_eq!(max_tokens(&silent, None, &Traits { max_output: Some(5), ..all }, &mut losses), None);
+    assert_eq!(losses.names().len(), 0);
+}
+
+#[test]
+fn a_prompt_that_is_too_long_is_known_by_its_words() {
+    assert!(is_overflow("This model's maximum context length is 4096 tokens"));
+    assert!(is_overflow("the input length exceeds the context length"));
+    assert!(is_overflow("Prompt is too long"));
+    assert!(!is_overflow("context length must be a number"));
+    assert!(!is_overflow("request body too large"));
+}

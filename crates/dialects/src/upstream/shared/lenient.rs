@@ -1,0 +1,123 @@
+//! What no provider's answer may fail for: counts, in whatever form, and inputs of calls in quotes.
+
+use std::borrow::Cow;
+
+use serde::de::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// A count: an integer, a float that is one, or either in quotes. What is no number is not there.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Count(pub Option<u64>);
+
+impl Count {
+    /// A number that counts nothing, such as -1, a half, or one that is too large: more than
+    /// anything has.
+    pub const IMPOSSIBLE: u64 = u64::MAX;
+
+    /// Reads a value of JSON.
+    pub fn read(json: &str) -> Self {
+        let number = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(json);
+        if let Ok(count) = number.parse() {
+            return Self(Some(count));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "whole, and what is too large is the largest"
+        )]
+        let count = |float: f64| if float >= 0.0 && float.fract() == 0.0 { float as u64 } else { Self::IMPOSSIBLE };
+        Self(number.parse().ok().filter(|float: &f64| !float.is_nan()).map(count))
+    }
+}
+
+/// An object of counts; what is none is not there.
+pub fn counts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    let json = <&RawValue>::deserialize(from)?.get();
+    Ok(json.starts_with('{').then(|| serde_json::from_str(json).ok()).flatten())
+}
+
+/// A call's input. Some servers that imitate another's API write it as a string, as OpenAI does.
+pub fn unquoted(input: &RawValue) -> Cow<'_, str> {
+    let input = input.get();
+    let quoted: Option<String> = input.starts_with('"').then(|| serde_json::from_str(input).ok()).flatten();
+    quoted.map_or(Cow::Borrowed(input), Cow::Owned)
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(from).map(|json| Self::read(json.get()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_in_every_form() {
+        let check =
+            |json: &str, expected| assert_eq!(serde_json::from_str::<Count>(json).unwrap().0, expected, "{json}");
+        for json in ["7", "7.0", "70e-1", "\"7\"", "\"7.0\"", " 7 "] {
+            check(json, Some(7));
+        }
+        check("0", Some(0));
+        check("-0.0", Some(0));
+        check("1e18", Some(1_000_000_000_000_000_000));
+        check("9223372036854775808", Some(1 << 63));
+        for json in [
+            "18446744073709551615",
+            "18446744073709551616",
+            "1e300",
+            "1e400",
+            "-7",
+            "-7.0",
+            "7.5",
+            "\"-7\"",
+            "\"7.5\"",
+            "\"inf\"",
+        ] {
+            check(json, Some(Count::IMPOSSIBLE));
+        }
+        for json in ["\"seven\"", "\"\"", "\"NaN\"", "null", "true", "[7,[]]", "{\"a\":{}}"] {
+            check(json, None);
+        }
+    }
+
+    #[test]
+    fn an_object_of_counts_that_is_none_is_not_there() {
+        #[derive(serde::Deserialize)]
+        struct Of {
+            #[serde(default, deserialize_with = "counts")]
+            counts: Option<Inner>,
+        }
+        #[derive(serde::Deserialize)]
+        struct Inner {
+            #[serde(default)]
+            a: Count,
+        }
+        let check = |json: &str, expected| {
+            let of: Of = serde_json::from_str(json).unwrap();
+            assert_eq!(of.counts.and_then(|counts| counts.a.0), expected, "{json}");
+        };
+        check(r#"{"counts":{"a":7}}"#, Some(7));
+        for json in [
+            "{}",
+            r#"{"counts":null}"#,
+            r#"{"counts":7}"#,
+            r#"{"counts":[7]}"#,
+            r#"{"counts":"x"}"#,
+            r#"{"counts":{"a":1,"a":2}}"#,
+        ] {
+            check(json, None);
+        }
+    }
+
+    #[test]
+    fn inputs_are_taken_out_of_their_quotes() {
+        let check = |json: &str, expected| assert_eq!(unquoted(serde_json::from_str(json).unwrap()), expected);
+        check(r#"{"a": 1.0}"#, r#"{"a": 1.0}"#);
+        check(r#""{\"a\": 1.0}""#, r#"{"a": 1.0}"#);
+        check(r#""""#, "");
+        check("[7]", "[7]");
+    }
+}

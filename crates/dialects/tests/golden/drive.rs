@@ -1,0 +1,156 @@
+//! From a dialect's name to its functions: what the gateway does with a request and its answer,
+//! without the network in between.
+
+use bytes::Bytes;
+use dialects::front::chat::envelope;
+use dialects::neutral::answer::{self, Manner};
+use dialects::neutral::{Kept, Losses, Refused, Thought, Undo};
+use dialects::upstream::openai::Quirks;
+use dialects::usage::Usage;
+use dialects::{Answer, AnswerFault, Ask, Face, StreamFault};
+
+/// Every dialect, as the columns of the table have them.
+pub const DIALECTS: [Dialect; 8] = [
+    Dialect { name: "openai", model: "gpt-4o", base: "/v1" },
+    Dialect { name: "azure", model: "gpt-4o", base: "" },
+    Dialect { name: "anthropic", model: "claude-sonnet-4-5", base: "/v1" },
+    Dialect { name: "gemini", model: "gemini-2.5-flash", base: "/v1beta" },
+    Dialect { name: "vertex", model: "gemini-2.5-flash", base: "" },
+    Dialect { name: "bedrock", model: "anthropic.claude-sonnet-4-5-20250929-v1:0", base: "" },
+    Dialect { name: "cohere", model: "command-a-03-2025", base: "/v2" },
+    Dialect { name: "ollama", model: "qwen3", base: "" },
+];
+
+const EVENT_LIMIT: usize = 1024 * 1024;
+
+/// A dialect, and the model that a case is for unless it says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dialect {
+    pub name: &'static str,
+    pub model: &'static str,
+    /// The path of its base URL.
+    base: &'static str,
+}
+
+/// A request on its way.
+pub struct Sent {
+    /// From the host's root on.
+    pub path: String,
+    pub dropped: Vec<String>,
+    pub body: String,
+    pub undo: Undo,
+}
+
+impl Dialect {
+    fn spoken(self) -> dialects::Dialect {
+        match self.name {
+            "openai" => dialects::Dialect::OpenAi(&Quirks::NONE),
+            "azure" => dialects::Dialect::Azure(Some("2025-04-01-preview".into())),
+            "anthropic" => dialects::Dialect::Anthropic,
+            "gemini" => dialects::Dialect::Gemini,
+            "vertex" => dialects::Dialect::Vertex { project: "acme".into(), location: "europe-west1".into() },
+            "bedrock" => dialects::Dialect::Bedrock("us-east-1".into()),
+            "cohere" => dialects::Dialect::Cohere,
+            "ollama" => dialects::Dialect::Ollama,
+            other => panic!("{other}"),
+        }
+    }
+
+    /// Whether answers pass through but for the spans that must change.
+    pub fn passes(self) -> bool {
+        matches!(self.name, "openai" | "azure")
+    }
+
+    /// Writes a caller's request. `kept` are thoughts of earlier answers, by their calls.
+    pub fn write(self, model: &str, body: &str, kept: &[answer::Kept]) -> Result<Sent, Refused> {
+        let spoken = self.spoken();
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let of = |id: &str| kept.iter().find(|kept| kept.call == id).map(|found| Kept::from(found.thoughts.as_slice()));
+        let said = spoken.write(&Ask {
+            body: &body,
+            envelope: &envelope::read(&body).expect("a request"),
+            model,
+            traits: spoken.traits(model),
+            default_max_tokens: None,
+            within: None,
+            stream_usage: true,
+            kept: &of,
+        })?;
+        Ok(Sent {
+            path: format!("{}{}", self.base, said.path),
+            dropped: names(&said.losses),
+            body: String::from_utf8(said.body.concat()).expect("UTF-8"),
+            undo: said.undo,
+        })
+    }
+
+    /// Reads a buffered answer.
+    pub fn answer(self, model: &str, undo: Undo, body: &[u8]) -> Result<(Answer, Vec<answer::Kept>), AnswerFault> {
+        self.spoken().answer(model, &face(), &self.manner(undo), body)
+    }
+
+    /// Reads a buffered answer where a stream was asked for.
+    pub fn converted(self, model: &str, undo: Undo, body: &[u8]) -> Result<Answer, AnswerFault> {
+        self.spoken().converted(model, &face(), &self.manner(undo), body).map(|(answer, _)| answer)
+    }
+
+    /// Reads a stream that comes in these pieces: what the caller gets, and how it ends.
+    pub fn stream<'b>(self, model: &str, undo: Undo, pieces: impl Iterator<Item = &'b [u8]>) -> Streamed {
+        let mut out = Vec::new();
+        let mut stream = self.spoken().stream(model, &face(), self.manner(undo), EVENT_LIMIT);
+        let end = feed(pieces, |piece| stream.feed(piece, &mut out).map(|()| stream.done()));
+        let end = end.and_then(|()| stream.finish(&mut out, None));
+        Streamed { out, end, kept: stream.kept() }
+    }
+
+    fn manner(self, undo: Undo) -> Manner {
+        Manner { undo, hide_reasoning: false, keep_thoughts: self.spoken().family().is_some() }
+    }
+}
+
+/// What came of a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Streamed {
+    pub out: Vec<u8>,
+    pub end: Result<Usage, StreamFault>,
+    pub kept: Vec<answer::Kept>,
+}
+
+/// Until there are no more pieces, or none is wanted.
+fn feed<'b>(
+    mut pieces: impl Iterator<Item = &'b [u8]>,
+    mut take: impl FnMut(&'b [u8]) -> Result<bool, StreamFault>,
+) -> Result<(), StreamFault> {
+    loop {
+        let Some(piece) = pieces.next() else { return Ok(()) };
+        if take(piece)? {
+            return Ok(());
+        }
+    }
+}
+
+fn face() -> Face {
+    Face {
+        model: "m".into(),
+        id: "chatcmpl-golden".into(),
+        created: 1_700_000_000,
+        show_usage: true,
+        prompt_bytes: 400,
+        ..Face::default()
+    }
+}
+
+fn names(losses: &Losses) -> Vec<String> {
+    losses.names().iter().map(|name| name.clone().into_owned()).collect()
+}
+
+/// Kept thoughts, to be compared and shown.
+pub fn shown(kept: &[answer::Kept]) -> String {
+    let one = |thought: &Thought<'_>| match &thought.redacted {
+        Some(data) => format!("redacted {data}"),
+        None => format!("{:?} signed {}", thought.text, thought.signature.as_deref().unwrap_or("-")),
+    };
+    kept.iter()
+        .map(|kept| format!("{}: {}\n", kept.call, kept.thoughts.iter().map(one).collect::<Vec<_>>().join(", ")))
+        .collect()
+}

@@ -1,0 +1,212 @@
+//! Tokens for Vertex AI: how a service account's key signs what is traded for one (RFC 7523), and
+//! what comes back.
+//!
+//! The time is given, and nothing is sent: who calls posts [`ServiceAccount::form`] to
+//! [`ServiceAccount::token_uri`] and gives the answer to [`token`]. The private key and all that is
+//! made with it are [`Secret`]s. What a fault says never quotes the key's file.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::rand::SystemRandom;
+use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
+use rustls_pki_types::PrivatePkcs8KeyDer;
+use rustls_pki_types::pem::PemObject;
+use serde::Deserialize;
+
+use crate::secret::Secret;
+use dialects::UpstreamError;
+use dialects::upstream::gemini::lenient::Text;
+use dialects::upstream::openai;
+use dialects::upstream::shared::lenient::Count;
+use dialects::wire::json::Writer;
+
+/// A service account, as the file of its key tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceAccount {
+    email: String,
+    /// PKCS #8 in PEM.
+    key: Secret,
+    key_id: Option<String>,
+    token_uri: String,
+    /// The project that it belongs to, if the file says so.
+    pub project: Option<String>,
+}
+
+/// What a token opens, and for how long from now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// For `Authorization: Bearer`.
+    pub access_token: Secret,
+    /// When it is of no use any more.
+    pub expires_in: Duration,
+}
+
+/// Where tokens come from, unless the key's file says otherwise.
+pub const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
+
+const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
+/// The longest that Google lets an assertion live, in seconds.
+const LIFETIME: u64 = 3600;
+
+impl ServiceAccount {
+    /// Reads a key's file, and sees whether its key can sign.
+    pub fn parse(json: &str) -> Result<Self, &'static str> {
+        let mut file: File<'_> =
+            serde_json::from_str(json).map_err(|_| "the key file is not a JSON object of the right form")?;
+        if file.kind.filled().is_some_and(|kind| kind != "service_account") {
+            return Err("the key file is not a service account's: its `type` must be `service_account`");
+        }
+        let key = Secret::new(
+            file.private_key.0.take().filter(|key| !key.is_empty()).ok_or("the key file has no `private_key`")?,
+        );
+        let text = |field: &Text<'_>| field.filled().map(str::to_owned);
+        let account = Self {
+            email: text(&file.client_email).ok_or("the key file has no `client_email`")?,
+            // Who passes it through a shell's variable often ends up with the line ends escaped
+            // twice.
+            key: Secret::new(key.expose().replace("\\n", "\n")),
+            key_id: text(&file.private_key_id),
+            token_uri: text(&file.token_uri).unwrap_or_else(|| TOKEN_URI.to_owned()),
+            project: text(&file.project_id),
+        };
+        account.key_pair()?;
+        Ok(account)
+    }
+
+    /// Where to post the form.
+    pub fn token_uri(&self) -> &str {
+        &self.token_uri
+    }
+
+    /// Its private key, for whoever must tell one credential from another.
+    pub fn key(&self) -> &str {
+        self.key.expose()
+    }
+
+    /// The body of the request for a token, an `application/x-www-form-urlencoded`. `now` is in
+    /// seconds since 1970.
+    pub fn form(&self, now: u64) -> Result<Secret, &'static str> {
+        // Nothing in an assertion needs to be escaped.
+        let assertion = self.assertion(now)?;
+        Ok(Secret::new(
+            ["grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=", assertion.expose()]
+                .concat(),
+        ))
+    }
+
+    /// The signed assertion that this account is who asks.
+    pub fn assertion(&self, now: u64) -> Result<Secret, &'static str> {
+        let mut header = Writer::default();
+        header.object(|w| {
+            w.key("alg").text("RS256");
+            w.key("typ").text("JWT");
+            if let Some(id) = &self.key_id {
+                w.key("kid").text(id);
+            }
+        });
+        let mut claims = Writer::default();
+        claims.object(|w| {
+            w.key("iss").text(&self.email);
+            w.key("scope").text(SCOPE);
+            w.key("aud").text(&self.token_uri);
+            w.key("iat").number(now);
+            w.key("exp").number(now.saturating_add(LIFETIME));
+        });
+        signed(&self.key_pair()?, &header.into_bytes(), &claims.into_bytes())
+    }
+
+    fn key_pair(&self) -> Result<RsaKeyPair, &'static str> {
+        let key = PrivatePkcs8KeyDer::from_pem_slice(self.key.expose().as_bytes());
+        let key = key.map_err(|_| "the `private_key` is not a PKCS #8 key in PEM (`-----BEGIN PRIVATE KEY-----`)")?;
+        RsaKeyPair::from_pkcs8(key.secret_pkcs8_der())
+            .map_err(|_| "the `private_key` is not an RSA key of 2048 to 4096 bits")
+    }
+}
+
+/// A JSON Web Signature in its compact form (RFC 7515 §3.1), by RS256.
+fn signed(key: &RsaKeyPair, header: &[u8], claims: &[u8]) -> Result<Secret, &'static str> {
+    let mut jws = [URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims)].join(".");
+    let mut signature = vec![0; key.public().modulus_len()];
+    // This padding is the same every time: the random numbers are for others.
+    let done = key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), jws.as_bytes(), &mut signature);
+    done.map_err(|_| "the `private_key` cannot sign")?;
+    jws.push('.');
+    URL_SAFE_NO_PAD.encode_string(&signature, &mut jws);
+    Ok(Secret::new(jws))
+}
+
+/// Reads what answers the form; the metadata server of Google's machines answers alike.
+///
+/// What is wrong with the account or its key has the status 401, whatever the answer's was.
+pub fn token(status: u16, content_type: Option<&str>, body: &[u8]) -> Result<Token, UpstreamError> {
+    let text = std::str::from_utf8(body).unwrap_or_default();
+    let granted: Granted<'_> = serde_json::from_str(text).unwrap_or_default();
+    let is_usable = |token: &&str| token.bytes().all(|byte| byte.is_ascii_graphic());
+    if status == 200
+        && let Some(token) = granted.access_token.filled().filter(is_usable)
+    {
+        let seconds = granted.expires_in.0.filter(|seconds| *seconds < Count::IMPOSSIBLE).unwrap_or(LIFETIME);
+        let expires_in = Duration::from_secs(seconds.min(24 * LIFETIME));
+        return Ok(Token { access_token: Secret::new(token), expires_in });
+    }
+    if status == 200 {
+        // No excerpt: whatever else it is, there may be a token in it.
+        let message = "the token server's answer holds no token".to_owned();
+        return Err(UpstreamError { status: Some(502), message, ..UpstreamError::default() });
+    }
+    let mut error = openai::error(body, content_type);
+    if let Some(said) = serde_json::from_str::<Denied<'_>>(text).ok().filter(|said| said.error.filled().is_some()) {
+        error.code = said.error.filled().map(|code| shortened(code, 128));
+        error.message = shortened(said.error_description.filled().or(said.error.filled()).unwrap_or_default(), 1024);
+    }
+    error.status = Some(match (status, error.code.as_deref()) {
+        (_, Some("temporarily_unavailable" | "server_error" | "internal_failure")) => 503,
+        (400..=428 | 430..=499, _) => 401,
+        (429 | 500..=599, _) => status,
+        _ => 502,
+    });
+    Err(error)
+}
+
+fn shortened(text: &str, limit: usize) -> String {
+    let text = text.get(..text.floor_char_boundary(limit)).unwrap_or_default();
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct File<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow)]
+    client_email: Text<'a>,
+    #[serde(borrow)]
+    private_key: Text<'a>,
+    #[serde(borrow)]
+    private_key_id: Text<'a>,
+    #[serde(borrow)]
+    token_uri: Text<'a>,
+    #[serde(borrow)]
+    project_id: Text<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Granted<'a> {
+    #[serde(borrow)]
+    access_token: Text<'a>,
+    expires_in: Count,
+}
+
+#[derive(Deserialize)]
+struct Denied<'a> {
+    #[serde(borrow)]
+    error: Text<'a>,
+    #[serde(borrow, default)]
+    error_description: Text<'a>,
+}
+
+#[cfg(test)]
+mod tests;
