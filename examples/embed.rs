@@ -7,11 +7,10 @@
 
 use pingora::server::Server;
 use pingora_proxy::http_proxy_service;
-use portcullis::admin::Admin;
 use portcullis::catalog::load::{Secrets, load};
 use portcullis::config::Listen;
-use portcullis::gateway::Gateway;
-use portcullis::server;
+use portcullis::process::Process;
+use portcullis::server::background;
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,19 +19,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut loaded = load(conf, Secrets::Resolve)?;
     // Where you listen is yours to say; Portcullis wants to know it, to tell when it is ready.
     loaded.server.listen = vec![Listen { address: address.parse()?, h2c: false, tls: None }];
-    let shared = server::shared(&mut loaded)?;
+    let process = Process::new(&mut loaded)?;
 
     let mut pingora = Server::new(None)?;
     pingora.bootstrap();
 
-    let mut gateway = http_proxy_service(&pingora.configuration, Gateway::new(shared.clone()));
+    let mut gateway = http_proxy_service(&pingora.configuration, process.gateway());
     gateway.add_tcp(&address);
     pingora.add_service(gateway);
     // The live catalog, name look-ups, idle connections.
-    pingora.add_service(server::background(&shared, conf, &loaded, Vec::new())?);
+    pingora.add_service(background(&process, conf, &loaded, Vec::new())?);
     // `/metrics` and `/status`, on the address that server.yaml names. Leave it out if you have
     // your own.
-    pingora.add_service(Admin::new(shared));
+    pingora.add_service(process.admin());
     // Your own services go here, with `pingora.add_service`.
 
     pingora.run_forever();

@@ -6,9 +6,8 @@
 //! what it refuses; both are counted, since a full disk must not stop the traffic.
 
 use crate::config::{Access, Format};
-use crate::price::Usd;
-use serde::Serialize;
-use std::borrow::Cow;
+use crate::settled::{Settled, Tried, millis};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,92 +18,61 @@ use std::time::{Duration, SystemTime};
 const GATHER: Duration = Duration::from_millis(50);
 const MOST: usize = 16 << 20;
 
-/// One attempt, as the line tells it.
-#[derive(Debug, Clone, Serialize)]
-pub struct Tried {
-    /// The account's id.
-    pub account: Arc<str>,
-    /// Its name for the model.
-    pub model: Arc<str>,
-    /// How it went.
-    pub outcome: &'static str,
-    /// How long it took.
-    pub ms: u64,
-    /// The upstream's status.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<u16>,
-    /// How long it took to have a connection.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub connect_ms: Option<u64>,
-    /// How long it took to begin to answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_ms: Option<u64>,
-    /// Tokens that may be charged for an answer that nobody got.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prompt_tokens: Option<u64>,
-    /// The same for what was written.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub completion_tokens: Option<u64>,
-    /// What these cost, if that is known.
-    #[serde(rename = "cost_usd", skip_serializing_if = "Option::is_none")]
-    pub cost: Option<Option<Usd>>,
-    /// What the upstream or the network said, scrubbed and cut short.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
+/// The line in JSON. Its field names are a contract: others parse them.
+struct Line<'a>(&'a Settled);
+
+impl Serialize for Line<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Settled { began_at, sender, request, answer, attempts, times, spending, outcome, total } = self.0;
+        let limited = spending.limited.map(|(level, kind)| format!("{} {}", level.name(), kind.name()));
+        let mut line = serializer.serialize_map(None)?;
+        line.serialize_entry("time", &rfc3339(*began_at))?;
+        line.serialize_entry("request_id", &request.id)?;
+        line.serialize_entry("caller", &sender.caller)?;
+        line.serialize_entry("key", &sender.key)?;
+        line.serialize_entry("address", &sender.address)?;
+        line.serialize_entry("door", request.door)?;
+        line.serialize_entry("method", &request.method)?;
+        line.serialize_entry("path", &request.path)?;
+        line.serialize_entry("model", &request.model)?;
+        line.serialize_entry("account", &answer.account)?;
+        line.serialize_entry("upstream_model", &answer.upstream_model)?;
+        line.serialize_entry("stream", &request.stream)?;
+        line.serialize_entry("status", &answer.status)?;
+        line.serialize_entry("outcome", outcome.name())?;
+        line.serialize_entry("attempts", &attempts.trail)?;
+        line.serialize_entry("first_byte_ms", &times.first_byte.map(millis))?;
+        line.serialize_entry("total_ms", &millis(*total))?;
+        line.serialize_entry("own_us", &micros(times.own))?;
+        line.serialize_entry("auth_us", &times.auth.map(micros))?;
+        line.serialize_entry("plan_us", &times.plan.map(micros))?;
+        some(&mut line, "queued_ms", Some(times.queued).filter(|queued| !queued.is_zero()).map(millis))?;
+        some(&mut line, "not_retried", attempts.not_retried)?;
+        line.serialize_entry("prompt_tokens", &spending.usage.prompt)?;
+        line.serialize_entry("completion_tokens", &spending.usage.completion)?;
+        line.serialize_entry("cached_tokens", &spending.usage.cached)?;
+        line.serialize_entry("usage", spending.usage.source.name())?;
+        line.serialize_entry("cost_usd", &spending.cost)?;
+        some(&mut line, "limited_by", limited)?;
+        line.serialize_entry("bytes_in", &request.bytes)?;
+        line.serialize_entry("bytes_out", &answer.bytes)?;
+        line.serialize_entry("upstream_request_id", &answer.upstream_request_id)?;
+        line.serialize_entry("maybe_billed", &attempts.maybe_billed)?;
+        some(&mut line, "dropped", Some(&answer.dropped).filter(|dropped| !dropped.is_empty()))?;
+        some(&mut line, "broken_calls", Some(answer.flaws.broken_calls).filter(|calls| *calls > 0))?;
+        some(&mut line, "not_json", Some(true).filter(|_| answer.flaws.not_json))?;
+        some(&mut line, "error", answer.error.as_deref())?;
+        line.end()
+    }
 }
 
-/// The line. Its field names are a contract: others parse them.
-#[derive(Debug, Serialize)]
-#[expect(missing_docs, reason = "the names say it, and README explains each")]
-pub struct Line<'a> {
-    pub time: String,
-    pub request_id: &'a str,
-    pub caller: Option<&'a str>,
-    pub key: Option<&'a str>,
-    pub address: Option<String>,
-    pub door: Option<&'a str>,
-    pub method: &'a str,
-    pub path: &'a str,
-    pub model: Option<&'a str>,
-    pub account: Option<&'a str>,
-    pub upstream_model: Option<&'a str>,
-    pub stream: bool,
-    pub status: u16,
-    pub outcome: &'a str,
-    pub attempts: &'a [Tried],
-    pub first_byte_ms: Option<u64>,
-    pub total_ms: u64,
-    pub own_us: u64,
-    pub auth_us: Option<u64>,
-    pub plan_us: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queued_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub not_retried: Option<&'static str>,
-    pub prompt_tokens: u64,
-    pub completion_tokens: u64,
-    pub cached_tokens: u64,
-    pub usage: &'a str,
-    pub cost_usd: Option<Usd>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limited_by: Option<String>,
-    pub bytes_in: u64,
-    pub bytes_out: u64,
-    pub upstream_request_id: Option<&'a str>,
-    pub maybe_billed: bool,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub dropped: &'a [Cow<'static, str>],
-    #[serde(skip_serializing_if = "is_none")]
-    pub broken_calls: u32,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub not_json: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<&'a str>,
+/// Writes a field that stands in the line only where it has a value.
+fn some<M: SerializeMap>(line: &mut M, name: &str, value: Option<impl Serialize>) -> Result<(), M::Error> {
+    value.map_or(Ok(()), |value| line.serialize_entry(name, &value))
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_none(count: &u32) -> bool {
-    *count == 0
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The log.
@@ -142,8 +110,8 @@ impl AccessLog {
         Ok(AccessLog { sink: Some(sink), format })
     }
 
-    /// Adds a line.
-    pub fn write(&self, line: &Line<'_>) {
+    /// Adds the line of an exchange.
+    pub fn write(&self, settled: &Settled) {
         let Some(sink) = &self.sink else { return };
         let mut waiting = sink.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() > MOST {
@@ -153,8 +121,8 @@ impl AccessLog {
         let was_empty = waiting.is_empty();
         match self.format {
             // Writing to memory cannot fail, and the line holds nothing that JSON cannot.
-            Format::Json => drop(serde_json::to_writer(&mut *waiting, line)),
-            Format::Text => text(&mut waiting, line),
+            Format::Json => drop(serde_json::to_writer(&mut *waiting, &Line(settled))),
+            Format::Text => text(&mut waiting, settled),
         }
         waiting.push(b'\n');
         drop(waiting);
@@ -242,32 +210,33 @@ fn open(path: &PathBuf) -> Result<File, String> {
         .map_err(|e| format!("cannot open the access log that `log.access` in server.yaml names: {e}"))
 }
 
-fn text(out: &mut Vec<u8>, line: &Line<'_>) {
-    let dash = |value: Option<&str>| value.unwrap_or("-").to_owned();
+/// Writes the line as text.
+fn text(out: &mut Vec<u8>, settled: &Settled) {
+    let Settled { began_at, sender, request, answer, attempts, times, spending, outcome, total } = settled;
+    let dash = |value: &Option<Arc<str>>| value.as_deref().unwrap_or("-").to_owned();
     // Of a head that could not be read nothing may be known.
     let or_dash = |value: &str| if value.is_empty() { "-".to_owned() } else { value.to_owned() };
     let detail = |tried: &Tried| tried.detail.as_ref().map(|detail| format!(":{detail:?}")).unwrap_or_default();
-    let tries: Vec<String> =
-        line.attempts.iter().map(|t| format!("{}:{}:{}ms{}", t.account, t.outcome, t.ms, detail(t))).collect();
+    let tries = attempts.trail.iter().map(|t| format!("{}:{}:{}ms{}", t.account, t.outcome, t.ms, detail(t)));
     out.extend_from_slice(
         format!(
             "{} {} {} {} {} {} {} {}ms own={}us model={} key={} account={} tokens={}+{}({}) tries=[{}]",
-            line.time,
-            line.request_id,
-            line.address.as_deref().unwrap_or("-"),
-            or_dash(line.method),
-            or_dash(line.path),
-            line.status,
-            line.outcome,
-            line.total_ms,
-            line.own_us,
-            dash(line.model),
-            dash(line.key),
-            dash(line.account),
-            line.prompt_tokens,
-            line.completion_tokens,
-            line.usage,
-            tries.join(",")
+            rfc3339(*began_at),
+            request.id,
+            sender.address.map_or_else(|| "-".to_owned(), |address| address.to_string()),
+            or_dash(&request.method),
+            or_dash(&request.path),
+            answer.status,
+            outcome.name(),
+            millis(*total),
+            micros(times.own),
+            dash(&request.model),
+            dash(&sender.key),
+            dash(&answer.account),
+            spending.usage.prompt,
+            spending.usage.completion,
+            spending.usage.source.name(),
+            tries.collect::<Vec<_>>().join(",")
         )
         .as_bytes(),
     );

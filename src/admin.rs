@@ -4,10 +4,14 @@
 //! `/livez` and `/readyz` are answered whoever asks, by whatever name, and however many others are
 //! connected.
 
-use crate::ledger::days;
+use crate::catalog::reload::Live;
+use crate::config::Server;
+use crate::exchange::backends::Backends;
+use crate::exchange::record::Books;
 use crate::ledger::report::{Query, Unanswered, texts};
+use crate::ledger::{Ledger, days};
 use crate::limits;
-use crate::shared::Shared;
+use crate::store::Store;
 use async_trait::async_trait;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
@@ -23,10 +27,12 @@ use tokio::sync::oneshot::Receiver;
 
 mod host;
 mod places;
+mod readings;
 mod status;
 
 use host::Names;
 use places::{Place, Places};
+pub use readings::readings;
 
 /// Connections at once, most of which send nothing: see [`places`].
 const CONNECTIONS: usize = 512;
@@ -61,7 +67,11 @@ pub struct Admin {
 
 /// What all connections share.
 struct Desk {
-    shared: Arc<Shared>,
+    settings: Arc<Server>,
+    live: Arc<Live>,
+    books: Arc<Books>,
+    backends: Arc<Backends>,
+    started: Instant,
     names: Names,
     asking: Semaphore,
     /// When it was logged last that a name is refused.
@@ -72,20 +82,21 @@ struct Desk {
 type Answer = (u16, &'static str, String);
 
 impl Admin {
-    /// Over what all exchanges share.
-    pub fn new(shared: Arc<Shared>) -> Admin {
+    /// Returns the service. The process began to serve when it was `started`.
+    pub fn new(live: Arc<Live>, books: Arc<Books>, backends: Arc<Backends>, started: Instant) -> Admin {
         // Where a file is not there, that name is not known.
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let names =
-            Names::new(read("/proc/sys/kernel/hostname").trim(), &read("/etc/hosts"), &shared.server.admin_hosts);
-        Admin { desk: Arc::new(Desk { shared, names, asking: Semaphore::new(ASKING), warned: Mutex::default() }) }
+        let settings = backends.server.clone();
+        let names = Names::new(read("/proc/sys/kernel/hostname").trim(), &read("/etc/hosts"), &settings.admin_hosts);
+        let (asking, warned) = (Semaphore::new(ASKING), Mutex::default());
+        Admin { desk: Arc::new(Desk { settings, live, books, backends, started, names, asking, warned }) }
     }
 }
 
 #[async_trait]
 impl Service for Admin {
     async fn start_service(&mut self, _: Option<ListenFds>, _: ShutdownWatch, _: usize) {
-        let address = self.desk.shared.server.admin;
+        let address = self.desk.settings.admin;
         let listener = match TcpListener::bind(address).await {
             Ok(listener) => listener,
             Err(why) => {
@@ -176,20 +187,18 @@ impl Desk {
         let (path, query) = (header.uri.path(), header.uri.query().unwrap_or(""));
         let reads = matches!(header.method, http::Method::GET | http::Method::HEAD);
         match path.strip_prefix("/accounts/").and_then(|path| path.strip_suffix("/reset")) {
-            Some(account) if header.method == http::Method::POST && is_from_here(header) => {
-                reset(&self.shared, account)
-            }
+            Some(account) if header.method == http::Method::POST && is_from_here(header) => reset(&self.live, account),
             Some(_) => (405, PLAIN, "use POST, and not from another site's page\n".to_owned()),
             None if !reads => (405, PLAIN, "use GET\n".to_owned()),
             None => match path {
-                "/usage" => usage(&self.shared, query).await,
-                "/limits" => limits(&self.shared, query).await,
+                "/usage" => usage(&self.books.ledger, query).await,
+                "/limits" => limits(&self.live, self.backends.store.as_ref(), query).await,
                 "/metrics" => (
                     200,
                     "application/openmetrics-text; version=1.0.0; charset=utf-8",
-                    self.shared.metrics.render(&self.shared),
+                    self.books.metrics.render(&readings(&self.books, self.backends.store.as_ref())),
                 ),
-                "/status" => (200, "application/json", format!("{:#}\n", status::of(&self.shared))),
+                "/status" => (200, "application/json", format!("{:#}\n", status::of(self))),
                 _ => {
                     let paths = "there are /status, /limits, /usage, /metrics, /livez and /readyz, and POST /accounts/NAME/reset\n";
                     (404, PLAIN, paths.to_owned())
@@ -205,8 +214,8 @@ impl Desk {
         let asks = options || header.method == http::Method::GET || header.method == http::Method::HEAD;
         match header.uri.path() {
             "/livez" if asks => Some(true),
-            "/readyz" if asks => Some(self.shared.drain.ready()),
-            "/" | "*" if options => Some(self.shared.drain.ready()),
+            "/readyz" if asks => Some(self.books.drain.ready()),
+            "/" | "*" if options => Some(self.books.drain.ready()),
             _ => None,
         }
     }
@@ -240,17 +249,17 @@ fn is_from_here(header: &RequestHeader) -> bool {
 }
 
 /// Reads the ledger, off this thread: it may take its time.
-async fn usage(shared: &Arc<Shared>, query: &str) -> Answer {
+async fn usage(ledger: &Arc<Ledger>, query: &str) -> Answer {
     let query = match Query::of_url(query, days::now()) {
         Ok(query) => query,
         Err(why) => return (400, PLAIN, format!("{why}\n")),
     };
-    if !shared.ledger.is_on() {
+    if !ledger.is_on() {
         return (404, PLAIN, "there is no ledger: `ledger.enabled` in server.yaml\n".to_owned());
     }
     let deadline = Instant::now() + PATIENCE.mul_f64(0.8);
-    let shared = shared.clone();
-    let answer = move || shared.ledger.answer(&query, deadline).map(|answer| answer.map(|answer| answer.json()));
+    let ledger = ledger.clone();
+    let answer = move || ledger.answer(&query, deadline).map(|answer| answer.map(|answer| answer.json()));
     match tokio::task::spawn_blocking(answer).await {
         Ok(Ok(Some(json))) => (200, "application/json", json),
         Ok(Ok(None)) => (503, PLAIN, "the ledger has no file\n".to_owned()),
@@ -264,13 +273,13 @@ async fn usage(shared: &Arc<Shared>, query: &str) -> Answer {
 
 /// How all limits stand, or those of one caller: the first of them by name. Those of a caller are
 /// in each of its keys' bounds.
-async fn limits(shared: &Shared, query: &str) -> Answer {
+async fn limits(live: &Live, store: Option<&Store>, query: &str) -> Answer {
     let texts = match texts(query, &["caller"]) {
         Ok(texts) => texts,
         Err(why) => return (400, PLAIN, format!("{why}\n")),
     };
     let caller = texts.get("caller");
-    let snapshot = shared.live.load_full();
+    let snapshot = live.load_full();
     let keys = snapshot.catalog.keys().filter(|key| caller.is_none_or(|caller| *key.caller.id == **caller));
     let scopes = keys.filter_map(|key| Some(snapshot.scopes.get(key.index)?.every(key)));
     let mut bounds: Vec<limits::Bound<'_>> = scopes.flatten().collect();
@@ -278,7 +287,7 @@ async fn limits(shared: &Shared, query: &str) -> Answer {
     bounds.dedup_by(|a, b| Arc::ptr_eq(a.scope, b.scope));
     let more = bounds.len().saturating_sub(SCOPES);
     bounds.truncate(SCOPES);
-    let of_all = match &shared.store {
+    let of_all = match store {
         Some(store) => {
             let scopes: Vec<_> = bounds.iter().map(|bound| bound.scope.clone()).collect();
             tokio::time::timeout(PATIENCE / 2, store.counted(&scopes)).await.ok().flatten()
@@ -293,8 +302,8 @@ async fn limits(shared: &Shared, query: &str) -> Answer {
 }
 
 /// Ends an account's rests and closes its breakers.
-fn reset(shared: &Shared, account: &str) -> Answer {
-    let snapshot = shared.live.load();
+fn reset(live: &Live, account: &str) -> Answer {
+    let snapshot = live.load();
     match snapshot.states.iter().find(|state| *state.id == *account) {
         Some(state) => {
             state.reset();

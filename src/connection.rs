@@ -8,10 +8,9 @@
 mod misread;
 
 use crate::auth;
-use crate::config::ClientTimeouts;
-use crate::exchange::record::Record;
-use crate::gateway::{self, Gateway};
-use crate::shared::Shared;
+use crate::config::{ClientTimeouts, Server};
+use crate::desk::request_id;
+use crate::exchange::record::{Books, Record};
 use async_trait::async_trait;
 use http::HeaderMap;
 use misread::Seen;
@@ -23,7 +22,7 @@ use pingora::protocols::{
     UniqueID, UniqueIDType,
 };
 use pingora::server::ShutdownWatch;
-use pingora_proxy::{HttpProxy, Session};
+use pingora_proxy::Session;
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -36,30 +35,31 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep};
 
 /// The proxy behind its cap.
-pub struct Connections {
-    proxy: Arc<HttpProxy<Gateway>>,
+pub struct Connections<P> {
+    proxy: Arc<P>,
     places: Arc<Semaphore>,
-    shared: Arc<Shared>,
+    settings: Arc<Server>,
+    books: Arc<Books>,
 }
 
-impl Connections {
-    /// `places` is shared by all listeners.
-    pub fn new(proxy: HttpProxy<Gateway>, places: Arc<Semaphore>, shared: Arc<Shared>) -> Connections {
-        Connections { proxy: Arc::new(proxy), places, shared }
+impl<P> Connections<P> {
+    /// Puts a cap on this proxy's connections. `places` is shared by all listeners.
+    pub fn new(proxy: P, places: Arc<Semaphore>, settings: Arc<Server>, books: Arc<Books>) -> Connections<P> {
+        Connections { proxy: Arc::new(proxy), places, settings, books }
     }
 }
 
 #[async_trait]
-impl ServerApp for Connections {
+impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         let Ok(_place) = self.places.try_acquire() else {
-            self.shared.metrics.refused_connection();
+            self.books.metrics.refused_connection();
             return None;
         };
         let stream: Stream = match stream.selected_alpn_proto() {
             // Its connections have deadlines of their own.
             Some(ALPN::H2) => stream,
-            _ => Box::new(Timed::new(stream, self.shared.clone())),
+            _ => Box::new(Timed::new(stream, self.settings.clone(), self.books.clone())),
         };
         self.proxy.process_new(stream, shutdown).await
     }
@@ -104,7 +104,8 @@ const DRAIN_UNREAD: Duration = Duration::from_secs(1);
 /// is idle, which Pingora bounds.)
 struct Timed {
     stream: Stream,
-    shared: Arc<Shared>,
+    settings: Arc<Server>,
+    books: Arc<Books>,
     phase: AtomicU8,
     /// The head's first byte has come.
     begun: bool,
@@ -125,11 +126,12 @@ impl fmt::Debug for Timed {
 }
 
 impl Timed {
-    fn new(stream: Stream, shared: Arc<Shared>) -> Timed {
-        let ClientTimeouts { keepalive, client_read, .. } = shared.server.timeouts;
+    fn new(stream: Stream, settings: Arc<Server>, books: Arc<Books>) -> Timed {
+        let ClientTimeouts { keepalive, client_read, .. } = settings.timeouts;
         Timed {
             stream,
-            shared,
+            settings,
+            books,
             phase: AtomicU8::new(OVER),
             begun: false,
             due: Instant::now(),
@@ -146,19 +148,19 @@ impl Timed {
     fn refuse(&self) -> Vec<u8> {
         let refusal = self.seen.fault();
         let (method, path) = self.seen.asked();
-        let mut record = Record::new(self.shared.clone());
+        let mut record = Record::new(self.books.clone());
         if let Some(began) = self.due.into_std().checked_sub(self.client_read).filter(|_| self.begun) {
             record.began = began;
         }
-        record.request_id = gateway::made_up_id();
-        (record.method, record.path) = (method.to_owned(), gateway::shown_path(path));
+        record.request.id = request_id::make();
+        (record.request.method, record.request.path) = (method.to_owned(), request_id::shown_path(path));
         let peer = self.stream.get_socket_digest().and_then(|digest| Some(digest.peer_addr()?.as_inet()?.ip()));
-        record.address = auth::address(&self.shared.server, peer, &HeaderMap::new());
-        record.status = refusal.what.row().status;
+        record.sender.address = auth::address(&self.settings, peer, &HeaderMap::new());
+        record.answer.status = refusal.what.row().status;
         let bare = method == "HEAD";
-        record.bytes_out = if bare { 0 } else { refusal.body().len() as u64 };
+        record.answer.bytes = if bare { 0 } else { refusal.body().len() as u64 };
         record.refused(&refusal);
-        misread::answer(&refusal, &record.request_id, bare, SystemTime::now())
+        misread::answer(&refusal, &record.request.id, bare, SystemTime::now())
     }
 
     /// Says it, and takes what Pingora would say for said.

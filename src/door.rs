@@ -1,5 +1,5 @@
-//! Method and path → [`Door`]. Looks at no header and no key: an unknown path is a 404 whoever
-//! asks.
+//! A door is what a caller may ask for: method and path → [`Door`]. No header and no key counts: an
+//! unknown path is a 404 whoever asks.
 
 use crate::error::{Refusal, What};
 
@@ -17,7 +17,10 @@ pub enum Door {
     /// `GET /readyz`
     Ready,
     /// `OPTIONS` on one of the above while CORS is on.
-    Preflight,
+    Preflight {
+        /// The methods that a page of another origin may use there.
+        methods: &'static str,
+    },
 }
 
 impl Door {
@@ -29,12 +32,12 @@ impl Door {
             Door::Chat => "chat",
             Door::Live => "livez",
             Door::Ready => "readyz",
-            Door::Preflight => "preflight",
+            Door::Preflight { .. } => "preflight",
         }
     }
 }
 
-/// Finds the door. `path` is the request's path as it was sent, without the query.
+/// Returns the door. `path` is the request's path as it was sent, without the query.
 pub fn find(method: &str, path: &str, cors: bool) -> Result<Door, Refusal> {
     if method == "CONNECT" {
         // Its target is no path: there is no tunnel here, wherever to.
@@ -54,22 +57,22 @@ pub fn find(method: &str, path: &str, cors: bool) -> Result<Door, Refusal> {
     };
     let allowed = match door {
         Door::Chat => method == "POST",
-        Door::Models | Door::Model(_) | Door::Live | Door::Ready | Door::Preflight => {
+        Door::Models | Door::Model(_) | Door::Live | Door::Ready | Door::Preflight { .. } => {
             method == "GET" || method == "HEAD"
         }
     };
     if allowed {
         Ok(door)
     } else if cors && method == "OPTIONS" {
-        Ok(Door::Preflight)
+        Ok(Door::Preflight { methods: if door == Door::Chat { "POST" } else { "GET" } })
     } else {
         let shown: String = method.chars().take(16).collect();
         Err(Refusal::new(What::MethodNotSupported { allow }, format!("{shown} is not supported here; use {allow}.")))
     }
 }
 
-/// What stands at a path, whatever the method.
-pub fn by_path(path: &str) -> Option<Door> {
+/// Returns what stands at a path, whatever the method.
+fn by_path(path: &str) -> Option<Door> {
     match path {
         "/v1/chat/completions" => Some(Door::Chat),
         "/v1/models" => Some(Door::Models),
@@ -223,7 +226,8 @@ mod tests {
 
     #[test]
     fn options_is_a_preflight_only_with_cors() {
-        assert_eq!(find("OPTIONS", "/v1/chat/completions", true), Ok(Door::Preflight));
+        assert_eq!(find("OPTIONS", "/v1/chat/completions", true), Ok(Door::Preflight { methods: "POST" }));
+        assert_eq!(find("OPTIONS", "/v1/models", true), Ok(Door::Preflight { methods: "GET" }));
         assert_eq!(find("OPTIONS", "/nothing", true).unwrap_err().what, What::UnknownUrl);
     }
 }

@@ -1,12 +1,12 @@
 //! Reading a request's body: bounded in size, in time, and in what all requests together may hold.
 
-pub mod budget;
 mod gzip;
 
+use crate::alarm::Alarm;
+use crate::config::Server;
+use crate::drain::Drain;
 use crate::error::{Refusal, What};
-use crate::exchange::alarm::Alarm;
-use crate::shared::Shared;
-use budget::{Held, Purse};
+use crate::memory::{Budget, Held, Purse};
 use bytes::{Bytes, BytesMut};
 use http::{Version, header};
 use pingora::ErrorType;
@@ -22,12 +22,18 @@ const LEAST_RATE: u64 = 16 * 1024;
 /// More room than this is made only for what has come.
 const AT_ONCE: usize = 4 << 20;
 
-/// The whole body, of this caller's.
-pub async fn body(session: &mut Session, shared: &Shared, purse: &Arc<Purse>) -> Result<(Bytes, Held), Refusal> {
-    let Head { declared, packed, form } = check_headers(session, shared.server.limits.request_body)?;
+/// Reads the whole body. What it holds in memory is counted in the caller's purse.
+pub async fn body(
+    session: &mut Session,
+    settings: &Server,
+    memory: &Arc<Budget>,
+    drain: &Drain,
+    purse: &Arc<Purse>,
+) -> Result<(Bytes, Held), Refusal> {
+    let Head { declared, packed, form } = check_headers(session, settings.limits.request_body)?;
     // From the head on: who would not have the room at the end need not begin. What has no length
     // counts as it comes.
-    let mut held = shared.budget.open(purse);
+    let mut held = memory.open(purse);
     if !held.grow(declared) {
         return Err(Refusal::no_room());
     }
@@ -43,14 +49,14 @@ pub async fn body(session: &mut Session, shared: &Shared, purse: &Arc<Purse>) ->
         // A caller who cannot be written to will be noticed by the next read.
         session.as_downstream_mut().write_continue_response().await.map_err(|_| left())?;
     }
-    let limit = shared.server.limits.request_body;
+    let limit = settings.limits.request_body;
     let began = Instant::now();
     let mut alarm = Alarm::default();
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
     loop {
         let so_far = first.as_ref().map_or(0, Bytes::len) + rest.len();
-        let patience = shared.server.timeouts.client_read;
+        let patience = settings.timeouts.client_read;
         let earned = Duration::from_secs(u64::try_from(so_far).unwrap_or(u64::MAX) / LEAST_RATE);
         let due = (Instant::now() + patience).min(began + patience + earned);
         let read = async {
@@ -58,7 +64,7 @@ pub async fn body(session: &mut Session, shared: &Shared, purse: &Arc<Purse>) ->
                 biased;
                 chunk = session.as_downstream_mut().read_request_body() => Ok(chunk),
                 // Polled only while the caller is waited for.
-                () = shared.drain.cutting() => Err(cut()),
+                () = drain.cutting() => Err(cut()),
             }
         };
         let read = alarm.until(due, pin!(read)).await.transpose()?;

@@ -2,11 +2,10 @@
 //! each distinct set of permissions.
 
 use crate::catalog::{Catalog, Key, Model};
-use crate::plan;
 use bytes::Bytes;
 use serde::Serialize;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Rendered lists larger than this in sum are forgotten and rendered anew.
 const MOST: usize = 32 << 20;
@@ -50,9 +49,15 @@ impl Lists {
     }
 }
 
+/// Returns the model that `id` means for this key: the id or an alias of a model that the key may
+/// use, and that is served. A caller is told nothing of why there is none.
+pub fn visible<'a>(catalog: &'a Catalog, key: &Key, id: &str) -> Option<&'a Arc<Model>> {
+    catalog.model(id).filter(|model| key.permissions.allow(&model.id) && model.served())
+}
+
 /// The body of `GET /v1/models/{id}`, if this key may use it.
 pub fn one(catalog: &Catalog, key: &Key, id: &str) -> Option<Bytes> {
-    let model = plan::visible(catalog, key, id)?;
+    let model = visible(catalog, key, id)?;
     Some(json(&entry(id, model)))
 }
 

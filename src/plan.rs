@@ -12,6 +12,7 @@ use crate::catalog::reload::{Route, Snapshot};
 use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
 use crate::exchange::upstream::Place;
 use crate::limits::Ask;
+use crate::models::visible;
 use crate::price::{Price, Usd};
 use dialects::Flaws;
 use dialects::front::chat::envelope::Envelope;
@@ -64,12 +65,6 @@ pub struct Plan {
     pub candidates: Vec<Candidate>,
     /// What the model's requests have in common.
     pub demand: Arc<Demand>,
-}
-
-/// The model that `id` means for this key: canonical id or alias, visible, served. Else the caller
-/// is told nothing more.
-pub fn visible<'a>(catalog: &'a Catalog, key: &Key, id: &str) -> Option<&'a Arc<Model>> {
-    catalog.model(id).filter(|model| key.permissions.allow(&model.id) && model.served())
 }
 
 /// Everything that may be tried, best first. `conversation` is what [`conversation`] makes of the

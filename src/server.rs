@@ -3,27 +3,16 @@
 //! Pingora's own shutdown sleeps the whole grace even when idle, and ignores a second signal; so
 //! signals are ours, and a thread of ours ends the process as soon as nothing is left to do.
 
-use crate::access_log::AccessLog;
-use crate::account::Registry;
-use crate::admin::Admin;
 use crate::catalog::load::Loaded;
-use crate::catalog::reload::{self, Nudge, Reloads, Snapshot};
-use crate::catalog::{Key, published_key_problem};
+use crate::catalog::reload::{self, Nudge};
 use crate::config::{self, Listen};
 use crate::connection::Connections;
-use crate::drain::{Drain, Phase};
+use crate::drain::Phase;
 use crate::exchange::producer::probe::probe;
-use crate::exchange::upstream::Upstream;
 use crate::gateway::Gateway;
-use crate::intake::budget::Budget;
-use crate::ledger::{self, Ledger, days};
-use crate::limits;
-use crate::metrics::Metrics;
-use crate::shared::Shared;
+use crate::process::Process;
 use crate::store::Store;
 use crate::tls::Certificate;
-use crate::vault::Vault;
-use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use pingora::apps::HttpServerOptions;
 use pingora::listeners::tls::TlsSettings;
@@ -52,81 +41,21 @@ const CUT: Duration = Duration::from_secs(2);
 /// And so long after a second signal.
 const LAST_LINES: Duration = Duration::from_millis(250);
 
-/// What all exchanges share, from what was read; nothing is opened but the access log and the
-/// ledger.
-///
-/// Refuses a catalog in which everybody may use more than the demo: see [`published_key_problem`].
-pub fn shared(loaded: &mut Loaded) -> Result<Arc<Shared>, String> {
-    let server = loaded.server.clone();
-    let addresses: Vec<SocketAddr> = server.listen.iter().map(|l| l.address).collect();
-    if let Some(problem) = published_key_problem(&loaded.catalog, &addresses) {
-        return Err(problem);
-    }
-    let accounts = Registry::default();
-    let ledger = Ledger::open(&server.ledger);
-    let changes = server.store.as_ref().map(|_| Arc::new(limits::Changes::default()));
-    let limits = Arc::new(changes.clone().map(limits::Registry::shared).unwrap_or_default());
-    let catalog = std::mem::take(&mut loaded.catalog);
-    let snapshot = Snapshot::new(catalog, &accounts, &limits, &mut || ledger.past_of(&limits, days::now()), 1);
-    remember_uses(&snapshot, &ledger);
-    let metrics = Metrics::default();
-    metrics.reloaded(1, false);
-    let store = server.store.clone().zip(changes);
-    let store = store
-        .map(|(settings, changes)| Store::new(settings, &ledger.instance(), limits.clone(), changes, metrics.store()));
-    Ok(Arc::new(Shared {
-        live: ArcSwap::from_pointee(snapshot),
-        accounts,
-        limits,
-        reloads: Reloads::default(),
-        upstream: Arc::new(Upstream::default()),
-        budget: Arc::new(Budget::new(
-            server.limits.buffered_total,
-            server.limits.request_body.max(server.limits.response_body),
-        )),
-        access_log: AccessLog::open(&server.log.access, server.log.format)?,
-        ledger,
-        vault: Vault::default(),
-        metrics,
-        store,
-        drain: Arc::new(Drain::default()),
-        started: Instant::now(),
-        server,
-    }))
-}
-
-/// When each key was last used before the start.
-fn remember_uses(snapshot: &Snapshot, ledger: &Ledger) {
-    if !ledger.is_on() {
-        return;
-    }
-    match ledger::read::last_used(ledger.path()) {
-        Ok(uses) => {
-            let now = days::now();
-            let at = |key: &Key| uses.get(&*key.id).zip(snapshot.scopes.get(key.index));
-            for (at, scopes) in snapshot.catalog.keys().filter_map(|key| at(key)) {
-                scopes.used.touch(now.min(*at));
-            }
-        }
-        Err(why) => log::warn!("when keys were last used is not known: {why}"),
-    }
-}
-
 /// Serves until told to stop. Returns only if it cannot begin.
 pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     ports(&loaded.server)?;
-    let shared = shared(&mut loaded)?;
-    for warning in &shared.live.load().catalog.warnings {
+    let process = Process::new(&mut loaded)?;
+    for warning in &process.live.load().catalog.warnings {
         log::warn!("{warning}");
     }
-    let workers = match shared.server.workers {
+    let workers = match process.settings.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         n => n,
     };
     let conf = ServerConf {
         threads: workers,
         // Ours ends the process well before.
-        grace_period_seconds: Some((shared.server.drain.grace + CUT).as_secs() + 60),
+        grace_period_seconds: Some((process.settings.drain.grace + CUT).as_secs() + 60),
         graceful_shutdown_timeout_seconds: Some(0),
         upgrade_sock: String::new(),
         pid_file: String::new(),
@@ -135,14 +64,14 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     let mut server = Server::new_with_opt_and_conf(None, conf);
     server.bootstrap();
     let mut certificates = Vec::new();
-    for service in services(&shared, &server.configuration, &mut certificates)? {
+    for service in services(&process, &server.configuration, &mut certificates)? {
         server.add_service(service);
     }
-    server.add_service(Admin::new(shared.clone()));
-    server.add_service(background(&shared, dir, &loaded, certificates)?);
+    server.add_service(process.admin());
+    server.add_service(background(&process, dir, &loaded, certificates)?);
     // The texts that it was read from are the watch's now, and go as they are replaced.
     drop(loaded);
-    server.run(RunArgs { shutdown_signal: Box::new(Signals { shared }) });
+    server.run(RunArgs { shutdown_signal: Box::new(Signals { process }) });
     Ok(())
 }
 
@@ -170,20 +99,25 @@ fn ports(server: &config::Server) -> Result<(), String> {
 /// One service for plain listeners, one for those with h2c: it is an option of a service, not of a
 /// listener.
 fn services(
-    shared: &Arc<Shared>,
+    process: &Process,
     conf: &Arc<ServerConf>,
     certificates: &mut Vec<Arc<Certificate>>,
-) -> Result<Vec<Service<Connections>>, String> {
-    let places = Arc::new(Semaphore::new(shared.server.limits.connections));
+) -> Result<Vec<Service<Connections<HttpProxy<Gateway>>>>, String> {
+    let places = Arc::new(Semaphore::new(process.settings.limits.connections));
     let mut services = Vec::new();
     for h2c in [false, true] {
-        let listeners: Vec<&Listen> = shared.server.listen.iter().filter(|l| l.h2c == h2c).collect();
+        let listeners: Vec<&Listen> = process.settings.listen.iter().filter(|l| l.h2c == h2c).collect();
         if listeners.is_empty() {
             continue;
         }
         let mut service = Service::new(
             "callers".to_owned(),
-            Connections::new(proxy(shared, conf, h2c), places.clone(), shared.clone()),
+            Connections::new(
+                proxy(process, conf, h2c),
+                places.clone(),
+                process.settings.clone(),
+                process.books.clone(),
+            ),
         );
         for listen in listeners {
             let buffers = L4BufferSettings::new(READ_BUFFER, WRITE_BUFFER);
@@ -205,14 +139,14 @@ fn services(
     Ok(services)
 }
 
-fn proxy(shared: &Arc<Shared>, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<Gateway> {
-    let mut proxy = HttpProxy::new(Gateway::new(shared.clone()), conf.clone());
+fn proxy(process: &Process, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<Gateway> {
+    let mut proxy = HttpProxy::new(process.gateway(), conf.clone());
     proxy.handle_init_modules();
     let mut options = HttpServerOptions::default();
     options.h2c = h2c;
     // It reaches our door, and is refused there in our words.
     options.allow_connect_method_proxying = true;
-    options.h2_idle_timeout = Some(shared.server.timeouts.keepalive);
+    options.h2_idle_timeout = Some(process.settings.timeouts.keepalive);
     proxy.server_options = Some(options);
     proxy
 }
@@ -220,19 +154,19 @@ fn proxy(shared: &Arc<Shared>, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<G
 /// Everything that goes on beside the exchanges: watching the catalog, resolving names, closing
 /// idle connections, SIGHUP, becoming ready.
 pub fn background(
-    shared: &Arc<Shared>,
+    process: &Process,
     dir: &Path,
     loaded: &Loaded,
     certificates: Vec<Arc<Certificate>>,
 ) -> Result<GenBackgroundService<Background>, String> {
-    shared.store.as_ref().map_or(Ok(()), Store::start)?;
-    let nudge = reload::watch(shared.clone(), dir.to_owned(), loaded)?;
-    Ok(background_service("background", Background { shared: shared.clone(), certificates, nudge }))
+    process.backends.store.as_ref().map_or(Ok(()), Store::start)?;
+    let nudge = reload::watch(process.publisher(), dir.to_owned(), loaded)?;
+    Ok(background_service("background", Background { process: process.clone(), certificates, nudge }))
 }
 
 /// The service that [`background`] makes.
 pub struct Background {
-    shared: Arc<Shared>,
+    process: Process,
     certificates: Vec<Arc<Certificate>>,
     nudge: Nudge,
 }
@@ -246,7 +180,7 @@ impl BackgroundService for Background {
             self.resolve(),
             self.sweep(),
             self.hints(),
-            probe(self.shared.clone()),
+            probe(&self.process.live, &self.process.backends, &self.process.memory, &self.process.books.metrics),
             self.hang_ups(),
             self.shut_down(shutdown)
         );
@@ -256,7 +190,7 @@ impl BackgroundService for Background {
 impl Background {
     /// Ready is who accepts connections, not who means to.
     async fn become_ready(&self) {
-        for listen in &self.shared.server.listen {
+        for listen in &self.process.settings.listen {
             let mut address = listen.address;
             if address.ip().is_unspecified() {
                 address.set_ip(if address.is_ipv4() {
@@ -269,11 +203,11 @@ impl Background {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }
-        self.shared.drain.enter(Phase::Serving);
-        let live = self.shared.live.load();
+        self.process.books.drain.enter(Phase::Serving);
+        let live = self.process.live.load();
         let at: Vec<String> = self
-            .shared
-            .server
+            .process
+            .settings
             .listen
             .iter()
             .map(|l| format!("{}://{}", if l.tls.is_some() { "https" } else { "http" }, l.address))
@@ -281,7 +215,7 @@ impl Background {
         log::info!(
             "serving on {} (admin on http://{}): {} accounts, {} models, {} callers, {} keys",
             at.join(", "),
-            self.shared.server.admin,
+            self.process.settings.admin,
             live.catalog.accounts().len(),
             live.catalog.models().len(),
             live.catalog.callers().len(),
@@ -291,7 +225,7 @@ impl Background {
 
     async fn resolve(&self) {
         loop {
-            let snapshot = self.shared.live.load_full();
+            let snapshot = self.process.live.load_full();
             let next = Mutex::new(snapshot.places.iter().filter(|p| p.account.enabled));
             // A few at once: slow names must not hold up the others.
             let some = || async {
@@ -309,10 +243,10 @@ impl Background {
     async fn sweep(&self) {
         loop {
             tokio::time::sleep(SWEEP).await;
-            let snapshot = self.shared.live.load_full();
+            let snapshot = self.process.live.load_full();
             let now = Instant::now();
-            self.shared.vault.sweep(now);
-            self.shared.accounts.sweep(&snapshot.catalog, now);
+            self.process.backends.vault.sweep(now);
+            self.process.live.accounts.sweep(&snapshot.catalog, now);
             for issuer in snapshot.places.iter().filter_map(|place| place.issuer.as_ref()) {
                 issuer.state.sweep(Some(issuer.account.fingerprint), now);
             }
@@ -321,10 +255,10 @@ impl Background {
 
     /// What other instances found broken is asked last here, too.
     async fn hints(&self) {
-        let Some(store) = &self.shared.store else { return };
+        let Some(store) = &self.process.backends.store else { return };
         loop {
             let hints = store.hints().await;
-            let snapshot = self.shared.live.load_full();
+            let snapshot = self.process.live.load_full();
             let now = Instant::now();
             for (account, tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.tracks) {
                 for (model, track) in tracks {
@@ -342,12 +276,12 @@ impl Background {
                 return;
             }
         }
-        self.shared.drain.enter(Phase::Delaying);
+        self.process.books.drain.enter(Phase::Delaying);
         // Pingora ends the process when it likes: no line may wait for then.
         loop {
-            self.shared.drain.idle().await;
-            self.shared.access_log.flush();
-            self.shared.ledger.flush();
+            self.process.books.drain.idle().await;
+            self.process.books.access_log.flush();
+            self.process.books.ledger.flush();
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -356,7 +290,7 @@ impl Background {
         let Ok(mut hang_ups) = signal(SignalKind::hangup()) else { return };
         while hang_ups.recv().await.is_some() {
             log::info!("SIGHUP: reading the catalog and certificates again, opening the access log anew");
-            self.shared.access_log.reopen();
+            self.process.books.access_log.reopen();
             self.nudge.now();
             for certificate in &self.certificates {
                 if let Err(why) = certificate.reload() {
@@ -369,7 +303,7 @@ impl Background {
 
 /// SIGTERM and SIGINT: the first drains, the second ends.
 struct Signals {
-    shared: Arc<Shared>,
+    process: Process,
 }
 
 #[async_trait]
@@ -380,30 +314,30 @@ impl ShutdownSignalWatch for Signals {
             return ShutdownSignal::FastShutdown;
         };
         either(&mut term, &mut int).await;
-        let drain = self.shared.server.drain;
-        self.shared.drain.enter(Phase::Delaying);
+        let drain = self.process.settings.drain;
+        self.process.books.drain.enter(Phase::Delaying);
         say(
             log::Level::Info,
             format!(
                 "asked to stop: {} exchanges run, they have {:?}; a second signal ends at once",
-                self.shared.drain.exchanges(),
+                self.process.books.drain.exchanges(),
                 drain.delay + drain.grace
             ),
         );
         tokio::select! {
             () = tokio::time::sleep(drain.delay) => {}
             () = either(&mut term, &mut int) => {
-                cut(&self.shared, LAST_LINES).await;
-                end(&self.shared, 130)
+                cut(&self.process, LAST_LINES).await;
+                end(&self.process, 130)
             }
         }
-        self.shared.drain.enter(Phase::Draining);
-        let shared = self.shared.clone();
+        self.process.books.drain.enter(Phase::Draining);
+        let process = self.process.clone();
         // The same receivers, so that a signal that comes just now is not lost.
-        let closer = std::thread::Builder::new().name("drain".to_owned()).spawn(move || close(&shared, term, int));
+        let closer = std::thread::Builder::new().name("drain".to_owned()).spawn(move || close(&process, term, int));
         if let Err(why) = closer {
             log::error!("cannot start the drain's thread: {why}");
-            end(&self.shared, 1);
+            end(&self.process, 1);
         }
         ShutdownSignal::GracefulTerminate
     }
@@ -418,42 +352,45 @@ async fn either(term: &mut Signal, int: &mut Signal) {
 
 /// Waits for the exchanges, for the end of the grace, or for a second signal; then ends the
 /// process.
-fn close(shared: &Shared, mut term: Signal, mut int: Signal) {
+fn close(process: &Process, mut term: Signal, mut int: Signal) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(why) => {
             log::error!("cannot drain: {why}");
-            end(shared, 1);
+            end(process, 1);
         }
     };
     let code = runtime.block_on(async {
         let drained = async {
             // The listeners close at the same moment; what they accepted just before counts too.
             tokio::time::sleep(Duration::from_millis(20)).await;
-            if tokio::time::timeout(shared.server.drain.grace, shared.drain.idle()).await.is_err() {
+            if tokio::time::timeout(process.settings.drain.grace, process.books.drain.idle()).await.is_err() {
                 say(
                     log::Level::Warn,
-                    format!("{} exchanges did not end in time: they are cut, and told so", shared.drain.exchanges()),
+                    format!(
+                        "{} exchanges did not end in time: they are cut, and told so",
+                        process.books.drain.exchanges()
+                    ),
                 );
-                cut(shared, CUT).await;
+                cut(process, CUT).await;
             }
             0
         };
         tokio::select! {
             code = drained => code,
             () = either(&mut term, &mut int) => {
-                cut(shared, LAST_LINES).await;
+                cut(process, LAST_LINES).await;
                 130
             }
         }
     });
-    end(shared, code);
+    end(process, code);
 }
 
 /// What still runs is told so, and settled.
-async fn cut(shared: &Shared, patience: Duration) {
-    shared.drain.enter(Phase::Cutting);
-    drop(tokio::time::timeout(patience, shared.drain.idle()).await);
+async fn cut(process: &Process, patience: Duration) {
+    process.books.drain.enter(Phase::Cutting);
+    drop(tokio::time::timeout(patience, process.books.drain.idle()).await);
 }
 
 /// Logs, but does not wait for ever: whoever reads the log may have stopped for good, and the
@@ -470,13 +407,13 @@ fn say(level: log::Level, what: String) {
     }
 }
 
-fn end(shared: &Shared, code: i32) -> ! {
-    shared.access_log.flush();
-    shared.ledger.finish();
-    if let Some(store) = &shared.store {
+fn end(process: &Process, code: i32) -> ! {
+    process.books.access_log.flush();
+    process.books.ledger.finish();
+    if let Some(store) = &process.backends.store {
         store.leave();
     }
-    let lost = shared.ledger.told().waiting;
+    let lost = process.books.ledger.told().waiting;
     if lost > 0 {
         say(
             log::Level::Error,

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::json;
 
+use super::Desk;
+use super::readings::account_state;
 use crate::access_log::rfc3339;
 use crate::account::breaker;
 use crate::account::track::{Told, Trouble};
 use crate::catalog::reload::{self, Route, Snapshot};
 use crate::drain::Phase;
 use crate::exchange::upstream::Place;
-use crate::metrics::account_state;
-use crate::shared::Shared;
 
 /// So many keys are told of: it is read by people.
 const KEYS: usize = 1_000;
@@ -22,8 +22,8 @@ const KEYS: usize = 1_000;
 const FILES: usize = 1_000;
 
 /// The page, as it is now.
-pub(super) fn of(shared: &Shared) -> serde_json::Value {
-    let snapshot = shared.live.load();
+pub(super) fn of(desk: &Desk) -> serde_json::Value {
+    let snapshot = desk.live.load();
     let (now, clock) = (Instant::now(), SystemTime::now());
     let accounts: Vec<_> = snapshot
         .places
@@ -58,14 +58,14 @@ pub(super) fn of(shared: &Shared) -> serde_json::Value {
             json!({ "id": model.id, "waiting": demand.waiting(), "retry_budget_spent": rounded(demand.spent(now)) })
         })
         .collect();
-    let reload::Told { refused, held } = shared.reloads.told();
-    let ledger = shared.ledger.told();
+    let reload::Told { refused, held } = desk.live.reloads.told();
+    let ledger = desk.books.ledger.told();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "phase": phase_name(shared.drain.phase()),
-        "ready": shared.drain.ready(),
-        "uptime_seconds": shared.started.elapsed().as_secs(),
-        "exchanges": shared.drain.exchanges(),
+        "phase": phase_name(desk.books.drain.phase()),
+        "ready": desk.books.drain.ready(),
+        "uptime_seconds": desk.started.elapsed().as_secs(),
+        "exchanges": desk.books.drain.exchanges(),
         "catalog": {
             "generation": snapshot.generation,
             "hash": snapshot.catalog.hash,
@@ -75,21 +75,21 @@ pub(super) fn of(shared: &Shared) -> serde_json::Value {
             "callers": snapshot.catalog.callers().len(),
             "keys": snapshot.catalog.key_count(),
             "warnings": snapshot.catalog.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "last_refusal": refused.map(|refused| refusal(shared, &refused)),
+            "last_refusal": refused.map(|refused| refusal(desk, &refused)),
             "held": held,
-            "folder": folder(shared),
-            "waiting": waiting(shared, now),
-            "files": files(shared, now, clock),
+            "folder": folder(desk),
+            "waiting": waiting(desk, now),
+            "files": files(desk, now, clock),
         },
         "ledger": {
             "state": ledger.state.name(),
-            "path": shared.ledger.path(),
+            "path": desk.books.ledger.path(),
             "rows": ledger.rows,
             "waiting": ledger.waiting,
             "dropped": ledger.dropped,
             "problem": ledger.error,
         },
-        "store": shared.store.as_ref().map(|store| {
+        "store": desk.backends.store.as_ref().map(|store| {
             let told = store.told();
             json!({
                 "state": told.state.name(),
@@ -108,8 +108,8 @@ pub(super) fn of(shared: &Shared) -> serde_json::Value {
 }
 
 /// Which folder is served: by its device and inode, so that nobody takes another one for it.
-fn folder(shared: &Shared) -> Option<serde_json::Value> {
-    let path = shared.reloads.folder()?;
+fn folder(desk: &Desk) -> Option<serde_json::Value> {
+    let path = desk.live.reloads.folder()?;
     let metadata = std::fs::metadata(path).ok();
     Some(json!({
         "path": path,
@@ -119,16 +119,16 @@ fn folder(shared: &Shared) -> Option<serde_json::Value> {
 }
 
 /// What was refused, why, and what serves on instead.
-fn refusal(shared: &Shared, refused: &reload::Refused) -> serde_json::Value {
-    let withheld: Vec<_> = refused.withheld.iter().take(FILES).map(|path| name(shared, path)).collect();
+fn refusal(desk: &Desk, refused: &reload::Refused) -> serde_json::Value {
+    let withheld: Vec<_> = refused.withheld.iter().take(FILES).map(|path| name(desk, path)).collect();
     json!({ "time": rfc3339(refused.at), "standing": refused.standing, "reasons": refused.reasons, "withheld": withheld })
 }
 
 /// The change that is not live yet, and for how long.
-fn waiting(shared: &Shared, now: Instant) -> Option<serde_json::Value> {
-    let waiting = shared.reloads.waiting()?;
+fn waiting(desk: &Desk, now: Instant) -> Option<serde_json::Value> {
+    let waiting = desk.live.reloads.waiting()?;
     let millis = |since: Instant| u64::try_from(now.saturating_duration_since(since).as_millis()).unwrap_or(u64::MAX);
-    let name = |path: &Path| name(shared, path);
+    let name = |path: &Path| name(desk, path);
     let endless = waiting.endless.iter().map(|(path, since)| json!({ "file": name(path), "for_ms": millis(*since) }));
     Some(json!({
         "for_ms": millis(waiting.since),
@@ -138,16 +138,17 @@ fn waiting(shared: &Shared, now: Instant) -> Option<serde_json::Value> {
 }
 
 /// The files that changed last: an edit that was made before this time is live.
-fn files(shared: &Shared, now: Instant, clock: SystemTime) -> Vec<serde_json::Value> {
-    let live = shared.reloads.live();
+fn files(desk: &Desk, now: Instant, clock: SystemTime) -> Vec<serde_json::Value> {
+    let live = desk.live.reloads.live();
     let at = |at: Instant| rfc3339(clock.checked_sub(now.saturating_duration_since(at)).unwrap_or(clock));
     let told = live.iter().rev().take(FILES);
-    told.map(|(path, seen)| json!({ "file": name(shared, path), "live_as_of": at(*seen) })).collect()
+    told.map(|(path, seen)| json!({ "file": name(desk, path), "live_as_of": at(*seen) })).collect()
 }
 
 /// As the operator knows it: `catalog.d/10-acme.yaml`.
-fn name(shared: &Shared, path: &Path) -> String {
-    let within = shared
+fn name(desk: &Desk, path: &Path) -> String {
+    let within = desk
+        .live
         .reloads
         .folder()
         .and_then(|folder| std::path::absolute(path).ok()?.strip_prefix(folder).ok().map(Path::to_owned));

@@ -13,10 +13,11 @@ use crate::account::demand::Demand;
 use crate::account::track::Track;
 use crate::account::{Registry, State};
 use crate::exchange::upstream::Place;
-use crate::ledger::days;
+use crate::ledger::{Ledger, days};
 use crate::limits::{self, KeyScopes, Past};
+use crate::metrics::Metrics;
 use crate::models::Lists;
-use crate::shared::Shared;
+use arc_swap::{ArcSwap, Guard};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -173,19 +174,66 @@ impl Reloads {
     }
 }
 
-/// Takes a catalog, unless it must not be taken. Called by the watching thread, and by tests that
-/// reload ten thousand times. Returns what was live: whoever drops it last drops all of it.
-pub fn publish(shared: &Shared, catalog: Catalog) -> Arc<Snapshot> {
-    let old = shared.live.load_full();
-    let left = old.catalog.accounts().iter().any(|a| catalog.accounts().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
-        || old.catalog.models().iter().any(|a| catalog.models().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
-        || old.catalog.callers().iter().any(|a| catalog.callers().binary_search_by(|b| b.id.cmp(&a.id)).is_err());
-    let past = &mut || shared.ledger.past_of(&shared.limits, days::now());
-    let snapshot = Snapshot::new(catalog, &shared.accounts, &shared.limits, past, old.generation + 1);
-    let generation = snapshot.generation;
-    drop(shared.live.swap(Arc::new(snapshot)));
-    shared.metrics.reloaded(generation, left);
-    old
+/// The catalog that is live, and what outlives it.
+pub struct Live {
+    snapshot: ArcSwap<Snapshot>,
+    /// The accounts' running state.
+    pub accounts: Registry,
+    /// What is counted against callers' limits.
+    pub limits: Arc<limits::Registry>,
+    /// How reloads went.
+    pub reloads: Reloads,
+}
+
+impl Live {
+    /// Returns the first catalog as the live one.
+    pub fn new(snapshot: Snapshot, accounts: Registry, limits: Arc<limits::Registry>) -> Live {
+        Live { snapshot: ArcSwap::from_pointee(snapshot), accounts, limits, reloads: Reloads::default() }
+    }
+
+    /// Returns the catalog that is live, for a look.
+    pub fn load(&self) -> Guard<Arc<Snapshot>> {
+        self.snapshot.load()
+    }
+
+    /// Returns the catalog that is live, to keep.
+    pub fn load_full(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+}
+
+/// A publisher makes a catalog the live one.
+#[derive(Clone)]
+pub struct Publisher {
+    /// Where it becomes live.
+    pub live: Arc<Live>,
+    /// What was used of limits before.
+    pub ledger: Arc<Ledger>,
+    /// What counts catalogs.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Publisher {
+    /// Makes a catalog the live one, which must be allowed. The watching thread calls it, and tests
+    /// that reload ten thousand times. Returns the catalog before: whoever drops it last drops all
+    /// of it.
+    pub fn publish(&self, catalog: Catalog) -> Arc<Snapshot> {
+        let Publisher { live, ledger, metrics } = self;
+        let old = live.load_full();
+        let left = old
+            .catalog
+            .accounts()
+            .iter()
+            .any(|a| catalog.accounts().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
+            || old.catalog.models().iter().any(|a| catalog.models().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
+            || old.catalog.callers().iter().any(|a| catalog.callers().binary_search_by(|b| b.id.cmp(&a.id)).is_err());
+        let past = &mut || ledger.past_of(&live.limits, days::now());
+        let snapshot = Snapshot::new(catalog, &live.accounts, &live.limits, past, old.generation + 1);
+        let generation = snapshot.generation;
+        drop(live.snapshot.swap(Arc::new(snapshot)));
+        metrics.reloaded(generation, left);
+        old
+    }
 }
 
 /// Wakes the watching thread, for SIGHUP.
@@ -201,13 +249,13 @@ impl Nudge {
 }
 
 /// Starts the watching thread. `first` is what was read at the start, and is live.
-pub fn watch(shared: Arc<Shared>, dir: PathBuf, first: &Loaded) -> Result<Nudge, String> {
+pub fn watch(publisher: Publisher, dir: PathBuf, first: &Loaded) -> Result<Nudge, String> {
     let (sender, receiver) = channel();
     let nudge = Nudge(sender.clone());
-    *shared.reloads.settling() = Settling::new(first.texts.clone(), Instant::now());
+    *publisher.live.reloads.settling() = Settling::new(first.texts.clone(), Instant::now());
     // A relative path means another folder once the working directory is another one.
-    shared.reloads.folder.set(std::path::absolute(&dir).unwrap_or_else(|_| dir.clone())).ok();
-    let mut watch = Watch::new(shared, dir, &first.texts, sender, receiver);
+    publisher.live.reloads.folder.set(std::path::absolute(&dir).unwrap_or_else(|_| dir.clone())).ok();
+    let mut watch = Watch::new(publisher, dir, first, sender, receiver);
     std::thread::Builder::new()
         .name("catalog".to_owned())
         .spawn(move || watch.run())

@@ -30,12 +30,13 @@ use crate::catalog::load::{Loaded, Secrets, folder, load, shown};
 use crate::catalog::name;
 use crate::catalog::reload::Snapshot;
 use crate::config::Server;
+use crate::desk::checks;
 use crate::error::What;
-use crate::gateway;
 use crate::ledger::days;
 use crate::limits::{Ask, Bound, Kind, admit};
 use crate::plan;
-use dialects::front::chat::envelope::{self, Envelope};
+use dialects::front::chat::envelope;
+use dialects::front::chat::envelope::Envelope;
 use order::Drawn;
 use report::{Obstacle, Report};
 use status::Status;
@@ -130,7 +131,7 @@ fn tried(key: &str, input: &Input) -> Report {
     {
         report.fault("running", Obstacle::new(What::ShuttingDown, what));
     }
-    let timeout = gateway::timeout(headers).unwrap_or_else(|refusal| {
+    let timeout = checks::timeout(headers).unwrap_or_else(|refusal| {
         report.fault("request", Obstacle { param: refusal.param, ..Obstacle::new(refusal.what, refusal.message) });
         None
     });

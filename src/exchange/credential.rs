@@ -4,11 +4,11 @@
 //! **Invariant:** a private key never leaves the process, and a token goes to the account that it
 //! was made for, and to nobody else.
 
-use super::alarm::Alarm;
 use super::attempt::{Attempt, Outgoing};
 use super::failover::Failure;
 use super::upstream::{Place, Upstream, bearer};
 use crate::account::token::Turn;
+use crate::alarm::Alarm;
 use crate::catalog::{Account, AwsKeys, Signer};
 use crate::secret::Secret;
 use crate::signers::google::{self, ServiceAccount};

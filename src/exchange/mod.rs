@@ -6,10 +6,10 @@
 //! picks the upstream before the body is read, keeps 64 KiB of it for a second try, and sends the
 //! head before any of the answer is seen.
 
+pub mod admission;
 pub mod advice;
-pub mod alarm;
-pub mod asking;
 pub mod attempt;
+pub mod backends;
 pub mod budget;
 pub mod credential;
 pub mod failover;

@@ -17,23 +17,27 @@ mod recall;
 mod telling;
 
 use super::Own;
-use super::alarm::Alarm;
 use super::attempt::Attempt;
+use super::backends::Backends;
 use super::failover::{Failure, Then};
-use crate::access_log::Tried;
 use crate::account::demand::Demand;
 use crate::account::track::Trial;
+use crate::alarm::Alarm;
 use crate::catalog::Model;
 use crate::catalog::reload::Snapshot;
 use crate::error::Refusal;
-use crate::intake::budget::Held;
+use crate::memory::Held;
 use crate::plan::{Candidate, Reach};
-use crate::shared::Shared;
+use crate::settled::Tried;
 use bytes::Bytes;
+use dialects::Answer;
+use dialects::Face;
+use dialects::Flaws;
 use dialects::front::chat::envelope::Envelope;
-use dialects::neutral::{Losses, Refused};
-use dialects::usage::{Source, Usage};
-use dialects::{Answer, Face, Flaws};
+use dialects::neutral::Losses;
+use dialects::neutral::Refused;
+use dialects::usage::Source;
+use dialects::usage::Usage;
 use meter::Meter;
 use opening::{Gained, Lost, Opened, Progress, Told};
 use reading::Reading;
@@ -95,7 +99,7 @@ pub enum Piece {
 
 /// The producer.
 pub struct Producer<'x> {
-    shared: &'x Shared,
+    shared: &'x Backends,
     request: &'x Request,
     own: &'x Own,
     /// The caller's body, until nobody will be asked again.
@@ -220,7 +224,7 @@ struct Resting {
 
 impl<'x> Producer<'x> {
     /// Nothing is done yet.
-    pub fn new(shared: &'x Shared, request: &'x Request, body: Bytes, held: Held, own: &'x Own) -> Producer<'x> {
+    pub fn new(shared: &'x Backends, request: &'x Request, body: Bytes, held: Held, own: &'x Own) -> Producer<'x> {
         Producer {
             shared,
             request,

@@ -6,15 +6,14 @@
 //! While the producer is waited for, the caller is watched: one who leaves ends the exchange at
 //! once, and with it the upstream's work.
 
-use super::alarm::Alarm;
 use super::producer::{CALLER_LEFT, Piece, Producer};
 use super::record::Record;
+use crate::alarm::Alarm;
 use crate::error::{Outcome, Refusal, What};
-use crate::reply::{self, Notes};
-use crate::shared::Shared;
+use crate::reply::{Notes, Reply};
+use crate::settled::Attempts;
 use bytes::Bytes;
 use dialects::usage::Source;
-use pingora_proxy::Session;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -25,60 +24,53 @@ use tokio::time::Instant;
 pub enum End {
     /// The caller has an answer, whole or explicitly ended.
     Answered,
-    /// Nothing was written yet: the caller gets a proper error.
-    Refused(Refusal),
+    /// Nothing was written yet: the caller gets a proper error, with these notes in its head.
+    Refused(Refusal, Notes),
     /// The caller is gone, or does not read: the connection must be closed as it is.
     Broken,
 }
 
-/// Relays what the producer yields.
-pub async fn relay(session: &mut Session, shared: &Shared, record: &mut Record, producer: &mut Producer<'_>) -> End {
-    let mut relay = Relay { session, shared, record, alarm: Alarm::default(), head: false, last_write: Instant::now() };
-    let end = relay.run(producer).await;
-    let Relay { record, .. } = relay;
-    told(record, producer);
-    end
-}
-
-/// What is known of an exchange that a panic of ours has ended: what was used is used. What the
-/// panic left behind may make another one.
+/// Records an exchange that a panic of ours has ended: what was used is used. What the panic left
+/// behind may make another one.
 pub fn account_for(record: &mut Record, producer: &mut Producer<'_>) {
-    let told = catch_unwind(AssertUnwindSafe(|| {
+    let recorded = catch_unwind(AssertUnwindSafe(|| {
         producer.abandon("internal");
-        told(record, producer);
+        record_outcome(record, producer);
     }));
-    if told.is_err() {
-        log::error!("what the exchange {} used is not known: the gateway failed twice", record.request_id);
+    if recorded.is_err() {
+        log::error!("what the exchange {} used is not known: the gateway failed twice", record.request.id);
     }
 }
 
-/// Takes down how it went.
-fn told(record: &mut Record, producer: &mut Producer<'_>) {
-    record.attempts = std::mem::take(&mut producer.trail);
+/// Records how the attempts went.
+fn record_outcome(record: &mut Record, producer: &mut Producer<'_>) {
     count(record, producer);
-    record.maybe_billed = producer.maybe_billed;
-    record.queued = producer.queued();
-    record.not_retried = producer.not_retried;
-    record.hedged = producer.hedged;
-    record.shed = producer.shed;
-    record.dropped = producer.losses.names().to_vec();
-    record.flaws = producer.flaws;
-    record.upstream_request_id = producer.upstream_request_id.take();
+    record.times.queued = producer.queued();
+    record.attempts = Attempts {
+        trail: std::mem::take(&mut producer.trail),
+        hedge_won: producer.hedged,
+        not_retried: producer.not_retried,
+        shed: producer.shed,
+        maybe_billed: producer.maybe_billed,
+    };
+    let answer = &mut record.answer;
+    answer.dropped = producer.losses.names().to_vec();
+    answer.flaws = producer.flaws;
+    answer.upstream_request_id = producer.upstream_request_id.take();
     if let Some(candidate) = producer.candidate() {
-        record.account = Some(candidate.place.account.id.clone());
-        record.upstream_model = Some(candidate.upstream_model.clone());
+        answer.account = Some(candidate.place.account.id.clone());
+        answer.upstream_model = Some(candidate.upstream_model.clone());
     }
 }
 
-/// What is used so far, and at which price.
+/// Records what is used so far, and at which price.
 fn count(record: &mut Record, producer: &Producer<'_>) {
     record.count(producer.usage_so_far(), producer.candidate().and_then(|candidate| candidate.price));
 }
 
-struct Relay<'x> {
-    session: &'x mut Session,
-    shared: &'x Shared,
-    record: &'x mut Record,
+/// What relays the pieces of an answer to one caller.
+pub struct Relay<'x> {
+    reply: Reply<'x>,
     alarm: Alarm,
     /// Whether the head of a stream is out.
     head: bool,
@@ -93,16 +85,28 @@ enum Event {
     Cutting,
 }
 
-impl Relay<'_> {
-    async fn run(&mut self, producer: &mut Producer<'_>) -> End {
-        let began = Instant::now();
-        let timeouts = self.shared.server.timeouts;
-        let mut cutting = pin!(self.shared.drain.cutting());
+impl<'x> Relay<'x> {
+    /// Returns what relays to this caller.
+    pub fn new(reply: Reply<'x>) -> Relay<'x> {
+        Relay { reply, alarm: Alarm::default(), head: false, last_write: Instant::now() }
+    }
+
+    /// Relays what the producer yields.
+    pub async fn run(mut self, producer: &mut Producer<'_>) -> End {
+        let end = self.relay(producer).await;
+        record_outcome(self.reply.record, producer);
+        end
+    }
+
+    async fn relay(&mut self, producer: &mut Producer<'_>) -> End {
+        let (began, drain) = (Instant::now(), self.reply.drain);
+        let timeouts = self.reply.settings.timeouts;
+        let mut cutting = pin!(drain.cutting());
         loop {
             let event = {
                 let mut next = pin!(producer.next());
                 loop {
-                    let due = match (self.record.stream, self.head) {
+                    let due = match (self.reply.record.request.stream, self.head) {
                         (false, _) => None,
                         (true, false) => Some(began + timeouts.commit_after),
                         (true, true) => Some(self.last_write + timeouts.comment),
@@ -119,18 +123,11 @@ impl Relay<'_> {
             };
             match event {
                 Event::Piece(Ok(Piece::Whole(answer))) => {
-                    super::panic_here(self.session, "relay");
+                    super::panic_here(self.reply.session, "relay");
                     let estimated = answer.usage.source == Source::Estimated;
-                    count(self.record, producer);
-                    return match reply::answer(
-                        self.session,
-                        self.shared,
-                        self.record,
-                        answer.body.into(),
-                        &self.notes(producer, estimated),
-                    )
-                    .await
-                    {
+                    count(self.reply.record, producer);
+                    let notes = self.notes(producer, estimated);
+                    return match self.reply.answer(answer.body.into(), &notes).await {
                         Ok(()) => End::Answered,
                         Err(()) => self.broken(producer),
                     };
@@ -143,30 +140,30 @@ impl Relay<'_> {
                 }
                 Event::Piece(Ok(Piece::End(bytes))) => {
                     let notes = self.notes(producer, false);
-                    count(self.record, producer);
+                    count(self.reply.record, producer);
                     if self.events(bytes, true, &notes).await.is_err() {
                         return self.broken(producer);
                     }
-                    self.record.end(Outcome::Ok);
+                    self.reply.record.end(Outcome::Ok);
                     producer.settle().await;
                     return End::Answered;
                 }
                 Event::Piece(Err(refusal)) => {
-                    self.record.notes = self.notes(producer, false);
-                    count(self.record, producer);
-                    return self.refuse(refusal).await;
+                    let notes = self.notes(producer, false);
+                    count(self.reply.record, producer);
+                    return self.refuse(refusal, notes).await;
                 }
                 Event::CallerLeft => {
                     return self.broken(producer);
                 }
                 Event::Cutting => {
                     producer.abandon("shutdown");
-                    count(self.record, producer);
+                    count(self.reply.record, producer);
                     let refusal = Refusal::new(
                         What::ShuttingDown,
                         "The gateway is shutting down and could not wait for the answer to end. What was received is not complete.",
                     );
-                    return self.refuse(refusal.retry_after(1)).await;
+                    return self.refuse(refusal.retry_after(1), Notes::default()).await;
                 }
                 // Taken care of where it came up.
                 Event::Due => {}
@@ -181,7 +178,7 @@ impl Relay<'_> {
         mut cutting: Pin<&mut impl Future<Output = ()>>,
         due: Option<Instant>,
     ) -> Event {
-        let mut left = pin!(self.session.as_downstream_mut().read_body_or_idle(true));
+        let mut left = pin!(self.reply.session.as_downstream_mut().read_body_or_idle(true));
         let alarm = &mut self.alarm;
         std::future::poll_fn(move |context| {
             if let Poll::Ready(piece) = next.as_mut().poll(context) {
@@ -210,7 +207,7 @@ impl Relay<'_> {
     /// Writes events. Where the head left before it was known who answers, what it would have said
     /// of that is said in comments.
     async fn events(&mut self, bytes: Bytes, end: bool, notes: &Notes) -> Result<(), ()> {
-        if self.head && self.record.first_byte.is_none() {
+        if self.head && self.reply.record.times.first_byte.is_none() {
             for (name, value) in [("model", &notes.model), ("dropped", &notes.dropped)] {
                 if let Some(value) = value {
                     self.write(format!(": x-portcullis-{name}: {value}\n\n").into(), false, notes).await?;
@@ -223,22 +220,22 @@ impl Relay<'_> {
     async fn write(&mut self, bytes: Bytes, end: bool, notes: &Notes) -> Result<(), ()> {
         if !self.head {
             self.head = true;
-            reply::stream_head(self.session, self.shared, self.record, notes).await?;
-            super::panic_here(self.session, "relay");
+            self.reply.stream_head(notes).await?;
+            super::panic_here(self.reply.session, "relay");
         }
         // A comment is not yet an answer.
-        if self.record.first_byte.is_none() && !bytes.starts_with(b":") {
-            self.record.first_byte = Some(self.record.began.elapsed());
+        if self.reply.record.times.first_byte.is_none() && !bytes.starts_with(b":") {
+            self.reply.record.times.first_byte = Some(self.reply.record.began.elapsed());
         }
-        reply::write(self.session, self.shared, self.record, bytes, end).await?;
+        self.reply.write(bytes, end).await?;
         self.last_write = Instant::now();
         Ok(())
     }
 
-    async fn refuse(&mut self, refusal: Refusal) -> End {
-        self.record.refused(&refusal);
+    async fn refuse(&mut self, refusal: Refusal, notes: Notes) -> End {
+        self.reply.record.refused(&refusal);
         if !self.head {
-            return End::Refused(refusal);
+            return End::Refused(refusal, notes);
         }
         match self.write(refusal.event().into(), true, &Notes::default()).await {
             Ok(()) => End::Answered,
@@ -246,11 +243,13 @@ impl Relay<'_> {
         }
     }
 
-    /// What the head says beside the answer.
+    /// Returns what the head says beside the answer.
     fn notes(&self, producer: &Producer<'_>, estimated: bool) -> Notes {
-        let record = &*self.record;
-        let served =
-            producer.candidate().map(|candidate| &candidate.model.id).filter(|id| Some(*id) != record.model.as_ref());
+        let record = &*self.reply.record;
+        let served = producer
+            .candidate()
+            .map(|candidate| &candidate.model.id)
+            .filter(|id| Some(*id) != record.request.model.as_ref());
         let dropped = (!producer.losses.names().is_empty()).then(|| producer.losses.names().join(", "));
         let (attempts, timing) = producer.trail_so_far().unzip();
         let attempts = attempts.filter(|attempts| !attempts.is_empty());
@@ -259,7 +258,7 @@ impl Relay<'_> {
 
     fn broken(&mut self, producer: &mut Producer<'_>) -> End {
         producer.abandon(CALLER_LEFT);
-        self.record.end(Outcome::ClientLeft);
+        self.reply.record.end(Outcome::ClientLeft);
         End::Broken
     }
 }

@@ -5,11 +5,11 @@
 //! settings that it was made for: all of them are in the account's fingerprint. Certificates are
 //! always verified against the host of `base_url`.
 
-use super::alarm::Alarm;
 use super::attempt::Outgoing;
 use super::failover::Failure;
 use super::secure::Secure;
 use crate::account::State;
+use crate::alarm::Alarm;
 use crate::catalog::{Account, KeyHeader, Signer};
 use crate::secret::Secret;
 use crate::tls::trust::{Distrust, Trust, has_pin};

@@ -4,8 +4,9 @@
 //! What counts is the size that it unpacks to: a bomb is refused where any other body would be.
 //! Between pieces others have their turn.
 
-use super::{Held, too_large};
+use super::too_large;
 use crate::error::{Refusal, What};
+use crate::memory::Held;
 use bytes::Bytes;
 use flate2::bufread::GzDecoder;
 use std::io::Read;
@@ -87,7 +88,7 @@ fn widen(body: &mut Vec<u8>, limit: usize, held: &mut Held) -> Result<(), Refusa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intake::budget::{Budget, Purse};
+    use crate::memory::{Budget, Purse};
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use std::io::Write;

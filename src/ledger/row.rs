@@ -1,13 +1,15 @@
-//! One row of the ledger. Pure.
+//! A row is what the ledger keeps of one exchange. Pure.
 
 use super::{Run, days};
+use crate::error::Outcome;
 use crate::limits::Past;
 use crate::price::Usd;
+use crate::settled::{Incoming, Sender, Settled, Unused, millis};
 use dialects::usage::Usage;
 use std::sync::Arc;
 
 /// One settled exchange that was admitted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Row {
     /// When it was admitted, in milliseconds of Unix time.
     pub at: u64,
@@ -48,12 +50,63 @@ pub struct Row {
 }
 
 impl Row {
-    /// The memory that it holds. Names belong to the catalog.
+    /// Returns the row of an exchange that was admitted at this time, and has used nothing yet.
+    pub fn begun(at: u64, sender: &Sender, request: &Incoming) -> Row {
+        let name = |name: &Option<Arc<str>>| name.clone().unwrap_or_default();
+        Row {
+            at,
+            request_id: request.id.clone(),
+            caller: name(&sender.caller),
+            key: name(&sender.key),
+            model: name(&request.model),
+            account: None,
+            upstream_model: None,
+            usage: Usage::default(),
+            cost: Some(Usd::ZERO),
+            unused_tokens: 0,
+            unused_cost: None,
+            outcome: Outcome::Shutdown.name(),
+            attempts: 0,
+            stream: request.stream,
+            status: 0,
+            total_ms: 0,
+            first_byte_ms: None,
+            run: None,
+        }
+    }
+
+    /// Returns the row of a settled exchange, if it was admitted. It takes over the names, since the
+    /// exchange needs them no more.
+    pub fn of(settled: Settled, run: Option<Run>) -> Option<Row> {
+        let unused = Unused::of(&settled.attempts.trail);
+        Some(Row {
+            at: settled.spending.admitted?,
+            request_id: settled.request.id,
+            caller: settled.sender.caller?,
+            key: settled.sender.key?,
+            model: settled.request.model?,
+            account: settled.answer.account,
+            upstream_model: settled.answer.upstream_model,
+            usage: settled.spending.usage,
+            cost: settled.spending.cost,
+            unused_tokens: unused.tokens,
+            unused_cost: unused.cost,
+            outcome: settled.outcome.name(),
+            attempts: u32::try_from(settled.attempts.trail.len()).unwrap_or(u32::MAX),
+            stream: settled.request.stream,
+            status: settled.answer.status,
+            total_ms: millis(settled.total),
+            first_byte_ms: settled.times.first_byte.map(millis),
+            run,
+        })
+    }
+
+    /// Returns the memory that it holds. Names belong to the catalog.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Row>() + self.request_id.capacity()
     }
 
-    /// What limits are told of it.
+    /// Returns what the limits count of it.
     pub(super) fn past(&self, now_ms: u64) -> Past {
         Past {
             at: self.at.min(now_ms),

@@ -7,7 +7,7 @@
 use super::tally::STEP_BACK;
 use super::{Bound, Bounds, Changes, Level, Limits, Scope, Spent};
 use crate::catalog::{Catalog, Key};
-use crate::intake::budget::Purse;
+use crate::memory::Purse;
 use crate::price::Usd;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -16,12 +16,10 @@ use pingora::protocols::l4::stream::Stream;
 use pingora::server::configuration::ServerConf;
 use pingora_proxy::HttpProxy;
 use portcullis::catalog::load::{Secrets, load};
-use portcullis::catalog::reload::publish;
 use portcullis::catalog::resolve::resolve;
 use portcullis::connection::Connections;
-use portcullis::gateway::Gateway as Proxy;
+use portcullis::process::Process;
 use portcullis::server;
-use portcullis::shared::Shared;
 use serde_json::Value;
 
 use crate::support::canary::{self, KEY};
@@ -419,7 +417,7 @@ fn f07_fifty_reloads_under_load_lose_no_request_and_mix_no_versions() {
 
 /// The whole gateway, in this process.
 struct Inside {
-    shared: Arc<Shared>,
+    process: Process,
     address: std::net::SocketAddr,
     acceptor: tokio::task::JoinHandle<()>,
     _folder: Folder,
@@ -429,10 +427,11 @@ impl Inside {
     async fn start(catalog: &str) -> Self {
         let folder = Folder::new(&[("server.yaml", "log: { access: off }\n"), ("catalog.yaml", catalog)]);
         let mut loaded = load(folder.path(), Secrets::Resolve).unwrap();
-        let shared = server::shared(&mut loaded).unwrap();
-        let mut proxy = HttpProxy::new(Proxy::new(shared.clone()), Arc::new(ServerConf::default()));
+        let process = Process::new(&mut loaded).unwrap();
+        let mut proxy = HttpProxy::new(process.gateway(), Arc::new(ServerConf::default()));
         proxy.handle_init_modules();
-        let app = Arc::new(Connections::new(proxy, Arc::new(tokio::sync::Semaphore::new(1000)), shared.clone()));
+        let (settings, books) = (process.settings.clone(), process.books.clone());
+        let app = Arc::new(Connections::new(proxy, Arc::new(tokio::sync::Semaphore::new(1000)), settings, books));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let acceptor = spawn(async move {
@@ -442,18 +441,18 @@ impl Inside {
                 spawn(async move { drop(app.process_new(Box::new(Stream::from(tcp)), &shutdown).await) });
             }
         });
-        Inside { shared, address, acceptor, _folder: folder }
+        Inside { process, address, acceptor, _folder: folder }
     }
 
     fn publish(&self, text: &str) {
         let catalog =
             resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Err("nothing to look up".to_owned()))
                 .unwrap();
-        publish(&self.shared, catalog);
+        self.process.publisher().publish(catalog);
     }
 
     fn series(&self) -> usize {
-        self.shared.metrics.render(&self.shared).lines().filter(|line| !line.starts_with('#')).count()
+        self.process.metrics().lines().filter(|line| !line.starts_with('#')).count()
     }
 }
 
@@ -485,7 +484,7 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
         let inside = Inside::start(&pair(&failing, &good, 0).to_string()).await;
         let address = inside.address;
         let load = Load::start(4, move |caller| ask(address, caller));
-        let first = Arc::downgrade(&inside.shared.live.load_full());
+        let first = Arc::downgrade(&inside.process.live.load_full());
         let last = ArcSwapOption::const_empty();
         let mut warm = (0, 0);
         tokio::task::block_in_place(|| {
@@ -495,7 +494,7 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
                     warm = held();
                 }
                 if version == 9_999 {
-                    last.store(Some(Arc::new(Arc::downgrade(&inside.shared.live.load_full()))));
+                    last.store(Some(Arc::new(Arc::downgrade(&inside.process.live.load_full()))));
                 }
             }
         });
@@ -505,12 +504,12 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
         // The mocks keep what they were asked, which is most of it.
         assert!(cold.0 < warm.0 + (64 << 20), "{} MiB became {}", warm.0 >> 20, cold.0 >> 20);
         assert!(cold.1 < warm.1 + 30, "{} descriptors became {}", warm.1, cold.1);
-        assert_eq!(inside.shared.live.load().generation, 10_001);
+        assert_eq!(inside.process.live.load().generation, 10_001);
         // Those that began with it have ended, and so it is gone.
         let gone = || (first.upgrade().is_none() && last.load_full().unwrap().upgrade().is_none()).then_some(());
         eventually("old catalogs go", gone).await;
-        assert_eq!(inside.shared.accounts.len(), 2);
-        eventually("all exchanges end", || (inside.shared.drain.exchanges() == 0).then_some(())).await;
+        assert_eq!(inside.process.live.accounts.len(), 2);
+        eventually("all exchanges end", || (inside.process.books.drain.exchanges() == 0).then_some(())).await;
         // Each exchange saw one version only: what the first upstream was asked for and did not
         // give, the second was. It is asked alone once the first one's breaker is open.
         let models = |mock: &Mock| {
@@ -728,7 +727,7 @@ fn f13_accounts_that_come_and_go_leave_no_state_and_no_series() {
             connection.send(client::post(&chat(model))).await;
             assert_eq!(connection.response().await.status, 200);
         };
-        let settled = || eventually("all is settled", || (inside.shared.drain.exchanges() == 0).then_some(()));
+        let settled = || eventually("all is settled", || (inside.process.books.drain.exchanges() == 0).then_some(()));
         ask("m").await;
         settled().await;
         let before = inside.series();
@@ -744,8 +743,8 @@ fn f13_accounts_that_come_and_go_leave_no_state_and_no_series() {
         inside.publish(&catalog(2));
         ask("m").await;
         settled().await;
-        assert_eq!(inside.shared.accounts.len(), 1);
-        assert_eq!(inside.series(), before, "{}", inside.shared.metrics.render(&inside.shared));
+        assert_eq!(inside.process.live.accounts.len(), 1);
+        assert_eq!(inside.series(), before, "{}", inside.process.metrics());
     });
 }
 
@@ -1000,14 +999,16 @@ fn in_a_server_that_is_not_ours_the_way_down_is_noticed() {
             ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"),
         ]);
         let mut loaded = load(folder.path(), Secrets::Resolve).unwrap();
-        let shared = server::shared(&mut loaded).unwrap();
-        let background = server::background(&shared, folder.path(), &loaded, Vec::new()).unwrap().task();
+        let process = Process::new(&mut loaded).unwrap();
+        let background = server::background(&process, folder.path(), &loaded, Vec::new()).unwrap().task();
         let (sender, shutdown) = tokio::sync::watch::channel(false);
         let running = spawn(async move { background.start(shutdown).await });
-        assert_eq!(shared.drain.phase(), portcullis::drain::Phase::Starting);
+        assert_eq!(process.books.drain.phase(), portcullis::drain::Phase::Starting);
         sender.send(true).unwrap();
-        eventually("it is noticed", || (shared.drain.phase() == portcullis::drain::Phase::Delaying).then_some(()))
-            .await;
+        eventually("it is noticed", || {
+            (process.books.drain.phase() == portcullis::drain::Phase::Delaying).then_some(())
+        })
+        .await;
         running.abort();
     });
 }
@@ -1026,5 +1027,5 @@ fn nobody_serves_the_published_key_to_everybody() {
     let mut loaded = load(folder.path(), Secrets::Assume).unwrap();
     let problem = portcullis::catalog::published_key_problem(&loaded.catalog, &["0.0.0.0:1".parse().unwrap()]);
     assert!(problem.is_some());
-    assert_eq!(server::shared(&mut loaded).err(), problem);
+    assert_eq!(Process::new(&mut loaded).err(), problem);
 }

@@ -6,6 +6,7 @@
 //! reading.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,14 +14,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::folders::{Event, Folders};
 use super::good::{Good, name_in};
-use super::{POLL, Refused, Snapshot, publish};
+use super::{POLL, Publisher, Refused, Snapshot};
 use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
-use crate::catalog::load::{self, ReadCatalog};
+use crate::catalog::load::{self, Loaded, ReadCatalog};
 use crate::catalog::settle::{ENDLESS, QUIET, Ready, Signs, Whole};
 use crate::catalog::texts::{Text, Texts, Version, is_source};
 use crate::catalog::{Catalog, published_key_problem, shrinks};
 use crate::problem::{Problem, Problems};
-use crate::shared::Shared;
 use crate::yaml;
 
 /// How often the files are looked at while something is going on.
@@ -38,7 +38,9 @@ const SHARE: u32 = 1;
 const PAST: usize = 16;
 
 pub(super) struct Watch {
-    shared: Arc<Shared>,
+    publisher: Publisher,
+    /// Where callers are listened for, which a catalog must be fit for.
+    listen: Vec<SocketAddr>,
     dir: PathBuf,
     /// The secret and CA files that the catalog names.
     named: BTreeSet<PathBuf>,
@@ -71,18 +73,20 @@ struct Tried {
 }
 
 impl Watch {
-    /// Of this folder, of which these files are live.
+    /// Watches this folder, whose files were read at the start.
     pub(super) fn new(
-        shared: Arc<Shared>,
+        publisher: Publisher,
         dir: PathBuf,
-        live: &Texts,
+        first: &Loaded,
         sender: Sender<Event>,
         receiver: Receiver<Event>,
     ) -> Self {
+        let live = &first.texts;
         let named = live.keys().filter(|path| !is_source(&dir, path)).cloned().collect();
         let good = Good::new(&dir, live);
         Self {
-            shared,
+            publisher,
+            listen: first.server.listen.iter().map(|listen| listen.address).collect(),
             dir,
             named,
             signs: HashMap::new(),
@@ -122,7 +126,7 @@ impl Watch {
     }
 
     fn is_quiet(&self) -> bool {
-        self.shared.reloads.settling().is_quiet()
+        self.publisher.live.reloads.settling().is_quiet()
     }
 
     /// Whether there is anybody left who could tell something.
@@ -155,7 +159,7 @@ impl Watch {
         match event {
             Event::Asked => {
                 self.thorough = true;
-                self.shared.reloads.settling().ask(Instant::now());
+                self.publisher.live.reloads.settling().ask(Instant::now());
             }
             Event::Stirred => {}
             Event::Lost => self.signs.clear(),
@@ -171,7 +175,7 @@ impl Watch {
 
     /// Finds what there is.
     fn look(&mut self) {
-        let reloads = &self.shared.reloads;
+        let reloads = &self.publisher.live.reloads;
         let listed = list(&self.dir).map_or_else(|_| vec![self.dir.join("catalog.yaml")], |listed| listed.paths);
         let there: HashSet<&Path> = listed.iter().map(PathBuf::as_path).collect();
         let others: Vec<PathBuf> = {
@@ -205,7 +209,7 @@ impl Watch {
     /// Considers what is whole, when it is time.
     fn decide(&mut self) {
         let now = Instant::now();
-        let ready = self.shared.reloads.settling().ready(now);
+        let ready = self.publisher.live.reloads.settling().ready(now);
         let (since, all) = match ready {
             Ready::Whole { since, all } if now >= self.rest => (since, all),
             Ready::Whole { .. } => return,
@@ -215,7 +219,7 @@ impl Watch {
                 return;
             }
         };
-        let whole = self.shared.reloads.settling().whole();
+        let whole = self.publisher.live.reloads.settling().whole();
         let texts: Texts = whole.iter().map(|(path, (version, _))| (path.clone(), version.clone())).collect();
         let is_tried = |tried: &Tried| tried.texts == texts && (tried.all || !all) && now < tried.until;
         if self.tried.as_ref().is_some_and(is_tried) {
@@ -256,7 +260,7 @@ impl Watch {
         if self.names_what_is_young(&used, now) && now.duration_since(since) < ENDLESS {
             return Some(now);
         }
-        let live = self.shared.live.load_full();
+        let live = self.publisher.live.load_full();
         let catalog = match self.is_allowed(catalog) {
             Ok(catalog) => catalog,
             // The other half of the change may be in a file that is not whole yet.
@@ -282,7 +286,7 @@ impl Watch {
     /// Files are wrong. What changed in others becomes live beside the last good content of these,
     /// unless it came together with what is wrong.
     fn consider_without(&mut self, mut bad: Texts, before: bool, used: Texts, whole: &Whole) -> Option<Instant> {
-        let live = self.shared.live.load_full();
+        let live = self.publisher.live.load_full();
         while before && self.good.has_more(whole, &bad) {
             let ReadCatalog { catalog, texts, .. } = self.made_of(&self.good.instead_of(whole, &bad));
             match self.is_allowed(catalog) {
@@ -300,7 +304,7 @@ impl Watch {
                     let taken: Whole = taken.collect();
                     // What is refused may name files that are not there yet.
                     self.is_over(&texts.into_iter().chain(used).collect(), whole, false);
-                    self.shared.reloads.settling().considered(&taken, true);
+                    self.publisher.live.reloads.settling().considered(&taken, true);
                     return None;
                 }
                 Err((problems, _)) if !self.good.blame_more(whole, &problems, &mut bad) => break,
@@ -308,7 +312,10 @@ impl Watch {
             }
         }
         // Whoever waits for his own change finds that it is not taken either.
-        self.shared.reloads.tell(|told| told.refused.iter_mut().for_each(|refused| refused.at = SystemTime::now()));
+        self.publisher
+            .live
+            .reloads
+            .tell(|told| told.refused.iter_mut().for_each(|refused| refused.at = SystemTime::now()));
         self.is_over(&used, whole, false);
         None
     }
@@ -324,11 +331,11 @@ impl Watch {
                 now
             }) + SUSPICIOUS;
             if now < until {
-                self.shared.reloads.tell(|told| told.held = Some(loss));
+                self.publisher.live.reloads.tell(|told| told.held = Some(loss));
                 return Some(until);
             }
             log::warn!("the catalog {loss}: taken, since it has done so for {} s", SUSPICIOUS.as_secs());
-            self.shared.metrics.shrank();
+            self.publisher.metrics.shrank();
         }
         None
     }
@@ -337,7 +344,7 @@ impl Watch {
     /// are followed from now on.
     fn names_what_is_young(&mut self, used: &Texts, now: Instant) -> bool {
         let clock = SystemTime::now();
-        let mut settling = self.shared.reloads.settling();
+        let mut settling = self.publisher.live.reloads.settling();
         for (path, version) in used {
             if !settling.follows(path) {
                 self.named.insert(path.clone());
@@ -352,8 +359,7 @@ impl Watch {
         let catalog = catalog
             .map_err(|Problems(problems, _)| (reasons(&problems), problems))
             .map_err(|(reasons, problems)| (problems, reasons))?;
-        let addresses: Vec<_> = self.shared.server.listen.iter().map(|listen| listen.address).collect();
-        match published_key_problem(&catalog, &addresses) {
+        match published_key_problem(&catalog, &self.listen) {
             Some(problem) => Err((Vec::new(), vec![problem])),
             None => Ok(catalog),
         }
@@ -362,16 +368,22 @@ impl Watch {
     /// Says that these files are refused, once for what they hold.
     fn refuse(&mut self, reasons: Vec<String>, bad: Texts) {
         if !self.good.refused(bad)
-            && self.shared.reloads.told().refused.is_some_and(|refused| refused.standing && refused.reasons == reasons)
+            && self
+                .publisher
+                .live
+                .reloads
+                .told()
+                .refused
+                .is_some_and(|refused| refused.standing && refused.reasons == reasons)
         {
             return;
         }
         log::error!("the catalog's new content is refused, the old one stays live: {}", reasons.join("; "));
-        self.shared.reloads.tell(|told| {
+        self.publisher.live.reloads.tell(|told| {
             told.refused = Some(Refused { at: SystemTime::now(), standing: true, reasons, withheld: Vec::new() });
         });
         // Last, so that whoever is alarmed by it finds the reasons.
-        self.shared.metrics.reload_refused();
+        self.publisher.metrics.reload_refused();
     }
 
     fn take(&mut self, live: &Arc<Snapshot>, catalog: Catalog) {
@@ -381,8 +393,8 @@ impl Watch {
             for warning in unsaid(&live.catalog.warnings, &catalog.warnings) {
                 log::warn!("{warning}");
             }
-            self.remember(publish(&self.shared, catalog));
-            let live = self.shared.live.load_full();
+            self.remember(self.publisher.publish(catalog));
+            let live = self.publisher.live.load_full();
             log::info!(
                 "catalog {} is live: {} accounts, {} models, {} callers, {} keys (hash {})",
                 live.generation,
@@ -404,7 +416,7 @@ impl Watch {
             "{} stays refused: its last good content serves on, beside the changes of other files, which are live",
             names.join(", ")
         );
-        self.shared.reloads.tell(|told| {
+        self.publisher.live.reloads.tell(|told| {
             if let Some(refused) = &mut told.refused {
                 refused.withheld = withheld;
             }
@@ -414,20 +426,20 @@ impl Watch {
     /// Everything that the files hold is live.
     fn told_recovered(&mut self) {
         self.good.all_are();
-        self.shared.reloads.tell(|told| {
+        self.publisher.live.reloads.tell(|told| {
             if let Some(refused) = &mut told.refused {
                 (refused.standing, refused.withheld) = (false, Vec::new());
             }
         });
-        self.shared.metrics.reload_recovered();
+        self.publisher.metrics.reload_recovered();
     }
 
     /// What was considered is decided. What mends an error may be a file that was not there.
     fn is_over(&mut self, used: &Texts, whole: &Whole, live: bool) {
         self.held = None;
-        self.shared.reloads.tell(|told| told.held = None);
+        self.publisher.live.reloads.tell(|told| told.held = None);
         self.named = used.keys().filter(|path| !is_source(&self.dir, path)).cloned().collect();
-        let mut settling = self.shared.reloads.settling();
+        let mut settling = self.publisher.live.reloads.settling();
         settling.considered(whole, live);
         settling.keep_only(|path| is_source(&self.dir, path) || self.named.contains(path));
     }
@@ -443,7 +455,7 @@ impl Watch {
 
     /// Says which files are written without an end, once.
     fn tell(&mut self) {
-        let waiting = self.shared.reloads.settling().waiting(Instant::now());
+        let waiting = self.publisher.live.reloads.settling().waiting(Instant::now());
         let endless: Vec<PathBuf> =
             waiting.into_iter().flat_map(|waiting| waiting.endless).map(|(path, _)| path).collect();
         for path in endless.iter().filter(|path| !self.endless.contains(path)) {

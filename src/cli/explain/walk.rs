@@ -15,7 +15,7 @@ use crate::catalog::{Model, Target};
 use crate::cli::prices;
 use crate::config::Server;
 use crate::error::What;
-use crate::exchange::asking::{self, Away};
+use crate::exchange::admission::{self, Away};
 use crate::plan::{self, Reach};
 use dialects::Said;
 use dialects::front::chat::envelope::Envelope;
@@ -85,10 +85,10 @@ impl Walk<'_> {
             let is_any = candidate.reach == Reach::Any;
             found.push(if is_any && asked >= most {
                 Found::Beyond
-            } else if let Some(refused) = asking::unable(candidate, self.body, self.envelope, &|_| None) {
+            } else if let Some(refused) = admission::unable(candidate, self.body, self.envelope, &|_| None) {
                 Found::Unable(refused)
             } else {
-                match asking::admit(candidate, false, self.now) {
+                match admission::admit(candidate, false, self.now) {
                     Err(away) => Found::Away(away),
                     Ok(_) => match self.write(candidate, thoughts) {
                         Err(refused) => Found::Unable(refused),
@@ -106,7 +106,7 @@ impl Walk<'_> {
             if asked < most
                 && candidate.reach == Reach::Any
                 && matches!(found, Found::Away(_))
-                && asking::admit(candidate, true, self.now).is_ok()
+                && admission::admit(candidate, true, self.now).is_ok()
             {
                 *found = match self.write(candidate, thoughts) {
                     Err(refused) => Found::Unable(refused),
@@ -127,7 +127,7 @@ impl Walk<'_> {
             asked.set(asked.get() || family.is_some());
             None
         };
-        let said = asking::write(candidate, self.body, self.envelope, &kept);
+        let said = admission::write(candidate, self.body, self.envelope, &kept);
         *thoughts |= asked.get();
         said
     }

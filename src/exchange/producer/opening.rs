@@ -6,18 +6,19 @@
 use super::reading::{Reading, failure_of};
 use super::{Piece, Request};
 use crate::account::{Permit, quota};
+use crate::alarm::Alarm;
 use crate::error::scrub;
-use crate::exchange::alarm::Alarm;
 use crate::exchange::attempt::{Attempt, Outgoing};
+use crate::exchange::backends::Backends;
 use crate::exchange::credential;
 use crate::exchange::failover::Failure;
-use crate::intake::budget::Held;
+use crate::memory::Held;
 use crate::plan::Candidate;
 use crate::price::ShowCost;
-use crate::shared::Shared;
+use dialects::Framing;
 use dialects::neutral::answer::{Kept, Manner};
 use dialects::usage::{Source, Usage};
-use dialects::{AnswerFault, ErrorHead, Face, Flaws, Framing, Said};
+use dialects::{AnswerFault, ErrorHead, Face, Flaws, Said};
 use http::{HeaderMap, StatusCode, header};
 use std::borrow::Cow;
 use std::pin::pin;
@@ -32,7 +33,7 @@ const ERROR_PATIENCE: Duration = Duration::from_secs(5);
 
 /// An attempt that is about to begin.
 pub(super) struct Opening<'x> {
-    pub(super) shared: &'x Shared,
+    pub(super) shared: &'x Backends,
     pub(super) request: &'x Request,
     pub(super) candidate: &'x Candidate,
     pub(super) said: Said,

@@ -8,9 +8,9 @@ use crate::account::health::Why;
 use crate::account::track::Trial;
 use crate::catalog::Queue;
 use crate::error::Refusal;
-use crate::exchange::asking::{self, Away};
+use crate::exchange::admission::{self, Away};
 use crate::exchange::failover::UNREACHABLE;
-use crate::intake::budget::Held;
+use crate::memory::Held;
 use crate::plan::Candidate;
 use dialects::Said;
 use dialects::neutral::{Kept, Refused};
@@ -143,7 +143,7 @@ impl<'x> Producer<'x> {
                 if counts && spent {
                     continue;
                 }
-                let (permit, trial) = match asking::admit(candidate, alone, now) {
+                let (permit, trial) = match admission::admit(candidate, alone, now) {
                     Ok(admitted) => admitted,
                     Err(away) if !alone => {
                         self.pass(away, candidate);
@@ -193,7 +193,7 @@ impl<'x> Producer<'x> {
                 continue;
             }
             let refused =
-                self.in_words(candidate, |kept| asking::unable(candidate, &self.body, &request.envelope, kept));
+                self.in_words(candidate, |kept| admission::unable(candidate, &self.body, &request.envelope, kept));
             if let Some(refused) = refused {
                 self.strike(candidate);
                 self.unable.get_or_insert(refused);
@@ -329,7 +329,7 @@ impl<'x> Producer<'x> {
 
     /// The request in a candidate's words.
     fn write(&self, candidate: &Candidate) -> Result<Said, Refused> {
-        self.in_words(candidate, |kept| asking::write(candidate, &self.body, &self.request.envelope, kept))
+        self.in_words(candidate, |kept| admission::write(candidate, &self.body, &self.request.envelope, kept))
     }
 
     /// With the thoughts that were kept for a candidate.

@@ -2,19 +2,21 @@
 //! at a time, when their breaker's cool-down is over, so that no caller's request has to find out.
 
 use super::Request;
-use super::meter::{Meter, Who};
 use super::opening::{Opening, Progress};
 use crate::account::demand::Demand;
 use crate::account::track::{Track, Trial};
-use crate::catalog::reload::{Route, Snapshot};
+use crate::catalog::reload::{Live, Route, Snapshot};
 use crate::catalog::{Model, Target};
 use crate::exchange::advice;
+use crate::exchange::backends::Backends;
 use crate::exchange::failover::{Class, Failure};
+use crate::memory::{Budget, Held};
+use crate::metrics::Metrics;
 use crate::plan::{Candidate, Reach};
-use crate::shared::Shared;
 use bytes::Bytes;
+use dialects::Ask;
+use dialects::Face;
 use dialects::front::chat::envelope;
-use dialects::{Ask, Face};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +32,7 @@ const BODY: &[u8] = br#"{"model":"probe","messages":[{"role":"user","content":"p
 
 /// Goes on for ever. One at a time at each account; a panic of ours over an answer ends that probe,
 /// and nothing else.
-pub async fn probe(shared: Arc<Shared>) {
+pub async fn probe(live: &Live, backends: &Arc<Backends>, memory: &Arc<Budget>, metrics: &Metrics) {
     let mut running = JoinSet::new();
     let mut busy: HashMap<Id, Arc<str>> = HashMap::new();
     loop {
@@ -39,13 +41,13 @@ pub async fn probe(shared: Arc<Shared>) {
             let id = match ended {
                 Ok((id, ())) => id,
                 Err(error) => {
-                    shared.metrics.panicked();
+                    metrics.panicked();
                     error.id()
                 }
             };
             busy.remove(&id);
         }
-        let snapshot = shared.live.load_full();
+        let snapshot = live.load_full();
         for (model, Route { demand, tracks }) in snapshot.catalog.models().iter().zip(&snapshot.routes) {
             for (target, track) in
                 model.targets.iter().zip(tracks).filter(|(target, _)| target.account.enabled && target.account.probe)
@@ -54,8 +56,8 @@ pub async fn probe(shared: Arc<Shared>) {
                     continue;
                 }
                 let Some((request, trial)) = due(&snapshot, model, demand, target, track) else { continue };
-                let shared = shared.clone();
-                let task = running.spawn(async move { ask(&shared, &request, trial).await });
+                let (backends, held) = (backends.clone(), memory.open(&Arc::default()));
+                let task = running.spawn(async move { ask(&backends, &request, trial, held).await });
                 busy.insert(task.id(), target.account.id.clone());
             }
         }
@@ -93,13 +95,13 @@ fn due(
         debug: None,
         request_id: format!("probe-{}", uuid::Uuid::now_v7().simple()),
         key: "probe".into(),
-        meter: Arc::new(Meter::new(Who::default())),
+        meter: Arc::default(),
         snapshot: snapshot.clone(),
     };
     Some((request, trial))
 }
 
-async fn ask(shared: &Shared, request: &Request, mut trial: Trial) {
+async fn ask(backends: &Backends, request: &Request, mut trial: Trial, held: Held) {
     let Some(candidate) = request.candidates.first() else { return };
     let (account, model) = (&candidate.place.account, &candidate.upstream_model);
     let written = account.dialect.write(&Ask {
@@ -113,10 +115,9 @@ async fn ask(shared: &Shared, request: &Request, mut trial: Trial) {
         kept: &|_| None,
     });
     let (Ok(said), Some(permit)) = (written, candidate.place.state.admit()) else { return };
-    let held = shared.budget.open(&Arc::default());
     let began = Instant::now();
     let opening = Opening {
-        shared,
+        shared: backends,
         request,
         candidate,
         said,

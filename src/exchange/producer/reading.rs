@@ -2,11 +2,11 @@
 
 use super::opening::{Gained, Lost, Progress, Told};
 use super::{Ended, Live, Piece, Producer};
+use crate::alarm::Alarm;
 use crate::error::Refusal;
-use crate::exchange::alarm::Alarm;
 use crate::exchange::attempt::Attempt;
 use crate::exchange::failover::Failure;
-use crate::intake::budget::Held;
+use crate::memory::Held;
 use dialects::{Flaws, Stream, StreamFault};
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -3,7 +3,7 @@
 //! time.
 
 use super::Producer;
-use crate::exchange::asking;
+use crate::exchange::admission;
 use dialects::Family;
 use dialects::neutral::answer::Kept;
 use std::cell::RefCell;
@@ -55,7 +55,7 @@ impl Producer<'_> {
                 found
             };
             // What it says is said again when its turn comes; what cannot be said is refused then.
-            drop(asking::write(candidate, &self.body, &self.request.envelope, &kept));
+            drop(admission::write(candidate, &self.body, &self.request.envelope, &kept));
         }
         missing.into_inner()
     }

@@ -3,14 +3,14 @@
 
 use super::Producer;
 use super::opening::Progress;
-use crate::access_log::Tried;
 use crate::account::breaker::State;
 use crate::account::health::Why;
 use crate::account::track::{Failed, Trial, Trouble};
 use crate::error::{Refusal, What, scrub};
 use crate::exchange::advice;
 use crate::exchange::failover::{self, Class, Failure};
-use crate::exchange::record::millis;
+use crate::settled::{Tried, millis};
+
 use crate::secret::Secret;
 use dialects::neutral::Refused;
 use dialects::usage::{Source, Usage};

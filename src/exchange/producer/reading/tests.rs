@@ -2,10 +2,7 @@
 
 use super::*;
 use crate::exchange::attempt::tests::{Over, Paced, answered};
-use crate::intake::budget::Budget;
-use dialects::neutral::answer::Manner;
-use dialects::upstream::openai::Quirks;
-use dialects::{Dialect, Face};
+use crate::memory::Budget;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use serde_json::{Value, json};

@@ -1,0 +1,96 @@
+//! Reading and planning a chat completion: what is asked for, who may be asked, and whether the
+//! caller's limits allow it.
+
+use super::{Desk, Planned, checks, limits};
+use crate::catalog::Key;
+use crate::catalog::reload::Snapshot;
+use crate::error::{Refusal, What};
+use crate::exchange;
+use crate::exchange::producer::{Before, Request};
+use crate::exchange::record::Record;
+use crate::intake;
+use crate::ledger::days;
+use crate::limits::enter;
+use crate::models;
+use crate::plan;
+use crate::price::ShowCost;
+use dialects::Face;
+use dialects::front::chat::envelope;
+use pingora_proxy::Session;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+impl Desk {
+    /// Reads a chat completion, and plans who may be asked.
+    pub(super) async fn chat(
+        &self,
+        session: &mut Session,
+        record: &mut Record,
+        snapshot: Arc<Snapshot>,
+        key: &Key,
+    ) -> Result<Planned, Refusal> {
+        let timeout = checks::timeout(&session.req_header().headers)?;
+        let scopes = snapshot.scopes.get(key.index).ok_or_else(Refusal::invalid_key)?;
+        let entry = enter(&scopes.entry(key), days::now).map_err(|refused| limits::limited(record, &refused))?;
+        let (body, held) =
+            intake::body(session, &self.settings, &self.memory, &self.books.drain, &scopes.purse).await?;
+        let read = Instant::now();
+        record.request.bytes = body.len() as u64;
+        exchange::panic_here(session, "intake");
+        let envelope = envelope::read(&body).map_err(|fault| {
+            let refusal = Refusal::new(What::BadRequest { code: fault.code }, fault.message);
+            match fault.param {
+                Some(param) => refusal.param(param),
+                None => refusal,
+            }
+        })?;
+        record.request.stream = envelope.stream;
+        let model = models::visible(&snapshot.catalog, key, &envelope.model)
+            .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
+        record.request.model = Some(model.id.clone());
+        let session_id = session.req_header().headers.get("x-portcullis-session").map(|value| value.as_bytes());
+        let conversation = if plan::is_sticky(&snapshot.catalog, model) {
+            plan::conversation(session_id, &body, &envelope)
+        } else {
+            None
+        };
+        let plan = plan::plan(&snapshot, key, model, envelope.stream, conversation)
+            .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
+        let face = Face {
+            model: envelope.model.clone(),
+            id: format!("chatcmpl-{}", uuid::Uuid::now_v7().simple()),
+            created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            show_usage: envelope.include_usage,
+            prompt_bytes: envelope.prompt_bytes.saturating_add(envelope.more_bytes) as u64,
+            // Who will answer, and so at which price, is not known yet.
+            wants_json: envelope.wants_json,
+            cost: if key.caller.expose_cost { ShowCost::At(None) } else { ShowCost::No },
+        };
+        let bounds = scopes.bounds(key, model.index);
+        // Its admission asks for the place itself.
+        drop(entry);
+        let ask = plan::most(&envelope, &plan);
+        limits::admit(self.backends.store.as_ref(), record, &bounds, ask, snapshot.generation).await?;
+        let meter = record.meter(face.prompt_bytes);
+        exchange::panic_here(session, "plan");
+        let request = Request {
+            envelope,
+            face: Arc::new(face),
+            model: model.clone(),
+            demand: plan.demand,
+            candidates: plan.candidates,
+            timeout,
+            debug: key.debug.then(|| Before {
+                auth: record.times.auth.unwrap_or_default(),
+                plan: read.elapsed(),
+                own: Duration::ZERO,
+            }),
+            request_id: record.request.id.clone(),
+            key: key.id.clone(),
+            meter,
+            snapshot,
+        };
+        record.times.plan = Some(read.elapsed());
+        Ok(Planned { request, body, held })
+    }
+}

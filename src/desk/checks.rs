@@ -1,0 +1,87 @@
+//! The checks of a request's headers: what is refused whoever asks, and what the caller asks for in
+//! a header of ours.
+
+use crate::error::{Refusal, What};
+use crate::units::Span;
+use http::{HeaderMap, header};
+use pingora_proxy::Session;
+use std::time::Duration;
+
+/// Refuses a target and headers that have more bytes than this.
+pub(super) fn sizes(session: &Session, most: usize) -> Result<(), Refusal> {
+    let header = session.req_header();
+    let target = header.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    let size: usize = header.headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum();
+    if target > most {
+        let message = format!("The request's target is longer than {most} bytes, which is the limit here.");
+        return Err(Refusal::new(What::TargetTooLong, message));
+    }
+    if size + target > most {
+        let message = format!("The request's headers are larger than {most} bytes, which is the limit here.");
+        return Err(Refusal::new(What::HeadersTooLarge, message));
+    }
+    Ok(())
+}
+
+/// Refuses a body in another transfer coding than chunks: what is packed into them would be taken
+/// for the body as it is.
+pub(super) fn coding(session: &mut Session) -> Result<(), Refusal> {
+    let headers = &session.req_header().headers;
+    if !headers.contains_key(header::TRANSFER_ENCODING) {
+        return Ok(());
+    }
+    let lines = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let codings: Vec<&str> = lines.flat_map(|line| line.to_str().unwrap_or("?").split(',')).map(str::trim).collect();
+    let is = |coding: &str, name: &str| coding.eq_ignore_ascii_case(name);
+    let chunked = codings.iter().filter(|coding| is(coding, "chunked")).count();
+    // In chunks twice, it has two ends (RFC 9112, 6.1).
+    if chunked <= 1 && codings.iter().all(|coding| coding.is_empty() || is(coding, "identity") || is(coding, "chunked"))
+    {
+        return Ok(());
+    }
+    // Whoever stands before us may see another end of it.
+    session.set_keepalive(None);
+    let message =
+        "The body's `transfer-encoding` may be `chunked`, once, and nothing else: send it without compression.";
+    Err(Refusal::new(What::UnknownCoding, message).in_vain())
+}
+
+/// Refuses a `connection` that lets a hop take away headers that decide who asks and what.
+pub(super) fn protected(session: &Session) -> Result<(), Refusal> {
+    const PROTECTED: [&str; 8] = [
+        "authorization",
+        "x-api-key",
+        "api-key",
+        "x-goog-api-key",
+        "host",
+        "content-length",
+        "content-type",
+        "transfer-encoding",
+    ];
+    let named = session.req_header().headers.get_all(header::CONNECTION);
+    let named = named.iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).map(str::trim);
+    match named.into_iter().find_map(|n| PROTECTED.iter().find(|p| p.eq_ignore_ascii_case(n))) {
+        Some(name) => Err(Refusal::new(
+            What::BadRequest { code: None },
+            format!("The header `connection` must not name `{name}`."),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Returns how long the caller says that all attempts together may take.
+pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
+    const NAME: &str = "x-portcullis-timeout";
+    let mut values = headers.get_all(NAME).iter();
+    let (Some(value), another) = (values.next(), values.next()) else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default().trim();
+    let seconds = || text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let span = seconds()
+        .or_else(|| text.parse::<Span>().ok().map(|Span(span)| span))
+        .filter(|span| !span.is_zero() && another.is_none());
+    span.map(Some).ok_or_else(|| {
+        let message =
+            format!("The header `{NAME}` must stand once, as a number of seconds or a time such as 1500ms or 30s, and be more than 0.");
+        Refusal::new(What::BadRequest { code: Some("invalid_value") }, message).param(NAME)
+    })
+}

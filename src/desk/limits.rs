@@ -1,0 +1,40 @@
+//! The admission of a request by its caller's limits.
+
+use crate::error::{Refusal, What};
+use crate::exchange::record::Record;
+use crate::ledger::days;
+use crate::limits::{self, Ask, Bounds, Refused};
+use crate::store::{Answer, Store};
+
+/// Takes from the caller's limits what the request may use, or refuses it.
+pub(super) async fn admit(
+    store: Option<&Store>,
+    record: &mut Record,
+    bounds: &Bounds<'_>,
+    ask: Ask,
+    generation: u64,
+) -> Result<(), Refusal> {
+    let now = days::now();
+    let admitted = match store {
+        // Most have no limits, and nothing to ask.
+        Some(store) if !bounds.is_empty() => match store.admit(bounds, ask, now).await {
+            Answer::Admitted(reservation) => Ok(reservation),
+            Answer::Refused(refused) => Err(refused),
+            Answer::Down => {
+                let message = "The store of this gateway's limits cannot be reached, and no request passes without it. Try again shortly.";
+                return Err(Refusal::new(What::StoreDown, message).retry_after(1));
+            }
+        },
+        Some(_) | None => limits::admit(bounds, ask, now, 1),
+    };
+    let reservation = admitted.map_err(|refused| limited(record, &refused))?;
+    record.admit(reservation, generation);
+    Ok(())
+}
+
+/// Notes the limit that has no room, and returns what the caller is told.
+pub(super) fn limited(record: &mut Record, refused: &Refused) -> Refusal {
+    record.left = refused.left;
+    record.spending.limited = Some((refused.level, refused.over.kind));
+    refused.refusal()
+}

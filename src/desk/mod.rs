@@ -1,0 +1,170 @@
+//! The desk is the gateway's caller-facing half: it takes a request in, decides what becomes of it,
+//! and answers it, or has an exchange with the upstreams answer it.
+
+mod chat;
+pub mod checks;
+mod limits;
+pub mod request_id;
+
+use crate::auth;
+use crate::catalog::Key;
+use crate::catalog::reload::{Live, Snapshot};
+use crate::config::Server;
+use crate::door::{self, Door};
+use crate::drain::Phase;
+use crate::error::{Refusal, What};
+use crate::exchange::backends::Backends;
+use crate::exchange::producer::{Producer, Request};
+use crate::exchange::record::{Books, Record};
+use crate::exchange::relay::{End, Relay, account_for};
+use crate::exchange::{self, Own, Panicked};
+use crate::ledger::days;
+use crate::limits::KeyScopes;
+use crate::memory::{Budget, Held};
+use crate::models;
+use crate::reply::{Notes, Reply};
+use bytes::Bytes;
+use http::HeaderMap;
+use pingora_proxy::Session;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// The desk. One of these a process.
+pub struct Desk {
+    /// `conf/server.yaml`
+    pub settings: Arc<Server>,
+    /// The catalog that is live.
+    pub live: Arc<Live>,
+    /// What exchanges are settled in.
+    pub books: Arc<Books>,
+    /// Whom exchanges ask.
+    pub backends: Arc<Backends>,
+    /// What requests and buffered answers hold in memory.
+    pub memory: Arc<Budget>,
+}
+
+/// A request that was read, and for which it is known who may be asked.
+pub struct Planned {
+    request: Request,
+    body: Bytes,
+    held: Held,
+}
+
+impl Desk {
+    /// Notes what is known of every request before anything is decided.
+    pub fn welcome(&self, session: &mut Session, record: &mut Record) {
+        let timeouts = self.settings.timeouts;
+        session.set_read_timeout(Some(timeouts.client_read));
+        session.set_write_timeout(Some(timeouts.client_write));
+        if self.books.drain.phase() > Phase::Serving {
+            session.set_keepalive(None);
+        } else if session.get_keepalive().is_some() {
+            session.set_keepalive(Some(timeouts.keepalive.as_secs().max(1)));
+        }
+        let header = session.req_header();
+        record.request.id = request_id::of(&header.headers);
+        record.request.method = header.method.as_str().chars().take(16).collect();
+        record.request.path = request_id::shown_path(header.uri.path());
+        let peer = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
+        record.sender.address = auth::address(&self.settings, peer, &header.headers);
+    }
+
+    /// Answers a request, or returns what was planned for it.
+    pub async fn handle(&self, session: &mut Session, record: &mut Record) -> Result<Option<Planned>, Refusal> {
+        checks::sizes(session, self.settings.limits.header_bytes)?;
+        checks::coding(session)?;
+        checks::protected(session)?;
+        let header = session.req_header();
+        let door = door::find(header.method.as_str(), header.uri.path(), !self.settings.cors.is_empty())?;
+        record.request.door = door.name();
+        exchange::panic_here(session, "door");
+        let written = match door {
+            Door::Live | Door::Ready => {
+                record.is_exchange = false;
+                let status = if door == Door::Live || self.books.drain.ready() { 200 } else { 503 };
+                self.reply(session, record).plain(status, "text/plain", Bytes::new()).await
+            }
+            Door::Preflight { methods } => self.reply(session, record).preflight(methods).await,
+            Door::Models => {
+                let (snapshot, key) = self.open(&session.req_header().headers, record)?;
+                exchange::panic_here(session, "auth");
+                let list = snapshot.lists.list(&snapshot.catalog, &key);
+                self.reply(session, record).plain(200, "application/json", list).await
+            }
+            Door::Model(id) => {
+                let (snapshot, key) = self.open(&session.req_header().headers, record)?;
+                exchange::panic_here(session, "auth");
+                let one = models::one(&snapshot.catalog, &key, &id).ok_or_else(|| Refusal::model_not_found(&id))?;
+                self.reply(session, record).plain(200, "application/json", one).await
+            }
+            Door::Chat => {
+                let (snapshot, key) = self.open(&session.req_header().headers, record)?;
+                exchange::panic_here(session, "auth");
+                if self.books.drain.phase() > Phase::Delaying {
+                    let message = "The gateway is shutting down. Try again: another one will answer.";
+                    return Err(Refusal::new(What::ShuttingDown, message).retry_after(1));
+                }
+                return self.chat(session, record, snapshot, &key).await.map(Some);
+            }
+        };
+        written.map(|()| None).map_err(|()| Refusal::new(What::CallerLeft, "The caller left."))
+    }
+
+    /// Finds out whose request it is, and notes that the key is used.
+    fn open(&self, headers: &HeaderMap, record: &mut Record) -> Result<(Arc<Snapshot>, Arc<Key>), Refusal> {
+        let snapshot = self.live.load_full();
+        let key = auth::key(&snapshot.catalog, headers, record.sender.address, SystemTime::now());
+        let (key, old) = key.map(|(key, old)| (key.clone(), old)).ok_or_else(Refusal::invalid_key)?;
+        if let Some(KeyScopes { used, .. }) = snapshot.scopes.get(key.index) {
+            let now = days::now();
+            if used.touch(now) {
+                self.books.ledger.used(key.id.clone(), now);
+            }
+            if old {
+                used.by_old_hash(now);
+            }
+        }
+        record.sender.caller = Some(key.caller.id.clone());
+        record.sender.key = Some(key.id.clone());
+        record.times.auth = Some(record.began.elapsed());
+        Ok((snapshot, key))
+    }
+
+    /// Has the upstreams answer what was planned.
+    pub async fn exchange(&self, session: &mut Session, record: &mut Record, planned: Planned) -> End {
+        let Planned { mut request, body, held } = planned;
+        if let Some(before) = &mut request.debug {
+            before.own = record.times.own;
+        }
+        exchange::panic_here(session, "exchange");
+        let own = Own::default();
+        let mut producer = Producer::new(&self.backends, &request, body, held, &own);
+        let relayed = {
+            let relay = Relay::new(self.reply(session, record));
+            exchange::guarded(&own, pin!(relay.run(&mut producer))).await
+        };
+        record.times.own += own.so_far();
+        relayed.unwrap_or_else(|Panicked| {
+            account_for(record, &mut producer);
+            let refusal = self.panicked();
+            record.refused(&refusal);
+            // After the head only the connection's end can tell.
+            if session.response_written().is_none() { End::Refused(refusal, Notes::default()) } else { End::Broken }
+        })
+    }
+
+    /// Returns what writes to this caller.
+    pub fn reply<'x>(&'x self, session: &'x mut Session, record: &'x mut Record) -> Reply<'x> {
+        Reply { session, record, settings: &self.settings, drain: &self.books.drain }
+    }
+
+    /// Counts a panic of ours, and returns what the caller is told.
+    pub fn panicked(&self) -> Refusal {
+        self.books.metrics.panicked();
+        Refusal::new(
+            What::Internal,
+            "The gateway failed. Try again; if it fails again, tell its operator the request id.",
+        )
+    }
+}

@@ -1,0 +1,25 @@
+//! The request id, and the path as logs show it.
+
+use http::HeaderMap;
+
+/// Returns the caller's own id of a request, or makes one.
+pub fn of(headers: &HeaderMap) -> String {
+    headers.get("x-request-id").and_then(|value| callers(value.as_bytes())).unwrap_or_else(make)
+}
+
+/// Makes an id. Such ids sort by time.
+pub fn make() -> String {
+    uuid::Uuid::now_v7().hyphenated().to_string()
+}
+
+/// Returns a caller's own id, if it is one: short, visible, and safe in a log.
+fn callers(value: &[u8]) -> Option<String> {
+    let good = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':' | b'/' | b'+' | b'=' | b'@');
+    let fits = (1..=128).contains(&value.len()) && value.iter().all(good);
+    fits.then(|| String::from_utf8_lossy(value).into_owned())
+}
+
+/// Returns a path as logs show it: cut short, since it may hold anything.
+pub fn shown_path(path: &str) -> String {
+    path.chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect()
+}

@@ -1,0 +1,127 @@
+//! A process is all that serves callers: its parts are made once, of what was read at the start, and
+//! each user gets those parts that it needs.
+
+use crate::access_log::AccessLog;
+use crate::account::Registry;
+use crate::admin::{Admin, readings};
+use crate::catalog::load::Loaded;
+use crate::catalog::reload::{Live, Publisher, Snapshot};
+use crate::catalog::{Key, published_key_problem};
+use crate::config::Server;
+use crate::desk::Desk;
+use crate::exchange::backends::Backends;
+use crate::exchange::record::Books;
+use crate::gateway::Gateway;
+use crate::ledger::{self, Ledger, days};
+use crate::limits;
+use crate::memory::Budget;
+use crate::metrics::Metrics;
+use crate::store::Store;
+use crate::vault::Vault;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The parts of a process that serves.
+#[derive(Clone)]
+pub struct Process {
+    /// `conf/server.yaml`
+    pub settings: Arc<Server>,
+    /// The catalog that is live.
+    pub live: Arc<Live>,
+    /// What exchanges are settled in.
+    pub books: Arc<Books>,
+    /// Whom exchanges ask.
+    pub backends: Arc<Backends>,
+    /// What requests and buffered answers hold in memory.
+    pub memory: Arc<Budget>,
+    /// When the process began to serve.
+    pub started: Instant,
+}
+
+impl Process {
+    /// Makes the parts of what was read. Nothing is opened but the access log and the ledger.
+    ///
+    /// Refuses a catalog in which everybody may use more than the demo: see
+    /// [`published_key_problem`].
+    pub fn new(loaded: &mut Loaded) -> Result<Process, String> {
+        let server = Arc::new(loaded.server.clone());
+        let addresses: Vec<SocketAddr> = server.listen.iter().map(|l| l.address).collect();
+        if let Some(problem) = published_key_problem(&loaded.catalog, &addresses) {
+            return Err(problem);
+        }
+        let accounts = Registry::default();
+        let ledger = Ledger::open(&server.ledger);
+        let changes = server.store.as_ref().map(|_| Arc::new(limits::Changes::default()));
+        let limits = Arc::new(changes.clone().map(limits::Registry::shared).unwrap_or_default());
+        let catalog = std::mem::take(&mut loaded.catalog);
+        let snapshot = Snapshot::new(catalog, &accounts, &limits, &mut || ledger.past_of(&limits, days::now()), 1);
+        remember_uses(&snapshot, &ledger);
+        let metrics = Metrics::default();
+        metrics.reloaded(1, false);
+        let store = server.store.clone().zip(changes);
+        let store = store.map(|(settings, changes)| {
+            Store::new(settings, &ledger.instance(), limits.clone(), changes, metrics.store())
+        });
+        let live = Arc::new(Live::new(snapshot, accounts, limits));
+        let largest = server.limits.request_body.max(server.limits.response_body);
+        Ok(Process {
+            books: Arc::new(Books {
+                access_log: AccessLog::open(&server.log.access, server.log.format)?,
+                ledger: Arc::new(ledger),
+                metrics: Arc::new(metrics),
+                live: live.clone(),
+                drain: Arc::default(),
+            }),
+            backends: Arc::new(Backends {
+                server: server.clone(),
+                upstream: Arc::default(),
+                vault: Vault::default(),
+                store,
+            }),
+            memory: Arc::new(Budget::new(server.limits.buffered_total, largest)),
+            settings: server,
+            live,
+            started: Instant::now(),
+        })
+    }
+
+    /// Returns the proxy, for any Pingora server.
+    pub fn gateway(&self) -> Gateway {
+        let Process { settings, live, books, backends, memory, .. } = self.clone();
+        Gateway::new(Desk { settings, live, books, backends, memory })
+    }
+
+    /// Returns the admin service.
+    pub fn admin(&self) -> Admin {
+        Admin::new(self.live.clone(), self.books.clone(), self.backends.clone(), self.started)
+    }
+
+    /// Returns what makes catalogs live.
+    pub fn publisher(&self) -> Publisher {
+        let Books { ledger, metrics, live, .. } = &*self.books;
+        Publisher { live: live.clone(), ledger: ledger.clone(), metrics: metrics.clone() }
+    }
+
+    /// Returns the text of `/metrics`.
+    pub fn metrics(&self) -> String {
+        self.books.metrics.render(&readings(&self.books, self.backends.store.as_ref()))
+    }
+}
+
+/// Remembers when each key was last used before the start.
+fn remember_uses(snapshot: &Snapshot, ledger: &Ledger) {
+    if !ledger.is_on() {
+        return;
+    }
+    match ledger::read::last_used(ledger.path()) {
+        Ok(uses) => {
+            let now = days::now();
+            let at = |key: &Key| uses.get(&*key.id).zip(snapshot.scopes.get(key.index));
+            for (at, scopes) in snapshot.catalog.keys().filter_map(|key| at(key)) {
+                scopes.used.touch(now.min(*at));
+            }
+        }
+        Err(why) => log::warn!("when keys were last used is not known: {why}"),
+    }
+}
