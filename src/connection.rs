@@ -9,6 +9,7 @@ mod misread;
 
 use crate::auth;
 use crate::config::{ClientTimeouts, Server};
+use crate::desk::front_door::CHAT;
 use crate::desk::request_id;
 use crate::exchange::record::{Books, Record};
 use async_trait::async_trait;
@@ -158,7 +159,7 @@ impl Timed {
         record.sender.address = auth::address(&self.settings, peer, &HeaderMap::new());
         record.answer.status = refusal.what.row().status;
         let bare = method == "HEAD";
-        record.answer.bytes = if bare { 0 } else { refusal.body().len() as u64 };
+        record.answer.bytes = if bare { 0 } else { (CHAT.error_body)(&refusal).len() as u64 };
         record.refused(&refusal);
         misread::answer(&refusal, &record.request.id, bare, SystemTime::now())
     }

@@ -1,11 +1,10 @@
 //! The one table of errors: what went wrong → status, `type`, `code`, `param`, text that is safe to
 //! show, and how the exchange ended.
 //!
-//! The body is always `{"error":{"message","type","param","code"}}`. Nothing that an upstream says
-//! of credentials, accounts or addresses is ever part of it: the detail goes to the access line.
-//! The table knows no HTTP library and writes nothing.
+//! Nothing that an upstream says of credentials, accounts or addresses is ever part of a refusal: the
+//! detail goes to the access line. The table knows no HTTP library and writes nothing; how a refusal
+//! looks is its front door's ([`crate::desk::front_door`]).
 
-use serde::Serialize;
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -195,20 +194,6 @@ pub struct Refusal {
     pub retry_helps: bool,
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
-    error: Error<'a>,
-}
-
-#[derive(Serialize)]
-struct Error<'a> {
-    message: &'a str,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    param: Option<&'a str>,
-    code: Option<&'a str>,
-}
-
 /// SDKs ignore longer waits, or give up because of them.
 pub const MAX_RETRY_AFTER: u64 = 60;
 
@@ -285,22 +270,6 @@ impl Refusal {
         )
         .retry_after(1)
     }
-
-    /// The standard body.
-    pub fn body(&self) -> Vec<u8> {
-        let row = self.what.row();
-        let error = Error { message: &self.message, kind: row.kind, param: self.param.as_deref(), code: row.code };
-        // Strings and nulls always serialise.
-        serde_json::to_vec(&Body { error }).unwrap_or_default()
-    }
-
-    /// The same as the last event of a stream that has begun, in one SSE event.
-    pub fn event(&self) -> Vec<u8> {
-        let mut event = b"data: ".to_vec();
-        event.extend_from_slice(&self.body());
-        event.extend_from_slice(b"\n\n");
-        event
-    }
 }
 
 /// Takes out of an upstream's text what might be a secret: the credential itself, and any long word
@@ -328,15 +297,6 @@ pub fn scrub(text: &str, secrets: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_body_has_all_four_keys() {
-        let body = Refusal::new(What::UnknownUrl, "no").body();
-        assert_eq!(
-            String::from_utf8_lossy(&body),
-            r#"{"error":{"message":"no","type":"invalid_request_error","param":null,"code":"unknown_url"}}"#
-        );
-    }
 
     #[test]
     fn retry_after_is_clamped() {

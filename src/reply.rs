@@ -6,6 +6,7 @@
 
 use crate::alarm::Alarm;
 use crate::config::Server;
+use crate::desk::front_door::FrontDoor;
 use crate::drain::{Drain, Phase};
 use crate::error::{Outcome, Refusal, What};
 use crate::exchange::record::Record;
@@ -52,6 +53,8 @@ pub struct Reply<'x> {
     pub settings: &'x Server,
     /// Whether connections close.
     pub drain: &'x Drain,
+    /// The format that the caller speaks.
+    pub front: &'static FrontDoor,
 }
 
 impl Reply<'_> {
@@ -126,13 +129,13 @@ impl Reply<'_> {
             self.session.set_close_on_response_before_downstream_finish(false);
             self.session.set_total_drain_timeout(Some(DRAIN_UNREAD));
         }
-        self.whole(head, "application/json", refusal.body().into()).await
+        self.whole(head, "application/json", (self.front.error_body)(refusal).into()).await
     }
 
     /// Writes the head of a stream.
     pub async fn stream_head(&mut self, notes: &Notes) -> Result<(), ()> {
         let mut head = self.head(200)?;
-        insert(&mut head, "content-type", "text/event-stream")?;
+        insert(&mut head, "content-type", self.front.stream_type)?;
         insert(&mut head, "cache-control", "no-cache, no-transform")?;
         insert(&mut head, "x-accel-buffering", "no")?;
         notes.add_to(&mut head)?;

@@ -4,6 +4,7 @@
 //! Pingora says of all of them 400, with nothing else. It is asked for no reason, so that a good
 //! head costs no more than to be remembered until it is read. Pure.
 
+use crate::desk::front_door::CHAT;
 use crate::error::{Refusal, What};
 use http::StatusCode;
 use std::time::SystemTime;
@@ -121,7 +122,7 @@ fn lines(bytes: &[u8]) -> usize {
 pub(super) fn answer(refusal: &Refusal, request_id: &str, bare: bool, now: SystemTime) -> Vec<u8> {
     let status = refusal.what.row().status;
     let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default();
-    let body = refusal.body();
+    let body = (CHAT.error_body)(refusal);
     let mut answer = format!(
         "HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nx-request-id: {request_id}\r\ndate: {}\r\n\
          connection: close\r\n\r\n",
@@ -213,7 +214,7 @@ mod tests {
             head.contains(&format!("content-length: {}\r\n", body.len())) && head.ends_with("connection: close"),
             "{head}"
         );
-        assert_eq!(body.as_bytes(), refusal.body());
+        assert_eq!(body.as_bytes(), (CHAT.error_body)(&refusal));
         assert!(super::answer(&refusal, "i", true, SystemTime::UNIX_EPOCH).ends_with(b"\r\n\r\n"));
     }
 

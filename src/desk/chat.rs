@@ -1,6 +1,7 @@
 //! Reading and planning a chat completion: what is asked for, who may be asked, and whether the
 //! caller's limits allow it.
 
+use super::front_door::CHAT;
 use super::{Desk, Planned, checks, limits};
 use crate::catalog::Key;
 use crate::catalog::reload::Snapshot;
@@ -58,7 +59,7 @@ impl Desk {
             .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
         let face = Face {
             model: envelope.model.clone(),
-            id: format!("chatcmpl-{}", uuid::Uuid::now_v7().simple()),
+            id: (CHAT.make_id)(),
             created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             show_usage: envelope.include_usage,
             prompt_bytes: envelope.prompt_bytes.saturating_add(envelope.more_bytes) as u64,

@@ -3,6 +3,7 @@
 
 mod chat;
 pub mod checks;
+pub mod front_door;
 mod limits;
 pub mod request_id;
 
@@ -24,6 +25,7 @@ use crate::memory::{Budget, Held};
 use crate::models;
 use crate::reply::{Notes, Reply};
 use bytes::Bytes;
+use front_door::CHAT;
 use http::HeaderMap;
 use pingora_proxy::Session;
 use std::pin::pin;
@@ -156,7 +158,8 @@ impl Desk {
 
     /// Returns what writes to this caller.
     pub fn reply<'x>(&'x self, session: &'x mut Session, record: &'x mut Record) -> Reply<'x> {
-        Reply { session, record, settings: &self.settings, drain: &self.books.drain }
+        // Every caller speaks chat, as yet.
+        Reply { session, record, settings: &self.settings, drain: &self.books.drain, front: &CHAT }
     }
 
     /// Counts a panic of ours, and returns what the caller is told.

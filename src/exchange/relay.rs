@@ -113,7 +113,7 @@ impl<'x> Relay<'x> {
                     };
                     match self.wait(next.as_mut(), cutting.as_mut(), due).await {
                         Event::Due => {
-                            if self.comment().await.is_err() {
+                            if self.keep_alive().await.is_err() {
                                 break Event::CallerLeft;
                             }
                         }
@@ -200,33 +200,43 @@ impl<'x> Relay<'x> {
 
     /// Keeps a silent stream alive. Sends the head first, which fixes the status but not the
     /// answer.
-    async fn comment(&mut self) -> Result<(), ()> {
-        self.write(Bytes::from_static(b": keepalive\n\n"), false, &Notes::default()).await
+    async fn keep_alive(&mut self) -> Result<(), ()> {
+        self.begin(&Notes::default()).await?;
+        self.send(Bytes::from_static(self.reply.front.keepalive), false).await
     }
 
     /// Writes events. Where the head left before it was known who answers, what it would have said
-    /// of that is said in comments.
+    /// of that is said in the stream.
     async fn events(&mut self, bytes: Bytes, end: bool, notes: &Notes) -> Result<(), ()> {
         if self.head && self.reply.record.times.first_byte.is_none() {
-            for (name, value) in [("model", &notes.model), ("dropped", &notes.dropped)] {
+            for (name, value) in [("x-portcullis-model", &notes.model), ("x-portcullis-dropped", &notes.dropped)] {
                 if let Some(value) = value {
-                    self.write(format!(": x-portcullis-{name}: {value}\n\n").into(), false, notes).await?;
+                    self.send((self.reply.front.late_header)(name, value), false).await?;
                 }
             }
         }
-        self.write(bytes, end, notes).await
+        self.begin(notes).await?;
+        self.answer(bytes, end).await
     }
 
-    async fn write(&mut self, bytes: Bytes, end: bool, notes: &Notes) -> Result<(), ()> {
+    /// Writes the head of a stream, if it is not out.
+    async fn begin(&mut self, notes: &Notes) -> Result<(), ()> {
         if !self.head {
             self.head = true;
             self.reply.stream_head(notes).await?;
             super::panic_here(self.reply.session, "relay");
         }
-        // A comment is not yet an answer.
-        if self.reply.record.times.first_byte.is_none() && !bytes.starts_with(b":") {
-            self.reply.record.times.first_byte = Some(self.reply.record.began.elapsed());
-        }
+        Ok(())
+    }
+
+    /// Writes some of the answer itself.
+    async fn answer(&mut self, bytes: Bytes, end: bool) -> Result<(), ()> {
+        let record = &mut *self.reply.record;
+        record.times.first_byte.get_or_insert_with(|| record.began.elapsed());
+        self.send(bytes, end).await
+    }
+
+    async fn send(&mut self, bytes: Bytes, end: bool) -> Result<(), ()> {
         self.reply.write(bytes, end).await?;
         self.last_write = Instant::now();
         Ok(())
@@ -237,7 +247,7 @@ impl<'x> Relay<'x> {
         if !self.head {
             return End::Refused(refusal, notes);
         }
-        match self.write(refusal.event().into(), true, &Notes::default()).await {
+        match self.answer((self.reply.front.error_event)(&refusal).into(), true).await {
             Ok(()) => End::Answered,
             Err(()) => End::Broken,
         }
