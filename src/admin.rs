@@ -6,8 +6,8 @@
 
 use crate::catalog::reload::Live;
 use crate::config::Server;
+use crate::desk::record::Books;
 use crate::exchange::backends::Backends;
-use crate::exchange::record::Books;
 use crate::ledger::report::{Query, Unanswered, texts};
 use crate::ledger::{Ledger, days};
 use crate::limits;

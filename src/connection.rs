@@ -7,11 +7,11 @@
 
 mod misread;
 
-use crate::auth;
 use crate::config::{ClientTimeouts, Server};
+use crate::desk::auth;
 use crate::desk::front_door::CHAT;
+use crate::desk::record::{Books, Record};
 use crate::desk::request_id;
-use crate::exchange::record::{Books, Record};
 use async_trait::async_trait;
 use http::HeaderMap;
 use misread::Seen;

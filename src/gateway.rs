@@ -6,12 +6,12 @@
 //! whole; so that is an `Err`, and the connection ends truncated.
 
 use crate::connection;
+use crate::desk::record::Record;
+use crate::desk::relay::End;
+use crate::desk::reply::Notes;
 use crate::desk::{Desk, Planned};
 use crate::error::{Outcome, Refusal};
-use crate::exchange::record::Record;
-use crate::exchange::relay::End;
 use crate::exchange::{self, Own, Panicked};
-use crate::reply::Notes;
 use async_trait::async_trait;
 use pingora::modules::http::HttpModules;
 use pingora::upstreams::peer::HttpPeer;

@@ -25,11 +25,11 @@
 //! # The way of a request
 //!
 //! [`connection`] counts it in → [`gateway`], one short method for each of Pingora's phases →
-//! [`desk`] decides what becomes of it: [`door`]: what is asked for → [`auth`]: by whom →
-//! [`models`] answers lists → [`intake`] reads the body → [`plan`]: what may be tried →
+//! [`desk`] decides what becomes of it: [`desk::door`]: what is asked for → [`desk::auth`]: by whom →
+//! [`models`] answers lists → [`desk::intake`] reads the body → [`plan`]: what may be tried →
 //! [`exchange`]: attempts until one commits, each the next one picked by what [`account`] remembers
-//! of targets, each in the words of its account's dialect ([`dialects`]) and with the credential that
-//! [`signers`] make, and the relay of its answer, in the caller's format → [`reply`] writes it → [`exchange::record`] settles it, once: what is known at
+//! of targets, each in the words of its account's dialect ([`dialects`]), and the relay of its answer, in the
+//! caller's format → [`desk::reply`] writes it → [`desk::record`] settles it, once: what is known at
 //! its end is a [`settled::Settled`], which [`access_log`], [`metrics`] and [`ledger`] read. What a
 //! model wants back with the next turn waits in the [`vault`]. Where several instances share limits,
 //! hints and thoughts, [`store`] asks and tells them. [`process`] puts all of it together.
@@ -70,18 +70,15 @@ pub mod account;
 pub mod address;
 pub mod admin;
 pub mod alarm;
-pub mod auth;
 pub mod catalog;
 pub mod cli;
 pub mod config;
 pub mod connection;
 pub mod desk;
-pub mod door;
 pub mod drain;
 pub mod error;
 pub mod exchange;
 pub mod gateway;
-pub mod intake;
 pub mod ledger;
 pub mod limits;
 pub mod log;
@@ -92,7 +89,6 @@ pub mod plan;
 pub mod price;
 pub mod problem;
 pub mod process;
-pub mod reply;
 pub mod secret;
 pub mod server;
 pub mod settled;

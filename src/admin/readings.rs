@@ -3,7 +3,7 @@
 use crate::account::State;
 use crate::account::health::Why;
 use crate::account::track::Track;
-use crate::exchange::record::Books;
+use crate::desk::record::Books;
 use crate::metrics::{AccountReading, Readings};
 use crate::store::{self, Store};
 use std::sync::Arc;

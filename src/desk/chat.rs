@@ -2,14 +2,13 @@
 //! caller's limits allow it.
 
 use super::front_door::CHAT;
-use super::{Desk, Planned, checks, limits};
+use super::record::Record;
+use super::{Desk, Planned, checks, intake, limits};
 use crate::catalog::Key;
 use crate::catalog::reload::Snapshot;
 use crate::error::{Refusal, What};
 use crate::exchange;
 use crate::exchange::producer::{Before, Request};
-use crate::exchange::record::Record;
-use crate::intake;
 use crate::ledger::days;
 use crate::limits::enter;
 use crate::models;

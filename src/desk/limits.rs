@@ -1,7 +1,7 @@
 //! The admission of a request by its caller's limits.
 
+use super::record::Record;
 use crate::error::{Refusal, What};
-use crate::exchange::record::Record;
 use crate::ledger::days;
 use crate::limits::{self, Ask, Bounds, Refused};
 use crate::store::{Answer, Store};

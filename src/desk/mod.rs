@@ -1,33 +1,38 @@
 //! The desk is the gateway's caller-facing half: it takes a request in, decides what becomes of it,
 //! and answers it, or has an exchange with the upstreams answer it.
 
+pub mod auth;
 mod chat;
 pub mod checks;
+pub mod door;
 pub mod front_door;
+pub mod intake;
 mod limits;
+pub mod record;
+pub mod relay;
+pub mod reply;
 pub mod request_id;
 
-use crate::auth;
 use crate::catalog::Key;
 use crate::catalog::reload::{Live, Snapshot};
 use crate::config::Server;
-use crate::door::{self, Door};
 use crate::drain::Phase;
 use crate::error::{Refusal, What};
 use crate::exchange::backends::Backends;
 use crate::exchange::producer::{Producer, Request};
-use crate::exchange::record::{Books, Record};
-use crate::exchange::relay::{End, Relay, account_for};
 use crate::exchange::{self, Own, Panicked};
 use crate::ledger::days;
 use crate::limits::KeyScopes;
 use crate::memory::{Budget, Held};
 use crate::models;
-use crate::reply::{Notes, Reply};
 use bytes::Bytes;
+use door::Door;
 use front_door::CHAT;
 use http::HeaderMap;
 use pingora_proxy::Session;
+use record::{Books, Record};
+use relay::{End, Relay, account_for};
+use reply::{Notes, Reply};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::SystemTime;

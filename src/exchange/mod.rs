@@ -1,10 +1,10 @@
-//! One request's life, from accepted to settled: attempts until one commits, and the relay of its
-//! answer.
+//! An exchange is one request's life, from accepted to settled. Here is its half that faces the
+//! upstreams: attempts until one commits.
 //!
-//! Two halves that never mix: the [`producer`] faces the upstreams and never sees the caller; the
-//! [`relay`] alone writes to the caller. It is ours and not Pingora's proxy loop, because that loop
-//! picks the upstream before the body is read, keeps 64 KiB of it for a second try, and sends the
-//! head before any of the answer is seen.
+//! The two halves never mix: the [`producer`] never sees the caller; the relay
+//! ([`crate::desk::relay`]) alone writes to the caller. The loop is ours and not Pingora's proxy
+//! loop, because that loop picks the upstream before the body is read, keeps 64 KiB of it for a
+//! second try, and sends the head before any of the answer is seen.
 
 pub mod admission;
 pub mod advice;
@@ -15,8 +15,6 @@ pub mod credential;
 pub mod failover;
 pub mod producer;
 pub mod queue;
-pub mod record;
-pub mod relay;
 mod secure;
 pub mod upstream;
 

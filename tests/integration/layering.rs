@@ -68,8 +68,6 @@ const FRAMEWORK: &[&str] = &[
     "src/desk",
     "src/exchange",
     "src/gateway.rs",
-    "src/intake.rs",
-    "src/reply.rs",
     "src/server.rs",
     "src/tls.rs",
 ];

@@ -6,11 +6,12 @@
 //! While the producer is waited for, the caller is watched: one who leaves ends the exchange at
 //! once, and with it the upstream's work.
 
-use super::producer::{CALLER_LEFT, Piece, Producer};
 use super::record::Record;
+use super::reply::{Notes, Reply};
 use crate::alarm::Alarm;
 use crate::error::{Outcome, Refusal, What};
-use crate::reply::{Notes, Reply};
+use crate::exchange;
+use crate::exchange::producer::{CALLER_LEFT, Piece, Producer};
 use crate::settled::Attempts;
 use bytes::Bytes;
 use dialects::usage::Source;
@@ -123,7 +124,7 @@ impl<'x> Relay<'x> {
             };
             match event {
                 Event::Piece(Ok(Piece::Whole(answer))) => {
-                    super::panic_here(self.reply.session, "relay");
+                    exchange::panic_here(self.reply.session, "relay");
                     let estimated = answer.usage.source == Source::Estimated;
                     count(self.reply.record, producer);
                     let notes = self.notes(producer, estimated);
@@ -224,7 +225,7 @@ impl<'x> Relay<'x> {
         if !self.head {
             self.head = true;
             self.reply.stream_head(notes).await?;
-            super::panic_here(self.reply.session, "relay");
+            exchange::panic_here(self.reply.session, "relay");
         }
         Ok(())
     }

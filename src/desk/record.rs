@@ -5,11 +5,11 @@
 //! tells the drain that the exchange is over. Only the caller's limits are settled before, when it
 //! is certain what was used and the answer's end is about to leave.
 
-use super::producer::meter::Meter;
 use crate::access_log::AccessLog;
 use crate::catalog::reload::Live;
 use crate::drain::Drain;
 use crate::error::{Outcome, Refusal, What};
+use crate::exchange::producer::meter::Meter;
 use crate::ledger::{Ledger, Row, Run, Runs};
 use crate::limits::{Left, Past, Reservation, Spent};
 use crate::metrics::Metrics;

@@ -4,12 +4,12 @@
 //! An `Err(())` means that the caller cannot be written to any more; nothing must be written after
 //! it.
 
+use super::front_door::FrontDoor;
+use super::record::Record;
 use crate::alarm::Alarm;
 use crate::config::Server;
-use crate::desk::front_door::FrontDoor;
 use crate::drain::{Drain, Phase};
 use crate::error::{Outcome, Refusal, What};
-use crate::exchange::record::Record;
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Method, Version};
