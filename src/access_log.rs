@@ -1,7 +1,7 @@
-//! One line an exchange, JSON or text, for every way to end.
+//! The access log has one line an exchange, in JSON or text, for every way to end.
 //!
-//! Lines are gathered in memory and written by one thread, at most `GATHER` later: a request's way
-//! has no system call for them. No text of a prompt or an answer, no query string and no credential
+//! Lines are gathered in memory and written by one thread, at most `GATHER` later: no request waits
+//! for a system call. No text of a prompt or an answer, no query string and no credential
 //! is ever part of a line. If the sink stalls, lines beyond `MOST` bytes are dropped, and so is
 //! what it refuses; both are counted, since a full disk must not stop the traffic.
 
@@ -138,7 +138,7 @@ impl AccessLog {
         }
     }
 
-    /// Lines that were dropped because the sink stalled or refused them.
+    /// Returns how many lines were dropped because the sink stalled or refused them.
     pub fn dropped(&self) -> u64 {
         self.sink.as_ref().map_or(0, |sink| sink.dropped.load(Ordering::Relaxed))
     }

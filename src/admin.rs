@@ -5,7 +5,6 @@
 //! connected.
 
 use crate::catalog::reload::Live;
-use crate::config::Server;
 use crate::desk::record::Books;
 use crate::exchange::backends::Backends;
 use crate::ledger::report::{Query, Unanswered, texts};
@@ -32,7 +31,7 @@ mod status;
 
 use host::Names;
 use places::{Place, Places};
-pub use readings::readings;
+pub use readings::metrics;
 
 /// Connections at once, most of which send nothing: see [`places`].
 const CONNECTIONS: usize = 512;
@@ -67,8 +66,6 @@ pub struct Admin {
 
 /// What all connections share.
 struct Desk {
-    settings: Arc<Server>,
-    live: Arc<Live>,
     books: Arc<Books>,
     backends: Arc<Backends>,
     started: Instant,
@@ -83,20 +80,20 @@ type Answer = (u16, &'static str, String);
 
 impl Admin {
     /// Returns the service. The process began to serve when it was `started`.
-    pub fn new(live: Arc<Live>, books: Arc<Books>, backends: Arc<Backends>, started: Instant) -> Admin {
+    pub fn new(books: Arc<Books>, backends: Arc<Backends>, started: Instant) -> Admin {
         // Where a file is not there, that name is not known.
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let settings = backends.server.clone();
-        let names = Names::new(read("/proc/sys/kernel/hostname").trim(), &read("/etc/hosts"), &settings.admin_hosts);
+        let names =
+            Names::new(read("/proc/sys/kernel/hostname").trim(), &read("/etc/hosts"), &backends.server.admin_hosts);
         let (asking, warned) = (Semaphore::new(ASKING), Mutex::default());
-        Admin { desk: Arc::new(Desk { settings, live, books, backends, started, names, asking, warned }) }
+        Admin { desk: Arc::new(Desk { books, backends, started, names, asking, warned }) }
     }
 }
 
 #[async_trait]
 impl Service for Admin {
     async fn start_service(&mut self, _: Option<ListenFds>, _: ShutdownWatch, _: usize) {
-        let address = self.desk.settings.admin;
+        let address = self.desk.backends.server.admin;
         let listener = match TcpListener::bind(address).await {
             Ok(listener) => listener,
             Err(why) => {
@@ -187,16 +184,18 @@ impl Desk {
         let (path, query) = (header.uri.path(), header.uri.query().unwrap_or(""));
         let reads = matches!(header.method, http::Method::GET | http::Method::HEAD);
         match path.strip_prefix("/accounts/").and_then(|path| path.strip_suffix("/reset")) {
-            Some(account) if header.method == http::Method::POST && is_from_here(header) => reset(&self.live, account),
+            Some(account) if header.method == http::Method::POST && is_from_here(header) => {
+                reset(&self.books.live, account)
+            }
             Some(_) => (405, PLAIN, "use POST, and not from another site's page\n".to_owned()),
             None if !reads => (405, PLAIN, "use GET\n".to_owned()),
             None => match path {
                 "/usage" => usage(&self.books.ledger, query).await,
-                "/limits" => limits(&self.live, self.backends.store.as_ref(), query).await,
+                "/limits" => limits(&self.books.live, self.backends.store.as_ref(), query).await,
                 "/metrics" => (
                     200,
                     "application/openmetrics-text; version=1.0.0; charset=utf-8",
-                    self.books.metrics.render(&readings(&self.books, self.backends.store.as_ref())),
+                    metrics(&self.books, self.backends.store.as_ref()),
                 ),
                 "/status" => (200, "application/json", format!("{:#}\n", status::of(self))),
                 _ => {

@@ -1,4 +1,4 @@
-//! One timer for all the deadlines of one half of an exchange.
+//! An alarm is one timer for all the deadlines of one half of an exchange.
 //!
 //! Deadlines move with every byte, timers are dear to move: so the timer is left where it is, and
 //! when it fires before the present deadline it is set again. A wait that ends at once never

@@ -1,9 +1,11 @@
-//! The cap on connections: a `ServerApp` around the proxy that holds one permit for each, since
-//! neither Pingora's settings nor its connection filter can count them. And the time that a
-//! request's head may take, since Pingora bounds each of its bytes, but not the whole: who drips
-//! would hold a place for ever. And the answer to a head that Pingora cannot read: it says so by
-//! itself before there is a request, with an empty 400, and what it writes then is replaced here by
-//! an answer of ours, with its access line.
+//! Connections are counted and timed here, around the proxy:
+//!
+//! * a cap: each connection holds one permit, since neither Pingora's settings nor its connection
+//!   filter can count them;
+//! * the time that a request's head may take: Pingora bounds the time of each byte, but not of the
+//!   whole, so that a caller who sends a byte at a time would hold a place for ever;
+//! * the answer to a head that Pingora cannot read. Pingora answers it before there is a request,
+//!   with an empty 400; an answer of ours replaces that one, and has its access line.
 
 mod misread;
 
@@ -70,12 +72,12 @@ impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
     }
 }
 
-/// A request has begun: from here on its own deadlines hold.
+/// Tells the connection that a request has begun: from here on its own deadlines hold.
 pub fn head_is_here(session: &Session) {
     tell(session, BUSY);
 }
 
-/// It is over: what comes next is another head.
+/// Tells the connection that the request is over: what comes next is another head.
 pub fn next_head(session: &Session) {
     tell(session, OVER);
 }
@@ -88,11 +90,11 @@ fn tell(session: &Session, phase: u8) {
     }
 }
 
-/// A head is awaited or read.
+/// The phase in which a head is awaited or read.
 const HEAD: u8 = 0;
-/// A request runs.
+/// The phase in which a request runs.
 const BUSY: u8 = 1;
-/// It has ended.
+/// The phase after its end.
 const OVER: u8 = 2;
 
 /// How Pingora's own answer to a head begins that it cannot read.
@@ -144,8 +146,8 @@ impl Timed {
         }
     }
 
-    /// What is said to a head that cannot be read. It is an exchange as any other, and over with
-    /// this.
+    /// Returns the answer to a head that cannot be read. It is an exchange as any other, and ends
+    /// with this answer.
     fn refuse(&self) -> Vec<u8> {
         let refusal = self.seen.fault();
         let (method, path) = self.seen.asked();
@@ -164,7 +166,7 @@ impl Timed {
         misread::answer(&refusal, &record.request.id, bare, SystemTime::now())
     }
 
-    /// Says it, and takes what Pingora would say for said.
+    /// Writes that answer, and tells Pingora that its own is written.
     fn poll_refuse(&mut self, cx: &mut Context<'_>, theirs: usize) -> Poll<io::Result<usize>> {
         let (ours, mut said) = self.refusal.take().unwrap_or_else(|| (self.refuse(), 0));
         while let Some(rest) = ours.get(said..).filter(|rest| !rest.is_empty()) {
@@ -182,7 +184,7 @@ impl Timed {
         Poll::Ready(Ok(theirs))
     }
 
-    /// Ends what we say, and reads what is left of what the caller says.
+    /// Ends the answer, and reads what is left of the request.
     async fn linger(&mut self) {
         if AsyncWriteExt::shutdown(&mut self.stream).await.is_ok() {
             let mut unread = [0; 4096];

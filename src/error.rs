@@ -1,9 +1,9 @@
 //! The one table of errors: what went wrong → status, `type`, `code`, `param`, text that is safe to
 //! show, and how the exchange ended.
 //!
-//! Nothing that an upstream says of credentials, accounts or addresses is ever part of a refusal: the
-//! detail goes to the access line. The table knows no HTTP library and writes nothing; how a refusal
-//! looks is its front door's ([`crate::desk::front_door`]).
+//! Nothing that an upstream says of credentials, accounts or addresses is ever part of a refusal:
+//! the detail goes to the access line. The table knows no HTTP library and writes nothing; how a
+//! refusal looks is its front door's ([`crate::desk::front_door`]).
 
 use std::borrow::Cow;
 use std::time::Duration;

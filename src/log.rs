@@ -23,7 +23,7 @@ struct Line {
     message: String,
 }
 
-/// Installs it. Where a program has a logger already, that one stays.
+/// Installs the log. If a program has a logger already, that one stays.
 pub fn install(format: Format, level: LevelFilter) {
     ::log::set_max_level(level);
     if ::log::set_boxed_logger(Box::new(Stderr { format, level })).is_err() {

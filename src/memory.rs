@@ -1,4 +1,5 @@
-//! What all requests together may hold in memory, and that no caller takes it from the others.
+//! The budget is what all requests together may hold in memory. No caller can take it from the
+//! others.
 //!
 //! A caller holds no more than it leaves to others, so that there is always something for one who
 //! comes; only its one request, if it has no other, may take what is left. Small bodies have an
@@ -8,13 +9,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What holds no more than this is small.
+/// A body of no more bytes than this is small.
 const SMALL: usize = 64 << 10;
 
 /// Bytes that all exchanges together hold in memory.
 pub struct Budget {
     left: AtomicUsize,
-    /// Of these only what is small may be held.
+    /// Of these, bytes that only small bodies may hold.
     kept: usize,
 }
 
@@ -22,19 +23,19 @@ pub struct Budget {
 #[derive(Debug, Default)]
 pub struct Purse {
     requests: AtomicUsize,
-    /// By what is small.
+    /// Bytes of small bodies.
     small: AtomicUsize,
-    /// By what is not.
+    /// Bytes of other bodies.
     large: AtomicUsize,
 }
 
 impl Budget {
-    /// With so much to give, where the largest body has so many bytes.
+    /// Returns a budget of `total` bytes, where the largest body may have `largest`.
     pub fn new(total: usize, largest: usize) -> Budget {
         Budget { left: AtomicUsize::new(total), kept: (total / 8).min(total.saturating_sub(largest)) }
     }
 
-    /// For a request of a caller; it holds nothing yet.
+    /// Returns what a request of a caller holds: nothing yet.
     pub fn open(self: &Arc<Budget>, purse: &Arc<Purse>) -> Held {
         purse.requests.fetch_add(1, Ordering::AcqRel);
         Held { budget: self.clone(), purse: purse.clone(), bytes: 0, is_request: true }
@@ -50,18 +51,18 @@ pub struct Held {
 }
 
 impl Held {
-    /// How much it holds.
+    /// Returns how many bytes it holds.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Something else of the same caller's, if there is so much left.
+    /// Takes so many bytes for something else of the same caller, if they are left.
     pub fn beside(&self, bytes: usize) -> Option<Held> {
         let mut held = Held { budget: self.budget.clone(), purse: self.purse.clone(), bytes: 0, is_request: false };
         held.grow(bytes).then_some(held)
     }
 
-    /// Takes so much more, if there is so much left for this caller.
+    /// Takes so many bytes more, if they are left for this caller.
     pub fn grow(&mut self, more: usize) -> bool {
         if more == 0 {
             return true;
@@ -97,7 +98,7 @@ impl Held {
         true
     }
 
-    /// Holds just so much from now on, if there is so much left.
+    /// Holds just so many bytes from now on, if they are left.
     pub fn hold(&mut self, bytes: usize) -> bool {
         match bytes.checked_sub(self.bytes) {
             Some(more) => self.grow(more),
@@ -108,7 +109,7 @@ impl Held {
         }
     }
 
-    /// Gives so much back, or all if it is less.
+    /// Gives so many bytes back, or all if it holds less.
     pub fn shrink(&mut self, less: usize) {
         let less = less.min(self.bytes);
         if less == 0 {
@@ -137,7 +138,7 @@ impl Drop for Held {
 }
 
 impl Purse {
-    /// Where something that holds so much is counted.
+    /// Returns the count that a holder of so many bytes belongs to.
     fn of(&self, bytes: usize) -> &AtomicUsize {
         if bytes <= SMALL { &self.small } else { &self.large }
     }

@@ -4,9 +4,8 @@
 //! so their number is bounded; when a reload takes something out of the catalog, the series start
 //! anew, so that they do not pile up either.
 
-mod labels;
+pub(crate) mod labels;
 
-use crate::ledger;
 use crate::price::Usd;
 use crate::settled::Settled;
 use crate::store;
@@ -20,9 +19,8 @@ use prometheus_client::registry::{Metric, Registry};
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use labels::{
     AccountLabels, AccountStateLabels, AttemptLabels, Bare, BreakerStateLabels, CostLabels, DoorLabels, DroppedLabels,
@@ -34,11 +32,11 @@ use labels::{
 pub struct Metrics {
     registry: Registry,
     exchanges: ExchangeMetrics,
-    accounts: AccountMetrics,
-    models: ModelMetrics,
-    catalog: CatalogMetrics,
-    process: ProcessMetrics,
-    stores: StoreMetrics,
+    pub(crate) accounts: AccountMetrics,
+    pub(crate) models: ModelMetrics,
+    pub(crate) catalog: CatalogMetrics,
+    pub(crate) process: ProcessMetrics,
+    pub(crate) stores: StoreMetrics,
 }
 
 /// What is counted of every exchange.
@@ -57,80 +55,48 @@ struct ExchangeMetrics {
 }
 
 /// How the accounts are when somebody looks.
-struct AccountMetrics {
-    in_flight: Family<AccountLabels, Gauge>,
-    states: Family<AccountStateLabels, Gauge>,
-    breakers: Family<BreakerStateLabels, Gauge>,
-    headroom: Family<AccountLabels, Gauge<f64, AtomicU64>>,
+pub(crate) struct AccountMetrics {
+    pub(crate) in_flight: Family<AccountLabels, Gauge>,
+    pub(crate) states: Family<AccountStateLabels, Gauge>,
+    pub(crate) breakers: Family<BreakerStateLabels, Gauge>,
+    pub(crate) headroom: Family<AccountLabels, Gauge<f64, AtomicU64>>,
 }
 
 /// What the requests for a model needed besides one answer.
-struct ModelMetrics {
+pub(crate) struct ModelMetrics {
     hedges: Family<HedgeLabels, Counter>,
-    waiting: Family<ModelLabels, Gauge>,
+    pub(crate) waiting: Family<ModelLabels, Gauge>,
     shed: Family<ModelLabels, Counter>,
     spared: Family<ModelLabels, Counter>,
     unused: Family<UnusedLabels, Counter>,
 }
 
 /// How changes of the catalog went.
-struct CatalogMetrics {
-    old_hashes: Family<KeyLabels, Counter>,
+pub(crate) struct CatalogMetrics {
+    pub(crate) old_hashes: Family<KeyLabels, Counter>,
     generation: Gauge,
     last_success: Gauge<f64, AtomicU64>,
     refusals: Counter,
     reload_failed: Gauge,
     shrunk: Counter,
-    edit_waits: Gauge<f64, AtomicU64>,
+    pub(crate) edit_waits: Gauge<f64, AtomicU64>,
 }
 
 /// What went wrong in the process.
-struct ProcessMetrics {
-    lines_dropped: Gauge,
+pub(crate) struct ProcessMetrics {
+    pub(crate) lines_dropped: Gauge,
     refused_connections: Counter,
     panics: Counter,
 }
 
 /// What the ledger and the store that instances share do.
-struct StoreMetrics {
-    ledger_rows: Counter,
-    ledger_dropped: Counter,
-    up: Family<Bare, Gauge>,
+pub(crate) struct StoreMetrics {
+    pub(crate) ledger_rows: Counter,
+    pub(crate) ledger_dropped: Counter,
+    pub(crate) up: Family<Bare, Gauge>,
     errors: Family<Bare, Counter>,
     seconds: Histograms<Bare>,
-    ledger_up: Gauge,
-}
-
-/// What is not counted, but read when somebody asks for `/metrics`.
-pub struct Readings {
-    /// In the catalog's order.
-    pub accounts: Vec<AccountReading>,
-    /// How many requests wait, by model.
-    pub waiting: Vec<(Arc<str>, usize)>,
-    /// How often a secret that is being replaced was used, by key.
-    pub old_hash_uses: Vec<(Arc<str>, u64)>,
-    /// How long the oldest change of the catalog's files has waited.
-    pub edit_waits: Duration,
-    /// Access lines that were dropped.
-    pub lines_dropped: u64,
-    /// Whether the shared store decides over limits, if there is one.
-    pub store_is_up: Option<bool>,
-    /// The ledger's own counts.
-    pub ledger: ledger::Told,
-}
-
-/// What is read of one account.
-pub struct AccountReading {
-    /// The account.
-    pub account: Arc<str>,
-    /// Its requests in flight.
-    pub in_flight: usize,
-    /// The word for its state.
-    pub state: &'static str,
-    /// The words for its breakers' states, by its names for models.
-    pub breakers: Vec<(Arc<str>, &'static str)>,
-    /// What is left of its tightest quota.
-    pub headroom: Option<f64>,
+    pub(crate) ledger_up: Gauge,
 }
 
 const SECONDS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
@@ -399,60 +365,12 @@ impl Metrics {
         self.catalog.shrunk.inc();
     }
 
-    /// Returns the text of `/metrics`.
-    pub fn render(&self, readings: &Readings) -> String {
-        self.accounts.show(&readings.accounts);
-        self.models.waiting.clear();
-        for (model, waiting) in &readings.waiting {
-            let waiting = i64::try_from(*waiting).unwrap_or(i64::MAX);
-            self.models.waiting.get_or_create(&ModelLabels { model: Name(Some(model.clone())) }).set(waiting);
-        }
-        self.catalog.old_hashes.clear();
-        for (key, uses) in &readings.old_hash_uses {
-            self.catalog.old_hashes.get_or_create(&KeyLabels { key: Name(Some(key.clone())) }).inc_by(*uses);
-        }
-        self.catalog.edit_waits.set(readings.edit_waits.as_secs_f64());
-        self.process.lines_dropped.set(i64::try_from(readings.lines_dropped).unwrap_or(i64::MAX));
-        let StoreMetrics { ledger_rows, ledger_dropped, ledger_up, up, .. } = &self.stores;
-        if let Some(is_up) = readings.store_is_up {
-            up.get_or_create(&[]).set(i64::from(is_up));
-        }
-        for (counter, count) in [(ledger_rows, readings.ledger.rows), (ledger_dropped, readings.ledger.dropped)] {
-            counter.inc_by(count.saturating_sub(counter.get()));
-        }
-        ledger_up.set(i64::from(readings.ledger.state == ledger::State::Ok));
+    /// Returns the text of `/metrics`, with the gauges as they were set last.
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         if let Err(why) = prometheus_client::encoding::text::encode(&mut text, &self.registry) {
             log::error!("/metrics cannot be written: {why}");
         }
         text
-    }
-}
-
-impl AccountMetrics {
-    fn show(&self, readings: &[AccountReading]) {
-        self.in_flight.clear();
-        self.states.clear();
-        self.breakers.clear();
-        self.headroom.clear();
-        for AccountReading { account, in_flight, state, breakers, headroom } in readings {
-            let name = Name(Some(account.clone()));
-            let in_flight = i64::try_from(*in_flight).unwrap_or(i64::MAX);
-            self.in_flight.get_or_create(&AccountLabels { account: name.clone() }).set(in_flight);
-            for word in ["ok", "disabled", "cooling_rate", "cooling_credential"] {
-                let labels = AccountStateLabels { account: name.clone(), state: word };
-                self.states.get_or_create(&labels).set(i64::from(word == *state));
-            }
-            for (model, breaker) in breakers {
-                for word in ["closed", "open", "half_open"] {
-                    let labels =
-                        BreakerStateLabels { account: name.clone(), model: Name(Some(model.clone())), state: word };
-                    self.breakers.get_or_create(&labels).set(i64::from(word == *breaker));
-                }
-            }
-            if let Some(headroom) = headroom {
-                self.headroom.get_or_create(&AccountLabels { account: name }).set(*headroom);
-            }
-        }
     }
 }

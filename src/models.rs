@@ -7,10 +7,10 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Rendered lists larger than this in sum are forgotten and rendered anew.
+/// If the rendered lists have more bytes than this in sum, all are dropped and rendered anew.
 const MOST: usize = 32 << 20;
 
-/// The lists of one catalog; it goes with it.
+/// The rendered lists of one catalog.
 #[derive(Default)]
 pub struct Lists {
     rendered: Mutex<(usize, HashMap<usize, Bytes>)>,
@@ -31,7 +31,7 @@ struct Entry<'a> {
 }
 
 impl Lists {
-    /// The body of `GET /v1/models` for this key.
+    /// Returns the body of `GET /v1/models` for this key.
     pub fn list(&self, catalog: &Catalog, key: &Key) -> Bytes {
         let index = key.permissions.index;
         if let Some(list) = self.rendered.lock().unwrap_or_else(PoisonError::into_inner).1.get(&index) {
@@ -55,7 +55,7 @@ pub fn visible<'a>(catalog: &'a Catalog, key: &Key, id: &str) -> Option<&'a Arc<
     catalog.model(id).filter(|model| key.permissions.allow(&model.id) && model.served())
 }
 
-/// The body of `GET /v1/models/{id}`, if this key may use it.
+/// Returns the body of `GET /v1/models/{id}`, if this key may use the model.
 pub fn one(catalog: &Catalog, key: &Key, id: &str) -> Option<Bytes> {
     let model = visible(catalog, key, id)?;
     Some(json(&entry(id, model)))

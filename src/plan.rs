@@ -1,5 +1,5 @@
-//! Request + catalog → what may be tried, in what order: the model's targets by its strategy, then
-//! those of its fallbacks.
+//! A plan is what may be tried for a request, and in what order: the model's targets by its
+//! strategy, then those of its fallbacks.
 //!
 //! A fallback that the key may not use is skipped, and a fallback's own fallbacks are not followed.
 //! The order looks at who is fit now; whether an account rests or is full is asked again when its
@@ -25,37 +25,37 @@ use std::time::{Instant, SystemTime};
 pub struct Candidate {
     /// The account.
     pub place: Arc<Place>,
-    /// How the target has done.
+    /// What is remembered of the target.
     pub track: Arc<Track>,
-    /// Its name for the model.
+    /// The account's name for the model.
     pub upstream_model: Arc<str>,
-    /// What it can do.
+    /// What the target can do.
     pub traits: Traits,
-    /// How long to wait for it.
+    /// How long to wait for the target.
     pub timeouts: Timeouts,
-    /// What it costs; `None` = nobody knows.
+    /// What the tokens cost. None: the price is not known.
     pub price: Option<Price>,
-    /// The public model that it serves; another than the one asked for if it is a fallback's.
+    /// The public model that the target serves: for a fallback, another than the one asked for.
     pub model: Arc<Model>,
-    /// For which requests it is there.
+    /// Which requests may try it.
     pub reach: Reach,
 }
 
 impl Candidate {
-    /// Whether an answer with these flaws is none.
+    /// Tells whether an answer with these flaws counts as a failure.
     pub fn refuses(&self, flaws: Flaws) -> bool {
         self.model.refuse_broken_calls && flaws.broken_calls > 0
     }
 }
 
-/// For which requests a candidate is there.
+/// Which requests may try a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// For any.
+    /// All.
     Any,
-    /// For those that are too long for the model.
+    /// Those that are too long for the model.
     TooLong,
-    /// For those that the model would not answer.
+    /// Those that the model would not answer.
     Declined,
 }
 
@@ -67,8 +67,8 @@ pub struct Plan {
     pub demand: Arc<Demand>,
 }
 
-/// Everything that may be tried, best first. `conversation` is what [`conversation`] makes of the
-/// request.
+/// Returns everything that may be tried, best first. `conversation` is what [`conversation`] makes
+/// of the request.
 pub fn plan(
     snapshot: &Snapshot,
     key: &Key,
@@ -89,10 +89,10 @@ pub fn plan(
     Some(Plan { candidates, demand: demand.clone() })
 }
 
-/// What a request may use at most: all that is to be read, as estimated, and the longest answer
-/// that it may have, or one of the usual length where nobody says; of those who may be asked the
-/// one with the most tokens, and the dearest. Sure are the answers that it asks for itself, of a
-/// token at least.
+/// Returns what a request may use at most: all that is to be read, as estimated, and the longest
+/// answer that it may have, or one of the usual length where nobody says; of those who may be asked
+/// the one with the most tokens, and the dearest. Sure are the answers that it asks for itself, of
+/// a token at least.
 pub fn most(envelope: &Envelope, plan: &Plan) -> Ask {
     let prompt = envelope.most_prompt;
     let mut most = Ask { tokens: prompt, ..Ask::default() };
@@ -165,14 +165,15 @@ fn view(snapshot: &Snapshot, target: &Target, track: &Track, stream: bool, now: 
     }
 }
 
-/// Whether it matters for this model, or one that may stand in for it, which conversation a request
-/// belongs to.
+/// Tells whether it matters which conversation a request belongs to, for this model or for one that
+/// may stand in for it.
 pub fn is_sticky(catalog: &Catalog, model: &Model) -> bool {
     let others = [&model.fallbacks, &model.on_context, &model.on_refusal].into_iter().flatten();
     model.sticky || others.filter_map(|id| catalog.model(id)).any(|other| other.sticky)
 }
 
-/// What the turns of one conversation have in common: what the caller says of it, or its beginning.
+/// Returns what the turns of one conversation have in common: the caller's word for it, or its
+/// beginning.
 pub fn conversation(session: Option<&[u8]>, body: &[u8], envelope: &Envelope) -> Option<u64> {
     /// More of a text than this at either end tells no more.
     const ENOUGH: usize = 16 * 1024;

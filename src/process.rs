@@ -1,9 +1,9 @@
-//! A process is all that serves callers: its parts are made once, of what was read at the start, and
-//! each user gets those parts that it needs.
+//! A process is all that serves callers: its parts are made once, of what was read at the start,
+//! and each user gets those parts that it needs.
 
 use crate::access_log::AccessLog;
 use crate::account::Registry;
-use crate::admin::{Admin, readings};
+use crate::admin::Admin;
 use crate::catalog::load::Loaded;
 use crate::catalog::reload::{Live, Publisher, Snapshot};
 use crate::catalog::{Key, published_key_problem};
@@ -27,8 +27,6 @@ use std::time::Instant;
 pub struct Process {
     /// `conf/server.yaml`
     pub settings: Arc<Server>,
-    /// The catalog that is live.
-    pub live: Arc<Live>,
     /// What exchanges are settled in.
     pub books: Arc<Books>,
     /// Whom exchanges ask.
@@ -63,14 +61,13 @@ impl Process {
         let store = store.map(|(settings, changes)| {
             Store::new(settings, &ledger.instance(), limits.clone(), changes, metrics.store())
         });
-        let live = Arc::new(Live::new(snapshot, accounts, limits));
         let largest = server.limits.request_body.max(server.limits.response_body);
         Ok(Process {
             books: Arc::new(Books {
                 access_log: AccessLog::open(&server.log.access, server.log.format)?,
                 ledger: Arc::new(ledger),
                 metrics: Arc::new(metrics),
-                live: live.clone(),
+                live: Arc::new(Live::new(snapshot, accounts, limits)),
                 drain: Arc::default(),
             }),
             backends: Arc::new(Backends {
@@ -81,31 +78,25 @@ impl Process {
             }),
             memory: Arc::new(Budget::new(server.limits.buffered_total, largest)),
             settings: server,
-            live,
             started: Instant::now(),
         })
     }
 
     /// Returns the proxy, for any Pingora server.
     pub fn gateway(&self) -> Gateway {
-        let Process { settings, live, books, backends, memory, .. } = self.clone();
-        Gateway::new(Desk { settings, live, books, backends, memory })
+        let Process { settings, books, backends, memory, .. } = self.clone();
+        Gateway::new(Desk { settings, books, backends, memory })
     }
 
     /// Returns the admin service.
     pub fn admin(&self) -> Admin {
-        Admin::new(self.live.clone(), self.books.clone(), self.backends.clone(), self.started)
+        Admin::new(self.books.clone(), self.backends.clone(), self.started)
     }
 
     /// Returns what makes catalogs live.
     pub fn publisher(&self) -> Publisher {
         let Books { ledger, metrics, live, .. } = &*self.books;
         Publisher { live: live.clone(), ledger: ledger.clone(), metrics: metrics.clone() }
-    }
-
-    /// Returns the text of `/metrics`.
-    pub fn metrics(&self) -> String {
-        self.books.metrics.render(&readings(&self.books, self.backends.store.as_ref()))
     }
 }
 

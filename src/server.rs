@@ -45,7 +45,7 @@ const LAST_LINES: Duration = Duration::from_millis(250);
 pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     ports(&loaded.server)?;
     let process = Process::new(&mut loaded)?;
-    for warning in &process.live.load().catalog.warnings {
+    for warning in &process.books.live.load().catalog.warnings {
         log::warn!("{warning}");
     }
     let workers = match process.settings.workers {
@@ -180,7 +180,7 @@ impl BackgroundService for Background {
             self.resolve(),
             self.sweep(),
             self.hints(),
-            probe(&self.process.live, &self.process.backends, &self.process.memory, &self.process.books.metrics),
+            probe(&self.process.books.live, &self.process.backends, &self.process.memory, &self.process.books.metrics),
             self.hang_ups(),
             self.shut_down(shutdown)
         );
@@ -204,7 +204,7 @@ impl Background {
             }
         }
         self.process.books.drain.enter(Phase::Serving);
-        let live = self.process.live.load();
+        let live = self.process.books.live.load();
         let at: Vec<String> = self
             .process
             .settings
@@ -225,7 +225,7 @@ impl Background {
 
     async fn resolve(&self) {
         loop {
-            let snapshot = self.process.live.load_full();
+            let snapshot = self.process.books.live.load_full();
             let next = Mutex::new(snapshot.places.iter().filter(|p| p.account.enabled));
             // A few at once: slow names must not hold up the others.
             let some = || async {
@@ -243,10 +243,10 @@ impl Background {
     async fn sweep(&self) {
         loop {
             tokio::time::sleep(SWEEP).await;
-            let snapshot = self.process.live.load_full();
+            let snapshot = self.process.books.live.load_full();
             let now = Instant::now();
             self.process.backends.vault.sweep(now);
-            self.process.live.accounts.sweep(&snapshot.catalog, now);
+            self.process.books.live.accounts.sweep(&snapshot.catalog, now);
             for issuer in snapshot.places.iter().filter_map(|place| place.issuer.as_ref()) {
                 issuer.state.sweep(Some(issuer.account.fingerprint), now);
             }
@@ -258,7 +258,7 @@ impl Background {
         let Some(store) = &self.process.backends.store else { return };
         loop {
             let hints = store.hints().await;
-            let snapshot = self.process.live.load_full();
+            let snapshot = self.process.books.live.load_full();
             let now = Instant::now();
             for (account, tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.tracks) {
                 for (model, track) in tracks {

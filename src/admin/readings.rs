@@ -1,40 +1,76 @@
-//! What `/metrics` shows of the running state: read anew each time somebody asks.
+//! The readings of `/metrics`: gauges of the running state, set anew each time somebody asks.
 
 use crate::account::State;
 use crate::account::health::Why;
 use crate::account::track::Track;
 use crate::desk::record::Books;
-use crate::metrics::{AccountReading, Readings};
+use crate::ledger;
+use crate::metrics::labels::{AccountLabels, AccountStateLabels, BreakerStateLabels, KeyLabels, ModelLabels, Name};
 use crate::store::{self, Store};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-/// Reads the running state.
-pub fn readings(books: &Books, store: Option<&Store>) -> Readings {
+/// Returns the text of `/metrics`.
+pub fn metrics(books: &Books, store: Option<&Store>) -> String {
+    read_accounts(books);
+    let (metrics, snapshot) = (&books.metrics, books.live.load());
+    metrics.models.waiting.clear();
+    for (model, route) in snapshot.catalog.models().iter().zip(&snapshot.routes) {
+        let labels = ModelLabels { model: Name(Some(model.id.clone())) };
+        let waiting = i64::try_from(route.demand.waiting()).unwrap_or(i64::MAX);
+        metrics.models.waiting.get_or_create(&labels).set(waiting);
+    }
+    metrics.catalog.old_hashes.clear();
+    for key in snapshot.catalog.rotating() {
+        let uses = snapshot.scopes.get(key.index).map(|scopes| scopes.used.old_hash_uses()).unwrap_or_default();
+        let labels = KeyLabels { key: Name(Some(key.id.clone())) };
+        metrics.catalog.old_hashes.get_or_create(&labels).inc_by(uses);
+    }
+    let waits = books.live.reloads.waiting().map(|waiting| waiting.since.elapsed());
+    metrics.catalog.edit_waits.set(waits.unwrap_or_default().as_secs_f64());
+    metrics.process.lines_dropped.set(i64::try_from(books.access_log.dropped()).unwrap_or(i64::MAX));
+    if let Some(store) = store {
+        metrics.stores.up.get_or_create(&[]).set(i64::from(store.state() == store::State::Up));
+    }
+    let ledger = books.ledger.told();
+    for (counter, count) in
+        [(&metrics.stores.ledger_rows, ledger.rows), (&metrics.stores.ledger_dropped, ledger.dropped)]
+    {
+        counter.inc_by(count.saturating_sub(counter.get()));
+    }
+    metrics.stores.ledger_up.set(i64::from(ledger.state == ledger::State::Ok));
+    metrics.text()
+}
+
+fn read_accounts(books: &Books) {
+    let (metrics, snapshot) = (&books.metrics.accounts, books.live.load());
     let (now, clock) = (Instant::now(), SystemTime::now());
-    let snapshot = books.live.load();
-    let accounts = snapshot.catalog.accounts().iter().zip(&snapshot.states).zip(&snapshot.tracks);
-    let accounts = accounts.map(|((account, state), tracks)| {
-        let targets: Vec<_> = tracks.iter().map(|(model, track)| (model.clone(), track.told(now, clock))).collect();
-        AccountReading {
-            account: account.id.clone(),
-            in_flight: state.in_flight(),
-            state: account_state(account.enabled, state, tracks, now),
-            headroom: targets.iter().filter_map(|(_, target)| target.headroom).min_by(f64::total_cmp),
-            breakers: targets.into_iter().map(|(model, target)| (model, target.breaker.name())).collect(),
+    metrics.in_flight.clear();
+    metrics.states.clear();
+    metrics.breakers.clear();
+    metrics.headroom.clear();
+    for ((account, state), tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.states).zip(&snapshot.tracks) {
+        let name = Name(Some(account.id.clone()));
+        let in_flight = i64::try_from(state.in_flight()).unwrap_or(i64::MAX);
+        metrics.in_flight.get_or_create(&AccountLabels { account: name.clone() }).set(in_flight);
+        let present = account_state(account.enabled, state, tracks, now);
+        for word in ["ok", "disabled", "cooling_rate", "cooling_credential"] {
+            let labels = AccountStateLabels { account: name.clone(), state: word };
+            metrics.states.get_or_create(&labels).set(i64::from(word == present));
         }
-    });
-    let models = snapshot.catalog.models().iter().zip(&snapshot.routes);
-    let uses = |key: usize| snapshot.scopes.get(key).map(|scopes| scopes.used.old_hash_uses()).unwrap_or_default();
-    let waits = books.live.reloads.waiting().map(|waiting| now.saturating_duration_since(waiting.since));
-    Readings {
-        accounts: accounts.collect(),
-        waiting: models.map(|(model, route)| (model.id.clone(), route.demand.waiting())).collect(),
-        old_hash_uses: snapshot.catalog.rotating().iter().map(|key| (key.id.clone(), uses(key.index))).collect(),
-        edit_waits: waits.unwrap_or_default(),
-        lines_dropped: books.access_log.dropped(),
-        store_is_up: store.map(|store| store.state() == store::State::Up),
-        ledger: books.ledger.told(),
+        let mut least: Option<f64> = None;
+        for (model, track) in tracks {
+            let target = track.told(now, clock);
+            for word in ["closed", "open", "half_open"] {
+                let model = Name(Some(model.clone()));
+                let labels = BreakerStateLabels { account: name.clone(), model, state: word };
+                metrics.breakers.get_or_create(&labels).set(i64::from(word == target.breaker.name()));
+            }
+            least = [least, target.headroom].into_iter().flatten().min_by(f64::total_cmp);
+        }
+        if let Some(least) = least {
+            metrics.headroom.get_or_create(&AccountLabels { account: name }).set(least);
+        }
     }
 }
 

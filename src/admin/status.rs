@@ -23,7 +23,7 @@ const FILES: usize = 1_000;
 
 /// The page, as it is now.
 pub(super) fn of(desk: &Desk) -> serde_json::Value {
-    let snapshot = desk.live.load();
+    let snapshot = desk.books.live.load();
     let (now, clock) = (Instant::now(), SystemTime::now());
     let accounts: Vec<_> = snapshot
         .places
@@ -58,7 +58,7 @@ pub(super) fn of(desk: &Desk) -> serde_json::Value {
             json!({ "id": model.id, "waiting": demand.waiting(), "retry_budget_spent": rounded(demand.spent(now)) })
         })
         .collect();
-    let reload::Told { refused, held } = desk.live.reloads.told();
+    let reload::Told { refused, held } = desk.books.live.reloads.told();
     let ledger = desk.books.ledger.told();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -109,7 +109,7 @@ pub(super) fn of(desk: &Desk) -> serde_json::Value {
 
 /// Which folder is served: by its device and inode, so that nobody takes another one for it.
 fn folder(desk: &Desk) -> Option<serde_json::Value> {
-    let path = desk.live.reloads.folder()?;
+    let path = desk.books.live.reloads.folder()?;
     let metadata = std::fs::metadata(path).ok();
     Some(json!({
         "path": path,
@@ -126,7 +126,7 @@ fn refusal(desk: &Desk, refused: &reload::Refused) -> serde_json::Value {
 
 /// The change that is not live yet, and for how long.
 fn waiting(desk: &Desk, now: Instant) -> Option<serde_json::Value> {
-    let waiting = desk.live.reloads.waiting()?;
+    let waiting = desk.books.live.reloads.waiting()?;
     let millis = |since: Instant| u64::try_from(now.saturating_duration_since(since).as_millis()).unwrap_or(u64::MAX);
     let name = |path: &Path| name(desk, path);
     let endless = waiting.endless.iter().map(|(path, since)| json!({ "file": name(path), "for_ms": millis(*since) }));
@@ -139,7 +139,7 @@ fn waiting(desk: &Desk, now: Instant) -> Option<serde_json::Value> {
 
 /// The files that changed last: an edit that was made before this time is live.
 fn files(desk: &Desk, now: Instant, clock: SystemTime) -> Vec<serde_json::Value> {
-    let live = desk.live.reloads.live();
+    let live = desk.books.live.reloads.live();
     let at = |at: Instant| rfc3339(clock.checked_sub(now.saturating_duration_since(at)).unwrap_or(clock));
     let told = live.iter().rev().take(FILES);
     told.map(|(path, seen)| json!({ "file": name(desk, path), "live_as_of": at(*seen) })).collect()
@@ -148,6 +148,7 @@ fn files(desk: &Desk, now: Instant, clock: SystemTime) -> Vec<serde_json::Value>
 /// As the operator knows it: `catalog.d/10-acme.yaml`.
 fn name(desk: &Desk, path: &Path) -> String {
     let within = desk
+        .books
         .live
         .reloads
         .folder()

@@ -1,5 +1,5 @@
-//! Headers → key. The key is looked up by its SHA-256, so that the secret is compared with nothing
-//! and how long it takes says nothing of it.
+//! Finds the key that a request's headers carry. The key is looked up by its SHA-256, so that the
+//! secret is compared with nothing and how long it takes says nothing of it.
 //!
 //! Every reason to refuse ends in the same answer; which it was is known to nobody but this module.
 
@@ -17,7 +17,7 @@ const LONGEST: usize = 512;
 /// Where SDKs put the key, besides `authorization`.
 const OTHERS: [&str; 3] = ["x-api-key", "api-key", "x-goog-api-key"];
 
-/// The key that opens the gate, if there is one; and whether by a secret that is being replaced.
+/// Returns the key that a request may use, and whether its secret is one that is being replaced.
 pub fn key<'a>(
     catalog: &'a Catalog,
     headers: &HeaderMap,
@@ -31,7 +31,7 @@ pub fn key<'a>(
     allowed.then_some((key, old))
 }
 
-/// The one secret that was sent. Two that disagree are none.
+/// Returns the one secret that was sent. Two different secrets count as none.
 fn secret(headers: &HeaderMap) -> Option<&[u8]> {
     let bearer = headers.get_all(http::header::AUTHORIZATION).iter().map(|value| bearer(value.as_bytes()));
     let others = OTHERS.iter().flat_map(|name| headers.get_all(*name)).map(|value| Some(value.as_bytes().trim_ascii()));
@@ -51,8 +51,8 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"bearer ") && !rest.starts_with(b" ")).then(|| rest.trim_ascii_end())
 }
 
-/// The caller's address: the last hop of `x-forwarded-for` that is not a proxy of ours, if the
-/// connection comes from one of those.
+/// Returns the caller's address: the last hop of `x-forwarded-for` that is not a proxy of ours, if
+/// the connection comes from one of those.
 pub fn address(server: &Server, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
     let trusted = |ip: IpAddr| server.trusted_proxies.iter().any(|range| range.contains(ip));
     let peer = peer?.to_canonical();
@@ -71,7 +71,7 @@ pub fn address(server: &Server, peer: Option<IpAddr>, headers: &HeaderMap) -> Op
     Some(last)
 }
 
-/// An address as proxies write it: alone, or with a port.
+/// Reads an address as proxies write it: alone, or with a port.
 fn hop_address(hop: &[u8]) -> Option<IpAddr> {
     let hop = std::str::from_utf8(hop.trim_ascii()).ok()?;
     let bare = hop.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(hop);

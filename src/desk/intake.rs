@@ -1,4 +1,5 @@
-//! Reading a request's body: bounded in size, in time, and in what all requests together may hold.
+//! The intake reads a request's body. It is bounded in size, in time, and in what all requests
+//! together may hold in memory.
 
 mod gzip;
 
@@ -16,10 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A caller slower than this for longer than `client_read` is not waited for.
+/// Bytes a second. A caller that is slower for longer than `client_read` is not waited for.
 const LEAST_RATE: u64 = 16 * 1024;
 
-/// More room than this is made only for what has come.
+/// More room than this is made only for bytes that have come.
 const AT_ONCE: usize = 4 << 20;
 
 /// Reads the whole body. What it holds in memory is counted in the caller's purse.
@@ -31,7 +32,7 @@ pub async fn body(
     purse: &Arc<Purse>,
 ) -> Result<(Bytes, Held), Refusal> {
     let Head { declared, packed, form } = check_headers(session, settings.limits.request_body)?;
-    // From the head on: who would not have the room at the end need not begin. What has no length
+    // A caller that would not have the room at the end need not begin. A body without a length
     // counts as it comes.
     let mut held = memory.open(purse);
     if !held.grow(declared) {
@@ -104,20 +105,21 @@ pub async fn body(
     Ok((body, held))
 }
 
-/// What a body's headers say of it.
+/// What the headers say of a body.
 struct Head {
-    /// Its length, where it is said.
+    /// The length, or 0 if the headers name none.
     declared: usize,
-    /// It is compressed with gzip.
+    /// Whether the body is compressed with gzip.
     packed: bool,
-    /// It is called a form, as curl calls whatever `-d` gives if nobody says otherwise.
+    /// Whether the body is called a form, as curl calls whatever `-d` gives if it is told nothing
+    /// else.
     form: bool,
 }
 
-/// What curl says where nothing else is.
+/// The content type that curl sends if it is told none.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// What can be refused before a byte of the body is read.
+/// Reads the headers, and refuses what can be refused before a byte of the body is read.
 fn check_headers(session: &Session, limit: usize) -> Result<Head, Refusal> {
     let headers = &session.req_header().headers;
     let mut packed = false;
@@ -174,7 +176,8 @@ fn late(so_far: usize, began: Instant) -> Refusal {
     )
 }
 
-/// Pingora has own names for broken chunks, which its parser of heads never sees.
+/// Returns what a caller is told if its body cannot be read. Pingora has names of its own for
+/// broken chunks.
 fn unreadable(session: &mut Session, error: &pingora::Error) -> Refusal {
     if !matches!(error.etype(), ErrorType::Custom("InvalidChunk" | "InvalidTrailerEnd")) {
         return left();

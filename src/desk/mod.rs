@@ -14,7 +14,7 @@ pub mod reply;
 pub mod request_id;
 
 use crate::catalog::Key;
-use crate::catalog::reload::{Live, Snapshot};
+use crate::catalog::reload::Snapshot;
 use crate::config::Server;
 use crate::drain::Phase;
 use crate::error::{Refusal, What};
@@ -41,8 +41,6 @@ use std::time::SystemTime;
 pub struct Desk {
     /// `conf/server.yaml`
     pub settings: Arc<Server>,
-    /// The catalog that is live.
-    pub live: Arc<Live>,
     /// What exchanges are settled in.
     pub books: Arc<Books>,
     /// Whom exchanges ask.
@@ -120,7 +118,7 @@ impl Desk {
 
     /// Finds out whose request it is, and notes that the key is used.
     fn open(&self, headers: &HeaderMap, record: &mut Record) -> Result<(Arc<Snapshot>, Arc<Key>), Refusal> {
-        let snapshot = self.live.load_full();
+        let snapshot = self.books.live.load_full();
         let key = auth::key(&snapshot.catalog, headers, record.sender.address, SystemTime::now());
         let (key, old) = key.map(|(key, old)| (key.clone(), old)).ok_or_else(Refusal::invalid_key)?;
         if let Some(KeyScopes { used, .. }) = snapshot.scopes.get(key.index) {

@@ -1,5 +1,5 @@
-//! The half of an exchange that faces the caller: it alone writes to it, and it ends every answer
-//! explicitly.
+//! The relay is the half of an exchange that faces the caller: it alone writes to the caller, and
+//! it ends every answer explicitly.
 //!
 //! **Invariant:** a write is awaited to its end or is fatal, since a dropped one leaves half a
 //! chunk; comments go out only between writes, and after a failed write nothing more is written.

@@ -1,5 +1,4 @@
-//! Writing to the caller: heads built from nothing, bodies with their framing, every write with a
-//! deadline of ours.
+//! A reply writes to one caller: heads, bodies with their framing, each write with a deadline.
 //!
 //! An `Err(())` means that the caller cannot be written to any more; nothing must be written after
 //! it.
@@ -19,8 +18,8 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// What is left of a refused request's body is read for so long, so that the caller sees the
-/// refusal and not a reset.
+/// How long the rest of a refused request's body is read, so that the caller sees the refusal and
+/// not a reset.
 const DRAIN_UNREAD: Duration = Duration::from_secs(1);
 
 /// So many bytes are written to the caller at once.
@@ -28,7 +27,7 @@ const SLICE: usize = 64 * 1024;
 /// How long a write may still take once everything is being cut.
 const LAST_WRITE: Duration = Duration::from_millis(100);
 
-/// What a head says of how the answer came about.
+/// What a head says about how the answer was made.
 #[derive(Default)]
 pub struct Notes {
     /// The model that answered, if it is another than the one asked for.

@@ -1,5 +1,5 @@
-//! What it takes to ask one candidate: a place at its account, its target's leave, and the request
-//! in its words.
+//! The admission of a request by one candidate: a place at its account, the leave of its target,
+//! and the request in its dialect.
 
 use crate::account::Permit;
 use crate::account::health::{Rest, Why};
@@ -23,7 +23,7 @@ pub enum Away {
 }
 
 impl Away {
-    /// For how long; `None` where nobody knows.
+    /// Returns for how long; `None` if it is not known.
     pub fn wait(self, now: Instant) -> Option<Duration> {
         match self {
             Away::Full => None,
@@ -31,19 +31,19 @@ impl Away {
         }
     }
 
-    /// It rests for what only the operator can put right.
+    /// Tells whether the account rests for what only the operator can put right.
     pub fn is_for_the_operator(self) -> bool {
         matches!(self, Away::Resting(Rest { why, .. }) if why.is_for_the_operator())
     }
 
-    /// It waits out its provider's limit.
+    /// Tells whether the account waits out its provider's limit.
     pub fn is_for_rate(self) -> bool {
         matches!(self, Away::Resting(Rest { why: Why::Rate, .. }))
     }
 }
 
-/// A place at the account, and the target's leave to be tried. `alone`: nobody else can take the
-/// request.
+/// Takes a place at the account, and the target's leave to be tried. `alone`: nobody else can take
+/// the request.
 pub fn admit(candidate: &Candidate, alone: bool, now: Instant) -> Result<(Permit, Trial), Away> {
     let (account, state) = (&candidate.place.account, &candidate.place.state);
     if let Some(rest) = state.health.rest(now) {
@@ -59,8 +59,8 @@ pub fn admit(candidate: &Candidate, alone: bool, now: Instant) -> Result<(Permit
     Ok((permit, trial))
 }
 
-/// Why a candidate may never be asked, whoever rests: the request refers to what its account does
-/// not let callers refer to.
+/// Returns why a candidate may never be asked, whoever rests: the request refers to what its
+/// account does not let callers refer to.
 pub fn unable(
     candidate: &Candidate,
     body: &Bytes,
@@ -74,8 +74,8 @@ pub fn unable(
     write(candidate, body, envelope, kept).err()
 }
 
-/// The request in a candidate's words. `kept` are the thoughts that came before a call, where they
-/// were kept.
+/// Writes the request in a candidate's dialect. `kept` are the thoughts that came before a call,
+/// where they were kept.
 pub fn write(
     candidate: &Candidate,
     body: &Bytes,

@@ -75,8 +75,8 @@ impl Row {
         }
     }
 
-    /// Returns the row of a settled exchange, if it was admitted. It takes over the names, since the
-    /// exchange needs them no more.
+    /// Returns the row of a settled exchange, if it was admitted. It takes over the names, since
+    /// the exchange needs them no more.
     pub fn of(settled: Settled, run: Option<Run>) -> Option<Row> {
         let unused = Unused::of(&settled.attempts.trail);
         Some(Row {

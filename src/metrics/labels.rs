@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// A name from the catalog, or nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(super) struct Name(pub(super) Option<Arc<str>>);
+pub(crate) struct Name(pub(crate) Option<Arc<str>>);
 
 impl EncodeLabelValue for Name {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
@@ -15,101 +15,101 @@ impl EncodeLabelValue for Name {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct ExchangeLabels {
-    pub(super) door: &'static str,
-    pub(super) model: Name,
-    pub(super) account: Name,
-    pub(super) caller: Name,
-    pub(super) outcome: &'static str,
+pub(crate) struct ExchangeLabels {
+    pub(crate) door: &'static str,
+    pub(crate) model: Name,
+    pub(crate) account: Name,
+    pub(crate) caller: Name,
+    pub(crate) outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct TokensLabels {
-    pub(super) model: Name,
-    pub(super) account: Name,
-    pub(super) caller: Name,
-    pub(super) kind: &'static str,
+pub(crate) struct TokensLabels {
+    pub(crate) model: Name,
+    pub(crate) account: Name,
+    pub(crate) caller: Name,
+    pub(crate) kind: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct CostLabels {
-    pub(super) model: Name,
-    pub(super) account: Name,
-    pub(super) caller: Name,
+pub(crate) struct CostLabels {
+    pub(crate) model: Name,
+    pub(crate) account: Name,
+    pub(crate) caller: Name,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct UnpricedLabels {
-    pub(super) model: Name,
-    pub(super) account: Name,
+pub(crate) struct UnpricedLabels {
+    pub(crate) model: Name,
+    pub(crate) account: Name,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct LimitedLabels {
-    pub(super) caller: Name,
-    pub(super) level: &'static str,
-    pub(super) limit: &'static str,
+pub(crate) struct LimitedLabels {
+    pub(crate) caller: Name,
+    pub(crate) level: &'static str,
+    pub(crate) limit: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct AttemptLabels {
-    pub(super) account: Name,
-    pub(super) outcome: &'static str,
+pub(crate) struct AttemptLabels {
+    pub(crate) account: Name,
+    pub(crate) outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct DroppedLabels {
-    pub(super) model: Name,
-    pub(super) account: Name,
-    pub(super) param: &'static str,
+pub(crate) struct DroppedLabels {
+    pub(crate) model: Name,
+    pub(crate) account: Name,
+    pub(crate) param: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct DoorLabels {
-    pub(super) door: &'static str,
-    pub(super) model: Name,
+pub(crate) struct DoorLabels {
+    pub(crate) door: &'static str,
+    pub(crate) model: Name,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct AccountLabels {
-    pub(super) account: Name,
+pub(crate) struct AccountLabels {
+    pub(crate) account: Name,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct ModelLabels {
-    pub(super) model: Name,
+pub(crate) struct ModelLabels {
+    pub(crate) model: Name,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct KeyLabels {
-    pub(super) key: Name,
+pub(crate) struct KeyLabels {
+    pub(crate) key: Name,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct HedgeLabels {
-    pub(super) model: Name,
-    pub(super) outcome: &'static str,
+pub(crate) struct HedgeLabels {
+    pub(crate) model: Name,
+    pub(crate) outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct UnusedLabels {
-    pub(super) model: Name,
-    pub(super) account: Name,
-    pub(super) kind: &'static str,
+pub(crate) struct UnusedLabels {
+    pub(crate) model: Name,
+    pub(crate) account: Name,
+    pub(crate) kind: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct BreakerStateLabels {
-    pub(super) account: Name,
-    pub(super) model: Name,
-    pub(super) state: &'static str,
+pub(crate) struct BreakerStateLabels {
+    pub(crate) account: Name,
+    pub(crate) model: Name,
+    pub(crate) state: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct AccountStateLabels {
-    pub(super) account: Name,
-    pub(super) state: &'static str,
+pub(crate) struct AccountStateLabels {
+    pub(crate) account: Name,
+    pub(crate) state: &'static str,
 }
 
 /// No labels: what is not there for everybody is a family of at most one.
-pub(super) type Bare = [(&'static str, &'static str); 0];
+pub(crate) type Bare = [(&'static str, &'static str); 0];

@@ -15,6 +15,7 @@ use pingora::apps::ServerApp;
 use pingora::protocols::l4::stream::Stream;
 use pingora::server::configuration::ServerConf;
 use pingora_proxy::HttpProxy;
+use portcullis::admin::metrics;
 use portcullis::catalog::load::{Secrets, load};
 use portcullis::catalog::resolve::resolve;
 use portcullis::connection::Connections;
@@ -452,7 +453,7 @@ impl Inside {
     }
 
     fn series(&self) -> usize {
-        self.process.metrics().lines().filter(|line| !line.starts_with('#')).count()
+        metrics(&self.process.books, None).lines().filter(|line| !line.starts_with('#')).count()
     }
 }
 
@@ -484,7 +485,7 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
         let inside = Inside::start(&pair(&failing, &good, 0).to_string()).await;
         let address = inside.address;
         let load = Load::start(4, move |caller| ask(address, caller));
-        let first = Arc::downgrade(&inside.process.live.load_full());
+        let first = Arc::downgrade(&inside.process.books.live.load_full());
         let last = ArcSwapOption::const_empty();
         let mut warm = (0, 0);
         tokio::task::block_in_place(|| {
@@ -494,7 +495,7 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
                     warm = held();
                 }
                 if version == 9_999 {
-                    last.store(Some(Arc::new(Arc::downgrade(&inside.process.live.load_full()))));
+                    last.store(Some(Arc::new(Arc::downgrade(&inside.process.books.live.load_full()))));
                 }
             }
         });
@@ -504,11 +505,11 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
         // The mocks keep what they were asked, which is most of it.
         assert!(cold.0 < warm.0 + (64 << 20), "{} MiB became {}", warm.0 >> 20, cold.0 >> 20);
         assert!(cold.1 < warm.1 + 30, "{} descriptors became {}", warm.1, cold.1);
-        assert_eq!(inside.process.live.load().generation, 10_001);
+        assert_eq!(inside.process.books.live.load().generation, 10_001);
         // Those that began with it have ended, and so it is gone.
         let gone = || (first.upgrade().is_none() && last.load_full().unwrap().upgrade().is_none()).then_some(());
         eventually("old catalogs go", gone).await;
-        assert_eq!(inside.process.live.accounts.len(), 2);
+        assert_eq!(inside.process.books.live.accounts.len(), 2);
         eventually("all exchanges end", || (inside.process.books.drain.exchanges() == 0).then_some(())).await;
         // Each exchange saw one version only: what the first upstream was asked for and did not
         // give, the second was. It is asked alone once the first one's breaker is open.
@@ -743,8 +744,8 @@ fn f13_accounts_that_come_and_go_leave_no_state_and_no_series() {
         inside.publish(&catalog(2));
         ask("m").await;
         settled().await;
-        assert_eq!(inside.process.live.accounts.len(), 1);
-        assert_eq!(inside.series(), before, "{}", inside.process.metrics());
+        assert_eq!(inside.process.books.live.accounts.len(), 1);
+        assert_eq!(inside.series(), before, "{}", metrics(&inside.process.books, None));
     });
 }
 

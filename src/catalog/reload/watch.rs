@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::folders::{Event, Folders};
 use super::good::{Good, name_in};
-use super::{POLL, Publisher, Refused, Snapshot};
+use super::{Live, POLL, Publisher, Refused, Snapshot};
 use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
 use crate::catalog::load::{self, Loaded, ReadCatalog};
 use crate::catalog::settle::{ENDLESS, QUIET, Ready, Signs, Whole};
@@ -39,6 +39,7 @@ const PAST: usize = 16;
 
 pub(super) struct Watch {
     publisher: Publisher,
+    live: Arc<Live>,
     /// Where callers are listened for, which a catalog must be fit for.
     listen: Vec<SocketAddr>,
     dir: PathBuf,
@@ -85,6 +86,7 @@ impl Watch {
         let named = live.keys().filter(|path| !is_source(&dir, path)).cloned().collect();
         let good = Good::new(&dir, live);
         Self {
+            live: publisher.live.clone(),
             publisher,
             listen: first.server.listen.iter().map(|listen| listen.address).collect(),
             dir,
@@ -126,7 +128,7 @@ impl Watch {
     }
 
     fn is_quiet(&self) -> bool {
-        self.publisher.live.reloads.settling().is_quiet()
+        self.live.reloads.settling().is_quiet()
     }
 
     /// Whether there is anybody left who could tell something.
@@ -159,7 +161,7 @@ impl Watch {
         match event {
             Event::Asked => {
                 self.thorough = true;
-                self.publisher.live.reloads.settling().ask(Instant::now());
+                self.live.reloads.settling().ask(Instant::now());
             }
             Event::Stirred => {}
             Event::Lost => self.signs.clear(),
@@ -175,7 +177,7 @@ impl Watch {
 
     /// Finds what there is.
     fn look(&mut self) {
-        let reloads = &self.publisher.live.reloads;
+        let reloads = &self.live.reloads;
         let listed = list(&self.dir).map_or_else(|_| vec![self.dir.join("catalog.yaml")], |listed| listed.paths);
         let there: HashSet<&Path> = listed.iter().map(PathBuf::as_path).collect();
         let others: Vec<PathBuf> = {
@@ -209,7 +211,7 @@ impl Watch {
     /// Considers what is whole, when it is time.
     fn decide(&mut self) {
         let now = Instant::now();
-        let ready = self.publisher.live.reloads.settling().ready(now);
+        let ready = self.live.reloads.settling().ready(now);
         let (since, all) = match ready {
             Ready::Whole { since, all } if now >= self.rest => (since, all),
             Ready::Whole { .. } => return,
@@ -219,7 +221,7 @@ impl Watch {
                 return;
             }
         };
-        let whole = self.publisher.live.reloads.settling().whole();
+        let whole = self.live.reloads.settling().whole();
         let texts: Texts = whole.iter().map(|(path, (version, _))| (path.clone(), version.clone())).collect();
         let is_tried = |tried: &Tried| tried.texts == texts && (tried.all || !all) && now < tried.until;
         if self.tried.as_ref().is_some_and(is_tried) {
@@ -260,7 +262,7 @@ impl Watch {
         if self.names_what_is_young(&used, now) && now.duration_since(since) < ENDLESS {
             return Some(now);
         }
-        let live = self.publisher.live.load_full();
+        let live = self.live.load_full();
         let catalog = match self.is_allowed(catalog) {
             Ok(catalog) => catalog,
             // The other half of the change may be in a file that is not whole yet.
@@ -286,7 +288,7 @@ impl Watch {
     /// Files are wrong. What changed in others becomes live beside the last good content of these,
     /// unless it came together with what is wrong.
     fn consider_without(&mut self, mut bad: Texts, before: bool, used: Texts, whole: &Whole) -> Option<Instant> {
-        let live = self.publisher.live.load_full();
+        let live = self.live.load_full();
         while before && self.good.has_more(whole, &bad) {
             let ReadCatalog { catalog, texts, .. } = self.made_of(&self.good.instead_of(whole, &bad));
             match self.is_allowed(catalog) {
@@ -304,7 +306,7 @@ impl Watch {
                     let taken: Whole = taken.collect();
                     // What is refused may name files that are not there yet.
                     self.is_over(&texts.into_iter().chain(used).collect(), whole, false);
-                    self.publisher.live.reloads.settling().considered(&taken, true);
+                    self.live.reloads.settling().considered(&taken, true);
                     return None;
                 }
                 Err((problems, _)) if !self.good.blame_more(whole, &problems, &mut bad) => break,
@@ -331,7 +333,7 @@ impl Watch {
                 now
             }) + SUSPICIOUS;
             if now < until {
-                self.publisher.live.reloads.tell(|told| told.held = Some(loss));
+                self.live.reloads.tell(|told| told.held = Some(loss));
                 return Some(until);
             }
             log::warn!("the catalog {loss}: taken, since it has done so for {} s", SUSPICIOUS.as_secs());
@@ -344,7 +346,7 @@ impl Watch {
     /// are followed from now on.
     fn names_what_is_young(&mut self, used: &Texts, now: Instant) -> bool {
         let clock = SystemTime::now();
-        let mut settling = self.publisher.live.reloads.settling();
+        let mut settling = self.live.reloads.settling();
         for (path, version) in used {
             if !settling.follows(path) {
                 self.named.insert(path.clone());
@@ -368,18 +370,12 @@ impl Watch {
     /// Says that these files are refused, once for what they hold.
     fn refuse(&mut self, reasons: Vec<String>, bad: Texts) {
         if !self.good.refused(bad)
-            && self
-                .publisher
-                .live
-                .reloads
-                .told()
-                .refused
-                .is_some_and(|refused| refused.standing && refused.reasons == reasons)
+            && self.live.reloads.told().refused.is_some_and(|refused| refused.standing && refused.reasons == reasons)
         {
             return;
         }
         log::error!("the catalog's new content is refused, the old one stays live: {}", reasons.join("; "));
-        self.publisher.live.reloads.tell(|told| {
+        self.live.reloads.tell(|told| {
             told.refused = Some(Refused { at: SystemTime::now(), standing: true, reasons, withheld: Vec::new() });
         });
         // Last, so that whoever is alarmed by it finds the reasons.
@@ -394,7 +390,7 @@ impl Watch {
                 log::warn!("{warning}");
             }
             self.remember(self.publisher.publish(catalog));
-            let live = self.publisher.live.load_full();
+            let live = self.live.load_full();
             log::info!(
                 "catalog {} is live: {} accounts, {} models, {} callers, {} keys (hash {})",
                 live.generation,
@@ -416,7 +412,7 @@ impl Watch {
             "{} stays refused: its last good content serves on, beside the changes of other files, which are live",
             names.join(", ")
         );
-        self.publisher.live.reloads.tell(|told| {
+        self.live.reloads.tell(|told| {
             if let Some(refused) = &mut told.refused {
                 refused.withheld = withheld;
             }
@@ -426,7 +422,7 @@ impl Watch {
     /// Everything that the files hold is live.
     fn told_recovered(&mut self) {
         self.good.all_are();
-        self.publisher.live.reloads.tell(|told| {
+        self.live.reloads.tell(|told| {
             if let Some(refused) = &mut told.refused {
                 (refused.standing, refused.withheld) = (false, Vec::new());
             }
@@ -437,9 +433,9 @@ impl Watch {
     /// What was considered is decided. What mends an error may be a file that was not there.
     fn is_over(&mut self, used: &Texts, whole: &Whole, live: bool) {
         self.held = None;
-        self.publisher.live.reloads.tell(|told| told.held = None);
+        self.live.reloads.tell(|told| told.held = None);
         self.named = used.keys().filter(|path| !is_source(&self.dir, path)).cloned().collect();
-        let mut settling = self.publisher.live.reloads.settling();
+        let mut settling = self.live.reloads.settling();
         settling.considered(whole, live);
         settling.keep_only(|path| is_source(&self.dir, path) || self.named.contains(path));
     }
@@ -455,7 +451,7 @@ impl Watch {
 
     /// Says which files are written without an end, once.
     fn tell(&mut self) {
-        let waiting = self.publisher.live.reloads.settling().waiting(Instant::now());
+        let waiting = self.live.reloads.settling().waiting(Instant::now());
         let endless: Vec<PathBuf> =
             waiting.into_iter().flat_map(|waiting| waiting.endless).map(|(path, _)| path).collect();
         for path in endless.iter().filter(|path| !self.endless.contains(path)) {

@@ -1,8 +1,8 @@
-//! A body that comes compressed: unpacked piece by piece, each taken from the budget before it is
-//! made.
+//! Unpacks a compressed body piece by piece. Each piece is taken from the memory budget before it
+//! is made.
 //!
-//! What counts is the size that it unpacks to: a bomb is refused where any other body would be.
-//! Between pieces others have their turn.
+//! The unpacked size counts: a bomb is refused where any other body would be. Other requests run
+//! between the pieces.
 
 use super::too_large;
 use crate::error::{Refusal, What};
@@ -11,16 +11,16 @@ use bytes::Bytes;
 use flate2::bufread::GzDecoder;
 use std::io::Read;
 
-/// So much is unpacked at once.
+/// So many bytes are unpacked at once.
 const PIECE: usize = 64 * 1024;
-/// After so many pieces, or members, it is another's turn: some milliseconds.
+/// After so many pieces, or members, another request runs: some milliseconds.
 const TURN: usize = 16;
 /// Gzip files may follow each other in one body. Each costs its reader something, also one that
 /// holds nothing; programs that pack in blocks make one for each 64 KiB.
 const MEMBERS: usize = 4096;
 
-/// What was packed, of `limit` bytes at most. `held` holds the packed body, and just what it
-/// unpacks to from then on.
+/// Unpacks a body, to `limit` bytes at most. `held` holds the packed body before, and just the
+/// unpacked one after.
 pub(super) async fn unpacked(packed: Bytes, limit: usize, held: &mut Held) -> Result<Bytes, Refusal> {
     let mut body = Vec::new();
     if !packed.is_empty() {
@@ -33,7 +33,7 @@ pub(super) async fn unpacked(packed: Bytes, limit: usize, held: &mut Held) -> Re
     Ok(body.into())
 }
 
-/// The same, into this. **Invariant:** `held` holds what the body has room for, and the body never
+/// Unpacks into `body`. **Invariant:** `held` holds what the body has room for, and the body never
 /// has room for more than a byte above its limit.
 async fn unpack(packed: &[u8], limit: usize, body: &mut Vec<u8>, held: &mut Held) -> Result<(), Refusal> {
     let (mut rest, mut steps, mut members) = (packed, 0usize, 0);
@@ -74,8 +74,8 @@ fn no_gzip(why: &str) -> Refusal {
     Refusal::new(What::BadRequest { code: None }, format!("The request's body {why}."))
 }
 
-/// Makes room for more: a quarter, so that it is moved a few times only, or a piece where so much
-/// is not left.
+/// Makes room for a quarter more, so that the body is moved only a few times, or for a piece where
+/// the budget has no quarter left.
 fn widen(body: &mut Vec<u8>, limit: usize, held: &mut Held) -> Result<(), Refusal> {
     let room = body.capacity();
     let most = limit.saturating_add(1).saturating_sub(room);

@@ -61,8 +61,8 @@ impl Meter {
         state.place(candidate, progress);
     }
 
-    /// Notes that an attempt has ended. `used` is what counts as the exchange's own; without it what
-    /// the attempt used is in the trail, or nothing.
+    /// Notes that an attempt has ended. `used` is what counts as the exchange's own; without it
+    /// what the attempt used is in the trail, or nothing.
     pub(super) fn ended(&self, progress: &Progress, used: Option<Usage>, trail: &[Tried]) {
         let mut state = self.lock();
         state.unused = Unused::of(trail);
