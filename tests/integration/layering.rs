@@ -99,14 +99,16 @@ fn a_breach_would_be_seen() {
     );
     let seen: Vec<_> = IMPURE.iter().filter(|word| names(&code, word)).collect();
     assert_eq!(seen, [&"tokio"]);
+    let texts = "let a = \"b \\\"tokio\\\" \\\n tokio\"; let c = r#\"\"tokio\"#; let d = '\"'; let e: &'static str = br\"\\\";\ntime();";
+    assert_eq!(code_of(texts), "let a = \n; let c = ; let d = ; let e: &'static str = b;\ntime();");
     assert!(
         names("use std::{fs, io};", "std::fs") && names("use std::time::{Instant}; Instant :: now()", "Instant::now")
     );
     assert!(!names("pingora_like::x(); my_tokio()", "pingora") && !names("my_tokio()", "tokio"));
 }
 
-/// All source files at a path, without their comments, texts and tests.
-fn sources(path: &str) -> Vec<(PathBuf, String)> {
+/// Returns the code of all source files at a path; tests are left out.
+pub(crate) fn sources(path: &str) -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
     let mut todo = vec![root.join(path)];
@@ -122,28 +124,78 @@ fn sources(path: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-fn code_of(source: &str) -> String {
+/// Returns the code of a source, line by line, without its comments, its texts and its tests. By custom
+/// the tests are a file's last part.
+pub(crate) fn code_of(source: &str) -> String {
     let mut code = String::new();
-    let mut lines = source.lines().peekable();
-    while let Some(line) = lines.next() {
-        // By custom the tests are a file's last part.
-        if line.trim() == "#[cfg(test)]" && lines.peek().is_some_and(|next| next.starts_with("mod tests")) {
-            break;
-        }
-        let mut in_text = false;
-        let mut before = ' ';
-        for (at, c) in line.char_indices() {
-            match c {
-                '"' if before != '\\' && before != '\'' => in_text = !in_text,
-                '/' if !in_text && line[at..].starts_with("//") => break,
-                _ if !in_text => code.push(c),
-                _ => {}
+    let mut rest = source;
+    while let Some(c) = rest.chars().next() {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let length = match c {
+            '#' if is_test_module(rest) && (code.is_empty() || code.ends_with('\n')) => break,
+            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+            '"' => text_length(rest),
+            'r' if !code.ends_with(is_word) || code.ends_with('b') => match raw_text_length(rest) {
+                Some(length) => length,
+                None => {
+                    code.push(c);
+                    1
+                }
+            },
+            '\'' => match character_length(rest) {
+                Some(length) => length,
+                None => {
+                    code.push(c);
+                    1
+                }
+            },
+            c => {
+                code.push(c);
+                c.len_utf8()
             }
-            before = c;
+        };
+        // A text of several lines still counts as so many lines.
+        if length > 1 {
+            code.extend(rest[..length].chars().filter(|c| *c == '\n'));
         }
-        code.push('\n');
+        rest = &rest[length..];
     }
     code
+}
+
+fn is_test_module(rest: &str) -> bool {
+    rest.strip_prefix("#[cfg(test)]\n").is_some_and(|next| next.starts_with("mod tests"))
+}
+
+/// Returns the length of a text in quotes.
+fn text_length(rest: &str) -> usize {
+    let mut is_escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        match c {
+            '"' if !is_escaped => return at + 1,
+            _ => is_escaped = c == '\\' && !is_escaped,
+        }
+    }
+    rest.len()
+}
+
+/// Returns the length of a text such as `r#"…"#`, if one begins here.
+fn raw_text_length(rest: &str) -> Option<usize> {
+    let marks = rest[1..].chars().take_while(|c| *c == '#').count();
+    let inside = rest[1 + marks..].strip_prefix('"')?;
+    let end = format!("\"{}", "#".repeat(marks));
+    let length = inside.find(&end).map_or(inside.len(), |at| at + end.len());
+    Some(2 + marks + length)
+}
+
+/// Returns the length of a character in quotes, if this is one and no lifetime.
+fn character_length(rest: &str) -> Option<usize> {
+    let mut inside = rest[1..].char_indices();
+    if let (_, '\\') = inside.next()? {
+        inside.next()?;
+        return inside.find(|(_, c)| *c == '\'').map(|(at, _)| at + 2);
+    }
+    inside.next().filter(|(_, c)| *c == '\'').map(|(at, _)| at + 2)
 }
 
 /// Whether the code names a path, as a whole word; `std::{fs, io}` names `std::fs` too.

@@ -34,6 +34,7 @@ mod explain;
 mod failover;
 mod flaws;
 mod framing;
+mod house;
 mod http2_upstreams;
 mod input;
 mod keys;
