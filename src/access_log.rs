@@ -5,6 +5,7 @@
 //! is ever part of a line. If the sink stalls, lines beyond `MOST` bytes are dropped, and so is
 //! what it refuses; both are counted, since a full disk must not stop the traffic.
 
+pub use crate::calendar::rfc3339;
 use crate::config::{Access, Format};
 use crate::settled::{Settled, Tried, millis};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -13,7 +14,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, TryLockError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 const GATHER: Duration = Duration::from_millis(50);
 const MOST: usize = 16 << 20;
@@ -240,42 +241,4 @@ fn text(out: &mut Vec<u8>, settled: &Settled) {
         )
         .as_bytes(),
     );
-}
-
-/// RFC 3339 in UTC, to the millisecond.
-pub fn rfc3339(time: SystemTime) -> String {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let (days, rest) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    // Howard Hinnant's civil_from_days, for dates from 1970 on.
-    let z = days + 719_468;
-    let (era, of_era) = (z / 146_097, z % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let mp = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * mp + 2) / 5 + 1;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60,
-        since.subsec_millis()
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times() {
-        let check = |millis: u64, expected: &str| {
-            assert_eq!(rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(millis)), expected)
-        };
-        check(0, "1970-01-01T00:00:00.000Z");
-        check(951_782_400_123, "2000-02-29T00:00:00.123Z");
-        check(1_795_228_799_999, "2026-11-21T02:39:59.999Z");
-        check(4_102_444_800_000, "2100-01-01T00:00:00.000Z");
-    }
 }

@@ -10,7 +10,6 @@
 
 mod book;
 mod cut;
-pub mod days;
 mod life;
 pub mod read;
 pub mod report;
@@ -19,6 +18,7 @@ mod running;
 mod sums;
 mod writer;
 
+pub use crate::calendar as days;
 pub use row::Row;
 pub use running::{Run, Runs};
 

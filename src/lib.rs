@@ -60,9 +60,9 @@
 //!   waits long for it.
 //! * Before the commit two attempts may race, and any failure may be mended; what was asked in vain
 //!   is counted as such, and an outage is not multiplied.
-//! * The crate [`dialects`], [`signers`], [`price`], [`account::strategy`] and what it goes by
-//!   ([`account::breaker`], [`account::latency`], [`account::quota`]), [`exchange::failover`],
-//!   [`exchange::budget`], [`limits::tally`] and the catalog's `mod`, `raw`, `resolve`, `settle`
+//! * [`wire`], [`dialect`], [`usage`], [`price`], [`account::strategy`] and what it goes by
+//!   ([`account::breaker`], [`account::latency`], [`account::quota`]), [`account::failure`],
+//!   [`account::budget`], [`limits::tally`] and the catalog's `mod`, `raw`, `resolve`, `settle`
 //!   and `texts` are pure: no Pingora, no clock, no file, no socket.
 
 pub mod access_log;
@@ -70,6 +70,7 @@ pub mod account;
 pub mod address;
 pub mod admin;
 pub mod alarm;
+pub mod calendar;
 pub mod catalog;
 pub mod cli;
 pub mod config;

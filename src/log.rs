@@ -4,7 +4,7 @@
 //! Pingora's own messages are held to INFO and above: below that they print headers, with
 //! credentials, and bodies.
 
-use crate::access_log::rfc3339;
+use crate::calendar::rfc3339;
 use crate::config::Format;
 use ::log::{Level, LevelFilter, Log, Metadata, Record};
 use serde::Serialize;

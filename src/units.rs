@@ -13,6 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use crate::address::Cidr;
+use crate::calendar;
 
 /// A value that is written as text. `T` says how it is read and what the schema tells editors about
 /// it.
@@ -285,70 +286,10 @@ impl FromStr for Time {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        rfc3339(text.as_bytes()).map(Self).ok_or_else(|| {
+        calendar::seconds_of(text).map(Self).ok_or_else(|| {
             "must be a time from 1970 on, such as 2027-06-01T00:00:00Z, or a date such as 2027-06-01".to_owned()
         })
     }
-}
-
-/// RFC 3339 §5.6, in whole seconds (a fraction is dropped, a leap second counts as the second
-/// before it).
-fn rfc3339(text: &[u8]) -> Option<u64> {
-    fn digits(text: &[u8]) -> Option<i64> {
-        text.iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + i64::from(b - b'0')))
-    }
-    let (date, time) = text.split_at_checked(10)?;
-    let [y @ .., b'-', m1, m2, b'-', d1, d2] = date else { return None };
-    let (year, month, day) = (digits(y)?, digits(&[*m1, *m2])?, digits(&[*d1, *d2])?);
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let longest = match month {
-        2 => 28 + i64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1..=longest).contains(&day) {
-        return None;
-    }
-    // Howard Hinnant's `days_from_civil`: years that begin in March, so that the leap day is a
-    // year's last.
-    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let (era, of_era) = (y.div_euclid(400), y.rem_euclid(400));
-    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * m + 2) / 5 + day - 1 - 719_468;
-
-    let seconds = match time {
-        [] => 0,
-        [b'T' | b't' | b' ', h1, h2, b':', m1, m2, b':', s1, s2, rest @ ..] => {
-            let (h, m, s) = (digits(&[*h1, *h2])?, digits(&[*m1, *m2])?, digits(&[*s1, *s2])?);
-            let zone = match rest {
-                [b'.', fraction @ ..] => {
-                    let width = fraction.iter().take_while(|b| b.is_ascii_digit()).count();
-                    if width == 0 {
-                        return None;
-                    }
-                    fraction.get(width..)?
-                }
-                zone => zone,
-            };
-            let offset = match zone {
-                [b'Z' | b'z'] => 0,
-                [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] => {
-                    let (h, m) = (digits(&[*h1, *h2])?, digits(&[*m1, *m2])?);
-                    if h > 23 || m > 59 {
-                        return None;
-                    }
-                    (h * 3600 + m * 60) * if *sign == b'-' { -1 } else { 1 }
-                }
-                _ => return None,
-            };
-            if h > 23 || m > 59 || s > 60 {
-                return None;
-            }
-            h * 3600 + m * 60 + s.min(59) - offset
-        }
-        _ => return None,
-    };
-    u64::try_from(days * 86_400 + seconds).ok()
 }
 
 impl Written for Cidr {

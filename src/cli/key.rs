@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use super::{KeyCommand, fail};
-use crate::access_log::rfc3339;
+use crate::calendar::{DAY, rfc3339};
 use crate::catalog::amend::{Files, Place};
 use crate::catalog::{Key, name};
 use crate::problem::{nearest, quoted};
@@ -118,7 +118,6 @@ pub(super) fn time(text: &str) -> Result<SystemTime, String> {
 /// A length of time that is written on the command line: as in the catalog, and in days, up to a
 /// hundred years.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
-    const DAY: u64 = 24 * 3600;
     let wrong = "must be a length of time with its unit (s, m, h or d), such as 24h or 90d";
     let Some(days) = text.strip_suffix('d') else {
         let Span(span) = text.parse::<Span>().map_err(|_| format!("{wrong}, and more than 168h in days"))?;
@@ -126,7 +125,7 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
     };
     let digits = !days.is_empty() && days.bytes().all(|b| b.is_ascii_digit());
     let days = days.parse::<u64>().ok().filter(|days| digits && *days <= 36_500);
-    days.map(|days| Duration::from_secs(days * DAY)).ok_or_else(|| format!("{wrong}, and at most 36500d"))
+    days.map(|days| Duration::from_millis(days * DAY)).ok_or_else(|| format!("{wrong}, and at most 36500d"))
 }
 
 /// So long from now, to the next whole second.

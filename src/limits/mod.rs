@@ -20,9 +20,9 @@ pub use registry::{KeyScopes, LastUsed, Past, Registry};
 pub use tally::{Ask, Counts, Kind, Left, Moment, Over, Reserved, Room, Spent};
 pub use told::told;
 
+use crate::calendar::{DAY, Month};
 use crate::price::Usd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tally::month::Month;
 use tally::{Counted, Tally};
 
 /// How much may be used. A minute is the last sixty whole seconds; days and months are UTC's.
@@ -138,7 +138,7 @@ impl Scope {
 
     /// The sums of money lack what so many requests cost, since nobody knows it.
     fn lacks(&self, at_ms: u64, requests: u64) {
-        let month = Month::of(at_ms / tally::DAY).first;
+        let month = Month::of(at_ms / DAY).first;
         let mut unpriced = self.unpriced.lock().unwrap_or_else(PoisonError::into_inner);
         if requests > 0 && month > unpriced.month {
             *unpriced = Unpriced { month, requests: 0 };
@@ -152,7 +152,7 @@ impl Scope {
     /// prices are known: they are from before.
     pub fn unpriced(&self, now_ms: u64) -> u64 {
         let unpriced = self.unpriced.lock().unwrap_or_else(PoisonError::into_inner);
-        if unpriced.month == Month::of(now_ms / tally::DAY).first { unpriced.requests } else { 0 }
+        if unpriced.month == Month::of(now_ms / DAY).first { unpriced.requests } else { 0 }
     }
 
     fn tally(&self) -> MutexGuard<'_, Tally> {

@@ -11,14 +11,13 @@
 mod dates;
 mod kind;
 mod minute;
-pub(crate) mod month;
 
 use super::Limits;
+use crate::calendar::{DAY, Month};
 use crate::price::Usd;
 use dates::{Dates, Sums};
 pub use kind::Kind;
 use minute::{Count, Minute};
-use month::Month;
 use std::time::Duration;
 
 /// What an exchange may come to use, besides one request and one place.
@@ -462,8 +461,6 @@ impl Tally {
 const SECOND: u64 = 1_000;
 /// When to ask for a place again.
 const PLACE_AGAIN: Duration = Duration::from_secs(1);
-/// A day, in milliseconds.
-pub const DAY: u64 = 86_400 * SECOND;
 /// How far a clock may be behind since two threads read it at different times; in milliseconds. One
 /// that goes back further was set.
 pub const STEP_BACK: u64 = SECOND;

@@ -286,7 +286,6 @@ proptest! {
 
 #[test]
 fn what_nobody_knows_the_cost_of_is_told_beside_the_sums_of_money_of_its_month() {
-    const DAY: u64 = 86_400_000;
     // The first of a month, and the last day before.
     let (now, before) = (20_758 * DAY, 20_757 * DAY);
     let scope = Arc::new(Scope::new(Level::Caller, "acme".into()));

@@ -10,12 +10,13 @@ use super::look::{self, Looking};
 use super::talk::{self, Admission, Heard};
 use super::thoughts::Finding;
 use super::{Asked, Desk, Inside, Said, State};
+use crate::calendar::{day_of, now as clock_ms};
 use crate::limits::{self, Left, Moment, Over, Refused, Scope};
 use redis::Value;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// A connection that is silent for longer is lost.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -31,7 +32,6 @@ const PARTS: usize = 64;
 /// Clocks that differ by more are worth a warning: windows are that much apart. Our own, set back
 /// by as much, has perhaps moved what is counted.
 const CLOCKS: u64 = 2_000;
-const DAY_MS: u64 = 86_400_000;
 /// No scope is told in this epoch.
 const UNTOLD: u64 = 0;
 
@@ -145,7 +145,7 @@ impl<'s> Session<'s> {
         self.epoch_name = format!("{}.{:016x}", self.process, fastrand::u64(..));
         self.backlog = self.inside.registry.scopes();
         (self.told, self.complete) = (0, false);
-        self.begun = clock_ms() / DAY_MS;
+        self.begun = day_of(clock_ms());
     }
 
     fn name(&self, what: &str) -> String {
@@ -522,9 +522,4 @@ fn alone(asked: Box<Asked>) {
         scope.changed();
     }
     asked.answer.send(Said::Alone).ok();
-}
-
-fn clock_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

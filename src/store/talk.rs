@@ -4,6 +4,7 @@
 //! are: nine million dollars. What is more is told as that. Where a sum gets there the script
 //! refuses, and each gateway, which sees that its limit is larger, goes by its part.
 
+use crate::calendar::start_of;
 use crate::limits::tally::Tally;
 use crate::limits::{Ask, Counts, Kind, Left, Level, Limits, Moment, Over, Reserved, Spent};
 use crate::price::Usd;
@@ -115,7 +116,6 @@ impl Was {
     /// What of it is counted still and was not in what the next process began with: a ledger that
     /// was killed may lack the last rows. Each when, how many requests, and what they used.
     pub(super) fn missing(&self, began: &Counts, now: Moment) -> Vec<(u64, u64, Spent)> {
-        const DAY: u64 = 86_400_000;
         let mut missing = Vec::new();
         let mut usd_of_day = 0;
         if self.day == now.day {
@@ -125,13 +125,13 @@ impl Was {
             };
             usd_of_day = self.day_usd.saturating_sub(usd);
             let spent = Spent { tokens: self.day_tokens.saturating_sub(tokens), usd: Usd(usd_of_day) };
-            missing.push((now.day.saturating_mul(DAY), self.day_requests.saturating_sub(requests), spent));
+            missing.push((start_of(now.day), self.day_requests.saturating_sub(requests), spent));
         }
         // On its first day all of a month is of that day.
         if self.month == now.month && now.month != now.day {
             let usd = if began.moment.month == now.month { began.month_usd.0 } else { 0 };
             let usd = self.month_usd.saturating_sub(usd).saturating_sub(usd_of_day);
-            missing.push((now.month.saturating_mul(DAY), 0, Spent { tokens: 0, usd: Usd(usd) }));
+            missing.push((start_of(now.month), 0, Spent { tokens: 0, usd: Usd(usd) }));
         }
         missing.retain(|(_, requests, spent)| *requests > 0 || *spent != Spent::default());
         missing

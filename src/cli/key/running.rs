@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
 
-use crate::access_log::rfc3339;
+use crate::calendar::rfc3339;
 use crate::catalog::amend::Files;
 use crate::catalog::load::{Secrets, server};
 use crate::cli::http::get;

@@ -1,6 +1,6 @@
 use super::*;
+use crate::calendar::DAY;
 use crate::catalog::resolve::resolve;
-use crate::limits::tally::DAY;
 use crate::limits::{Ask, Counts, admit};
 
 const NOW: u64 = 1_795_000_000_000;

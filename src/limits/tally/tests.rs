@@ -1,4 +1,3 @@
-use super::month::Month;
 use super::*;
 use proptest::prelude::*;
 

@@ -453,5 +453,5 @@ fn long_frame() -> Vec<u8> {
 
 /// As Anthropic writes times.
 fn rfc3339(time: SystemTime) -> String {
-    portcullis::access_log::rfc3339(time)
+    portcullis::calendar::rfc3339(time)
 }

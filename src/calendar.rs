@@ -1,0 +1,197 @@
+//! The calendar: days and months of UTC, counted from 1970-01-01, and times as RFC 3339 writes them.
+//!
+//! Moments are milliseconds of Unix time. Only [`now`] reads a clock.
+
+use std::time::{Duration, SystemTime};
+
+/// A day, in milliseconds.
+pub const DAY: u64 = 86_400_000;
+/// A day, in seconds.
+const DAY_SECONDS: u64 = 86_400;
+/// The days of four hundred years, after which leap years come again in the same order.
+const ERA: u64 = 146_097;
+/// The days from the beginning of an era, 0000-03-01, to 1970-01-01.
+const BEFORE_1970: u64 = 719_468;
+
+/// Returns the day of a moment.
+pub fn day_of(ms: u64) -> u64 {
+    ms / DAY
+}
+
+/// Returns the first moment of a day.
+pub fn start_of(day: u64) -> u64 {
+    day.saturating_mul(DAY)
+}
+
+/// Returns the first day of a day's month.
+pub fn month_of(day: u64) -> u64 {
+    Month::of(day).first
+}
+
+/// Writes a day: `2026-11-21`.
+pub fn date(day: u64) -> String {
+    let mut text = time(start_of(day));
+    text.truncate(10);
+    text
+}
+
+/// Writes a moment as RFC 3339 has it.
+pub fn time(ms: u64) -> String {
+    // Later than that no four digits say the year.
+    const LAST: u64 = 253_402_300_799_999;
+    rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(ms.min(LAST)))
+}
+
+/// Writes a time, to the millisecond: `2026-11-21T02:39:59.999Z`.
+pub fn rfc3339(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let Date { year, month, day } = Date::of(since.as_secs() / DAY_SECONDS);
+    let rest = since.as_secs() % DAY_SECONDS;
+    let (hours, minutes, seconds) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", since.subsec_millis())
+}
+
+/// Returns the clock's moment.
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Reads a time (RFC 3339 §5.6) or a date, from 1970 on: the seconds since then. A fraction is
+/// dropped, and a leap second counts as the second before it.
+pub fn seconds_of(text: &str) -> Option<u64> {
+    let (date, time) = text.as_bytes().split_at_checked(10)?;
+    let [y @ .., b'-', m1, m2, b'-', d1, d2] = date else { return None };
+    let date = Date { year: digits(y)?, month: digits(&[*m1, *m2])?, day: digits(&[*d1, *d2])? };
+    if !(1..=12).contains(&date.month) || !(1..=length_of(date.year, date.month)).contains(&date.day) {
+        return None;
+    }
+    let (seconds, ahead, behind) = match time {
+        [] => (0, 0, 0),
+        [b'T' | b't' | b' ', h1, h2, b':', m1, m2, b':', s1, s2, rest @ ..] => {
+            let (h, m, s) = (digits(&[*h1, *h2])?, digits(&[*m1, *m2])?, digits(&[*s1, *s2])?);
+            if h > 23 || m > 59 || s > 60 {
+                return None;
+            }
+            let (ahead, behind) = offset(rest)?;
+            (h * 3600 + m * 60 + s.min(59), ahead, behind)
+        }
+        _ => return None,
+    };
+    (date.since_era() * DAY_SECONDS + seconds + behind).checked_sub(BEFORE_1970 * DAY_SECONDS + ahead)
+}
+
+/// Reads what follows the seconds of a time: by how much it is ahead of UTC, and behind it.
+fn offset(text: &[u8]) -> Option<(u64, u64)> {
+    let zone = match text {
+        [b'.', fraction @ ..] => {
+            let width = fraction.iter().take_while(|b| b.is_ascii_digit()).count();
+            if width == 0 {
+                return None;
+            }
+            fraction.get(width..)?
+        }
+        zone => zone,
+    };
+    match zone {
+        [b'Z' | b'z'] => Some((0, 0)),
+        [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] => {
+            let (h, m) = (digits(&[*h1, *h2])?, digits(&[*m1, *m2])?);
+            if h > 23 || m > 59 {
+                return None;
+            }
+            let seconds = h * 3600 + m * 60;
+            Some(if *sign == b'+' { (seconds, 0) } else { (0, seconds) })
+        }
+        _ => None,
+    }
+}
+
+fn digits(text: &[u8]) -> Option<u64> {
+    text.iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + u64::from(b - b'0')))
+}
+
+/// A month, by its first day and the first day of the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Month {
+    /// Its first day.
+    pub first: u64,
+    /// The first day of the next one.
+    pub next: u64,
+}
+
+impl Month {
+    /// Returns the month of a day.
+    pub fn of(day: u64) -> Month {
+        let date = Date::of(day);
+        let first = day - (date.day - 1);
+        Month { first, next: first + length_of(date.year, date.month) }
+    }
+}
+
+/// A date as it is written.
+struct Date {
+    year: u64,
+    month: u64,
+    day: u64,
+}
+
+impl Date {
+    /// Returns the date of a day: Howard Hinnant's `civil_from_days`. Its years begin in March, so that
+    /// the leap day is a year's last.
+    fn of(day: u64) -> Date {
+        let (era, of_era) = ((day + BEFORE_1970) / ERA, (day + BEFORE_1970) % ERA);
+        let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / (ERA - 1)) / 365;
+        let of_year = of_era - (365 * year + year / 4 - year / 100);
+        let from_march = (5 * of_year + 2) / 153;
+        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+        let day = of_year - (153 * from_march + 2) / 5 + 1;
+        Date { year: year + era * 400 + u64::from(month <= 2), month, day }
+    }
+
+    /// Returns the days since 0000-03-01, or 0 before it: Howard Hinnant's `days_from_civil`.
+    fn since_era(&self) -> u64 {
+        let (year, from_march) =
+            if self.month > 2 { (self.year, self.month - 3) } else { (self.year.saturating_sub(1), self.month + 9) };
+        year * 365 + year / 4 - year / 100 + year / 400 + (153 * from_march + 2) / 5 + self.day - 1
+    }
+}
+
+/// Returns how many days a month has.
+fn length_of(year: u64, month: u64) -> u64 {
+    match month {
+        2 => 28 + u64::from(year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_and_months() {
+        for (ms, day, month) in [
+            (0, "1970-01-01", "1970-01-01"),
+            (951_868_799_999, "2000-02-29", "2000-02-01"),
+            (951_868_800_000, "2000-03-01", "2000-03-01"),
+            (1_795_228_799_999, "2026-11-21", "2026-11-01"),
+            (1_798_761_599_999, "2026-12-31", "2026-12-01"),
+        ] {
+            assert_eq!((date(day_of(ms)), date(month_of(day_of(ms)))), (day.to_owned(), month.to_owned()), "{ms}");
+        }
+        assert_eq!(time(u64::MAX), "9999-12-31T23:59:59.999Z");
+    }
+
+    #[test]
+    fn times() {
+        let check = |millis: u64, expected: &str| {
+            assert_eq!(rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(millis)), expected)
+        };
+        check(0, "1970-01-01T00:00:00.000Z");
+        check(951_782_400_123, "2000-02-29T00:00:00.123Z");
+        check(1_795_228_799_999, "2026-11-21T02:39:59.999Z");
+        check(4_102_444_800_000, "2100-01-01T00:00:00.000Z");
+    }
+}
