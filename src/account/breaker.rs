@@ -20,8 +20,8 @@
 //! after [`Settings::patience`], or after a second where nobody else is left; what it finds later
 //! still counts. What was admitted before the breaker opened says nothing about what came after.
 
+use super::failure::Class;
 use super::window::Window;
-use crate::exchange::failover::Class;
 use std::time::{Duration, Instant};
 
 /// When it opens, and for how long.

@@ -6,7 +6,7 @@
 //! **Invariant:** in no span are there more second tries than the share of its requests, or than
 //! the floor where that is more.
 
-use crate::account::window::Window;
+use super::window::Window;
 use std::time::{Duration, Instant};
 
 /// Looks back this long.
@@ -76,7 +76,7 @@ impl Budget {
 mod tests {
     use super::*;
     use crate::account::breaker::{Admission, Breaker, Outcome};
-    use crate::exchange::failover::Class;
+    use crate::account::failure::Class;
     use proptest::prelude::*;
 
     /// So many requests a second for a minute, each of which wants two more attempts: attempts per

@@ -2,11 +2,11 @@
 //! again, how fast first tokens come as a rule, and who waits for a place. It outlives catalogs, by
 //! the model's id.
 
+use super::budget::Budget;
 use super::latency::Rolling;
+use super::queue::Queue;
 use super::strategy::{self, Smooth, View};
 use crate::catalog::Strategy;
-use crate::exchange::budget::Budget;
-use crate::exchange::queue::Queue;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! An account's rest: after a failure of its credential or its money, which no other model of it
 //! would escape.
 
-use crate::exchange::failover::MAX_COOL;
+use super::failure::MAX_COOL;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

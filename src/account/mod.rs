@@ -6,10 +6,13 @@
 //! place back when it is dropped, however the exchange ends.
 
 pub mod breaker;
+pub mod budget;
 pub mod demand;
+pub mod failure;
 pub mod health;
 pub mod latency;
 pub mod pool;
+pub mod queue;
 pub mod quota;
 pub mod resolver;
 pub mod shared;

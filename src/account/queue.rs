@@ -8,7 +8,7 @@
 //! **Invariant:** a [`Ticket`] is one that waits, from [`Queue::enter`] until it is dropped, in
 //! whatever state its task was.
 
-use crate::account::window::Window;
+use super::window::Window;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -6,10 +6,10 @@
 //! how it ended.
 
 use super::breaker::{Admission, Breaker, Outcome, Pass, State};
+use super::failure::{Class, OUT_OF_REACH, REFUSALS_IN_A_ROW, REFUSED_COOL, rate_cool};
 use super::health::{Rest, Why};
 use super::latency::Peak;
 use super::quota::Headroom;
-use crate::exchange::failover::{Class, OUT_OF_REACH, REFUSALS_IN_A_ROW, REFUSED_COOL, rate_cool};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};

@@ -5,7 +5,7 @@
 //! prompt. Who refuses a credential has not looked at the request; all the same the sentence is one
 //! short line here, and has no secret in it.
 
-use super::failover::Failure;
+use crate::account::failure::Failure;
 use crate::catalog::{Account, Signer};
 use crate::error::scrub;
 use dialects::UpstreamError;

@@ -5,10 +5,10 @@
 //! connection, or resets its HTTP/2 stream; only [`Attempt::finish`], after a whole answer, keeps
 //! the connection for the next request.
 
-use super::failover::Failure;
 use super::upstream::{Connection, Place, Upstream};
 use crate::account::Permit;
 use crate::alarm::Alarm;
+use crate::account::failure::Failure;
 use crate::catalog::Timeouts;
 use bytes::Bytes;
 use dialects::upstream::demo;

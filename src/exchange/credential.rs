@@ -5,8 +5,8 @@
 //! was made for, and to nobody else.
 
 use super::attempt::{Attempt, Outgoing};
-use super::failover::Failure;
 use super::upstream::{Place, Upstream, bearer};
+use crate::account::failure::Failure;
 use crate::account::token::Turn;
 use crate::alarm::Alarm;
 use crate::catalog::{Account, AwsKeys, Signer};

@@ -10,14 +10,12 @@ pub mod admission;
 pub mod advice;
 pub mod attempt;
 pub mod backends;
-pub mod budget;
 pub mod credential;
-pub mod failover;
 pub mod producer;
-pub mod queue;
 mod secure;
 pub mod upstream;
 
+pub use crate::account::failure as failover;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;

@@ -6,10 +6,10 @@
 //! always verified against the host of `base_url`.
 
 use super::attempt::Outgoing;
-use super::failover::Failure;
 use super::secure::Secure;
 use crate::account::State;
 use crate::alarm::Alarm;
+use crate::account::failure::Failure;
 use crate::catalog::{Account, KeyHeader, Signer};
 use crate::secret::Secret;
 use crate::tls::trust::{Distrust, Trust, has_pin};

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::account::breaker::{Outcome, Settings, State};
+use crate::account::failure::{Class, REFUSALS_IN_A_ROW, REFUSED_COOL, rate_cool};
 use crate::account::track::{Track, Trial};
-use crate::exchange::failover::{Class, REFUSALS_IN_A_ROW, REFUSED_COOL, rate_cool};
 use std::sync::Arc;
 use std::time::SystemTime;
 
