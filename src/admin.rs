@@ -4,12 +4,12 @@
 //! `/livez` and `/readyz` are answered whoever asks, by whatever name, and however many others are
 //! connected.
 
-use crate::catalog::reload::Live;
 use crate::desk::record::Books;
 use crate::exchange::backends::Backends;
 use crate::ledger::report::{Query, Unanswered, texts};
 use crate::ledger::{Ledger, days};
 use crate::limits;
+use crate::live::Live;
 use crate::store::Store;
 use async_trait::async_trait;
 use pingora::http::{RequestHeader, ResponseHeader};

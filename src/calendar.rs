@@ -1,4 +1,5 @@
-//! The calendar: days and months of UTC, counted from 1970-01-01, and times as RFC 3339 writes them.
+//! The calendar: days and months of UTC, counted from 1970-01-01, and times as RFC 3339 writes
+//! them.
 //!
 //! Moments are milliseconds of Unix time. Only [`now`] reads a clock.
 
@@ -137,8 +138,8 @@ struct Date {
 }
 
 impl Date {
-    /// Returns the date of a day: Howard Hinnant's `civil_from_days`. Its years begin in March, so that
-    /// the leap day is a year's last.
+    /// Returns the date of a day: Howard Hinnant's `civil_from_days`. Its years begin in March, so
+    /// that the leap day is a year's last.
     fn of(day: u64) -> Date {
         let (era, of_era) = ((day + BEFORE_1970) / ERA, (day + BEFORE_1970) % ERA);
         let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / (ERA - 1)) / 365;

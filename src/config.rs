@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::address::Cidr;
-use crate::catalog::resolve::LookUp;
 use crate::problem::{Problem, Problems, in_column, quoted};
+use crate::secret_ref::LookUp;
 use crate::units::{Days, Size, Span, Text};
 use crate::yaml::read::{items, read as read_tree};
 use crate::yaml::{self, Fault, Node, Path};

@@ -49,15 +49,9 @@ impl Lists {
     }
 }
 
-/// Returns the model that `id` means for this key: the id or an alias of a model that the key may
-/// use, and that is served. A caller is told nothing of why there is none.
-pub fn visible<'a>(catalog: &'a Catalog, key: &Key, id: &str) -> Option<&'a Arc<Model>> {
-    catalog.model(id).filter(|model| key.permissions.allow(&model.id) && model.served())
-}
-
 /// Returns the body of `GET /v1/models/{id}`, if this key may use the model.
 pub fn one(catalog: &Catalog, key: &Key, id: &str) -> Option<Bytes> {
-    let model = visible(catalog, key, id)?;
+    let model = catalog.visible(key, id)?;
     Some(json(&entry(id, model)))
 }
 

@@ -8,11 +8,11 @@
 use crate::account::demand::Demand;
 use crate::account::strategy::{self, View};
 use crate::account::track::Track;
-use crate::catalog::reload::{Route, Snapshot};
 use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
-use crate::exchange::upstream::Place;
 use crate::limits::Ask;
-use crate::models::visible;
+use crate::live::Route;
+use crate::live::Snapshot;
+use crate::live::place::Place;
 use crate::price::{Price, Usd};
 use dialects::Flaws;
 use dialects::front::chat::envelope::Envelope;
@@ -82,7 +82,7 @@ pub fn plan(
     let others =
         [(&model.fallbacks, Reach::Any), (&model.on_context, Reach::TooLong), (&model.on_refusal, Reach::Declined)];
     for (ids, reach) in others {
-        for model in ids.iter().filter_map(|id| visible(&snapshot.catalog, key, id)) {
+        for model in ids.iter().filter_map(|id| snapshot.catalog.visible(key, id)) {
             add(&mut candidates, snapshot, model, reach, stream, conversation);
         }
     }

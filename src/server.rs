@@ -4,12 +4,13 @@
 //! signals are ours, and a thread of ours ends the process as soon as nothing is left to do.
 
 use crate::catalog::load::Loaded;
-use crate::catalog::reload::{self, Nudge};
 use crate::config::{self, Listen};
 use crate::connection::Connections;
 use crate::drain::Phase;
 use crate::exchange::producer::probe::probe;
 use crate::gateway::Gateway;
+use crate::live;
+use crate::live::Nudge;
 use crate::process::Process;
 use crate::store::Store;
 use crate::tls::Certificate;
@@ -160,7 +161,7 @@ pub fn background(
     certificates: Vec<Arc<Certificate>>,
 ) -> Result<GenBackgroundService<Background>, String> {
     process.backends.store.as_ref().map_or(Ok(()), Store::start)?;
-    let nudge = reload::watch(process.publisher(), dir.to_owned(), loaded)?;
+    let nudge = live::watch(process.publisher(), dir.to_owned(), loaded)?;
     Ok(background_service("background", Background { process: process.clone(), certificates, nudge }))
 }
 

@@ -13,6 +13,7 @@ use saphyr_parser::{Event, Parser, ScalarStyle};
 use crate::problem::in_column;
 
 pub mod edit;
+pub mod habits;
 pub mod read;
 
 /// The largest text, all files together.

@@ -12,9 +12,11 @@ use super::readings::account_state;
 use crate::access_log::rfc3339;
 use crate::account::breaker;
 use crate::account::track::{Told, Trouble};
-use crate::catalog::reload::{self, Route, Snapshot};
 use crate::drain::Phase;
-use crate::exchange::upstream::Place;
+use crate::live;
+use crate::live::Route;
+use crate::live::Snapshot;
+use crate::live::place::Place;
 
 /// So many keys are told of: it is read by people.
 const KEYS: usize = 1_000;
@@ -58,7 +60,7 @@ pub(super) fn of(desk: &Desk) -> serde_json::Value {
             json!({ "id": model.id, "waiting": demand.waiting(), "retry_budget_spent": rounded(demand.spent(now)) })
         })
         .collect();
-    let reload::Told { refused, held } = desk.books.live.reloads.told();
+    let live::Told { refused, held } = desk.books.live.reloads.told();
     let ledger = desk.books.ledger.told();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -119,7 +121,7 @@ fn folder(desk: &Desk) -> Option<serde_json::Value> {
 }
 
 /// What was refused, why, and what serves on instead.
-fn refusal(desk: &Desk, refused: &reload::Refused) -> serde_json::Value {
+fn refusal(desk: &Desk, refused: &live::Refused) -> serde_json::Value {
     let withheld: Vec<_> = refused.withheld.iter().take(FILES).map(|path| name(desk, path)).collect();
     json!({ "time": rfc3339(refused.at), "standing": refused.standing, "reasons": refused.reasons, "withheld": withheld })
 }

@@ -14,18 +14,18 @@ use crate::problem::Problem;
 use crate::yaml;
 
 /// A file that the catalog names. The system's own bundle of certificates has some 250 KiB.
-pub(super) const LARGEST_NAMED: usize = 4 << 20;
+pub(crate) const LARGEST_NAMED: usize = 4 << 20;
 
 /// The files that the catalog is read from.
-pub(super) struct Listed {
+pub(crate) struct Listed {
     /// `catalog.yaml`, then those of `catalog.d` by name.
-    pub(super) paths: Vec<PathBuf>,
+    pub(crate) paths: Vec<PathBuf>,
     /// Endings that look like a mistake.
-    pub(super) passed_over: Vec<PathBuf>,
+    pub(crate) passed_over: Vec<PathBuf>,
 }
 
 /// Looks which there are.
-pub(super) fn list(conf: &Path) -> Result<Listed, Problem> {
+pub(crate) fn list(conf: &Path) -> Result<Listed, Problem> {
     let folder = conf.join("catalog.d");
     let mut listed = Listed { paths: vec![conf.join("catalog.yaml")], passed_over: Vec::new() };
     let entries = fs::read_dir(&folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
@@ -52,7 +52,7 @@ pub(super) fn list(conf: &Path) -> Result<Listed, Problem> {
 
 /// The whole file, if it is a regular one and not too large. A pipe would wait for a writer, a
 /// device never end.
-pub(super) fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+pub(crate) fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     let regular = |metadata: fs::Metadata| match metadata.is_file() {
         true => Ok(metadata.len()),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
@@ -69,12 +69,12 @@ pub(super) fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
 }
 
 /// What a file holds, as it is: for the first look, before anything is live.
-pub(super) fn read_now(path: &Path, limit: usize) -> Version {
+pub(crate) fn read_now(path: &Path, limit: usize) -> Version {
     Version::of(stat(path), contents(path, limit))
 }
 
 /// What a file holds, if no write cut across the reading.
-pub(super) fn read_whole(path: &Path, limit: usize) -> Option<Version> {
+pub(crate) fn read_whole(path: &Path, limit: usize) -> Option<Version> {
     const TRIES: usize = 3;
     (0..TRIES).find_map(|_| {
         let before = stat(path);
@@ -84,7 +84,7 @@ pub(super) fn read_whole(path: &Path, limit: usize) -> Option<Version> {
 }
 
 /// A file's fingerprint. None: it cannot be had.
-pub(super) fn stat(path: &Path) -> Option<Stat> {
+pub(crate) fn stat(path: &Path) -> Option<Stat> {
     let metadata = fs::metadata(path).ok()?;
     let time = |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
     Some(Stat {
@@ -96,7 +96,7 @@ pub(super) fn stat(path: &Path) -> Option<Stat> {
 }
 
 /// Why a file of the configuration cannot be read.
-pub(super) fn no_file(path: &Path, why: &io::Error) -> Problem {
+pub(crate) fn no_file(path: &Path, why: &io::Error) -> Problem {
     let what = if why.kind() == io::ErrorKind::NotFound {
         "is not there: write it, or say with --conf which folder holds the configuration".to_owned()
     } else if why.kind() == io::ErrorKind::FileTooLarge {
@@ -108,6 +108,6 @@ pub(super) fn no_file(path: &Path, why: &io::Error) -> Problem {
 }
 
 /// About a file as a whole.
-pub(super) fn of_file(file: String, what: &str) -> Problem {
+pub(crate) fn of_file(file: String, what: &str) -> Problem {
     Problem { file, line: None, path: String::new(), what: what.to_owned() }
 }

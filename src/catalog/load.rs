@@ -9,12 +9,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::files::{LARGEST_NAMED, Listed, contents, list, no_file, of_file, read_now};
-use super::resolve::{ASSUMED, Reference, faults, resolve};
+use super::resolve::{faults, resolve};
 use super::texts::{Text, Texts, is_source};
 use super::{Catalog, PUBLISHED_KEY};
 use crate::config::{self, Server};
 use crate::limits::Limits;
 use crate::problem::{Problem, Problems, in_column, nearest, quoted};
+use crate::secret_ref::{ASSUMED, Reference};
 use crate::tls::trust::certificates;
 use crate::yaml;
 use dialects::presets;

@@ -15,6 +15,8 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderName, HeaderValue};
 
 use crate::address::Cidr;
+use crate::limits::KeyLimits;
+use crate::limits::Limited;
 use crate::limits::Limits;
 use crate::price::{Origin, Price};
 use crate::problem::Problem;
@@ -27,12 +29,11 @@ use dialects::traits::{Server, Traits};
 use globs::Globs;
 
 pub mod amend;
-mod files;
+pub(crate) mod files;
 pub mod globs;
 pub mod load;
 pub mod name;
 pub mod raw;
-pub mod reload;
 pub mod resolve;
 pub mod rotation;
 pub mod settle;
@@ -91,6 +92,12 @@ impl Catalog {
     /// A model by its id or one of its aliases.
     pub fn model(&self, id: &str) -> Option<&Arc<Model>> {
         self.names.get(id)
+    }
+
+    /// Returns the model that `id`, canonical or an alias, means for this key: one that it may see,
+    /// and that is served. Else the caller is told nothing more.
+    pub fn visible(&self, key: &Key, id: &str) -> Option<&Arc<Model>> {
+        self.model(id).filter(|model| key.permissions.allow(&model.id) && model.served())
     }
 
     /// All models, sorted by id.
@@ -214,6 +221,38 @@ impl Key {
     /// Whether it may be used from this address.
     pub fn allows(&self, address: IpAddr) -> bool {
         self.allow_ips.is_empty() || self.allow_ips.iter().any(|range| range.contains(address))
+    }
+}
+
+impl<'c> From<&'c Key> for KeyLimits<'c> {
+    fn from(key: &'c Key) -> KeyLimits<'c> {
+        KeyLimits {
+            key: (&key.id, &key.limits),
+            caller: (&key.caller.id, &key.caller.limits),
+            models: &key.model_limits,
+        }
+    }
+}
+
+impl<'c> From<&'c Arc<Key>> for KeyLimits<'c> {
+    fn from(key: &'c Arc<Key>) -> KeyLimits<'c> {
+        (&**key).into()
+    }
+}
+
+impl<'c> From<&'c Catalog> for Limited<'c> {
+    fn from(catalog: &'c Catalog) -> Limited<'c> {
+        let mut keys = vec![None; catalog.key_total];
+        for key in catalog.keys() {
+            if let Some(place) = keys.get_mut(key.index) {
+                *place = Some(key.into());
+            }
+        }
+        Limited {
+            callers: catalog.callers.iter().map(|caller| (&caller.id, &caller.limits)).collect(),
+            keys,
+            models: catalog.models.iter().map(|model| &model.id).collect(),
+        }
     }
 }
 

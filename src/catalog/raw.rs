@@ -9,18 +9,19 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::{Deserialize, Deserializer};
 
 use crate::address::Cidr;
 use crate::secret::Secret;
+use crate::secret_ref::{SecretRef, Tls};
 use crate::units::{Decimal, Span, Text, Time, Written};
 use crate::yaml::read::{Entries, List};
 
 mod habits;
 mod model;
 
-pub use habits::{Habit, KIND, find, shows, words};
+pub use habits::{KIND, shows};
 pub use model::{
     Defaults, Effort, FallbacksOn, Hedge, LongPrice, Model, OnBrokenCall, OnLoss, Price, Queue, Reasoning, Sampling,
     Strategy, Target, Thinking, Traits,
@@ -206,81 +207,6 @@ pub struct Timeouts {
     pub idle: Option<Text<Span>>,
     /// The whole exchange. Default: 600s, for streams 3600s; if written it holds for both.
     pub total: Option<Text<Span>>,
-}
-
-/// How an account's certificate is checked.
-#[derive(serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Tls {
-    /// A file of certificates (PEM) to trust besides the system's. One that is no authority's is a
-    /// pin: exactly it is trusted, and the system's are not. A relative path starts at the
-    /// configuration folder.
-    #[schemars(required)]
-    pub ca: Option<String>,
-}
-
-/// A secret, or where it is.
-#[derive(Clone, PartialEq, Eq)]
-pub enum SecretRef {
-    /// Written out.
-    Literal(Secret),
-    /// In an environment variable.
-    Env(String),
-    /// In a file.
-    File(String),
-}
-
-impl<'de> Deserialize<'de> for SecretRef {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(serde::Deserialize)]
-        #[serde(field_identifier, rename_all = "lowercase")]
-        enum From {
-            Env,
-            File,
-        }
-        struct Reference;
-        impl<'de> Visitor<'de> for Reference {
-            type Value = SecretRef;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("{ env: NAME } or { file: /path }")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<SecretRef, E> {
-                Ok(SecretRef::Literal(Secret::new(text)))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SecretRef, A::Error> {
-                let one = || de::Error::custom("must have one field: { env: NAME } or { file: /path }");
-                let reference = match map.next_key()?.ok_or_else(one)? {
-                    From::Env => SecretRef::Env(map.next_value()?),
-                    From::File => SecretRef::File(map.next_value()?),
-                };
-                if map.next_key::<From>()?.is_some() { Err(one()) } else { Ok(reference) }
-            }
-        }
-        deserializer.deserialize_any(Reference)
-    }
-}
-
-impl JsonSchema for SecretRef {
-    fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("Secret")
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let field = |name: &str, meaning: &str| {
-            json_schema!({
-                "type": "object",
-                "properties": { name: { "type": "string", "minLength": 1, "description": meaning } },
-                "required": [name],
-                "additionalProperties": false
-            })
-        };
-        json_schema!({
-            "anyOf": [
-                field("env", "The environment variable that holds it."),
-                field("file", "The file that holds it; one line end at its end is not part of it. A relative path starts at the configuration folder."),
-                { "type": "string", "minLength": 1, "description": "The secret itself; `check` warns of it." }
-            ]
-        })
-    }
 }
 
 /// A header's value: as likely a secret as not.

@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::rotation::KeySecret;
 use super::{Account, Catalog, Key, Model, raw};
 use crate::problem::{Problem, Problems, in_column, nearest, quoted, unless_secret};
+use crate::secret_ref::LookUp;
 use crate::yaml::read::{Entries, MOST_FAULTS, read};
 use crate::yaml::{self, Fault, Node, Path};
 
@@ -22,29 +23,10 @@ mod callers;
 mod credential;
 mod known;
 mod models;
-pub(crate) mod placeholder;
 mod prices;
 mod timeouts;
 
 use prices::Unpriced;
-
-/// Something that the files name but do not hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Reference<'a> {
-    /// A secret in an environment variable.
-    Env(&'a str),
-    /// A secret in a file.
-    File(&'a str),
-    /// A file of certificates.
-    Ca(&'a str),
-}
-
-/// Stands in for a secret that is not read.
-pub const ASSUMED: &str = "assumed";
-
-/// Finds what a reference names, or says why not. The error is shown, so it never holds what was
-/// found.
-pub type LookUp<'l> = dyn FnMut(Reference<'_>) -> Result<String, String> + 'l;
 
 /// Reads and merges the files, each a name to show and its text. The first is `catalog.yaml`, which
 /// must have all three sections.

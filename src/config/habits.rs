@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use super::raw::Server;
-use crate::catalog::raw::{Habit, find, words};
+use crate::yaml::habits::{Habit, find, words};
 use crate::yaml::read::Kind;
 
 /// `server.yaml`.

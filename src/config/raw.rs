@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::address::Cidr;
-use crate::catalog::raw::{SecretRef, Tls};
+use crate::secret_ref::{SecretRef, Tls};
 use crate::units::{Days, Size, Span, Text, Written};
 use crate::yaml::read::List;
 

@@ -6,10 +6,9 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{Report, raw};
-use crate::catalog::raw::SecretRef;
-use crate::catalog::resolve::placeholder::Placeholder;
-use crate::catalog::resolve::{ASSUMED, LookUp, Reference};
 use crate::secret::Secret;
+use crate::secret_ref::placeholder::Placeholder;
+use crate::secret_ref::{ASSUMED, LookUp, Reference, SecretRef};
 use crate::units::{Span, Text};
 use crate::yaml::Path;
 

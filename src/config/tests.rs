@@ -1,5 +1,5 @@
 use super::*;
-use crate::catalog::resolve::Reference;
+use crate::secret_ref::Reference;
 
 fn read(name: &str, text: &str) -> Result<Server, Problems> {
     super::read(name, text, &mut |reference| match reference {

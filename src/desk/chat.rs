@@ -5,13 +5,12 @@ use super::front_door::CHAT;
 use super::record::Record;
 use super::{Desk, Planned, checks, intake, limits};
 use crate::catalog::Key;
-use crate::catalog::reload::Snapshot;
 use crate::error::{Refusal, What};
 use crate::exchange;
 use crate::exchange::producer::{Before, Request};
 use crate::ledger::days;
 use crate::limits::enter;
-use crate::models;
+use crate::live::Snapshot;
 use crate::plan;
 use crate::price::ShowCost;
 use dialects::Face;
@@ -45,8 +44,8 @@ impl Desk {
             }
         })?;
         record.request.stream = envelope.stream;
-        let model = models::visible(&snapshot.catalog, key, &envelope.model)
-            .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
+        let model =
+            snapshot.catalog.visible(key, &envelope.model).ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
         record.request.model = Some(model.id.clone());
         let session_id = session.req_header().headers.get("x-portcullis-session").map(|value| value.as_bytes());
         let conversation = if plan::is_sticky(&snapshot.catalog, model) {

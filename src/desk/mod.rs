@@ -14,7 +14,6 @@ pub mod reply;
 pub mod request_id;
 
 use crate::catalog::Key;
-use crate::catalog::reload::Snapshot;
 use crate::config::Server;
 use crate::drain::Phase;
 use crate::error::{Refusal, What};
@@ -23,6 +22,7 @@ use crate::exchange::producer::{Producer, Request};
 use crate::exchange::{self, Own, Panicked};
 use crate::ledger::days;
 use crate::limits::KeyScopes;
+use crate::live::Snapshot;
 use crate::memory::{Budget, Held};
 use crate::models;
 use bytes::Bytes;

@@ -6,12 +6,12 @@
 //! is certain what was used and the answer's end is about to leave.
 
 use crate::access_log::AccessLog;
-use crate::catalog::reload::Live;
 use crate::drain::Drain;
 use crate::error::{Outcome, Refusal, What};
 use crate::exchange::producer::meter::Meter;
 use crate::ledger::{Ledger, Row, Run, Runs};
 use crate::limits::{Left, Past, Reservation, Spent};
+use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::price::{Price, Usd};
 use crate::settled::{Attempts, Incoming, Sender, Served, Settled, Spending, Times};

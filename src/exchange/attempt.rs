@@ -5,11 +5,13 @@
 //! connection, or resets its HTTP/2 stream; only [`Attempt::finish`], after a whole answer, keeps
 //! the connection for the next request.
 
-use super::upstream::{Connection, Place, Upstream};
+use super::upstream::Connection;
+use super::upstream::Upstream;
 use crate::account::Permit;
-use crate::alarm::Alarm;
 use crate::account::failure::Failure;
+use crate::alarm::Alarm;
 use crate::catalog::Timeouts;
+use crate::live::place::Place;
 use bytes::Bytes;
 use dialects::upstream::demo;
 use http::StatusCode;

@@ -5,11 +5,13 @@
 //! was made for, and to nobody else.
 
 use super::attempt::{Attempt, Outgoing};
-use super::upstream::{Place, Upstream, bearer};
+use super::upstream::Upstream;
 use crate::account::failure::Failure;
 use crate::account::token::Turn;
 use crate::alarm::Alarm;
 use crate::catalog::{Account, AwsKeys, Signer};
+use crate::live::place::Place;
+use crate::live::place::bearer;
 use crate::secret::Secret;
 use crate::signers::google::{self, ServiceAccount};
 use bytes::Bytes;

@@ -7,16 +7,13 @@
 
 use super::attempt::Outgoing;
 use super::secure::Secure;
-use crate::account::State;
-use crate::alarm::Alarm;
 use crate::account::failure::Failure;
-use crate::catalog::{Account, KeyHeader, Signer};
-use crate::secret::Secret;
-use crate::tls::trust::{Distrust, Trust, has_pin};
-use dialects::Dialect;
-use dialects::traits::Server;
-use dialects::upstream::anthropic;
-use dialects::upstream::openai::quirks::Quirks;
+use crate::alarm::Alarm;
+use crate::catalog::Account;
+use crate::live::place::Place;
+use crate::live::place::headers;
+use crate::live::place::write_header;
+use crate::tls::trust::Distrust;
 use http::header::{self, HeaderName, HeaderValue};
 use pingora::connectors::TransportConnector;
 use pingora::connectors::http::v2::{H2HandshakeSettings, handshake};
@@ -29,7 +26,6 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{BError, ErrorType};
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -46,66 +42,6 @@ const HTTP2_WINDOW: u32 = 256 * 1024 * 1024;
 const SILENT: Duration = Duration::from_secs(30);
 /// An unreachable address must leave time for the next.
 const LEAST_TRY: Duration = Duration::from_millis(250);
-
-/// An account as exchanges use it: its settings, its running state, and what follows from the
-/// settings and need not be made anew each time.
-pub struct Place {
-    /// As the catalog has it.
-    pub account: Arc<Account>,
-    /// What outlives the catalog.
-    pub state: Arc<State>,
-    /// Of an HTTP/1.1 request: the headers that are the same each time, from the end of its path
-    /// on.
-    head: Vec<u8>,
-    /// Who issues the tokens of an account that signs for them.
-    pub issuer: Option<Arc<Place>>,
-    /// Whose certificates are believed; none with `http:`.
-    trust: Option<Trust>,
-}
-
-impl Place {
-    /// Puts it together.
-    pub fn new(account: Arc<Account>, state: Arc<State>) -> Place {
-        state.settings(&account);
-        let mut head = Vec::with_capacity(256);
-        head.extend_from_slice(b" HTTP/1.1\r\nhost: ");
-        head.extend_from_slice(account.base.authority.as_bytes());
-        head.extend_from_slice(b"\r\n");
-        for (name, value) in headers(&account) {
-            write_header(&mut head, &name, &value);
-        }
-        let trust = account.base.tls.then(|| trust(account.ca.as_deref()));
-        let issuer = issuer(&account)
-            .map(|issuer| Arc::new(Place::new(Arc::new(issuer), Arc::new(State::new(account.id.clone())))));
-        Place { account, state, head, issuer, trust }
-    }
-}
-
-/// Who issues tokens, as an account: it is called as any other.
-fn issuer(account: &Account) -> Option<Account> {
-    let Some(Signer::Google(_, issuer)) = &account.signer else { return None };
-    Some(Account {
-        id: account.id.clone(),
-        index: account.index,
-        dialect: Dialect::OpenAi(&Quirks::NONE),
-        base: issuer.clone(),
-        key: None,
-        key_header: KeyHeader::Bearer,
-        signer: None,
-        enabled: true,
-        concurrency: None,
-        probe: false,
-        timeouts: account.timeouts,
-        headers: vec![(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"))],
-        stream_usage: false,
-        server: Server::OWN,
-        insecure: account.insecure,
-        leave: account.leave,
-        // A pin is for the account's own host.
-        ca: account.ca.clone().filter(|pem| issuer.host == account.base.host || !has_pin(pem)),
-        fingerprint: !account.fingerprint,
-    })
-}
 
 /// A connection, ready to be written to.
 pub enum Connection {
@@ -261,13 +197,6 @@ pub fn fields(
     host.into_iter().chain(headers(account)).chain(own.iter().cloned()).chain(rest).collect()
 }
 
-fn write_header(head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
-    head.extend_from_slice(name.as_str().as_bytes());
-    head.extend_from_slice(b": ");
-    head.extend_from_slice(value.as_bytes());
-    head.extend_from_slice(b"\r\n");
-}
-
 fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
     let account = &place.account;
     // `HttpPeer::new` resolves names and panics on those it cannot: here it is given an address.
@@ -284,61 +213,6 @@ fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
     peer
 }
 
-/// The headers that depend on the account only; the catalog's own win over ours, but for the
-/// credential's.
-fn headers(account: &Account) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
-    let ours = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (header::ACCEPT, HeaderValue::from_static(account.dialect.accept())),
-        (header::ACCEPT_ENCODING, HeaderValue::from_static("identity")),
-        (header::USER_AGENT, HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")))),
-    ];
-    let version = match account.dialect {
-        Dialect::Anthropic => {
-            Some((HeaderName::from_static("anthropic-version"), HeaderValue::from_static(anthropic::VERSION)))
-        }
-        Dialect::OpenAi(_)
-        | Dialect::Azure(_)
-        | Dialect::Gemini
-        | Dialect::Vertex { .. }
-        | Dialect::Bedrock(_)
-        | Dialect::Cohere
-        | Dialect::Ollama
-        | Dialect::Demo => None,
-    };
-    let credential = account.key.as_ref().and_then(|key| match account.key_header {
-        KeyHeader::Bearer => bearer(key),
-        KeyHeader::Named(name) => {
-            let mut value = HeaderValue::try_from(key.expose()).ok()?;
-            value.set_sensitive(true);
-            Some((HeaderName::from_static(name), value))
-        }
-    });
-    ours.into_iter()
-        .chain(version)
-        .filter(|(name, _)| !account.headers.iter().any(|(n, _)| n == name))
-        .chain(account.headers.iter().cloned())
-        .chain(credential)
-}
-
-/// `authorization: Bearer …`
-pub fn bearer(token: &Secret) -> Option<(HeaderName, HeaderValue)> {
-    let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose())).ok()?;
-    value.set_sensitive(true);
-    Some((header::AUTHORIZATION, value))
-}
-
-/// HTTP/2 is offered, and HTTP/1. What believes the system alone is one for all: it keeps what
-/// resumes their sessions.
-fn trust(ca: Option<&[u8]>) -> Trust {
-    const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
-    static SYSTEM: OnceLock<Trust> = OnceLock::new();
-    match ca {
-        Some(pem) => Trust::new(Some(pem), ALPN),
-        None => SYSTEM.get_or_init(|| Trust::new(None, ALPN)).clone(),
-    }
-}
-
 fn failure_of(error: &BError) -> Failure {
     let detail = || format!("{:?}: {}", error.etype(), error.root_cause());
     if *error.etype() == ErrorType::ConnectTimedout { Failure::ConnectTimeout } else { Failure::Unreachable(detail()) }
@@ -347,8 +221,10 @@ fn failure_of(error: &BError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::State;
     use crate::catalog::resolve::resolve;
     use bytes::Bytes;
+    use std::sync::Arc;
 
     #[test]
     fn what_is_shown_of_a_head_is_what_is_written() {

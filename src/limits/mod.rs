@@ -16,7 +16,7 @@ mod told;
 
 pub use changes::Changes;
 pub use entry::{Entry, enter};
-pub use registry::{KeyScopes, LastUsed, Past, Registry};
+pub use registry::{KeyLimits, KeyScopes, LastUsed, Limited, Past, Registry};
 pub use tally::{Ask, Counts, Kind, Left, Moment, Over, Reserved, Room, Spent};
 pub use told::told;
 

@@ -6,7 +6,6 @@
 
 use super::tally::STEP_BACK;
 use super::{Bound, Bounds, Changes, Level, Limits, Scope, Spent};
-use crate::catalog::{Catalog, Key};
 use crate::memory::Purse;
 use crate::price::Usd;
 use std::collections::HashMap;
@@ -24,7 +23,7 @@ pub struct Past {
     pub dated: Option<u64>,
     /// By which caller.
     pub caller: Arc<str>,
-    /// With which key, as [`Key::id`] has it.
+    /// With which key, as the catalog has it.
     pub key: Arc<str>,
     /// The id of the model that was asked for.
     pub model: Arc<str>,
@@ -97,6 +96,28 @@ fn was_wrong(before: u64, now: u64) -> bool {
     before.saturating_sub(now) > STEP_BACK
 }
 
+/// A key, with the limits that bound it, as its catalog has them.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyLimits<'c> {
+    /// Its name, and what it may use.
+    pub key: (&'c Arc<str>, &'c Limits),
+    /// Its caller's name, and what all keys of that may use together.
+    pub caller: (&'c Arc<str>, &'c Limits),
+    /// What the key may use of single models besides: by the models' positions, sorted.
+    pub models: &'c [(usize, Limits)],
+}
+
+/// Whoever has limits in a catalog, or may have.
+#[derive(Debug)]
+pub struct Limited<'c> {
+    /// The callers' names, and what each may use.
+    pub callers: Vec<(&'c Arc<str>, &'c Limits)>,
+    /// The keys, in the order in which they were made; `None` where a number has no key.
+    pub keys: Vec<Option<KeyLimits<'c>>>,
+    /// The ids of models, by their positions.
+    pub models: Vec<&'c Arc<str>>,
+}
+
 /// The scopes of one key.
 #[derive(Debug, Default, Clone)]
 pub struct KeyScopes {
@@ -113,33 +134,34 @@ pub struct KeyScopes {
 impl KeyScopes {
     /// What bounds an exchange of the key, which is of the same catalog, for a model, given by its
     /// position.
-    pub fn bounds<'a>(&'a self, key: &'a Key, model: usize) -> Bounds<'a> {
-        Bounds([
-            self.caller.as_ref().map(|scope| Bound { limits: &key.caller.limits, scope }),
-            self.key.as_ref().map(|scope| Bound { limits: &key.limits, scope }),
-            of_model(&self.models, model)
-                .zip(of_model(&key.model_limits, model))
-                .map(|(scope, limits)| Bound { limits, scope }),
-        ])
+    pub fn bounds<'a>(&'a self, key: impl Into<KeyLimits<'a>>, model: usize) -> Bounds<'a> {
+        let key = key.into();
+        let of_model = of_model(&self.models, model).zip(of_model(key.models, model));
+        Bounds([self.caller(key), self.key(key), of_model.map(|(scope, limits)| Bound { limits, scope })])
     }
 
     /// What bounds all that the key asks for: what is known of it before its body is.
-    pub fn entry<'a>(&'a self, key: &'a Key) -> Bounds<'a> {
-        Bounds([
-            self.caller.as_ref().map(|scope| Bound { limits: &key.caller.limits, scope }),
-            self.key.as_ref().map(|scope| Bound { limits: &key.limits, scope }),
-            None,
-        ])
+    pub fn entry<'a>(&'a self, key: impl Into<KeyLimits<'a>>) -> Bounds<'a> {
+        let key = key.into();
+        Bounds([self.caller(key), self.key(key), None])
     }
 
     /// All that bounds the key, whatever is asked for.
-    pub fn every<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = Bound<'a>> {
+    pub fn every<'a>(&'a self, key: impl Into<KeyLimits<'a>>) -> impl Iterator<Item = Bound<'a>> {
+        let key = key.into();
         let models = self
             .models
             .iter()
-            .filter_map(|(index, scope)| Some(Bound { limits: of_model(&key.model_limits, *index)?, scope }));
-        let caller = self.caller.as_ref().map(|scope| Bound { limits: &key.caller.limits, scope });
-        caller.into_iter().chain(self.key.as_ref().map(|scope| Bound { limits: &key.limits, scope })).chain(models)
+            .filter_map(move |(index, scope)| Some(Bound { limits: of_model(key.models, *index)?, scope }));
+        self.caller(key).into_iter().chain(self.key(key)).chain(models)
+    }
+
+    fn caller<'a>(&'a self, key: KeyLimits<'a>) -> Option<Bound<'a>> {
+        self.caller.as_ref().map(|scope| Bound { limits: key.caller.1, scope })
+    }
+
+    fn key<'a>(&'a self, key: KeyLimits<'a>) -> Option<Bound<'a>> {
+        self.key.as_ref().map(|scope| Bound { limits: key.key.1, scope })
     }
 
     /// All of them, from the caller's down.
@@ -176,45 +198,39 @@ impl Registry {
         Registry { changes: Some(changes), ..Registry::default() }
     }
 
-    /// The scopes of a catalog's keys, by [`Key::index`]. Where one is new, all that was used
-    /// before is asked for, once. What this catalog does not limit is forgotten, whoever holds it
-    /// still: it is not counted any more, and would not know of it if it came back.
-    pub fn adopt(&self, catalog: &Catalog, seeds: &mut dyn FnMut() -> Vec<Past>) -> Vec<KeyScopes> {
+    /// The scopes of a catalog's keys, in the order of its keys. Where one is new, all that was
+    /// used before is asked for, once. What this catalog does not limit is forgotten, whoever holds
+    /// it still: it is not counted any more, and would not know of it if it came back.
+    pub fn adopt<'c>(&self, catalog: impl Into<Limited<'c>>, seeds: &mut dyn FnMut() -> Vec<Past>) -> Vec<KeyScopes> {
+        let limited: Limited<'c> = catalog.into();
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let mut adoption =
             Adoption { before: &scopes, now: HashMap::new(), new: HashMap::new(), changes: self.changes.as_ref() };
-        let limited = catalog.callers().iter().filter(|caller| !caller.limits.is_none());
+        let callers = limited.callers.iter().filter(|(_, limits)| !limits.is_none());
         let callers: HashMap<&str, Arc<Scope>> =
-            limited.map(|caller| (&*caller.id, adoption.scope(Level::Caller, &caller.id, &caller.limits))).collect();
+            callers.map(|(id, limits)| (&***id, adoption.scope(Level::Caller, id, limits))).collect();
         let mut purses = self.purses.lock().unwrap_or_else(PoisonError::into_inner);
-        *purses = catalog
-            .callers()
+        *purses = limited
+            .callers
             .iter()
-            .map(|caller| (caller.id.clone(), purses.get(&caller.id).cloned().unwrap_or_default()))
+            .map(|(id, _)| (Arc::clone(id), purses.get(*id).cloned().unwrap_or_default()))
             .collect();
-        // In the order in which they were made: in that of their hashes each one would be waited
-        // for.
-        let mut keys: Vec<Option<&Arc<Key>>> = vec![None; catalog.key_total()];
-        for key in catalog.keys() {
-            if let Some(place) = keys.get_mut(key.index) {
-                *place = Some(key);
-            }
-        }
         let mut known = Known { list: std::mem::take(&mut *used), next: 0, by_id: None };
-        used.reserve(keys.len());
-        let mut of_key = |key: &Arc<Key>| {
-            let last = known.find(&key.id).unwrap_or_default();
-            used.push((key.id.clone(), last.clone()));
+        used.reserve(limited.keys.len());
+        let mut of_key = |key: KeyLimits<'c>| {
+            let ((id, limits), (caller, _)) = (key.key, key.caller);
+            let last = known.find(id).unwrap_or_default();
+            used.push((id.clone(), last.clone()));
             KeyScopes {
-                caller: callers.get(&*key.caller.id).cloned(),
-                key: (!key.limits.is_none()).then(|| adoption.scope(Level::Key, &key.id, &key.limits)),
-                models: adoption.models(catalog, key),
+                caller: callers.get(&**caller).cloned(),
+                key: (!limits.is_none()).then(|| adoption.scope(Level::Key, id, limits)),
+                models: adoption.models(&limited.models, key),
                 used: last,
-                purse: purses.get(&key.caller.id).cloned().unwrap_or_default(),
+                purse: purses.get(caller).cloned().unwrap_or_default(),
             }
         };
-        let all = keys.into_iter().map(|key| key.map(&mut of_key).unwrap_or_default()).collect();
+        let all = limited.keys.iter().map(|key| key.map(&mut of_key).unwrap_or_default()).collect();
         if !adoption.new.is_empty() {
             let (cut, past) = seeds().into_iter().partition(|past| past.cut);
             seed(&adoption.new, past);
@@ -320,11 +336,11 @@ impl Adoption<'_> {
         scope
     }
 
-    fn models(&mut self, catalog: &Catalog, key: &Key) -> Vec<(usize, Arc<Scope>)> {
-        let limited = key.model_limits.iter().filter(|(_, limits)| !limits.is_none());
+    fn models(&mut self, models: &[&Arc<str>], key: KeyLimits<'_>) -> Vec<(usize, Arc<Scope>)> {
+        let limited = key.models.iter().filter(|(_, limits)| !limits.is_none());
         let named = limited.filter_map(|(index, limits)| {
-            let model = catalog.models().get(*index)?;
-            Some((*index, self.scope(Level::KeyModel, &of_key_and_model(&key.id, &model.id).into(), limits)))
+            let name = of_key_and_model(key.key.0, models.get(*index)?);
+            Some((*index, self.scope(Level::KeyModel, &name.into(), limits)))
         });
         named.collect()
     }

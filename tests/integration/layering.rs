@@ -23,6 +23,8 @@ const PURE: &[&str] = &[
     "src/store/circuit.rs",
     "src/store/talk.rs",
     "src/settled.rs",
+    "src/secret_ref.rs",
+    "src/secret_ref",
     "src/catalog/globs.rs",
     "src/catalog/mod.rs",
     "src/catalog/raw.rs",

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::{Value, json};
 
 use portcullis::catalog::Catalog;
-use portcullis::catalog::resolve::{Reference, resolve};
+use portcullis::catalog::resolve::resolve;
 use portcullis::config;
 use portcullis::limits::{Ask, Changes, KeyScopes, Refused, Registry, Reservation, Spent};
 use portcullis::price::Usd;
+use portcullis::secret_ref::Reference;
 use portcullis::store::{Answer, Meters, State, Store};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;

@@ -7,12 +7,10 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use schemars::{JsonSchema, SchemaGenerator};
-use serde_json::Value;
-
 use super::Catalog;
 use crate::catalog::name;
 use crate::problem::unless_secret;
+use crate::yaml::habits::{Habit, find, words};
 use crate::yaml::read::Kind;
 
 /// The catalog's files.
@@ -56,29 +54,6 @@ pub fn shows(section: Option<&str>, key: &str) -> bool {
         _ => WORDS.contains(key),
     }
 }
-
-/// All fields of a file, wherever they stand.
-pub fn words<T: JsonSchema>() -> BTreeSet<String> {
-    fn gather(schema: &Value, words: &mut BTreeSet<String>) {
-        match schema {
-            Value::Object(object) => {
-                if let Some(Value::Object(properties)) = object.get("properties") {
-                    words.extend(properties.keys().cloned());
-                }
-                object.values().for_each(|inner| gather(inner, words));
-            }
-            Value::Array(items) => items.iter().for_each(|inner| gather(inner, words)),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-        }
-    }
-    let mut found = BTreeSet::new();
-    gather(&SchemaGenerator::default().into_root_schema_for::<T>().to_value(), &mut found);
-    found
-}
-
-/// A field of other gateways, proxies and client libraries: how it is written there, by a word that
-/// is allowed where it stands; and what to write here.
-pub type Habit = (&'static [&'static str], &'static str, &'static str);
 
 const KEY: &str =
     "write `key: { env: OPENAI_API_KEY }`, with the name of the variable that holds it, or `key: { file: /path }`";
@@ -314,14 +289,6 @@ const HABITS: &[Habit] = &[
 /// What to write instead of a field.
 fn instead(field: &str, allowed: &[&str]) -> Option<&'static str> {
     find(HABITS, field, allowed)
-}
-
-/// What a table says of a field that stands where these are allowed.
-pub fn find(habits: &[Habit], field: &str, allowed: &[&str]) -> Option<&'static str> {
-    let meant = |(brought, beside, _): &&Habit| {
-        allowed.contains(beside) && brought.iter().any(|word| word.eq_ignore_ascii_case(field))
-    };
-    habits.iter().find(meant).map(|(_, _, instead)| *instead)
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use super::credential::fingerprint;
-use super::placeholder::Placeholder;
-use super::{Accounts, LookUp, Merged, Report, base, entry, known, timeouts};
+use super::{Accounts, Merged, Report, base, entry, known, timeouts};
 use crate::catalog::{Account, Base, KeyHeader, name, raw};
+use crate::secret_ref::LookUp;
+use crate::secret_ref::placeholder::Placeholder;
 use crate::yaml::Path;
 use crate::yaml::read::items;
 use dialects::Dialect;

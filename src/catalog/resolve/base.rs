@@ -6,9 +6,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use super::placeholder::Placeholder;
 use crate::catalog::Base;
-use dialects::address::{forbidden_ip, is_public_host, private_ip};
+use crate::secret_ref::placeholder::Placeholder;
+use dialects::address::forbidden_ip;
+use dialects::address::is_public_host;
+use dialects::address::private_ip;
 
 /// Reads an address; `insecure` lets `http:` go anywhere. No message repeats the URL: it may hold a
 /// password.

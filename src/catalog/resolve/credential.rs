@@ -4,10 +4,15 @@
 use sha2::{Digest as _, Sha256};
 
 use super::accounts::One;
-use super::placeholder::Placeholder;
-use super::{ASSUMED, LookUp, Reference, Report, base};
+use super::{Report, base};
 use crate::catalog::{AwsKeys, Base, Signer, raw};
 use crate::secret::Secret;
+use crate::secret_ref::ASSUMED;
+use crate::secret_ref::LookUp;
+use crate::secret_ref::Reference;
+use crate::secret_ref::SecretRef;
+use crate::secret_ref::Tls;
+use crate::secret_ref::placeholder::Placeholder;
 use crate::signers::google::ServiceAccount;
 use crate::signers::sigv4;
 use crate::yaml::{Path, Step};
@@ -57,7 +62,7 @@ impl One<'_> {
                     }
                     return None;
                 };
-                let mut secret = |field: &str, usual: &str, written: Option<&raw::SecretRef>, required: bool| {
+                let mut secret = |field: &str, usual: &str, written: Option<&SecretRef>, required: bool| {
                     let at = at.key(field);
                     if written.is_none() && required {
                         report.missing(self.file, &at, "is missing");
@@ -95,7 +100,7 @@ impl One<'_> {
     /// A secret that a header can carry.
     pub(super) fn secret(
         &self,
-        written: &raw::SecretRef,
+        written: &SecretRef,
         usual: Option<&str>,
         at: &Path<'_>,
         enabled: bool,
@@ -108,7 +113,7 @@ impl One<'_> {
     /// A secret of several lines.
     fn text(
         &self,
-        written: &raw::SecretRef,
+        written: &SecretRef,
         at: &Path<'_>,
         enabled: bool,
         look_up: &mut LookUp<'_>,
@@ -121,7 +126,7 @@ impl One<'_> {
     #[expect(clippy::too_many_arguments, reason = "what is written, where, and how it is read")]
     fn found(
         &self,
-        written: &raw::SecretRef,
+        written: &SecretRef,
         usual: Option<&str>,
         at: &Path<'_>,
         enabled: bool,
@@ -140,7 +145,7 @@ impl One<'_> {
             Some(_) => Err("holds a template or a placeholder, and no secret".to_owned()),
             None => read(text),
         };
-        if let raw::SecretRef::Literal(secret) = written
+        if let SecretRef::Literal(secret) = written
             && let Some(placeholder) = Placeholder::of(secret.expose()).or_else(|| {
                 let mut holds =
                     |name: &str| look_up(Reference::Env(name)).is_ok_and(|text| !text.is_empty() && text != ASSUMED);
@@ -151,23 +156,23 @@ impl One<'_> {
             return None;
         }
         let found = match written {
-            raw::SecretRef::Literal(secret) => {
+            SecretRef::Literal(secret) => {
                 report.literal_secrets.insert(self.file);
                 report.warn(self.file, at, "is a secret written out: better `{ env: NAME }` or `{ file: /path }`");
                 read(secret.expose())
             }
-            raw::SecretRef::Env(variable) if !is_variable(variable) => {
+            SecretRef::Env(variable) if !is_variable(variable) => {
                 Err("must be the name of an environment variable: letters, digits and _, such as OPENAI_API_KEY".to_owned())
             }
-            raw::SecretRef::File(path) if path.is_empty() => Err("must be the path of a file".to_owned()),
-            raw::SecretRef::File(path) if path.starts_with(['~', '$']) => {
+            SecretRef::File(path) if path.is_empty() => Err("must be the path of a file".to_owned()),
+            SecretRef::File(path) if path.starts_with(['~', '$']) => {
                 Err("is taken as it is written: `~` and `$NAME` are not filled in. Write the whole path, or one that starts at the configuration folder".to_owned())
             }
-            raw::SecretRef::Env(_) | raw::SecretRef::File(_) if !enabled => return None,
-            raw::SecretRef::Env(variable) => {
+            SecretRef::Env(_) | SecretRef::File(_) if !enabled => return None,
+            SecretRef::Env(variable) => {
                 look_up(Reference::Env(variable)).and_then(|text| read(&text).map_err(|wrong| format!("the environment variable {wrong}")))
             }
-            raw::SecretRef::File(path) => look_up(Reference::File(path)).and_then(|text| {
+            SecretRef::File(path) => look_up(Reference::File(path)).and_then(|text| {
                 let line = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
                 read(line).map_err(|wrong| format!("the file {wrong}"))
             }),
@@ -176,9 +181,9 @@ impl One<'_> {
             Ok(secret) => enabled.then_some(secret),
             Err(wrong) => {
                 match written {
-                    raw::SecretRef::Literal(_) => report.withheld(self.file, at, &wrong),
-                    raw::SecretRef::Env(_) => report.withheld(self.file, &at.key("env"), &wrong),
-                    raw::SecretRef::File(_) => report.withheld(self.file, &at.key("file"), &wrong),
+                    SecretRef::Literal(_) => report.withheld(self.file, at, &wrong),
+                    SecretRef::Env(_) => report.withheld(self.file, &at.key("env"), &wrong),
+                    SecretRef::File(_) => report.withheld(self.file, &at.key("file"), &wrong),
                 }
                 None
             }
@@ -187,7 +192,7 @@ impl One<'_> {
 
     pub(super) fn ca(
         &self,
-        tls: &raw::Tls,
+        tls: &Tls,
         enabled: bool,
         base: Option<&Base>,
         look_up: &mut LookUp<'_>,

@@ -9,7 +9,6 @@ use super::report::{Obstacle, Report};
 use crate::access_log::rfc3339;
 use crate::catalog::{self, Catalog, Model};
 use crate::error::What;
-use crate::models;
 use crate::problem::{nearest, quoted};
 
 /// The key with this id, whether it may be used or not.
@@ -94,7 +93,7 @@ fn not_found(why: String) -> Obstacle {
 
 /// Why the key does not see a model.
 pub(super) fn hidden(catalog: &Catalog, key: &catalog::Key, model: &Model) -> Option<String> {
-    if models::visible(catalog, key, &model.id).is_some() {
+    if catalog.visible(key, &model.id).is_some() {
         return None;
     }
     let mut why = Vec::new();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::report::Report;
 use super::{Key, named};
-use crate::catalog::reload::Snapshot;
 use crate::catalog::{Model, Strategy};
+use crate::live::Snapshot;
 use crate::plan::{self, Candidate, Reach};
 
 /// So many requests are played through: turns come out exact, and what is drawn by chance within a

@@ -14,9 +14,9 @@ use super::report::Report;
 use crate::account::breaker;
 use crate::account::health::{Rest, Why};
 use crate::account::track::Told;
-use crate::catalog::reload::Snapshot;
 use crate::catalog::{Account, Model};
 use crate::cli::http::{LARGEST, get};
+use crate::live::Snapshot;
 
 /// The admin listener is quick.
 const PATIENCE: Duration = Duration::from_secs(5);

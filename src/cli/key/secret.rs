@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use crate::catalog::raw::Digest;
 use crate::catalog::resolve;
-use crate::catalog::resolve::placeholder::Placeholder;
 use crate::cli::{fail, print};
+use crate::secret_ref::placeholder::Placeholder;
 
 /// A secret that was just made.
 pub(super) struct Made {

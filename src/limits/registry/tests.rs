@@ -1,6 +1,7 @@
 use super::*;
 use crate::calendar::DAY;
 use crate::catalog::resolve::resolve;
+use crate::catalog::{Catalog, Key};
 use crate::limits::{Ask, Counts, admit};
 
 const NOW: u64 = 1_795_000_000_000;

@@ -12,9 +12,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::Live;
+use super::POLL;
+use super::Publisher;
+use super::Snapshot;
 use super::folders::{Event, Folders};
 use super::good::{Good, name_in};
-use super::{Live, POLL, Publisher, Refused, Snapshot};
+use super::reload::Refused;
 use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
 use crate::catalog::load::{self, Loaded, ReadCatalog};
 use crate::catalog::settle::{ENDLESS, QUIET, Ready, Signs, Whole};
@@ -37,7 +41,32 @@ const SHARE: u32 = 1;
 /// So many catalogs of the past are kept at most.
 const PAST: usize = 16;
 
-pub(super) struct Watch {
+/// Wakes the watching thread, for SIGHUP.
+#[derive(Clone)]
+pub struct Nudge(Sender<Event>);
+
+impl Nudge {
+    /// Look now.
+    pub fn now(&self) {
+        // If the thread is gone, so is the process.
+        self.0.send(Event::Asked).ok();
+    }
+}
+
+/// Starts the watching thread. `first` is what was read at the start, and is live.
+pub fn watch(publisher: Publisher, dir: PathBuf, first: &Loaded) -> Result<Nudge, String> {
+    let (sender, receiver) = channel();
+    let nudge = Nudge(sender.clone());
+    publisher.live.reloads.begin(&dir, first.texts.clone());
+    let mut watch = Watch::new(publisher, dir, first, sender, receiver);
+    std::thread::Builder::new()
+        .name("catalog".to_owned())
+        .spawn(move || watch.run())
+        .map_err(|e| format!("cannot start the catalog's thread: {e}"))?;
+    Ok(nudge)
+}
+
+struct Watch {
     publisher: Publisher,
     live: Arc<Live>,
     /// Where callers are listened for, which a catalog must be fit for.
@@ -75,7 +104,7 @@ struct Tried {
 
 impl Watch {
     /// Watches this folder, whose files were read at the start.
-    pub(super) fn new(
+    fn new(
         publisher: Publisher,
         dir: PathBuf,
         first: &Loaded,
@@ -104,7 +133,7 @@ impl Watch {
         }
     }
 
-    pub(super) fn run(&mut self) {
+    fn run(&mut self) {
         loop {
             // What came into a folder before it was watched, nobody tells.
             if !self.watch_folders() && !self.wait() {

@@ -1,0 +1,135 @@
+//! A place is an account as exchanges use it: its settings, its running state, and what follows
+//! from the settings and need not be made anew each time.
+
+use crate::account::State;
+use crate::catalog::{Account, KeyHeader, Signer};
+use crate::secret::Secret;
+use crate::tls::trust::{Trust, has_pin};
+use dialects::Dialect;
+use dialects::traits::Server;
+use dialects::upstream::anthropic;
+use dialects::upstream::openai::quirks::Quirks;
+use http::header::{self, HeaderName, HeaderValue};
+use std::sync::{Arc, OnceLock};
+
+/// An account, ready for use.
+pub struct Place {
+    /// As the catalog has it.
+    pub account: Arc<Account>,
+    /// What outlives the catalog.
+    pub state: Arc<State>,
+    /// Of an HTTP/1.1 request: the headers that are the same each time, from the end of its path
+    /// on.
+    pub(crate) head: Vec<u8>,
+    /// Who issues the tokens of an account that signs for them.
+    pub issuer: Option<Arc<Place>>,
+    /// Whose certificates are believed; none with `http:`.
+    pub(crate) trust: Option<Trust>,
+}
+
+impl Place {
+    /// Puts it together.
+    pub fn new(account: Arc<Account>, state: Arc<State>) -> Place {
+        state.settings(&account);
+        let mut head = Vec::with_capacity(256);
+        head.extend_from_slice(b" HTTP/1.1\r\nhost: ");
+        head.extend_from_slice(account.base.authority.as_bytes());
+        head.extend_from_slice(b"\r\n");
+        for (name, value) in headers(&account) {
+            write_header(&mut head, &name, &value);
+        }
+        let trust = account.base.tls.then(|| trust(account.ca.as_deref()));
+        let issuer = issuer(&account)
+            .map(|issuer| Arc::new(Place::new(Arc::new(issuer), Arc::new(State::new(account.id.clone())))));
+        Place { account, state, head, issuer, trust }
+    }
+}
+
+/// Who issues tokens, as an account: it is called as any other.
+fn issuer(account: &Account) -> Option<Account> {
+    let Some(Signer::Google(_, issuer)) = &account.signer else { return None };
+    Some(Account {
+        id: account.id.clone(),
+        index: account.index,
+        dialect: Dialect::OpenAi(&Quirks::NONE),
+        base: issuer.clone(),
+        key: None,
+        key_header: KeyHeader::Bearer,
+        signer: None,
+        enabled: true,
+        concurrency: None,
+        probe: false,
+        timeouts: account.timeouts,
+        headers: vec![(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"))],
+        stream_usage: false,
+        server: Server::OWN,
+        insecure: account.insecure,
+        leave: account.leave,
+        // A pin is for the account's own host.
+        ca: account.ca.clone().filter(|pem| issuer.host == account.base.host || !has_pin(pem)),
+        fingerprint: !account.fingerprint,
+    })
+}
+
+/// Writes one header of an HTTP/1.1 request.
+pub(crate) fn write_header(head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
+    head.extend_from_slice(name.as_str().as_bytes());
+    head.extend_from_slice(b": ");
+    head.extend_from_slice(value.as_bytes());
+    head.extend_from_slice(b"\r\n");
+}
+
+/// The headers that depend on the account only; the catalog's own win over ours, but for the
+/// credential's.
+pub(crate) fn headers(account: &Account) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    let ours = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (header::ACCEPT, HeaderValue::from_static(account.dialect.accept())),
+        (header::ACCEPT_ENCODING, HeaderValue::from_static("identity")),
+        (header::USER_AGENT, HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")))),
+    ];
+    let version = match account.dialect {
+        Dialect::Anthropic => {
+            Some((HeaderName::from_static("anthropic-version"), HeaderValue::from_static(anthropic::VERSION)))
+        }
+        Dialect::OpenAi(_)
+        | Dialect::Azure(_)
+        | Dialect::Gemini
+        | Dialect::Vertex { .. }
+        | Dialect::Bedrock(_)
+        | Dialect::Cohere
+        | Dialect::Ollama
+        | Dialect::Demo => None,
+    };
+    let credential = account.key.as_ref().and_then(|key| match account.key_header {
+        KeyHeader::Bearer => bearer(key),
+        KeyHeader::Named(name) => {
+            let mut value = HeaderValue::try_from(key.expose()).ok()?;
+            value.set_sensitive(true);
+            Some((HeaderName::from_static(name), value))
+        }
+    });
+    ours.into_iter()
+        .chain(version)
+        .filter(|(name, _)| !account.headers.iter().any(|(n, _)| n == name))
+        .chain(account.headers.iter().cloned())
+        .chain(credential)
+}
+
+/// `authorization: Bearer …`
+pub fn bearer(token: &Secret) -> Option<(HeaderName, HeaderValue)> {
+    let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose())).ok()?;
+    value.set_sensitive(true);
+    Some((header::AUTHORIZATION, value))
+}
+
+/// HTTP/2 is offered, and HTTP/1. What believes the system alone is one for all: it keeps what
+/// resumes their sessions.
+fn trust(ca: Option<&[u8]>) -> Trust {
+    const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
+    static SYSTEM: OnceLock<Trust> = OnceLock::new();
+    match ca {
+        Some(pem) => Trust::new(Some(pem), ALPN),
+        None => SYSTEM.get_or_init(|| Trust::new(None, ALPN)).clone(),
+    }
+}

@@ -1,0 +1,148 @@
+//! A reload takes a catalog that was read anew in place of the one that is live; what became of the
+//! last ones is kept for `/status`.
+
+use super::Snapshot;
+use crate::account::Registry;
+use crate::calendar;
+use crate::catalog::Catalog;
+use crate::catalog::settle::{Settling, Waiting};
+use crate::catalog::texts::Texts;
+use crate::ledger::Ledger;
+use crate::limits;
+use crate::metrics::Metrics;
+use arc_swap::{ArcSwap, Guard};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Instant, SystemTime};
+
+/// What `/status` tells of reloads that were not taken.
+#[derive(Debug, Clone, Default)]
+pub struct Told {
+    /// The last refusal.
+    pub refused: Option<Refused>,
+    /// Why a change waits.
+    pub held: Option<String>,
+}
+
+/// A refusal.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    /// When.
+    pub at: SystemTime,
+    /// Whether the files still hold what was refused.
+    pub standing: bool,
+    /// One a problem.
+    pub reasons: Vec<String>,
+    /// The files whose last good content serves on while changes of others are live.
+    pub withheld: Vec<PathBuf>,
+}
+
+/// How reloads went.
+#[derive(Default)]
+pub struct Reloads {
+    told: Mutex<Told>,
+    settling: Mutex<Settling>,
+    folder: OnceLock<PathBuf>,
+}
+
+impl Reloads {
+    /// For `/status`.
+    pub fn told(&self) -> Told {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The change that is not live yet.
+    pub fn waiting(&self) -> Option<Waiting> {
+        self.settling().waiting(Instant::now())
+    }
+
+    /// The folder that is watched.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.get().map(PathBuf::as_path)
+    }
+
+    /// The files by when the text of theirs that is live was seen there last, the latest change
+    /// last.
+    pub fn live(&self) -> Vec<(PathBuf, Instant)> {
+        let mut live: Vec<_> = self.settling().live().map(|(path, at)| (path.to_owned(), at)).collect();
+        live.sort_by_key(|(_, at)| *at);
+        live
+    }
+
+    /// Says which folder is watched, and what it held at the start.
+    pub(super) fn begin(&self, dir: &Path, live: Texts) {
+        *self.settling() = Settling::new(live, Instant::now());
+        // A relative path means another folder once the working directory is another one.
+        self.folder.set(std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())).ok();
+    }
+
+    pub(super) fn settling(&self) -> MutexGuard<'_, Settling> {
+        self.settling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn tell(&self, change: impl FnOnce(&mut Told)) {
+        change(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// The catalog that is live, and what outlives it.
+pub struct Live {
+    snapshot: ArcSwap<Snapshot>,
+    /// The accounts' running state.
+    pub accounts: Registry,
+    /// What is counted against callers' limits.
+    pub limits: Arc<limits::Registry>,
+    /// How reloads went.
+    pub reloads: Reloads,
+}
+
+impl Live {
+    /// Returns the first catalog as the live one.
+    pub fn new(snapshot: Snapshot, accounts: Registry, limits: Arc<limits::Registry>) -> Live {
+        Live { snapshot: ArcSwap::from_pointee(snapshot), accounts, limits, reloads: Reloads::default() }
+    }
+
+    /// Returns the catalog that is live, for a look.
+    pub fn load(&self) -> Guard<Arc<Snapshot>> {
+        self.snapshot.load()
+    }
+
+    /// Returns the catalog that is live, to keep.
+    pub fn load_full(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+}
+
+/// A publisher makes a catalog the live one.
+#[derive(Clone)]
+pub struct Publisher {
+    /// Where it becomes live.
+    pub live: Arc<Live>,
+    /// What was used of limits before.
+    pub ledger: Arc<Ledger>,
+    /// What counts catalogs.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Publisher {
+    /// Makes a catalog the live one, which must be allowed. The watching thread calls it, and tests
+    /// that reload ten thousand times. Returns the catalog before: whoever drops it last drops all
+    /// of it.
+    pub fn publish(&self, catalog: Catalog) -> Arc<Snapshot> {
+        let Publisher { live, ledger, metrics } = self;
+        let old = live.load_full();
+        let left = old
+            .catalog
+            .accounts()
+            .iter()
+            .any(|a| catalog.accounts().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
+            || old.catalog.models().iter().any(|a| catalog.models().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
+            || old.catalog.callers().iter().any(|a| catalog.callers().binary_search_by(|b| b.id.cmp(&a.id)).is_err());
+        let past = &mut || ledger.past_of(&live.limits, calendar::now());
+        let snapshot = Snapshot::new(catalog, &live.accounts, &live.limits, past, old.generation + 1);
+        let generation = snapshot.generation;
+        drop(live.snapshot.swap(Arc::new(snapshot)));
+        metrics.reloaded(generation, left);
+        old
+    }
+}

@@ -1,0 +1,108 @@
+//! A reference names what a file of the configuration does not hold: a secret in an environment
+//! variable or in a file, or a file of certificates.
+//!
+//! References are read here, but nothing is looked up: that does a function, [`LookUp`], that
+//! whoever reads the configuration gives.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+
+use crate::secret::Secret;
+
+pub(crate) mod placeholder;
+
+/// Something that the files name but do not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reference<'a> {
+    /// A secret in an environment variable.
+    Env(&'a str),
+    /// A secret in a file.
+    File(&'a str),
+    /// A file of certificates.
+    Ca(&'a str),
+}
+
+/// Stands in for a secret that is not read.
+pub const ASSUMED: &str = "assumed";
+
+/// Finds what a reference names, or says why not. The error is shown, so it never holds what was
+/// found.
+pub type LookUp<'l> = dyn FnMut(Reference<'_>) -> Result<String, String> + 'l;
+
+/// A secret, or where it is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum SecretRef {
+    /// Written out.
+    Literal(Secret),
+    /// In an environment variable.
+    Env(String),
+    /// In a file.
+    File(String),
+}
+
+impl<'de> Deserialize<'de> for SecretRef {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(field_identifier, rename_all = "lowercase")]
+        enum From {
+            Env,
+            File,
+        }
+        struct Reference;
+        impl<'de> Visitor<'de> for Reference {
+            type Value = SecretRef;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("{ env: NAME } or { file: /path }")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<SecretRef, E> {
+                Ok(SecretRef::Literal(Secret::new(text)))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SecretRef, A::Error> {
+                let one = || de::Error::custom("must have one field: { env: NAME } or { file: /path }");
+                let reference = match map.next_key()?.ok_or_else(one)? {
+                    From::Env => SecretRef::Env(map.next_value()?),
+                    From::File => SecretRef::File(map.next_value()?),
+                };
+                if map.next_key::<From>()?.is_some() { Err(one()) } else { Ok(reference) }
+            }
+        }
+        deserializer.deserialize_any(Reference)
+    }
+}
+
+impl JsonSchema for SecretRef {
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("Secret")
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let field = |name: &str, meaning: &str| {
+            json_schema!({
+                "type": "object",
+                "properties": { name: { "type": "string", "minLength": 1, "description": meaning } },
+                "required": [name],
+                "additionalProperties": false
+            })
+        };
+        json_schema!({
+            "anyOf": [
+                field("env", "The environment variable that holds it."),
+                field("file", "The file that holds it; one line end at its end is not part of it. A relative path starts at the configuration folder."),
+                { "type": "string", "minLength": 1, "description": "The secret itself; `check` warns of it." }
+            ]
+        })
+    }
+}
+
+/// How an account's certificate is checked.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// A file of certificates (PEM) to trust besides the system's. One that is no authority's is a
+    /// pin: exactly it is trusted, and the system's are not. A relative path starts at the
+    /// configuration folder.
+    #[schemars(required)]
+    pub ca: Option<String>,
+}
