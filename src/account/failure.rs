@@ -94,8 +94,84 @@ pub enum Class {
     Ours,
 }
 
+/// A row of the table: what follows from a failure.
+struct Facts<'f> {
+    /// The word in the access line's `attempts`.
+    name: &'static str,
+    class: Class,
+    /// The upstream's status, where there was one.
+    status: Option<u16>,
+    /// The whole request had been sent, so that the upstream may have worked, and charge for it.
+    maybe_billed: bool,
+    reason: Reason<'f>,
+}
+
+/// What the caller is told.
+enum Reason<'f> {
+    /// This.
+    Ours(Refusal),
+    /// What the upstream said, and which status it meant.
+    Upstream(Option<u16>, &'f UpstreamError),
+}
+
 impl Failure {
-    /// The table: what is done next. A stale connection is the attempt's own business, which tries
+    /// The table.
+    fn facts(&self) -> Facts<'_> {
+        use Class::{Credential, Ours, Transient};
+        use What::{BadUpstreamResponse as Bad, UpstreamTimeout as Late, UpstreamTruncated, UpstreamUnavailable};
+        let row = |name, class, status, maybe_billed, refusal: Refusal| Facts {
+            name,
+            class,
+            status,
+            maybe_billed,
+            reason: Reason::Ours(refusal),
+        };
+        // Refused or not routed, nobody was there: only who took the request can be too slow with
+        // it.
+        let nobody = || Refusal::new(UpstreamUnavailable, NOBODY).retry_after(UNREACHABLE);
+        let tell = |what, text| Refusal::new(what, text);
+        match self {
+            Failure::Unreachable(_) => row("unreachable", Transient, None, false, nobody()),
+            Failure::ConnectTimeout => row("connect_timeout", Transient, None, false, nobody()),
+            Failure::Tls { lasts: false, .. } => row("tls", Transient, None, false, tell(Bad, INSECURE)),
+            Failure::Tls { lasts: true, .. } => row("tls", Transient, None, false, tell(Bad, INSECURE).in_vain()),
+            Failure::Reset => row("reset", Transient, None, true, tell(Bad, CLOSED)),
+            Failure::Stale => row("stale", Transient, None, false, tell(Bad, CLOSED)),
+            Failure::SendTimeout => row("send_timeout", Transient, None, false, tell(Late, NOT_READ)),
+            Failure::FirstByteTimeout => row("first_byte_timeout", Transient, None, true, tell(Late, NOT_BEGUN)),
+            Failure::FirstTokenTimeout => row("first_token_timeout", Transient, None, true, tell(Late, NOT_BEGUN)),
+            Failure::IdleTimeout => row("idle_timeout", Transient, None, true, tell(Late, SILENT)),
+            Failure::TotalTimeout => row("total_timeout", Transient, None, true, tell(Late, NOT_FINISHED)),
+            Failure::Unsigned(_) => {
+                row("credential", Credential, None, false, Refusal::for_the_operator(UpstreamUnavailable))
+            }
+            Failure::NoRoom => row("no_room", Ours, Some(200), true, Refusal::no_room()),
+            Failure::Nonsense(_) => row("nonsense", Transient, Some(200), true, tell(Bad, NONSENSE)),
+            Failure::BrokenCall(_) => row("broken_call", Transient, Some(200), true, tell(Bad, BROKEN_CALL)),
+            Failure::Cut => row("cut", Transient, Some(200), true, tell(UpstreamTruncated, CUT)),
+            Failure::Status { status, seen, error, .. } => {
+                let class = class_of(*status, error);
+                let name = match class {
+                    Class::Caller => "callers_fault",
+                    Class::Credential => "credential",
+                    Class::Refused => "refused",
+                    Class::Rate => "rate_limited",
+                    Class::Transient | Class::Ours => "status",
+                };
+                let reason = Reason::Upstream(Some(*status), error);
+                Facts { name, class, status: Some(*seen), maybe_billed: false, reason }
+            }
+            Failure::InAnswer(error) => Facts {
+                name: "error_in_answer",
+                class: class_of(error.status.unwrap_or(502), error),
+                status: Some(200),
+                maybe_billed: false,
+                reason: Reason::Upstream(error.status, error),
+            },
+        }
+    }
+
+    /// Returns what is done next. A stale connection is the attempt's own business, which tries
     /// once more on a fresh one.
     pub fn then(&self) -> Then {
         match (self, self.class()) {
@@ -108,227 +184,94 @@ impl Failure {
         }
     }
 
-    fn error(&self) -> Option<&UpstreamError> {
+    /// Returns what the upstream said is wrong, if it said so.
+    pub fn error(&self) -> Option<&UpstreamError> {
         if let Failure::Status { error, .. } | Failure::InAnswer(error) = self { Some(error) } else { None }
     }
 
-    /// The class.
+    /// Returns the class.
     pub fn class(&self) -> Class {
-        match self {
-            Failure::Status { status, error, .. } => class_of(*status, error),
-            Failure::Unsigned(_) => Class::Credential,
-            Failure::NoRoom => Class::Ours,
-            Failure::InAnswer(error) => class_of(error.status.unwrap_or(502), error),
-            Failure::Unreachable(_)
-            | Failure::ConnectTimeout
-            | Failure::Tls { .. }
-            | Failure::Reset
-            | Failure::Stale
-            | Failure::SendTimeout
-            | Failure::FirstByteTimeout
-            | Failure::FirstTokenTimeout
-            | Failure::IdleTimeout
-            | Failure::TotalTimeout
-            | Failure::Nonsense(_)
-            | Failure::BrokenCall(_)
-            | Failure::Cut => Class::Transient,
-        }
+        self.facts().class
     }
 
-    /// The word in the access line's `attempts`.
+    /// Returns the word in the access line's `attempts`.
     pub fn name(&self) -> &'static str {
-        match self {
-            Failure::Unreachable(_) => "unreachable",
-            Failure::ConnectTimeout => "connect_timeout",
-            Failure::Tls { .. } => "tls",
-            Failure::Reset => "reset",
-            Failure::Stale => "stale",
-            Failure::SendTimeout => "send_timeout",
-            Failure::FirstByteTimeout => "first_byte_timeout",
-            Failure::FirstTokenTimeout => "first_token_timeout",
-            Failure::IdleTimeout => "idle_timeout",
-            Failure::TotalTimeout => "total_timeout",
-            Failure::Unsigned(_) => "credential",
-            Failure::NoRoom => "no_room",
-            Failure::Nonsense(_) => "nonsense",
-            Failure::BrokenCall(_) => "broken_call",
-            Failure::Cut => "cut",
-            Failure::Status { .. } => match self.class() {
-                Class::Caller => "callers_fault",
-                Class::Credential => "credential",
-                Class::Refused => "refused",
-                Class::Rate => "rate_limited",
-                Class::Transient | Class::Ours => "status",
-            },
-            Failure::InAnswer(_) => "error_in_answer",
-        }
+        self.facts().name
     }
 
-    /// When to come back, as the upstream said.
+    /// Returns when to come back, as the upstream said.
     pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Failure::Status { retry_after, .. } => *retry_after,
-            Failure::InAnswer(error) => error.retry_after,
-            Failure::Unreachable(_)
-            | Failure::ConnectTimeout
-            | Failure::Tls { .. }
-            | Failure::Reset
-            | Failure::Stale
-            | Failure::SendTimeout
-            | Failure::FirstByteTimeout
-            | Failure::FirstTokenTimeout
-            | Failure::IdleTimeout
-            | Failure::TotalTimeout
-            | Failure::Unsigned(_)
-            | Failure::NoRoom
-            | Failure::Nonsense(_)
-            | Failure::BrokenCall(_)
-            | Failure::Cut => None,
-        }
+        if let Failure::Status { retry_after, .. } = self { *retry_after } else { self.error()?.retry_after }
     }
 
-    /// The upstream's status, where there was one.
+    /// Returns the upstream's status, where there was one.
     pub fn status(&self) -> Option<u16> {
-        match self {
-            Failure::Status { seen, .. } => Some(*seen),
-            Failure::InAnswer(_) | Failure::Nonsense(_) | Failure::BrokenCall(_) | Failure::Cut | Failure::NoRoom => {
-                Some(200)
-            }
-            Failure::Unreachable(_)
-            | Failure::ConnectTimeout
-            | Failure::Tls { .. }
-            | Failure::Reset
-            | Failure::Stale
-            | Failure::SendTimeout
-            | Failure::FirstByteTimeout
-            | Failure::FirstTokenTimeout
-            | Failure::IdleTimeout
-            | Failure::TotalTimeout
-            | Failure::Unsigned(_) => None,
-        }
+        self.facts().status
     }
 
-    /// What only the log gets: never an upstream's own sentences, which may quote the prompt.
+    /// Returns what only the log gets: never an upstream's own sentences, which may quote the
+    /// prompt.
     pub fn detail(&self) -> Option<Cow<'_, str>> {
-        match self {
-            Failure::Unreachable(detail)
-            | Failure::Tls { why: detail, .. }
-            | Failure::Nonsense(detail)
-            | Failure::Unsigned(detail) => Some(detail.into()),
-            Failure::Status { error, .. } | Failure::InAnswer(error) => {
-                let words = [("type", &error.kind), ("code", &error.code), ("param", &error.param)];
-                // A word, that is: some servers put sentences there.
-                let is_word =
-                    |w: &&str| w.len() <= 64 && w.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-[]".contains(&b));
-                let said: Vec<String> = words
-                    .iter()
-                    .filter_map(|(name, word)| Some(format!("{name}={}", word.as_deref().filter(is_word)?)))
-                    .collect();
-                (!said.is_empty()).then(|| said.join(" ").into())
-            }
-            Failure::ConnectTimeout
-            | Failure::Reset
-            | Failure::Stale
-            | Failure::SendTimeout
-            | Failure::FirstByteTimeout
-            | Failure::FirstTokenTimeout
-            | Failure::IdleTimeout
-            | Failure::TotalTimeout
-            | Failure::NoRoom
-            | Failure::BrokenCall(_)
-            | Failure::Cut => None,
+        if let Failure::Unreachable(detail)
+        | Failure::Tls { why: detail, .. }
+        | Failure::Nonsense(detail)
+        | Failure::Unsigned(detail) = self
+        {
+            return Some(detail.into());
         }
+        let error = self.error()?;
+        let words = [("type", &error.kind), ("code", &error.code), ("param", &error.param)];
+        // A word, that is: some servers put sentences there.
+        let is_word = |w: &&str| w.len() <= 64 && w.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-[]".contains(&b));
+        let said: Vec<String> = words
+            .iter()
+            .filter_map(|(name, word)| Some(format!("{name}={}", word.as_deref().filter(is_word)?)))
+            .collect();
+        (!said.is_empty()).then(|| said.join(" ").into())
     }
 
-    /// On a new connection, too, the upstream said that it had not looked at the request.
+    /// Returns the failure of a request that, the upstream said, was not looked at on a new
+    /// connection neither.
     pub fn unread() -> Failure {
         Failure::Unreachable("it looked at no request, on a new connection neither".to_owned())
     }
 
-    /// Whether the whole request had been sent, so that the upstream may have worked, and charge
-    /// for it.
+    /// Returns whether the whole request had been sent, so that the upstream may have worked, and
+    /// charge for it.
     pub fn maybe_billed(&self) -> bool {
-        match self {
-            Failure::Reset
-            | Failure::FirstByteTimeout
-            | Failure::FirstTokenTimeout
-            | Failure::IdleTimeout
-            | Failure::TotalTimeout
-            | Failure::Nonsense(_)
-            | Failure::NoRoom
-            | Failure::BrokenCall(_)
-            | Failure::Cut => true,
-            Failure::Unreachable(_)
-            | Failure::ConnectTimeout
-            | Failure::Tls { .. }
-            | Failure::Stale
-            | Failure::SendTimeout
-            | Failure::Unsigned(_)
-            | Failure::Status { .. }
-            | Failure::InAnswer(_) => false,
-        }
+        self.facts().maybe_billed
     }
 
-    /// What the caller is told when this was the last attempt. `tries` is how many there were;
-    /// `secrets` must not appear in the text.
+    /// Returns what the caller is told when this was the last attempt. `tries` is how many there
+    /// were; `secrets` must not appear in the text.
     pub fn refusal(&self, tries: usize, secrets: &[&str]) -> Refusal {
-        let refusal = match self {
-            Failure::Status { status, error, .. } => by_class(Some(*status), error, secrets),
-            Failure::InAnswer(error) => by_class(error.status, error, secrets),
-            // Refused or not routed, nobody was there: only who took the request can be too slow
-            // with it.
-            Failure::Unreachable(_) | Failure::ConnectTimeout => {
-                Refusal::new(What::UpstreamUnavailable, "The upstream could not be reached. Try again later.")
-                    .retry_after(UNREACHABLE)
-            }
-            Failure::Unsigned(_) => Refusal::for_the_operator(What::UpstreamUnavailable),
-            Failure::SendTimeout => {
-                Refusal::new(What::UpstreamTimeout, "The upstream stopped reading the request. Try again later.")
-            }
-            Failure::FirstByteTimeout | Failure::FirstTokenTimeout => Refusal::new(
-                What::UpstreamTimeout,
-                "The upstream did not begin to answer in time. Try again, or ask for less.",
-            ),
-            Failure::IdleTimeout => Refusal::new(
-                What::UpstreamTimeout,
-                "The upstream fell silent before its answer was complete. Try again.",
-            ),
-            Failure::TotalTimeout => {
-                Refusal::new(What::UpstreamTimeout, "The upstream did not finish in time. Try again, or ask for less.")
-            }
-            Failure::Tls { lasts, .. } => {
-                let refusal = Refusal::new(
-                    What::BadUpstreamResponse,
-                    "A secure connection to the upstream could not be made. Ask the gateway's operator, with the request id.",
-                );
-                if *lasts { refusal.in_vain() } else { refusal }
-            }
-            Failure::Reset | Failure::Stale => Refusal::new(
-                What::BadUpstreamResponse,
-                "The upstream closed the connection without an answer. Try again.",
-            ),
-            Failure::Nonsense(_) => Refusal::new(
-                What::BadUpstreamResponse,
-                "The upstream's answer could not be understood. Try again, or ask the gateway's operator, with the request id.",
-            ),
-            Failure::NoRoom => Refusal::no_room(),
-            Failure::BrokenCall(_) => Refusal::new(
-                What::BadUpstreamResponse,
-                "The upstream's answer calls a tool with arguments that are not a JSON object. Try again.",
-            ),
-            Failure::Cut => Refusal::new(
-                What::UpstreamTruncated,
-                "The upstream ended the answer before it was complete. What was received is not the whole answer.",
-            ),
+        let refusal = match self.facts().reason {
+            Reason::Ours(refusal) => refusal,
+            Reason::Upstream(status, error) => by_class(status, error, secrets),
         };
         Refusal { retry_helps: tries < 2 && refusal.retry_helps && !self.lasts(), ..refusal }
     }
 
-    /// A rate limit that is over only when no client waits any more: one by the day, say.
+    /// Returns whether this is a rate limit that is over only when no client waits any more: one by
+    /// the day, say.
     pub fn lasts(&self) -> bool {
         self.class() == Class::Rate && self.retry_after().is_some_and(|wait| wait > MAX_COOL)
     }
 }
+
+// What the caller is told.
+const NOBODY: &str = "The upstream could not be reached. Try again later.";
+const INSECURE: &str =
+    "A secure connection to the upstream could not be made. Ask the gateway's operator, with the request id.";
+const CLOSED: &str = "The upstream closed the connection without an answer. Try again.";
+const NOT_READ: &str = "The upstream stopped reading the request. Try again later.";
+const NOT_BEGUN: &str = "The upstream did not begin to answer in time. Try again, or ask for less.";
+const SILENT: &str = "The upstream fell silent before its answer was complete. Try again.";
+const NOT_FINISHED: &str = "The upstream did not finish in time. Try again, or ask for less.";
+const NONSENSE: &str =
+    "The upstream's answer could not be understood. Try again, or ask the gateway's operator, with the request id.";
+const BROKEN_CALL: &str = "The upstream's answer calls a tool with arguments that are not a JSON object. Try again.";
+const CUT: &str = "The upstream ended the answer before it was complete. What was received is not the whole answer.";
 
 /// The code of a request that is too long for the model.
 const TOO_LONG: &str = "context_length_exceeded";

@@ -15,23 +15,10 @@ const LONGEST: usize = 200;
 
 /// For an account that rests because its credential failed. `secrets` must not appear in it.
 pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> String {
-    let (said, error) = match failure {
-        Failure::Status { error, .. } | Failure::InAnswer(error) => (sentence(&error.message, secrets), Some(&**error)),
-        Failure::Unsigned(why) => (sentence(why, secrets), None),
-        Failure::Unreachable(_)
-        | Failure::ConnectTimeout
-        | Failure::Tls { .. }
-        | Failure::Reset
-        | Failure::Stale
-        | Failure::SendTimeout
-        | Failure::FirstByteTimeout
-        | Failure::FirstTokenTimeout
-        | Failure::IdleTimeout
-        | Failure::TotalTimeout
-        | Failure::NoRoom
-        | Failure::Nonsense(_)
-        | Failure::BrokenCall(_)
-        | Failure::Cut => (String::new(), None),
+    let error = failure.error();
+    let said = match (failure, error) {
+        (Failure::Unsigned(why), _) => sentence(why, secrets),
+        (_, error) => error.map(|error| sentence(&error.message, secrets)).unwrap_or_default(),
     };
     let words = failure
         .detail()
