@@ -18,6 +18,7 @@ mod habits;
 pub mod raw;
 mod store;
 
+pub use raw::Format;
 pub use store::{Address, OnStoreDown, Store};
 
 /// How the process runs.
@@ -123,15 +124,6 @@ pub struct Log {
     pub level: log::LevelFilter,
     /// Where access lines go.
     pub access: Access,
-}
-
-/// How a line of the log looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// One JSON object a line.
-    Json,
-    /// For reading.
-    Text,
 }
 
 /// Where access lines go.
@@ -448,10 +440,7 @@ fn log(raw: Option<&raw::Log>, report: &mut Report<'_>) -> Log {
         }
     };
     Log {
-        format: match raw.and_then(|raw| raw.format) {
-            None | Some(raw::Format::Json) => Format::Json,
-            Some(raw::Format::Text) => Format::Text,
-        },
+        format: raw.and_then(|raw| raw.format).unwrap_or(Format::Json),
         level: match raw.and_then(|raw| raw.level).unwrap_or(raw::Level::Info) {
             raw::Level::Off => log::LevelFilter::Off,
             raw::Level::Error => log::LevelFilter::Error,

@@ -91,6 +91,7 @@ pub mod plan;
 pub mod price;
 pub mod problem;
 pub mod process;
+pub(crate) mod scribe;
 pub mod secret;
 pub mod secret_ref;
 pub mod server;

@@ -5,7 +5,7 @@ use crate::catalog::{Catalog, Key, Model};
 use bytes::Bytes;
 use serde::Serialize;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// If the rendered lists have more bytes than this in sum, all are dropped and rendered anew.
 const MOST: usize = 32 << 20;

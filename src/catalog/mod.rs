@@ -8,40 +8,34 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-
-use http::{HeaderName, HeaderValue};
+use std::time::SystemTime;
 
 use crate::address::Cidr;
 use crate::limits::KeyLimits;
 use crate::limits::Limited;
 use crate::limits::Limits;
-use crate::price::{Origin, Price};
 use crate::problem::Problem;
-use crate::secret::Secret;
-use crate::signers::google::ServiceAccount;
-use crate::signers::sigv4;
-use dialects::Dialect;
-use dialects::front::chat::references::Leave;
-use dialects::traits::{Server, Traits};
 use globs::Globs;
 
+mod account;
 pub mod amend;
 pub(crate) mod files;
 pub mod globs;
 pub mod load;
+mod model;
 pub mod name;
 pub mod raw;
 pub mod resolve;
+mod risk;
 pub mod rotation;
 pub mod settle;
 pub mod texts;
 
-/// The secret of the key that ships in `conf/catalog.yaml`. Everybody knows it, so it may see the
-/// demo model only, or be used on this machine only: see [`published_key_problem`].
-pub const PUBLISHED_KEY: &str = "sk-demo-portcullis-published";
+pub use account::{Account, AwsKeys, Base, KeyHeader, Signer, Timeouts};
+pub use model::{Hedge, Model, Queue, Strategy, Target};
+pub use risk::{PUBLISHED_KEY, published_key_problem, shrinks};
 
 /// The snapshot.
 #[derive(Default)]
@@ -280,290 +274,6 @@ impl Permissions {
     pub fn of_key(&self) -> &Globs {
         &self.key
     }
-}
-
-/// A public model id and how it is served.
-#[derive(Debug)]
-pub struct Model {
-    /// The id, as `/v1/models` lists it.
-    pub id: Arc<str>,
-    /// Its position in [`Catalog::models`].
-    pub index: usize,
-    /// Other names for it, sorted.
-    pub aliases: Vec<Arc<str>>,
-    /// In what order its targets are tried.
-    pub strategy: Strategy,
-    /// The ways to serve it, as written, at least one.
-    pub targets: Vec<Target>,
-    /// Ids of other models, to be tried when no target is left. Never itself, never in a circle.
-    pub fallbacks: Vec<Arc<str>>,
-    /// Filled in where a request names no limit.
-    pub max_tokens: Option<u64>,
-    /// As `/v1/models` shows it, in Unix seconds.
-    pub created: u64,
-    /// As `/v1/models` shows it.
-    pub owned_by: Arc<str>,
-    /// Requests of one conversation go to the same target, as long as it is fit.
-    pub sticky: bool,
-    /// Ids of other models, to be tried when a request is too long for this one.
-    pub on_context: Vec<Arc<str>>,
-    /// Ids of other models, to be tried when this one would not answer.
-    pub on_refusal: Vec<Arc<str>>,
-    /// When a second attempt is made beside a slow first one.
-    pub hedge: Option<Hedge>,
-    /// How many requests wait, and for how long, when no account can take them; `None` = none
-    /// waits.
-    pub queue: Option<Queue>,
-    /// A target that cannot express a field of a request is passed over.
-    pub refuse_loss: bool,
-    /// An answer that calls a tool with broken JSON is none.
-    pub refuse_broken_calls: bool,
-    /// Callers see its thinking.
-    pub show_reasoning: bool,
-}
-
-impl Model {
-    /// Whether at least one target stands on an enabled account.
-    pub fn served(&self) -> bool {
-        self.targets.iter().any(|target| target.account.enabled)
-    }
-}
-
-/// In what order targets are tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Strategy {
-    /// By tier, as written where none is.
-    #[default]
-    Priority,
-    /// In turn, by weight.
-    Weighted,
-    /// The one with the fewest requests in flight for what it can take.
-    LeastBusy,
-    /// The one that is expected to give its first token soonest.
-    Fastest,
-}
-
-/// When a second attempt is made beside a slow first one.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Hedge {
-    /// When the first is slower than this share of the model's own attempts of late, above 0 and
-    /// below 1.
-    pub after: f64,
-    /// For so large a share of the requests at most, above 0 and up to 1.
-    pub at_most: f64,
-}
-
-/// Who waits for a place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Queue {
-    /// So many at most, at least 1.
-    pub length: usize,
-    /// For so long at most.
-    pub wait: Duration,
-}
-
-/// One way to serve a model.
-#[derive(Debug, Clone)]
-pub struct Target {
-    /// Where.
-    pub account: Arc<Account>,
-    /// The name the account knows the model by.
-    pub model: Arc<str>,
-    /// Its share; at least 1.
-    pub weight: u32,
-    /// For [`Strategy::Priority`]: the lowest is tried first. Its place in the list, where none is
-    /// written.
-    pub tier: u32,
-    /// How long to wait for it: the account's, but for what the model says.
-    pub timeouts: Timeouts,
-    /// What this model can do.
-    pub traits: Traits,
-    /// What it costs; `None` = nobody knows, which is not nothing.
-    pub price: Option<Price>,
-    /// Where the price is from, if there is one.
-    pub price_from: Option<Origin>,
-}
-
-/// An upstream account: an address and a credential.
-pub struct Account {
-    /// Its name in the catalog; never shown to callers.
-    pub id: Arc<str>,
-    /// Its position in [`Catalog::accounts`].
-    pub index: usize,
-    /// The wire format it speaks.
-    pub dialect: Dialect,
-    /// Where it is. That of a demo account is empty and never called.
-    pub base: Base,
-    /// What it is called with; `None` also for an account that is not enabled, whose secret is not
-    /// even read.
-    pub key: Option<Secret>,
-    /// How the key is sent.
-    pub key_header: KeyHeader,
-    /// What makes its requests' credential anew each time, or now and then, instead of a key.
-    pub signer: Option<Signer>,
-    /// Whether it takes requests.
-    pub enabled: bool,
-    /// Plain HTTP may go to a public address.
-    pub insecure: bool,
-    /// How many requests it may have in flight; `None` = no cap.
-    pub concurrency: Option<usize>,
-    /// When it is out, it is asked by ourselves whether it is back, and callers' requests are kept
-    /// away until it is.
-    pub probe: bool,
-    /// How long to wait for what.
-    pub timeouts: Timeouts,
-    /// Sent with every request. The values are marked sensitive.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Whether it may be asked for the usage of a stream.
-    pub stream_usage: bool,
-    /// What its server reads of its dialect's newer fields.
-    pub server: Server,
-    /// What callers may refer to in their requests: it is read by the account's provider or server.
-    pub leave: Leave,
-    /// Certificates (PEM) to trust besides the system's.
-    pub ca: Option<Arc<[u8]>>,
-    /// A hash of all that decides what a connection is good for (address, key, CA): connections are
-    /// shared only where it is equal.
-    pub fingerprint: u64,
-}
-
-/// The header that carries a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyHeader {
-    /// `authorization: Bearer KEY`
-    Bearer,
-    /// A header of this name, with nothing but the key.
-    Named(&'static str),
-}
-
-/// Keys of AWS, and what signs with them.
-#[derive(Debug)]
-pub struct AwsKeys {
-    /// The access key's id.
-    pub access_key_id: Secret,
-    /// The access key.
-    pub secret_access_key: Secret,
-    /// The token of a temporary key.
-    pub session_token: Option<Secret>,
-    /// Signs for the account's region.
-    pub signer: sigv4::Signer,
-}
-
-/// A credential that no header holds as it is.
-#[derive(Debug)]
-pub enum Signer {
-    /// AWS: signs each request.
-    Aws(AwsKeys),
-    /// Google: signs for a token that is good for an hour, and who issues it.
-    Google(ServiceAccount, Base),
-}
-
-impl Account {
-    /// Everything of it that no text may show: its key, and what its headers say, since some
-    /// providers take the key there.
-    pub fn secrets(&self) -> Vec<&str> {
-        let headers = self.headers.iter().filter_map(|(_, value)| value.to_str().ok()).filter(|value| value.len() >= 8);
-        let signer = match &self.signer {
-            Some(Signer::Aws(keys)) => {
-                vec![Some(&keys.access_key_id), Some(&keys.secret_access_key), keys.session_token.as_ref()]
-            }
-            // Its private key is lines of PEM, and its tokens are long random words: whatever looks
-            // like one is taken out anyway.
-            Some(Signer::Google(..)) | None => Vec::new(),
-        };
-        self.key
-            .iter()
-            .map(Secret::expose)
-            .chain(headers)
-            .chain(signer.into_iter().flatten().map(Secret::expose))
-            .collect()
-    }
-}
-
-/// Names neither the key nor the headers' values nor the certificates.
-impl fmt::Debug for Account {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Account")
-            .field("id", &self.id)
-            .field("dialect", &self.dialect)
-            .field("base", &self.base)
-            .field("key", &self.key)
-            .field("enabled", &self.enabled)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The address of an account.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Base {
-    /// `https:`.
-    pub tls: bool,
-    /// A lower-case name, or an IP address (IPv6 without brackets).
-    pub host: Arc<str>,
-    /// The port, written or by default.
-    pub port: u16,
-    /// What comes before `/chat/completions`: empty, or `/v1` with no slash at its end.
-    pub path: Arc<str>,
-    /// For the `Host` header: the port only where it is not the default, brackets around IPv6.
-    pub authority: String,
-}
-
-/// How long to wait for an account.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
-    /// From the start to an open connection, TLS included.
-    pub connect: Duration,
-    /// Streams: from the request's last byte to the answer's head.
-    pub first_byte: Duration,
-    /// Streams: from the request's last byte to the first event that counts.
-    pub first_token: Option<Duration>,
-    /// Streams: between bytes.
-    pub idle: Duration,
-    /// Buffered answers: the whole exchange.
-    pub total: Duration,
-    /// Streams: the whole exchange.
-    pub total_stream: Duration,
-}
-
-/// How much a change takes away, when it is so much that it looks like an accident: more than half
-/// of the callers, models or accounts.
-pub fn shrinks(old: &Catalog, new: &Catalog) -> Option<String> {
-    fn gone<T>(what: &str, old: &[Arc<T>], new: &[Arc<T>], id: impl Fn(&T) -> &str) -> Option<String> {
-        // Both lists are sorted by id.
-        let left = old.iter().filter(|was| new.binary_search_by(|is| id(is).cmp(id(was))).is_ok()).count();
-        let gone = old.len() - left;
-        (gone * 2 > old.len()).then(|| format!("{gone} of {} {what}", old.len()))
-    }
-    let parts: Vec<_> = [
-        gone("accounts", &old.accounts, &new.accounts, |account| &account.id),
-        gone("models", &old.models, &new.models, |model| &model.id),
-        gone("callers", &old.callers, &new.callers, |caller| &caller.id),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    (!parts.is_empty()).then(|| format!("removes {}", parts.join(", ")))
-}
-
-/// Why the published key must not be served on these listeners: one is not loopback, and the key
-/// sees more than the model `demo` on demo accounts. To be asked at start and of every new catalog.
-pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Option<String> {
-    let listener = listeners.iter().find(|listener| !listener.ip().to_canonical().is_loopback())?;
-    let key = &catalog.keys.get(&resolve::digest(PUBLISHED_KEY))?.key;
-    if !key.enabled || !key.caller.enabled {
-        return None;
-    }
-    // What it falls back on, for whatever cause, is no matter: a fallback that the key may not use
-    // is passed over.
-    let harmless =
-        |model: &Model| &*model.id == "demo" && model.targets.iter().all(|target| target.account.dialect.is_demo());
-    let model =
-        catalog.models.iter().find(|model| model.served() && key.permissions.allow(&model.id) && !harmless(model))?;
-    Some(format!(
-        "key {} is the published demo key, which everybody knows, and it may use the model \"{}\" on {listener}: remove the key, \
-         let its caller see nothing but the demo (`models: [demo]`), or listen on 127.0.0.1",
-        key.id, model.id
-    ))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ mod model;
 pub use habits::{KIND, shows};
 pub use model::{
     Defaults, Effort, FallbacksOn, Hedge, LongPrice, Model, OnBrokenCall, OnLoss, Price, Queue, Reasoning, Sampling,
-    Strategy, Target, Thinking, Traits,
+    Target, Thinking, Traits,
 };
 
 /// What is served, to whom, and from where.

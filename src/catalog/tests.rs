@@ -1,4 +1,5 @@
 use super::*;
+use std::net::SocketAddr;
 
 fn catalog(text: &str) -> Catalog {
     resolve::resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Ok("secret".to_owned()))

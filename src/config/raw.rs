@@ -201,7 +201,7 @@ pub enum OnStoreDown {
 }
 
 /// How a line of the log looks.
-#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[derive(Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
     /// One JSON object a line.

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 
 use super::Timeouts;
+use crate::catalog::Strategy;
 use crate::units::{Decimal, Quantile, Share, Span, Text, Time};
 use crate::yaml::read::List;
 
@@ -76,20 +77,6 @@ pub enum Reasoning {
     Show,
     /// Not at all.
     Hide,
-}
-
-/// In what order targets are tried.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "snake_case")]
-pub enum Strategy {
-    /// By tier, as written where none is.
-    Priority,
-    /// In turn, by weight.
-    Weighted,
-    /// The account with the fewest requests in flight for its weight, or for its cap.
-    LeastBusy,
-    /// The account that is expected to give its first token soonest.
-    Fastest,
 }
 
 /// One way to serve a model.

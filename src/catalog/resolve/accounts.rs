@@ -1,13 +1,15 @@
 //! Accounts: what they speak, where they are, how long they are waited for.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 
 use super::credential::fingerprint;
-use super::{Accounts, Merged, Report, base, entry, known, timeouts};
+use super::{Accounts, Merged, base, known, timeouts};
 use crate::catalog::{Account, Base, KeyHeader, name, raw};
-use crate::secret_ref::LookUp;
+use crate::scribe::Report;
+use crate::scribe::Scribe;
+use crate::scribe::Written;
 use crate::secret_ref::placeholder::Placeholder;
-use crate::yaml::Path;
 use crate::yaml::read::items;
 use dialects::Dialect;
 use dialects::front::chat::references::{Leave, Urls};
@@ -42,80 +44,60 @@ const OURS: [&str; 16] = [
     "x-request-id",
 ];
 
-pub(super) fn resolve<'r>(
-    written: &Merged<'r, raw::Account>,
-    look_up: &mut LookUp<'_>,
-    report: &mut Report<'_>,
-) -> Accounts<'r> {
-    let section = Path::Root.key("accounts");
+pub(super) fn resolve<'r>(written: &Merged<'r, raw::Account>, report: &RefCell<Report<'_>>) -> Accounts<'r> {
     let mut accounts = Accounts::new();
     for (index, (id, (file, raw))) in written.iter().enumerate() {
-        let at = entry(&section, id);
+        let root = Scribe::new(report, *file);
+        let section = root.key("accounts");
+        let at = section.entry(id);
         if let Err(wrong) = name::of_entry(id) {
-            report.problem(*file, &at, wrong);
+            at.problem(wrong);
         }
-        let account = raw.and_then(|raw| One { file: *file, at, id, raw }.resolve(index, look_up, report));
+        let account = raw.and_then(|raw| Written { at, id, raw }.resolve(index));
         accounts.insert(id, account.map(Into::into));
     }
     accounts
 }
 
-/// One account as written, and where.
-pub(super) struct One<'r> {
-    pub(super) file: usize,
-    pub(super) at: Path<'r>,
-    id: &'r str,
-    pub(super) raw: &'r raw::Account,
-}
-
-impl One<'_> {
-    fn resolve(&self, index: usize, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Option<Account> {
+impl Written<'_, '_, '_, raw::Account> {
+    fn resolve(&self, index: usize) -> Option<Account> {
         let raw = self.raw;
-        let enabled = raw.enabled.unwrap_or(true);
-        let preset = self.preset(report);
+        let enabled = self.enabled();
+        let preset = self.preset();
         let speaks = self.speaks(preset);
-        self.foreign_fields(speaks, report);
-        let dialect = self.dialect(speaks, preset, report);
+        self.foreign_fields(speaks);
+        let dialect = self.dialect(speaks, preset);
         let base = match speaks? {
-            raw::Dialect::Demo => self.no_network(report),
-            raw::Dialect::OpenAi => {
-                self.base(preset.map_or("https://api.openai.com/v1", |preset| preset.base_url), report)
-            }
+            raw::Dialect::Demo => self.no_network(),
+            raw::Dialect::OpenAi => self.base(preset.map_or("https://api.openai.com/v1", |preset| preset.base_url)),
             raw::Dialect::Azure if raw.base_url.is_none() => {
-                report.missing(
-                    self.file,
-                    &self.at.key("base_url"),
-                    "is missing: the resource's address, such as https://NAME.openai.azure.com",
-                );
+                self.at
+                    .key("base_url")
+                    .missing("is missing: the resource's address, such as https://NAME.openai.azure.com");
                 None
             }
-            raw::Dialect::Azure => self.base("", report),
-            raw::Dialect::Anthropic => self.base(anthropic::BASE_URL, report),
-            raw::Dialect::Gemini => self.base(gemini::BASE_URL, report),
-            raw::Dialect::Vertex => self.base(&gemini::vertex_base(raw.location.as_deref().unwrap_or(GLOBAL)), report),
-            raw::Dialect::Bedrock => {
-                self.base(&bedrock::base_url(raw.region.as_deref().unwrap_or("us-east-1")), report)
-            }
-            raw::Dialect::Cohere => self.base(cohere::BASE_URL, report),
-            raw::Dialect::Ollama => self.base(ollama::BASE_URL, report),
+            raw::Dialect::Azure => self.base(""),
+            raw::Dialect::Anthropic => self.base(anthropic::BASE_URL),
+            raw::Dialect::Gemini => self.base(gemini::BASE_URL),
+            raw::Dialect::Vertex => self.base(&gemini::vertex_base(raw.location.as_deref().unwrap_or(GLOBAL))),
+            raw::Dialect::Bedrock => self.base(&bedrock::base_url(raw.region.as_deref().unwrap_or("us-east-1"))),
+            raw::Dialect::Cohere => self.base(cohere::BASE_URL),
+            raw::Dialect::Ollama => self.base(ollama::BASE_URL),
         };
-        let ca = raw.tls.as_ref().and_then(|tls| self.ca(tls, enabled, base.as_ref(), look_up, report));
+        let ca = raw.tls.as_ref().and_then(|tls| self.ca(tls, base.as_ref()));
         let usual = preset.map_or_else(|| known::variable(speaks?), |preset| preset.key);
-        let key =
-            raw.key.as_ref().and_then(|key| self.secret(key, usual, &self.at.key("key"), enabled, look_up, report));
-        let signer = self.signer(speaks?, enabled, look_up, report);
+        let key = raw.key.as_ref().and_then(|key| self.secret(key, usual, &self.at.key("key")));
+        let signer = self.signer(speaks?);
         // Of a preset that there is not, nobody knows where it is.
         if let Some(base) = base.as_ref().filter(|_| preset.is_some() == raw.preset.is_some()) {
-            self.at_a_known_host(speaks?, base, enabled, report);
+            self.at_a_known_host(speaks?, base);
         }
-        let headers = self.headers(report);
-        let timeouts = timeouts::of_account(raw.timeouts.as_ref(), self.file, &self.at.key("timeouts"), report);
+        let headers = self.headers();
+        let timeouts = timeouts::of_account(raw.timeouts.as_ref(), &self.at.key("timeouts"));
         if raw.concurrency == Some(0) {
-            report.problem(
-                self.file,
-                &self.at.key("concurrency"),
-                "must be at least 1; an account that shall take nothing has `enabled: false`",
-            );
+            self.at
+                .key("concurrency")
+                .problem("must be at least 1; an account that shall take nothing has `enabled: false`");
         }
         let base = base?;
         let leave = self.leave(speaks?, &base);
@@ -145,24 +127,18 @@ impl One<'_> {
             timeouts,
             headers,
             stream_usage: raw.stream_usage.unwrap_or(true),
-            server: self.server(speaks, report),
+            server: self.server(speaks),
             insecure: raw.insecure.unwrap_or(false),
             leave,
             ca: ca.map(|pem| pem.into_bytes().into()),
         })
     }
 
-    fn preset(&self, report: &mut Report<'_>) -> Option<&'static Preset> {
+    fn preset(&self) -> Option<&'static Preset> {
         let name = self.raw.preset.as_deref()?;
         let found = presets::find(name);
         if found.is_none() {
-            report.unknown(
-                self.file,
-                &self.at.key("preset"),
-                "preset",
-                name,
-                presets::ALL.iter().map(|preset| preset.name),
-            );
+            self.at.key("preset").unknown("preset", name, presets::ALL.iter().map(|preset| preset.name));
         }
         found
     }
@@ -172,44 +148,33 @@ impl One<'_> {
         self.raw.dialect.or(preset.map(|_| raw::Dialect::OpenAi))
     }
 
-    fn dialect(
-        &self,
-        speaks: Option<raw::Dialect>,
-        preset: Option<&'static Preset>,
-        report: &mut Report<'_>,
-    ) -> Option<Dialect> {
+    fn dialect(&self, speaks: Option<raw::Dialect>, preset: Option<&'static Preset>) -> Option<Dialect> {
         let raw = self.raw;
         let Some(dialect) = speaks else {
             // A preset that there is not is told already, and would have said it.
             if raw.preset.is_none() {
                 let what = format!("is missing, and no `preset` says it; allowed: {}", Dialect::NAMES.join(", "));
-                report.missing(self.file, &self.at.key("dialect"), &what);
+                self.at.key("dialect").missing(&what);
             }
             return None;
         };
         Some(match dialect {
-            raw::Dialect::OpenAi => Dialect::OpenAi(self.quirks(preset, report)?),
-            raw::Dialect::Azure => {
-                Dialect::Azure(self.word("api_version", raw.api_version.as_deref(), report).map(Into::into))
-            }
+            raw::Dialect::OpenAi => Dialect::OpenAi(self.quirks(preset)?),
+            raw::Dialect::Azure => Dialect::Azure(self.word("api_version", raw.api_version.as_deref()).map(Into::into)),
             raw::Dialect::Anthropic => Dialect::Anthropic,
             raw::Dialect::Gemini => Dialect::Gemini,
             raw::Dialect::Vertex => {
-                let location = self.word("location", raw.location.as_deref(), report).unwrap_or(GLOBAL).into();
+                let location = self.word("location", raw.location.as_deref()).unwrap_or(GLOBAL).into();
                 if raw.project.is_none() {
-                    report.missing(
-                        self.file,
-                        &self.at.key("project"),
-                        "is missing: the id of the Google Cloud project",
-                    );
+                    self.at.key("project").missing("is missing: the id of the Google Cloud project");
                 }
-                Dialect::Vertex { project: self.word("project", raw.project.as_deref(), report)?.into(), location }
+                Dialect::Vertex { project: self.word("project", raw.project.as_deref())?.into(), location }
             }
             raw::Dialect::Bedrock => {
                 if raw.region.is_none() {
-                    report.missing(self.file, &self.at.key("region"), "is missing: an AWS region, such as us-east-1");
+                    self.at.key("region").missing("is missing: an AWS region, such as us-east-1");
                 }
-                Dialect::Bedrock(self.word("region", raw.region.as_deref(), report)?.into())
+                Dialect::Bedrock(self.word("region", raw.region.as_deref())?.into())
             }
             raw::Dialect::Cohere => Dialect::Cohere,
             raw::Dialect::Ollama => Dialect::Ollama,
@@ -217,37 +182,31 @@ impl One<'_> {
         })
     }
 
-    fn quirks(&self, preset: Option<&'static Preset>, report: &mut Report<'_>) -> Option<&'static Quirks> {
+    fn quirks(&self, preset: Option<&'static Preset>) -> Option<&'static Quirks> {
         let Some(name) = self.raw.quirks.as_deref() else {
             return Some(preset.map_or(&Quirks::NONE, |preset| preset.quirks));
         };
         let found = Quirks::find(name);
         if found.is_none() {
-            report.unknown(
-                self.file,
-                &self.at.key("quirks"),
-                "quirks",
-                name,
-                quirks::ALL.iter().map(|quirks| quirks.name),
-            );
+            self.at.key("quirks").unknown("quirks", name, quirks::ALL.iter().map(|quirks| quirks.name));
         }
         found
     }
 
     /// A word that becomes part of an address.
-    fn word<'w>(&self, field: &str, written: Option<&'w str>, report: &mut Report<'_>) -> Option<&'w str> {
+    fn word<'w>(&self, field: &str, written: Option<&'w str>) -> Option<&'w str> {
         let written = written?;
         let good = !written.is_empty()
             && written.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b))
             && !written.contains("..");
         if !good {
-            report.problem(self.file, &self.at.key(field), "may hold letters, digits, `-`, `_`, `.` and `:` only");
+            self.at.key(field).problem("may hold letters, digits, `-`, `_`, `.` and `:` only");
         }
         good.then_some(written)
     }
 
     /// What its server reads. A trait of another dialect's servers is a mistake.
-    fn server(&self, speaks: Option<raw::Dialect>, report: &mut Report<'_>) -> Server {
+    fn server(&self, speaks: Option<raw::Dialect>) -> Server {
         use raw::Dialect as D;
         let Some(written) = &self.raw.traits else { return Server::OWN };
         for (field, is_written, of, names) in [
@@ -267,11 +226,7 @@ impl One<'_> {
         ] {
             if is_written && speaks.is_some_and(|dialect| !of.contains(&dialect)) {
                 let at = self.at.key("traits");
-                report.problem(
-                    self.file,
-                    &at.key(field),
-                    &format!("has a meaning for the dialects {names} only: leave it out"),
-                );
+                at.key(field).problem(&format!("has a meaning for the dialects {names} only: leave it out"));
             }
         }
         Server {
@@ -282,7 +237,7 @@ impl One<'_> {
     }
 
     /// Fields that only another dialect has.
-    fn foreign_fields(&self, speaks: Option<raw::Dialect>, report: &mut Report<'_>) {
+    fn foreign_fields(&self, speaks: Option<raw::Dialect>) {
         use raw::Dialect as D;
         let raw = self.raw;
         let Some(dialect) = speaks else { return };
@@ -298,56 +253,48 @@ impl One<'_> {
             ("aws", raw.aws.is_some(), D::Bedrock, "bedrock"),
         ] {
             if written && dialect != of {
-                report.problem(
-                    self.file,
-                    &self.at.key(field),
-                    &format!("has a meaning for the dialect {name} only: leave it out"),
-                );
+                self.at.key(field).problem(&format!("has a meaning for the dialect {name} only: leave it out"));
             }
         }
         if raw.key.is_some() {
             for (field, written) in [("service_account", raw.service_account.is_some()), ("aws", raw.aws.is_some())] {
                 if written {
-                    report.problem(self.file, &self.at.key(field), "stands beside `key`: keep one of the two");
+                    self.at.key(field).problem("stands beside `key`: keep one of the two");
                 }
             }
         }
     }
 
-    fn base(&self, default: &str, report: &mut Report<'_>) -> Option<Base> {
+    fn base(&self, default: &str) -> Option<Base> {
         let insecure = self.raw.insecure.unwrap_or(false);
         let at = self.at.key("base_url");
         let base = base::read(self.raw.base_url.as_deref().unwrap_or(default), insecure)
-            .map_err(|wrong| report.problem(self.file, &at, &wrong))
+            .map_err(|wrong| at.problem(&wrong))
             .ok()?;
         if !base.tls && insecure && base::read(self.raw.base_url.as_deref().unwrap_or(default), false).is_err() {
-            report.warn(
-                self.file,
-                &at,
-                "is http: to a public address: key, prompts and answers can be read on the way",
-            );
+            at.warn("is http: to a public address: key, prompts and answers can be read on the way");
         }
         Some(base)
     }
 
     /// What is known of the server there: that it answers nobody without a credential, and under
     /// which path it is asked.
-    fn at_a_known_host(&self, dialect: raw::Dialect, base: &Base, enabled: bool, report: &mut Report<'_>) {
+    fn at_a_known_host(&self, dialect: raw::Dialect, base: &Base) {
         let Some(known) = known::find(dialect, base) else { return };
         let raw = self.raw;
         let pays =
             raw.key.is_some() || raw.aws.is_some() || raw.service_account.is_some() || self.has_credential_header();
         // One that stands there under another name is told already.
-        let misnamed = || report.tells(self.file, &self.at, "write `key:");
-        if let Some(variable) = known.variable.filter(|_| enabled && !pays && !misnamed()) {
+        let misnamed = || self.at.tells("write `key:");
+        if let Some(variable) = known.variable.filter(|_| self.enabled() && !pays && !misnamed()) {
             let what = format!(
                 "is missing: {} answers nobody without one. Write `key: {{ env: {variable} }}`, or `{{ file: /path }}`",
                 known.host(base)
             );
-            report.missing(self.file, &self.at.key("key"), &what);
+            self.at.key("key").missing(&what);
         }
         if let Some(what) = raw.base_url.as_ref().and_then(|_| known.other_path(base)) {
-            report.warn(self.file, &self.at.key("base_url"), &what);
+            self.at.key("base_url").warn(&what);
         }
     }
 
@@ -357,7 +304,7 @@ impl One<'_> {
     }
 
     /// A demo account calls nobody: whatever says how is a mistake.
-    fn no_network(&self, report: &mut Report<'_>) -> Option<Base> {
+    fn no_network(&self) -> Option<Base> {
         let raw = self.raw;
         for (field, written) in [
             ("base_url", raw.base_url.is_some()),
@@ -371,19 +318,11 @@ impl One<'_> {
             ("insecure", raw.insecure.is_some()),
         ] {
             if written {
-                report.problem(
-                    self.file,
-                    &self.at.key(field),
-                    "has no meaning for a demo account, which calls nobody: leave it out",
-                );
+                self.at.key(field).problem("has no meaning for a demo account, which calls nobody: leave it out");
             }
         }
         if raw.probe == Some(true) {
-            report.warn(
-                self.file,
-                &self.at.key("probe"),
-                "has no effect on a demo account, which is never out: leave it out",
-            );
+            self.at.key("probe").warn("has no effect on a demo account, which is never out: leave it out");
         }
         Some(Base { tls: false, host: "".into(), port: 0, path: "".into(), authority: String::new() })
     }
@@ -413,26 +352,26 @@ impl One<'_> {
         }
     }
 
-    fn headers(&self, report: &mut Report<'_>) -> Vec<(HeaderName, HeaderValue)> {
+    fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {
         let section = self.at.key("headers");
         let mut headers = Vec::new();
         let mut seen = HashSet::new();
         for (name, value) in self.raw.headers.iter().flat_map(|headers| &headers.0) {
-            let at = entry(&section, name);
+            let at = section.entry(name);
             let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
-                report.problem(self.file, &at, "is not the name of a header");
+                at.problem("is not the name of a header");
                 continue;
             };
             if OURS.contains(&header.as_str()) {
-                report.problem(self.file, &at, "is written by the gateway itself and cannot be set");
+                at.problem("is written by the gateway itself and cannot be set");
             } else if header == http::header::AUTHORIZATION && self.raw.aws.is_some() {
-                report.problem(self.file, &at, "is made of `aws`: keep one of the two");
+                at.problem("is made of `aws`: keep one of the two");
             } else if header == http::header::AUTHORIZATION && self.raw.service_account.is_some() {
-                report.problem(self.file, &at, "is made of `service_account`: keep one of the two");
+                at.problem("is made of `service_account`: keep one of the two");
             } else if self.raw.key.is_some() && CREDENTIALS.contains(&header.as_str()) {
-                report.problem(self.file, &at, "is made of `key`: keep one of the two");
+                at.problem("is made of `key`: keep one of the two");
             } else if !seen.insert(header.clone()) {
-                report.problem(self.file, &at, "stands here a second time in other letters: keep one");
+                at.problem("stands here a second time in other letters: keep one");
             }
             let Some(value) = value else { continue };
             let text = value.0.expose();
@@ -441,7 +380,7 @@ impl One<'_> {
                 .is_some_and(|placeholder| placeholder != Placeholder::Quoted)
             {
                 let what = "is a template or a placeholder, and nothing fills it in: write the value itself, or the credential as `key: { env: NAME }`";
-                report.withheld(self.file, &at, what);
+                at.withheld(what);
                 continue;
             }
             match HeaderValue::from_str(text) {
@@ -449,7 +388,7 @@ impl One<'_> {
                     value.set_sensitive(true);
                     headers.push((header, value));
                 }
-                Err(_) => report.problem(self.file, &at, "may hold printable ASCII only"),
+                Err(_) => at.problem("may hold printable ASCII only"),
             }
         }
         headers

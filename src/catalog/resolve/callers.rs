@@ -1,37 +1,31 @@
 //! Callers and their keys: who they are, and what they may see.
 
+use std::cell::RefCell;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::prices::Unpriced;
-use super::{Models, Report, entry};
+use super::{Models, Served};
 use crate::catalog::globs::Globs;
 use crate::catalog::rotation::{KeySecret, is_replaced, newest};
 use crate::catalog::{Caller, Key, Permissions, name, raw};
 use crate::limits::Limits;
 use crate::price::Usd;
 use crate::problem::{quoted, shown};
+use crate::scribe::{Report, Scribe, Written, meant};
 use crate::units::{Decimal, Text, Time};
-use crate::yaml::Path;
 use crate::yaml::read::{Entries, List, items};
-
-/// All that may call.
-pub(super) struct Served {
-    pub(super) callers: Vec<Arc<Caller>>,
-    pub(super) keys: HashMap<[u8; 32], KeySecret>,
-    pub(super) key_total: usize,
-    pub(super) permissions: usize,
-}
 
 pub(super) fn resolve<'m>(
     documents: &[Option<raw::Catalog>],
     models: &'m Models<'m>,
     unpriced: &mut Unpriced<'m>,
-    report: &mut Report<'_>,
+    report: &RefCell<Report<'_>>,
 ) -> Served {
-    let section = Path::Root.key("callers");
+    let root = Scribe::new(report, 0);
+    let section = root.key("callers");
     let mut parts: BTreeMap<&str, Vec<(usize, &raw::Caller)>> = BTreeMap::new();
     for (file, document) in documents.iter().enumerate() {
         for (id, caller) in
@@ -39,7 +33,7 @@ pub(super) fn resolve<'m>(
         {
             parts.entry(id).or_default().extend(caller.as_ref().map(|caller| (file, caller)));
             if let Err(wrong) = name::of_entry(id) {
-                report.problem(file, &entry(&section, id), wrong);
+                section.in_file(file).entry(id).problem(wrong);
             }
         }
     }
@@ -52,7 +46,7 @@ pub(super) fn resolve<'m>(
         keys: HashMap::new(),
         key_total: 0,
     };
-    let callers = parts.iter().map(|(id, parts)| all.caller(id, parts, report)).collect();
+    let callers = parts.iter().map(|(id, parts)| all.caller(id, parts, &section)).collect();
     Served { callers, permissions: all.permissions.len(), key_total: all.key_total, keys: all.keys }
 }
 
@@ -72,89 +66,72 @@ struct All<'u, 'm, 'r> {
 }
 
 impl<'r> All<'_, '_, 'r> {
-    fn caller(&mut self, id: &'r str, parts: &[(usize, &'r raw::Caller)], report: &mut Report<'_>) -> Arc<Caller> {
-        let section = Path::Root.key("callers");
-        let at = entry(&section, id);
+    fn caller(&mut self, id: &'r str, parts: &[(usize, &'r raw::Caller)], section: &Scribe<'_, '_>) -> Arc<Caller> {
         // Its keys may be spread over files; all else stands in one of them.
         let mut whole = parts.iter().filter(|(_, raw)| is_whole(raw));
         let own = whole.next().or(parts.first());
+        let section = section.in_file(own.map(|(file, _)| *file).unwrap_or_default());
+        let at = section.entry(id);
         for (file, _) in whole {
-            let first = own.map(|(first, _)| report.place(*first, &at)).unwrap_or_default();
-            report.problem(
-                *file,
-                &at,
-                &format!("is described in {first} too: only its `keys` may be spread over files"),
-            );
+            let first = own.map(|(first, _)| at.place_in(*first)).unwrap_or_default();
+            at.in_file(*file)
+                .problem(&format!("is described in {first} too: only its `keys` may be spread over files"));
         }
         let raw = own.map(|(_, raw)| *raw);
         let caller = Arc::new(Caller {
             id: id.into(),
             enabled: raw.and_then(|raw| raw.enabled).unwrap_or(true),
             expires: time(raw.and_then(|raw| raw.expires)),
-            limits: own
-                .map(|(file, raw)| limits(raw.limits.as_ref(), *file, &at.key("limits"), report))
-                .unwrap_or_default(),
+            limits: own.map(|(_, raw)| limits(raw.limits.as_ref(), &at.key("limits"))).unwrap_or_default(),
             expose_cost: raw.and_then(|raw| raw.expose_cost).unwrap_or(false),
         });
         let globs = match own {
-            Some((file, raw)) => self.globs(raw.models.as_ref(), *file, &at, report),
+            Some((_, raw)) => self.globs(raw.models.as_ref(), &at),
             None => Globs::default(),
         };
-        let list = at.key("keys");
         let mut seen: HashMap<&str, usize> = HashMap::new();
         let mut used: BTreeMap<usize, Arc<Permissions>> = BTreeMap::new();
         for (file, raw) in parts {
+            let at = at.in_file(*file);
+            let list = at.key("keys");
             for (name, key) in raw.keys.iter().flat_map(|keys| &keys.0) {
-                let at = entry(&list, name);
+                let at = list.entry(name);
                 if let Err(wrong) = name::of_entry(name) {
-                    report.problem(*file, &at, wrong);
+                    at.problem(wrong);
                 }
                 if let Some(first) = seen.insert(name, *file) {
-                    let first = report.place(first, &at);
-                    report.problem(*file, &at, &format!("stands also in {first}: keep one"));
+                    at.problem(&format!("stands also in {}: keep one", at.place_in(first)));
                 }
                 let Some(key) = key else { continue };
-                let key = self.key(name, key, &caller, &globs, *file, &at, report);
+                let key = self.key(&Written { at, id: name, raw: key }, &caller, &globs);
                 // What is switched off costs nothing.
                 if caller.enabled && key.enabled {
-                    self.unpriced.check_key(&key, *file, &at, report);
+                    self.unpriced.check_key(&key, &at);
                     used.entry(key.permissions.index).or_insert_with(|| Arc::clone(&key.permissions));
                 }
             }
         }
-        if let Some((file, _)) = own {
+        if own.is_some() {
             let used = used.values().map(|permissions| &**permissions);
-            self.unpriced.check_caller(&caller.limits, used, *file, &at.key("limits"), report);
+            self.unpriced.check_caller(&caller.limits, used, &at.key("limits"));
         }
         caller
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what is written, whose it is, and where it stands")]
-    fn key(
-        &mut self,
-        name: &str,
-        raw: &'r raw::Key,
-        caller: &Arc<Caller>,
-        of_caller: &Globs,
-        file: usize,
-        at: &Path<'_>,
-        report: &mut Report<'_>,
-    ) -> Arc<Key> {
+    fn key(&mut self, written: &Written<'r, '_, '_, raw::Key>, caller: &Arc<Caller>, of_caller: &Globs) -> Arc<Key> {
+        let Written { at, id, raw } = written;
         if raw.allow_ips.as_ref().is_some_and(Vec::is_empty) {
-            report.missing(
-                file,
-                &at.key("allow_ips"),
-                "must list at least one address or range; without it the key may be used from everywhere",
-            );
+            at.key("allow_ips")
+                .missing("must list at least one address or range; without it the key may be used from everywhere");
         }
-        let globs = self.globs(raw.models.as_ref(), file, at, report);
+        let globs = self.globs(raw.models.as_ref(), at);
         let index = self.key_total;
         self.key_total += 1;
         let key = Arc::new(Key {
             index,
-            limits: limits(raw.limits.as_ref(), file, &at.key("limits"), report),
-            model_limits: self.model_limits(raw.model_limits.as_ref(), file, at, report),
-            id: format!("{}/{name}", caller.id).into(),
+            limits: limits(raw.limits.as_ref(), &at.key("limits")),
+            model_limits: self.model_limits(raw.model_limits.as_ref(), at),
+            id: format!("{}/{id}", caller.id).into(),
             caller: Arc::clone(caller),
             enabled: raw.enabled.unwrap_or(true),
             expires: time(raw.expires),
@@ -163,14 +140,10 @@ impl<'r> All<'_, '_, 'r> {
             permissions: self.permissions(of_caller, globs),
         });
         match (&raw.hash, &raw.hashes) {
-            (Some(_), Some(_)) => report.problem(file, &at.key("hashes"), "stands beside `hash`: keep one of the two"),
-            (Some(Text(digest)), None) => self.hash(
-                *digest,
-                KeySecret { key: key.clone(), until: None, replaced: false },
-                file,
-                &at.key("hash"),
-                report,
-            ),
+            (Some(_), Some(_)) => at.key("hashes").problem("stands beside `hash`: keep one of the two"),
+            (Some(Text(digest)), None) => {
+                self.hash(*digest, KeySecret { key: key.clone(), until: None, replaced: false }, &at.key("hash"))
+            }
             (None, Some(hashes)) if !hashes.is_empty() => {
                 let list = at.key("hashes");
                 let newest = newest(items(Some(hashes)).map(|(_, raw)| time(raw.until)));
@@ -180,63 +153,52 @@ impl<'r> All<'_, '_, 'r> {
                         Some(Text(digest)) => {
                             let until = time(raw.until);
                             let secret = KeySecret { key: key.clone(), until, replaced: is_replaced(until, newest) };
-                            self.hash(digest, secret, file, &at.key("hash"), report);
+                            self.hash(digest, secret, &at.key("hash"));
                         }
-                        None => report.missing(file, &at.key("hash"), "is missing: `sha256:` and 64 hex digits"),
+                        None => at.key("hash").missing("is missing: `sha256:` and 64 hex digits"),
                     }
                 }
             }
             // Beside the field that could not be read, none is missing.
             (None, Some(_) | None) => {
-                report.missing(
-                    file,
-                    &at.key("hash"),
-                    "is missing: `portcullis key new --print` makes a key and prints what to write here",
-                );
+                at.key("hash")
+                    .missing("is missing: `portcullis key new --print` makes a key and prints what to write here");
             }
         }
         key
     }
 
-    fn hash(&mut self, digest: raw::Digest, secret: KeySecret, file: usize, at: &Path<'_>, report: &mut Report<'_>) {
+    fn hash(&mut self, digest: raw::Digest, secret: KeySecret, at: &Scribe<'_, '_>) {
         match self.keys.entry(digest.0) {
             Entry::Vacant(free) => {
                 free.insert(secret);
             }
             Entry::Occupied(taken) => {
                 let what = format!("is the hash of {} too: one secret is one key", taken.get().key.id);
-                report.problem(file, at, &what);
+                at.problem(&what);
             }
         }
     }
 
-    fn model_limits(
-        &self,
-        written: Option<&'r Entries<raw::Limits>>,
-        file: usize,
-        at: &Path<'_>,
-        report: &mut Report<'_>,
-    ) -> Vec<(usize, Limits)> {
+    fn model_limits(&self, written: Option<&'r Entries<raw::Limits>>, at: &Scribe<'_, '_>) -> Vec<(usize, Limits)> {
         let section = at.key("model_limits");
         let mut found = Vec::new();
         for (id, raw) in written.into_iter().flat_map(|entries| &entries.0) {
             let is_known = self.models.contains_key(id.as_str()) || self.aliases.contains_key(id.as_str());
-            let at = section.entry(id, is_known);
-            let limits = limits(raw.as_ref(), file, &at, report);
+            let at = section.entry_if(id, is_known);
+            let limits = limits(raw.as_ref(), &at);
             match (self.models.get(id.as_str()), self.aliases.get(id.as_str())) {
                 (Some(Some(model)), _) => found.push((model.index, limits)),
                 // It has errors of its own.
                 (Some(None), _) => {}
-                (None, Some(model)) => {
-                    report.problem(file, &at, &format!("{} is an alias: write \"{model}\"", shown(id)))
-                }
+                (None, Some(model)) => at.problem(&format!("{} is an alias: write \"{model}\"", shown(id))),
                 (None, None) => {
                     let known = self.models.keys().copied();
                     // The value stands in the path here: its place is the key's.
-                    let hint = super::meant("models", id, known.clone());
+                    let hint = meant("models", id, known.clone());
                     match quoted(id, known) {
-                        Some(quoted) => report.problem(file, &section.key(id), &format!("no model {quoted}; {hint}")),
-                        None => report.problem(file, &at, &format!("no such model; {hint}")),
+                        Some(quoted) => section.key(id).problem(&format!("no model {quoted}; {hint}")),
+                        None => at.problem(&format!("no such model; {hint}")),
                     }
                 }
             }
@@ -257,28 +219,22 @@ impl<'r> All<'_, '_, 'r> {
         }
     }
 
-    fn globs(
-        &mut self,
-        written: Option<&'r List<String>>,
-        file: usize,
-        at: &Path<'_>,
-        report: &mut Report<'_>,
-    ) -> Globs {
+    fn globs(&mut self, written: Option<&'r List<String>>, at: &Scribe<'_, '_>) -> Globs {
         let Some(written) = written else { return Globs::everything() };
         let list = at.key("models");
         for (index, glob) in items(Some(written)) {
             let at = list.index(index);
             if glob.is_empty() || !glob.bytes().all(|b| b.is_ascii_graphic()) {
-                report.withheld(file, &at, "must be a glob over model ids, such as \"gpt-*\"");
+                at.withheld("must be a glob over model ids, such as \"gpt-*\"");
             } else if let Some(model) = self.aliases.get(glob.as_str()) {
-                report.warn(file, &at, &format!("{} is an alias, and globs match ids: write \"{model}\"", shown(glob)));
+                at.warn(&format!("{} is an alias, and globs match ids: write \"{model}\"", shown(glob)));
             } else if !glob.contains(['*', '?']) && !self.models.contains_key(glob.as_str()) {
                 let known = self.models.keys().copied();
                 let what = match quoted(glob, known.clone()) {
-                    Some(quoted) => format!("there is no model {quoted}; {}", super::meant("models", glob, known)),
-                    None => report.in_column(file, &at, "there is no such model"),
+                    Some(quoted) => format!("there is no model {quoted}; {}", meant("models", glob, known)),
+                    None => at.in_column("there is no such model"),
                 };
-                report.warn(file, &at, &what);
+                at.warn(&what);
             }
         }
         Globs::new(
@@ -294,15 +250,12 @@ fn is_whole(raw: &raw::Caller) -> bool {
     enabled.is_some() || expires.is_some() || models.is_some() || limits.is_some() || expose_cost.is_some()
 }
 
-fn limits(written: Option<&raw::Limits>, file: usize, at: &Path<'_>, report: &mut Report<'_>) -> Limits {
+fn limits(written: Option<&raw::Limits>, at: &Scribe<'_, '_>) -> Limits {
     let Some(raw) = written else { return Limits::default() };
-    let mut at_least_one = |field: &str, written: Option<u64>| {
+    let at_least_one = |field: &str, written: Option<u64>| {
         if written == Some(0) {
-            report.problem(
-                file,
-                &at.key(field),
-                "must be at least 1; what shall not be used at all is switched off with `enabled: false`",
-            );
+            at.key(field)
+                .problem("must be at least 1; what shall not be used at all is switched off with `enabled: false`");
         }
         written
     };
@@ -312,20 +265,17 @@ fn limits(written: Option<&raw::Limits>, file: usize, at: &Path<'_>, report: &mu
         tokens_per_minute: at_least_one("tokens_per_minute", raw.tokens_per_minute),
         tokens_per_day: at_least_one("tokens_per_day", raw.tokens_per_day),
         concurrency: at_least_one("concurrency", raw.concurrency),
-        usd_per_day: usd("usd_per_day", raw.usd_per_day, file, at, report),
-        usd_per_month: usd("usd_per_month", raw.usd_per_month, file, at, report),
+        usd_per_day: usd("usd_per_day", raw.usd_per_day, at),
+        usd_per_month: usd("usd_per_month", raw.usd_per_month, at),
     }
 }
 
-fn usd(field: &str, written: Option<Decimal>, file: usize, at: &Path<'_>, report: &mut Report<'_>) -> Option<Usd> {
+fn usd(field: &str, written: Option<Decimal>, at: &Scribe<'_, '_>) -> Option<Usd> {
     let Decimal(millionths) = written?;
     let usd = Usd::of_millionths(millionths);
     if usd == Usd::ZERO {
-        report.problem(
-            file,
-            &at.key(field),
-            "must be more than 0; what shall not be used at all is switched off with `enabled: false`",
-        );
+        at.key(field)
+            .problem("must be more than 0; what shall not be used at all is switched off with `enabled: false`");
     }
     Some(usd)
 }

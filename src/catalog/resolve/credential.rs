@@ -3,50 +3,41 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::accounts::One;
-use super::{Report, base};
+use super::base;
 use crate::catalog::{AwsKeys, Base, Signer, raw};
+use crate::scribe::Scribe;
+use crate::scribe::Written;
 use crate::secret::Secret;
-use crate::secret_ref::ASSUMED;
-use crate::secret_ref::LookUp;
-use crate::secret_ref::Reference;
-use crate::secret_ref::SecretRef;
-use crate::secret_ref::Tls;
 use crate::secret_ref::placeholder::Placeholder;
+use crate::secret_ref::{ASSUMED, Reference, SecretRef, Tls};
 use crate::signers::google::ServiceAccount;
 use crate::signers::sigv4;
-use crate::yaml::{Path, Step};
 
-impl One<'_> {
+impl Written<'_, '_, '_, raw::Account> {
+    /// Returns whether the account takes requests.
+    pub(super) fn enabled(&self) -> bool {
+        self.raw.enabled.unwrap_or(true)
+    }
+
     /// What makes the credential of each request, or of an hour.
-    pub(super) fn signer(
-        &self,
-        speaks: raw::Dialect,
-        enabled: bool,
-        look_up: &mut LookUp<'_>,
-        report: &mut Report<'_>,
-    ) -> Option<Signer> {
+    pub(super) fn signer(&self, speaks: raw::Dialect) -> Option<Signer> {
         let raw = self.raw;
-        let needs_one = enabled && raw.key.is_none() && !self.has_authorization();
+        let needs_one = self.enabled() && raw.key.is_none() && !self.has_authorization();
         match speaks {
             raw::Dialect::Vertex => {
                 let at = self.at.key("service_account");
                 let Some(written) = &raw.service_account else {
                     if needs_one {
-                        report.missing(
-                            self.file,
-                            &at,
-                            "is missing: a service account's JSON key, as `{ file: /path }`; or `key`, a token",
-                        );
+                        at.missing("is missing: a service account's JSON key, as `{ file: /path }`; or `key`, a token");
                     }
                     return None;
                 };
-                let json = self.text(written, &at, enabled, look_up, report).filter(|json| json.expose() != ASSUMED)?;
+                let json = self.text(written, &at).filter(|json| json.expose() != ASSUMED)?;
                 let account = ServiceAccount::parse(json.expose())
-                    .map_err(|wrong| report.problem(self.file, &at, &format!("cannot be used: {wrong}")))
+                    .map_err(|wrong| at.problem(&format!("cannot be used: {wrong}")))
                     .ok()?;
                 let issuer = base::read(account.token_uri(), self.raw.insecure.unwrap_or(false))
-                    .map_err(|wrong| report.problem(self.file, &at, &format!("its `token_uri` {wrong}")))
+                    .map_err(|wrong| at.problem(&format!("its `token_uri` {wrong}")))
                     .ok()?;
                 Some(Signer::Google(account, issuer))
             }
@@ -54,20 +45,18 @@ impl One<'_> {
                 let at = self.at.key("aws");
                 let Some(written) = &raw.aws else {
                     if needs_one {
-                        report.missing(
-                            self.file,
-                            &at,
+                        at.missing(
                             "is missing: `{ access_key_id: …, secret_access_key: … }`; or `key`, a Bedrock API key",
                         );
                     }
                     return None;
                 };
-                let mut secret = |field: &str, usual: &str, written: Option<&SecretRef>, required: bool| {
+                let secret = |field: &str, usual: &str, written: Option<&SecretRef>, required: bool| {
                     let at = at.key(field);
                     if written.is_none() && required {
-                        report.missing(self.file, &at, "is missing");
+                        at.missing("is missing");
                     }
-                    self.secret(written?, Some(usual), &at, enabled, look_up, report)
+                    self.secret(written?, Some(usual), &at)
                 };
                 let access_key_id = secret("access_key_id", "AWS_ACCESS_KEY_ID", written.access_key_id.as_ref(), true);
                 let secret_access_key =
@@ -98,46 +87,24 @@ impl One<'_> {
     }
 
     /// A secret that a header can carry.
-    pub(super) fn secret(
-        &self,
-        written: &SecretRef,
-        usual: Option<&str>,
-        at: &Path<'_>,
-        enabled: bool,
-        look_up: &mut LookUp<'_>,
-        report: &mut Report<'_>,
-    ) -> Option<Secret> {
-        self.found(written, usual, at, enabled, credential, look_up, report)
+    pub(super) fn secret(&self, written: &SecretRef, usual: Option<&str>, at: &Scribe<'_, '_>) -> Option<Secret> {
+        self.found(written, usual, at, credential)
     }
 
     /// A secret of several lines.
-    fn text(
-        &self,
-        written: &SecretRef,
-        at: &Path<'_>,
-        enabled: bool,
-        look_up: &mut LookUp<'_>,
-        report: &mut Report<'_>,
-    ) -> Option<Secret> {
+    fn text(&self, written: &SecretRef, at: &Scribe<'_, '_>) -> Option<Secret> {
         let read = |text: &str| if text.trim().is_empty() { Err("is empty".to_owned()) } else { Ok(Secret::new(text)) };
-        self.found(written, Some("GOOGLE_CREDENTIALS"), at, enabled, read, look_up, report)
+        self.found(written, Some("GOOGLE_CREDENTIALS"), at, read)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what is written, where, and how it is read")]
     fn found(
         &self,
         written: &SecretRef,
         usual: Option<&str>,
-        at: &Path<'_>,
-        enabled: bool,
+        at: &Scribe<'_, '_>,
         read: impl Fn(&str) -> Result<Secret, String>,
-        look_up: &mut LookUp<'_>,
-        report: &mut Report<'_>,
     ) -> Option<Secret> {
-        let field = match at {
-            Path::In(_, Step::Key(field)) => field,
-            Path::In(..) | Path::Root => "key",
-        };
+        let field = at.field().unwrap_or("key");
         let read = |text: &str| match Placeholder::of(text) {
             Some(Placeholder::Quoted) => {
                 Err("has quotes around its value, which would be sent with it: leave them out".to_owned())
@@ -148,17 +115,16 @@ impl One<'_> {
         if let SecretRef::Literal(secret) = written
             && let Some(placeholder) = Placeholder::of(secret.expose()).or_else(|| {
                 let mut holds =
-                    |name: &str| look_up(Reference::Env(name)).is_ok_and(|text| !text.is_empty() && text != ASSUMED);
+                    |name: &str| at.look_up(Reference::Env(name)).is_ok_and(|text| !text.is_empty() && text != ASSUMED);
                 Placeholder::of_name(secret.expose(), &mut holds)
             })
         {
-            report.withheld(self.file, at, &placeholder.wrong(field, usual));
+            at.withheld(&placeholder.wrong(field, usual));
             return None;
         }
         let found = match written {
             SecretRef::Literal(secret) => {
-                report.literal_secrets.insert(self.file);
-                report.warn(self.file, at, "is a secret written out: better `{ env: NAME }` or `{ file: /path }`");
+                at.warn_of_secret("is a secret written out: better `{ env: NAME }` or `{ file: /path }`");
                 read(secret.expose())
             }
             SecretRef::Env(variable) if !is_variable(variable) => {
@@ -168,59 +134,48 @@ impl One<'_> {
             SecretRef::File(path) if path.starts_with(['~', '$']) => {
                 Err("is taken as it is written: `~` and `$NAME` are not filled in. Write the whole path, or one that starts at the configuration folder".to_owned())
             }
-            SecretRef::Env(_) | SecretRef::File(_) if !enabled => return None,
+            SecretRef::Env(_) | SecretRef::File(_) if !self.enabled() => return None,
             SecretRef::Env(variable) => {
-                look_up(Reference::Env(variable)).and_then(|text| read(&text).map_err(|wrong| format!("the environment variable {wrong}")))
+                at.look_up(Reference::Env(variable)).and_then(|text| read(&text).map_err(|wrong| format!("the environment variable {wrong}")))
             }
-            SecretRef::File(path) => look_up(Reference::File(path)).and_then(|text| {
+            SecretRef::File(path) => at.look_up(Reference::File(path)).and_then(|text| {
                 let line = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
                 read(line).map_err(|wrong| format!("the file {wrong}"))
             }),
         };
         match found {
-            Ok(secret) => enabled.then_some(secret),
+            Ok(secret) => self.enabled().then_some(secret),
             Err(wrong) => {
                 match written {
-                    SecretRef::Literal(_) => report.withheld(self.file, at, &wrong),
-                    SecretRef::Env(_) => report.withheld(self.file, &at.key("env"), &wrong),
-                    SecretRef::File(_) => report.withheld(self.file, &at.key("file"), &wrong),
+                    SecretRef::Literal(_) => at.withheld(&wrong),
+                    SecretRef::Env(_) => at.key("env").withheld(&wrong),
+                    SecretRef::File(_) => at.key("file").withheld(&wrong),
                 }
                 None
             }
         }
     }
 
-    pub(super) fn ca(
-        &self,
-        tls: &Tls,
-        enabled: bool,
-        base: Option<&Base>,
-        look_up: &mut LookUp<'_>,
-        report: &mut Report<'_>,
-    ) -> Option<String> {
+    pub(super) fn ca(&self, tls: &Tls, base: Option<&Base>) -> Option<String> {
         let at = self.at.key("tls");
         let at = at.key("ca");
         let Some(path) = &tls.ca else {
-            report.missing(self.file, &at, "is missing: a file of certificates (PEM)");
+            at.missing("is missing: a file of certificates (PEM)");
             return None;
         };
         if base.is_some_and(|base| !base.tls && base.port > 0) {
-            report.problem(self.file, &at, "has no meaning with http:");
+            at.problem("has no meaning with http:");
         }
         if path.is_empty() {
-            report.problem(self.file, &at, "must be the path of a file of certificates (PEM)");
+            at.problem("must be the path of a file of certificates (PEM)");
             return None;
         }
-        if !enabled {
+        if !self.enabled() {
             return None;
         }
-        let pem = look_up(Reference::Ca(path)).map_err(|wrong| report.withheld(self.file, &at, &wrong)).ok()?;
+        let pem = at.look_up(Reference::Ca(path)).map_err(|wrong| at.withheld(&wrong)).ok()?;
         if !pem.contains("-----BEGIN CERTIFICATE-----") {
-            report.problem(
-                self.file,
-                &at,
-                "the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`",
-            );
+            at.problem("the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`");
         }
         Some(pem)
     }

@@ -1,14 +1,15 @@
 //! Models: their targets, their other names, what may stand in for them.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Accounts, Merged, Models, Report, entry, prices, timeouts};
+use super::{Accounts, Merged, Models, prices, timeouts};
 use crate::catalog::{Hedge, Model, Queue, Strategy, Target, name, raw};
 use crate::problem::shown;
+use crate::scribe::{Report, Scribe, Written};
 use crate::units::{Quantile, Share, Span, Text, Time};
-use crate::yaml::Path;
 use crate::yaml::read::{List, items};
 use dialects::neutral::Effort;
 use dialects::traits::{Efforts, Sampling, Thinking, Traits};
@@ -27,84 +28,70 @@ const WAIT: Duration = Duration::from_secs(5);
 pub(super) fn resolve<'r>(
     written: &Merged<'r, raw::Model>,
     accounts: &Accounts<'_>,
-    report: &mut Report<'_>,
+    report: &RefCell<Report<'_>>,
 ) -> Models<'r> {
-    let section = Path::Root.key("models");
-    let aliases = aliases(written, report);
+    let root = Scribe::new(report, 0);
+    let section = root.key("models");
+    let aliases = aliases(written, &section);
     let mut models = Models::new();
     for (index, (id, (file, raw))) in written.iter().enumerate() {
-        let at = entry(&section, id);
+        let section = section.in_file(*file);
+        let at = section.entry(id);
         if let Err(wrong) = name::of_model(id) {
-            report.problem(*file, &at, wrong);
+            at.problem(wrong);
         }
-        let model =
-            raw.and_then(|raw| One { file: *file, at, id, raw }.resolve(index, accounts, written, &aliases, report));
+        let model = raw.and_then(|raw| Written { at, id, raw }.resolve(index, accounts, written, &aliases));
         models.insert(id, model.map(Arc::new));
     }
-    circles(written, report);
+    circles(written, &section);
     models
 }
 
 /// Alias → its model. No alias is an id or stands twice.
-fn aliases<'r>(written: &Merged<'r, raw::Model>, report: &mut Report<'_>) -> HashMap<&'r str, &'r str> {
-    let section = Path::Root.key("models");
+fn aliases<'r>(written: &Merged<'r, raw::Model>, section: &Scribe<'_, '_>) -> HashMap<&'r str, &'r str> {
     let mut aliases: HashMap<&str, &str> = HashMap::new();
     for (id, (file, raw)) in written {
-        let at = entry(&section, id);
+        let section = section.in_file(*file);
+        let at = section.entry(id);
         let at = at.key("aliases");
         for (index, alias) in items(raw.and_then(|raw| raw.aliases.as_ref())) {
             let at = at.index(index);
             if let Err(wrong) = name::of_model(alias) {
-                report.withheld(*file, &at, wrong);
+                at.withheld(wrong);
             } else if written.contains_key(alias.as_str()) {
-                report.problem(*file, &at, &format!("{} is a model's id, so it cannot be an alias too", shown(alias)));
+                at.problem(&format!("{} is a model's id, so it cannot be an alias too", shown(alias)));
             } else if let Some(other) = aliases.insert(alias, id) {
-                report.problem(*file, &at, &format!("{} is already an alias of \"{other}\"", shown(alias)));
+                at.problem(&format!("{} is already an alias of \"{other}\"", shown(alias)));
             }
         }
     }
     aliases
 }
 
-/// One model as written, and where.
-struct One<'r> {
-    file: usize,
-    at: Path<'r>,
-    id: &'r str,
-    raw: &'r raw::Model,
-}
-
-impl One<'_> {
+impl Written<'_, '_, '_, raw::Model> {
     fn resolve(
         &self,
         index: usize,
         accounts: &Accounts<'_>,
         written: &Merged<'_, raw::Model>,
         aliases: &HashMap<&str, &str>,
-        report: &mut Report<'_>,
     ) -> Option<Model> {
         let raw = self.raw;
-        let mut targets = self.targets(accounts, report);
-        self.tiers(report);
-        timeouts::of_model(
-            raw.timeouts.as_ref(),
-            targets.as_deref_mut().unwrap_or_default(),
-            self.file,
-            &self.at.key("timeouts"),
-            report,
-        );
-        let hedge = self.hedge(targets.as_deref(), report);
-        let queue = self.queue(report);
-        let mut others = |at: &Path<'_>, list| self.others(at, list, written, aliases, report);
+        let mut targets = self.targets(accounts);
+        self.tiers();
+        timeouts::of_model(raw.timeouts.as_ref(), targets.as_deref_mut().unwrap_or_default(), &self.at.key("timeouts"));
+        let hedge = self.hedge(targets.as_deref());
+        let queue = self.queue();
+        let others = |at: &Scribe<'_, '_>, list| self.others(at, list, written, aliases);
         let fallbacks = others(&self.at.key("fallbacks"), raw.fallbacks.as_ref());
         let on = self.at.key("fallbacks_on");
         let on_context = others(&on.key("context"), raw.fallbacks_on.as_ref().and_then(|on| on.context.as_ref()));
         let on_refusal = others(&on.key("refusal"), raw.fallbacks_on.as_ref().and_then(|on| on.refusal.as_ref()));
         if let Some(raw::Defaults { max_tokens: Some(0) }) = raw.defaults {
-            report.problem(self.file, &self.at.key("defaults").key("max_tokens"), "must be at least 1");
+            self.at.key("defaults").key("max_tokens").problem("must be at least 1");
         }
         if raw.owned_by.as_deref().is_some_and(|owner| owner.is_empty() || owner.chars().any(char::is_control)) {
-            report.problem(self.file, &self.at.key("owned_by"), "must be a text without control characters");
+            self.at.key("owned_by").problem("must be a text without control characters");
         }
         let mut aliases: Vec<Arc<str>> = items(raw.aliases.as_ref()).map(|(_, alias)| alias.as_str().into()).collect();
         aliases.sort_unstable();
@@ -112,12 +99,7 @@ impl One<'_> {
             id: self.id.into(),
             index,
             aliases,
-            strategy: match raw.strategy {
-                None | Some(raw::Strategy::Priority) => Strategy::Priority,
-                Some(raw::Strategy::Weighted) => Strategy::Weighted,
-                Some(raw::Strategy::LeastBusy) => Strategy::LeastBusy,
-                Some(raw::Strategy::Fastest) => Strategy::Fastest,
-            },
+            strategy: raw.strategy.unwrap_or_default(),
             targets: targets?,
             fallbacks,
             sticky: raw.sticky.unwrap_or(false),
@@ -140,22 +122,22 @@ impl One<'_> {
         {
             let why = "changes nothing: by priority, with one target in each tier, all conversations go to the first; give some the same `tier`, \
                        or write another strategy";
-            report.warn(self.file, &self.at.key("sticky"), why);
+            self.at.key("sticky").warn(why);
         }
         if !model.served() {
-            report.warn(self.file, &self.at, "is not served: all accounts of its targets are disabled");
+            self.at.warn("is not served: all accounts of its targets are disabled");
         }
         Some(model)
     }
 
     /// `None` if one of them is wrong.
-    fn targets(&self, accounts: &Accounts<'_>, report: &mut Report<'_>) -> Option<Vec<Target>> {
+    fn targets(&self, accounts: &Accounts<'_>) -> Option<Vec<Target>> {
         let list = self.at.key("targets");
-        let of_model = prices::read(self.raw.price.as_ref(), self.file, &self.at.key("price"), report);
+        let of_model = prices::read(self.raw.price.as_ref(), &self.at.key("price"));
         let written = match &self.raw.targets {
             Some(targets) if !targets.is_empty() => targets,
             Some(_) | None => {
-                report.missing(self.file, &list, "must list at least one target, such as `- { account: NAME }`");
+                list.missing("must list at least one target, such as `- { account: NAME }`");
                 return None;
             }
         };
@@ -168,32 +150,32 @@ impl One<'_> {
                 let at = list.index(index);
                 let model = target.model.as_deref().unwrap_or(self.id);
                 if model.is_empty() || model.len() > 512 || model.chars().any(char::is_control) {
-                    report.problem(self.file, &at.key("model"), "must be 1 to 512 bytes without control characters");
+                    at.key("model").problem("must be 1 to 512 bytes without control characters");
                 }
                 if target.weight == Some(0) {
-                    report.problem(self.file, &at.key("weight"), "must be at least 1; a target that shall get nothing is left out");
+                    at.key("weight").problem("must be at least 1; a target that shall get nothing is left out");
                 }
-                let own = prices::read(target.price.as_ref(), self.file, &at.key("price"), report);
+                let own = prices::read(target.price.as_ref(), &at.key("price"));
                 let Some(account) = target.account.as_deref() else {
-                    report.missing(self.file, &at.key("account"), "is missing: the name of an account");
+                    at.key("account").missing("is missing: the name of an account");
                     return None;
                 };
                 if !seen.insert((account, model)) {
-                    report.problem(self.file, &at, "is the same account and model as a target before it: keep one");
+                    at.problem("is the same account and model as a target before it: keep one");
                 }
                 let Some(found) = accounts.get(account) else {
-                    report.unknown(self.file, &at.key("account"), "account", account, super::names(accounts));
+                    at.key("account").unknown("account", account, super::names(accounts));
                     return None;
                 };
                 // `None` if the account has errors of its own.
                 let account = Arc::clone(found.as_ref()?);
                 if account.dialect.cannot_address(model) {
                     let wrong = "cannot stand in the path of a request, where this account's dialect has it: no `?`, `#`, `\\\\`, and no empty, `.` or `..` part between slashes";
-                    report.problem(self.file, &at.key("model"), wrong);
+                    at.key("model").problem(wrong);
                 }
                 let traits = traits(account.dialect.traits(model), target.traits.as_ref()).at(account.server);
                 if traits.max_output == Some(0) {
-                    report.problem(self.file, &at.key("traits").key("max_output"), "must be at least 1");
+                    at.key("traits").key("max_output").problem("must be at least 1");
                 }
                 let tier = target.tier.unwrap_or_else(|| u32::try_from(index).unwrap_or(u32::MAX));
                 let (price, price_from) = prices::of_target(own, of_model, &account, model).unzip();
@@ -213,50 +195,46 @@ impl One<'_> {
     }
 
     /// All targets have a tier or none, and it is looked at.
-    fn tiers(&self, report: &mut Report<'_>) {
+    fn tiers(&self) {
         let list = self.at.key("targets");
         let tier = |some: bool| items(self.raw.targets.as_ref()).find(|(_, target)| target.tier.is_some() == some);
         let Some((with, _)) = tier(true) else { return };
         if let Some((without, _)) = tier(false) {
             let what = "is missing, while other targets of this model have one: write it on all of them, or on none";
-            report.missing(self.file, &list.index(without).key("tier"), what);
+            list.index(without).key("tier").missing(what);
         }
-        if !matches!(self.raw.strategy, None | Some(raw::Strategy::Priority)) {
+        if self.raw.strategy.unwrap_or_default() != Strategy::Priority {
             let what = "is looked at by the strategy `priority` only, and this model has another: leave tiers out";
-            report.warn(self.file, &list.index(with).key("tier"), what);
+            list.index(with).key("tier").warn(what);
         }
     }
 
-    fn hedge(&self, targets: Option<&[Target]>, report: &mut Report<'_>) -> Option<Hedge> {
+    fn hedge(&self, targets: Option<&[Target]>) -> Option<Hedge> {
         let written = self.raw.hedge.as_ref()?;
         let at = self.at.key("hedge");
         let Share(at_most) = written.at_most.map_or(AT_MOST, |Text(share)| share);
         if at_most <= 0.0 {
-            report.problem(
-                self.file,
-                &at.key("at_most"),
-                "must be more than 0%; without `hedge` no second attempt is made",
-            );
+            at.key("at_most").problem("must be more than 0%; without `hedge` no second attempt is made");
         }
         if let Some([first, rest @ ..]) = targets
             && rest.iter().all(|target| target.account.id == first.account.id)
         {
             let what = "has no effect: the second attempt is made at another account, and this model has one only";
-            report.warn(self.file, &at, what);
+            at.warn(what);
         }
         let Quantile(after) = written.after.map_or(AFTER, |Text(quantile)| quantile);
         Some(Hedge { after, at_most })
     }
 
-    fn queue(&self, report: &mut Report<'_>) -> Option<Queue> {
+    fn queue(&self) -> Option<Queue> {
         let written = self.raw.queue.as_ref()?;
         let at = self.at.key("queue");
         if written.length == Some(0) {
-            report.problem(self.file, &at.key("length"), "must be at least 1; without `queue` nobody waits");
+            at.key("length").problem("must be at least 1; without `queue` nobody waits");
         }
         let wait = written.wait.map_or(WAIT, |Text(Span(span))| span);
         if wait.is_zero() {
-            report.problem(self.file, &at.key("wait"), "must be more than 0s; without `queue` nobody waits");
+            at.key("wait").problem("must be more than 0s; without `queue` nobody waits");
         }
         Some(Queue {
             length: written.length.map_or(LENGTH, |length| usize::try_from(length).unwrap_or(usize::MAX)),
@@ -267,11 +245,10 @@ impl One<'_> {
     /// A list of other models: `fallbacks`, and those of `fallbacks_on`.
     fn others(
         &self,
-        at: &Path<'_>,
+        at: &Scribe<'_, '_>,
         list: Option<&List<String>>,
         written: &Merged<'_, raw::Model>,
         aliases: &HashMap<&str, &str>,
-        report: &mut Report<'_>,
     ) -> Vec<Arc<str>> {
         let mut seen = HashSet::new();
         for (index, id) in items(list) {
@@ -280,14 +257,14 @@ impl One<'_> {
             } else if let Some(model) = aliases.get(id.as_str()) {
                 format!("{} is an alias: write \"{model}\"", shown(id))
             } else if !written.contains_key(id.as_str()) {
-                report.unknown(self.file, &at.index(index), "model", id, super::names(written));
+                at.index(index).unknown("model", id, super::names(written));
                 continue;
             } else if !seen.insert(id) {
                 format!("{} stands here a second time: keep one", shown(id))
             } else {
                 continue;
             };
-            report.problem(self.file, &at.index(index), &wrong);
+            at.index(index).problem(&wrong);
         }
         items(list).map(|(_, id)| id.as_str().into()).collect()
     }
@@ -340,11 +317,10 @@ fn effort(word: raw::Effort) -> Effort {
 
 /// Models that fall back on each other in a circle, each circle once. Those of `fallbacks_on` are
 /// not followed further, so they may. No recursion: a chain may be as long as the catalog.
-fn circles(written: &Merged<'_, raw::Model>, report: &mut Report<'_>) {
+fn circles(written: &Merged<'_, raw::Model>, section: &Scribe<'_, '_>) {
     let fallbacks = |id: &str| {
         written.get(id).and_then(|(_, raw)| *raw).and_then(|raw| raw.fallbacks.as_deref()).unwrap_or_default()
     };
-    let section = Path::Root.key("models");
     // Not there: not seen. False: on the way. True: done.
     let mut done: BTreeMap<&str, bool> = BTreeMap::new();
     for start in written.keys() {
@@ -374,13 +350,10 @@ fn circles(written: &Merged<'_, raw::Model>, report: &mut Report<'_>) {
                         way.iter().skip(from).take(8).map(|(id, _)| *id).chain([fallback.as_str()]).collect();
                     let Some((id, _)) = way.last() else { continue };
                     let (file, _) = written.get(id).copied().unwrap_or_default();
-                    let at = entry(&section, id);
+                    let section = section.in_file(file);
+                    let at = section.entry(id);
                     let at = at.key("fallbacks");
-                    report.problem(
-                        file,
-                        &at.index(index),
-                        &format!("closes a circle of fallbacks: {}", circle.join(" → ")),
-                    );
+                    at.index(index).problem(&format!("closes a circle of fallbacks: {}", circle.join(" → ")));
                 }
                 None => {
                     done.insert(fallback, false);

@@ -1,23 +1,23 @@
 //! What targets cost, and who must know it.
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::callers::Served;
-use super::{Merged, Models, Report};
+use super::{Merged, Models, Served};
 use crate::catalog::{Account, Key, Model, Permissions, Target, raw};
 use crate::limits::Limits;
 use crate::price::{Long, Origin, Price, Usd, list};
 use crate::problem::shown;
+use crate::scribe::{Report, Scribe};
 use crate::units::Decimal;
-use crate::yaml::Path;
 use dialects::Dialect;
 
 /// A price as written.
-pub(super) fn read(written: Option<&raw::Price>, file: usize, at: &Path<'_>, report: &mut Report<'_>) -> Option<Price> {
+pub(super) fn read(written: Option<&raw::Price>, at: &Scribe<'_, '_>) -> Option<Price> {
     let raw = written?;
-    let input = required(raw.input, file, &at.key("input"), report);
-    let output = required(raw.output, file, &at.key("output"), report);
-    let long = read_long(raw.long.as_ref(), file, &at.key("long"), report);
+    let input = required(raw.input, &at.key("input"));
+    let output = required(raw.output, &at.key("output"));
+    let long = read_long(raw.long.as_ref(), &at.key("long"));
     // What is wrong with it has been told: that nobody knows the price need not be told, too.
     let Some((input, output)) = input.zip(output) else { return Some(Price::FREE) };
     Some(Price {
@@ -31,18 +31,16 @@ pub(super) fn read(written: Option<&raw::Price>, file: usize, at: &Path<'_>, rep
     })
 }
 
-fn read_long(written: Option<&raw::LongPrice>, file: usize, at: &Path<'_>, report: &mut Report<'_>) -> Option<Long> {
+fn read_long(written: Option<&raw::LongPrice>, at: &Scribe<'_, '_>) -> Option<Long> {
     let raw = written?;
     let at_above = at.key("above");
     match raw.above {
-        None => report.missing(file, &at_above, "is missing: prompts of more tokens than this are long"),
-        Some(0) => {
-            report.problem(file, &at_above, "must be at least 1; a price for all prompts is written without `long`")
-        }
+        None => at_above.missing("is missing: prompts of more tokens than this are long"),
+        Some(0) => at_above.problem("must be at least 1; a price for all prompts is written without `long`"),
         Some(_) => {}
     }
-    let input = required(raw.input, file, &at.key("input"), report);
-    let output = required(raw.output, file, &at.key("output"), report);
+    let input = required(raw.input, &at.key("input"));
+    let output = required(raw.output, &at.key("output"));
     let (input, output) = input.zip(output)?;
     Some(Long {
         above: raw.above?,
@@ -54,9 +52,9 @@ fn read_long(written: Option<&raw::LongPrice>, file: usize, at: &Path<'_>, repor
     })
 }
 
-fn required(written: Option<Decimal>, file: usize, at: &Path<'_>, report: &mut Report<'_>) -> Option<u64> {
+fn required(written: Option<Decimal>, at: &Scribe<'_, '_>) -> Option<u64> {
     if written.is_none() {
-        report.missing(file, at, "is missing: dollars for a million tokens, `0` where they cost nothing");
+        at.missing("is missing: dollars for a million tokens, `0` where they cost nothing");
     }
     written.map(|Decimal(millionths)| millionths)
 }
@@ -117,23 +115,21 @@ impl<'m> Unpriced<'m> {
         &mut self,
         limits: &Limits,
         permissions: impl Iterator<Item = &'p Permissions>,
-        file: usize,
-        at: &Path<'_>,
-        report: &mut Report<'_>,
+        at: &Scribe<'_, '_>,
     ) {
         if !limits.limits_money() || self.list.is_empty() {
             return;
         }
         let found: BTreeSet<usize> = permissions.flat_map(|permissions| self.allowed(permissions).to_vec()).collect();
-        self.refuse(limits, found, file, at, report);
+        self.refuse(limits, found, at);
     }
 
     /// The same of a key, and of the models that it has limits for.
-    pub(super) fn check_key(&mut self, key: &Key, file: usize, at: &Path<'_>, report: &mut Report<'_>) {
+    pub(super) fn check_key(&mut self, key: &Key, at: &Scribe<'_, '_>) {
         if self.list.is_empty() {
             return;
         }
-        self.check_caller(&key.limits, std::iter::once(&*key.permissions), file, &at.key("limits"), report);
+        self.check_caller(&key.limits, std::iter::once(&*key.permissions), &at.key("limits"));
         let section = at.key("model_limits");
         for (index, limits) in key.model_limits.iter().filter(|(_, limits)| limits.limits_money()) {
             let Some(Some(model)) = self.models.get(*index).copied() else { continue };
@@ -147,7 +143,7 @@ impl<'m> Unpriced<'m> {
                 .into_iter()
                 .filter(|place| self.list.get(*place).is_some_and(|(model, _)| of_model.contains(&*model.id)));
             let found = found.collect();
-            self.refuse(limits, found, file, &section.key(&model.id), report);
+            self.refuse(limits, found, &section.key(&model.id));
         }
     }
 
@@ -160,20 +156,20 @@ impl<'m> Unpriced<'m> {
         })
     }
 
-    fn refuse(&self, limits: &Limits, found: BTreeSet<usize>, file: usize, at: &Path<'_>, report: &mut Report<'_>) {
+    fn refuse(&self, limits: &Limits, found: BTreeSet<usize>, at: &Scribe<'_, '_>) {
         if found.is_empty() {
             return;
         }
         let found: Vec<_> = found.into_iter().filter_map(|place| self.list.get(place).copied()).collect();
         let field = if limits.usd_per_day.is_some() { "usd_per_day" } else { "usd_per_month" };
         let what = format!("cannot be kept, because nobody knows what these may cost: {}; {WRITE}", named(&found));
-        report.problem(file, &at.key(field), &what);
+        at.key(field).problem(&what);
     }
 
     /// What has no price costs nobody knows how much, which is worth one warning; unless all of it
     /// is served over plain HTTP, so hardly by anybody who sends bills, and nothing else in the
     /// catalog is about money.
-    pub(super) fn warn(&self, written: &Merged<'_, raw::Model>, served: &Served, report: &mut Report<'_>) {
+    pub(super) fn warn(&self, written: &Merged<'_, raw::Model>, served: &Served, report: &RefCell<Report<'_>>) {
         let Some((first, _)) = self.list.first() else { return };
         let bills = |target: &Target| target.account.base.tls;
         let is_priced =
@@ -192,7 +188,7 @@ impl<'m> Unpriced<'m> {
             let file = written.get(&*first.id).map(|(file, _)| *file).unwrap_or_default();
             let what =
                 format!("nobody knows what these cost, and so what their answers do: {}; {WRITE}", named(&self.list));
-            report.warn(file, &Path::Root.key("models").key(&first.id), &what);
+            Scribe::new(report, file).key("models").key(&first.id).warn(&what);
         }
     }
 }

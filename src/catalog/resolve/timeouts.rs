@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::Report;
 use crate::catalog::{Target, Timeouts, raw};
+use crate::scribe::Scribe;
 use crate::units::{Span, Text};
-use crate::yaml::Path;
 
 const DEFAULT: Timeouts = Timeouts {
     connect: Duration::from_secs(5),
@@ -17,28 +16,17 @@ const DEFAULT: Timeouts = Timeouts {
 };
 
 /// An account's. `at` is where they are written.
-pub(super) fn of_account(
-    written: Option<&raw::Timeouts>,
-    file: usize,
-    at: &Path<'_>,
-    report: &mut Report<'_>,
-) -> Timeouts {
+pub(super) fn of_account(written: Option<&raw::Timeouts>, at: &Scribe<'_, '_>) -> Timeouts {
     let Some(written) = written else { return DEFAULT };
     let timeouts = over(written, DEFAULT);
-    check(written, timeouts.total_stream, file, at, report);
+    check(written, timeouts.total_stream, at);
     timeouts
 }
 
 /// A model's, over its accounts', one by one.
-pub(super) fn of_model(
-    written: Option<&raw::Timeouts>,
-    targets: &mut [Target],
-    file: usize,
-    at: &Path<'_>,
-    report: &mut Report<'_>,
-) {
+pub(super) fn of_model(written: Option<&raw::Timeouts>, targets: &mut [Target], at: &Scribe<'_, '_>) {
     let Some(written) = written else { return };
-    check(written, span(written.total).unwrap_or(Duration::MAX), file, at, report);
+    check(written, span(written.total).unwrap_or(Duration::MAX), at);
     for target in &mut *targets {
         target.timeouts = over(written, target.timeouts);
     }
@@ -50,7 +38,7 @@ pub(super) fn of_model(
         let what = format!(
             "never ends anything at account \"{id}\", where `total` ends a stream after {total:?}: make it shorter"
         );
-        report.warn(file, &at.key("first_token"), &what);
+        at.key("first_token").warn(&what);
     }
 }
 
@@ -66,7 +54,7 @@ fn over(written: &raw::Timeouts, default: Timeouts) -> Timeouts {
 }
 
 /// What is wrong with them by themselves; `total` is that of streams.
-fn check(written: &raw::Timeouts, total: Duration, file: usize, at: &Path<'_>, report: &mut Report<'_>) {
+fn check(written: &raw::Timeouts, total: Duration, at: &Scribe<'_, '_>) {
     for (field, written) in [
         ("connect", written.connect),
         ("first_byte", written.first_byte),
@@ -75,14 +63,14 @@ fn check(written: &raw::Timeouts, total: Duration, file: usize, at: &Path<'_>, r
         ("total", written.total),
     ] {
         if span(written).is_some_and(|span| span.is_zero()) {
-            report.problem(file, &at.key(field), "must be more than 0s");
+            at.key(field).problem("must be more than 0s");
         }
     }
     if !total.is_zero() && span(written.first_token).is_some_and(|first_token| first_token > total) {
         let what = format!(
             "never ends anything, since `total` ends a stream after {total:?}: make it shorter, or leave it out"
         );
-        report.problem(file, &at.key("first_token"), &what);
+        at.key("first_token").problem(&what);
     }
 }
 

@@ -286,7 +286,8 @@ fn models_are_looked_at_once_for_all_keys_with_the_same_permissions() {
     assert_eq!((catalog.key_total(), catalog.permission_count(), catalog.warnings.len()), (1_000, 2, 1));
     let models: Models<'_> = catalog.models().iter().map(|model| (&*model.id, Some(Arc::clone(model)))).collect();
     let (mut unpriced, files) = (Unpriced::new(&models), files(&[&text]));
-    let mut report = Report::new(&files);
-    catalog.keys().for_each(|key| unpriced.check_key(key, 0, &Path::Root, &mut report));
+    let mut look_up = |_: Reference<'_>| unreachable!("it names nothing");
+    let report = RefCell::new(Report::new(&files, raw::KIND.shows, &mut look_up));
+    catalog.keys().for_each(|key| unpriced.check_key(key, &Scribe::new(&report, 0)));
     assert_eq!(unpriced.allowed.into_values().collect::<Vec<_>>(), [[0_usize; 0], []]);
 }

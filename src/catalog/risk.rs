@@ -1,0 +1,52 @@
+//! Risks are catalogs that are right and yet look like an accident: one that takes away too much,
+//! and one that lets everybody in.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::{Catalog, Model, resolve};
+
+/// The secret of the key that ships in `conf/catalog.yaml`. Everybody knows it, so it may see the
+/// demo model only, or be used on this machine only: see [`published_key_problem`].
+pub const PUBLISHED_KEY: &str = "sk-demo-portcullis-published";
+
+/// How much a change takes away, when it is so much that it looks like an accident: more than half
+/// of the callers, models or accounts.
+pub fn shrinks(old: &Catalog, new: &Catalog) -> Option<String> {
+    fn gone<T>(what: &str, old: &[Arc<T>], new: &[Arc<T>], id: impl Fn(&T) -> &str) -> Option<String> {
+        // Both lists are sorted by id.
+        let left = old.iter().filter(|was| new.binary_search_by(|is| id(is).cmp(id(was))).is_ok()).count();
+        let gone = old.len() - left;
+        (gone * 2 > old.len()).then(|| format!("{gone} of {} {what}", old.len()))
+    }
+    let parts: Vec<_> = [
+        gone("accounts", &old.accounts, &new.accounts, |account| &account.id),
+        gone("models", &old.models, &new.models, |model| &model.id),
+        gone("callers", &old.callers, &new.callers, |caller| &caller.id),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!parts.is_empty()).then(|| format!("removes {}", parts.join(", ")))
+}
+
+/// Why the published key must not be served on these listeners: one is not loopback, and the key
+/// sees more than the model `demo` on demo accounts. To be asked at start and of every new catalog.
+pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Option<String> {
+    let listener = listeners.iter().find(|listener| !listener.ip().to_canonical().is_loopback())?;
+    let key = &catalog.keys.get(&resolve::digest(PUBLISHED_KEY))?.key;
+    if !key.enabled || !key.caller.enabled {
+        return None;
+    }
+    // What it falls back on, for whatever cause, is no matter: a fallback that the key may not use
+    // is passed over.
+    let harmless =
+        |model: &Model| &*model.id == "demo" && model.targets.iter().all(|target| target.account.dialect.is_demo());
+    let model =
+        catalog.models.iter().find(|model| model.served() && key.permissions.allow(&model.id) && !harmless(model))?;
+    Some(format!(
+        "key {} is the published demo key, which everybody knows, and it may use the model \"{}\" on {listener}: remove the key, \
+         let its caller see nothing but the demo (`models: [demo]`), or listen on 127.0.0.1",
+        key.id, model.id
+    ))
+}
