@@ -83,6 +83,7 @@ pub mod gateway;
 pub mod ledger;
 pub mod limits;
 pub mod live;
+pub mod lock;
 pub mod log;
 pub mod memory;
 pub mod metrics;

@@ -92,7 +92,7 @@ pub(super) fn of(desk: &Desk) -> serde_json::Value {
             "problem": ledger.error,
         },
         "store": desk.backends.store.as_ref().map(|store| {
-            let told = store.told();
+            let told = store.status();
             json!({
                 "state": told.state.name(),
                 "for_seconds": told.time.as_secs(),

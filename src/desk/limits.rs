@@ -4,7 +4,7 @@ use super::record::Record;
 use crate::error::{Refusal, What};
 use crate::ledger::days;
 use crate::limits::{self, Ask, Bounds, Refused};
-use crate::store::{Answer, Store};
+use crate::store::{Admission, Store};
 
 /// Takes from the caller's limits what the request may use, or refuses it.
 pub(super) async fn admit(
@@ -18,9 +18,9 @@ pub(super) async fn admit(
     let admitted = match store {
         // Most have no limits, and nothing to ask.
         Some(store) if !bounds.is_empty() => match store.admit(bounds, ask, now).await {
-            Answer::Admitted(reservation) => Ok(reservation),
-            Answer::Refused(refused) => Err(refused),
-            Answer::Down => {
+            Admission::Admitted(reservation) => Ok(reservation),
+            Admission::Refused(refused) => Err(refused),
+            Admission::Down => {
                 let message = "The store of this gateway's limits cannot be reached, and no request passes without it. Try again shortly.";
                 return Err(Refusal::new(What::StoreDown, message).retry_after(1));
             }

@@ -1,51 +1,62 @@
-//! When the store is asked, and when it is tried again after it failed. Pure: the time is passed
-//! in.
+//! A [`Circuit`] says whether requests ask the store, and when a store that failed is tried again.
+//! Pure: the time is passed in.
 
 use std::time::{Duration, Instant};
 
-/// So many in a row that were not answered in time are enough.
+/// This many requests in a row without an answer in time open the circuit.
 const IN_A_ROW: u32 = 3;
-/// Then nobody asks for so long,
+/// The first pause, in which nobody asks.
 const FIRST: Duration = Duration::from_secs(1);
-/// each time for twice as long, but no longer than this.
+/// Each pause is twice as long as the one before, up to this.
 const LONGEST: Duration = Duration::from_secs(10);
-/// A pause is up to so much of itself longer, so that not all gateways come back at once.
+/// A pause is longer by up to this part of itself, so that not all gateways come back at once.
 const JITTER: f64 = 0.2;
-/// Who has been well for so long begins anew with the shortest pause.
+/// After the store was well for this long, the next pause is the shortest again.
 const WELL: Duration = Duration::from_secs(30);
 
-/// The circuit.
+/// Whether the store is asked.
 #[derive(Debug)]
 pub(super) struct Circuit {
-    missed: u32,
+    state: State,
+    /// The next pause.
     pause: Duration,
+    /// Requests in a row without an answer in time.
+    missed: u32,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Requests ask the store.
+    Closed { since: Instant },
     /// Nobody asks until then.
-    open: Option<Instant>,
-    closed: Instant,
+    Open { until: Instant },
 }
 
 impl Circuit {
-    /// Not asked yet, and about to be tried.
+    /// Makes an open circuit that is tried at once.
     pub(super) fn new(now: Instant) -> Circuit {
-        Circuit { missed: 0, pause: FIRST, open: Some(now), closed: now }
+        Circuit { state: State::Open { until: now }, pause: FIRST, missed: 0 }
     }
 
-    /// Whether requests ask.
+    /// Returns whether requests ask the store.
     pub(super) fn is_closed(&self) -> bool {
-        self.open.is_none()
+        self.due().is_none()
     }
 
-    /// When it is tried again.
+    /// Returns when the store is tried again.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.open
+        match self.state {
+            State::Closed { .. } => None,
+            State::Open { until } => Some(until),
+        }
     }
 
-    /// An answer was in time.
+    /// Notes that an answer was in time.
     pub(super) fn answered(&mut self) {
         self.missed = 0;
     }
 
-    /// One was not. True if that is one too many.
+    /// Notes that an answer was not in time. Returns true if that opens the circuit.
     pub(super) fn missed(&mut self, now: Instant, random: f64) -> bool {
         self.missed += 1;
         let too_many = self.is_closed() && self.missed >= IN_A_ROW;
@@ -55,19 +66,21 @@ impl Circuit {
         too_many
     }
 
-    /// It is gone, or a trial has failed.
+    /// Opens the circuit: the connection is lost, or a trial has failed.
     pub(super) fn failed(&mut self, now: Instant, random: f64) {
-        if self.is_closed() && now.saturating_duration_since(self.closed) >= WELL {
+        if let State::Closed { since } = self.state
+            && now.saturating_duration_since(since) >= WELL
+        {
             self.pause = FIRST;
         }
-        self.open = Some(now + self.pause.mul_f64(1.0 + JITTER * random));
+        self.state = State::Open { until: now + self.pause.mul_f64(1.0 + JITTER * random) };
         self.pause = (self.pause * 2).min(LONGEST);
     }
 
-    /// A trial was answered in time.
+    /// Closes the circuit: a trial was answered in time.
     pub(super) fn close(&mut self, now: Instant) {
-        if self.open.take().is_some() {
-            self.closed = now;
+        if !self.is_closed() {
+            self.state = State::Closed { since: now };
         }
         self.missed = 0;
     }

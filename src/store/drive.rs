@@ -1,51 +1,52 @@
-//! The task that has the connection: opens it, keeps it, and tries again when it is lost.
+//! The task that holds the connection: it opens the connection, keeps it, and tries again when it
+//! is lost.
 
-use super::Inside;
+use super::Core;
 use super::link::Link;
 use super::session::{End, Session};
 use crate::tls::trust::Trust;
 use std::time::Instant;
 
-/// Goes on until the process leaves.
-pub(super) async fn drive(inside: &Inside) {
-    let tls = inside.settings.address.tls.then(|| Trust::new(inside.settings.ca.as_deref().map(str::as_bytes), &[]));
+/// Keeps the connection until the process leaves.
+pub(super) async fn drive(core: &Core) {
+    let tls = core.settings.address.tls.then(|| Trust::new(core.settings.ca.as_deref().map(str::as_bytes), &[]));
     let process = format!("{:016x}", fastrand::u64(..));
     loop {
-        if pause(inside).await {
+        if pause(core).await {
             return;
         }
-        match once(inside, tls.as_ref(), &process).await {
+        match once(core, tls.as_ref(), &process).await {
             End::Left => return,
             End::Lost(why) => {
-                inside.meters.errors.inc();
-                inside.desk().circuit.failed(Instant::now(), fastrand::f64());
-                inside.out(&why);
+                core.meters.errors.inc();
+                core.inbox().circuit.failed(Instant::now(), fastrand::f64());
+                core.out(&why);
             }
         }
     }
 }
 
-async fn once(inside: &Inside, tls: Option<&Trust>, process: &str) -> End {
-    match Link::open(&inside.settings, tls).await {
-        Ok(link) => Session::new(inside, link, process).run().await,
+async fn once(core: &Core, tls: Option<&Trust>, process: &str) -> End {
+    match Link::open(&core.settings, tls).await {
+        Ok(link) => Session::new(core, link, process).run().await,
         Err(why) => End::Lost(why),
     }
 }
 
-/// Until the next try is due. True if there is to be none.
-async fn pause(inside: &Inside) -> bool {
+/// Waits until the next try is due. Returns true if there is to be none.
+async fn pause(core: &Core) -> bool {
     loop {
         let due = {
-            let desk = inside.desk();
-            if desk.leaving {
+            let inbox = core.inbox();
+            if inbox.leaving {
                 return true;
             }
-            desk.circuit.due().filter(|due| *due > Instant::now())
+            inbox.circuit.due().filter(|due| *due > Instant::now())
         };
         let Some(due) = due else { return false };
         tokio::select! {
             () = tokio::time::sleep_until(due.into()) => {}
-            () = inside.work.notified() => {}
+            () = core.work.notified() => {}
         }
     }
 }

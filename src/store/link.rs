@@ -1,8 +1,8 @@
-//! One connection to the store: opened, logged in, the scripts loaded. Everything goes over it in
-//! the order in which it is said.
+//! A [`Link`] is one connection to the store: opened, logged in, with the scripts loaded. Commands
+//! go over it in the order in which they are sent.
 //!
-//! An error that comes from here is what the server said: it becomes a line for operators, without
-//! what is secret, in [`trouble`](super::trouble).
+//! An error from here quotes the server. [`trouble`](super::trouble) makes a line for operators of
+//! it, without secrets.
 
 use crate::config::{Address, Store};
 use crate::tls::trust::{Distrust, Trust};
@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Whoever needs longer to say hello is not there.
+/// A server that needs longer to open a connection counts as unreachable.
 const CONNECT: Duration = Duration::from_secs(1);
 
 /// An open connection. It closes when it is dropped.
@@ -24,19 +24,19 @@ pub(super) struct Link {
     _driver: JoinSet<()>,
 }
 
-/// What is said in one go.
+/// Commands that are sent together.
 #[derive(Default)]
 pub(super) struct Batch(Pipeline);
 
 impl Batch {
-    /// One more command.
+    /// Adds a command.
     pub(super) fn add(&mut self, command: Cmd) {
         self.0.add_command(command);
     }
 }
 
 impl Link {
-    /// Opens one.
+    /// Opens a connection.
     pub(super) async fn open(settings: &Store, tls: Option<&Trust>) -> Result<Link, String> {
         let opened = tokio::time::timeout(CONNECT, open(&settings.address, tls)).await;
         opened.unwrap_or_else(|_| {
@@ -45,31 +45,32 @@ impl Link {
         })
     }
 
-    /// Says it all, and hears an answer to each.
-    pub(super) async fn say(&mut self, batch: &Batch, patience: Duration) -> Result<Vec<Value>, String> {
+    /// Sends all commands, and returns an answer to each.
+    pub(super) async fn send(&mut self, batch: &Batch, patience: Duration) -> Result<Vec<Value>, String> {
         let count = batch.0.len();
         if count == 0 {
             return Ok(Vec::new());
         }
         let answers = tokio::time::timeout(patience, self.connection.send_packed_commands(&batch.0, 0, count)).await;
-        let answers =
-            answers.map_err(|_| format!("it has not answered for {patience:?}"))?.map_err(|error| told(&error))?;
+        let answers = answers
+            .map_err(|_| format!("it has not answered for {patience:?}"))?
+            .map_err(|error| error_text(&error))?;
         if answers.len() == count { Ok(answers) } else { Err("it answered to something else".to_owned()) }
     }
 
-    /// A call of `admit.lua`.
-    pub(super) fn admit<'k>(&self, keys: impl ExactSizeIterator<Item = &'k str>, arguments: &[&str]) -> Cmd {
+    /// Returns a call of `admit.lua`.
+    pub(super) fn admit(&self, keys: &[String], arguments: &[&str]) -> Cmd {
         call(&self.admit, keys, arguments)
     }
 
-    /// A call of `beat.lua`.
-    pub(super) fn beat<'k>(&self, keys: impl ExactSizeIterator<Item = &'k str>, arguments: &[&str]) -> Cmd {
+    /// Returns a call of `beat.lua`.
+    pub(super) fn beat(&self, keys: &[String], arguments: &[&str]) -> Cmd {
         call(&self.beat, keys, arguments)
     }
 }
 
-/// What is wrong with an answer, if it says so itself.
-pub(super) fn complaint(value: &Value) -> Option<String> {
+/// Returns the error that an answer is, if it is one.
+pub(super) fn error_of(value: &Value) -> Option<String> {
     if let Value::ServerError(error) = value {
         Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
     } else {
@@ -77,15 +78,9 @@ pub(super) fn complaint(value: &Value) -> Option<String> {
     }
 }
 
-fn call<'k>(script: &str, keys: impl ExactSizeIterator<Item = &'k str>, arguments: &[&str]) -> Cmd {
+fn call(script: &str, keys: &[String], arguments: &[&str]) -> Cmd {
     let mut command = redis::cmd("EVALSHA");
-    command.arg(script).arg(keys.len());
-    for key in keys {
-        command.arg(key);
-    }
-    for argument in arguments {
-        command.arg(*argument);
-    }
+    command.arg(script).arg(keys.len()).arg(keys).arg(arguments);
     command
 }
 
@@ -112,23 +107,23 @@ async fn begin(
     if let Some(password) = &address.password {
         login = login.set_password(password.expose());
     }
-    // Our own patience is shorter, and knows what is waited for.
+    // Our own limit of time is shorter, and depends on what is sent.
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     let (mut connection, driver) =
-        MultiplexedConnection::new_with_config(&login, stream, config).await.map_err(|error| told(&error))?;
+        MultiplexedConnection::new_with_config(&login, stream, config).await.map_err(|error| error_text(&error))?;
     let mut running = JoinSet::new();
     running.spawn(driver);
     let mut load = async |script: &str| {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(script);
-        command.query_async::<String>(&mut connection).await.map_err(|error| told(&error))
+        command.query_async::<String>(&mut connection).await.map_err(|error| error_text(&error))
     };
     let (admit, beat) = (load(include_str!("admit.lua")).await?, load(include_str!("beat.lua")).await?);
     Ok(Link { connection, admit, beat, _driver: running })
 }
 
-/// As the server said it, if it did.
-fn told(error: &RedisError) -> String {
+/// Returns the server's own words for an error, if it has sent some.
+fn error_text(error: &RedisError) -> String {
     match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
         (Some(_), None) | (None, _) => error.to_string(),

@@ -1,10 +1,12 @@
-//! Signed thoughts that every gateway can put back, whichever of them kept them.
+//! Signed thoughts in the store: every gateway can put them back, whichever of them received them.
 //!
-//! They are kept as long as in the [`vault`](crate::vault), under a hash of the key, the family and
-//! the call: who has one of another's ids finds nothing. What is too long is not kept here, and
-//! what cannot be kept now is not kept later.
+//! The store keeps them as long as the [`vault`](crate::vault) does, under a hash of the key, the
+//! family and the call: the id of another caller's call finds nothing. A thought that is too long
+//! is not stored. A thought that cannot be stored now is not stored later.
 
-use super::{Inside, State, Store};
+use super::Core;
+use super::State;
+use super::Store;
 use dialects::Family;
 use dialects::neutral::Thought;
 use redis::{Cmd, Value};
@@ -15,26 +17,27 @@ use tokio::sync::oneshot;
 
 /// As in the vault.
 const KEPT_FOR: u64 = 6 * 3600;
-/// What is longer would make admissions wait for it.
+/// A longer thought, in bytes, would make admissions wait.
 const LONGEST: usize = 256 << 10;
-/// So much waits to be kept.
+/// At most this many bytes wait to be stored.
 const MOST_WAITING: usize = 4 << 20;
-/// So many are kept, and looked for, in one go.
+/// At most this many thoughts are stored, and looked up, at once.
 const AT_ONCE: usize = 16;
 
-/// What waits to be kept.
+/// Thoughts that wait to be stored.
 #[derive(Default)]
-pub(super) struct Keeping {
+pub(super) struct ThoughtQueue {
     waiting: VecDeque<(String, String)>,
     bytes: usize,
 }
 
-impl Keeping {
+impl ThoughtQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Some of it, but never more than one of the longest: admissions go the same way.
+    /// Takes commands that store some thoughts, but never more bytes than one of the longest:
+    /// admissions use the same connection.
     pub(super) fn take(&mut self, prefix: &str) -> Vec<Cmd> {
         let (mut commands, mut bytes) = (Vec::new(), 0);
         while commands.len() < AT_ONCE && self.waiting.front().is_some_and(|(_, text)| bytes + text.len() <= LONGEST) {
@@ -49,13 +52,13 @@ impl Keeping {
     }
 }
 
-/// What is looked for.
-pub(super) struct Finding {
+/// A request for thoughts.
+pub(super) struct ThoughtRequest {
     names: Vec<String>,
     answer: oneshot::Sender<Vec<Option<Vec<u8>>>>,
 }
 
-impl Finding {
+impl ThoughtRequest {
     pub(super) fn command(&self, prefix: &str) -> Cmd {
         let mut command = redis::cmd("MGET");
         for name in &self.names {
@@ -64,7 +67,7 @@ impl Finding {
         command
     }
 
-    pub(super) fn found(self, answer: &Value) {
+    pub(super) fn answer(self, answer: &Value) {
         let bytes = |value: &Value| if let Value::BulkString(bytes) = value { Some(bytes.clone()) } else { None };
         let found = if let Value::Array(values) = answer { values.iter().map(bytes).collect() } else { Vec::new() };
         // If nobody waits any more, nobody needs it.
@@ -73,26 +76,27 @@ impl Finding {
 }
 
 impl Store {
-    /// Keeps the thoughts that led to a call. Returns at once.
+    /// Stores the thoughts that led to a call. Returns at once.
     pub fn keep(&self, key: &str, family: Family, call: &str, thoughts: &[Thought<'_>]) {
         let text = written(thoughts);
-        let mut desk = self.inside.desk();
-        if desk.state == State::Down || text.len() > LONGEST || desk.keeping.bytes + text.len() > MOST_WAITING {
+        let mut inbox = self.core.inbox();
+        if inbox.state == State::Down || text.len() > LONGEST || inbox.new_thoughts.bytes + text.len() > MOST_WAITING {
             return;
         }
-        desk.keeping.bytes += text.len();
-        desk.keeping.waiting.push_back((name(key, family, call), text));
-        drop(desk);
-        self.inside.work.notify_one();
+        inbox.new_thoughts.bytes += text.len();
+        inbox.new_thoughts.waiting.push_back((name(key, family, call), text));
+        drop(inbox);
+        self.core.work.notify_one();
     }
 
-    /// The thoughts that led to these calls, as far as they are there in time.
+    /// Finds the thoughts that led to these calls, as far as they arrive in time. Each comes with
+    /// the place of its call.
     pub async fn find(&self, key: &str, calls: &[(Family, &str)]) -> Vec<(usize, Vec<Thought<'static>>)> {
-        let Some(heard) = self.inside.look(key, calls) else { return Vec::new() };
-        let found = match tokio::time::timeout(self.inside.settings.timeout, heard).await {
+        let Some(heard) = self.core.request_thoughts(key, calls) else { return Vec::new() };
+        let found = match tokio::time::timeout(self.core.settings.timeout, heard).await {
             Ok(found) => found.unwrap_or_default(),
             Err(_) => {
-                self.inside.missed();
+                self.core.missed();
                 Vec::new()
             }
         };
@@ -100,16 +104,16 @@ impl Store {
     }
 }
 
-impl Inside {
-    fn look(&self, key: &str, calls: &[(Family, &str)]) -> Option<oneshot::Receiver<Vec<Option<Vec<u8>>>>> {
+impl Core {
+    fn request_thoughts(&self, key: &str, calls: &[(Family, &str)]) -> Option<oneshot::Receiver<Vec<Option<Vec<u8>>>>> {
         let names: Vec<String> = calls.iter().take(AT_ONCE).map(|(family, call)| name(key, *family, call)).collect();
         let (answer, heard) = oneshot::channel();
-        let mut desk = self.desk();
-        if names.is_empty() || desk.state == State::Down {
+        let mut inbox = self.inbox();
+        if names.is_empty() || inbox.state == State::Down {
             return None;
         }
-        desk.finding.push_back(Finding { names, answer });
-        drop(desk);
+        inbox.thoughts.push_back(ThoughtRequest { names, answer });
+        drop(inbox);
         self.work.notify_one();
         Some(heard)
     }

@@ -1,16 +1,15 @@
-//! What is wrong with the store, as operators read it: one line that says what it said, and what to
-//! do.
+//! Makes one line for operators of an error of the store: what the server said, and what to do.
 //!
-//! **Invariant:** the password is not in it, whole or in part, whatever the server quotes.
+//! **Invariant:** the password is not in the line, whole or in part, whatever the server quotes.
 
 use crate::config::Address;
 use crate::error::scrub;
 use crate::secret::Secret;
 
-/// More of it helps nobody.
+/// A line has at most this many characters of the error.
 const LONGEST: usize = 160;
 
-/// What to do where the trouble has this in it; the first one counts.
+/// What to do about an error that contains the first text; the first match counts.
 const ADVICE: [(&str, &str); 23] = [
     ("NOSCRIPT ", "somebody flushed its scripts: they are loaded again"),
     ("OOM ", "it is full: raise its `maxmemory`"),
@@ -40,22 +39,22 @@ const ADVICE: [(&str, &str); 23] = [
     ("lookup address", "check the host's name in `store.redis`"),
 ];
 
-/// One line of it.
+/// Writes an error as one line.
 pub(super) fn line(address: &Address, why: &str) -> String {
-    // What was typed is quoted there in part, and so perhaps a part of a password.
-    let told = why.split(", with args beginning with").next().unwrap_or(why);
-    // Since Redis 7: of no use to anybody.
-    let told = told.split(" script: ").next().unwrap_or(told);
+    // The server quotes a part of the command, and so perhaps a part of a password.
+    let said = why.split(", with args beginning with").next().unwrap_or(why);
+    // Redis 7 and later add where in the script it happened.
+    let said = said.split(" script: ").next().unwrap_or(said);
     let secrets: Vec<&str> = address.password.iter().map(Secret::expose).collect();
-    // First all of it: what is cut would not be found any more.
-    let told = scrub(told, &secrets);
+    // Before the line is cut: a part of a secret would not be found any more.
+    let said = scrub(said, &secrets);
     let words: Vec<&str> =
-        told.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect();
-    let told: String = words.join(" ").chars().take(LONGEST).collect();
-    let told = told.trim_end_matches(['.', ' ']);
+        said.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect();
+    let said: String = words.join(" ").chars().take(LONGEST).collect();
+    let said = said.trim_end_matches(['.', ' ']);
     match ADVICE.iter().find(|(part, _)| why.contains(part)) {
-        Some((_, advice)) => format!("{told} ({advice})"),
-        None => told.to_owned(),
+        Some((_, advice)) => format!("{said} ({advice})"),
+        None => said.to_owned(),
     }
 }
 

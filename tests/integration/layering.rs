@@ -21,7 +21,7 @@ const PURE: &[&str] = &[
     "src/ledger/sums.rs",
     "src/ledger/report/shown.rs",
     "src/store/circuit.rs",
-    "src/store/talk.rs",
+    "src/store/protocol.rs",
     "src/settled.rs",
     "src/scribe.rs",
     "src/scribe",

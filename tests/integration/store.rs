@@ -12,7 +12,10 @@ use portcullis::config;
 use portcullis::limits::{Ask, Changes, KeyScopes, Refused, Registry, Reservation, Spent};
 use portcullis::price::Usd;
 use portcullis::secret_ref::Reference;
-use portcullis::store::{Answer, Meters, State, Store};
+use portcullis::store::Admission;
+use portcullis::store::Meters;
+use portcullis::store::State;
+use portcullis::store::Store;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 
@@ -80,29 +83,29 @@ impl Instance {
         let what = format!("the store is {}", state.name());
         let start = Instant::now();
         while self.store.state() != state {
-            assert!(start.elapsed() < 4 * PATIENCE, "{what}: {:?}", self.store.told());
+            assert!(start.elapsed() < 4 * PATIENCE, "{what}: {:?}", self.store.status());
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
-    async fn admit(&self, ask: Ask) -> Answer {
+    async fn admit(&self, ask: Ask) -> Admission {
         let key = self.catalog.keys().next().expect("a key");
         self.store.admit(&self.scopes[key.index].bounds(key, 0), ask, now()).await
     }
 
     async fn admitted(&self, ask: Ask) -> Reservation {
         match self.admit(ask).await {
-            Answer::Admitted(reservation) => reservation,
-            Answer::Refused(refused) => panic!("refused: {refused:?}"),
-            Answer::Down => panic!("the store is down"),
+            Admission::Admitted(reservation) => reservation,
+            Admission::Refused(refused) => panic!("refused: {refused:?}"),
+            Admission::Down => panic!("the store is down"),
         }
     }
 
     async fn refused(&self, ask: Ask) -> Refused {
         match self.admit(ask).await {
-            Answer::Refused(refused) => refused,
-            Answer::Admitted(_) => panic!("admitted"),
-            Answer::Down => panic!("the store is down"),
+            Admission::Refused(refused) => refused,
+            Admission::Admitted(_) => panic!("admitted"),
+            Admission::Down => panic!("the store is down"),
         }
     }
 
@@ -143,7 +146,7 @@ fn key_of(level: &str, name: &str) -> String {
 async fn agrees(redis: &Redis, level: &str, scope: &str, instances: &[Instance]) -> Used {
     let start = Instant::now();
     loop {
-        let waiting = instances.iter().any(|instance| instance.store.told().waiting > 0);
+        let waiting = instances.iter().any(|instance| instance.store.status().waiting > 0);
         let mut own: Vec<Used> = instances.iter().map(|instance| instance.own(scope)).collect();
         let sum: Used = std::array::from_fn(|at| own.iter().map(|used| used[at]).sum());
         let (all, mut parts) = redis.used(&key_of(level, scope));
@@ -179,13 +182,13 @@ fn of_two_hundred_at_two_gateways_exactly_one_passes_a_limit_of_one() {
             let two = Instance::two(&redis, &key(limit)).await;
             let all = (0..200).map(|n| two[n % 2].admit(ask));
             let answers = join_all(all).await;
-            let passed = answers.iter().filter(|answer| matches!(answer, Answer::Admitted(_))).count();
-            let refused = answers.iter().filter(|answer| matches!(answer, Answer::Refused(_))).count();
+            let passed = answers.iter().filter(|answer| matches!(answer, Admission::Admitted(_))).count();
+            let refused = answers.iter().filter(|answer| matches!(answer, Admission::Refused(_))).count();
             assert_eq!((passed, refused), (1, 199), "{limit}");
             let name = limit.split(':').next().unwrap();
             let told = answers
                 .iter()
-                .find_map(|answer| if let Answer::Refused(refused) = answer { Some(refused.clone()) } else { None })
+                .find_map(|answer| if let Admission::Refused(refused) = answer { Some(refused.clone()) } else { None })
                 .unwrap();
             assert_eq!((told.over.kind.name(), &*told.name), (name, "acme/prod"));
             drop(answers);
@@ -290,7 +293,7 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
         // counts once at most.
         redis.signal("STOP");
         let late = join_all((0..6).map(|n| two[n % 2].admit(ask(10, 0)))).await;
-        assert!(late.iter().all(|answer| matches!(answer, Answer::Admitted(_))), "{late:?}");
+        assert!(late.iter().all(|answer| matches!(answer, Admission::Admitted(_))), "{late:?}");
         redis.signal("CONT");
         for instance in &two {
             instance.comes(State::Up).await;
@@ -303,7 +306,7 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
         redis.signal("STOP");
         let late = join_all((0..6).map(|n| two[n % 2].admit(ask(10, 0)))).await;
         for instance in &two {
-            let lost = || instance.store.told().error.filter(|error| error.contains("has not answered"));
+            let lost = || instance.store.status().error.filter(|error| error.contains("has not answered"));
             eventually("the connection is given up", lost).await;
         }
         redis.signal("CONT");
@@ -323,7 +326,7 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
         drop(held);
         // And all of it was counted: 40 may pass, 17 have.
         let all = join_all((0..60).map(|n| two[n % 2].admit(ask(1, 0)))).await;
-        assert_eq!(all.iter().filter(|answer| matches!(answer, Answer::Admitted(_))).count(), 23);
+        assert_eq!(all.iter().filter(|answer| matches!(answer, Admission::Admitted(_))).count(), 23);
     });
 }
 
@@ -343,7 +346,7 @@ fn without_the_store_each_has_its_part_of_a_limit() {
         }
         let passed = async |instance: &Instance| {
             let answers = join_all((0..20).map(|_| instance.admit(ask(0, 0)))).await;
-            answers.iter().filter(|answer| matches!(answer, Answer::Admitted(_))).count()
+            answers.iter().filter(|answer| matches!(answer, Admission::Admitted(_))).count()
         };
         assert_eq!((passed(&two[0]).await, passed(&two[1]).await), (3, 5));
         redis.again();
@@ -393,7 +396,7 @@ fn without_the_store_nobody_passes_where_the_operator_says_so() {
         drop(one.admitted(ask(1, 0)).await);
         redis.kill();
         one.comes(State::Down).await;
-        assert!(matches!(one.admit(ask(1, 0)).await, Answer::Down));
+        assert!(matches!(one.admit(ask(1, 0)).await, Admission::Down));
         redis.again();
         one.comes(State::Up).await;
         drop(one.admitted(ask(1, 0)).await);
@@ -415,9 +418,9 @@ fn an_instance_that_leaves_takes_its_places_along() {
         let start = Instant::now();
         let place = loop {
             match two.admit(ask(1, 0)).await {
-                Answer::Admitted(place) => break place,
-                Answer::Refused(_) | Answer::Down => {
-                    assert!(start.elapsed() < PATIENCE, "its place is still taken: {:?}", two.store.told())
+                Admission::Admitted(place) => break place,
+                Admission::Refused(_) | Admission::Down => {
+                    assert!(start.elapsed() < PATIENCE, "its place is still taken: {:?}", two.store.status())
                 }
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -471,9 +474,9 @@ fn it_logs_in_and_speaks_tls() {
         drop(one.admitted(ask(1, 0)).await);
         for login in ["", ":wr0ng-p4ss@"] {
             let other = Instance::new("two", &key("requests_per_day: 10"), &settings(login), None);
-            let why = eventually("it is refused", || other.store.told().error).await;
+            let why = eventually("it is refused", || other.store.status().error).await;
             assert!(!why.contains("wr0ng"), "{why}");
-            assert!(matches!(other.admit(ask(1, 0)).await, Answer::Admitted(_)), "it goes on by itself");
+            assert!(matches!(other.admit(ask(1, 0)).await, Admission::Admitted(_)), "it goes on by itself");
         }
 
         let (ca, stranger) = (Ca::new(), Ca::new());
@@ -483,7 +486,7 @@ fn it_logs_in_and_speaks_tls() {
         one.comes(State::Up).await;
         drop(one.admitted(ask(1, 0)).await);
         let other = Instance::new("two", &key("requests_per_day: 10"), &settings, Some(stranger.pem()));
-        let why = eventually("it is not trusted", || other.store.told().error).await;
+        let why = eventually("it is not trusted", || other.store.status().error).await;
         assert!(why.starts_with("TLS: "), "{why}");
     });
 }

@@ -1,8 +1,8 @@
-//! What is said to the store's scripts, and what they answer.
+//! Writes the arguments of the store's scripts and reads their answers.
 //!
-//! Numbers go as JSON and come as integers; both are exact up to 2⁵³, as the scripts' own numbers
-//! are: nine million dollars. What is more is told as that. Where a sum gets there the script
-//! refuses, and each gateway, which sees that its limit is larger, goes by its part.
+//! Numbers go as JSON and come as integers. Both are exact up to 2⁵³, as the scripts' own numbers
+//! are: nine million dollars. A larger number is sent as 2⁵³. Where a sum gets there, the script
+//! refuses; each gateway sees that its limit is larger and uses its share of the limit.
 
 use crate::calendar::start_of;
 use crate::limits::tally::Tally;
@@ -14,31 +14,32 @@ use std::time::Duration;
 
 /// Numbers are exact up to here.
 const MOST: u64 = 1 << 53;
-/// Who asks for more is over any limit that can be told.
+/// A request for more than `MOST` asks for this, which is over any limit that can be sent.
 const TOO_MUCH: u64 = 1 << 54;
 
-/// The name of a scope's hash. In a cluster all of a caller's are in one place, so that one script
-/// can have them.
+/// Returns the name of a scope's hash. In a cluster all hashes of a caller are in one place, so that
+/// one script can use them.
 pub(super) fn key(prefix: &str, level: Level, name: &str) -> String {
     let caller = name.split(['/', ' ']).next().unwrap_or(name);
     format!("{{{prefix}:{caller}}}:{}:{name}", level.name())
 }
 
-/// An instance's own part, whole.
-pub(super) fn own(counts: &Counts) -> String {
-    let mut json = format!(
-        "[{},{},{},{},{},{},{},{},{},{}",
-        counts.moment.day,
-        counts.day_requests.min(MOST),
-        counts.day_tokens.min(MOST),
-        counts.day_usd.0.min(MOST),
+/// Writes an instance's own part, whole.
+pub(super) fn own_part(counts: &Counts) -> String {
+    let mut json = format!("[{}", counts.moment.day);
+    for number in [
+        counts.day_requests,
+        counts.day_tokens,
+        counts.day_usd.0,
         counts.moment.month,
-        counts.month_usd.0.min(MOST),
-        counts.places.min(MOST),
-        counts.reserved.day_tokens.min(MOST),
-        counts.reserved.day_usd.0.min(MOST),
-        counts.reserved.month_usd.0.min(MOST)
-    );
+        counts.month_usd.0,
+        counts.places,
+        counts.reserved.day_tokens,
+        counts.reserved.day_usd.0,
+        counts.reserved.month_usd.0,
+    ] {
+        write!(json, ",{}", number.min(MOST)).ok();
+    }
     for (second, requests, tokens) in &counts.minute {
         let tokens = tokens.min(&MOST);
         // To a text there is always room for more.
@@ -48,8 +49,8 @@ pub(super) fn own(counts: &Counts) -> String {
     json
 }
 
-/// What is asked for of some scopes.
-pub(super) fn admit<'s>(live: &[String], ask: Ask, scopes: impl Iterator<Item = (&'s Limits, Moment)>) -> String {
+/// Writes what is asked for of some scopes.
+pub(super) fn admission<'s>(live: &[String], ask: Ask, scopes: impl Iterator<Item = (&'s Limits, Moment)>) -> String {
     let asked = |number: u64| if number > MOST { TOO_MUCH } else { number };
     let mut json = format!("[{}", serde_json::json!(live));
     for number in [ask.tokens, ask.usd.0, ask.sure.tokens, ask.sure.usd.0] {
@@ -69,23 +70,23 @@ pub(super) fn admit<'s>(live: &[String], ask: Ask, scopes: impl Iterator<Item = 
     json
 }
 
-/// A look at a scope, as of a moment.
-pub(super) fn look(live: &[String], Moment { second, day, month }: Moment) -> String {
+/// Writes a request for a scope's totals at a moment.
+pub(super) fn totals(live: &[String], Moment { second, day, month }: Moment) -> String {
     format!("[{},0,0,0,0,[{second},{day},{month}]]", serde_json::json!(live))
 }
 
-/// What it saw: no counts if they lack ours.
-pub(super) fn looked(value: &Value, moment: Moment, now_ms: u64) -> Option<Option<Counts>> {
-    match admission(value)? {
-        Admission::Yes(mut used) => Some(Some(used.pop()?.counts(moment, now_ms))),
-        Admission::Unknown { .. } => Some(None),
-        Admission::No(_) => None,
+/// Reads the answer to [`totals`]. No counts: they lack ours.
+pub(super) fn read_totals(value: &Value, moment: Moment, now_ms: u64) -> Option<Option<Counts>> {
+    match read_admission(value)? {
+        AdmissionAnswer::Granted(mut used) => Some(Some(used.pop()?.counts(moment, now_ms))),
+        AdmissionAnswer::Unknown { .. } => Some(None),
+        AdmissionAnswer::Refused(_) => None,
     }
 }
 
-/// What an instance's part was when its process ended, without what was only reserved.
+/// An instance's part when its process ended, without what was only reserved.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Was {
+pub(super) struct EarlierPart {
     day: u64,
     day_requests: u64,
     day_tokens: u64,
@@ -94,13 +95,13 @@ pub(super) struct Was {
     month_usd: u64,
 }
 
-/// Reads the answer to `was`: nothing, if no other process has told a part by this name.
-pub(super) fn was(value: &Value) -> Option<Was> {
+/// Reads the answer to `was`: zeros, if no other process has sent a part under this name.
+pub(super) fn read_earlier_part(value: &Value) -> Option<EarlierPart> {
     let Value::Array(numbers) = value else { return None };
     let numbers: Vec<u64> = numbers.iter().map(number).collect::<Option<_>>()?;
     match numbers.as_slice() {
-        [1] => Some(Was::default()),
-        [1, day, day_requests, day_tokens, day_usd, month, month_usd] => Some(Was {
+        [1] => Some(EarlierPart::default()),
+        [1, day, day_requests, day_tokens, day_usd, month, month_usd] => Some(EarlierPart {
             day: *day,
             day_requests: *day_requests,
             day_tokens: *day_tokens,
@@ -112,9 +113,10 @@ pub(super) fn was(value: &Value) -> Option<Was> {
     }
 }
 
-impl Was {
-    /// What of it is counted still and was not in what the next process began with: a ledger that
-    /// was killed may lack the last rows. Each when, how many requests, and what they used.
+impl EarlierPart {
+    /// Lists what still counts and is not in the counts that the next process began with: the
+    /// ledger of a process that was killed may lack the last rows. Each entry says when, how many
+    /// requests, and what they used.
     pub(super) fn missing(&self, began: &Counts, now: Moment) -> Vec<(u64, u64, Spent)> {
         let mut missing = Vec::new();
         let mut usd_of_day = 0;
@@ -138,24 +140,25 @@ impl Was {
     }
 }
 
-/// That nothing is counted.
-pub(super) fn nothing(counts: &Counts) -> bool {
+/// Returns whether nothing is counted.
+pub(super) fn is_nothing(counts: &Counts) -> bool {
     let day = counts.day_requests == 0 && counts.day_tokens == 0 && counts.day_usd == Usd(0);
     day && counts.month_usd == Usd(0) && counts.places == 0 && counts.minute.is_empty()
 }
 
-/// What the script said to an [`admit`]; of each scope what all had used before.
+/// The script's answer to an [`admission`], with what all gateways had used of each scope before.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Admission {
-    /// Taken from all.
-    Yes(Vec<Used>),
-    /// Taken from none.
-    No(Vec<Used>),
-    /// The scope of this number does not know the epoch; nor the instance, unless that has a part.
-    Unknown { place: usize, part: bool },
+pub(super) enum AdmissionAnswer {
+    /// It was taken from all scopes.
+    Granted(Vec<Used>),
+    /// Nothing was taken.
+    Refused(Vec<Used>),
+    /// The scope at this place does not know the epoch. `has_part`: it knows the instance, from
+    /// another epoch.
+    Unknown { place: usize, has_part: bool },
 }
 
-/// What all instances together had used of a scope.
+/// What all gateways together had used of a scope.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Used {
     places: u64,
@@ -182,34 +185,34 @@ impl Used {
             month_usd: Usd(self.month_usd),
             places: self.places,
             entering: 0,
-            // Of all together that is nobody's to tell.
+            // What all together have reserved is not sent.
             reserved: Reserved::default(),
         }
     }
 
-    /// What is left once this much more is taken.
+    /// Returns what is left once this much more is taken.
     pub(super) fn left(self, limits: &Limits, ask: Ask, moment: Moment, now_ms: u64) -> Left {
         self.tally(moment, now_ms).left_after(limits, ask, now_ms)
     }
 
-    /// Which limit has no room for it, and what is left.
+    /// Returns the limit that has no room for this much more, and what is left.
     pub(super) fn over(self, limits: &Limits, ask: Ask, moment: Moment, now_ms: u64) -> (Option<Over>, Left) {
         let tally = self.tally(moment, now_ms);
         (tally.over(limits, 1, ask, now_ms), tally.left(limits, 1, now_ms))
     }
 }
 
-/// Reads the answer to an [`admit`].
-pub(super) fn admission(value: &Value) -> Option<Admission> {
+/// Reads the answer to an [`admission`].
+pub(super) fn read_admission(value: &Value) -> Option<AdmissionAnswer> {
     let Value::Array(parts) = value else { return None };
     let (code, rest) = parts.split_first()?;
     match number(code)? {
-        0 => Some(Admission::Unknown {
+        0 => Some(AdmissionAnswer::Unknown {
             place: usize::try_from(number(rest.first()?)?).ok()?,
-            part: number(rest.get(1)?)? > 0,
+            has_part: number(rest.get(1)?)? > 0,
         }),
-        1 => Some(Admission::Yes(rest.iter().map(used).collect::<Option<_>>()?)),
-        2 => Some(Admission::No(rest.iter().map(used).collect::<Option<_>>()?)),
+        1 => Some(AdmissionAnswer::Granted(rest.iter().map(used).collect::<Option<_>>()?)),
+        2 => Some(AdmissionAnswer::Refused(rest.iter().map(used).collect::<Option<_>>()?)),
         _ => None,
     }
 }
@@ -231,27 +234,27 @@ fn used(value: &Value) -> Option<Used> {
     })
 }
 
-/// What an instance hears when it says that it lives.
+/// What the store tells an instance that says that it lives.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Heard {
-    /// Another one means that all was lost meanwhile.
+pub(super) struct BeatAnswer {
+    /// Names the time since the store was last empty. Another word: it was emptied meanwhile.
     pub word: String,
-    /// How long ago the store was empty.
+    /// How long ago the store was last empty.
     pub age: Duration,
     /// The store's clock.
     pub clock_ms: u64,
-    /// How many live instances have told of all that they count.
+    /// How many live instances have sent all that they count.
     pub complete: u64,
-    /// Those that live.
+    /// The instances that live.
     pub live: Vec<String>,
-    /// What is broken, for how long.
+    /// What is broken, and for how long.
     pub hints: Vec<(String, Duration)>,
-    /// The process that said last that it is this instance.
+    /// The process that last called itself this instance.
     pub process: String,
 }
 
 /// Reads the answer to a beat.
-pub(super) fn heard(value: &Value) -> Option<Heard> {
+pub(super) fn read_beat(value: &Value) -> Option<BeatAnswer> {
     let Value::Array(parts) = value else { return None };
     let [word, age, clock, complete, live, hints, process] = parts.as_slice() else { return None };
     let (Value::Array(live), Value::Array(hints)) = (live, hints) else { return None };
@@ -259,7 +262,7 @@ pub(super) fn heard(value: &Value) -> Option<Heard> {
         [name, left] => Some((text(name)?, Duration::from_millis(number(left)?))),
         _ => None,
     };
-    Some(Heard {
+    Some(BeatAnswer {
         word: text(word)?,
         age: Duration::from_millis(number(age)?),
         clock_ms: number(clock)?,
@@ -310,11 +313,11 @@ mod tests {
             entering: 0,
             reserved: Reserved { day_tokens: u64::MAX, day_usd: Usd(3), month_usd: Usd(4) },
         };
-        assert_eq!(own(&counts), "[2,3,9007199254740992,5,1,6,1,9007199254740992,3,4,8,1,7,9,0,9007199254740992]");
+        assert_eq!(own_part(&counts), "[2,3,9007199254740992,5,1,6,1,9007199254740992,3,4,8,1,7,9,0,9007199254740992]");
         let limits = Limits { tokens_per_day: Some(70), usd_per_month: Some(Usd(80)), ..Limits::default() };
         let ask = Ask::of(11, Usd(12));
-        let said = admit(&["a".to_owned(), "b".to_owned()], ask, [(&limits, moment)].into_iter());
-        assert_eq!(said, r#"[["a","b"],11,12,11,12,[9,2,1,-1,-1,-1,70,-1,-1,80]]"#);
+        let written = admission(&["a".to_owned(), "b".to_owned()], ask, [(&limits, moment)].into_iter());
+        assert_eq!(written, r#"[["a","b"],11,12,11,12,[9,2,1,-1,-1,-1,70,-1,-1,80]]"#);
     }
 
     #[test]
@@ -330,7 +333,7 @@ mod tests {
         };
         let check = |numbers: [i64; 6], expected: &[(u64, u64, u64, u64)]| {
             let answer = ints(&[&[1], &numbers[..]].concat());
-            let missing = was(&answer).expect("an answer").missing(&began, now);
+            let missing = read_earlier_part(&answer).expect("an answer").missing(&began, now);
             let missing: Vec<_> = missing
                 .into_iter()
                 .map(|(at, requests, spent)| (at / 86_400_000, requests, spent.tokens, spent.usd.0))
@@ -347,12 +350,13 @@ mod tests {
         check([20_757, 50, 8_000, 600, 20_728, 1_900], &[]);
         // What began with yesterday's rows only has nothing of today.
         let yesterday = Counts { moment: Moment { day: 20_769, ..now }, ..began.clone() };
-        let was_today = Was { day: 20_770, day_requests: 2, day_tokens: 3, day_usd: 4, month: 20_758, month_usd: 174 };
+        let was_today =
+            EarlierPart { day: 20_770, day_requests: 2, day_tokens: 3, day_usd: 4, month: 20_758, month_usd: 174 };
         assert_eq!(was_today.missing(&yesterday, now), [(20_770 * 86_400_000, 2, Spent { tokens: 3, usd: Usd(4) })]);
-        assert_eq!(was(&ints(&[1])), Some(Was::default()));
-        assert!(Was::default().missing(&began, now).is_empty());
+        assert_eq!(read_earlier_part(&ints(&[1])), Some(EarlierPart::default()));
+        assert!(EarlierPart::default().missing(&began, now).is_empty());
         for nonsense in [ints(&[]), ints(&[0]), ints(&[1, 2]), Value::Nil] {
-            assert_eq!(was(&nonsense), None, "{nonsense:?}");
+            assert_eq!(read_earlier_part(&nonsense), None, "{nonsense:?}");
         }
     }
 
@@ -362,23 +366,24 @@ mod tests {
         let at = i64::try_from(second).unwrap();
         let used = ints(&[1, 4, 50, 0, 0, at - 30, 2, 20, at - 1, 2, 30]);
         let limits = Limits { requests_per_minute: Some(4), tokens_per_day: Some(100), ..Limits::default() };
-        let answer = |code: i64| admission(&Value::Array(vec![Value::Int(code), used.clone()]));
-        let Some(Admission::No(mut refused)) = answer(2) else { panic!("refused") };
+        let answer = |code: i64| read_admission(&Value::Array(vec![Value::Int(code), used.clone()]));
+        let Some(AdmissionAnswer::Refused(mut refused)) = answer(2) else { panic!("refused") };
         let (over, left) = refused.remove(0).over(&limits, Ask::of(10, Usd(0)), moment, NOW);
         let over = over.expect("a limit");
         assert_eq!((over.kind, over.used, over.wait), (Kind::RequestsPerMinute, 4, Some(Duration::from_secs(30))));
         assert_eq!(left.tokens.map(|room| room.remaining), Some(50));
-        let Some(Admission::Yes(mut granted)) = answer(1) else { panic!("granted") };
+        let Some(AdmissionAnswer::Granted(mut granted)) = answer(1) else { panic!("granted") };
         let left = granted.remove(0).left(&limits, Ask::of(10, Usd(0)), moment, NOW);
         assert_eq!(
             (left.requests.map(|room| room.remaining), left.tokens.map(|room| room.remaining)),
             (Some(0), Some(40))
         );
-        assert_eq!(admission(&ints(&[0, 2, 1])), Some(Admission::Unknown { place: 2, part: true }));
-        assert_eq!(admission(&ints(&[0, 0, 0])), Some(Admission::Unknown { place: 0, part: false }));
-        assert_eq!(looked(&ints(&[0, 0, 0]), moment, NOW), Some(None));
-        let counts = looked(&Value::Array(vec![Value::Int(1), used.clone()]), moment, NOW).flatten().expect("counts");
-        assert_eq!((counts.day_requests, nothing(&counts), nothing(&Counts::default())), (4, false, true));
+        assert_eq!(read_admission(&ints(&[0, 2, 1])), Some(AdmissionAnswer::Unknown { place: 2, has_part: true }));
+        assert_eq!(read_admission(&ints(&[0, 0, 0])), Some(AdmissionAnswer::Unknown { place: 0, has_part: false }));
+        assert_eq!(read_totals(&ints(&[0, 0, 0]), moment, NOW), Some(None));
+        let counts =
+            read_totals(&Value::Array(vec![Value::Int(1), used.clone()]), moment, NOW).flatten().expect("counts");
+        assert_eq!((counts.day_requests, is_nothing(&counts), is_nothing(&Counts::default())), (4, false, true));
         for nonsense in [
             ints(&[]),
             ints(&[7]),
@@ -387,8 +392,8 @@ mod tests {
             Value::Nil,
             Value::Array(vec![Value::Int(1), ints(&[-1, 0, 0, 0, 0])]),
         ] {
-            assert_eq!(admission(&nonsense), None, "{nonsense:?}");
-            assert_eq!(heard(&nonsense), None);
+            assert_eq!(read_admission(&nonsense), None, "{nonsense:?}");
+            assert_eq!(read_beat(&nonsense), None);
         }
     }
 }

@@ -1,0 +1,66 @@
+//! A [`Lock`] is a mutex that a panic does not close.
+//!
+//! A thread that panics while it holds a mutex of `std` poisons it, and each `lock()` after that is
+//! an error. Here no value is left half changed by a panic: what stands under a lock is changed in
+//! steps that cannot panic, or is checked by whoever reads it. To refuse the value for ever would
+//! turn one failed request into an outage, so the poison is ignored.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+/// A mutex that a panic does not close.
+#[derive(Debug, Default)]
+pub struct Lock<T>(Mutex<T>);
+
+impl<T> Lock<T> {
+    /// Puts a value under a lock.
+    pub const fn new(value: T) -> Lock<T> {
+        Lock(Mutex::new(value))
+    }
+
+    /// Waits until nobody else holds the lock, and takes it.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the lock if nobody holds it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// Waits for a signal without a limit of time. The lock is free meanwhile.
+pub fn wait<'l, T>(signal: &Condvar, held: MutexGuard<'l, T>) -> MutexGuard<'l, T> {
+    signal.wait(held).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for a signal, for this long at most. The lock is free meanwhile.
+pub fn wait_for<'l, T>(signal: &Condvar, held: MutexGuard<'l, T>, time: Duration) -> MutexGuard<'l, T> {
+    signal.wait_timeout(held, time).unwrap_or_else(PoisonError::into_inner).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_does_not_close_a_lock() {
+        let lock = Lock::new(1);
+        std::thread::scope(|scope| {
+            let held = scope.spawn(|| {
+                let _held = lock.lock();
+                panic!("while the lock is held");
+            });
+            assert!(held.join().is_err());
+        });
+        *lock.lock() += 1;
+        assert_eq!(lock.try_lock().as_deref(), Some(&2));
+        let held = lock.lock();
+        assert!(lock.try_lock().is_none());
+        drop(held);
+    }
+}

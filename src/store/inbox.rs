@@ -1,0 +1,185 @@
+//! The [`Inbox`] holds what requests leave for the store's thread, and how the store does.
+
+use super::State;
+use super::circuit::Circuit;
+use super::outage::Outage;
+use super::protocol::Used;
+use super::thoughts::{ThoughtQueue, ThoughtRequest};
+use super::totals::TotalsRequest;
+use crate::limits::{self, Ask, Bound, Bounds, Left, Limits, Moment, Over, Refused, Reservation, Scope};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// What waits to be sent, and how the store does.
+pub(super) struct Inbox {
+    pub(super) admissions: VecDeque<Box<AdmissionRequest>>,
+    pub(super) new_thoughts: ThoughtQueue,
+    pub(super) thoughts: VecDeque<ThoughtRequest>,
+    pub(super) totals: VecDeque<TotalsRequest>,
+    /// What is broken here, and for how long.
+    pub(super) hints: Vec<(String, Duration)>,
+    /// The process ends.
+    pub(super) leaving: bool,
+    /// This gateway's name.
+    pub(super) instance: String,
+    pub(super) circuit: Circuit,
+    pub(super) state: State,
+    /// When the state began.
+    pub(super) since: Instant,
+    /// Why the store is down, while it is.
+    pub(super) error: Option<String>,
+    /// While the store does not decide.
+    pub(super) outage: Option<Outage>,
+    /// When the log last said that counts were lost.
+    pub(super) loss_logged: Option<Instant>,
+    pub(super) live: usize,
+    pub(super) clock_ahead_ms: i64,
+}
+
+impl Inbox {
+    /// Makes an empty inbox of the gateway with this name; the store is not connected yet.
+    pub(super) fn new(instance: &str, now: Instant) -> Inbox {
+        Inbox {
+            admissions: VecDeque::new(),
+            new_thoughts: ThoughtQueue::default(),
+            thoughts: VecDeque::new(),
+            totals: VecDeque::new(),
+            hints: Vec::new(),
+            leaving: false,
+            instance: instance.to_owned(),
+            circuit: Circuit::new(now),
+            state: State::Down,
+            since: now,
+            error: None,
+            outage: Some(Outage::new(now)),
+            loss_logged: None,
+            live: 0,
+            clock_ahead_ms: 0,
+        }
+    }
+
+    /// Returns whether nothing waits to be sent.
+    pub(super) fn is_empty(&self) -> bool {
+        self.admissions.is_empty()
+            && self.new_thoughts.is_empty()
+            && self.thoughts.is_empty()
+            && self.hints.is_empty()
+            && self.totals.is_empty()
+    }
+
+    /// Enters a state, if the store is not in it already.
+    pub(super) fn enter(&mut self, state: State) {
+        if self.state != state {
+            (self.state, self.since) = (state, Instant::now());
+        }
+        if state != State::Up {
+            self.outage.get_or_insert_with(|| Outage::new(Instant::now()));
+        }
+        if state != State::Down {
+            self.error = None;
+        }
+    }
+
+    /// Enters [`State::Down`]: whoever waits for an answer need not wait any longer.
+    pub(super) fn go_down(&mut self, error: String) {
+        self.enter(State::Down);
+        self.admissions.clear();
+        self.thoughts.clear();
+        self.totals.clear();
+        self.error = Some(error);
+    }
+}
+
+/// A request for an admission.
+pub(super) struct AdmissionRequest {
+    bounds: [Option<(Limits, Arc<Scope>)>; 3],
+    pub(super) ask: Ask,
+    pub(super) now_ms: u64,
+    /// How often the store did not know one of the scopes.
+    pub(super) tries: u8,
+    answer: oneshot::Sender<Decision>,
+}
+
+/// The store's answer to a request for an admission.
+pub(super) enum Decision {
+    Admitted(Reservation),
+    Refused(Refused),
+    /// The store cannot say: this gateway uses its share of each limit.
+    Undecided,
+}
+
+impl AdmissionRequest {
+    /// Makes a request, and the place where its answer arrives.
+    pub(super) fn new(
+        bounds: &Bounds<'_>,
+        ask: Ask,
+        now_ms: u64,
+    ) -> (Box<AdmissionRequest>, oneshot::Receiver<Decision>) {
+        let (answer, decision) = oneshot::channel();
+        let mut owned = bounds.iter().map(|bound| (*bound.limits, bound.scope.clone()));
+        let bounds = [owned.next(), owned.next(), owned.next()];
+        (Box::new(AdmissionRequest { bounds, ask, now_ms, tries: 0, answer }), decision)
+    }
+
+    /// Returns whether nobody waits for the answer any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    /// Lists the scopes that bound the request, each with its limits.
+    pub(super) fn bounds(&self) -> impl Iterator<Item = (&Limits, &Arc<Scope>)> {
+        self.bounds.iter().flatten().map(|(limits, scope)| (limits, scope))
+    }
+
+    /// Lists the scopes that bound the request.
+    pub(super) fn scopes(&self) -> impl Iterator<Item = &Arc<Scope>> {
+        self.bounds().map(|(_, scope)| scope)
+    }
+
+    /// Admits the request: the store has taken from all scopes, of which this was used before.
+    pub(super) fn grant(self, used: Vec<Used>, moments: &[Moment]) {
+        let each = used.into_iter().zip(self.bounds()).zip(moments);
+        let left = each.map(|((used, (limits, _)), moment)| used.left(limits, self.ask, *moment, self.now_ms));
+        let left = left.fold(Left::default(), Left::and);
+        let bounds: Bounds<'_> = self.bounds().map(|(limits, scope)| Bound { limits, scope }).collect();
+        let reservation = limits::take_granted(&bounds, self.ask, self.now_ms, left, moments);
+        // Who has waited too long was admitted without the store, or not at all.
+        if let Err(Decision::Admitted(unwanted)) = self.answer.send(Decision::Admitted(reservation)) {
+            unwanted.undo();
+        }
+    }
+
+    /// Refuses the request: the store has taken nothing from the scopes, of which this was used
+    /// before.
+    pub(super) fn refuse(self, used: Vec<Used>, moments: &[Moment]) {
+        let mut worst: Option<(&Arc<Scope>, Over)> = None;
+        let mut left = Left::default();
+        for ((used, (limits, scope)), moment) in used.into_iter().zip(self.bounds()).zip(moments) {
+            let (over, room) = used.over(limits, self.ask, *moment, self.now_ms);
+            left = left.and(room);
+            match (over, worst) {
+                (Some(over), Some((_, other))) if other.worse(over) == other => {}
+                (Some(over), _) => worst = Some((scope, over)),
+                (None, _) => {}
+            }
+        }
+        let decision = match worst {
+            Some((scope, over)) => {
+                Decision::Refused(Refused { level: scope.level, name: scope.name.clone(), over, left, share: 1 })
+            }
+            // The store's sums and ours differ, as they may beyond what is exact.
+            None => Decision::Undecided,
+        };
+        // If nobody waits any more, nobody needs to know.
+        self.answer.send(decision).ok();
+    }
+
+    /// Leaves the decision to this gateway. The store may have taken something: it hears this
+    /// gateway's counts of all scopes again.
+    pub(super) fn leave_undecided(self) {
+        self.scopes().for_each(|scope| scope.changed());
+        self.answer.send(Decision::Undecided).ok();
+    }
+}

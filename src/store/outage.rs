@@ -1,0 +1,112 @@
+//! An [`Outage`] is a time in which the store does not decide. This module tells the log how each
+//! one begins and ends.
+//!
+//! However often the store comes and goes within one outage, the log says each thing once. Whoever
+//! reads the log may have stopped, so no line is written while the inbox is locked.
+
+use super::Core;
+use super::trouble;
+use crate::config::OnStoreDown;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The log says once in this time that counts were lost: a store that drops them by itself does so
+/// all the time.
+const LOSS_AGAIN: Duration = Duration::from_secs(3_600);
+
+/// A time in which the store does not decide.
+pub(super) struct Outage {
+    since: Instant,
+    /// What the log has said of it already.
+    said_down: bool,
+    said_joining: bool,
+}
+
+impl Outage {
+    /// Begins an outage.
+    pub(super) fn new(since: Instant) -> Outage {
+        Outage { since, said_down: false, said_joining: false }
+    }
+
+    /// Returns true the first time that the store is joining.
+    pub(super) fn is_new_joining(&mut self) -> bool {
+        !std::mem::replace(&mut self.said_joining, true)
+    }
+}
+
+impl Core {
+    /// Takes the store out because it answers too late.
+    pub(super) fn too_slow(&self) {
+        self.out(&format!("it does not answer within the {:?} of `store.timeout`", self.settings.timeout));
+    }
+
+    /// Takes the store out: nobody waits for it any longer.
+    pub(super) fn out(&self, why: &str) {
+        let why = trouble::line(&self.settings.address, why);
+        let mut inbox = self.inbox();
+        inbox.go_down(why.clone());
+        let is_news = inbox.outage.as_mut().is_some_and(|outage| !std::mem::replace(&mut outage.said_down, true));
+        drop(inbox);
+        self.work.notify_one();
+        if is_news {
+            let then = match self.settings.on_store_down {
+                OnStoreDown::Local => self.alone_means(),
+                OnStoreDown::Refuse => "requests with limits are refused".to_owned(),
+            };
+            log::warn!("the store {} is out: {why}; until it is back {then}", self.settings.address);
+        }
+    }
+
+    /// Logs that the store was empty, or lacked a part.
+    pub(super) fn log_loss(&self) {
+        let mut inbox = self.inbox();
+        if inbox.loss_logged.is_some_and(|logged| logged.elapsed() < LOSS_AGAIN) {
+            return;
+        }
+        inbox.loss_logged = Some(Instant::now());
+        drop(inbox);
+        log::warn!(
+            "the store {} has lost what it held, or a part (flushed, restarted without its data, or short of memory without `maxmemory-policy noeviction`): \
+             all gateways tell it again, each time; this is said once an hour",
+            self.settings.address
+        );
+    }
+
+    /// Logs that the store answers, but that only `complete` gateways have sent all that they
+    /// count; the others have `time` left.
+    pub(super) fn log_joining(&self, complete: u64, time: Duration) {
+        log::info!(
+            "the store {} is there, but {complete} of {} gateways (`store.instances`) have told it what they count: until all have, for {} s at most, {}",
+            self.settings.address,
+            self.settings.instances,
+            time.as_secs() + 1,
+            self.alone_means()
+        );
+    }
+
+    /// Logs that the store decides: for `live` gateways, after `told` scopes were sent.
+    pub(super) fn log_up(&self, outage: &Outage, live: usize, told: usize) {
+        let alone = self.alone.swap(0, Ordering::Relaxed);
+        let there = match self.settings.instances {
+            0 | 1 => String::new(),
+            n => format!(" for {live} of {n} gateways"),
+        };
+        let address = &self.settings.address;
+        if outage.said_down {
+            let time = outage.since.elapsed().as_secs_f64();
+            log::info!(
+                "the store {address} is back after {time:.1} s and decides{there}: {alone} requests were admitted without it; \
+                 the counts of {told} callers, keys and models were told anew"
+            );
+        } else {
+            log::info!("the store {address} is up and decides{there}");
+        }
+    }
+
+    fn alone_means(&self) -> String {
+        match self.settings.instances {
+            0 | 1 => "this gateway goes by what it counts itself".to_owned(),
+            n => format!("this gateway goes by what it counts itself, and by 1/{n} of each limit"),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Reads the answers to a batch.
+
+use super::epoch::UNTOLD;
+use super::phase::{Heard, Phase, Report};
+use super::{AdmissionRequest, CLOCKS, GRACE, Sent, Session, clock_ms};
+use crate::limits::Scope;
+use crate::store::State;
+use crate::store::link::error_of;
+use crate::store::protocol::{self, AdmissionAnswer, BeatAnswer};
+use redis::Value;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// The next beat comes this soon while the gateway waits for others to send what they count.
+const SOON: Duration = Duration::from_millis(250);
+/// A request is sent this often at most.
+const TRIES: u8 = 3;
+
+impl Session<'_> {
+    /// Reads the answers to what was sent, in the same order. An error ends the session.
+    pub(super) fn read(&mut self, sent: Vec<Sent>, answers: Vec<Value>) -> Result<(), String> {
+        let mut again = VecDeque::new();
+        let mut emptied = false;
+        for (sent, answer) in sent.into_iter().zip(answers) {
+            let wrong = || error_of(&answer).unwrap_or_else(|| "it answered in no known way".to_owned());
+            match sent {
+                Sent::Beat { since, trial } => {
+                    let beat = protocol::read_beat(&answer).ok_or_else(wrong)?;
+                    emptied = self.read_beat(beat, since.elapsed(), trial);
+                }
+                Sent::EarlierPart(scope) => {
+                    let earlier = protocol::read_earlier_part(&answer).ok_or_else(wrong)?;
+                    scope.know(&earlier.missing(&scope.began(), scope.moment(self.clock_ms)));
+                    self.epoch.backlog.push(scope);
+                }
+                Sent::OwnPart => {
+                    if let Some(error) = error_of(&answer) {
+                        return Err(error);
+                    }
+                }
+                Sent::Admission(mut request, moments) => {
+                    match protocol::read_admission(&answer).ok_or_else(wrong)? {
+                        // The store knows what was sent just now, and nothing of other gateways. It
+                        // hears later that what it granted was not taken.
+                        AdmissionAnswer::Granted(_) | AdmissionAnswer::Refused(_) if emptied => {
+                            request.leave_undecided();
+                        }
+                        AdmissionAnswer::Granted(used) => request.grant(used, &moments),
+                        AdmissionAnswer::Refused(used) => request.refuse(used, &moments),
+                        AdmissionAnswer::Unknown { place, has_part } => {
+                            let told = request.scopes().nth(place).is_some_and(|scope| self.is_told(scope));
+                            if told && !emptied {
+                                emptied = self.read_unknown(&request, place, has_part);
+                            }
+                            request.tries += 1;
+                            again.push_back(request);
+                        }
+                    }
+                }
+                // A thought that could not be stored is not found later.
+                Sent::NewThoughts => {}
+                Sent::Thoughts(request) => request.answer(&answer),
+                // Of what was lost just now the store has only a part.
+                Sent::Totals(..) if emptied => {}
+                Sent::Totals(request, moment) => {
+                    match protocol::read_totals(&answer, moment, self.clock_ms).ok_or_else(wrong)? {
+                        // If nobody waits any more, nobody needs it.
+                        Some(counts) => drop(request.answer.send(counts)),
+                        None if self.may_be_forgotten(&request.scope) => {
+                            request.scope.tell(UNTOLD);
+                            self.core.inbox().totals.push_back(request);
+                        }
+                        // The store has lost other gateways' parts too: the caller gets ours alone.
+                        None => {}
+                    }
+                }
+            }
+        }
+        self.ask_again(again);
+        if self.epoch.backlog.is_empty() && !self.phase.is_complete() {
+            self.next_beat = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Puts requests back to the front of the inbox, in their order.
+    fn ask_again(&self, again: VecDeque<Box<AdmissionRequest>>) {
+        if again.is_empty() {
+            return;
+        }
+        let mut inbox = self.core.inbox();
+        for request in again.into_iter().rev() {
+            if request.tries < TRIES { inbox.admissions.push_front(request) } else { request.leave_undecided() }
+        }
+    }
+
+    /// Handles that the store does not know what it was sent of a scope. Returns true if the store
+    /// has lost it.
+    fn read_unknown(&mut self, request: &AdmissionRequest, place: usize, has_part: bool) -> bool {
+        self.next_beat = Instant::now();
+        if has_part {
+            // Another process sends its own counts by our name, and the beat says so. If it does
+            // not, something old was done late.
+            if request.tries > 0 {
+                self.begin_epoch();
+            }
+            return false;
+        }
+        if request.scopes().nth(place).is_some_and(|scope| self.may_be_forgotten(scope)) {
+            request.scopes().filter(|scope| self.may_be_forgotten(scope)).for_each(|scope| scope.tell(UNTOLD));
+            return false;
+        }
+        // Everything else may be lost too, and other gateways' parts of it.
+        self.begin_epoch();
+        self.phase.lose();
+        true
+    }
+
+    /// Returns whether the store may drop a scope without a loss: the scope was sent in another
+    /// month, and nothing is counted now.
+    fn may_be_forgotten(&self, scope: &Scope) -> bool {
+        let own = scope.own(self.clock_ms);
+        own.moment.month > self.epoch.first_day && protocol::is_nothing(&own)
+    }
+
+    /// Reads how the store does. Returns true if it was emptied since the last beat.
+    fn read_beat(&mut self, beat: BeatAnswer, took: Duration, trial: bool) -> bool {
+        let core = self.core;
+        let emptied = self.phase.heard().is_some_and(|heard| heard.word != beat.word);
+        if self.phase.heard().is_some() && beat.process != self.process && !beat.process.is_empty() {
+            log::error!(
+                "another process keeps the same ledger as this one, and counts in the store by the same name: each should have its own"
+            );
+            self.instance = format!("{}.{}", self.instance, self.process);
+            core.inbox().instance.clone_from(&self.instance);
+            self.begin_epoch();
+        }
+        if emptied {
+            core.log_loss();
+            self.begin_epoch();
+        }
+        self.compare_clocks(beat.clock_ms);
+        let now = Instant::now();
+        let hints = beat.hints.iter().filter_map(|(name, left)| {
+            let (account, model) = name.split_once(' ')?;
+            Some(((account.into(), model.into()), now + *left))
+        });
+        *core.hints.lock() = hints.collect();
+        core.hinted.notify_one();
+        let have_all_told = beat.complete >= core.settings.instances || beat.age > GRACE;
+        let decides =
+            core.settings.instances <= 1 || !emptied && (matches!(self.phase, Phase::Deciding(_)) || have_all_told);
+        let live = beat.live.len();
+        let report = self.phase.heard().map_or(Report::Telling, |heard| heard.report);
+        let heard = Heard { word: beat.word, live: beat.live, report };
+        self.phase = if decides { Phase::Deciding(heard) } else { Phase::Joining(heard) };
+        if !decides {
+            self.next_beat = self.next_beat.min(now + SOON);
+        }
+        let mut inbox = core.inbox();
+        inbox.live = live;
+        inbox.clock_ahead_ms =
+            i64::try_from(beat.clock_ms).unwrap_or_default() - i64::try_from(clock_ms()).unwrap_or_default();
+        if trial && took <= core.settings.timeout {
+            inbox.circuit.close(now);
+        } else if trial {
+            inbox.circuit.failed(now, fastrand::f64());
+        }
+        if inbox.circuit.is_closed() {
+            inbox.enter(self.phase.state());
+        }
+        let (too_slow, state) = (trial && !inbox.circuit.is_closed(), inbox.state);
+        // Before this gateway has sent its own counts, it need not wait for others'.
+        let waits = state == State::Joining && self.phase.is_complete();
+        let is_joining = waits && inbox.outage.as_mut().is_some_and(|outage| outage.is_new_joining());
+        let over = state == State::Up && self.epoch.backlog.is_empty();
+        let outage = if over { inbox.outage.take() } else { None };
+        drop(inbox);
+        if too_slow {
+            core.too_slow();
+        }
+        if is_joining {
+            core.log_joining(beat.complete, GRACE.saturating_sub(beat.age));
+        }
+        if let Some(outage) = outage {
+            core.log_up(&outage, live, self.epoch.told);
+        }
+        emptied
+    }
+
+    fn compare_clocks(&mut self, store_ms: u64) {
+        let apart = store_ms.abs_diff(clock_ms());
+        if apart > CLOCKS && !self.warned_of_clocks {
+            log::warn!(
+                "the clocks of this machine and of the store are {apart} ms apart: so are minutes and days of the gateways' limits"
+            );
+            self.warned_of_clocks = true;
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Makes the next batch: what waits in the inbox, and the parts that the store must know before.
+
+use super::epoch::UNTOLD;
+use super::{AdmissionRequest, CLOCKS, Sent, Session, TotalsRequest, clock_ms};
+use crate::limits::{Moment, Scope};
+use crate::store::inbox::Inbox;
+use crate::store::link::Batch;
+use crate::store::protocol;
+use crate::store::totals;
+use redis::Cmd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often others hear that this gateway lives, and it hears what they found broken.
+const BEAT: Duration = Duration::from_secs(1);
+/// At most this many admissions, and this many parts, at once: a few milliseconds of the store's
+/// time.
+const ADMISSIONS: usize = 256;
+const PARTS: usize = 64;
+
+/// Commands, and what was sent with each, in their order.
+#[derive(Default)]
+pub(super) struct Sending {
+    pub(super) commands: Batch,
+    pub(super) sent: Vec<Sent>,
+}
+
+impl Sending {
+    fn add(&mut self, command: Cmd, sent: Sent) {
+        self.commands.add(command);
+        self.sent.push(sent);
+    }
+}
+
+impl Session<'_> {
+    /// Takes from the inbox what can be sent now.
+    pub(super) fn batch(&mut self) -> Sending {
+        let mut batch = Sending::default();
+        let (now, clock_ms) = (Instant::now(), clock_ms());
+        if clock_ms + CLOCKS < self.clock_ms {
+            // What was counted in seconds, days and months that are still to come is counted
+            // elsewhere now: the store hears it before it is asked.
+            self.begin_epoch();
+        }
+        self.clock_ms = clock_ms;
+        let core = self.core;
+        let mut inbox = core.inbox();
+        if inbox.circuit.due().is_some_and(|due| due <= now) {
+            self.add_beat(&mut inbox, true, &mut batch);
+            return batch;
+        }
+        let admissions = inbox.admissions.len().min(ADMISSIONS);
+        let mut admissions: Vec<_> = inbox.admissions.drain(..admissions).collect();
+        admissions.retain(|request| !request.is_abandoned());
+        let totals = inbox.totals.len().min(totals::AT_ONCE);
+        let mut totals: Vec<TotalsRequest> = inbox.totals.drain(..totals).collect();
+        totals.retain(|request| !request.answer.is_closed());
+        // Of a date that came once more, the store has what it heard before the clock was set back.
+        let scopes = admissions.iter().flat_map(|request| request.scopes().map(|scope| (scope, request.now_ms)));
+        let scopes = scopes.chain(totals.iter().map(|request| (&request.scope, clock_ms)));
+        scopes.filter(|(scope, now_ms)| scope.came_again(*now_ms)).for_each(|(scope, _)| scope.tell(UNTOLD));
+        // Before a scope is sent for the first time, the beat says whether the store was emptied.
+        let is_new = admissions.iter().flat_map(|request| request.scopes()).any(|scope| !self.is_told(scope));
+        if is_new || self.next_beat <= now || !inbox.hints.is_empty() {
+            self.add_beat(&mut inbox, false, &mut batch);
+        }
+        for command in inbox.new_thoughts.take(&core.settings.prefix) {
+            batch.add(command, Sent::NewThoughts);
+        }
+        let thoughts = std::mem::take(&mut inbox.thoughts);
+        drop(inbox);
+        for request in thoughts {
+            batch.add(request.command(&core.settings.prefix), Sent::Thoughts(request));
+        }
+        let parts = self.parts(&admissions, &totals);
+        // What another process sent under this name is read before it is replaced: until then
+        // nobody is admitted.
+        let (admissions, early) =
+            admissions.into_iter().partition::<Vec<_>, _>(|request| request.scopes().all(|scope| scope.is_known()));
+        let (totals, later) = totals.into_iter().partition::<Vec<_>, _>(|request| request.scope.is_known());
+        if !early.is_empty() || !later.is_empty() {
+            let mut inbox = core.inbox();
+            early.into_iter().rev().for_each(|request| inbox.admissions.push_front(request));
+            later.into_iter().rev().for_each(|request| inbox.totals.push_front(request));
+        }
+        parts.into_iter().for_each(|scope| self.add_part(scope, &mut batch));
+        admissions.into_iter().for_each(|request| self.add_admission(request, &mut batch));
+        totals.into_iter().for_each(|request| self.add_totals(request, &mut batch));
+        batch
+    }
+
+    /// Lists the scopes to send: those that changed, some of the backlog, and those that the
+    /// requests need.
+    fn parts(&mut self, admissions: &[Box<AdmissionRequest>], totals: &[TotalsRequest]) -> Vec<Arc<Scope>> {
+        let mut parts = self.core.changes.take(PARTS);
+        while parts.len() < 2 * PARTS
+            && let Some(scope) = self.epoch.backlog.pop()
+        {
+            if !self.is_told(&scope) {
+                self.epoch.told += usize::from(scope.is_known());
+                parts.push(scope);
+            }
+        }
+        let needed = admissions.iter().flat_map(|request| request.scopes());
+        let needed = needed.chain(totals.iter().map(|request| &request.scope));
+        for scope in needed.filter(|scope| !self.is_told(scope) || !scope.is_known()) {
+            if !parts.iter().any(|other| Arc::ptr_eq(other, scope)) {
+                parts.push(scope.clone());
+            }
+        }
+        parts
+    }
+
+    fn add_part(&self, scope: Arc<Scope>, batch: &mut Sending) {
+        if !scope.is_known() {
+            batch.add(self.admit_script([&scope], "was", "[]"), Sent::EarlierPart(scope));
+            return;
+        }
+        // It counts as told: answers come in order, and if one fails, everything is sent again.
+        scope.tell(self.epoch.number);
+        let own = protocol::own_part(&scope.own(self.clock_ms));
+        batch.add(self.admit_script([&scope], "own", &own), Sent::OwnPart);
+    }
+
+    fn add_admission(&self, request: Box<AdmissionRequest>, batch: &mut Sending) {
+        let moments: Vec<Moment> = request.scopes().map(|scope| scope.moment(request.now_ms)).collect();
+        // Who lives matters only to limits of concurrency.
+        let places = request.bounds().any(|(limits, _)| limits.concurrency.is_some());
+        let live = if places { self.phase.live() } else { &[] };
+        let scopes = request.bounds().zip(&moments).map(|((limits, _), moment)| (limits, *moment));
+        let ask = protocol::admission(live, request.ask, scopes);
+        batch.add(self.admit_script(request.scopes(), "admit", &ask), Sent::Admission(request, moments));
+    }
+
+    fn add_totals(&self, request: TotalsRequest, batch: &mut Sending) {
+        let moment = request.scope.moment(self.clock_ms);
+        let ask = protocol::totals(self.phase.live(), moment);
+        batch.add(self.admit_script([&request.scope], "look", &ask), Sent::Totals(request, moment));
+    }
+
+    /// Returns a call of `admit.lua` with these scopes.
+    fn admit_script<'k>(&self, scopes: impl IntoIterator<Item = &'k Arc<Scope>>, what: &str, json: &str) -> Cmd {
+        let keys: Vec<String> = scopes.into_iter().map(|scope| self.key(scope)).collect();
+        self.link.admit(&keys, &[what, &self.instance, &self.epoch.name, json])
+    }
+
+    fn add_beat(&mut self, inbox: &mut Inbox, trial: bool, batch: &mut Sending) {
+        let hints: Vec<serde_json::Value> = std::mem::take(&mut inbox.hints)
+            .into_iter()
+            .flat_map(|(name, time)| [name.into(), u64::try_from(time.as_millis()).unwrap_or(u64::MAX).into()])
+            .collect();
+        let hints = serde_json::Value::from(hints).to_string();
+        let keys = [self.name("instances"), self.name("born"), self.name("hints")];
+        let report = self.phase.report_beat(self.epoch.backlog.is_empty());
+        let flag = |is: bool| if is { "1" } else { "0" };
+        let new_word = format!("{:016x}", fastrand::u64(..));
+        let (complete, lost, word) = (flag(report.complete), flag(report.lost), report.word.unwrap_or("-"));
+        let arguments = [&self.instance, self.process, complete, &new_word, &hints, lost, word];
+        batch.add(self.link.beat(&keys, &arguments), Sent::Beat { since: Instant::now(), trial });
+        self.next_beat = Instant::now() + BEAT;
+    }
+}

@@ -1,0 +1,103 @@
+//! A [`Phase`] is what this gateway knows of the store over one connection.
+//!
+//! Greeting → Joining → Deciding. From Deciding it goes back to Joining when the store turns out to
+//! be empty. A lost connection ends the session; the next one begins with Greeting.
+
+use super::super::State;
+
+/// How far the store and this gateway know each other.
+pub(super) enum Phase {
+    /// The store has not answered yet.
+    Greeting,
+    /// Not all gateways have sent what they count: each uses its share of each limit.
+    Joining(Heard),
+    /// All have sent what they count since the store was empty, or had the time to: the store
+    /// decides.
+    Deciding(Heard),
+}
+
+/// What the store has said in its last beat.
+pub(super) struct Heard {
+    /// Names the time since the store was last empty. Another word means that it was emptied
+    /// meanwhile.
+    pub(super) word: String,
+    /// The gateways that live.
+    pub(super) live: Vec<String>,
+    pub(super) report: Report,
+}
+
+/// What this gateway's next beat has to say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Report {
+    /// Nothing yet: scopes are still to be sent.
+    Telling,
+    /// The store has lost what it was sent: all gateways are to send it again.
+    Lost,
+    /// Nothing new: a beat has said that all scopes are sent.
+    Complete,
+}
+
+/// The part of a beat that depends on the phase.
+pub(super) struct BeatReport<'p> {
+    /// The word that the store said last.
+    pub(super) word: Option<&'p str>,
+    pub(super) complete: bool,
+    pub(super) lost: bool,
+}
+
+impl Phase {
+    pub(super) fn heard(&self) -> Option<&Heard> {
+        match self {
+            Phase::Greeting => None,
+            Phase::Joining(heard) | Phase::Deciding(heard) => Some(heard),
+        }
+    }
+
+    fn report(&mut self) -> Option<&mut Report> {
+        match self {
+            Phase::Greeting => None,
+            Phase::Joining(heard) | Phase::Deciding(heard) => Some(&mut heard.report),
+        }
+    }
+
+    /// Lists the gateways that live.
+    pub(super) fn live(&self) -> &[String] {
+        self.heard().map_or(&[], |heard| &heard.live)
+    }
+
+    /// Returns whether a beat has said that all scopes are sent.
+    pub(super) fn is_complete(&self) -> bool {
+        self.heard().is_some_and(|heard| heard.report == Report::Complete)
+    }
+
+    /// Returns whether requests may ask the store, as far as the phase goes.
+    pub(super) fn state(&self) -> State {
+        match self {
+            Phase::Greeting => State::Down,
+            Phase::Joining(_) => State::Joining,
+            Phase::Deciding(_) => State::Up,
+        }
+    }
+
+    /// Notes that scopes are to be sent again.
+    pub(super) fn begin_epoch(&mut self) {
+        if let Some(report @ Report::Complete) = self.report() {
+            *report = Report::Telling;
+        }
+    }
+
+    /// Notes that the store has lost what it was sent.
+    pub(super) fn lose(&mut self) {
+        if let Some(report) = self.report() {
+            *report = Report::Lost;
+        }
+    }
+
+    /// Returns what the next beat says, and notes that it is said.
+    pub(super) fn report_beat(&mut self, is_all_told: bool) -> BeatReport<'_> {
+        let Some(report) = self.report() else { return BeatReport { word: None, complete: false, lost: false } };
+        let lost = *report == Report::Lost;
+        *report = if is_all_told { Report::Complete } else { Report::Telling };
+        BeatReport { word: self.heard().map(|heard| heard.word.as_str()), complete: is_all_told, lost }
+    }
+}

@@ -1,0 +1,53 @@
+//! Totals are what all gateways together have used of a scope; operators ask for them. The requests
+//! go over the connection of the admissions, a few at a time, so that no admission waits long.
+
+use super::{Core, State, Store};
+use crate::limits::{Counts, Scope};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// At most this many scopes at once: less than a millisecond of the store's time.
+pub(super) const AT_ONCE: usize = 16;
+
+/// A request for the totals of a scope.
+pub(super) struct TotalsRequest {
+    pub(super) scope: Arc<Scope>,
+    pub(super) answer: oneshot::Sender<Counts>,
+}
+
+impl Store {
+    /// Returns what all gateways have used of these scopes, if the store decides and answers in
+    /// time.
+    pub async fn counted(&self, scopes: &[Arc<Scope>]) -> Option<Vec<Counts>> {
+        let mut counted = Vec::with_capacity(scopes.len());
+        for some in scopes.chunks(AT_ONCE) {
+            let awaited = self.core.request_totals(some)?;
+            let heard = async {
+                for answer in awaited {
+                    counted.push(answer.await.ok()?);
+                }
+                Some(())
+            };
+            tokio::time::timeout(self.core.settings.timeout, heard).await.ok()??;
+        }
+        Some(counted)
+    }
+}
+
+impl Core {
+    fn request_totals(&self, scopes: &[Arc<Scope>]) -> Option<Vec<oneshot::Receiver<Counts>>> {
+        let mut inbox = self.inbox();
+        if inbox.state != State::Up {
+            return None;
+        }
+        let mut ask = |scope: &Arc<Scope>| {
+            let (answer, heard) = oneshot::channel();
+            inbox.totals.push_back(TotalsRequest { scope: scope.clone(), answer });
+            heard
+        };
+        let awaited = scopes.iter().map(&mut ask).collect();
+        drop(inbox);
+        self.work.notify_one();
+        Some(awaited)
+    }
+}
