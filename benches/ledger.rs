@@ -64,16 +64,16 @@ fn main() -> Result<(), String> {
         ledger.write(row);
         adding += before.elapsed();
         if n.is_multiple_of(1_000) {
-            while ledger.told().waiting > WAITING {
+            while ledger.status().waiting > WAITING {
                 std::thread::park_timeout(Duration::from_millis(1));
             }
         }
     }
-    while ledger.told().waiting > 0 {
+    while ledger.status().waiting > 0 {
         ledger.flush();
     }
     let took = start.elapsed();
-    let told = ledger.told();
+    let told = ledger.status();
     if (told.rows, told.dropped) != (ROWS, 0) {
         return Err(format!("not all is written: {told:?}"));
     }

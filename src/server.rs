@@ -414,7 +414,7 @@ fn end(process: &Process, code: i32) -> ! {
     if let Some(store) = &process.backends.store {
         store.leave();
     }
-    let lost = process.books.ledger.told().waiting;
+    let lost = process.books.ledger.status().waiting;
     if lost > 0 {
         say(
             log::Level::Error,

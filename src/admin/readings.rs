@@ -32,7 +32,7 @@ pub fn metrics(books: &Books, store: Option<&Store>) -> String {
     if let Some(store) = store {
         metrics.stores.up.get_or_create(&[]).set(i64::from(store.state() == store::State::Up));
     }
-    let ledger = books.ledger.told();
+    let ledger = books.ledger.status();
     for (counter, count) in
         [(&metrics.stores.ledger_rows, ledger.rows), (&metrics.stores.ledger_dropped, ledger.dropped)]
     {

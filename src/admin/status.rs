@@ -61,7 +61,7 @@ pub(super) fn of(desk: &Desk) -> serde_json::Value {
         })
         .collect();
     let live::Told { refused, held } = desk.books.live.reloads.told();
-    let ledger = desk.books.ledger.told();
+    let ledger = desk.books.ledger.status();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "phase": phase_name(desk.books.drain.phase()),

@@ -1,5 +1,5 @@
-//! `portcullis usage`: who used how much, out of the ledger's file. The gateway may run beside it,
-//! or not.
+//! `portcullis usage` prints who used how much. It reads the ledger's file; the gateway may run or
+//! not.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use super::{UsageArgs, fail, print, tell};
 use crate::catalog::load::{Secrets, catalog, folder, server};
 use crate::ledger::days::now;
-use crate::ledger::read::known;
+use crate::ledger::read;
 use crate::ledger::report::{Asked, Query, answer};
 use crate::problem::{nearest, quoted, shown};
 
-/// Prints it.
+/// Prints the answer.
 pub(super) fn run(args: &UsageArgs) -> ExitCode {
     let asked = Asked {
         by: Some(&args.by),
@@ -65,10 +65,10 @@ pub(super) fn run(args: &UsageArgs) -> ExitCode {
     })
 }
 
-/// Why nothing can be found: what is asked for by its name is, and was, not there. Where the
-/// catalog cannot be read, nobody knows.
+/// Returns why nothing is found: a name of the question is neither in the catalog nor in the ledger.
+/// None: the names are there, or the catalog cannot be read.
 fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
-    let (catalog, known) = (catalog(conf, Secrets::Assume).catalog.ok()?, known(ledger).ok()?);
+    let (catalog, used) = (catalog(conf, Secrets::Assume).catalog.ok()?, read::names(ledger).ok()?);
     let callers: Vec<&str> = catalog.callers().iter().map(|caller| &*caller.id).collect();
     let keys: Vec<&str> = catalog.keys().map(|key| &*key.id).collect();
     let models: Vec<&str> = catalog.models().iter().map(|model| &*model.id).collect();
@@ -82,9 +82,9 @@ fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
         ));
     }
     let asked = [
-        ("caller", args.caller.as_deref(), callers, &known.callers),
-        ("key", args.key.as_deref(), keys, &known.keys),
-        ("model", args.model.as_deref(), models, &known.models),
+        ("caller", args.caller.as_deref(), callers, &used.callers),
+        ("key", args.key.as_deref(), keys, &used.keys),
+        ("model", args.model.as_deref(), models, &used.models),
     ];
     let (what, name, there, were) = asked.into_iter().find_map(|(what, name, there, were)| {
         let name = name.filter(|name| !there.contains(name) && !were.contains(*name))?;

@@ -1,10 +1,14 @@
-//! The file: its tables, how it is opened, and what is done to it in one transaction each. Knows no
-//! thread and no clock.
+//! A [`Book`] is the ledger's open file: its tables, how it is opened, and what is done to it in one
+//! transaction each. It knows no thread and no clock.
 
-use super::sums::of_days;
-use super::{Batch, Row, cut};
+use super::Row;
+use super::sink::Batch;
+use super::sums::sums_of;
 use crate::price::Usd;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::types::{Null, ToSqlOutput};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params, params_from_iter,
+};
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::fs::{DirBuilder, File};
@@ -17,9 +21,9 @@ use std::time::Duration;
 const VERSION: i64 = 1;
 /// Marks the file as a ledger among other SQLite files: "PCul".
 const APPLICATION: i64 = 0x5043_756c;
-/// So long it may be locked by somebody else.
+/// Another program may lock the file for this long.
 const BUSY: Duration = Duration::from_secs(2);
-/// What a sum of money is cut to: two of them together are still a number to SQLite.
+/// The largest sum of money that is written: SQLite can still add two of them.
 const MOST: i64 = 1 << 62;
 
 const TABLES: &str = "
@@ -39,11 +43,23 @@ const TABLES: &str = "
         unpriced INTEGER NOT NULL, unused_tokens INTEGER NOT NULL, unused_cost INTEGER NOT NULL, unused_unpriced INTEGER NOT NULL,
         PRIMARY KEY (day, caller, key, model, account, upstream_model, outcome)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS last_used (key TEXT PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS running (
+        process TEXT NOT NULL, number INTEGER NOT NULL,
+        at INTEGER NOT NULL, request_id TEXT NOT NULL, caller TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
+        account TEXT NOT NULL, upstream_model TEXT NOT NULL,
+        prompt INTEGER NOT NULL, completion INTEGER NOT NULL, cached INTEGER NOT NULL, cache_write INTEGER NOT NULL,
+        reasoning INTEGER NOT NULL, usage TEXT NOT NULL, cost INTEGER, unused_tokens INTEGER NOT NULL, unused_cost INTEGER,
+        attempts INTEGER NOT NULL, stream INTEGER NOT NULL, status INTEGER NOT NULL, total_ms INTEGER NOT NULL,
+        PRIMARY KEY (process, number)) WITHOUT ROWID;
 ";
 
-const ROW: &str = "INSERT INTO exchange (at, request_id, caller, key, model, account, upstream_model, outcome, prompt, completion, cached,
-    cache_write, reasoning, usage, cost, unused_tokens, unused_cost, attempts, stream, status, total_ms, first_byte_ms)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
+/// The columns that rows and running exchanges share, in the order of [`values`].
+pub(super) const COLUMNS: &str =
+    "at, request_id, caller, key, model, account, upstream_model, prompt, completion, cached, cache_write,
+    reasoning, usage, cost, unused_tokens, unused_cost, attempts, stream, status, total_ms";
+/// Those, and two more.
+pub(super) const VALUES: &str =
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
 
 // SQLite makes a float of a sum that is too large: of the two the smaller is always a whole number.
 // Only money can come to so much, with prices that somebody wrote: an answer has at most
@@ -56,8 +72,8 @@ const SUMS: &str = "INSERT INTO daily VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
     unused_tokens = unused_tokens + excluded.unused_tokens, unused_cost = min(unused_cost + excluded.unused_cost, ?20),
     unused_unpriced = unused_unpriced + excluded.unused_unpriced";
 
-// What comes late is not later; but a day before the last time that was known, the clock was wrong
-// then.
+// A row that is written late does not set the time back. But if the known time is more than a day
+// ahead of a new one, the clock was wrong then.
 const USED: &str = "INSERT INTO last_used VALUES (?1, ?2) ON CONFLICT DO UPDATE
     SET at = CASE WHEN at > excluded.at + 86400000 THEN excluded.at ELSE max(at, excluded.at) END";
 
@@ -69,11 +85,11 @@ pub(super) struct Book {
     file: (u64, u64),
 }
 
-/// Why something could not be done, and what to do about it.
+/// Why something failed, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) what: String,
-    /// Somebody else holds it: likely over in a moment.
+    /// Another program holds the file, likely for a moment only.
     pub(super) busy: bool,
 }
 
@@ -110,8 +126,8 @@ impl From<rusqlite::Error> for Fault {
 }
 
 impl Book {
-    /// Opens the file, and makes what is missing of it: while nobody of this process opens it to
-    /// read. The second is the name of the instance: what is in the file, which is `instance` if it
+    /// Opens the file and makes what is missing of it. Nobody in this process may open it to read
+    /// meanwhile. Returns also the instance's name: the one in the file, or `instance` if the file
     /// is new.
     pub(super) fn open(path: &Path, instance: &str) -> Result<(Book, String), Fault> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -119,9 +135,9 @@ impl Book {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
             made.map_err(|e| Fault::new(format!("the folder {} cannot be made: {e}", folder.display())))?;
         }
-        // SQLite would make it readable by all; what it puts beside it has the file's own mode.
-        // Only a missing one is opened here: with the descriptor that is closed again all locks go
-        // that this process has on the file.
+        // SQLite would make the file readable by all; the files beside it get the same mode. Only a
+        // missing file is opened here: closing its descriptor drops all locks that this process has
+        // on the file.
         let file = match std::fs::metadata(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 let made = File::options().write(true).create(true).truncate(false).mode(0o600).open(path);
@@ -140,7 +156,7 @@ impl Book {
             return Err(Fault::new("it is read-only; the file and its folder must be writable"));
         }
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-        // With less a power cut could take what was said to be written.
+        // With a lower level, a power cut could lose what was reported as written.
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
         connection.pragma_update(None, "wal_autocheckpoint", 4096)?;
@@ -150,37 +166,39 @@ impl Book {
         Ok((Book { connection, path: path.to_owned(), file: (file.dev(), file.ino()) }, instance))
     }
 
-    /// Whether what has its name is still the file that was opened: somebody may have moved it
-    /// away.
+    /// Returns whether the file at the path is still the one that was opened: somebody may have
+    /// moved it away.
     pub(super) fn is_in_place(&self) -> bool {
-        // One that was cut to nothing is another one, too.
+        // A file that was emptied counts as another one.
         std::fs::metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.file && file.len() > 0)
     }
 
-    /// Writes all of it, or nothing. What was written of a row while it ran, by this process, goes.
+    /// Writes a whole batch or nothing, and deletes what this process wrote of its rows while they
+    /// ran.
     pub(super) fn write(&mut self, batch: &Batch, process: &str) -> Result<(), Fault> {
         #[cfg(test)]
         assert!(batch.rows().all(|row| row.outcome != "panics"), "as a test wants it");
         let transaction = self.transaction()?;
         add(&transaction, batch.rows(), batch.uses.iter().map(|(key, at)| (&**key, *at)).collect())?;
-        cut::replaced(&transaction, batch.rows(), process)?;
+        delete_runs(&transaction, batch.rows(), process)?;
         Ok(transaction.commit()?)
     }
 
+    /// Begins a transaction that writes.
     pub(super) fn transaction(&mut self) -> rusqlite::Result<Transaction<'_>> {
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate)
     }
 
-    /// Where it is.
+    /// Returns where the file is.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Deletes some of what is older: rows before the first moment, sums of days before the second.
-    /// True if there is more.
+    /// Deletes some rows from before `rows_from` and some sums of days before `day`. Returns true if
+    /// there are more.
     pub(super) fn prune(&mut self, rows_from: u64, day: u64) -> Result<bool, Fault> {
         const STEP: u32 = 1_000;
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = self.transaction()?;
         let rows = transaction
             .prepare_cached(
                 "DELETE FROM exchange WHERE rowid IN (SELECT rowid FROM exchange WHERE at < ?1 ORDER BY at LIMIT ?2)",
@@ -203,66 +221,26 @@ impl Book {
     }
 }
 
-/// Adds rows, and to the sums of their days; `uses` are keys' last uses besides.
+/// Adds rows, and adds them to the sums of their days. `uses` are last uses of other keys.
 pub(super) fn add<'r>(
     transaction: &Transaction<'_>,
     rows: impl Iterator<Item = &'r Row> + Clone,
     mut uses: HashMap<&'r str, u64>,
 ) -> rusqlite::Result<()> {
-    let mut insert = transaction.prepare_cached(ROW)?;
+    let insert = format!("INSERT INTO exchange ({COLUMNS}, outcome, first_byte_ms) {VALUES}");
+    let mut insert = transaction.prepare_cached(&insert)?;
     for row in rows.clone() {
-        insert.execute(params![
-            number(row.at),
-            row.request_id,
-            row.caller,
-            row.key,
-            row.model,
-            row.account.as_deref().unwrap_or(""),
-            row.upstream_model.as_deref().unwrap_or(""),
-            row.outcome,
-            number(row.usage.prompt),
-            number(row.usage.completion),
-            number(row.usage.cached),
-            number(row.usage.cache_write),
-            number(row.usage.reasoning),
-            row.usage.source.name(),
-            row.cost.map(|Usd(cost)| number(cost)),
-            number(row.unused_tokens),
-            row.unused_cost.map(|Usd(cost)| number(cost)),
-            row.attempts,
-            row.stream,
-            row.status,
-            number(row.total_ms),
-            row.first_byte_ms.map(number)
-        ])?;
+        let more = [row.outcome.into(), optional(row.first_byte_ms)];
+        insert.execute(params_from_iter(values(row).into_iter().chain(more)))?;
         let last = uses.entry(&row.key).or_default();
         *last = row.at.max(*last);
     }
     let mut sum = transaction.prepare_cached(SUMS)?;
-    for (group, sums) in of_days(rows) {
-        let [a, b, c, d, e, f, g, h, i, j, k, l] = sums.each().map(number);
-        sum.execute(params![
-            number(group.day),
-            group.caller,
-            group.key,
-            group.model,
-            group.account,
-            group.upstream_model,
-            group.outcome,
-            a,
-            b,
-            c,
-            d,
-            e,
-            f,
-            g,
-            h,
-            i,
-            j,
-            k,
-            l,
-            MOST
-        ])?;
+    for (key, sums) in sums_of(rows) {
+        let names = [key.caller, key.key, key.model, key.account, key.upstream_model, key.outcome];
+        let values = [number(key.day).into()].into_iter().chain(names.map(ToSqlOutput::from));
+        let values = values.chain(sums.0.map(|sum| number(sum).into())).chain([MOST.into()]);
+        sum.execute(params_from_iter(values))?;
     }
     let mut used = transaction.prepare_cached(USED)?;
     for (key, at) in uses {
@@ -271,7 +249,54 @@ pub(super) fn add<'r>(
     Ok(())
 }
 
-/// From then on nothing is missing. Told in the very transaction that begins to delete.
+/// Deletes what was written of these rows while their exchanges ran.
+fn delete_runs<'r>(
+    transaction: &Transaction<'_>,
+    rows: impl Iterator<Item = &'r Row>,
+    process: &str,
+) -> rusqlite::Result<()> {
+    let mut runs = rows.filter_map(|row| row.run).peekable();
+    if runs.peek().is_none() {
+        return Ok(());
+    }
+    let mut delete = transaction.prepare_cached("DELETE FROM running WHERE process = ?1 AND number = ?2")?;
+    for run in runs {
+        delete.execute(params![process, number(run.number)])?;
+    }
+    Ok(())
+}
+
+/// Returns the values of [`COLUMNS`].
+pub(super) fn values(row: &Row) -> [ToSqlOutput<'_>; 20] {
+    [
+        number(row.at).into(),
+        row.request_id.as_str().into(),
+        row.caller.as_ref().into(),
+        row.key.as_ref().into(),
+        row.model.as_ref().into(),
+        row.account.as_deref().unwrap_or("").into(),
+        row.upstream_model.as_deref().unwrap_or("").into(),
+        number(row.usage.prompt).into(),
+        number(row.usage.completion).into(),
+        number(row.usage.cached).into(),
+        number(row.usage.cache_write).into(),
+        number(row.usage.reasoning).into(),
+        row.usage.source.name().into(),
+        optional(row.cost.map(|Usd(cost)| cost)),
+        number(row.unused_tokens).into(),
+        optional(row.unused_cost.map(|Usd(cost)| cost)),
+        row.attempts.into(),
+        row.stream.into(),
+        row.status.into(),
+        number(row.total_ms).into(),
+    ]
+}
+
+fn optional(value: Option<u64>) -> ToSqlOutput<'static> {
+    value.map_or_else(|| Null.into(), |value| number(value).into())
+}
+
+/// Notes from when on nothing is missing, in the very transaction that begins to delete.
 fn keep_from(transaction: &Transaction<'_>, name: &str, from: u64) -> rusqlite::Result<usize> {
     transaction
         .prepare_cached(
@@ -280,15 +305,15 @@ fn keep_from(transaction: &Transaction<'_>, name: &str, from: u64) -> rusqlite::
         .execute(params![name, number(from)])
 }
 
-/// Makes the tables of a new file, and those that somebody dropped; refuses a file that is not
-/// ours.
+/// Makes the tables of a new file and those that somebody dropped. Refuses a file of another
+/// program.
 fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if is_new(&transaction)? {
         transaction.pragma_update(None, "application_id", APPLICATION)?;
     }
     is_ours(&transaction)?;
-    // A newer form has tables that are not ours to make.
+    // This version must not make tables in a file of a newer form.
     if transaction
         .query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'meta'", [], |row| row.get::<_, i64>(0))?
         > 0
@@ -296,10 +321,9 @@ fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
         check(&transaction)?;
     }
     transaction.execute_batch(TABLES)?;
-    transaction.execute_batch(cut::TABLE)?;
     transaction
         .execute("INSERT OR IGNORE INTO meta VALUES ('version', ?1), ('instance', ?2)", params![VERSION, instance])?;
-    // What was made in vain goes with the transaction.
+    // If the check fails, the transaction undoes what was made.
     check(&transaction)?;
     let instance = transaction.query_row("SELECT value FROM meta WHERE name = 'instance'", [], |row| row.get(0))?;
     transaction.commit()?;
@@ -311,7 +335,7 @@ fn is_new(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(tables == 0)
 }
 
-/// Whether a file is a ledger that this version understands.
+/// Checks that a file is a ledger that this version understands.
 pub(super) fn check(connection: &Connection) -> Result<(), Fault> {
     is_ours(connection)?;
     let version = connection
@@ -336,7 +360,7 @@ fn is_ours(connection: &Connection) -> Result<(), Fault> {
     Err(Fault::new("it is a database of another program; name another file as `ledger.path` in server.yaml"))
 }
 
-/// As SQLite has it. Only sums of money are cut.
+/// Returns a number as SQLite stores it. Only sums of money can be so large that they are cut.
 pub(super) fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(MOST).min(MOST)
 }

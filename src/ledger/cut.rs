@@ -1,76 +1,38 @@
-//! What exchanges have used that still run, in the file: written down as it grows, replaced by
-//! their final rows, and made rows of where the process died that they ran in.
+//! The part of the file about exchanges that still run. What they have used is written as it grows,
+//! and their final rows replace it. If their process dies, rows are made of it.
 //!
-//! **Invariant:** in the file an exchange stands among those that run or among the rows, never
-//! among both: each step is one transaction. Sums are those of rows.
+//! **Invariant:** in the file an exchange is among the running ones or among the rows, never among
+//! both: each step is one transaction. Sums are those of rows.
 
-use super::book::{self, Book, Fault, number};
+use super::book::{self, Book, COLUMNS, Fault, VALUES, number, values};
 use super::life::{self, Dead};
 use super::{Row, days};
 use crate::limits::Past;
 use crate::price::Usd;
-use dialects::usage::{Source, Usage};
-use rusqlite::{Transaction, params};
+use dialects::usage::Source;
+use dialects::usage::Usage;
+use rusqlite::params_from_iter;
 use std::collections::{HashMap, HashSet};
 
-pub(super) const TABLE: &str = "
-    CREATE TABLE IF NOT EXISTS running (
-        process TEXT NOT NULL, number INTEGER NOT NULL,
-        at INTEGER NOT NULL, request_id TEXT NOT NULL, caller TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
-        account TEXT NOT NULL, upstream_model TEXT NOT NULL,
-        prompt INTEGER NOT NULL, completion INTEGER NOT NULL, cached INTEGER NOT NULL, cache_write INTEGER NOT NULL,
-        reasoning INTEGER NOT NULL, usage TEXT NOT NULL, cost INTEGER, unused_tokens INTEGER NOT NULL, unused_cost INTEGER,
-        attempts INTEGER NOT NULL, stream INTEGER NOT NULL, status INTEGER NOT NULL, total_ms INTEGER NOT NULL,
-        PRIMARY KEY (process, number)) WITHOUT ROWID;
-";
-
-const SO_FAR: &str = "INSERT OR REPLACE INTO running VALUES
-    (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
-
-const OF_PROCESS: &str =
-    "SELECT at, request_id, caller, key, model, account, upstream_model, prompt, completion, cached, cache_write, reasoning,
-    usage, cost, unused_tokens, unused_cost, attempts, stream, status, total_ms FROM running WHERE process = ?1";
-
-/// How exchanges have ended whose process died: as those that it cuts itself when it ends.
+/// The outcome of exchanges whose process died: the same as of those that a process cuts when it
+/// ends.
 const CUT: &str = crate::error::Outcome::Shutdown.name();
 
 impl Book {
-    /// Writes down what these have used so far, each by its number in this process.
+    /// Writes what running exchanges have used so far, each under its number in this process.
     pub(super) fn write_running(&mut self, process: &str, running: &[(u64, Row)]) -> Result<(), Fault> {
         let transaction = self.transaction()?;
         {
-            let mut write = transaction.prepare_cached(SO_FAR)?;
+            let mut write = transaction.prepare_cached(&format!("INSERT OR REPLACE INTO running {VALUES}"))?;
             for (run, row) in running {
-                write.execute(params![
-                    process,
-                    number(*run),
-                    number(row.at),
-                    row.request_id,
-                    row.caller,
-                    row.key,
-                    row.model,
-                    row.account.as_deref().unwrap_or(""),
-                    row.upstream_model.as_deref().unwrap_or(""),
-                    number(row.usage.prompt),
-                    number(row.usage.completion),
-                    number(row.usage.cached),
-                    number(row.usage.cache_write),
-                    number(row.usage.reasoning),
-                    row.usage.source.name(),
-                    row.cost.map(|Usd(cost)| number(cost)),
-                    number(row.unused_tokens),
-                    row.unused_cost.map(|Usd(cost)| number(cost)),
-                    row.attempts,
-                    row.stream,
-                    row.status,
-                    number(row.total_ms),
-                ])?;
+                let run = [process.into(), number(*run).into()];
+                write.execute(params_from_iter(run.into_iter().chain(values(row))))?;
             }
         }
         Ok(transaction.commit()?)
     }
 
-    /// Makes rows of what ran in processes that are dead; `process` is this one. Those rows.
+    /// Makes rows of what ran in dead processes, and returns them. `process` is this one.
     pub(super) fn take_over(&mut self, process: &str) -> Result<Vec<Row>, Fault> {
         let path = self.path().to_owned();
         let known: HashSet<String> = {
@@ -79,17 +41,18 @@ impl Book {
             let known: rusqlite::Result<_> = names.query_map([], |row| row.get(0))?.collect();
             known?
         };
-        // One that died before it wrote anything has left its file.
+        // A process that died before it wrote anything has left its file.
         let names: HashSet<String> =
             known.into_iter().chain(life::names(&path)).filter(|name| name != process).collect();
-        // Each is held until its rows are taken over, so that nobody else is at it.
+        // Each is held until its rows are taken over, so that nobody else takes them.
         let dead: Vec<(String, Dead)> =
             names.into_iter().filter_map(|name| Some((name.clone(), Dead::find(&path, &name)?))).collect();
         let mut rows = Vec::new();
         if !dead.is_empty() {
             let transaction = self.transaction()?;
             for (name, _) in &dead {
-                let mut of_process = transaction.prepare_cached(OF_PROCESS)?;
+                let of_process = format!("SELECT {COLUMNS} FROM running WHERE process = ?1");
+                let mut of_process = transaction.prepare_cached(&of_process)?;
                 for row in of_process.query_map([name], row)? {
                     rows.push(row?);
                 }
@@ -103,29 +66,12 @@ impl Book {
     }
 }
 
-/// What was written down of these while they ran is replaced by them.
-pub(super) fn replaced<'r>(
-    transaction: &Transaction<'_>,
-    rows: impl Iterator<Item = &'r Row>,
-    process: &str,
-) -> rusqlite::Result<()> {
-    let mut runs = rows.filter_map(|row| row.run).peekable();
-    if runs.peek().is_none() {
-        return Ok(());
-    }
-    let mut delete = transaction.prepare_cached("DELETE FROM running WHERE process = ?1 AND number = ?2")?;
-    for run in runs {
-        delete.execute(params![process, number(run.number)])?;
-    }
-    Ok(())
-}
-
-/// Tells what was cut by itself, apart from the rest and from the sums of days: whoever kept counts
-/// elsewhere had only reserved it.
+/// Takes the rows of dead processes out of the sums of days and lists them apart: in the store they
+/// count as reserved only.
 pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
     for row in cut {
         let own = row.past(now_ms);
-        // Those of the last minute are told by themselves already.
+        // Rows of the last minute are listed already.
         if let Some(same) = past.iter_mut().find(|past| **past == own) {
             same.cut = true;
             continue;
@@ -139,7 +85,7 @@ pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
                 && past.dated == own.dated
                 && (past.dated.is_some() || past.at == begin)
         };
-        // What is older than all that counts is not told.
+        // An older row counts no more.
         let Some(sum) = past.iter_mut().find(is_its_sum) else { continue };
         sum.requests = sum.requests.saturating_sub(own.requests);
         sum.tokens = sum.tokens.saturating_sub(own.tokens);
@@ -151,6 +97,7 @@ pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
     past.retain(|past| past.requests > 0);
 }
 
+/// Reads a row of [`COLUMNS`].
 fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     let text = |column: usize| row.get::<_, String>(column);
     let name = |column: usize| text(column).map(|name| Some(name).filter(|name| !name.is_empty()).map(Into::into));

@@ -1,32 +1,34 @@
-//! Who lives: a process that writes down what runs holds a lock on a file of its own beside the
-//! ledger, for as long as it lives.
+//! A [`Life`] shows that a process lives: a process that writes what runs holds a lock on a file of
+//! its own beside the ledger, for as long as it lives.
 //!
-//! The system lets go of the lock when the process ends, however it ends; so neither a process's
-//! number, which another one may have since, nor a clock decides who is dead, and that holds over
-//! containers, too. **Invariant:** who removes such a file holds its lock.
+//! The system releases the lock when the process ends, however it ends. So neither a process's
+//! number, which another process may get, nor a clock decides which process is dead; and this also
+//! works between containers. **Invariant:** whoever removes such a file holds its lock.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Stands between the ledger's name and the process's.
+/// Stands in a file's name between the ledger's name and the process's.
 const BETWEEN: &str = "-run-";
-/// Somebody may look at a new file before it is locked, and take it for a dead one's.
+/// Another process may look at a new file before it is locked, and take its owner for dead. Then
+/// the file is made again, this often at most.
 const TRIES: usize = 10;
 
-/// The life of this process. Its end, in order, removes the file.
+/// The life of this process. Dropping it removes the file.
 pub(super) struct Life {
     path: PathBuf,
     file: File,
 }
 
 impl Life {
-    /// Begins under this name, beside the ledger.
+    /// Makes and locks a file of this name beside the ledger.
     pub(super) fn begin(ledger: &Path, name: &str) -> io::Result<Life> {
         let path = place(ledger, name);
         for _ in 0..TRIES {
-            // Its own, if it was removed without being dead: then this one is locked.
+            // If the file is removed before it is locked, the lock is on a file that others do not
+            // see.
             let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
             let life = match file.try_lock() {
                 Ok(()) => Life { path: path.clone(), file },
@@ -40,7 +42,7 @@ impl Life {
         Err(io::Error::new(ErrorKind::ResourceBusy, format!("somebody keeps {} locked", path.display())))
     }
 
-    /// Whether others can see it.
+    /// Returns whether others can see the file.
     pub(super) fn is_in_place(&self) -> bool {
         let same =
             |one: &std::fs::Metadata, other: &std::fs::Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
@@ -51,23 +53,23 @@ impl Life {
 impl Drop for Life {
     fn drop(&mut self) {
         if self.is_in_place() {
-            // What stays is found by the next one.
+            // If the file stays, the next process finds it.
             std::fs::remove_file(&self.path).ok();
         }
     }
 }
 
-/// A process that does not live any more. As long as this is held, nobody else finds so.
+/// A process that is dead. While this is held, no other process finds it dead.
 pub(super) struct Dead {
     path: PathBuf,
     file: Option<File>,
 }
 
 impl Dead {
-    /// If it is. Where that cannot be found out it lives.
+    /// Returns a process if it is dead. If that cannot be found out, it counts as alive.
     pub(super) fn find(ledger: &Path, name: &str) -> Option<Dead> {
         let path = place(ledger, name);
-        // A name that is none of ours leads to no file.
+        // A name that this program does not make has no file.
         if !name.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return Some(Dead { path, file: None });
         }
@@ -78,16 +80,16 @@ impl Dead {
         }
     }
 
-    /// All that the ledger holds of it is taken over.
+    /// Removes the file: all that the ledger holds of the process is taken over.
     pub(super) fn bury(self) {
         if self.file.is_some() {
-            // What stays is found by the next one.
+            // If the file stays, the next process finds it.
             std::fs::remove_file(&self.path).ok();
         }
     }
 }
 
-/// The names of processes that have such a file, alive or dead.
+/// Lists the names of processes that have such a file, alive or dead.
 pub(super) fn names(ledger: &Path) -> Vec<String> {
     let (Some(folder), Some(file)) = (ledger.parent(), ledger.file_name()) else { return Vec::new() };
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };

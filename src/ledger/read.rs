@@ -1,25 +1,25 @@
-//! Reading the file, beside whoever writes it, or when nobody does. Nothing here changes it.
+//! A [`Reader`] reads the ledger's file, while somebody writes it or nobody does. Nothing here
+//! changes the file.
 
 use super::book::{self, Fault, number};
 use super::days::{day_of, month_of, start_of};
-use super::sums::Sums;
+use super::sums::{COLUMNS, Column, SumKey, Sums};
 use crate::limits::Past;
 use crate::price::Usd;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Statement, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A minute's window is never longer, in milliseconds.
+/// A window of a minute is never longer than this, in milliseconds.
 const MINUTE: u64 = 61_000;
-/// A reader waits so long for whoever has just begun to write a new file; and so long at the start
-/// for one who locks it.
+/// A reader waits this long for whoever has just begun to write a new file, or locks the file.
 const BUSY: Duration = Duration::from_millis(500);
 
 /// The columns of [`Sums`] in `daily`.
 const SUMS: &str = "requests, prompt, completion, cached, cache_write, reasoning, estimated, cost, unpriced, unused_tokens, unused_cost, unused_unpriced";
-/// The same of one row.
+/// The same columns of one row.
 const SUMS_OF_ROW: &str = "1, prompt, completion, cached, cache_write, reasoning, usage = 'estimated', coalesce(cost, 0), cost IS NULL, \
      unused_tokens, coalesce(unused_cost, 0), unused_tokens > 0 AND unused_cost IS NULL";
 
@@ -33,7 +33,16 @@ pub(super) struct View<'r> {
     transaction: rusqlite::Transaction<'r>,
 }
 
-/// Which rows or days are meant: those of the first moment (or day) up to, but not with, the last.
+/// A table of the file that has sums.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Table {
+    /// One row an exchange.
+    Rows,
+    /// The sums of each day.
+    Days,
+}
+
+/// Which rows or days to read: from the first moment (or day) up to, but not with, the last.
 pub(super) struct Range<'a> {
     pub(super) from: u64,
     pub(super) until: u64,
@@ -42,53 +51,45 @@ pub(super) struct Range<'a> {
     pub(super) model: Option<&'a str>,
 }
 
-/// Text by which sums can be grouped, as the file has it.
-pub(super) struct Names<'r> {
-    pub(super) day: u64,
-    pub(super) caller: &'r str,
-    pub(super) key: &'r str,
-    pub(super) model: &'r str,
-    pub(super) account: &'r str,
-    pub(super) upstream_model: &'r str,
-    pub(super) outcome: &'r str,
-}
-
 impl Reader {
-    /// None: there is no such file.
+    /// Opens a file. None: there is no such file.
     pub(super) fn open(path: &Path) -> Result<Option<Reader>, String> {
         if !path.exists() {
             return Ok(None);
         }
-        let told = |why: Fault| format!("the ledger {} cannot be read: {}", path.display(), why.what);
         let first = open(path, false);
         let connection = match first {
-            // Nobody may write beside it, as SQLite must to read it while others write: it is read
-            // as it lies there, if nothing is beside it.
+            // To read a file that others write, SQLite must write beside it. Where it may not, the
+            // file is read as it is, if no writer has left anything beside it.
             Err((Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly), why)) if lies_still(path) => {
-                open(path, true).map_err(|_| told(why))?
+                open(path, true).map_err(|_| unreadable(path, why))?
             }
-            Err((_, why)) => return Err(told(why)),
+            Err((_, why)) => return Err(unreadable(path, why)),
             Ok(connection) => connection,
         };
         Ok(Some(Reader { connection }))
     }
 
-    /// From this moment on nothing is read any more, however little of what it reads is asked for:
-    /// that is the error [`is_over`].
+    /// Sets a deadline: from then on every read fails with an error of which [`is_over`] is true.
     pub(super) fn until(&mut self, deadline: Instant) -> rusqlite::Result<()> {
-        // Steps of SQLite's machine, of which each row takes some: far less than a millisecond.
+        // Steps of SQLite's machine between two looks at the clock: far less than a millisecond.
         const STEPS: i32 = 4096;
         self.connection.progress_handler(STEPS, Some(move || Instant::now() >= deadline))
     }
 
+    /// Returns the file as it is now.
     pub(super) fn view(&self) -> rusqlite::Result<View<'_>> {
         Ok(View { transaction: self.connection.unchecked_transaction()? })
     }
 }
 
-/// Whether it was too late.
+/// Returns whether an error is that the deadline is over.
 pub(super) fn is_over(why: &rusqlite::Error) -> bool {
     why.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
+}
+
+fn unreadable(path: &Path, why: impl Into<Fault>) -> String {
+    format!("the ledger {} cannot be read: {}", path.display(), why.into().what)
 }
 
 fn open(path: &Path, still: bool) -> Result<Connection, (Option<ErrorCode>, Fault)> {
@@ -110,7 +111,7 @@ fn open(path: &Path, still: bool) -> Result<Connection, (Option<ErrorCode>, Faul
     Ok(connection)
 }
 
-/// Whether nothing has been written that is not in the file itself.
+/// Returns whether all that was written is in the file itself.
 fn lies_still(path: &Path) -> bool {
     let mut beside = path.as_os_str().to_owned();
     beside.push("-wal");
@@ -118,7 +119,7 @@ fn lies_still(path: &Path) -> bool {
 }
 
 impl View<'_> {
-    /// From which moment on all rows are kept, and from which day on all sums.
+    /// Returns from which moment on all rows are kept, and from which day on all sums.
     pub(super) fn kept(&self) -> rusqlite::Result<(u64, u64)> {
         let meta = |name: &str| {
             let value =
@@ -128,87 +129,71 @@ impl View<'_> {
         Ok((meta("rows_from")?, meta("days_from")?))
     }
 
-    /// Hands over every row of a range. Ends early where `each` says false.
-    pub(super) fn rows(
+    /// Calls `each` with every entry of a range in a table, until `each` returns false.
+    pub(super) fn read(
         &self,
+        table: Table,
         range: &Range<'_>,
-        each: &mut dyn FnMut(Names<'_>, Sums) -> bool,
+        each: &mut dyn FnMut(SumKey<'_>, Sums) -> bool,
     ) -> rusqlite::Result<()> {
+        let (name, day, time, sums) = match table {
+            Table::Rows => ("exchange", "at / 86400000", "at", SUMS_OF_ROW),
+            Table::Days => ("daily", "day", "day", SUMS),
+        };
         let sql = format!(
-            "SELECT at / 86400000, caller, key, model, account, upstream_model, outcome, {SUMS_OF_ROW} FROM exchange WHERE at >= ?1 AND at < ?2 {FILTER}"
+            "SELECT {day}, caller, key, model, account, upstream_model, outcome, {sums} FROM {name} WHERE {time} >= ?1 AND {time} < ?2 {FILTER}"
         );
-        hand_over(&mut self.transaction.prepare(&sql)?, range, each)
-    }
-
-    /// The same of the sums of days.
-    pub(super) fn days(
-        &self,
-        range: &Range<'_>,
-        each: &mut dyn FnMut(Names<'_>, Sums) -> bool,
-    ) -> rusqlite::Result<()> {
-        let sql = format!(
-            "SELECT day, caller, key, model, account, upstream_model, outcome, {SUMS} FROM daily WHERE day >= ?1 AND day < ?2 {FILTER}"
-        );
-        hand_over(&mut self.transaction.prepare(&sql)?, range, each)
+        let mut statement = self.transaction.prepare(&sql)?;
+        let mut rows =
+            statement.query(params![number(range.from), number(range.until), range.caller, range.key, range.model])?;
+        while let Some(row) = rows.next()? {
+            let text = |column: usize| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
+            let key = SumKey {
+                day: whole(row, 0)?,
+                caller: text(1)?,
+                key: text(2)?,
+                model: text(3)?,
+                account: text(4)?,
+                upstream_model: text(5)?,
+                outcome: text(6)?,
+            };
+            if !each(key, sums_at(row, 7)?) {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
 const FILTER: &str = "AND (?3 IS NULL OR caller = ?3) AND (?4 IS NULL OR key = ?4) AND (?5 IS NULL OR model = ?5)";
 
-fn hand_over(
-    statement: &mut Statement<'_>,
-    range: &Range<'_>,
-    each: &mut dyn FnMut(Names<'_>, Sums) -> bool,
-) -> rusqlite::Result<()> {
-    let mut rows =
-        statement.query(params![number(range.from), number(range.until), range.caller, range.key, range.model])?;
-    while let Some(row) = rows.next()? {
-        let text = |column: usize| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
-        let names = Names {
-            day: whole(row, 0)?,
-            caller: text(1)?,
-            key: text(2)?,
-            model: text(3)?,
-            account: text(4)?,
-            upstream_model: text(5)?,
-            outcome: text(6)?,
-        };
-        if !each(names, sums(row, 7)?) {
-            break;
-        }
-    }
-    Ok(())
-}
-
-fn sums(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
-    let mut each = [0; 12];
+fn sums_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
+    let mut each = [0; COLUMNS];
     for (column, number) in each.iter_mut().enumerate() {
         *number = whole(row, first + column)?;
     }
-    Ok(Sums::from(each))
+    Ok(Sums(each))
 }
 
-/// A number that is not negative, since none was written.
+/// Reads a number. It is not negative, since none was written.
 fn whole(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default())
 }
 
-/// From when on [`super::Ledger::past`] tells.
+/// Returns the first moment of which [`super::Ledger::past`] tells.
 pub(super) fn since(now_ms: u64) -> u64 {
     start_of(month_of(day_of(now_ms))).min(now_ms.saturating_sub(MINUTE))
 }
 
-/// What [`super::Ledger::past`] tells, of what is in the file. None: there is no file.
+/// Reads what [`super::Ledger::past`] tells of the file. None: there is no file.
 pub(super) fn past(path: &Path, now_ms: u64) -> Result<Option<Vec<Past>>, String> {
     let Some(reader) = Reader::open(path)? else { return Ok(None) };
-    past_of(&reader, now_ms)
-        .map(Some)
-        .map_err(|why| format!("the ledger {} cannot be read: {}", path.display(), Fault::from(why).what))
+    past_of(&reader, now_ms).map(Some).map_err(|why| unreadable(path, why))
 }
 
-/// Those of the future by the day or month they count for. Only the row before a day by its time is
-/// asked what was written before it: that is in the index. Sums of floats, since those of whole
-/// numbers could overflow.
+/// Sums rows of the future, by the day or month that they count for. A row counts for it if it was
+/// written after the last row from before that day or month: the index finds that row by its time.
+/// The sums are floats, since whole numbers could overflow.
 const AHEAD: &str = "WITH before AS (SELECT
         coalesce((SELECT rowid FROM exchange WHERE at < ?2 ORDER BY at DESC LIMIT 1), 0) AS day,
         coalesce((SELECT rowid FROM exchange WHERE at < ?3 ORDER BY at DESC LIMIT 1), 0) AS month)
@@ -221,14 +206,14 @@ type Spender = (u64, Arc<str>, Arc<str>, Arc<str>);
 
 fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
     let view = reader.view()?;
-    let mut names = Shared::default();
+    let mut names = NamePool::default();
     let mut past = Vec::new();
     let mut days: BTreeMap<Spender, Sums> = BTreeMap::new();
     let range = |from, until| Range { from, until, caller: None, key: None, model: None };
     let (month, today) = (month_of(day_of(now_ms)), day_of(now_ms));
-    view.days(&range(month, today + 1), &mut |group, sums| {
-        let group = (group.day, names.of(group.caller), names.of(group.key), names.of(group.model));
-        days.entry(group).or_default().add(&sums);
+    view.read(Table::Days, &range(month, today + 1), &mut |key, sums| {
+        let spender = (key.day, names.of(key.caller), names.of(key.key), names.of(key.model));
+        days.entry(spender).or_default().add(&sums);
         true
     })?;
     // A little later than now is now.
@@ -238,18 +223,20 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
     )?;
     let mut rows = recent.query([now_ms.saturating_sub(MINUTE), late].map(number))?;
     while let Some(row) = rows.next()? {
-        let mut name =
-            |column: usize| row.get_ref(column)?.as_str().map(|name| names.of(name)).map_err(rusqlite::Error::from);
-        let (caller, key, model) = (name(1)?, name(2)?, name(3)?);
-        let number = |column| row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default());
-        let (at, prompt, completion, cost, unpriced) = (number(0)?, number(4)?, number(5)?, number(6)?, number(7)?);
-        // It is told by itself, so its day is told without it.
+        let [caller, key, model] = names.at(row, 1)?;
+        let at = whole(row, 0)?;
+        let (prompt, completion, cost, unpriced) = (whole(row, 4)?, whole(row, 5)?, whole(row, 6)?, whole(row, 7)?);
+        // The row is listed by itself, so its day's sums are listed without it.
         if let Some(day) = days.get_mut(&(day_of(at), caller.clone(), key.clone(), model.clone())) {
-            day.requests = day.requests.saturating_sub(1);
-            day.prompt = day.prompt.saturating_sub(prompt);
-            day.completion = day.completion.saturating_sub(completion);
-            day.cost = day.cost.saturating_sub(cost);
-            day.unpriced = day.unpriced.saturating_sub(unpriced);
+            for (column, part) in [
+                (Column::Requests, 1),
+                (Column::Prompt, prompt),
+                (Column::Completion, completion),
+                (Column::Cost, cost),
+                (Column::Unpriced, unpriced),
+            ] {
+                day[column] = day[column].saturating_sub(part);
+            }
         }
         let dated = Some(day_of(at)).filter(|day| *day > today);
         past.push(Past {
@@ -265,49 +252,54 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
             cut: false,
         });
     }
-    // What a clock wrote that was days ahead counts today, or this month, too, if it was written
-    // later than all that is older.
+    // A row from a clock that was days ahead also counts today, or this month, if it was written
+    // after all rows from before.
     let mut ahead = view.transaction.prepare(AHEAD)?;
     let of_today = start_of(today + 1).max(late.saturating_add(1));
     let mut rows = ahead.query([of_today, start_of(today), start_of(month)].map(number))?;
     while let Some(row) = rows.next()? {
-        let mut name =
-            |column: usize| row.get_ref(column)?.as_str().map(|name| names.of(name)).map_err(rusqlite::Error::from);
-        let (caller, key, model) = (name(1)?, name(2)?, name(3)?);
-        let (requests, tokens, usd, unpriced) = (whole(row, 4)?, whole(row, 5)?, Usd(whole(row, 6)?), whole(row, 7)?);
+        let [caller, key, model] = names.at(row, 1)?;
         past.push(Past {
             at: whole(row, 0)?,
             dated: Some(whole(row, 8)?),
             caller,
             key,
             model,
-            requests,
-            tokens,
-            usd,
-            unpriced,
+            requests: whole(row, 4)?,
+            tokens: whole(row, 5)?,
+            usd: Usd(whole(row, 6)?),
+            unpriced: whole(row, 7)?,
             cut: false,
         });
     }
-    past.extend(days.into_iter().filter(|(_, sums)| sums.requests > 0).map(|((day, caller, key, model), sums)| Past {
-        at: start_of(day),
-        dated: None,
-        caller,
-        key,
-        model,
-        requests: sums.requests,
-        tokens: sums.total(),
-        usd: Usd(sums.cost),
-        unpriced: sums.unpriced,
-        cut: false,
-    }));
+    past.extend(days.into_iter().filter(|(_, sums)| sums[Column::Requests] > 0).map(
+        |((day, caller, key, model), sums)| Past {
+            at: start_of(day),
+            dated: None,
+            caller,
+            key,
+            model,
+            requests: sums[Column::Requests],
+            tokens: sums.tokens(),
+            usd: Usd(sums[Column::Cost]),
+            unpriced: sums[Column::Unpriced],
+            cut: false,
+        },
+    ));
     Ok(past)
 }
 
-/// One piece of memory for each name.
+/// Names, with one piece of memory for each.
 #[derive(Default)]
-struct Shared(HashSet<Arc<str>>);
+struct NamePool(HashSet<Arc<str>>);
 
-impl Shared {
+impl NamePool {
+    /// Reads three names, of which the first is in this column.
+    fn at(&mut self, row: &Row<'_>, column: usize) -> rusqlite::Result<[Arc<str>; 3]> {
+        let mut name = |column: usize| Ok::<_, rusqlite::Error>(self.of(row.get_ref(column)?.as_str()?));
+        Ok([name(column)?, name(column + 1)?, name(column + 2)?])
+    }
+
     fn of(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.0.get(name) {
             return known.clone();
@@ -318,34 +310,34 @@ impl Shared {
     }
 }
 
-/// Whom the sums of days tell of: the callers, keys and models that are or were.
+/// The callers, keys and models in the sums of days.
 #[derive(Debug, Default)]
 #[expect(missing_docs, reason = "each is what its name says")]
-pub struct Known {
+pub struct LedgerNames {
     pub callers: BTreeSet<String>,
     pub keys: BTreeSet<String>,
     pub models: BTreeSet<String>,
 }
 
-/// Nobody where there is no file yet.
-pub fn known(path: &Path) -> Result<Known, String> {
-    let Some(reader) = Reader::open(path)? else { return Ok(Known::default()) };
-    let names = |column: &str| -> rusqlite::Result<BTreeSet<String>> {
+/// Reads the callers, keys and models of a ledger. Nothing if there is no file yet.
+pub fn names(path: &Path) -> Result<LedgerNames, String> {
+    let Some(reader) = Reader::open(path)? else { return Ok(LedgerNames::default()) };
+    let distinct = |column: &str| -> rusqlite::Result<BTreeSet<String>> {
         let mut statement = reader.connection.prepare(&format!("SELECT DISTINCT {column} FROM daily"))?;
         statement.query_map([], |row| row.get(0))?.collect()
     };
-    let read = || -> rusqlite::Result<Known> {
-        Ok(Known { callers: names("caller")?, keys: names("key")?, models: names("model")? })
+    let read = || -> rusqlite::Result<LedgerNames> {
+        Ok(LedgerNames { callers: distinct("caller")?, keys: distinct("key")?, models: distinct("model")? })
     };
-    read().map_err(|why| format!("the ledger {} cannot be read: {}", path.display(), Fault::from(why).what))
+    read().map_err(|why| unreadable(path, why))
 }
 
-/// When each key was used last, in milliseconds of Unix time. Nothing where there is no file yet.
+/// Reads when each key was last used, in milliseconds of Unix time. Nothing if there is no file yet.
 pub fn last_used(path: &Path) -> Result<HashMap<String, u64>, String> {
     let Some(reader) = Reader::open(path)? else { return Ok(HashMap::new()) };
     let read = || -> rusqlite::Result<HashMap<String, u64>> {
         let mut statement = reader.connection.prepare("SELECT key, at FROM last_used")?;
         statement.query_map([], |row| Ok((row.get(0)?, whole(row, 1)?)))?.collect()
     };
-    read().map_err(|why| format!("the ledger {} cannot be read: {}", path.display(), Fault::from(why).what))
+    read().map_err(|why| unreadable(path, why))
 }

@@ -1,24 +1,24 @@
-//! Who used how much: what is asked of the ledger, and the answer, for `portcullis usage` and
-//! `GET /usage`.
+//! A report says who used how much: a [`Query`] to the ledger and its [`Answer`], for
+//! `portcullis usage` and `GET /usage`.
 //!
-//! Days that are wholly meant are answered from their sums, and only what is left of the first and
-//! the last day from rows: the two agree, and days are few. What is older than the kept rows is
-//! answered in whole days, and the answer says so.
+//! Whole days are answered from their sums, and only the rest of the first and the last day from
+//! rows: the two agree, and days are few. What is older than the kept rows is answered in whole
+//! days, and the answer says so.
 
 mod shown;
 
 use super::days::{date, day_of, start_of, time};
-use super::read::{Names, Range, Reader, View, is_over};
-use super::sums::Sums;
+use super::read::{Range, Reader, Table, View, is_over};
+use super::sums::{Column, SumKey, Sums};
 use crate::units::Time;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::time::Instant;
 
-/// The groups where none are asked for.
+/// The groups if the question names none.
 pub const BY: &str = "caller,model";
-/// The time where none is asked for.
+/// The time if the question names none.
 pub const SINCE: &str = "24h";
 
 /// What sums can be grouped by.
@@ -44,7 +44,7 @@ impl Group {
     const ALL: [Group; 7] =
         [Group::Day, Group::Caller, Group::Key, Group::Model, Group::Account, Group::UpstreamModel, Group::Outcome];
 
-    /// Its name, in questions and answers.
+    /// Returns the group's name in questions and answers.
     pub fn name(self) -> &'static str {
         match self {
             Group::Day => "day",
@@ -57,20 +57,20 @@ impl Group {
         }
     }
 
-    fn of(self, names: &Names<'_>, into: &mut String) {
+    fn push(self, key: &SumKey<'_>, into: &mut String) {
         match self {
-            Group::Day => into.push_str(&date(names.day)),
-            Group::Caller => into.push_str(names.caller),
-            Group::Key => into.push_str(names.key),
-            Group::Model => into.push_str(names.model),
-            Group::Account => into.push_str(names.account),
-            Group::UpstreamModel => into.push_str(names.upstream_model),
-            Group::Outcome => into.push_str(names.outcome),
+            Group::Day => into.push_str(&date(key.day)),
+            Group::Caller => into.push_str(key.caller),
+            Group::Key => into.push_str(key.key),
+            Group::Model => into.push_str(key.model),
+            Group::Account => into.push_str(key.account),
+            Group::UpstreamModel => into.push_str(key.upstream_model),
+            Group::Outcome => into.push_str(key.outcome),
         }
     }
 }
 
-/// A question as somebody wrote it.
+/// A question as a person wrote it.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(missing_docs, reason = "each is the option of `usage` with its name")]
 pub struct Asked<'a> {
@@ -88,7 +88,7 @@ pub struct Query {
     by: Vec<Group>,
     now: u64,
     since: u64,
-    /// Not with this moment. None: to now.
+    /// The moment after the last one. None: until now.
     until: Option<u64>,
     caller: Option<String>,
     key: Option<String>,
@@ -96,7 +96,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// Says what is wrong with it, beginning with the option's name.
+    /// Reads a question. An error begins with the name of the option that is wrong.
     pub fn new(asked: &Asked<'_>, now: u64) -> Result<Query, String> {
         let since = moment("since", asked.since.unwrap_or(SINCE), now)?;
         if since > now {
@@ -118,7 +118,7 @@ impl Query {
         })
     }
 
-    /// From a URL's query.
+    /// Reads a question from a URL's query.
     pub fn of_url(query: &str, now: u64) -> Result<Query, String> {
         let texts = texts(query, &["by", "since", "until", "caller", "key", "model"])?;
         let text = |name: &str| texts.get(name).map(String::as_str);
@@ -138,7 +138,7 @@ impl Query {
     }
 }
 
-/// What a URL's query says, by names of which these are known.
+/// Reads the pairs of a URL's query. Other names than `known` are an error.
 pub fn texts(query: &str, known: &[&str]) -> Result<BTreeMap<String, String>, String> {
     let mut texts: BTreeMap<String, String> = BTreeMap::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -171,7 +171,7 @@ fn groups(text: &str) -> Result<Vec<Group>, String> {
     Ok(groups)
 }
 
-/// `30m`, `24h`, `7d`: so long ago. A date or a time: then.
+/// Reads a moment: `30m`, `24h` and `7d` ago, a date or a time.
 fn moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
     let ago = text.char_indices().last().and_then(|(at, unit)| {
         let unit = match unit {
@@ -194,7 +194,7 @@ fn moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
     }
 }
 
-/// Percent-encoding (RFC 3986 §2.1), with the plus sign of forms.
+/// Decodes percent-encoding (RFC 3986 §2.1), with the plus sign of forms.
 fn decoded(text: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -216,12 +216,12 @@ fn decoded(text: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "the query is not UTF-8".to_owned())
 }
 
-/// What is told of a group.
+/// What a group used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Used {
     /// The sums.
     pub sums: Sums,
-    /// Of the requests, those whose outcome was not `ok`.
+    /// The requests whose outcome was not `ok`.
     pub failed: u64,
 }
 
@@ -229,7 +229,7 @@ impl Used {
     fn add(&mut self, sums: &Sums, ok: bool) {
         self.sums.add(sums);
         if !ok {
-            self.failed = self.failed.saturating_add(sums.requests);
+            self.failed = self.failed.saturating_add(sums[Column::Requests]);
         }
     }
 }
@@ -246,18 +246,18 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Nothing was found.
+    /// Returns whether nothing was found.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 }
 
-/// What an answer may take.
+/// The limits of an answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// It must be done by then.
+    /// The answer must be complete by then.
     pub deadline: Instant,
-    /// It has no more lines.
+    /// The largest number of lines.
     pub lines: usize,
 }
 
@@ -289,7 +289,7 @@ impl Display for Unanswered {
     }
 }
 
-/// Answers from the file. None: there is none yet.
+/// Answers a question from a file. None: there is no file yet.
 pub fn answer(path: &Path, query: &Query, bounds: Option<Bounds>) -> Result<Option<Answer>, Unanswered> {
     match Reader::open(path).map_err(Unanswered::Unreadable)? {
         Some(reader) => answer_of(reader, path, query, bounds).map(Some),
@@ -297,24 +297,25 @@ pub fn answer(path: &Path, query: &Query, bounds: Option<Bounds>) -> Result<Opti
     }
 }
 
+/// Answers a question from an open file.
 pub(super) fn answer_of(
     mut reader: Reader,
     path: &Path,
     query: &Query,
     bounds: Option<Bounds>,
 ) -> Result<Answer, Unanswered> {
-    let told = |why: rusqlite::Error| match is_over(&why) {
+    let unanswered = |why: rusqlite::Error| match is_over(&why) {
         true => Unanswered::TooLong,
         false => Unanswered::Unreadable(format!("the ledger {} cannot be read: {why}", path.display())),
     };
     if let Some(Bounds { deadline, .. }) = bounds {
-        reader.until(deadline).map_err(told)?;
+        reader.until(deadline).map_err(unanswered)?;
     }
-    let view = reader.view().map_err(told)?;
+    let view = reader.view().map_err(unanswered)?;
     let most = bounds.map(|bounds| bounds.lines);
     let mut sum =
-        Sum { query, most, is_full: false, name: String::new(), lines: BTreeMap::new(), total: Used::default() };
-    let (since, notes) = sum.all(&view).map_err(told)?;
+        Summing { query, most, is_full: false, name: String::new(), lines: BTreeMap::new(), total: Used::default() };
+    let (since, notes) = sum.all(&view).map_err(unanswered)?;
     if let Some(most) = most.filter(|_| sum.is_full) {
         return Err(Unanswered::TooMuch(most));
     }
@@ -329,26 +330,29 @@ pub(super) fn answer_of(
 /// Stands between the names of a line, and sorts before all that is in them.
 const BETWEEN: char = '\0';
 
-struct Sum<'q> {
+/// Sums while they are read.
+struct Summing<'q> {
     query: &'q Query,
-    /// So many lines at most.
+    /// The largest number of lines.
     most: Option<usize>,
-    /// There would be more.
+    /// There would be more lines.
     is_full: bool,
+    /// The name of the present line; kept for its memory.
     name: String,
     lines: BTreeMap<String, Used>,
     total: Used,
 }
 
-impl Sum<'_> {
-    /// From when on it really is, and what is to be said about it.
+impl Summing<'_> {
+    /// Reads everything that the question is about. Returns the first moment of the answer, and
+    /// notes about it.
     fn all(&mut self, view: &View<'_>) -> rusqlite::Result<(u64, Vec<String>)> {
         let (since, until) = (self.query.since, self.query.until.unwrap_or(u64::MAX));
         let (rows_from, days_from) = view.kept()?;
         let (first, last) = (day_of(since), day_of(until));
         let (begins_within, ends_within) =
             (since > start_of(first), self.query.until.is_some() && until > start_of(last));
-        // A day whose rows are gone is told as a whole.
+        // A day whose rows are gone is read as a whole.
         let (first_has_rows, last_has_rows) = (since >= rows_from, start_of(last) >= rows_from);
         let mut from_day = first;
         let mut until_day = last;
@@ -365,7 +369,7 @@ impl Sum<'_> {
                 until_day = last.saturating_add(1);
             }
             let range = self.query.range(from_day, until_day);
-            view.days(&range, &mut |names, sums| self.take(&names, &sums))?;
+            view.read(Table::Days, &range, &mut |key, sums| self.take(&key, &sums))?;
         }
         let mut notes = Vec::new();
         let whole_first = begins_within && !first_has_rows;
@@ -383,19 +387,19 @@ impl Sum<'_> {
 
     fn rows(&mut self, view: &View<'_>, from: u64, until: u64) -> rusqlite::Result<()> {
         let range = self.query.range(from, until);
-        view.rows(&range, &mut |names, sums| self.take(&names, &sums))
+        view.read(Table::Rows, &range, &mut |key, sums| self.take(&key, &sums))
     }
 
-    /// False: it is enough.
-    fn take(&mut self, names: &Names<'_>, sums: &Sums) -> bool {
+    /// Adds sums to their line. Returns false if there are too many lines.
+    fn take(&mut self, key: &SumKey<'_>, sums: &Sums) -> bool {
         self.name.clear();
         for (index, group) in self.query.by.iter().enumerate() {
             if index > 0 {
                 self.name.push(BETWEEN);
             }
-            group.of(names, &mut self.name);
+            group.push(key, &mut self.name);
         }
-        let ok = names.outcome == "ok";
+        let ok = key.outcome == "ok";
         if let Some(line) = self.lines.get_mut(&self.name) {
             line.add(sums, ok);
         } else if self.most.is_some_and(|most| self.lines.len() >= most) {

@@ -1,32 +1,25 @@
-//! The exchanges that run: who they are, for the one timer that writes down what they have used so
-//! far.
+//! [`Running`] lists the exchanges that run, for the timer that writes what they have used so far.
 //!
-//! An exchange enters when it is admitted, and leaves with its final row. **Invariant:** whether
-//! the file may have something of an exchange is decided under the lock under which it leaves: so
-//! the row that replaces it knows, and what began and ended between two looks was never written.
+//! An exchange enters the list when it is admitted, and leaves it with its final row.
+//! **Invariant:** whether the file may have something of an exchange is decided under the lock under
+//! which the exchange leaves. So its final row knows whether it replaces something; and an exchange
+//! that began and ended between two looks was never written.
 
-use super::Row;
+use super::{Row, Run};
+use crate::lock::Lock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 /// An exchange that runs.
 pub trait Runs: Send + Sync {
-    /// What its row would be if the process ended now.
+    /// Returns what its row would be if the process ended now.
     fn so_far(&self) -> Row;
 }
 
-/// The place of an exchange among those that run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
-    place: usize,
-    /// Under which the file has it. No two of a process have the same.
-    pub(super) number: u64,
-}
-
-/// All of them, in several parts: who begins or leaves waits for few others.
+/// All exchanges that run, in several parts: who begins or leaves waits for few others.
 #[derive(Default)]
 pub(super) struct Running {
-    parts: [Mutex<Places>; PARTS],
+    parts: [Lock<Places>; PARTS],
     last: AtomicU64,
 }
 
@@ -42,15 +35,15 @@ struct Place {
     number: u64,
     runs: Weak<dyn Runs>,
     /// The file may have something of it.
-    seen: bool,
+    may_be_written: bool,
 }
 
 impl Running {
-    /// One more runs.
+    /// Adds an exchange.
     pub(super) fn begin(&self, runs: Weak<dyn Runs>) -> Run {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let mut places = self.part(number);
-        let new = Some(Place { number, runs, seen: false });
+        let new = Some(Place { number, runs, may_be_written: false });
         let free = places.free.pop();
         let place = match free.and_then(|at| Some((at, places.all.get_mut(at)?))) {
             Some((at, place)) => {
@@ -65,44 +58,40 @@ impl Running {
         Run { place, number }
     }
 
-    /// It has ended. Whether the file may have something of it.
+    /// Removes an exchange. Returns whether the file may have something of it.
     pub(super) fn end(&self, run: Run) -> bool {
         let mut places = self.part(run.number);
         let Some(place) = places.all.get_mut(run.place) else { return false };
         let Some(ended) = place.take_if(|place| place.number == run.number) else { return false };
         places.free.push(run.place);
         drop(places);
-        ended.seen
+        ended.may_be_written
     }
 
-    /// All that run now. From here on the file may have something of each.
+    /// Returns all that run now. From here on the file may have something of each.
     pub(super) fn look(&self) -> Vec<(u64, Arc<dyn Runs>)> {
         let mut all = Vec::new();
         for part in &self.parts {
-            all.extend(locked(part).all.iter_mut().flatten().filter_map(|place| {
+            all.extend(part.lock().all.iter_mut().flatten().filter_map(|place| {
                 let runs = place.runs.upgrade()?;
-                place.seen = true;
+                place.may_be_written = true;
                 Some((place.number, runs))
             }));
         }
         all
     }
 
-    /// Whether none runs.
+    /// Returns whether none runs.
     pub(super) fn is_empty(&self) -> bool {
-        self.parts.iter().map(locked).all(|places| places.all.len() == places.free.len())
+        self.parts.iter().map(Lock::lock).all(|places| places.all.len() == places.free.len())
     }
 
-    /// The part that the one of this number is in.
+    /// Locks the part of the exchange with this number.
     fn part(&self, number: u64) -> MutexGuard<'_, Places> {
         let [first, ..] = &self.parts;
         let at = usize::try_from(number % PARTS as u64).unwrap_or_default();
-        locked(self.parts.get(at).unwrap_or(first))
+        self.parts.get(at).unwrap_or(first).lock()
     }
-}
-
-fn locked(part: &Mutex<Places>) -> MutexGuard<'_, Places> {
-    part.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

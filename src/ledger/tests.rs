@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 
 /// Noon of 2026-11-21.
 const NOW: u64 = 1_795_262_400_000;
@@ -133,7 +134,7 @@ fn what_is_written_is_in_the_file_with_its_sums() {
     }
     ledger.used("acme/dev".into(), NOW);
     ledger.flush();
-    let told = ledger.told();
+    let told = ledger.status();
     assert_eq!((told.state, told.rows, told.dropped, told.waiting, told.error), (State::Ok, 1_000, 0, 0, None));
     let connection = folder.read();
     assert_eq!(count(&connection, "exchange"), 1_000);
@@ -270,7 +271,7 @@ fn what_is_old_goes_in_steps_and_its_sums_stay() {
     let connection = folder.read();
     eventually("the old rows are deleted", || count(&connection, "exchange") == 3);
     ledger.flush();
-    assert_eq!((count(&connection, "exchange"), ledger.told().state), (3, State::Ok));
+    assert_eq!((count(&connection, "exchange"), ledger.status().state), (3, State::Ok));
     let days: Vec<u64> = connection
         .prepare("SELECT day FROM daily ORDER BY day")
         .unwrap()
@@ -290,7 +291,7 @@ fn an_instance_keeps_its_name() {
     assert_eq!((folder.open().instance(), name.len()), (name.clone(), 16));
     assert_ne!(other.open().instance(), name);
     let off = Ledger::open(&config::Ledger { enabled: false, ..folder.config() });
-    assert_eq!((off.instance(), off.told().state), (off.instance(), State::Off));
+    assert_eq!((off.instance(), off.status().state), (off.instance(), State::Off));
 }
 
 #[test]
@@ -300,7 +301,7 @@ fn a_ledger_that_is_off_does_nothing() {
     ledger.write(row(NOW));
     ledger.used("k".into(), NOW);
     ledger.flush();
-    assert_eq!((ledger.past(NOW), ledger.told().waiting, folder.file().exists()), (Vec::new(), 0, false));
+    assert_eq!((ledger.past(NOW), ledger.status().waiting, folder.file().exists()), (Vec::new(), 0, false));
 }
 
 /// Whatever stands in its way: rows wait, it says why, and when the obstacle is gone it goes on by
@@ -312,13 +313,13 @@ fn check_obstacle(put: impl FnOnce(&Path), why: &str, remove: impl FnOnce(&Path)
     let ledger = folder.open();
     ledger.write(row(NOW));
     ledger.flush();
-    let told = ledger.told();
+    let told = ledger.status();
     let error = told.error.expect("an error");
     assert_eq!((told.state, told.rows, told.waiting), (State::Failing, 0, 1), "{error}");
     assert!(error.contains(why), "{error}");
     assert_eq!(ledger.past(NOW).len(), 1, "what waits was spent, too");
     remove(&folder.file());
-    eventually("it is written", || ledger.told().state == State::Ok && ledger.told().waiting == 0);
+    eventually("it is written", || ledger.status().state == State::Ok && ledger.status().waiting == 0);
     let connection = folder.read();
     assert_eq!(count(&connection, "exchange"), 1);
     assert_sums(&connection);
@@ -388,12 +389,12 @@ fn a_damaged_page() {
     let ledger = folder.open();
     ledger.write(row(NOW));
     ledger.flush();
-    let told = ledger.told();
+    let told = ledger.status();
     assert!(told.state == State::Failing && told.error.clone().unwrap().contains("malformed"), "{told:?}");
     assert_eq!(ledger.past(NOW).len(), 1);
     assert!(answer(&folder.file(), &Query::new(&Asked::default(), NOW).unwrap(), None).is_err());
     std::fs::rename(folder.file(), folder.path().join("old")).unwrap();
-    eventually("a new one is begun", || ledger.told().state == State::Ok && ledger.told().rows == 1);
+    eventually("a new one is begun", || ledger.status().state == State::Ok && ledger.status().rows == 1);
 }
 
 #[test]
@@ -403,9 +404,11 @@ fn a_file_that_somebody_has_locked() {
     let other = folder.read();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     ledger.write(row(NOW));
-    eventually("it says so", || ledger.told().error.is_some_and(|why| why.contains("another program keeps it locked")));
+    eventually("it says so", || {
+        ledger.status().error.is_some_and(|why| why.contains("another program keeps it locked"))
+    });
     other.execute_batch("COMMIT").unwrap();
-    eventually("it is written", || ledger.told().state == State::Ok && ledger.told().rows == 1);
+    eventually("it is written", || ledger.status().state == State::Ok && ledger.status().rows == 1);
 }
 
 #[test]
@@ -422,7 +425,7 @@ fn a_file_that_was_moved_away_is_not_written_to_any_more() {
     ledger.write(row(NOW + 1));
     ledger.write(row(NOW + 2));
     ledger.flush();
-    assert_eq!(ledger.told().rows, 3);
+    assert_eq!(ledger.status().rows, 3);
     assert_eq!((count(&Connection::open(away).unwrap(), "exchange"), count(&folder.read(), "exchange")), (1, 2));
 }
 
@@ -437,9 +440,9 @@ fn tables_that_somebody_dropped_are_made_anew() {
         dropped.iter().for_each(|table| other.execute_batch(&format!("DROP TABLE {table}")).unwrap());
         ledger.write(row(NOW + 1));
         eventually("it says so", || {
-            ledger.told().error.is_some_and(|why| why.contains("it is made anew, without what it held"))
+            ledger.status().error.is_some_and(|why| why.contains("it is made anew, without what it held"))
         });
-        eventually("it is written again", || ledger.told().state == State::Ok && ledger.told().waiting == 0);
+        eventually("it is written again", || ledger.status().state == State::Ok && ledger.status().waiting == 0);
         assert_eq!(count(&other, "exchange"), if dropped.contains(&"exchange") { 1 } else { 2 }, "{dropped:?}");
         assert_eq!(count(&other, "daily"), 1, "{dropped:?}");
         assert!(answer(&folder.file(), &Query::new(&Asked::default(), NOW + 2).unwrap(), None).unwrap().is_some());
@@ -460,7 +463,7 @@ fn one_that_does_not_say_its_form_any_more_does_again_after_a_restart() {
     ledger.write(row(NOW + 2));
     ledger.flush();
     assert_eq!(
-        (ledger.told().state, count(&folder.read(), "exchange"), ledger.instance() == instance),
+        (ledger.status().state, count(&folder.read(), "exchange"), ledger.instance() == instance),
         (State::Ok, 3, false)
     );
 }
@@ -474,7 +477,7 @@ fn garbage_beside_the_file_harms_nothing() {
         let ledger = folder.open();
         ledger.write(row(NOW));
         ledger.flush();
-        let before = ledger.told().rows;
+        let before = ledger.status().rows;
         drop(ledger);
         eventually("the writer lets go of it", || !beside("-wal").exists());
         let rows = count(&folder.read(), "exchange");
@@ -482,7 +485,12 @@ fn garbage_beside_the_file_harms_nothing() {
         let ledger = folder.open();
         ledger.write(row(NOW + 1));
         ledger.flush();
-        assert_eq!((ledger.told().state, ledger.told().rows, before), (State::Ok, 1, 1), "{end}: {:?}", ledger.told());
+        assert_eq!(
+            (ledger.status().state, ledger.status().rows, before),
+            (State::Ok, 1, 1),
+            "{end}: {:?}",
+            ledger.status()
+        );
         assert_eq!(count(&folder.read(), "exchange"), rows + 1, "{end}");
         assert_sums(&folder.read());
     }
@@ -507,14 +515,14 @@ fn garbage_in_the_log_of_a_file_that_is_open_is_told() {
     let ledger = folder.open();
     ledger.write(row(NOW));
     ledger.flush();
-    let told = ledger.told();
+    let told = ledger.status();
     assert!(
         told.state == State::Failing && told.error.as_ref().is_some_and(|why| why.contains("; move the file away")),
         "{told:?}"
     );
     assert_eq!((told.waiting, ledger.past(NOW).len()), (1, 1));
     remove(&folder.file());
-    eventually("a new one is begun", || ledger.told().state == State::Ok && ledger.told().rows == 1);
+    eventually("a new one is begun", || ledger.status().state == State::Ok && ledger.status().rows == 1);
 }
 
 #[test]
@@ -525,13 +533,13 @@ fn memory_is_bounded_and_what_is_dropped_is_counted() {
     for n in 0..100 {
         ledger.write(Row { request_id: String::with_capacity(1 << 20), ..row(NOW + n) });
     }
-    let told = ledger.told();
+    let told = ledger.status();
     assert_eq!((told.waiting, told.dropped), (63, 37));
     remove(&folder.file());
-    eventually("what was kept is written", || ledger.told().rows == 63);
+    eventually("what was kept is written", || ledger.status().rows == 63);
     ledger.write(row(NOW));
     ledger.flush();
-    assert_eq!((ledger.told().rows, ledger.told().dropped, count(&folder.read(), "exchange")), (64, 37, 64));
+    assert_eq!((ledger.status().rows, ledger.status().dropped, count(&folder.read(), "exchange")), (64, 37, 64));
 }
 
 #[test]
@@ -553,7 +561,7 @@ fn two_write_to_one_file() {
         }
     });
     let connection = folder.read();
-    assert_eq!((one.told().rows, other.told().rows, count(&connection, "exchange")), (3_000, 3_000, 6_000));
+    assert_eq!((one.status().rows, other.status().rows, count(&connection, "exchange")), (3_000, 3_000, 6_000));
     assert_sums(&connection);
 }
 
@@ -576,7 +584,7 @@ fn the_largest_numbers_stop_nothing() {
     }
     ledger.write(Row { at: u64::MAX, ..row(NOW) });
     ledger.flush();
-    assert_eq!((ledger.told().state, ledger.told().rows), (State::Ok, 5));
+    assert_eq!((ledger.status().state, ledger.status().rows), (State::Ok, 5));
     let used = answer(&folder.file(), &Query::new(&Asked::default(), NOW + 5).unwrap(), None).unwrap().unwrap();
     assert!(used.json().contains("\"prompt_tokens\": 4294967296"), "{}", used.json());
     assert!(!ledger.past(NOW).is_empty());
@@ -639,11 +647,11 @@ fn a_panic_while_writing_ends_nothing() {
     let ledger = folder.open();
     ledger.write(row(NOW));
     ledger.write(Row { outcome: "panics", ..row(NOW + 1) });
-    eventually("it says so", || ledger.told().error.is_some_and(|why| why.contains("panicked")));
-    assert_eq!((ledger.told().waiting, ledger.told().dropped), (2, 0), "they are tried once more");
-    eventually("they are given up", || (ledger.told().waiting, ledger.told().dropped) == (0, 2));
+    eventually("it says so", || ledger.status().error.is_some_and(|why| why.contains("panicked")));
+    assert_eq!((ledger.status().waiting, ledger.status().dropped), (2, 0), "they are tried once more");
+    eventually("they are given up", || (ledger.status().waiting, ledger.status().dropped) == (0, 2));
     ledger.write(row(NOW + 2));
-    eventually("it goes on", || ledger.told().state == State::Ok && ledger.told().rows == 1);
+    eventually("it goes on", || ledger.status().state == State::Ok && ledger.status().rows == 1);
 }
 
 #[test]
@@ -657,7 +665,7 @@ fn at_the_end_it_is_tried_once_more() {
     ledger.finish();
     // The writer's own next try would be after three seconds.
     assert_eq!(
-        (ledger.told().rows, ledger.told().waiting, start.elapsed() < Duration::from_millis(2_500)),
+        (ledger.status().rows, ledger.status().waiting, start.elapsed() < Duration::from_millis(2_500)),
         (3, 0, true)
     );
     drop(ledger);
@@ -668,7 +676,7 @@ fn at_the_end_it_is_tried_once_more() {
     ledger.write(row(NOW));
     let start = Instant::now();
     ledger.finish();
-    assert_eq!((ledger.told().waiting, start.elapsed() < Duration::from_millis(1_900)), (1, true));
+    assert_eq!((ledger.status().waiting, start.elapsed() < Duration::from_millis(1_900)), (1, true));
 }
 
 #[test]
@@ -686,7 +694,7 @@ fn rows_that_come_while_the_past_is_asked_for_stay_in_their_order() {
     });
     ledger.flush();
     let connection = folder.read();
-    assert_eq!((ledger.told().rows, count(&connection, "exchange")), (20_000, 20_000));
+    assert_eq!((ledger.status().rows, count(&connection, "exchange")), (20_000, 20_000));
     let disorder = "SELECT count(*) FROM (SELECT at < lag(at) OVER (ORDER BY rowid) AS back FROM exchange) WHERE back";
     assert_eq!(connection.query_row(disorder, [], |row| row.get::<_, i64>(0)), Ok(0));
     assert_sums(&connection);

@@ -1,58 +1,60 @@
-//! The writer: one thread, which takes what waits and puts it into the file, writes down what runs,
-//! and deletes what is old.
+//! The [`Writer`] is one thread: it writes what waits into the file, writes what running exchanges
+//! have used so far, and deletes what is old.
 
 use super::book::{Book, Fault};
 use super::days::{DAY, day_of, now, start_of};
 use super::life::Life;
-use super::{BATCH, CHUNK, EVERY, GATHER, Row, Sink, Waiting, read};
+use super::sink::{Backlog, Sink};
+use super::{EVERY, Row, read};
 use crate::limits::Registry;
+use crate::lock::wait_for;
 use dialects::usage::Usage;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-/// Between two tries to have the file.
+/// The time between two tries to open the file.
 const AGAIN: Duration = Duration::from_secs(3);
-/// Between two looks at what has become old.
+/// The time between two looks at what is old.
 const LOOK: Duration = Duration::from_secs(600);
-/// Between two steps of deleting, for those who wait to write.
+/// The time between two steps of deleting, for others that wait to write.
 const BREATH: Duration = Duration::from_millis(20);
-/// Sums of days are kept so long at least.
+/// Sums of days are kept for this many days at least.
 const SUMS_KEPT: u64 = 400;
-/// Tries at the start, when an instance that is about to end may have the file locked.
+/// Tries at the start: an instance that is about to end may have the file locked.
 const TRIES: u32 = 10;
 
-/// What is said of a panic. Where it was, the process has said already.
+/// The error of a panic. The process has logged where it was.
 const PANICKED: &str = "its thread panicked, which is a bug of Portcullis";
 
-/// The thread's own.
+/// What the thread owns.
 pub(super) struct Writer {
     sink: Arc<Sink>,
-    /// None: it cannot be had.
+    /// None: the file could not be opened.
     book: Option<Book>,
     instance: Arc<str>,
-    /// When to look for what is old, or to try to have the file.
+    /// When to look for what is old, or to try to open the file.
     next: Instant,
-    /// Writing panicked, and what was to be written waits once more.
+    /// The last batch made writing panic, and waits for a second try.
     panicked: bool,
-    /// What runs here is told by it from what runs in other processes.
+    /// A random name. It tells what runs here from what runs in other processes.
     process: Arc<str>,
-    /// When to write down what runs.
-    look: Instant,
-    /// What the file has of that.
-    so_far: HashMap<u64, SoFar>,
-    /// That it cannot be written down has been said.
-    said: bool,
+    /// When to write next what runs.
+    next_look: Instant,
+    /// What the file has of what runs, by the number of the run.
+    written: HashMap<u64, SoFar>,
+    /// The log has said that what runs cannot be written.
+    live_error_logged: bool,
 }
 
-/// What of an exchange that runs can change: its tokens, those of attempts in vain, and the number
-/// of attempts.
+/// What can change of an exchange that runs: its tokens, the tokens of failed attempts, and the
+/// number of attempts.
 type SoFar = (Usage, u64, u32);
 
 impl Writer {
-    /// Tries to have the file; the second is the instance's name.
+    /// Tries to open the file. Returns also the instance's name.
     pub(super) fn begin(sink: Arc<Sink>) -> (Writer, Arc<str>) {
         let now = Instant::now();
         let mut writer = Writer {
@@ -62,16 +64,16 @@ impl Writer {
             next: now,
             panicked: false,
             process: random_name(),
-            look: now + EVERY,
-            so_far: HashMap::new(),
-            said: false,
+            next_look: now + EVERY,
+            written: HashMap::new(),
+            live_error_logged: false,
         };
         for _ in 0..TRIES {
             match writer.book() {
                 Ok((book, instance)) => {
                     writer.instance = instance.into();
                     writer.book = Some(book);
-                    // Where it fails, it is tried again as soon as what is old is looked for.
+                    // If it fails, it is tried again with the next look for what is old.
                     writer.take_over().ok();
                     break;
                 }
@@ -86,15 +88,14 @@ impl Writer {
         (writer, instance)
     }
 
-    /// Goes on until the ledger is dropped, also after a panic: without it rows would wait for
-    /// nobody.
+    /// Writes until the ledger is dropped, also after a panic: otherwise rows would wait for ever.
     pub(super) fn run(mut self) {
         loop {
             match catch_unwind(AssertUnwindSafe(|| self.turn())) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(_) => {
-                    self.sink.lock().in_hand = false;
+                    self.sink.backlog.lock().is_taken = false;
                     self.failed(&Fault::new(PANICKED));
                 }
             }
@@ -102,30 +103,30 @@ impl Writer {
     }
 
     fn book(&self) -> Result<(Book, String), Fault> {
-        let _reading = self.sink.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _reading = self.sink.reading.lock();
         Book::open(&self.sink.path, &self.instance)
     }
 
-    /// False at the end.
+    /// Does what is due. Returns false at the end.
     fn turn(&mut self) -> bool {
         let sink = self.sink.clone();
-        let waiting = self.wait(&sink);
-        let closing = waiting.closing;
+        let backlog = self.wait(&sink);
+        let closing = backlog.closing;
         if self.book.is_none() {
-            drop(waiting);
+            drop(backlog);
             if closing {
                 return false;
             }
             self.open();
             return true;
         }
-        let is_due = is_due(&waiting);
-        let is_empty = waiting.is_empty();
-        drop(waiting);
+        let is_due = backlog.is_due(Instant::now());
+        let is_empty = backlog.is_empty();
+        drop(backlog);
         if is_due {
             self.write(&sink);
         }
-        if Instant::now() >= self.look && self.book.is_some() {
+        if Instant::now() >= self.next_look && self.book.is_some() {
             self.write_running(&sink);
         }
         if Instant::now() >= self.next {
@@ -134,27 +135,25 @@ impl Writer {
         !(closing && (is_empty || self.book.is_none()))
     }
 
-    /// Until something is to be done.
-    fn wait<'s>(&self, sink: &'s Sink) -> MutexGuard<'s, Waiting> {
-        let mut waiting = sink.lock();
+    /// Waits until something is due.
+    fn wait<'s>(&self, sink: &'s Sink) -> MutexGuard<'s, Backlog> {
+        let mut backlog = sink.backlog.lock();
         loop {
             let now = Instant::now();
             let mut wake = self.next;
             if self.book.is_some() {
-                if is_due(&waiting) {
-                    return waiting;
+                if backlog.is_due(now) {
+                    return backlog;
                 }
-                wake = wake.min(self.look);
-                if let Some(since) = waiting.since {
-                    wake = wake.min(since + GATHER);
-                }
-            } else if waiting.last_try {
-                return waiting;
+                wake = wake.min(self.next_look);
+                wake = backlog.due().map_or(wake, |due| wake.min(due));
+            } else if backlog.last_try {
+                return backlog;
             }
-            if waiting.closing || now >= wake {
-                return waiting;
+            if backlog.closing || now >= wake {
+                return backlog;
             }
-            (waiting, _) = sink.filled.wait_timeout(waiting, wake - now).unwrap_or_else(PoisonError::into_inner);
+            backlog = wait_for(&sink.filled, backlog, wake - now);
         }
     }
 
@@ -163,15 +162,15 @@ impl Writer {
             Ok((book, _)) => {
                 self.book = Some(book);
                 self.next = Instant::now();
-                self.so_far.clear();
-                // Before the past is read. Where it fails, it is tried again at once.
+                self.written.clear();
+                // Before the past is read. If it fails, the next look comes at once.
                 self.take_over().ok();
                 if let Some(limits) = self.recall() {
-                    self.sink.owe(limits);
+                    *self.sink.owed.lock() = Some(limits);
                 }
-                // With something at hand, writing it is the proof.
+                // If something waits, writing it shows whether the file works.
                 let sink = self.sink.clone();
-                if self.sink.lock().is_empty() && (self.sink.running.is_empty() || self.write_running(&sink)) {
+                if self.sink.backlog.lock().is_empty() && (self.sink.running.is_empty() || self.write_running(&sink)) {
                     self.works();
                 }
             }
@@ -186,23 +185,23 @@ impl Writer {
             Some(_) if written => {
                 log::error!("what was spent before stays unknown: limits that began at nothing go on from there")
             }
-            Some(limits) => sink.owe(limits),
+            Some(limits) => *sink.owed.lock() = Some(limits),
             None => {}
         }
     }
 
-    /// Tells limits what they could not begin with, as long as nothing has been written since.
-    /// Those that must be told still.
+    /// Tells limits what they could not begin with, if nothing has been written since. Returns
+    /// limits that could not be told.
     fn recall(&self) -> Option<Weak<Registry>> {
-        let limits = self.sink.owed().take()?;
+        let limits = self.sink.owed.lock().take()?;
         let past = {
-            let _reading = self.sink.reading.lock().unwrap_or_else(PoisonError::into_inner);
+            let _reading = self.sink.reading.lock();
             read::past(&self.sink.path, now())
         };
         let Ok(past) = past else { return Some(limits) };
-        // Nothing of the ledger is held: whoever asks for the past holds the registry.
+        // No lock of the ledger is held: whoever asks for the past holds the registry.
         let past = past.unwrap_or_default();
-        // A new file, in the place of one that was broken.
+        // Nothing: a new file replaces one that was broken.
         let what = if past.is_empty() {
             "stays unknown"
         } else {
@@ -213,15 +212,15 @@ impl Writer {
         None
     }
 
-    /// Makes rows of what ran in processes that are dead, and tells limits that have begun already.
+    /// Makes rows of what ran in dead processes, and tells limits that have begun already.
     fn take_over(&mut self) -> Result<(), Fault> {
         let Some(book) = &mut self.book else { return Ok(()) };
         let (rows, limits) = {
-            // Who reads the past from now on finds them there.
-            let _reading = self.sink.reading.lock().unwrap_or_else(PoisonError::into_inner);
+            // Whoever reads the past from now on finds the rows there.
+            let _reading = self.sink.reading.lock();
             let rows = book.take_over(&self.process)?;
-            self.sink.cut.lock().unwrap_or_else(PoisonError::into_inner).extend(rows.iter().cloned());
-            (rows, self.sink.limits.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            self.sink.cut.lock().extend(rows.iter().cloned());
+            (rows, self.sink.limits.lock().clone())
         };
         if rows.is_empty() {
             return Ok(());
@@ -231,8 +230,9 @@ impl Writer {
             rows.len(),
             self.sink.path.display()
         );
-        // Those that are owed the past hear of it with the rest.
-        let Some(limits) = limits.and_then(|limits| limits.upgrade()).filter(|_| self.sink.owed().is_none()) else {
+        // Limits that still wait for the past get these rows with it.
+        let Some(limits) = limits.and_then(|limits| limits.upgrade()).filter(|_| self.sink.owed.lock().is_none())
+        else {
             return Ok(());
         };
         for row in &rows {
@@ -241,18 +241,18 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes down what those have used so far that run. False if the file cannot be written.
+    /// Writes what running exchanges have used so far. Returns false if the file cannot be written.
     fn write_running(&mut self, sink: &Sink) -> bool {
-        self.look = Instant::now() + EVERY;
+        self.next_look = Instant::now() + EVERY;
         if sink.running.is_empty() {
-            self.so_far.clear();
+            self.written.clear();
             return true;
         }
         if !self.is_in_place(sink) {
             return false;
         }
         if let Err(why) = self.live(sink) {
-            if !std::mem::replace(&mut self.said, true) {
+            if !std::mem::replace(&mut self.live_error_logged, true) {
                 log::warn!("what runs is not written down, and is lost if this process is killed: {why}");
             }
             return true;
@@ -261,23 +261,23 @@ impl Writer {
         let changed: Vec<(u64, Row)> = running
             .iter()
             .map(|(number, runs)| (*number, runs.so_far()))
-            .filter(|(number, row)| self.so_far.get(number) != Some(&so_far(row)))
+            .filter(|(number, row)| self.written.get(number) != Some(&so_far(row)))
             .collect();
         let mut known: HashMap<u64, SoFar> =
-            running.iter().filter_map(|(number, _)| Some((*number, *self.so_far.get(number)?))).collect();
+            running.iter().filter_map(|(number, _)| Some((*number, *self.written.get(number)?))).collect();
         let Some(book) = self.book.as_mut().filter(|_| !changed.is_empty()) else {
-            self.so_far = known;
+            self.written = known;
             return true;
         };
         match book.write_running(&self.process, &changed) {
             Ok(()) => {
                 known.extend(changed.iter().map(|(number, row)| (*number, so_far(row))));
-                self.so_far = known;
+                self.written = known;
                 true
             }
-            // Likely over in a moment.
+            // Another program has the file, likely for a moment only.
             Err(why) if why.busy => {
-                self.look = Instant::now() + BREATH;
+                self.next_look = Instant::now() + BREATH;
                 true
             }
             Err(why) => {
@@ -287,9 +287,9 @@ impl Writer {
         }
     }
 
-    /// Others see that this process lives.
+    /// Shows other processes that this one lives.
     fn live(&self, sink: &Sink) -> std::io::Result<()> {
-        let mut life = sink.life();
+        let mut life = sink.life.lock();
         if life.as_ref().is_none_or(|life| !life.is_in_place()) {
             *life = None;
             *life = Some(Life::begin(&sink.path, &self.process)?);
@@ -297,7 +297,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What was moved away is not written to any more.
+    /// Returns whether the file is in its place. If it was moved away, it is closed.
     fn is_in_place(&mut self, sink: &Sink) -> bool {
         let is_away = self.book.as_ref().is_some_and(|book| !book.is_in_place());
         if is_away {
@@ -311,18 +311,18 @@ impl Writer {
         !is_away
     }
 
-    /// Whether something was written.
+    /// Writes a batch. Returns whether something was written.
     fn write_down(&mut self, sink: &Sink) -> bool {
-        let _writing = sink.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = sink.writing.lock();
         if !self.is_in_place(sink) {
             return false;
         }
-        // Somebody began without the past just now.
-        if sink.owed().is_some() {
+        // Limits began without the past just now.
+        if sink.owed.lock().is_some() {
             return false;
         }
         let Some(book) = &mut self.book else { return false };
-        let batch = sink.lock().take();
+        let batch = sink.backlog.lock().take();
         let count = || u64::try_from(batch.rows().count()).unwrap_or(u64::MAX);
         let written = catch_unwind(AssertUnwindSafe(|| book.write(&batch, &self.process)));
         let is_written = matches!(written, Ok(Ok(())));
@@ -330,23 +330,23 @@ impl Writer {
             Ok(Ok(())) => {
                 self.panicked = false;
                 sink.rows.fetch_add(count(), Ordering::Relaxed);
-                sink.lock().settled(&batch);
+                sink.backlog.lock().settle(&batch);
                 self.works();
             }
             Ok(Err(why)) => {
-                sink.lock().give_back(batch);
+                sink.backlog.lock().give_back(batch);
                 self.failed(&why);
             }
-            // What makes it panic twice would do so for ever.
+            // A batch that panics twice would do so for ever.
             Err(_) if self.panicked => {
                 self.panicked = false;
                 sink.dropped.fetch_add(count(), Ordering::Relaxed);
-                sink.lock().settled(&batch);
+                sink.backlog.lock().settle(&batch);
                 self.failed(&Fault::new(PANICKED));
             }
             Err(_) => {
                 self.panicked = true;
-                sink.lock().give_back(batch);
+                sink.backlog.lock().give_back(batch);
                 self.failed(&Fault::new(PANICKED));
             }
         }
@@ -354,7 +354,7 @@ impl Writer {
         is_written
     }
 
-    /// A step of deleting what is old.
+    /// Deletes some of what is old.
     fn prune(&mut self) {
         let Some(book) = &mut self.book else { return };
         let today = day_of(now());
@@ -364,8 +364,8 @@ impl Writer {
             // Another process of this ledger may have died meanwhile.
             Ok(false) => self.next = Instant::now() + if self.take_over().is_ok() { LOOK } else { AGAIN },
             Err(why) if why.busy => self.next = Instant::now() + AGAIN,
-            // A full disk has no room to delete, either; whether rows can be written is for rows to
-            // say.
+            // On a full disk nothing can be deleted either. Whether rows can be written, the next
+            // row shows.
             Err(why) => {
                 log::debug!("the ledger's old rows stay for now: {}", why.what);
                 self.next = Instant::now() + LOOK;
@@ -373,15 +373,15 @@ impl Writer {
         }
     }
 
-    /// Said once an outage.
+    /// Closes the file, which cannot be written. Logs that once an outage.
     fn failed(&mut self, why: &Fault) {
         self.book = None;
         self.next = Instant::now() + AGAIN;
         let path = self.sink.path.display();
         let said = {
-            let mut waiting = self.sink.lock();
-            waiting.last_try = false;
-            waiting.error.replace(why.what.as_str().into()).is_some()
+            let mut backlog = self.sink.backlog.lock();
+            backlog.last_try = false;
+            backlog.error.replace(why.what.as_str().into()).is_some()
         };
         self.sink.done.notify_all();
         if said {
@@ -394,11 +394,12 @@ impl Writer {
         }
     }
 
+    /// Notes that the file can be written.
     fn works(&mut self) {
-        let mut waiting = self.sink.lock();
-        waiting.dropping = false;
-        let failed = waiting.error.take().is_some();
-        drop(waiting);
+        let mut backlog = self.sink.backlog.lock();
+        backlog.drop_logged = false;
+        let failed = backlog.error.take().is_some();
+        drop(backlog);
         if failed {
             let dropped = self.sink.dropped.load(Ordering::Relaxed);
             log::info!(
@@ -413,13 +414,7 @@ fn so_far(row: &Row) -> SoFar {
     (row.usage, row.unused_tokens, row.attempts)
 }
 
-/// Whether enough waits, or long enough.
-fn is_due(waiting: &Waiting) -> bool {
-    let Some(since) = waiting.since else { return false };
-    waiting.hurry || waiting.closing || waiting.chunks.len() * CHUNK >= BATCH || since.elapsed() >= GATHER
-}
-
-/// Sixteen random digits. Without randomness from the system, the clock's.
+/// Returns sixteen random digits, or those of the clock if the system has no randomness.
 pub(super) fn random_name() -> Arc<str> {
     let mut bytes = [0; 8];
     let number = if getrandom::fill(&mut bytes).is_ok() { u64::from_le_bytes(bytes) } else { now() };

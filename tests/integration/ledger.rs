@@ -69,13 +69,13 @@ fn a_child_that_writes_rows() {
         std::thread::park_timeout((next + Duration::from_millis(n)).saturating_duration_since(Instant::now()));
     }
     let start = Instant::now();
-    while ledger.told().waiting > 0 && start.elapsed() < Duration::from_secs(30) {
+    while ledger.status().waiting > 0 && start.elapsed() < Duration::from_secs(30) {
         ledger.flush();
         std::thread::park_timeout(Duration::from_millis(20));
-        let told = ledger.told();
+        let told = ledger.status();
         println!("told {:?} {} {:?}", told.state, told.waiting, told.error);
     }
-    println!("over {}", ledger.told().rows);
+    println!("over {}", ledger.status().rows);
 }
 
 /// Starts it, after `before` in its shell.
@@ -260,24 +260,24 @@ fn a_full_disk_and_a_read_only_one() {
         ledger.write(row(&format!("full-{n}"), "acme", "m", None));
     }
     let failing = |why: &str| {
-        let look = || match ledger.told().error {
+        let look = || match ledger.status().error {
             Some(error) if error.contains(why) => Ok(()),
             other => Err(format!("{other:?}")),
         };
         eventually_blocking(why, look).unwrap();
     };
     failing("make room on the disk");
-    let told = ledger.told();
+    let told = ledger.status();
     assert_eq!((told.rows, told.waiting, told.dropped), (1, 2_000, 0));
     drop(zeros);
     std::fs::remove_file(&full).unwrap();
     disk.remount("size=8m");
     let works = |rows: u64| {
         let look = || {
-            if ledger.told().rows == rows && ledger.told().error.is_none() {
+            if ledger.status().rows == rows && ledger.status().error.is_none() {
                 Ok(())
             } else {
-                Err(format!("{:?}", ledger.told()))
+                Err(format!("{:?}", ledger.status()))
             }
         };
         eventually_blocking("it is written", look).unwrap();
@@ -298,7 +298,7 @@ fn a_full_disk_and_a_read_only_one() {
     assert!(ran.status.success() && ran.stdout.contains("\nacme,2002,0,200200,"), "{}{}", ran.stdout, ran.stderr);
     let ledger = self::ledger(&disk.0.join("new/ledger.sqlite"));
     ledger.write(row("nowhere", "acme", "m", None));
-    assert!(ledger.told().error.is_some_and(|why| why.contains("the folder") && why.contains("cannot be made")));
+    assert!(ledger.status().error.is_some_and(|why| why.contains("the folder") && why.contains("cannot be made")));
 }
 
 /// Two callers, two models, one price unknown.

@@ -1,19 +1,19 @@
-//! The answer as a table, as CSV, and as JSON. Pure.
+//! Writes an answer as a table, as CSV or as JSON. Pure.
 
-use super::{Answer, Group, Used};
+use super::{Answer, Column, Group, Used};
 use crate::ledger::days::time;
 use crate::price::Usd;
 use serde_json::{Map, Value, json};
 
-/// What is known of a sum of money. What costs nothing, as a failed request does, says nothing of
-/// what the others cost.
+/// A sum of money, as far as it is known. A request that costs nothing, such as a failed one, says
+/// nothing of what the others cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Money {
-    /// All of it.
+    /// The whole sum is known.
     All(Usd),
-    /// So much at least: nobody knows what some requests cost.
+    /// At least this much: nobody knows what some requests cost.
     Part(Usd),
-    /// Nothing.
+    /// Nothing is known.
     Unknown,
 }
 
@@ -26,7 +26,7 @@ impl Money {
         }
     }
 
-    /// What is known.
+    /// Returns the known part.
     fn usd(self) -> Option<String> {
         match self {
             Money::All(usd) | Money::Part(usd) => Some(usd.to_string()),
@@ -34,7 +34,7 @@ impl Money {
         }
     }
 
-    /// How much of it that is.
+    /// Returns how much of the sum is known.
     fn known(self) -> &'static str {
         match self {
             Money::All(_) => "all",
@@ -43,7 +43,7 @@ impl Money {
         }
     }
 
-    /// For people.
+    /// Writes the sum for people.
     fn shown(self) -> String {
         match self {
             Money::All(usd) => usd.to_string(),
@@ -55,26 +55,27 @@ impl Money {
 
 impl Used {
     fn columns(&self) -> [(&'static str, Cell); 16] {
-        let sums = &self.sums;
-        let (cost, unused_cost) =
-            (Money::of(sums.cost, sums.unpriced), Money::of(sums.unused_cost, sums.unused_unpriced));
+        let count = |column: Column| Cell::Count(self.sums[column]);
+        let money = |sum: Column, unpriced: Column| Money::of(self.sums[sum], self.sums[unpriced]);
+        let cost = money(Column::Cost, Column::Unpriced);
+        let unused_cost = money(Column::UnusedCost, Column::UnusedUnpriced);
         [
-            ("requests", Cell::Count(sums.requests)),
+            ("requests", count(Column::Requests)),
             ("failed", Cell::Count(self.failed)),
-            ("prompt_tokens", Cell::Count(sums.prompt)),
-            ("completion_tokens", Cell::Count(sums.completion)),
-            ("cached_tokens", Cell::Count(sums.cached)),
-            ("cache_write_tokens", Cell::Count(sums.cache_write)),
-            ("reasoning_tokens", Cell::Count(sums.reasoning)),
-            ("total_tokens", Cell::Count(sums.total())),
-            ("estimated_requests", Cell::Count(sums.estimated)),
+            ("prompt_tokens", count(Column::Prompt)),
+            ("completion_tokens", count(Column::Completion)),
+            ("cached_tokens", count(Column::Cached)),
+            ("cache_write_tokens", count(Column::CacheWrite)),
+            ("reasoning_tokens", count(Column::Reasoning)),
+            ("total_tokens", Cell::Count(self.sums.tokens())),
+            ("estimated_requests", count(Column::Estimated)),
             ("cost_usd", Cell::Usd(cost)),
             ("cost_known", Cell::Known(cost)),
-            ("unpriced_requests", Cell::Count(sums.unpriced)),
-            ("unused_tokens", Cell::Count(sums.unused_tokens)),
+            ("unpriced_requests", count(Column::Unpriced)),
+            ("unused_tokens", count(Column::UnusedTokens)),
             ("unused_cost_usd", Cell::Usd(unused_cost)),
             ("unused_cost_known", Cell::Known(unused_cost)),
-            ("unused_unpriced_requests", Cell::Count(sums.unused_unpriced)),
+            ("unused_unpriced_requests", count(Column::UnusedUnpriced)),
         ]
     }
 }
@@ -85,7 +86,7 @@ enum Cell {
     Known(Money),
 }
 
-/// The table's words for the columns that it has.
+/// The columns of the table, with its words for them.
 const SHORT: [(&str, &str); 11] = [
     ("requests", "requests"),
     ("failed", "failed"),
@@ -101,7 +102,7 @@ const SHORT: [(&str, &str); 11] = [
 ];
 
 impl Answer {
-    /// For people.
+    /// Writes a table for people.
     pub fn table(&self) -> String {
         let mut text = format!("usage from {} to {}\n", time(self.since), time(self.until));
         for note in &self.notes {
@@ -136,7 +137,7 @@ impl Answer {
         text
     }
 
-    /// For programs that read tables. Its notes are not in it.
+    /// Writes CSV for programs that read tables, without the notes.
     pub fn csv(&self) -> String {
         let head: Vec<String> = self.by.iter().map(|group| group.name().to_owned()).collect();
         let columns = Used::default().columns().map(|(name, _)| name.to_owned());
@@ -154,8 +155,8 @@ impl Answer {
         text
     }
 
-    /// For programs: amounts are texts, since a program would read a number as a float; what nobody
-    /// knows is null.
+    /// Writes JSON for programs. Amounts are texts, since a program would read a number as a float.
+    /// What nobody knows is null.
     pub fn json(&self) -> String {
         let lines: Vec<Value> = self
             .lines
@@ -182,7 +183,7 @@ impl Answer {
         format!("{whole:#}\n")
     }
 
-    /// What is to be said about it.
+    /// Returns notes about the answer.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -197,12 +198,12 @@ fn object(used: &Used) -> Map<String, Value> {
     used.columns().into_iter().map(|(name, cell)| (name.to_owned(), value(cell))).collect()
 }
 
-/// RFC 4180.
+/// Quotes a cell of CSV (RFC 4180).
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-/// Names to the left, numbers to the right.
+/// Aligns names to the left and numbers to the right.
 fn aligned(table: &[Vec<String>], names: usize, out: &mut String) {
     let columns = table.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)

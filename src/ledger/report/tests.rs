@@ -227,14 +227,14 @@ fn what_is_older_than_the_rows_is_told_in_whole_days() {
     };
     super::super::tests::eventually("what is old is deleted", || !ask(at(10, 12), None).notes.is_empty());
     let told = ask(at(10, 12), None);
-    assert_eq!((told.total.sums.requests, told.since), (6, at(10, 0)), "the whole of the first day");
+    assert_eq!((told.total.sums[Column::Requests], told.since), (6, at(10, 0)), "the whole of the first day");
     assert_eq!(
         told.notes,
         [format!("single requests are kept from {} on; what is older is told in whole days", date(today - 4))]
     );
-    assert_eq!(ask(at(10, 12), Some(at(5, 12))).total.sums.requests, 4, "and of the last");
+    assert_eq!(ask(at(10, 12), Some(at(5, 12))).total.sums[Column::Requests], 4, "and of the last");
     let kept = ask(at(3, 12), None);
-    assert_eq!((kept.total.sums.requests, kept.notes.len()), (1, 0));
+    assert_eq!((kept.total.sums[Column::Requests], kept.notes.len()), (1, 0));
     let days: HashSet<Vec<String>> = ask(at(5, 0), None).lines.into_iter().map(|(names, _)| names).collect();
     assert_eq!(days, HashSet::from([vec![date(today - 5)], vec![date(today - 3)]]));
     drop(short);

@@ -114,7 +114,7 @@ fn a_ledger_from_before_has_no_such_table_and_one_whose_table_goes_has_it_again(
     stream.says(&folder, 9);
     folder.read().execute_batch("DROP TABLE running").unwrap();
     ledger.write(Row { run, ..row(NOW) });
-    eventually("its row is written", || ledger.told().waiting == 0 && ledger.told().state == State::Ok);
+    eventually("its row is written", || ledger.status().waiting == 0 && ledger.status().state == State::Ok);
     assert_eq!((running(&folder), count(&folder.read(), "exchange")), (Vec::new(), 1));
 }
 

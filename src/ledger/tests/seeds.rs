@@ -62,11 +62,11 @@ fn what_could_not_be_read_at_the_start_is_recalled_once() {
     (0..3).for_each(|_| limited.exchange());
     assert_eq!(limited.counts().day_requests, 3);
     std::fs::rename(&away, folder.file()).unwrap();
-    eventually("it is written", || limited.ledger.told().state == State::Ok && limited.ledger.told().waiting == 0);
+    eventually("it is written", || limited.ledger.status().state == State::Ok && limited.ledger.status().waiting == 0);
     assert_eq!((limited.counts().day_requests, limited.counts().day_tokens), (43, 43 * 15), "each once");
     (0..2).for_each(|_| limited.exchange());
     limited.ledger.flush();
-    assert_eq!((limited.counts().day_requests, limited.ledger.told().rows), (45, 5));
+    assert_eq!((limited.counts().day_requests, limited.ledger.status().rows), (45, 5));
     limited.registry.recall(limited.ledger.past(days::now()));
     assert_eq!(limited.counts().day_requests, 45, "nobody waits for it any more");
 }
@@ -83,7 +83,7 @@ fn a_disk_that_comes_late_is_one_that_could_not_be_read() {
     assert_eq!(limited.counts().day_requests, 1);
     std::fs::remove_file(&data).unwrap();
     std::fs::rename(&away, &data).unwrap();
-    eventually("it is written", || limited.ledger.told().state == State::Ok && limited.ledger.told().waiting == 0);
+    eventually("it is written", || limited.ledger.status().state == State::Ok && limited.ledger.status().waiting == 0);
     assert_eq!(limited.counts().day_requests, 8);
 }
 
@@ -94,7 +94,7 @@ fn one_question_at_a_time_and_the_past_waits_for_none() {
     ledger.write(row(NOW));
     let query = Query::new(&Asked::default(), NOW + 1).unwrap();
     let deadline = || Instant::now() + Duration::from_secs(8);
-    let answering = ledger.sink.as_ref().unwrap().answering.lock().unwrap();
+    let answering = ledger.sink.as_ref().unwrap().answering.lock();
     assert_eq!(ledger.answer(&query, deadline()), Err(report::Unanswered::Busy));
     assert_eq!(ledger.past(NOW).len(), 1);
     drop(answering);

@@ -1,0 +1,242 @@
+//! The [`Sink`] is what requests and the ledger's writer share: the rows that wait, and the locks
+//! that keep memory and file from being read while rows are between them.
+
+use super::Row;
+use super::life::Life;
+use super::running::Running;
+use crate::config;
+use crate::limits::Registry;
+use crate::lock::{Lock, wait_for};
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, MutexGuard, Weak};
+use std::time::{Duration, Instant};
+
+/// Rows are gathered for this long before they are written together.
+const GATHER: Duration = Duration::from_millis(250);
+/// A transaction has this many rows at most: it is short, so that others can write to the file.
+const BATCH: usize = 16_384;
+/// Rows that are kept in one piece of memory, so that none has to be moved when there are many.
+const CHUNK: usize = 512;
+/// At most this many bytes wait.
+pub(super) const MOST: usize = 64 << 20;
+
+/// What requests and the writer share.
+pub(super) struct Sink {
+    pub(super) path: PathBuf,
+    pub(super) retention: Duration,
+    pub(super) backlog: Lock<Backlog>,
+    /// Wakes the writer: there is something to do.
+    pub(super) filled: Condvar,
+    /// Wakes those who wait for the writer: it has done something, or could not.
+    pub(super) done: Condvar,
+    /// Held while rows are on their way from memory to the file, so that
+    /// [`Ledger::past`](super::Ledger::past) sees each once.
+    pub(super) writing: Lock<()>,
+    /// Held while the file is opened, and while the past is read.
+    pub(super) reading: Lock<()>,
+    /// Held while a question is answered. SQLite cannot close a descriptor while the writer has its
+    /// own, but uses it for the next reader: so there is one descriptor for questions and one for
+    /// the past, and whoever reads the past need not wait for questions.
+    pub(super) answering: Lock<()>,
+    /// Limits that began without what is in the file. Until something is written, all that is in
+    /// the file was before them, and they have counted all that waits.
+    pub(super) owed: Lock<Option<Weak<Registry>>>,
+    /// Limits that have begun. They are told what is found later of a process that died.
+    pub(super) limits: Lock<Option<Weak<Registry>>>,
+    pub(super) running: Running,
+    /// Rows that were made here of what ran in processes that died. Limits that begin are told of
+    /// them apart.
+    pub(super) cut: Lock<Vec<Row>>,
+    /// Shows others that this process lives, once the file has something of what runs.
+    pub(super) life: Lock<Option<Life>>,
+    /// Rows written since the start.
+    pub(super) rows: AtomicU64,
+    /// Rows dropped since the start.
+    pub(super) dropped: AtomicU64,
+}
+
+/// What waits to be written.
+#[derive(Default)]
+pub(super) struct Backlog {
+    pub(super) chunks: VecDeque<Vec<Row>>,
+    /// Keys' last uses.
+    uses: HashMap<Arc<str>, u64>,
+    /// Rows that are not in the file yet, those that the writer has taken included.
+    pub(super) rows: u64,
+    /// Their bytes.
+    bytes: usize,
+    /// Since when the oldest waits.
+    pub(super) since: Option<Instant>,
+    /// The writer has taken some rows.
+    pub(super) is_taken: bool,
+    /// Somebody waits until everything is written.
+    pub(super) hurry: bool,
+    /// The file is tried at once, though it cannot be written: there is no later.
+    pub(super) last_try: bool,
+    /// Nothing comes any more.
+    pub(super) closing: bool,
+    /// The log has said that rows are dropped, since the file could last be written.
+    pub(super) drop_logged: bool,
+    /// Why the file cannot be written.
+    pub(super) error: Option<Arc<str>>,
+}
+
+/// What the writer writes in one transaction.
+#[derive(Default)]
+pub(super) struct Batch {
+    chunks: Vec<Vec<Row>>,
+    pub(super) uses: HashMap<Arc<str>, u64>,
+}
+
+impl Batch {
+    pub(super) fn rows(&self) -> impl Iterator<Item = &Row> + Clone {
+        self.chunks.iter().flatten()
+    }
+}
+
+impl Sink {
+    /// Makes an empty sink for a file.
+    pub(super) fn new(config: &config::Ledger) -> Sink {
+        Sink {
+            path: config.path.clone(),
+            retention: config.retention,
+            backlog: Lock::default(),
+            filled: Condvar::new(),
+            done: Condvar::new(),
+            writing: Lock::default(),
+            reading: Lock::default(),
+            answering: Lock::default(),
+            owed: Lock::default(),
+            limits: Lock::default(),
+            running: Running::default(),
+            cut: Lock::default(),
+            life: Lock::default(),
+            rows: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds a row, or drops and counts it if too many wait.
+    pub(super) fn add(&self, row: Row) {
+        let mut backlog = self.backlog.lock();
+        let bytes = row.bytes();
+        if backlog.bytes.saturating_add(bytes) > MOST {
+            let is_news = !std::mem::replace(&mut backlog.drop_logged, true);
+            drop(backlog);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            if is_news {
+                log::error!(
+                    "too much waits for the ledger {}: its rows are dropped until it can be written",
+                    self.path.display()
+                );
+            }
+            return;
+        }
+        backlog.bytes += bytes;
+        backlog.rows += 1;
+        match backlog.chunks.back_mut() {
+            Some(chunk) if chunk.len() < CHUNK => chunk.push(row),
+            Some(_) | None => {
+                let mut chunk = Vec::with_capacity(CHUNK);
+                chunk.push(row);
+                backlog.chunks.push_back(chunk);
+            }
+        }
+        self.wake_writer(backlog);
+    }
+
+    /// Adds a key's last use.
+    pub(super) fn add_use(&self, key: Arc<str>, at: u64) {
+        let mut backlog = self.backlog.lock();
+        backlog.add_use(key, at);
+        self.wake_writer(backlog);
+    }
+
+    /// Waits until nothing waits any more, or until waiting is in vain.
+    pub(super) fn wait(&self, mut backlog: MutexGuard<'_, Backlog>, patience: Duration) {
+        let end = Instant::now() + patience;
+        while !backlog.is_empty() && (backlog.error.is_none() || backlog.last_try) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            backlog.hurry = true;
+            self.filled.notify_one();
+            backlog = wait_for(&self.done, backlog, left);
+        }
+    }
+
+    /// Wakes the writer for the first thing that waits.
+    fn wake_writer(&self, mut backlog: MutexGuard<'_, Backlog>) {
+        if backlog.since.is_none() {
+            backlog.since = Some(Instant::now());
+            drop(backlog);
+            self.filled.notify_one();
+        }
+    }
+}
+
+impl Backlog {
+    /// Returns whether nothing waits, and the writer has nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows == 0 && self.uses.is_empty() && !self.is_taken
+    }
+
+    /// Returns when the oldest row is to be written, if one waits.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.since.map(|since| since + GATHER)
+    }
+
+    /// Returns whether enough waits, or for long enough.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        let is_urgent = self.hurry || self.closing || self.chunks.len() * CHUNK >= BATCH;
+        self.due().is_some_and(|due| is_urgent || now >= due)
+    }
+
+    fn add_use(&mut self, key: Arc<str>, at: u64) {
+        let last = self.uses.entry(key).or_default();
+        *last = at.max(*last);
+    }
+
+    /// Takes as much as one transaction writes.
+    pub(super) fn take(&mut self) -> Batch {
+        let mut batch = Batch { chunks: Vec::new(), uses: std::mem::take(&mut self.uses) };
+        let mut rows = 0;
+        while rows < BATCH
+            && let Some(chunk) = self.chunks.pop_front()
+        {
+            rows += chunk.len();
+            batch.chunks.push(chunk);
+        }
+        if self.chunks.is_empty() {
+            self.since = None;
+        }
+        self.is_taken = true;
+        batch
+    }
+
+    /// Notes that a batch is written, or given up.
+    pub(super) fn settle(&mut self, batch: &Batch) {
+        for row in batch.rows() {
+            self.rows = self.rows.saturating_sub(1);
+            self.bytes = self.bytes.saturating_sub(row.bytes());
+        }
+        self.is_taken = false;
+        self.hurry = self.hurry && !self.is_empty();
+    }
+
+    /// Puts a batch that could not be written back to its place.
+    pub(super) fn give_back(&mut self, batch: Batch) {
+        for chunk in batch.chunks.into_iter().rev() {
+            self.chunks.push_front(chunk);
+        }
+        for (key, at) in batch.uses {
+            self.add_use(key, at);
+        }
+        self.is_taken = false;
+        self.hurry = false;
+        self.since.get_or_insert_with(Instant::now);
+    }
+}
