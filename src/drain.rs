@@ -1,29 +1,30 @@
-//! Going down in order: who is still at work, and how far the way down has gone.
+//! A [`Drain`] ends a process in order: it counts the exchanges that run, and knows the phase of the
+//! shutdown.
 //!
 //! serving → delaying (still serving, but `/readyz` says no and connections close) → draining (no
-//! new connection) → cutting (what still runs ends with an error). The process ends as soon as no
-//! exchange is left, whichever phase it is in.
+//! new connections) → cutting (what still runs ends with an error). In any phase of the shutdown,
+//! the process ends as soon as no exchange is left.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How far the way down has gone.
+/// A phase of the process, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Not bound or not loaded yet.
+    /// Nothing is loaded, or no address is bound yet.
     Starting,
-    /// The usual.
+    /// Callers are served.
     Serving,
-    /// A load balancer is to notice first.
+    /// Callers are served while load balancers notice the shutdown.
     Delaying,
-    /// Only what runs.
+    /// Only what runs is served.
     Draining,
-    /// Not even that.
+    /// What runs is ended.
     Cutting,
 }
 
-/// The phase, and the count of exchanges.
+/// The phase of the process, and the number of exchanges that run.
 pub struct Drain {
     phase: watch::Sender<Phase>,
     exchanges: AtomicUsize,
@@ -36,12 +37,12 @@ impl Default for Drain {
 }
 
 impl Drain {
-    /// The present phase.
+    /// Returns the present phase.
     pub fn phase(&self) -> Phase {
         *self.phase.borrow()
     }
 
-    /// Goes on; never back.
+    /// Enters a phase, unless a later one is entered already.
     pub fn enter(&self, phase: Phase) {
         self.phase.send_if_modified(|now| {
             let on = *now < phase;
@@ -52,12 +53,12 @@ impl Drain {
         });
     }
 
-    /// Whether new work is welcome.
+    /// Returns whether new requests are welcome.
     pub fn ready(&self) -> bool {
         self.phase() == Phase::Serving
     }
 
-    /// Resolves when what still runs must end.
+    /// Waits until what still runs must end.
     pub async fn cutting(&self) {
         let mut phase = self.phase.subscribe();
         // The sender lives in `self`, so this can only end by the phase.
@@ -66,23 +67,23 @@ impl Drain {
         }
     }
 
-    /// An exchange begins.
+    /// Counts an exchange that begins.
     pub fn begin(&self) {
         self.exchanges.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// An exchange is settled.
+    /// Counts an exchange that is settled.
     pub fn end(&self) {
         self.exchanges.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// How many run.
+    /// Returns how many exchanges run.
     pub fn exchanges(&self) -> usize {
         self.exchanges.load(Ordering::Acquire)
     }
 
-    /// Waits until no exchange is left. Polls, since it happens once in a process's life and must
-    /// not cost every exchange a wake-up.
+    /// Waits until no exchange is left. It polls: this happens once in a process's life, and should
+    /// not cost each exchange a wake-up.
     pub async fn idle(&self) {
         while self.exchanges() > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;

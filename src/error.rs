@@ -1,9 +1,9 @@
-//! The one table of errors: what went wrong → status, `type`, `code`, `param`, text that is safe to
-//! show, and how the exchange ended.
+//! A [`Refusal`] is a failure that the caller is shown. One table ([`What::row`]) gives each failure
+//! its status, `type`, `code` and outcome.
 //!
-//! Nothing that an upstream says of credentials, accounts or addresses is ever part of a refusal:
-//! the detail goes to the access line. The table knows no HTTP library and writes nothing; how a
-//! refusal looks is its front door's ([`crate::desk::front_door`]).
+//! The body is always `{"error":{"message","type","param","code"}}`. What an upstream says of
+//! credentials, accounts or addresses is never part of it: that goes to the access line. The table
+//! knows no HTTP library and writes nothing.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use dialects::neutral::looks_secret;
 pub enum Outcome {
     /// Answered in full.
     Ok,
-    /// The request was refused as it stood.
+    /// The request itself was wrong, and was refused.
     Refused,
-    /// No usable key.
+    /// There was no key that works.
     Unauthorized,
-    /// A limit of the caller's own, or of ours: no capacity.
+    /// A limit of the caller or of the gateway had no room.
     Limited,
     /// No target can do what was asked.
     Unsupported,
@@ -27,18 +27,18 @@ pub enum Outcome {
     UpstreamError,
     /// The upstream was too slow.
     UpstreamTimeout,
-    /// The upstream ended in the middle of an answer that had begun.
+    /// The upstream cut an answer that had begun.
     UpstreamCut,
     /// The caller left, or stopped reading.
     ClientLeft,
-    /// We are shutting down.
+    /// The gateway is shutting down.
     Shutdown,
-    /// Our own fault.
+    /// The gateway failed.
     Internal,
 }
 
 impl Outcome {
-    /// The word in logs and metrics.
+    /// Returns the word in logs and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Outcome::Ok => "ok",
@@ -56,19 +56,19 @@ impl Outcome {
     }
 }
 
-/// What went wrong. One variant a row of the table in [`What::row`].
+/// What went wrong. Each variant has a row in the table of [`What::row`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
     /// No such path.
     UnknownUrl,
-    /// The path exists, the method does not.
+    /// The path does not have this method.
     MethodNotSupported {
-        /// What the `allow` header says.
+        /// The value of the `allow` header.
         allow: &'static str,
     },
-    /// No key, or none that is good; never says which.
+    /// There is no key, or it does not work; the caller is not told which.
     InvalidKey,
-    /// The model does not exist, or this key may not use it; never says which.
+    /// The model does not exist, or this key may not use it; the caller is not told which.
     ModelNotFound,
     /// The body or the path cannot be read as a request.
     BadRequest {
@@ -83,9 +83,9 @@ pub enum What {
     UnsupportedMedia,
     /// The headers are over the limit.
     HeadersTooLarge,
-    /// The target is.
+    /// The path with its query is over the limit.
     TargetTooLong,
-    /// The body is coded in a way that is not read here.
+    /// The body has a transfer encoding that the gateway does not read.
     UnknownCoding,
     /// The body did not come in time.
     BodyTimeout,
@@ -93,7 +93,7 @@ pub enum What {
     OverLimit,
     /// A limit of the caller's own on money.
     OverBudget,
-    /// What the instances share cannot be asked, and must be.
+    /// The shared store is down, and nothing is admitted without it.
     StoreDown,
     /// No account has room, or all are cooling down.
     NoCapacity,
@@ -109,18 +109,18 @@ pub enum What {
     BadUpstreamResponse,
     /// An answer that had begun was cut by the upstream.
     UpstreamTruncated,
-    /// The upstream found fault with the request itself.
+    /// The upstream says that the request itself is wrong.
     CallersFault {
         /// The upstream's status.
         status: u16,
-        /// Its code, if it is one word.
+        /// The upstream's code, if it is one word.
         code: Option<String>,
     },
-    /// The caller left: nobody will read it, but the log and the metrics will.
+    /// The caller left. Nobody reads this answer; the log and the metrics show it.
     CallerLeft,
-    /// We are going down.
+    /// The gateway is shutting down.
     ShuttingDown,
-    /// Our own fault.
+    /// The gateway failed.
     Internal,
 }
 
@@ -133,12 +133,12 @@ pub struct Row<'a> {
     pub kind: &'static str,
     /// `error.code`
     pub code: Option<&'a str>,
-    /// What the access line says.
+    /// The outcome in the access line.
     pub outcome: Outcome,
 }
 
 impl What {
-    /// The table.
+    /// Returns the row of the table.
     pub fn row(&self) -> Row<'_> {
         use Outcome as O;
         const REQUEST: &str = "invalid_request_error";
@@ -177,20 +177,20 @@ impl What {
     }
 }
 
-/// One failure, ready to be shown to the caller.
+/// A failure that the caller is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The row.
+    /// What went wrong.
     pub what: What,
-    /// What happened and what to do, in words that are safe to show.
+    /// What happened and what to do. The text has nothing secret.
     pub message: Cow<'static, str>,
-    /// The request's field at fault.
+    /// The field of the request that is wrong.
     pub param: Option<String>,
-    /// Seconds until another try makes sense; at most [`MAX_RETRY_AFTER`], but for limits of the
-    /// caller's own.
+    /// Seconds until another try makes sense. At most [`MAX_RETRY_AFTER`], except for the caller's
+    /// own limits.
     pub retry_after: Option<u64>,
-    /// False where nothing changes by itself, and once we have tried several times ourselves: an
-    /// SDK would otherwise multiply the tries.
+    /// False if nothing will change by itself, or if the gateway has tried several times already:
+    /// otherwise an SDK would multiply the tries.
     pub retry_helps: bool,
 }
 
@@ -198,53 +198,52 @@ pub struct Refusal {
 pub const MAX_RETRY_AFTER: u64 = 60;
 
 impl Refusal {
-    /// A refusal with its text.
+    /// Makes a refusal with this text.
     pub fn new(what: What, message: impl Into<Cow<'static, str>>) -> Refusal {
         Refusal { what, message: message.into(), param: None, retry_after: None, retry_helps: true }
     }
 
-    /// Names the field at fault.
+    /// Names the field that is wrong.
     #[must_use]
     pub fn param(mut self, param: impl Into<String>) -> Refusal {
         self.param = Some(param.into());
         self
     }
 
-    /// Says when to come back.
+    /// Sets when to try again.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Refusal {
         self.retry_after = Some(seconds.clamp(1, MAX_RETRY_AFTER));
         self
     }
 
-    /// Says when a limit lets in again what it does not now; `None`: never.
+    /// Sets when a limit has room again; `None`: never.
     #[must_use]
     pub fn again_in(mut self, wait: Option<Duration>) -> Refusal {
         self.retry_after =
             wait.map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).map(|seconds| seconds.max(1));
-        // SDKs do not wait for longer, but would not give up either.
+        // For a longer wait, an SDK would neither wait nor give up.
         self.retry_helps = self.retry_after.is_some_and(|seconds| seconds <= MAX_RETRY_AFTER);
         self
     }
 
-    /// Says that nothing will change by itself: no time is named, since some clients wait for it
-    /// whatever else is said.
+    /// Sets that another try does not help. No time is named, since some clients wait for any time
+    /// that is.
     #[must_use]
     pub fn in_vain(mut self) -> Refusal {
         (self.retry_after, self.retry_helps) = (None, false);
         self
     }
 
-    /// What a caller is told where only the operator can help. Whose credential it is, and what is
-    /// wrong with it, is not the caller's business.
+    /// Makes the refusal for failures that only the operator can end. It does not say whose
+    /// credential is wrong, or why.
     pub fn for_the_operator(what: What) -> Refusal {
         let message = "No upstream account of this model can be used before the gateway's operator has put something right. Trying again does \
                        not help: give the operator the request id.";
         Refusal::new(what, message).in_vain()
     }
 
-    /// The one text for every key that does not open the gate: which of the many reasons it was is
-    /// nobody's business.
+    /// Makes the refusal for every key that does not work. It does not say why.
     pub fn invalid_key() -> Refusal {
         Refusal::new(
             What::InvalidKey,
@@ -252,7 +251,7 @@ impl Refusal {
         )
     }
 
-    /// The one text for a model that is unknown or forbidden.
+    /// Makes the refusal for a model that is unknown or forbidden.
     pub fn model_not_found(model: &str) -> Refusal {
         let shown: String = model.chars().take(80).collect();
         Refusal::new(
@@ -262,7 +261,7 @@ impl Refusal {
         .param("model")
     }
 
-    /// What a caller is told when no more may be held in memory.
+    /// Makes the refusal for when no more may be held in memory.
     pub fn no_room() -> Refusal {
         Refusal::new(
             What::NoCapacity,
@@ -272,8 +271,8 @@ impl Refusal {
     }
 }
 
-/// Takes out of an upstream's text what might be a secret: the credential itself, and any long word
-/// that looks made by a generator.
+/// Takes out of an upstream's text what may be a secret: the credential itself, and any long word
+/// that looks like a generated one.
 pub fn scrub(text: &str, secrets: &[&str]) -> String {
     let mut text = text.to_owned();
     for secret in secrets.iter().filter(|s| !s.is_empty()) {

@@ -99,6 +99,7 @@ pub mod server;
 pub mod settled;
 pub mod signers;
 pub mod store;
+pub mod table;
 pub mod tls;
 pub mod units;
 pub mod vault;

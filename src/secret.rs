@@ -1,8 +1,8 @@
-//! A secret that cannot be printed: no `Display`, no `Serialize`, a redacted `Debug`, wiped when
-//! dropped.
+//! A [`Secret`] is a text that cannot be printed: it has no `Display` and no `Serialize`, its `Debug`
+//! is redacted, and it is wiped from memory when dropped.
 //!
-//! Whoever needs the text says so with [`Secret::expose`], so that a search for that word finds
-//! every place where a secret leaves its box.
+//! Code that needs the text calls [`Secret::expose`], so a search for that word finds every place
+//! where a secret is read.
 
 use std::fmt;
 
@@ -13,12 +13,12 @@ use zeroize::Zeroizing;
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Boxes a secret.
+    /// Makes a secret of a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Zeroizing::new(text.into()))
     }
 
-    /// The secret itself.
+    /// Returns the text.
     pub fn expose(&self) -> &str {
         &self.0
     }

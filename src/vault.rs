@@ -1,47 +1,49 @@
-//! Signed thoughts, kept for the next turn.
+//! The [`Vault`] keeps signed thoughts for the next turn of a conversation.
 //!
-//! Claude and Gemini want what they thought before a tool call back, signed and unchanged, when the
-//! call's result is sent; OpenAI's clients know no field for it and lose it. So it is kept here by
-//! the call's id, and put back. Bounded in bytes, for each key and for all, and in time; what is
-//! lost costs the model its train of thought, and not the answer.
+//! Claude and Gemini sign what they thought before a tool call, and want it back unchanged with the
+//! call's result. OpenAI's clients have no field for it and lose it. So the vault keeps it by the
+//! call's id, and the gateway puts it back. The vault is bounded in bytes, for each key and for all,
+//! and in time. If a thought is lost, the model loses its train of thought; the answer still comes.
 //!
-//! **Invariant:** what was kept for one key is found with that key only, and by the family of
-//! models that it came from.
+//! **Invariant:** thoughts of one key are found with that key only, and for the family of models
+//! that they came from.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dialects::Family;
-use dialects::neutral::{Kept, Thought};
+use dialects::neutral::Kept;
+use dialects::neutral::Thought;
+use crate::lock::Lock;
 
-/// A conversation that pauses for longer begins to think anew.
+/// After a longer pause, the model thinks again from the start.
 const KEPT_FOR: Duration = Duration::from_secs(6 * 3600);
-/// Of all keys together.
+/// The bytes of all keys together.
 const MOST_BYTES: usize = 64 << 20;
-/// Of one key, so that one busy caller does not push out the others'.
+/// The bytes of one key, so that one busy caller does not push out the others.
 const MOST_OF_A_KEY: usize = 8 << 20;
-/// An entry's own weight, its id and its place in the order included.
+/// The bytes of an entry itself, its id and its place in the order included.
 const OVERHEAD: usize = 256;
 
-/// The store.
+/// The signed thoughts of all keys.
 #[derive(Default)]
 pub struct Vault {
-    inside: Mutex<Inside>,
+    shelves: Lock<Shelves>,
 }
 
 #[derive(Default)]
-struct Inside {
-    shelves: HashMap<Arc<str>, Shelf>,
+struct Shelves {
+    by_key: HashMap<Arc<str>, Shelf>,
     bytes: usize,
 }
 
-/// What is kept for one key.
+/// The signed thoughts of one key.
 #[derive(Default)]
 struct Shelf {
     entries: HashMap<Name, Entry>,
-    /// The oldest first. A name that was kept again stands here twice; only with its own time it
-    /// counts.
+    /// The oldest first. A name that was kept again is here twice; only the one with its entry's
+    /// time counts.
     order: VecDeque<(Name, Instant)>,
     bytes: usize,
 }
@@ -68,56 +70,50 @@ impl Vault {
         };
         let bytes = OVERHEAD + call.len() + thoughts.iter().map(weight).sum::<usize>();
         let entry = Entry { thoughts: thoughts.into(), at: now, bytes };
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        let shelf = inside.shelves.entry(key.clone()).or_default();
+        let mut shelves = self.shelves.lock();
+        let shelf = shelves.by_key.entry(key.clone()).or_default();
         let before = shelf.bytes;
         shelf.put(Name { family, call: call.into() }, entry);
         shelf.shed(now, MOST_OF_A_KEY);
         let after = shelf.bytes;
-        inside.bytes = inside.bytes + after - before;
-        while inside.bytes > MOST_BYTES {
-            inside.shed_the_fullest(now);
+        shelves.bytes = shelves.bytes + after - before;
+        while shelves.bytes > MOST_BYTES {
+            shelves.shed_the_fullest(now);
         }
     }
 
-    /// The thoughts that led to a call, if they are still there.
+    /// Finds the thoughts that led to a call, if they are still there.
     pub fn find(&self, key: &Arc<str>, family: Family, call: &str, now: Instant) -> Option<Kept> {
-        let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = inside.shelves.get(key)?.entries.get(&Name { family, call: call.into() })?;
+        let shelves = self.shelves.lock();
+        let entry = shelves.by_key.get(key)?.entries.get(&Name { family, call: call.into() })?;
         (now.saturating_duration_since(entry.at) < KEPT_FOR).then(|| entry.thoughts.clone())
     }
 
-    /// Lets go of what is too old, of keys that no longer come too.
+    /// Drops what is too old, also of keys that send no more requests.
     pub fn sweep(&self, now: Instant) {
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        inside.shelves.retain(|_, shelf| {
+        let mut shelves = self.shelves.lock();
+        shelves.by_key.retain(|_, shelf| {
             shelf.shed(now, MOST_OF_A_KEY);
             !shelf.entries.is_empty()
         });
-        inside.bytes = inside.shelves.values().map(|shelf| shelf.bytes).sum();
+        shelves.bytes = shelves.by_key.values().map(|shelf| shelf.bytes).sum();
     }
 
-    /// How many calls have thoughts here.
+    /// Counts the calls with thoughts.
     pub fn len(&self) -> usize {
-        self.inside
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .shelves
-            .values()
-            .map(|shelf| shelf.entries.len())
-            .sum()
+        self.shelves.lock().by_key.values().map(|shelf| shelf.entries.len()).sum()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-impl Inside {
-    /// Halves what is kept for the key that has the most.
+impl Shelves {
+    /// Halves the thoughts of the key that has the most.
     fn shed_the_fullest(&mut self, now: Instant) {
-        let Some(shelf) = self.shelves.values_mut().max_by_key(|shelf| shelf.bytes) else { return };
+        let Some(shelf) = self.by_key.values_mut().max_by_key(|shelf| shelf.bytes) else { return };
         let before = shelf.bytes;
         shelf.shed(now, before / 2);
         self.bytes = self.bytes + shelf.bytes - before;
@@ -133,9 +129,9 @@ impl Shelf {
         }
     }
 
-    /// Lets go of what is too old, and of the oldest where it is more than `most` bytes.
+    /// Drops what is too old, and the oldest entries while there are more than `most` bytes.
     fn shed(&mut self, now: Instant, most: usize) {
-        // A server that gives the same id again and again.
+        // A server may give the same id again and again.
         if self.order.len() > 2 * self.entries.len() + 1024 {
             let entries = &self.entries;
             self.order.retain(|(name, at)| entries.get(name).is_some_and(|entry| entry.at == *at));
@@ -216,10 +212,10 @@ mod tests {
         }
         assert_eq!(found(&vault, &quiet, Family::Claude, "call_1", now).as_deref(), Some("mine"));
         {
-            let inside = vault.inside.lock().unwrap();
-            assert!(inside.bytes <= MOST_BYTES, "{}", inside.bytes);
-            assert_eq!(inside.bytes, inside.shelves.values().map(|shelf| shelf.bytes).sum::<usize>());
-            assert!(inside.shelves.values().all(|shelf| shelf.order.len() < 2000));
+            let shelves = vault.shelves.lock();
+            assert!(shelves.bytes <= MOST_BYTES, "{}", shelves.bytes);
+            assert_eq!(shelves.bytes, shelves.by_key.values().map(|shelf| shelf.bytes).sum::<usize>());
+            assert!(shelves.by_key.values().all(|shelf| shelf.order.len() < 2000));
         }
         vault.sweep(now + KEPT_FOR + Duration::from_secs(20));
         assert!(vault.is_empty());

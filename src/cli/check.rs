@@ -1,4 +1,4 @@
-//! `portcullis check`: `serve` without serving.
+//! `portcullis check` reads the configuration as `serve` does, without serving.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use super::{CheckArgs, fail, print, tell};
 use crate::catalog::load::{Loaded, Secrets, folder, load, shown};
 use crate::catalog::published_key_problem;
 
-/// Says what is wrong, or what was read.
+/// Prints what is wrong, or what was read.
 pub(super) fn run(args: &CheckArgs) -> ExitCode {
     let conf = folder(args.conf.conf.as_deref());
     let secrets = if args.no_secrets { Secrets::Assume } else { Secrets::Resolve };

@@ -1,8 +1,8 @@
-//! `portcullis key …`: keys in daily life. They stand in the catalog's files, and are changed
-//! there, where a running gateway finds them.
+//! `portcullis key …` makes, lists and changes keys. It changes them in the catalog's files, where a
+//! running gateway finds them.
 //!
-//! **Invariant:** a secret is printed once, alone on standard output, and stored nowhere; all else
-//! that is said goes beside it.
+//! **Invariant:** a secret is printed once, alone on standard output, and stored nowhere. Everything
+//! else goes to standard error.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -25,7 +25,7 @@ mod secret;
 mod show;
 mod standing;
 
-/// Does it.
+/// Runs a command.
 pub(super) fn run(command: &KeyCommand) -> ExitCode {
     let now = SystemTime::now();
     let done = match command {
@@ -42,7 +42,7 @@ pub(super) fn run(command: &KeyCommand) -> ExitCode {
     done.unwrap_or_else(|why| fail(&why))
 }
 
-/// A key's name in the catalog: `acme/prod`.
+/// A key's id in the catalog: `acme/prod`.
 #[derive(Clone, Copy)]
 struct Id<'a> {
     whole: &'a str,
@@ -61,24 +61,30 @@ impl<'a> Id<'a> {
         Ok(Self { whole: text, caller, name })
     }
 
-    /// Where it stands in a file.
+    /// Returns the path of the key in a file.
     fn path(self) -> Vec<Step<'a>> {
         ["callers", self.caller, "keys", self.name].map(Step::Key).to_vec()
     }
 
-    /// Where something of it stands.
+    /// Returns the path of a field of the key.
     fn field(self, field: &'a str) -> Vec<Step<'a>> {
         let mut path = self.path();
         path.push(Step::Key(field));
         path
     }
 
-    /// The key, with its secrets' hashes and until when they are good.
-    fn find(self, files: &Files) -> Result<Known<'_>, String> {
+    /// Returns where the files have the key.
+    fn written(self, files: &Files) -> Result<Place, String> {
+        let written = files.written(self.caller, self.name, |_| ());
+        written.map(|(place, ())| place).ok_or_else(|| format!("{} is in no file", self.whole))
+    }
+
+    /// Finds the key in the catalog.
+    fn find(self, files: &Files) -> Result<KeyEntry<'_>, String> {
         let secrets: Vec<_> = files.catalog().secrets().filter(|(_, key, _)| *key.id == *self.whole).collect();
         match secrets.first() {
             Some((_, key, _)) => {
-                Ok(Known { key, secrets: secrets.iter().map(|(digest, _, until)| (*digest, *until)).collect() })
+                Ok(KeyEntry { key, secrets: secrets.iter().map(|(digest, _, until)| (*digest, *until)).collect() })
             }
             None => {
                 let known = || files.catalog().keys().map(|key| &*key.id);
@@ -93,8 +99,9 @@ impl<'a> Id<'a> {
     }
 }
 
-/// A key of the catalog, whether it may be used or not.
-struct Known<'c> {
+/// A key of the catalog, whether it works or not. Its secrets: the hash of each, and until when it
+/// works.
+struct KeyEntry<'c> {
     key: &'c Key,
     secrets: Vec<(&'c [u8; 32], Option<SystemTime>)>,
 }
@@ -104,19 +111,19 @@ fn place(files: &Files, place: Place) -> String {
     format!("{}:{}", files.name(place.file), place.line)
 }
 
-/// A time as the catalog has it: to the second.
+/// Writes a time as the catalog has it: to the second.
 fn stamp(time: SystemTime) -> String {
     let text = rfc3339(time);
     text.split_once('.').map_or_else(|| text.clone(), |(seconds, _)| format!("{seconds}Z"))
 }
 
-/// A point in time that is written on the command line.
+/// Reads a point in time from the command line.
 pub(super) fn time(text: &str) -> Result<SystemTime, String> {
     text.parse::<Time>().map(Time::system)
 }
 
-/// A length of time that is written on the command line: as in the catalog, and in days, up to a
-/// hundred years.
+/// Reads a length of time from the command line: as in the catalog, and in days, up to a hundred
+/// years.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
     let wrong = "must be a length of time with its unit (s, m, h or d), such as 24h or 90d";
     let Some(days) = text.strip_suffix('d') else {
@@ -128,7 +135,7 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
     days.map(|days| Duration::from_millis(days * DAY)).ok_or_else(|| format!("{wrong}, and at most 36500d"))
 }
 
-/// So long from now, to the next whole second.
+/// Returns the time after this span, at the next whole second.
 fn ahead(now: SystemTime, span: Duration) -> SystemTime {
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + span;
     SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs() + u64::from(since.subsec_nanos() > 0))

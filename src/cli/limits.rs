@@ -1,5 +1,4 @@
-//! Limits as the command line tells them: those of the catalog, and nothing of what is used of
-//! them.
+//! Writes the limits of the catalog for the command line. What is used of them is not here.
 
 use serde_json::{Map, Value, json};
 
@@ -7,18 +6,18 @@ use crate::catalog::{Catalog, Key};
 use crate::limits::{Kind, Level, Limits};
 use crate::price::Usd;
 
-/// What bounds requests of a key.
+/// Limits on the requests of a key.
 pub(super) struct Bound {
     level: Level,
-    /// As `/limits` names it.
+    /// The name in `/limits`.
     name: String,
-    /// How people read whose it is.
+    /// Whose limits they are, for people.
     whose: String,
     limits: Limits,
 }
 
-/// All that bound a key, from its caller's down; if a model is named, those that bound its requests
-/// for that one.
+/// Lists all limits on a key, from its caller's down. If a model is named, those on requests for
+/// other models are left out.
 pub(super) fn of(catalog: &Catalog, key: &Key, model: Option<&str>) -> Vec<Bound> {
     let caller = Bound {
         level: Level::Caller,
@@ -40,7 +39,7 @@ pub(super) fn of(catalog: &Catalog, key: &Key, model: Option<&str>) -> Vec<Bound
 }
 
 impl Bound {
-    /// `of acme: requests_per_minute 60, usd_per_day 12.5`
+    /// Writes the limits for people: `of acme: requests_per_minute 60, usd_per_day 12.5`.
     pub(super) fn says(&self) -> String {
         let each = self.each().map(|(kind, limit)| match kind.is_money() {
             true => format!("{} {}", kind.name(), Usd(limit)),
@@ -49,7 +48,7 @@ impl Bound {
         format!("{}: {}", self.whose, each.collect::<Vec<_>>().join(", "))
     }
 
-    /// As `/limits` tells it.
+    /// Writes the limits as `/limits` does.
     pub(super) fn json(&self) -> Value {
         let amount = |(kind, limit): (Kind, u64)| match kind.is_money() {
             true => (kind.name().to_owned(), json!(Usd(limit))),

@@ -1,4 +1,4 @@
-//! The command line: arguments → one subcommand. One file a subcommand.
+//! The command line: reads the arguments and runs one subcommand. Each subcommand has a file.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -309,15 +309,15 @@ pub enum SchemaOf {
     Catalog,
 }
 
-/// Runs what the process was started with.
+/// Runs the subcommand that the process was started with.
 pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(wrong) => {
-            let told = discreet(wrong);
-            // Nobody is left to hear that nobody listens.
-            drop(told.print());
-            return ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(2));
+            let error = discreet(wrong);
+            // If this cannot be printed, nor can another error.
+            drop(error.print());
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
     match cli.command {
@@ -332,8 +332,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// What is wrong with the arguments, without those that are no words of ours: a secret may be among
-/// them.
+/// Takes out of an error what the person typed, unless it is nearly a word of ours: it may be a
+/// secret.
 fn discreet(mut wrong: clap::Error) -> clap::Error {
     use clap::error::{ContextKind as Kind, ContextValue as Value, ErrorKind};
     let near = |given: Option<&Value>, meant: Option<&Value>| match (given, meant) {
@@ -351,15 +351,14 @@ fn discreet(mut wrong: clap::Error) -> clap::Error {
     ] {
         if is_foreign && wrong.get(kind).is_some() && !near(wrong.get(kind), wrong.get(meant)) {
             wrong.insert(kind, Value::String("…".to_owned()));
-            // Advice that repeats it.
+            // The advice repeats it.
             wrong.remove(Kind::Suggested);
         }
     }
     wrong
 }
 
-/// Prints a result. Whoever reads it may have gone: that is no reason to panic, as `println!`
-/// would.
+/// Prints a result. If the reader is gone, `println!` would panic; this fails.
 fn print(text: &str) -> ExitCode {
     match write(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -373,9 +372,9 @@ fn write(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Says something to whoever started the process.
+/// Prints a line to standard error.
 fn tell(text: &str) {
-    // Nobody is left to hear that nobody listens.
+    // If this cannot be printed, nor can another error.
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
 

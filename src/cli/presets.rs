@@ -1,4 +1,4 @@
-//! `portcullis presets`: the servers that are known by name.
+//! `portcullis presets` lists the servers that an account can name as its `preset`.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! `portcullis prices`: what models cost, as far as that is known without being told, or in a
-//! catalog.
+//! `portcullis prices` prints what models cost: those of the list that Portcullis brings, or those
+//! of a catalog.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,6 +8,7 @@ use super::{PricesArgs, fail, print};
 use crate::catalog::Catalog;
 use crate::catalog::load::{Secrets, catalog};
 use crate::price::{Million, Price, Usd, list};
+use crate::table::columns;
 
 /// Prints the list, or the prices of a catalog.
 pub(super) fn run(args: &PricesArgs) -> ExitCode {
@@ -32,7 +33,7 @@ fn listed() -> String {
         let names = [listed.provider, listed.model].map(str::to_owned);
         names.into_iter().chain(costs(Some(&listed.price))).collect()
     });
-    let table = table(std::iter::once(head).chain(rows).collect());
+    let table = table(std::iter::once(head).chain(rows));
     format!(
         "{table}\nUS dollars for a million tokens, as of {}. A `price` in the catalog goes before them.\n",
         list::date()
@@ -47,16 +48,16 @@ fn shown(catalog: &Catalog) -> String {
         let names = [&*model.id, &*target.account.id, &*target.model, from].map(str::to_owned);
         names.into_iter().chain(costs(target.price.as_ref())).collect()
     });
-    let table = table(std::iter::once(head).chain(rows).collect());
+    let table = table(std::iter::once(head).chain(rows));
     format!("{table}\nUS dollars for a million tokens. The list that Portcullis brings is as of {}.\n", list::date())
 }
 
-/// Each cost of a price that has it, by its name in the catalog.
+/// Lists the costs of a price, each with its name in the catalog.
 pub(super) fn named(price: &Price) -> Vec<(&'static str, String)> {
     COSTS.into_iter().zip(costs(Some(price))).filter(|(_, cost)| cost != "-").collect()
 }
 
-/// As [`COSTS`] names them.
+/// Writes the costs in the order of [`COSTS`].
 fn costs(price: Option<&Price>) -> [String; 7] {
     let Some(Price { input, output, cached_input, cache_write, thinking, per_request, long }) = price else {
         return std::array::from_fn(|_| "-".to_owned());
@@ -72,23 +73,8 @@ fn costs(price: Option<&Price>) -> [String; 7] {
     [input, output, cached_input, cache_write, thinking, per_request, long]
 }
 
-/// Columns that stand below each other.
-fn table(rows: Vec<Vec<String>>) -> String {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut table = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(&format!("{cell:width$}  "));
-        }
-        table.push_str(line.trim_end());
-        table.push('\n');
-    }
-    table
+fn table(rows: impl Iterator<Item = Vec<String>>) -> String {
+    columns(&rows.collect::<Vec<_>>(), usize::MAX)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `portcullis schema`: the JSON Schema of a configuration file, from the types that it is read
-//! into.
+//! `portcullis schema` prints the JSON Schema of a configuration file. It is made of the types that
+//! the file is read into.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{SchemaArgs, SchemaOf, print};
 use crate::{catalog, config};
 
-/// Prints one.
+/// Prints a schema.
 pub(super) fn run(args: &SchemaArgs) -> ExitCode {
     print(&of(args.of))
 }
@@ -31,8 +31,8 @@ fn render<T: JsonSchema>(title: &str) -> String {
     format!("{schema:#}\n")
 }
 
-/// A field that may be left out is an `Option` in the types, which schemars takes for one that may
-/// be null. Here it may not.
+/// Takes null out of a schema. A field that may be left out is an `Option` in the types, and schemars
+/// says that it may be null. Here it may not.
 fn without_null(schema: &mut Value) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(without_null),
@@ -54,8 +54,7 @@ fn without_null(schema: &mut Value) {
                 if let [Value::Object(one)] = choices.as_slice() {
                     let one = one.clone();
                     object.remove("anyOf");
-                    // What stands beside the choice, a field's description, goes before the type's
-                    // own.
+                    // A field's own description stays; that of its type does not replace it.
                     for (key, value) in one {
                         object.entry(key).or_insert(value);
                     }

@@ -1,4 +1,4 @@
-//! `portcullis serve`: reads everything, and serves until it is told to stop.
+//! `portcullis serve` reads the configuration and serves until it is told to stop.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use super::{ServeArgs, fail};
 use crate::catalog::load::{Secrets, folder, load, shown};
 use crate::config::Listen;
 
-/// Serves. Returns only if it cannot begin.
+/// Serves. Returns only if serving cannot begin.
 pub(super) fn run(args: ServeArgs) -> ExitCode {
     let conf = folder(args.conf.conf.as_deref());
     let mut loaded = match load(&conf, Secrets::Resolve) {

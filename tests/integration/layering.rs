@@ -23,6 +23,7 @@ const PURE: &[&str] = &[
     "src/store/circuit.rs",
     "src/store/protocol.rs",
     "src/settled.rs",
+    "src/table.rs",
     "src/scribe.rs",
     "src/scribe",
     "src/secret_ref.rs",

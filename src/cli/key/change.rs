@@ -1,4 +1,4 @@
-//! `portcullis key disable`, `enable` and `expire`: one field of a key.
+//! `portcullis key disable`, `enable` and `expire` change one field of a key.
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -19,11 +19,15 @@ pub(super) fn enabled(args: &KeyArgs, wanted: bool, now: SystemTime) -> Result<E
     if id.find(&files)?.key.enabled == wanted {
         return Ok(already(&mut files, id, &format!("is {state}")));
     }
-    let change = Change::Set(id.field("enabled"), New::Bool(wanted));
-    done(&mut files, id, &change, &format!("`enabled: {wanted}`"), &format!("is {state}"), now)
+    let edit = Edit {
+        change: Change::Set(id.field("enabled"), New::Bool(wanted)),
+        by_hand: format!("`enabled: {wanted}`"),
+        result: format!("is {state}"),
+    };
+    edit.make(&mut files, id, now)
 }
 
-/// Says from when on a key does not work any more.
+/// Sets when a key stops working.
 pub(super) fn expire(args: &ExpireKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
     let id = Id::of(&args.key.key)?;
     let mut files = Files::lock(&folder(args.key.conf.conf.as_deref()))?;
@@ -33,52 +37,62 @@ pub(super) fn expire(args: &ExpireKeyArgs, now: SystemTime) -> Result<ExitCode, 
         return Ok(already(&mut files, id, &says));
     }
     let path = id.field("expires");
-    match expires {
+    let edit = match expires {
         Some(expires) => {
             let stamp = stamp(expires);
-            let says = if expires <= now { format!("has expired, at {stamp}") } else { format!("expires at {stamp}") };
-            done(&mut files, id, &Change::Set(path, New::text(&stamp)), &format!("`expires: {stamp}`"), &says, now)
+            let verb = if expires <= now { "has expired," } else { "expires" };
+            Edit {
+                change: Change::Set(path, New::text(&stamp)),
+                by_hand: format!("`expires: {stamp}`"),
+                result: format!("{verb} at {stamp}"),
+            }
         }
-        None => done(&mut files, id, &Change::Remove(path), "no `expires`", "does not expire any more", now),
+        None => Edit {
+            change: Change::Remove(path),
+            by_hand: "no `expires`".to_owned(),
+            result: "does not expire any more".to_owned(),
+        },
+    };
+    edit.make(&mut files, id, now)
+}
+
+/// A change of one field.
+struct Edit<'a> {
+    change: Change<'a>,
+    /// What to write by hand instead.
+    by_hand: String,
+    /// What the key does after the change.
+    result: String,
+}
+
+impl Edit<'_> {
+    /// Makes the change, and prints how the key is now.
+    fn make(&self, files: &mut Files, id: Id<'_>, now: SystemTime) -> Result<ExitCode, String> {
+        let Edit { change, by_hand, result } = self;
+        let at = id.written(files)?;
+        files.change(at.file, std::slice::from_ref(change)).map_err(|why| {
+            let at = place(files, at);
+            format!("{why}\nNothing is changed. By hand: {by_hand} in callers.{}.keys.{}, {at}", id.caller, id.name)
+        })?;
+        let key = id.find(files)?;
+        if let Some(hinders) = Standing::of(&key, now).hinders().filter(|_| key.key.enabled) {
+            tell(&format!("{} does not work: {hinders}", id.whole));
+        }
+        let at_place = place(files, at);
+        Ok(match running::wait(files, at.file, SystemTime::now()) {
+            Running::Late(why) => {
+                fail(&format!("{}: {by_hand} is written, in {at_place}, but is not in effect yet: {why}", id.whole))
+            }
+            running @ (Running::Has | Running::Nobody(_) | Running::Unknown(_)) => {
+                print(&format!("{} {result}: {at_place}; {}\n", id.whole, running.says()))
+            }
+        })
     }
 }
 
-/// Makes a change, and says what there is now.
-fn done(
-    files: &mut Files,
-    id: Id<'_>,
-    change: &Change<'_>,
-    by_hand: &str,
-    says: &str,
-    now: SystemTime,
-) -> Result<ExitCode, String> {
-    let (at, ()) = files.written(id.caller, id.name, |_| ()).ok_or_else(|| format!("{} is in no file", id.whole))?;
-    files.change(at.file, std::slice::from_ref(change)).map_err(|why| {
-        format!(
-            "{why}\nNothing is changed. By hand: {by_hand} in callers.{}.keys.{}, {}",
-            id.caller,
-            id.name,
-            place(files, at)
-        )
-    })?;
-    let known = id.find(files)?;
-    if let Some(hinders) = Standing::of(&known, now).hinders().filter(|_| known.key.enabled) {
-        tell(&format!("{} does not work: {hinders}", id.whole));
-    }
-    let at_place = place(files, at);
-    Ok(match running::wait(files, at.file, SystemTime::now()) {
-        Running::Late(why) => {
-            fail(&format!("{}: {by_hand} is written, in {at_place}, but is not in effect yet: {why}", id.whole))
-        }
-        running @ (Running::Has | Running::Nobody(_) | Running::Unknown(_)) => {
-            print(&format!("{} {says}: {at_place}; {}\n", id.whole, running.says()))
-        }
-    })
-}
-
-/// Nothing is to be changed, but the gateway may not have found yet what was changed before.
+/// Prints that nothing is to be changed; but the gateway may not have found an earlier change yet.
 fn already(files: &mut Files, id: Id<'_>, says: &str) -> ExitCode {
-    let file = files.written(id.caller, id.name, |_| ()).map(|(at, ())| at.file).unwrap_or_default();
+    let file = id.written(files).map(|at| at.file).unwrap_or_default();
     let since = running::written_at(files, file);
     match running::wait(files, file, since) {
         Running::Late(why) => {

@@ -1,4 +1,4 @@
-//! `portcullis key delete`: a key's whole entry goes out of its file.
+//! `portcullis key delete` takes a key's whole entry out of its file.
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -10,12 +10,12 @@ use crate::catalog::load::folder;
 use crate::cli::{KeyArgs, fail, print};
 use crate::yaml::edit::Change;
 
-/// Deletes a key. Its caller stays, also without any.
+/// Deletes a key. Its caller stays, even without keys.
 pub(super) fn run(args: &KeyArgs) -> Result<ExitCode, String> {
     let id = Id::of(&args.key)?;
     let mut files = Files::lock(&folder(args.conf.conf.as_deref()))?;
     id.find(&files)?;
-    let (at, ()) = files.written(id.caller, id.name, |_| ()).ok_or_else(|| format!("{} is in no file", id.whole))?;
+    let at = id.written(&files)?;
     files.change(at.file, &[Change::Remove(id.path())]).map_err(|why| {
         format!(
             "{why}\nNothing is changed. By hand: take out callers.{}.keys.{}, {}",

@@ -1,4 +1,4 @@
-//! `portcullis key list`: all keys, with how they stand.
+//! `portcullis key list` prints all keys, and whether each works.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,13 +8,14 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use super::standing::{Standing, expires};
-use super::{Known, stamp};
+use super::{KeyEntry, stamp};
 use crate::catalog::Key;
 use crate::catalog::amend::{Files, Place};
 use crate::catalog::load::{Secrets, folder, server};
 use crate::cli::{ListKeysArgs, print, tell};
 use crate::ledger;
 use crate::problem::nearest;
+use crate::table::columns;
 
 pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, String> {
     let conf = folder(args.conf.conf.as_deref());
@@ -41,21 +42,21 @@ pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, Stri
     Ok(print(&if args.json { machine(&rows) } else { human(&rows) }))
 }
 
-/// All keys by their ids.
-fn keys(files: &Files) -> Vec<Known<'_>> {
-    let mut found: Vec<Known<'_>> = vec![];
+/// Lists all keys, sorted by their ids.
+fn keys(files: &Files) -> Vec<KeyEntry<'_>> {
+    let mut found: Vec<KeyEntry<'_>> = vec![];
     let mut secrets: Vec<_> = files.catalog().secrets().collect();
     secrets.sort_unstable_by(|(_, a, _), (_, b, _)| a.id.cmp(&b.id));
     for (digest, key, until) in secrets {
         match found.last_mut() {
             Some(last) if last.key.id == key.id => last.secrets.push((digest, until)),
-            Some(_) | None => found.push(Known { key, secrets: vec![(digest, until)] }),
+            Some(_) | None => found.push(KeyEntry { key, secrets: vec![(digest, until)] }),
         }
     }
     found
 }
 
-/// What is told of a key.
+/// What the list says of a key.
 pub(super) struct Row<'f> {
     key: &'f Key,
     standing: Standing,
@@ -67,7 +68,7 @@ pub(super) struct Row<'f> {
 impl<'f> Row<'f> {
     pub(super) fn of(
         files: &Files,
-        known: &Known<'f>,
+        known: &KeyEntry<'f>,
         place: Option<Place>,
         used: Option<String>,
         now: SystemTime,
@@ -81,7 +82,7 @@ impl<'f> Row<'f> {
         }
     }
 
-    /// For machines.
+    /// Writes the row for machines.
     pub(super) fn json(&self) -> Value {
         let Row { key, standing, expires, place, used } = self;
         json!({
@@ -111,22 +112,10 @@ fn human(rows: &[Row<'_>]) -> String {
         [key.id.to_string(), standing.says(), or_none(expires), models(key), or_none(used), place]
     });
     let table: Vec<[String; 6]> = std::iter::once(head).chain(rows).collect();
-    let mut widths = [0; 6];
-    for row in &table {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    let mut text = String::new();
-    for row in &table {
-        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
+    columns(&table, 6)
 }
 
-/// What bounds the models of a key: its own globs, else those of its caller.
+/// Writes the models of a key: its own globs, else those of its caller.
 fn models(key: &Key) -> String {
     let own = key.permissions.of_key();
     let shown = if own.list() == ["*"] { key.permissions.of_caller() } else { own };
@@ -138,7 +127,7 @@ fn models(key: &Key) -> String {
         .to_owned()
 }
 
-/// When keys were last used, as the ledger has it. If it cannot tell, that is said.
+/// Reads from the ledger when keys were last used. If the ledger cannot be read, a note says so.
 pub(super) fn last_used(conf: &Path) -> HashMap<String, SystemTime> {
     let read = || {
         let ledger = server(conf, Secrets::Assume).map_err(|problems| problems.to_string())?.ledger;

@@ -1,10 +1,10 @@
-//! `portcullis key new`: a secret, and its entry in the catalog.
+//! `portcullis key new` makes a secret and writes its entry into the catalog.
 
 use std::process::ExitCode;
 use std::time::SystemTime;
 
 use super::running;
-use super::secret::{Made, exposed, made};
+use super::secret::{NewSecret, exposed};
 use super::{Id, ahead, place, stamp};
 use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
@@ -26,15 +26,15 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
         return Err("--model: takes a glob over model ids, such as \"gpt-*\"".to_owned());
     }
     if args.print {
-        return printed(args, &made()?, expires);
+        return printed(args, &NewSecret::make()?, expires);
     }
 
     let whole = format!("{}/{}", args.caller, args.name);
     let id = Id::of(&whole)?;
     let mut files = Files::lock(&folder(args.conf.conf.as_deref()))?;
     is_free(&files, id, args.create)?;
-    let Made { secret, hash, note } = made()?;
-    let (path, new) = entry(id, &hash, &note, args, expires);
+    let secret = NewSecret::make()?;
+    let (path, new) = entry(id, &secret, args, expires);
     let name = format!("keys-{}.yaml", args.caller);
     match files.position(&format!("catalog.d/{name}")) {
         Some(file) => {
@@ -51,7 +51,7 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
             files.add(&name, text)?;
         }
     }
-    let written = files.written(id.caller, id.name, |_| ()).map(|(at, ())| at);
+    let written = id.written(&files).ok();
     let file = written.as_ref().map(|at| at.file);
     let at = written.map(|at| place(&files, at)).unwrap_or_default();
     let about =
@@ -68,14 +68,14 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
         tell(&format!("the caller {} is new{all}", id.caller));
     }
     tell(&format!("{whole} is in {at}. Its secret, shown this once and stored nowhere:"));
-    let printed = once(&secret, &mut files, "no key is made");
+    let printed = once(&secret.text, &mut files, "no key is made");
     Ok(match file {
         Some(file) if printed == ExitCode::SUCCESS => running::tell_of(&mut files, file, printed),
         Some(_) | None => printed,
     })
 }
 
-/// Prints a secret. If nobody takes it, nobody ever has it, and the files are as they were.
+/// Prints a secret. If that fails, nobody ever has it, and the files become as they were.
 pub(super) fn once(secret: &str, files: &mut Files, undone: &str) -> ExitCode {
     let printed = print(&format!("{secret}\n"));
     if printed == ExitCode::SUCCESS {
@@ -112,25 +112,19 @@ fn is_free(files: &Files, id: Id<'_>, create: bool) -> Result<(), String> {
     if !files.catalog().keys().any(|key| *key.id == *id.whole) {
         return Ok(());
     }
-    let at = files.written(id.caller, id.name, |_| ()).map(|(at, ())| place(files, at)).unwrap_or_default();
+    let at = id.written(files).map(|at| place(files, at)).unwrap_or_default();
     Err(format!(
         "{0} exists, in {at}: choose another name, or give it another secret with `portcullis key rotate {0}`",
         id.whole
     ))
 }
 
-/// What is written, and where: the key, or its caller with it.
-fn entry<'a>(
-    id: Id<'a>,
-    hash: &str,
-    note: &str,
-    args: &NewKeyArgs,
-    expires: Option<SystemTime>,
-) -> (Vec<Step<'a>>, New) {
+/// Returns what to write, and where: the key, or its caller with it.
+fn entry<'a>(id: Id<'a>, secret: &NewSecret, args: &NewKeyArgs, expires: Option<SystemTime>) -> (Vec<Step<'a>>, New) {
     let models = (!args.models.is_empty())
         .then(|| ("models".to_owned(), New::List(args.models.iter().map(New::text).collect())));
     let (of_caller, of_key) = if args.create { (models, None) } else { (None, models) };
-    let fields = std::iter::once(("hash".to_owned(), New::text(hash).noted(note)));
+    let fields = std::iter::once(("hash".to_owned(), secret.value()));
     let fields = fields.chain(of_key).chain(expires.map(|expires| ("expires".to_owned(), New::text(stamp(expires)))));
     let key = New::Map(fields.collect());
     let path = id.path();
@@ -141,7 +135,7 @@ fn entry<'a>(
     (path.into_iter().take(2).collect(), New::Map(of_caller.into_iter().chain([keys]).collect()))
 }
 
-/// A value with the maps around it.
+/// Puts a value into the maps around it.
 fn around(path: &[Step<'_>], new: New) -> New {
     path.iter().rev().fold(new, |new, step| match step {
         Step::Key(key) | Step::Hidden(key) => New::map([(key, new)]),
@@ -149,14 +143,14 @@ fn around(path: &[Step<'_>], new: New) -> New {
     })
 }
 
-/// What to paste, for whoever writes the catalog otherwise.
-fn printed(args: &NewKeyArgs, made: &Made, expires: Option<SystemTime>) -> Result<ExitCode, String> {
+/// Prints what to paste, for catalogs that are written in another way.
+fn printed(args: &NewKeyArgs, secret: &NewSecret, expires: Option<SystemTime>) -> Result<ExitCode, String> {
     let whole = format!("{}/{}", args.caller, args.name);
-    let (path, new) = entry(Id::of(&whole)?, &made.hash, &made.note, args, expires);
+    let (path, new) = entry(Id::of(&whole)?, secret, args, expires);
     let yaml = document(&around(&path, new));
     let printed = print(&format!(
         "The key, shown this once and stored nowhere:\n\n{}\n\nFor conf/catalog.yaml or a file of conf/catalog.d:\n\n{yaml}",
-        made.secret
+        secret.text
     ));
     exposed().into_iter().for_each(tell);
     Ok(printed)

@@ -1,11 +1,11 @@
-//! `portcullis key rotate`: another secret for a key, the old ones still good for a while.
+//! `portcullis key rotate` gives a key another secret. The old ones work for a while longer.
 
 use std::process::ExitCode;
 use std::time::SystemTime;
 
 use super::new::once;
 use super::running;
-use super::secret::{Made, made};
+use super::secret::NewSecret;
 use super::standing::Standing;
 use super::{Id, ahead, place, stamp, time};
 use crate::catalog::amend::Files;
@@ -14,10 +14,10 @@ use crate::cli::{RotateKeyArgs, tell};
 use crate::yaml::edit::{Change, New};
 use crate::yaml::{Node, Step, Value};
 
-/// What is written of a key's secrets.
+/// The secrets of a key, as they are written.
 enum Hashes {
     One(String),
-    /// Of several, until when each is good.
+    /// Several: until when each works.
     Several(Vec<Option<SystemTime>>),
 }
 
@@ -28,21 +28,22 @@ pub(super) fn run(args: &RotateKeyArgs, now: SystemTime) -> Result<ExitCode, Str
     let (at, hashes) =
         files.written(id.caller, id.name, written).ok_or_else(|| format!("{} is in no file", id.whole))?;
     let Some(hashes) = hashes else { return Err(format!("{}: {} has no hash", place(&files, at), id.whole)) };
-    let Made { secret, hash, note } = made()?;
+    let secret = NewSecret::make()?;
     let until = (!args.overlap.is_zero()).then(|| ahead(now, args.overlap));
-    files.change(at.file, &changes(id, &hashes, &hash, &note, until, now)).map_err(|why| {
+    files.change(at.file, &changes(id, &hashes, &secret, until, now)).map_err(|why| {
         format!(
             "{why}\nNothing is changed. By hand: give {} several `hashes`, {}; `portcullis key new --print` makes a secret",
             id.whole,
             place(&files, at)
         )
     })?;
-    said(&files, id, now)?;
-    let printed = once(&secret, &mut files, "nothing is changed");
+    say(&files, id, now)?;
+    let printed = once(&secret.text, &mut files, "nothing is changed");
     Ok(if printed == ExitCode::SUCCESS { running::tell_of(&mut files, at.file, printed) } else { printed })
 }
 
-fn said(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {
+/// Says until when the old secrets work.
+fn say(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {
     let known = id.find(files)?;
     let ends = known.secrets.iter().filter_map(|(_, until)| *until).filter(|until| *until > now).max();
     let old = ends.map_or_else(
@@ -59,6 +60,7 @@ fn said(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {
     Ok(())
 }
 
+/// Reads the secrets of a key.
 fn written(key: &Node<'_>) -> Option<Hashes> {
     if let Some(hash) = field(key, "hash") {
         return text(hash).map(Hashes::One);
@@ -79,19 +81,18 @@ fn text(node: &Node<'_>) -> Option<String> {
     }
 }
 
-/// What is to be changed. `until` is the end of those that have none yet; `None` is the end of all
-/// that there are.
+/// Returns what to change. `until` is the end of those secrets that have none yet; `None` ends all
+/// old secrets now.
 fn changes<'a>(
     id: Id<'a>,
     hashes: &Hashes,
-    hash: &str,
-    note: &str,
+    secret: &NewSecret,
     until: Option<SystemTime>,
     now: SystemTime,
 ) -> Vec<Change<'a>> {
-    let item = || New::map([("hash", New::text(hash))]).noted(note);
+    let item = || New::map([("hash", New::text(&secret.hash))]).noted(&secret.note);
     match (hashes, until) {
-        (Hashes::One(_), None) => vec![Change::Set(id.field("hash"), New::text(hash).noted(note))],
+        (Hashes::One(_), None) => vec![Change::Set(id.field("hash"), secret.value())],
         (Hashes::One(old), Some(until)) => {
             let old = New::map([("hash", New::text(old)), ("until", New::text(stamp(until)))]);
             vec![Change::Split(id.field("hash"), "hashes", [old, item()])]

@@ -1,4 +1,4 @@
-//! Secrets: made, or read, and hashed. None is stored.
+//! Makes secrets, and reads and hashes them. None is stored.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -10,29 +10,37 @@ use crate::catalog::raw::Digest;
 use crate::catalog::resolve;
 use crate::cli::{fail, print};
 use crate::secret_ref::placeholder::Placeholder;
+use crate::yaml::edit::New;
 
 /// A secret that was just made.
-pub(super) struct Made {
+pub(super) struct NewSecret {
     /// What a caller sends.
-    pub(super) secret: String,
+    pub(super) text: String,
     /// What the catalog holds.
     pub(super) hash: String,
-    /// What may be written beside the hash, to know which secret it is of: its beginning.
+    /// The beginning of the secret. It is written beside the hash and says which secret it is of.
     pub(super) note: String,
 }
 
-/// A new one: 256 random bits, after an id of 64.
-pub(super) fn made() -> Result<Made, String> {
-    // Bytes of the operating system's generator.
-    let mut random = [0; 40];
-    getrandom::fill(&mut random).map_err(|why| format!("no randomness from the operating system: {why}"))?;
-    let (id, secret) = random.split_at(8);
-    let id = base62(id, 11);
-    let secret = format!("sk-{id}-{}", base62(secret, 43));
-    Ok(Made { hash: Digest(resolve::digest(&secret)).to_string(), note: format!("sk-{id}-…"), secret })
+impl NewSecret {
+    /// Makes a secret: 256 random bits, after an id of 64.
+    pub(super) fn make() -> Result<NewSecret, String> {
+        // Bytes of the operating system's generator.
+        let mut random = [0; 40];
+        getrandom::fill(&mut random).map_err(|why| format!("no randomness from the operating system: {why}"))?;
+        let (id, secret) = random.split_at(8);
+        let id = base62(id, 11);
+        let text = format!("sk-{id}-{}", base62(secret, 43));
+        Ok(NewSecret { hash: Digest(resolve::digest(&text)).to_string(), note: format!("sk-{id}-…"), text })
+    }
+
+    /// Returns what is written into the catalog.
+    pub(super) fn value(&self) -> New {
+        New::text(&self.hash).noted(&self.note)
+    }
 }
 
-/// A warning, if what was printed went into a file that everybody can read.
+/// Returns a warning if what was printed went into a file that everybody can read.
 pub(super) fn exposed() -> Option<&'static str> {
     let out = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?).metadata().ok()?;
     let is_open = out.is_file() && out.permissions().mode() & 0o004 != 0;
@@ -42,7 +50,7 @@ pub(super) fn exposed() -> Option<&'static str> {
     )
 }
 
-/// Reads a key from standard input and prints its hash. One line end at its end is not part of it.
+/// Reads a key from standard input and prints its hash. A line end after the key is not part of it.
 pub(super) fn hash() -> ExitCode {
     const LARGEST: u64 = 64 << 10;
     let mut text = String::new();
@@ -73,7 +81,7 @@ fn of_existing(key: &str) -> Result<Digest, &'static str> {
     Ok(Digest(resolve::digest(key)))
 }
 
-/// A number in base 62, the first digit first, `digits` of them: enough that none is lost.
+/// Writes a number in base 62, with this many digits: enough that none is lost.
 fn base62(bytes: &[u8], digits: usize) -> String {
     const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut number = bytes.to_vec();

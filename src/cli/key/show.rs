@@ -1,4 +1,4 @@
-//! `portcullis key show`: everything about one key, and never its secret.
+//! `portcullis key show` prints everything about one key, and never its secret.
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::list::{Row, last_used};
 use super::standing::{Standing, expires};
-use super::{Id, Known, place, stamp};
+use super::{Id, KeyEntry, place, stamp};
 use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
 use crate::catalog::raw::Digest;
@@ -15,7 +15,7 @@ use crate::catalog::{Key, Model};
 use crate::cli::limits::{self, Bound};
 use crate::cli::{ShowKeyArgs, print};
 
-/// So much of a hash says which it is.
+/// This much of a hash says which it is.
 const SHORT: usize = "sha256:".len() + 8;
 
 pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
@@ -24,7 +24,7 @@ pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, Strin
     let files = Files::read(&conf)?;
     let mut known = id.find(&files)?;
     known.secrets.sort_by_key(|(_, until)| (until.is_none(), *until));
-    let at = files.written(id.caller, id.name, |_| ()).map(|(at, ())| at);
+    let at = id.written(&files).ok();
     let used = last_used(&conf).get(id.whole).map(|at| stamp(*at));
     if args.json {
         let row = Row::of(&files, &known, at, used, now);
@@ -38,8 +38,8 @@ pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, Strin
     Ok(print(&text))
 }
 
-/// What `key list` tells of it, and the rest.
-fn machine(files: &Files, known: &Known<'_>, row: &Row<'_>) -> Value {
+/// Writes for machines what `key list` says of the key, and more.
+fn machine(files: &Files, known: &KeyEntry<'_>, row: &Row<'_>) -> Value {
     let (key, mut told) = (known.key, row.json());
     let hashes =
         known.secrets.iter().map(|(digest, until)| json!({ "hash": short(digest), "until": until.map(stamp) }));
@@ -57,7 +57,7 @@ fn machine(files: &Files, known: &Known<'_>, row: &Row<'_>) -> Value {
     told
 }
 
-/// The models that it may ask for.
+/// Lists the models that the key may ask for.
 fn seen<'f>(files: &'f Files, key: &Key) -> impl Iterator<Item = &'f Model> {
     files
         .catalog()
@@ -73,7 +73,7 @@ fn short(digest: &[u8; 32]) -> String {
     format!("{hash}…")
 }
 
-fn lines(files: &Files, known: &Known<'_>, now: SystemTime) -> Vec<(&'static str, String)> {
+fn lines(files: &Files, known: &KeyEntry<'_>, now: SystemTime) -> Vec<(&'static str, String)> {
     let (key, catalog) = (known.key, files.catalog());
     let mut lines = vec![("state", Standing::of(known, now).says())];
     lines.push(("expires", expires(known).map_or_else(|| "never".to_owned(), stamp)));

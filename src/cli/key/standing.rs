@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use super::{Known, stamp};
+use super::{KeyEntry, stamp};
 use crate::catalog::rotation::{is_replaced, newest};
 
 /// How a key stands.
@@ -18,7 +18,7 @@ pub(super) enum Standing {
 }
 
 impl Standing {
-    pub(super) fn of(known: &Known<'_>, now: SystemTime) -> Self {
+    pub(super) fn of(known: &KeyEntry<'_>, now: SystemTime) -> Self {
         let over = |expires: Option<SystemTime>| expires.is_some_and(|expires| expires <= now);
         let (key, caller) = (known.key, &known.key.caller);
         if !key.enabled {
@@ -74,7 +74,7 @@ impl Standing {
 }
 
 /// From when on it does not work any more, if nothing is changed.
-pub(super) fn expires(known: &Known<'_>) -> Option<SystemTime> {
+pub(super) fn expires(known: &KeyEntry<'_>) -> Option<SystemTime> {
     let secrets: Option<Vec<SystemTime>> = known.secrets.iter().map(|(_, until)| *until).collect();
     let secrets = secrets.and_then(|secrets| secrets.into_iter().max());
     [known.key.expires, known.key.caller.expires, secrets].into_iter().flatten().min()

@@ -3,6 +3,7 @@
 use super::{Answer, Column, Group, Used};
 use crate::ledger::days::time;
 use crate::price::Usd;
+use crate::table::columns;
 use serde_json::{Map, Value, json};
 
 /// A sum of money, as far as it is known. A request that costs nothing, such as a failed one, says
@@ -125,16 +126,15 @@ impl Answer {
             let dash =
                 |name: &String| if name.is_empty() && line < self.lines.len() { "-".to_owned() } else { name.clone() };
             let mut cells: Vec<String> = names.iter().map(dash).collect();
-            let columns = used.columns().into_iter().filter(|(name, _)| SHORT.iter().any(|(column, _)| column == name));
-            cells.extend(columns.map(|(_, cell)| match cell {
+            let shown = used.columns().into_iter().filter(|(name, _)| SHORT.iter().any(|(column, _)| column == name));
+            cells.extend(shown.map(|(_, cell)| match cell {
                 Cell::Count(count) => count.to_string(),
                 Cell::Usd(money) => money.shown(),
                 Cell::Known(money) => money.known().to_owned(),
             }));
             table.push(cells);
         }
-        aligned(&table, self.by.len(), &mut text);
-        text
+        text + &columns(&table, self.by.len())
     }
 
     /// Writes CSV for programs that read tables, without the notes.
@@ -201,26 +201,6 @@ fn object(used: &Used) -> Map<String, Value> {
 /// Quotes a cell of CSV (RFC 4180).
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
-}
-
-/// Aligns names to the left and numbers to the right.
-fn aligned(table: &[Vec<String>], names: usize, out: &mut String) {
-    let columns = table.first().map_or(0, Vec::len);
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| {
-            table.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-        })
-        .collect();
-    for line in table {
-        let mut text = String::new();
-        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-            let gap = if column == 0 { "" } else { "  " };
-            let cell = if column < names { format!("{gap}{cell:<width$}") } else { format!("{gap}{cell:>width$}") };
-            text.push_str(&cell);
-        }
-        out.push_str(text.trim_end());
-        out.push('\n');
-    }
 }
 
 #[cfg(test)]

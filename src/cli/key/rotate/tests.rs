@@ -15,7 +15,8 @@ fn check(before: &str, overlap: Duration, after: &str) {
     let (tree, _) = yaml::parse(&before).ok().unwrap();
     let key = ["callers", "acme", "keys", "prod"].into_iter().try_fold(&tree, field).unwrap();
     let until = (!overlap.is_zero()).then(|| ahead(now, overlap));
-    let changes = changes(id, &written(key).unwrap(), "s:new", "sk-new-…", until, now);
+    let secret = NewSecret { text: String::new(), hash: "s:new".to_owned(), note: "sk-new-…".to_owned() };
+    let changes = changes(id, &written(key).unwrap(), &secret, until, now);
     assert_eq!(edit(&before, &changes), Ok(around(after)));
 }
 
