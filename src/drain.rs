@@ -1,5 +1,5 @@
-//! A [`Drain`] ends a process in order: it counts the exchanges that run, and knows the phase of the
-//! shutdown.
+//! A [`Drain`] ends a process in order: it counts the exchanges that run, and knows the phase of
+//! the shutdown.
 //!
 //! serving → delaying (still serving, but `/readyz` says no and connections close) → draining (no
 //! new connections) → cutting (what still runs ends with an error). In any phase of the shutdown,

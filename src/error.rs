@@ -1,5 +1,5 @@
-//! A [`Refusal`] is a failure that the caller is shown. One table ([`What::row`]) gives each failure
-//! its status, `type`, `code` and outcome.
+//! A [`Refusal`] is a failure that the caller is shown. One table ([`What::row`]) gives each
+//! failure its status, `type`, `code` and outcome.
 //!
 //! The body is always `{"error":{"message","type","param","code"}}`. What an upstream says of
 //! credentials, accounts or addresses is never part of it: that goes to the access line. The table

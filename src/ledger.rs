@@ -15,6 +15,7 @@
 mod book;
 mod cut;
 mod life;
+mod past;
 pub mod read;
 pub mod report;
 mod row;
@@ -152,7 +153,7 @@ impl Ledger {
         if let Some(limits) = limits {
             *sink.limits.lock() = Some(Arc::downgrade(limits));
         }
-        let read = read::past(&sink.path, now_ms);
+        let read = past::read(&sink.path, now_ms);
         // A file that is not there may be on a disk that is not there yet.
         let failing = sink.backlog.lock().error.is_some();
         let unknown = match &read {
@@ -177,7 +178,7 @@ impl Ledger {
         // Whoever settles needs the lock, and many rows may wait: they are read without it. Nobody
         // else takes them meanwhile.
         let mut chunks = std::mem::take(&mut sink.backlog.lock().chunks);
-        let counts = |row: &&Row| row.at >= read::since(now_ms);
+        let counts = |row: &&Row| row.at >= past::since(now_ms);
         past.extend(chunks.iter().flatten().filter(counts).map(|row| row.past(now_ms)));
         let mut backlog = sink.backlog.lock();
         chunks.append(&mut backlog.chunks);

@@ -1,5 +1,5 @@
-//! A [`Secret`] is a text that cannot be printed: it has no `Display` and no `Serialize`, its `Debug`
-//! is redacted, and it is wiped from memory when dropped.
+//! A [`Secret`] is a text that cannot be printed: it has no `Display` and no `Serialize`, its
+//! `Debug` is redacted, and it is wiped from memory when dropped.
 //!
 //! Code that needs the text calls [`Secret::expose`], so a search for that word finds every place
 //! where a secret is read.

@@ -2,8 +2,9 @@
 //!
 //! Claude and Gemini sign what they thought before a tool call, and want it back unchanged with the
 //! call's result. OpenAI's clients have no field for it and lose it. So the vault keeps it by the
-//! call's id, and the gateway puts it back. The vault is bounded in bytes, for each key and for all,
-//! and in time. If a thought is lost, the model loses its train of thought; the answer still comes.
+//! call's id, and the gateway puts it back. The vault is bounded in bytes, for each key and for
+//! all, and in time. If a thought is lost, the model loses its train of thought; the answer still
+//! comes.
 //!
 //! **Invariant:** thoughts of one key are found with that key only, and for the family of models
 //! that they came from.

@@ -1,8 +1,8 @@
-//! `portcullis key …` makes, lists and changes keys. It changes them in the catalog's files, where a
-//! running gateway finds them.
+//! `portcullis key …` makes, lists and changes keys. It changes them in the catalog's files, where
+//! a running gateway finds them.
 //!
-//! **Invariant:** a secret is printed once, alone on standard output, and stored nowhere. Everything
-//! else goes to standard error.
+//! **Invariant:** a secret is printed once, alone on standard output, and stored nowhere.
+//! Everything else goes to standard error.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};

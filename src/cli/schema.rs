@@ -31,8 +31,8 @@ fn render<T: JsonSchema>(title: &str) -> String {
     format!("{schema:#}\n")
 }
 
-/// Takes null out of a schema. A field that may be left out is an `Option` in the types, and schemars
-/// says that it may be null. Here it may not.
+/// Takes null out of a schema. A field that may be left out is an `Option` in the types, and
+/// schemars says that it may be null. Here it may not.
 fn without_null(schema: &mut Value) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(without_null),

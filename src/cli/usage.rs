@@ -65,8 +65,8 @@ pub(super) fn run(args: &UsageArgs) -> ExitCode {
     })
 }
 
-/// Returns why nothing is found: a name of the question is neither in the catalog nor in the ledger.
-/// None: the names are there, or the catalog cannot be read.
+/// Returns why nothing is found: a name of the question is neither in the catalog nor in the
+/// ledger. None: the names are there, or the catalog cannot be read.
 fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
     let (catalog, used) = (catalog(conf, Secrets::Assume).catalog.ok()?, read::names(ledger).ok()?);
     let callers: Vec<&str> = catalog.callers().iter().map(|caller| &*caller.id).collect();

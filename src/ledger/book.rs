@@ -1,5 +1,5 @@
-//! A [`Book`] is the ledger's open file: its tables, how it is opened, and what is done to it in one
-//! transaction each. It knows no thread and no clock.
+//! A [`Book`] is the ledger's open file: its tables, how it is opened, and what is done to it in
+//! one transaction each. It knows no thread and no clock.
 
 use super::Row;
 use super::sink::Batch;
@@ -194,8 +194,8 @@ impl Book {
         &self.path
     }
 
-    /// Deletes some rows from before `rows_from` and some sums of days before `day`. Returns true if
-    /// there are more.
+    /// Deletes some rows from before `rows_from` and some sums of days before `day`. Returns true
+    /// if there are more.
     pub(super) fn prune(&mut self, rows_from: u64, day: u64) -> Result<bool, Fault> {
         const STEP: u32 = 1_000;
         let transaction = self.transaction()?;

@@ -2,18 +2,12 @@
 //! changes the file.
 
 use super::book::{self, Fault, number};
-use super::days::{day_of, month_of, start_of};
-use super::sums::{COLUMNS, Column, SumKey, Sums};
-use crate::limits::Past;
-use crate::price::Usd;
+use super::sums::{COLUMNS, SumKey, Sums};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A window of a minute is never longer than this, in milliseconds.
-const MINUTE: u64 = 61_000;
 /// A reader waits this long for whoever has just begun to write a new file, or locks the file.
 const BUSY: Duration = Duration::from_millis(500);
 
@@ -30,7 +24,7 @@ pub(super) struct Reader {
 
 /// The file as it is at one moment.
 pub(super) struct View<'r> {
-    transaction: rusqlite::Transaction<'r>,
+    pub(super) transaction: rusqlite::Transaction<'r>,
 }
 
 /// A table of the file that has sums.
@@ -88,7 +82,8 @@ pub(super) fn is_over(why: &rusqlite::Error) -> bool {
     why.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
 }
 
-fn unreadable(path: &Path, why: impl Into<Fault>) -> String {
+/// Writes that a ledger cannot be read, and why.
+pub(super) fn unreadable(path: &Path, why: impl Into<Fault>) -> String {
     format!("the ledger {} cannot be read: {}", path.display(), why.into().what)
 }
 
@@ -176,138 +171,8 @@ fn sums_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
 }
 
 /// Reads a number. It is not negative, since none was written.
-fn whole(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+pub(super) fn whole(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default())
-}
-
-/// Returns the first moment of which [`super::Ledger::past`] tells.
-pub(super) fn since(now_ms: u64) -> u64 {
-    start_of(month_of(day_of(now_ms))).min(now_ms.saturating_sub(MINUTE))
-}
-
-/// Reads what [`super::Ledger::past`] tells of the file. None: there is no file.
-pub(super) fn past(path: &Path, now_ms: u64) -> Result<Option<Vec<Past>>, String> {
-    let Some(reader) = Reader::open(path)? else { return Ok(None) };
-    past_of(&reader, now_ms).map(Some).map_err(|why| unreadable(path, why))
-}
-
-/// Sums rows of the future, by the day or month that they count for. A row counts for it if it was
-/// written after the last row from before that day or month: the index finds that row by its time.
-/// The sums are floats, since whole numbers could overflow.
-const AHEAD: &str = "WITH before AS (SELECT
-        coalesce((SELECT rowid FROM exchange WHERE at < ?2 ORDER BY at DESC LIMIT 1), 0) AS day,
-        coalesce((SELECT rowid FROM exchange WHERE at < ?3 ORDER BY at DESC LIMIT 1), 0) AS month)
-    SELECT CASE WHEN exchange.rowid > before.day THEN ?2 ELSE ?3 END AS since, caller, key, model, count(*),
-        CAST(total(prompt) + total(completion) AS INTEGER), CAST(total(cost) AS INTEGER), sum(cost IS NULL), at / 86400000 AS dated
-    FROM exchange, before WHERE at >= ?1 AND (exchange.rowid > before.day OR exchange.rowid > before.month) GROUP BY 1, 2, 3, 4, dated";
-
-/// A day, a caller, a key, a model.
-type Spender = (u64, Arc<str>, Arc<str>, Arc<str>);
-
-fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
-    let view = reader.view()?;
-    let mut names = NamePool::default();
-    let mut past = Vec::new();
-    let mut days: BTreeMap<Spender, Sums> = BTreeMap::new();
-    let range = |from, until| Range { from, until, caller: None, key: None, model: None };
-    let (month, today) = (month_of(day_of(now_ms)), day_of(now_ms));
-    view.read(Table::Days, &range(month, today + 1), &mut |key, sums| {
-        let spender = (key.day, names.of(key.caller), names.of(key.key), names.of(key.model));
-        days.entry(spender).or_default().add(&sums);
-        true
-    })?;
-    // A little later than now is now.
-    let late = now_ms.saturating_add(MINUTE);
-    let mut recent = view.transaction.prepare(
-        "SELECT at, caller, key, model, prompt, completion, coalesce(cost, 0), cost IS NULL FROM exchange WHERE at BETWEEN ?1 AND ?2",
-    )?;
-    let mut rows = recent.query([now_ms.saturating_sub(MINUTE), late].map(number))?;
-    while let Some(row) = rows.next()? {
-        let [caller, key, model] = names.at(row, 1)?;
-        let at = whole(row, 0)?;
-        let (prompt, completion, cost, unpriced) = (whole(row, 4)?, whole(row, 5)?, whole(row, 6)?, whole(row, 7)?);
-        // The row is listed by itself, so its day's sums are listed without it.
-        if let Some(day) = days.get_mut(&(day_of(at), caller.clone(), key.clone(), model.clone())) {
-            for (column, part) in [
-                (Column::Requests, 1),
-                (Column::Prompt, prompt),
-                (Column::Completion, completion),
-                (Column::Cost, cost),
-                (Column::Unpriced, unpriced),
-            ] {
-                day[column] = day[column].saturating_sub(part);
-            }
-        }
-        let dated = Some(day_of(at)).filter(|day| *day > today);
-        past.push(Past {
-            at: at.min(now_ms),
-            dated,
-            caller,
-            key,
-            model,
-            requests: 1,
-            tokens: prompt.saturating_add(completion),
-            usd: Usd(cost),
-            unpriced,
-            cut: false,
-        });
-    }
-    // A row from a clock that was days ahead also counts today, or this month, if it was written
-    // after all rows from before.
-    let mut ahead = view.transaction.prepare(AHEAD)?;
-    let of_today = start_of(today + 1).max(late.saturating_add(1));
-    let mut rows = ahead.query([of_today, start_of(today), start_of(month)].map(number))?;
-    while let Some(row) = rows.next()? {
-        let [caller, key, model] = names.at(row, 1)?;
-        past.push(Past {
-            at: whole(row, 0)?,
-            dated: Some(whole(row, 8)?),
-            caller,
-            key,
-            model,
-            requests: whole(row, 4)?,
-            tokens: whole(row, 5)?,
-            usd: Usd(whole(row, 6)?),
-            unpriced: whole(row, 7)?,
-            cut: false,
-        });
-    }
-    past.extend(days.into_iter().filter(|(_, sums)| sums[Column::Requests] > 0).map(
-        |((day, caller, key, model), sums)| Past {
-            at: start_of(day),
-            dated: None,
-            caller,
-            key,
-            model,
-            requests: sums[Column::Requests],
-            tokens: sums.tokens(),
-            usd: Usd(sums[Column::Cost]),
-            unpriced: sums[Column::Unpriced],
-            cut: false,
-        },
-    ));
-    Ok(past)
-}
-
-/// Names, with one piece of memory for each.
-#[derive(Default)]
-struct NamePool(HashSet<Arc<str>>);
-
-impl NamePool {
-    /// Reads three names, of which the first is in this column.
-    fn at(&mut self, row: &Row<'_>, column: usize) -> rusqlite::Result<[Arc<str>; 3]> {
-        let mut name = |column: usize| Ok::<_, rusqlite::Error>(self.of(row.get_ref(column)?.as_str()?));
-        Ok([name(column)?, name(column + 1)?, name(column + 2)?])
-    }
-
-    fn of(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(name) {
-            return known.clone();
-        }
-        let new: Arc<str> = name.into();
-        self.0.insert(new.clone());
-        new
-    }
 }
 
 /// The callers, keys and models in the sums of days.
@@ -332,7 +197,8 @@ pub fn names(path: &Path) -> Result<LedgerNames, String> {
     read().map_err(|why| unreadable(path, why))
 }
 
-/// Reads when each key was last used, in milliseconds of Unix time. Nothing if there is no file yet.
+/// Reads when each key was last used, in milliseconds of Unix time. Nothing if there is no file
+/// yet.
 pub fn last_used(path: &Path) -> Result<HashMap<String, u64>, String> {
     let Some(reader) = Reader::open(path)? else { return Ok(HashMap::new()) };
     let read = || -> rusqlite::Result<HashMap<String, u64>> {

@@ -1,9 +1,9 @@
 //! [`Running`] lists the exchanges that run, for the timer that writes what they have used so far.
 //!
 //! An exchange enters the list when it is admitted, and leaves it with its final row.
-//! **Invariant:** whether the file may have something of an exchange is decided under the lock under
-//! which the exchange leaves. So its final row knows whether it replaces something; and an exchange
-//! that began and ended between two looks was never written.
+//! **Invariant:** whether the file may have something of an exchange is decided under the lock
+//! under which the exchange leaves. So its final row knows whether it replaces something; and an
+//! exchange that began and ended between two looks was never written.
 
 use super::{Row, Run};
 use crate::lock::Lock;

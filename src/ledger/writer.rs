@@ -1,18 +1,19 @@
 //! The [`Writer`] is one thread: it writes what waits into the file, writes what running exchanges
 //! have used so far, and deletes what is old.
 
+mod limits;
+mod running;
+
+use super::EVERY;
 use super::book::{Book, Fault};
 use super::days::{DAY, day_of, now, start_of};
-use super::life::Life;
 use super::sink::{Backlog, Sink};
-use super::{EVERY, Row, read};
-use crate::limits::Registry;
 use crate::lock::wait_for;
-use dialects::usage::Usage;
+use running::SoFar;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The time between two tries to open the file.
@@ -48,10 +49,6 @@ pub(super) struct Writer {
     /// The log has said that what runs cannot be written.
     live_error_logged: bool,
 }
-
-/// What can change of an exchange that runs: its tokens, the tokens of failed attempts, and the
-/// number of attempts.
-type SoFar = (Usage, u64, u32);
 
 impl Writer {
     /// Tries to open the file. Returns also the instance's name.
@@ -190,113 +187,6 @@ impl Writer {
         }
     }
 
-    /// Tells limits what they could not begin with, if nothing has been written since. Returns
-    /// limits that could not be told.
-    fn recall(&self) -> Option<Weak<Registry>> {
-        let limits = self.sink.owed.lock().take()?;
-        let past = {
-            let _reading = self.sink.reading.lock();
-            read::past(&self.sink.path, now())
-        };
-        let Ok(past) = past else { return Some(limits) };
-        // No lock of the ledger is held: whoever asks for the past holds the registry.
-        let past = past.unwrap_or_default();
-        // Nothing: a new file replaces one that was broken.
-        let what = if past.is_empty() {
-            "stays unknown"
-        } else {
-            "is known now, and counts against the limits that began without it"
-        };
-        limits.upgrade()?.recall(past);
-        log::info!("what was spent before {what}");
-        None
-    }
-
-    /// Makes rows of what ran in dead processes, and tells limits that have begun already.
-    fn take_over(&mut self) -> Result<(), Fault> {
-        let Some(book) = &mut self.book else { return Ok(()) };
-        let (rows, limits) = {
-            // Whoever reads the past from now on finds the rows there.
-            let _reading = self.sink.reading.lock();
-            let rows = book.take_over(&self.process)?;
-            self.sink.cut.lock().extend(rows.iter().cloned());
-            (rows, self.sink.limits.lock().clone())
-        };
-        if rows.is_empty() {
-            return Ok(());
-        }
-        log::warn!(
-            "{} requests ran in a process that was killed: the ledger {} has them now as `shutdown`, with what they had used up to five seconds before",
-            rows.len(),
-            self.sink.path.display()
-        );
-        // Limits that still wait for the past get these rows with it.
-        let Some(limits) = limits.and_then(|limits| limits.upgrade()).filter(|_| self.sink.owed.lock().is_none())
-        else {
-            return Ok(());
-        };
-        for row in &rows {
-            limits.late(&row.past(now()), std::iter::empty());
-        }
-        Ok(())
-    }
-
-    /// Writes what running exchanges have used so far. Returns false if the file cannot be written.
-    fn write_running(&mut self, sink: &Sink) -> bool {
-        self.next_look = Instant::now() + EVERY;
-        if sink.running.is_empty() {
-            self.written.clear();
-            return true;
-        }
-        if !self.is_in_place(sink) {
-            return false;
-        }
-        if let Err(why) = self.live(sink) {
-            if !std::mem::replace(&mut self.live_error_logged, true) {
-                log::warn!("what runs is not written down, and is lost if this process is killed: {why}");
-            }
-            return true;
-        }
-        let running = sink.running.look();
-        let changed: Vec<(u64, Row)> = running
-            .iter()
-            .map(|(number, runs)| (*number, runs.so_far()))
-            .filter(|(number, row)| self.written.get(number) != Some(&so_far(row)))
-            .collect();
-        let mut known: HashMap<u64, SoFar> =
-            running.iter().filter_map(|(number, _)| Some((*number, *self.written.get(number)?))).collect();
-        let Some(book) = self.book.as_mut().filter(|_| !changed.is_empty()) else {
-            self.written = known;
-            return true;
-        };
-        match book.write_running(&self.process, &changed) {
-            Ok(()) => {
-                known.extend(changed.iter().map(|(number, row)| (*number, so_far(row))));
-                self.written = known;
-                true
-            }
-            // Another program has the file, likely for a moment only.
-            Err(why) if why.busy => {
-                self.next_look = Instant::now() + BREATH;
-                true
-            }
-            Err(why) => {
-                self.failed(&why);
-                false
-            }
-        }
-    }
-
-    /// Shows other processes that this one lives.
-    fn live(&self, sink: &Sink) -> std::io::Result<()> {
-        let mut life = sink.life.lock();
-        if life.as_ref().is_none_or(|life| !life.is_in_place()) {
-            *life = None;
-            *life = Some(Life::begin(&sink.path, &self.process)?);
-        }
-        Ok(())
-    }
-
     /// Returns whether the file is in its place. If it was moved away, it is closed.
     fn is_in_place(&mut self, sink: &Sink) -> bool {
         let is_away = self.book.as_ref().is_some_and(|book| !book.is_in_place());
@@ -408,10 +298,6 @@ impl Writer {
             );
         }
     }
-}
-
-fn so_far(row: &Row) -> SoFar {
-    (row.usage, row.unused_tokens, row.attempts)
 }
 
 /// Returns sixteen random digits, or those of the clock if the system has no randomness.

@@ -17,8 +17,8 @@ const MOST: u64 = 1 << 53;
 /// A request for more than `MOST` asks for this, which is over any limit that can be sent.
 const TOO_MUCH: u64 = 1 << 54;
 
-/// Returns the name of a scope's hash. In a cluster all hashes of a caller are in one place, so that
-/// one script can use them.
+/// Returns the name of a scope's hash. In a cluster all hashes of a caller are in one place, so
+/// that one script can use them.
 pub(super) fn key(prefix: &str, level: Level, name: &str) -> String {
     let caller = name.split(['/', ' ']).next().unwrap_or(name);
     format!("{{{prefix}:{caller}}}:{}:{name}", level.name())

@@ -1,6 +1,7 @@
 use super::super::Row;
 use super::super::days::DAY;
 use super::super::tests::{Folder, row};
+use super::query::moment;
 use super::*;
 use crate::price::Usd;
 use dialects::usage::Usage;

@@ -26,7 +26,7 @@ impl Session<'_> {
             match sent {
                 Sent::Beat { since, trial } => {
                     let beat = protocol::read_beat(&answer).ok_or_else(wrong)?;
-                    emptied = self.read_beat(beat, since.elapsed(), trial);
+                    emptied = self.read_beat(beat, trial.then(|| since.elapsed()));
                 }
                 Sent::EarlierPart(scope) => {
                     let earlier = protocol::read_earlier_part(&answer).ok_or_else(wrong)?;
@@ -123,18 +123,12 @@ impl Session<'_> {
         own.moment.month > self.epoch.first_day && protocol::is_nothing(&own)
     }
 
-    /// Reads how the store does. Returns true if it was emptied since the last beat.
-    fn read_beat(&mut self, beat: BeatAnswer, took: Duration, trial: bool) -> bool {
+    /// Reads how the store does; `trial` is how long the answer to a trial took. Returns true if the
+    /// store was emptied since the last beat.
+    fn read_beat(&mut self, mut beat: BeatAnswer, trial: Option<Duration>) -> bool {
         let core = self.core;
         let emptied = self.phase.heard().is_some_and(|heard| heard.word != beat.word);
-        if self.phase.heard().is_some() && beat.process != self.process && !beat.process.is_empty() {
-            log::error!(
-                "another process keeps the same ledger as this one, and counts in the store by the same name: each should have its own"
-            );
-            self.instance = format!("{}.{}", self.instance, self.process);
-            core.inbox().instance.clone_from(&self.instance);
-            self.begin_epoch();
-        }
+        self.compare_process(&beat.process);
         if emptied {
             core.log_loss();
             self.begin_epoch();
@@ -147,34 +141,43 @@ impl Session<'_> {
         });
         *core.hints.lock() = hints.collect();
         core.hinted.notify_one();
-        let have_all_told = beat.complete >= core.settings.instances || beat.age > GRACE;
-        let decides =
-            core.settings.instances <= 1 || !emptied && (matches!(self.phase, Phase::Deciding(_)) || have_all_told);
-        let live = beat.live.len();
+        let (word, live) = (std::mem::take(&mut beat.word), std::mem::take(&mut beat.live));
         let report = self.phase.heard().map_or(Report::Telling, |heard| heard.report);
-        let heard = Heard { word: beat.word, live: beat.live, report };
-        self.phase = if decides { Phase::Deciding(heard) } else { Phase::Joining(heard) };
-        if !decides {
+        let heard = Heard { word, live, report };
+        let have_all_told = beat.complete >= core.settings.instances || beat.age > GRACE;
+        let stays = matches!(self.phase, Phase::Deciding(_));
+        if core.settings.instances <= 1 || !emptied && (stays || have_all_told) {
+            self.phase = Phase::Deciding(heard);
+        } else {
+            self.phase = Phase::Joining(heard);
             self.next_beat = self.next_beat.min(now + SOON);
         }
+        self.update_inbox(&beat, trial, now);
+        emptied
+    }
+
+    /// Lets requests ask the store or not, as the phase and the circuit say, and logs what changed.
+    fn update_inbox(&self, beat: &BeatAnswer, trial: Option<Duration>, now: Instant) {
+        let core = self.core;
+        let live = self.phase.live().len();
         let mut inbox = core.inbox();
         inbox.live = live;
         inbox.clock_ahead_ms =
             i64::try_from(beat.clock_ms).unwrap_or_default() - i64::try_from(clock_ms()).unwrap_or_default();
-        if trial && took <= core.settings.timeout {
-            inbox.circuit.close(now);
-        } else if trial {
-            inbox.circuit.failed(now, fastrand::f64());
+        match trial {
+            Some(took) if took <= core.settings.timeout => inbox.circuit.close(now),
+            Some(_) => inbox.circuit.failed(now, fastrand::f64()),
+            None => {}
         }
         if inbox.circuit.is_closed() {
             inbox.enter(self.phase.state());
         }
-        let (too_slow, state) = (trial && !inbox.circuit.is_closed(), inbox.state);
+        let too_slow = trial.is_some() && !inbox.circuit.is_closed();
         // Before this gateway has sent its own counts, it need not wait for others'.
-        let waits = state == State::Joining && self.phase.is_complete();
+        let waits = inbox.state == State::Joining && self.phase.is_complete();
         let is_joining = waits && inbox.outage.as_mut().is_some_and(|outage| outage.is_new_joining());
-        let over = state == State::Up && self.epoch.backlog.is_empty();
-        let outage = if over { inbox.outage.take() } else { None };
+        let is_over = inbox.state == State::Up && self.epoch.backlog.is_empty();
+        let outage = if is_over { inbox.outage.take() } else { None };
         drop(inbox);
         if too_slow {
             core.too_slow();
@@ -185,9 +188,22 @@ impl Session<'_> {
         if let Some(outage) = outage {
             core.log_up(&outage, live, self.epoch.told);
         }
-        emptied
     }
 
+    /// Takes another name if another process uses this gateway's.
+    fn compare_process(&mut self, process: &str) {
+        if self.phase.heard().is_none() || process == self.process || process.is_empty() {
+            return;
+        }
+        log::error!(
+            "another process keeps the same ledger as this one, and counts in the store by the same name: each should have its own"
+        );
+        self.instance = format!("{}.{}", self.instance, self.process);
+        self.core.inbox().instance.clone_from(&self.instance);
+        self.begin_epoch();
+    }
+
+    /// Warns once if the clocks of this machine and of the store differ.
     fn compare_clocks(&mut self, store_ms: u64) {
         let apart = store_ms.abs_diff(clock_ms());
         if apart > CLOCKS && !self.warned_of_clocks {

@@ -1,0 +1,208 @@
+//! A [`Query`] is a question to the ledger: how to group, which time, whose requests.
+
+use crate::ledger::days::{date, time};
+use crate::ledger::read::Range;
+use crate::ledger::sums::SumKey;
+use crate::units::Time;
+use std::collections::BTreeMap;
+
+/// The groups if the question names none.
+pub const BY: &str = "caller,model";
+/// The time if the question names none.
+pub const SINCE: &str = "24h";
+
+/// What sums can be grouped by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// The day, in UTC.
+    Day,
+    /// Who asked.
+    Caller,
+    /// With which key.
+    Key,
+    /// For which model.
+    Model,
+    /// Who answered, or was asked last.
+    Account,
+    /// Its name for the model.
+    UpstreamModel,
+    /// How it ended.
+    Outcome,
+}
+
+impl Group {
+    pub(super) const ALL: [Group; 7] =
+        [Group::Day, Group::Caller, Group::Key, Group::Model, Group::Account, Group::UpstreamModel, Group::Outcome];
+
+    /// Returns the group's name in questions and answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::Day => "day",
+            Group::Caller => "caller",
+            Group::Key => "key",
+            Group::Model => "model",
+            Group::Account => "account",
+            Group::UpstreamModel => "upstream_model",
+            Group::Outcome => "outcome",
+        }
+    }
+
+    pub(super) fn push(self, key: &SumKey<'_>, into: &mut String) {
+        match self {
+            Group::Day => into.push_str(&date(key.day)),
+            Group::Caller => into.push_str(key.caller),
+            Group::Key => into.push_str(key.key),
+            Group::Model => into.push_str(key.model),
+            Group::Account => into.push_str(key.account),
+            Group::UpstreamModel => into.push_str(key.upstream_model),
+            Group::Outcome => into.push_str(key.outcome),
+        }
+    }
+}
+
+/// A question as a person wrote it.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(missing_docs, reason = "each is the option of `usage` with its name")]
+pub struct Asked<'a> {
+    pub by: Option<&'a str>,
+    pub since: Option<&'a str>,
+    pub until: Option<&'a str>,
+    pub caller: Option<&'a str>,
+    pub key: Option<&'a str>,
+    pub model: Option<&'a str>,
+}
+
+/// A question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    pub(super) by: Vec<Group>,
+    pub(super) now: u64,
+    pub(super) since: u64,
+    /// The moment after the last one. None: until now.
+    pub(super) until: Option<u64>,
+    pub(super) caller: Option<String>,
+    pub(super) key: Option<String>,
+    pub(super) model: Option<String>,
+}
+
+impl Query {
+    /// Reads a question. An error begins with the name of the option that is wrong.
+    pub fn new(asked: &Asked<'_>, now: u64) -> Result<Query, String> {
+        let since = moment("since", asked.since.unwrap_or(SINCE), now)?;
+        if since > now {
+            return Err(format!("since: is still to come: it is {} now, in UTC", time(now)));
+        }
+        let until = asked.until.map(|text| moment("until", text, now)).transpose()?.filter(|until| *until <= now);
+        if since >= until.unwrap_or(u64::MAX) {
+            return Err("until: must be later than since".to_owned());
+        }
+        let owned = |text: Option<&str>| text.map(ToOwned::to_owned);
+        Ok(Query {
+            by: groups(asked.by.unwrap_or(BY))?,
+            now,
+            since,
+            until,
+            caller: owned(asked.caller),
+            key: owned(asked.key),
+            model: owned(asked.model),
+        })
+    }
+
+    /// Reads a question from a URL's query.
+    pub fn of_url(query: &str, now: u64) -> Result<Query, String> {
+        let texts = texts(query, &["by", "since", "until", "caller", "key", "model"])?;
+        let text = |name: &str| texts.get(name).map(String::as_str);
+        let asked = Asked {
+            by: text("by"),
+            since: text("since"),
+            until: text("until"),
+            caller: text("caller"),
+            key: text("key"),
+            model: text("model"),
+        };
+        Query::new(&asked, now)
+    }
+
+    /// Returns which rows or days to read, of this time.
+    pub(super) fn range(&self, from: u64, until: u64) -> Range<'_> {
+        Range { from, until, caller: self.caller.as_deref(), key: self.key.as_deref(), model: self.model.as_deref() }
+    }
+}
+
+/// Reads the pairs of a URL's query. Other names than `known` are an error.
+pub fn texts(query: &str, known: &[&str]) -> Result<BTreeMap<String, String>, String> {
+    let mut texts: BTreeMap<String, String> = BTreeMap::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, value) = (decoded(name)?, decoded(value)?);
+        if !known.contains(&name.as_str()) {
+            return Err(format!("{name}: is not known; there are {}", known.join(", ")));
+        }
+        if texts.contains_key(&name) {
+            return Err(format!("{name}: stands there a second time"));
+        }
+        texts.insert(name, value);
+    }
+    Ok(texts)
+}
+
+fn groups(text: &str) -> Result<Vec<Group>, String> {
+    let mut groups = Vec::new();
+    for name in text.split(',').map(str::trim) {
+        let group = Group::ALL.into_iter().find(|group| group.name() == name);
+        let names = Group::ALL.map(Group::name).join(", ");
+        let group = group.ok_or_else(|| {
+            format!("by: holds a name that is not known; there are {names}, with commas between them")
+        })?;
+        if groups.contains(&group) {
+            return Err(format!("by: {name} stands there a second time"));
+        }
+        groups.push(group);
+    }
+    Ok(groups)
+}
+
+/// Reads a moment: `30m`, `24h` and `7d` ago, a date or a time.
+pub(super) fn moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
+    let ago = text.char_indices().last().and_then(|(at, unit)| {
+        let unit = match unit {
+            'm' => 60_000_u64,
+            'h' => 3_600_000,
+            'd' => 86_400_000,
+            _ => return None,
+        };
+        let number =
+            text.get(..at).filter(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))?;
+        Some(number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)))
+    });
+    match ago {
+        Some(ago) => {
+            ago.and_then(|ago| now.checked_sub(ago)).ok_or_else(|| format!("{name}: {text} is too long: it is before 1970; name a date"))
+        }
+        None => text.parse::<Time>().map(|Time(seconds)| seconds.saturating_mul(1_000)).map_err(|_| {
+            format!("{name}: must be 30m, 24h or 7d (so long ago), a date such as 2026-11-01, or a time such as 2026-11-01T08:00:00Z")
+        }),
+    }
+}
+
+/// Decodes percent-encoding (RFC 3986 §2.1), with the plus sign of forms.
+fn decoded(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let mut digit = || {
+                    rest.next()
+                        .and_then(|digit| char::from(digit).to_digit(16))
+                        .and_then(|digit| u8::try_from(digit).ok())
+                };
+                let (high, low) = (digit(), digit());
+                high.zip(low).map(|(high, low)| high << 4 | low).ok_or("the query holds a % that encodes nothing")?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| "the query is not UTF-8".to_owned())
+}

@@ -1,0 +1,60 @@
+//! Tells limits what the file says of the time before them: the past that they could not begin with,
+//! and rows of processes that died.
+
+use super::{Fault, Writer, now};
+use crate::ledger::past;
+use crate::limits::Registry;
+use std::sync::Weak;
+
+impl Writer {
+    /// Tells limits what they could not begin with, if nothing has been written since. Returns
+    /// limits that could not be told.
+    pub(super) fn recall(&self) -> Option<Weak<Registry>> {
+        let limits = self.sink.owed.lock().take()?;
+        let past = {
+            let _reading = self.sink.reading.lock();
+            past::read(&self.sink.path, now())
+        };
+        let Ok(past) = past else { return Some(limits) };
+        // No lock of the ledger is held: whoever asks for the past holds the registry.
+        let past = past.unwrap_or_default();
+        // Nothing: a new file replaces one that was broken.
+        let what = if past.is_empty() {
+            "stays unknown"
+        } else {
+            "is known now, and counts against the limits that began without it"
+        };
+        limits.upgrade()?.recall(past);
+        log::info!("what was spent before {what}");
+        None
+    }
+
+    /// Makes rows of what ran in dead processes, and tells limits that have begun already.
+    pub(super) fn take_over(&mut self) -> Result<(), Fault> {
+        let Some(book) = &mut self.book else { return Ok(()) };
+        let (rows, limits) = {
+            // Whoever reads the past from now on finds the rows there.
+            let _reading = self.sink.reading.lock();
+            let rows = book.take_over(&self.process)?;
+            self.sink.cut.lock().extend(rows.iter().cloned());
+            (rows, self.sink.limits.lock().clone())
+        };
+        if rows.is_empty() {
+            return Ok(());
+        }
+        log::warn!(
+            "{} requests ran in a process that was killed: the ledger {} has them now as `shutdown`, with what they had used up to five seconds before",
+            rows.len(),
+            self.sink.path.display()
+        );
+        // Limits that still wait for the past get these rows with it.
+        let Some(limits) = limits.and_then(|limits| limits.upgrade()).filter(|_| self.sink.owed.lock().is_none())
+        else {
+            return Ok(());
+        };
+        for row in &rows {
+            limits.late(&row.past(now()), std::iter::empty());
+        }
+        Ok(())
+    }
+}

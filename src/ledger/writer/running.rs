@@ -1,0 +1,75 @@
+//! Writes what running exchanges have used so far.
+
+use super::{BREATH, Writer};
+use crate::ledger::life::Life;
+use crate::ledger::sink::Sink;
+use crate::ledger::{EVERY, Row};
+use dialects::usage::Usage;
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// What can change of an exchange that runs: its tokens, the tokens of failed attempts, and the
+/// number of attempts.
+pub(super) type SoFar = (Usage, u64, u32);
+
+impl Writer {
+    /// Writes what running exchanges have used so far. Returns false if the file cannot be written.
+    pub(super) fn write_running(&mut self, sink: &Sink) -> bool {
+        self.next_look = Instant::now() + EVERY;
+        if sink.running.is_empty() {
+            self.written.clear();
+            return true;
+        }
+        if !self.is_in_place(sink) {
+            return false;
+        }
+        if let Err(why) = self.live(sink) {
+            if !std::mem::replace(&mut self.live_error_logged, true) {
+                log::warn!("what runs is not written down, and is lost if this process is killed: {why}");
+            }
+            return true;
+        }
+        let running = sink.running.look();
+        let changed: Vec<(u64, Row)> = running
+            .iter()
+            .map(|(number, runs)| (*number, runs.so_far()))
+            .filter(|(number, row)| self.written.get(number) != Some(&so_far(row)))
+            .collect();
+        let mut known: HashMap<u64, SoFar> =
+            running.iter().filter_map(|(number, _)| Some((*number, *self.written.get(number)?))).collect();
+        let Some(book) = self.book.as_mut().filter(|_| !changed.is_empty()) else {
+            self.written = known;
+            return true;
+        };
+        match book.write_running(&self.process, &changed) {
+            Ok(()) => {
+                known.extend(changed.iter().map(|(number, row)| (*number, so_far(row))));
+                self.written = known;
+                true
+            }
+            // Another program has the file, likely for a moment only.
+            Err(why) if why.busy => {
+                self.next_look = Instant::now() + BREATH;
+                true
+            }
+            Err(why) => {
+                self.failed(&why);
+                false
+            }
+        }
+    }
+
+    /// Shows other processes that this one lives.
+    fn live(&self, sink: &Sink) -> std::io::Result<()> {
+        let mut life = sink.life.lock();
+        if life.as_ref().is_none_or(|life| !life.is_in_place()) {
+            *life = None;
+            *life = Some(Life::begin(&sink.path, &self.process)?);
+        }
+        Ok(())
+    }
+}
+
+fn so_far(row: &Row) -> SoFar {
+    (row.usage, row.unused_tokens, row.attempts)
+}
