@@ -286,18 +286,24 @@ impl Core {
         self.inbox.lock()
     }
 
+    /// Puts something into the inbox, and wakes the store's thread unless that is an error.
+    fn post<T, E>(&self, put: impl FnOnce(&mut Inbox) -> Result<T, E>) -> Result<T, E> {
+        let posted = put(&mut self.inbox())?;
+        self.work.notify_one();
+        Ok(posted)
+    }
+
     /// Puts a request for an admission into the inbox, if the store decides at all.
     fn ask(&self, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Result<oneshot::Receiver<Decision>, State> {
         let (request, answer) = AdmissionRequest::new(bounds, ask, now_ms);
-        let mut inbox = self.inbox();
-        match inbox.state {
-            State::Up if inbox.admissions.len() >= MOST_WAITING => return Err(State::Down),
-            State::Up => inbox.admissions.push_back(request),
-            State::Joining | State::Down => return Err(inbox.state),
-        }
-        drop(inbox);
-        self.work.notify_one();
-        Ok(answer)
+        self.post(|inbox| match inbox.state {
+            State::Up if inbox.admissions.len() >= MOST_WAITING => Err(State::Down),
+            State::Up => {
+                inbox.admissions.push_back(request);
+                Ok(answer)
+            }
+            State::Joining | State::Down => Err(inbox.state),
+        })
     }
 
     /// Decides without the store's answer: by what is counted here and this gateway's share of each

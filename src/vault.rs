@@ -63,7 +63,8 @@ struct Entry {
 
 impl Vault {
     /// Keeps the thoughts that led to a call.
-    pub fn put(&self, key: &Arc<str>, family: Family, call: &str, thoughts: Vec<Thought<'static>>, now: Instant) {
+    pub fn put(&self, key: &Arc<str>, call: (Family, &str), thoughts: Vec<Thought<'static>>, now: Instant) {
+        let (family, call) = call;
         let weight = |thought: &Thought<'_>| {
             thought.text.len()
                 + thought.signature.as_deref().map_or(0, str::len)
@@ -167,7 +168,7 @@ mod tests {
     fn only_the_same_key_and_family_find_it() {
         let (vault, now) = (Vault::default(), Instant::now());
         let (a, b): (Arc<str>, Arc<str>) = ("acme/prod".into(), "other/prod".into());
-        vault.put(&a, Family::Claude, "call_1", thought("one"), now);
+        vault.put(&a, (Family::Claude, "call_1"), thought("one"), now);
         assert_eq!(found(&vault, &a, Family::Claude, "call_1", now).as_deref(), Some("one"));
         assert_eq!(found(&vault, &b, Family::Claude, "call_1", now), None);
         assert_eq!(found(&vault, &a, Family::Gemini, "call_1", now), None);
@@ -178,12 +179,12 @@ mod tests {
     fn it_expires_and_the_last_one_counts() {
         let (vault, start) = (Vault::default(), Instant::now());
         let key: Arc<str> = "acme/prod".into();
-        vault.put(&key, Family::Claude, "call_1", thought("one"), start);
+        vault.put(&key, (Family::Claude, "call_1"), thought("one"), start);
         let later = start + KEPT_FOR / 2;
-        vault.put(&key, Family::Claude, "call_1", thought("two"), later);
+        vault.put(&key, (Family::Claude, "call_1"), thought("two"), later);
         assert_eq!(found(&vault, &key, Family::Claude, "call_1", start + KEPT_FOR).as_deref(), Some("two"));
         assert_eq!(found(&vault, &key, Family::Claude, "call_1", later + KEPT_FOR), None);
-        vault.put(&key, Family::Claude, "call_2", thought("three"), later + KEPT_FOR);
+        vault.put(&key, (Family::Claude, "call_2"), thought("three"), later + KEPT_FOR);
         assert_eq!(vault.len(), 1, "what is too old is let go");
     }
 
@@ -193,22 +194,22 @@ mod tests {
         let busy: Arc<str> = "acme/prod".into();
         let large = "x".repeat(1 << 20);
         for n in 0..100 {
-            vault.put(&busy, Family::Claude, &format!("call_{n}"), thought(&large), now + Duration::from_millis(n));
+            vault.put(&busy, (Family::Claude, &format!("call_{n}")), thought(&large), now + Duration::from_millis(n));
         }
         assert_eq!(vault.len(), 7, "a key has its share");
         assert!(found(&vault, &busy, Family::Claude, "call_99", now).is_some());
         assert!(found(&vault, &busy, Family::Claude, "call_0", now).is_none());
         // The same name again and again.
         for n in 0..10_000 {
-            vault.put(&busy, Family::Claude, "call_99", thought("small"), now + Duration::from_millis(n));
+            vault.put(&busy, (Family::Claude, "call_99"), thought("small"), now + Duration::from_millis(n));
         }
         // Many keys: the fullest give way, and a quiet one keeps what it has.
         let quiet: Arc<str> = "quiet/prod".into();
-        vault.put(&quiet, Family::Claude, "call_1", thought("mine"), now);
+        vault.put(&quiet, (Family::Claude, "call_1"), thought("mine"), now);
         for key in 0..20 {
             let key: Arc<str> = format!("caller-{key}/prod").into();
             for n in 0..7 {
-                vault.put(&key, Family::Claude, &format!("call_{n}"), thought(&large), now);
+                vault.put(&key, (Family::Claude, &format!("call_{n}")), thought(&large), now);
             }
         }
         assert_eq!(found(&vault, &quiet, Family::Claude, "call_1", now).as_deref(), Some("mine"));

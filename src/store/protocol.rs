@@ -6,7 +6,7 @@
 
 use crate::calendar::start_of;
 use crate::limits::tally::Tally;
-use crate::limits::{Ask, Counts, Kind, Left, Level, Limits, Moment, Over, Reserved, Spent};
+use crate::limits::{Ask, Counts, Kind, Left, Level, Limits, Moment, Over, Spent};
 use crate::price::Usd;
 use redis::Value;
 use std::fmt::Write as _;
@@ -97,9 +97,7 @@ pub(super) struct EarlierPart {
 
 /// Reads the answer to `was`: zeros, if no other process has sent a part under this name.
 pub(super) fn read_earlier_part(value: &Value) -> Option<EarlierPart> {
-    let Value::Array(numbers) = value else { return None };
-    let numbers: Vec<u64> = numbers.iter().map(number).collect::<Option<_>>()?;
-    match numbers.as_slice() {
+    match numbers(value)?.as_slice() {
         [1] => Some(EarlierPart::default()),
         [1, day, day_requests, day_tokens, day_usd, month, month_usd] => Some(EarlierPart {
             day: *day,
@@ -158,36 +156,18 @@ pub(super) enum AdmissionAnswer {
     Unknown { place: usize, has_part: bool },
 }
 
-/// What all gateways together had used of a scope.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Used {
-    places: u64,
-    day_requests: u64,
-    day_tokens: u64,
-    day_usd: u64,
-    month_usd: u64,
-    minute: Vec<(u64, u64, u64)>,
-}
+/// What all gateways together had used of a scope. It lacks the time, and what is only reserved: the
+/// script does not send them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Used(Counts);
 
 impl Used {
-    fn tally(self, moment: Moment, now_ms: u64) -> Tally {
-        Tally::of(&self.counts(moment, now_ms))
+    fn counts(self, moment: Moment, now_ms: u64) -> Counts {
+        Counts { at: now_ms, moment, ..self.0 }
     }
 
-    fn counts(self, moment: Moment, now_ms: u64) -> Counts {
-        Counts {
-            at: now_ms,
-            moment,
-            minute: self.minute,
-            day_requests: self.day_requests,
-            day_tokens: self.day_tokens,
-            day_usd: Usd(self.day_usd),
-            month_usd: Usd(self.month_usd),
-            places: self.places,
-            entering: 0,
-            // What all together have reserved is not sent.
-            reserved: Reserved::default(),
-        }
+    fn tally(self, moment: Moment, now_ms: u64) -> Tally {
+        Tally::of(&self.counts(moment, now_ms))
     }
 
     /// Returns what is left once this much more is taken.
@@ -218,20 +198,19 @@ pub(super) fn read_admission(value: &Value) -> Option<AdmissionAnswer> {
 }
 
 fn used(value: &Value) -> Option<Used> {
-    let Value::Array(numbers) = value else { return None };
-    let numbers: Vec<u64> = numbers.iter().map(number).collect::<Option<_>>()?;
+    let numbers = numbers(value)?;
     let [places, day_requests, day_tokens, day_usd, month_usd, minute @ ..] = numbers.as_slice() else { return None };
-    let minute = minute.chunks_exact(3).filter_map(|entry| {
-        if let [second, requests, tokens] = entry { Some((*second, *requests, *tokens)) } else { None }
-    });
-    Some(Used {
+    let (minute, _) = minute.as_chunks();
+    let minute = minute.iter().map(|[second, requests, tokens]| (*second, *requests, *tokens));
+    Some(Used(Counts {
         places: *places,
         day_requests: *day_requests,
         day_tokens: *day_tokens,
-        day_usd: *day_usd,
-        month_usd: *month_usd,
+        day_usd: Usd(*day_usd),
+        month_usd: Usd(*month_usd),
         minute: minute.collect(),
-    })
+        ..Counts::default()
+    }))
 }
 
 /// What the store tells an instance that says that it lives.
@@ -273,6 +252,10 @@ pub(super) fn read_beat(value: &Value) -> Option<BeatAnswer> {
     })
 }
 
+fn numbers(value: &Value) -> Option<Vec<u64>> {
+    if let Value::Array(numbers) = value { numbers.iter().map(number).collect() } else { None }
+}
+
 fn number(value: &Value) -> Option<u64> {
     if let Value::Int(number) = value { u64::try_from(*number).ok() } else { None }
 }
@@ -284,6 +267,7 @@ fn text(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Reserved;
 
     const NOW: u64 = 1_795_262_400_000;
 

@@ -1,7 +1,7 @@
 //! Totals are what all gateways together have used of a scope; operators ask for them. The requests
 //! go over the connection of the admissions, a few at a time, so that no admission waits long.
 
-use super::{Core, State, Store};
+use super::{Core, Inbox, State, Store};
 use crate::limits::{Counts, Scope};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -36,18 +36,14 @@ impl Store {
 
 impl Core {
     fn request_totals(&self, scopes: &[Arc<Scope>]) -> Option<Vec<oneshot::Receiver<Counts>>> {
-        let mut inbox = self.inbox();
-        if inbox.state != State::Up {
-            return None;
-        }
-        let mut ask = |scope: &Arc<Scope>| {
-            let (answer, heard) = oneshot::channel();
-            inbox.totals.push_back(TotalsRequest { scope: scope.clone(), answer });
-            heard
+        let put = |inbox: &mut Inbox| {
+            let ask = |scope: &Arc<Scope>| {
+                let (answer, totals) = oneshot::channel();
+                inbox.totals.push_back(TotalsRequest { scope: scope.clone(), answer });
+                totals
+            };
+            if inbox.state == State::Up { Ok(scopes.iter().map(ask).collect()) } else { Err(()) }
         };
-        let awaited = scopes.iter().map(&mut ask).collect();
-        drop(inbox);
-        self.work.notify_one();
-        Some(awaited)
+        self.post(put).ok()
     }
 }

@@ -19,7 +19,7 @@ impl Producer<'_> {
             if let Some(store) = &self.shared.store {
                 store.keep(&self.request.key, family, &call, &thoughts);
             }
-            self.shared.vault.put(&self.request.key, family, &call, thoughts, Instant::now());
+            self.shared.vault.put(&self.request.key, (family, &call), thoughts, Instant::now());
         }
     }
 
@@ -34,8 +34,8 @@ impl Producer<'_> {
         // The newest are what the model goes on from.
         let calls: Vec<(Family, &str)> = missing.iter().rev().map(|(family, call)| (*family, call.as_str())).collect();
         for (place, thoughts) in store.find(&self.request.key, &calls).await {
-            if let Some((family, call)) = calls.get(place) {
-                self.shared.vault.put(&self.request.key, *family, call, thoughts, Instant::now());
+            if let Some(call) = calls.get(place) {
+                self.shared.vault.put(&self.request.key, *call, thoughts, Instant::now());
             }
         }
     }

@@ -8,6 +8,7 @@ use crate::store::link::Batch;
 use crate::store::protocol;
 use crate::store::totals;
 use redis::Cmd;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -103,11 +104,10 @@ impl Session<'_> {
         }
         let needed = admissions.iter().flat_map(|request| request.scopes());
         let needed = needed.chain(totals.iter().map(|request| &request.scope));
-        for scope in needed.filter(|scope| !self.is_told(scope) || !scope.is_known()) {
-            if !parts.iter().any(|other| Arc::ptr_eq(other, scope)) {
-                parts.push(scope.clone());
-            }
-        }
+        parts.extend(needed.filter(|scope| !self.is_told(scope) || !scope.is_known()).cloned());
+        // A scope may have changed, be in the backlog and be needed.
+        let mut seen = HashSet::new();
+        parts.retain(|scope| seen.insert(Arc::as_ptr(scope)));
         parts
     }
 
@@ -151,10 +151,11 @@ impl Session<'_> {
             .collect();
         let hints = serde_json::Value::from(hints).to_string();
         let keys = [self.name("instances"), self.name("born"), self.name("hints")];
-        let report = self.phase.report_beat(self.epoch.backlog.is_empty());
         let flag = |is: bool| if is { "1" } else { "0" };
+        let lost = flag(self.phase.report_beat(self.epoch.backlog.is_empty()));
+        let complete = flag(self.phase.is_complete());
+        let word = self.phase.heard().map_or("-", |heard| &heard.word);
         let new_word = format!("{:016x}", fastrand::u64(..));
-        let (complete, lost, word) = (flag(report.complete), flag(report.lost), report.word.unwrap_or("-"));
         let arguments = [&self.instance, self.process, complete, &new_word, &hints, lost, word];
         batch.add(self.link.beat(&keys, &arguments), Sent::Beat { since: Instant::now(), trial });
         self.next_beat = Instant::now() + BEAT;

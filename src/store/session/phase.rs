@@ -37,14 +37,6 @@ pub(super) enum Report {
     Complete,
 }
 
-/// The part of a beat that depends on the phase.
-pub(super) struct BeatReport<'p> {
-    /// The word that the store said last.
-    pub(super) word: Option<&'p str>,
-    pub(super) complete: bool,
-    pub(super) lost: bool,
-}
-
 impl Phase {
     pub(super) fn heard(&self) -> Option<&Heard> {
         match self {
@@ -93,11 +85,10 @@ impl Phase {
         }
     }
 
-    /// Returns what the next beat says, and notes that it is said.
-    pub(super) fn report_beat(&mut self, is_all_told: bool) -> BeatReport<'_> {
-        let Some(report) = self.report() else { return BeatReport { word: None, complete: false, lost: false } };
-        let lost = *report == Report::Lost;
-        *report = if is_all_told { Report::Complete } else { Report::Telling };
-        BeatReport { word: self.heard().map(|heard| heard.word.as_str()), complete: is_all_told, lost }
+    /// Returns whether the next beat has to say that the store has lost what it was sent, and notes
+    /// what the beat says.
+    pub(super) fn report_beat(&mut self, is_all_told: bool) -> bool {
+        let report = if is_all_told { Report::Complete } else { Report::Telling };
+        self.report().is_some_and(|before| std::mem::replace(before, report) == Report::Lost)
     }
 }
