@@ -13,10 +13,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::lock::Lock;
 use dialects::Family;
 use dialects::neutral::Kept;
 use dialects::neutral::Thought;
-use crate::lock::Lock;
 
 /// After a longer pause, the model thinks again from the start.
 const KEPT_FOR: Duration = Duration::from_secs(6 * 3600);
