@@ -197,7 +197,11 @@ impl Desk {
                     "application/openmetrics-text; version=1.0.0; charset=utf-8",
                     metrics(&self.books, self.backends.store.as_ref()),
                 ),
-                "/status" => (200, "application/json", format!("{:#}\n", status::of(self))),
+                // Strings, numbers and lists of them always serialise.
+                "/status" => {
+                    let page = serde_json::to_string_pretty(&status::of(self)).unwrap_or_default();
+                    (200, "application/json", page + "\n")
+                }
                 _ => {
                     let paths = "there are /status, /limits, /usage, /metrics, /livez and /readyz, and POST /accounts/NAME/reset\n";
                     (404, PLAIN, paths.to_owned())

@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// A phase of the process, in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Nothing is loaded, or no address is bound yet.
     Starting,

@@ -98,6 +98,7 @@ pub mod secret_ref;
 pub mod server;
 pub mod settled;
 pub mod signers;
+pub mod status;
 pub mod store;
 pub mod table;
 pub mod tls;

@@ -26,7 +26,8 @@ impl Why {
 }
 
 /// Why an account, or one of its targets, rests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Why {
     /// Its provider limits the rate.
     Rate,

@@ -1,153 +1,168 @@
-//! `/status`: how things are, for people and for the command line.
+//! Fills in a [`Status`] from what the process knows.
 
 use std::cmp::Reverse;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-
-use serde_json::json;
 
 use super::Desk;
 use super::readings::account_state;
-use crate::access_log::rfc3339;
 use crate::account::breaker;
-use crate::account::track::{Told, Trouble};
-use crate::drain::Phase;
-use crate::live;
-use crate::live::Route;
-use crate::live::Snapshot;
+use crate::account::track::Track;
+use crate::calendar::rfc3339;
+use crate::catalog::Key;
 use crate::live::place::Place;
+use crate::live::{self, Route, Snapshot};
+use crate::status::{
+    AccountReport, CatalogReport, ChangeReport, EndlessReport, FailureReport, FileReport, FolderReport, KeyReport,
+    LedgerReport, ModelReport, RefusalReport, RestReport, Status, StoreReport, TargetReport,
+};
 
-/// So many keys are told of: it is read by people.
+/// The page lists at most so many keys: people read it.
 const KEYS: usize = 1_000;
-/// And so many files.
+/// The page lists at most so many files.
 const FILES: usize = 1_000;
 
-/// The page, as it is now.
-pub(super) fn of(desk: &Desk) -> serde_json::Value {
+/// Returns the page, as it is now.
+pub(super) fn of(desk: &Desk) -> Status {
     let snapshot = desk.books.live.load();
     let (now, clock) = (Instant::now(), SystemTime::now());
-    let accounts: Vec<_> = snapshot
-        .places
-        .iter()
-        .zip(&snapshot.tracks)
-        .map(|(place, tracks)| {
-            let targets: Vec<_> =
-                tracks.iter().map(|(model, track)| (model, track.told(now, clock), track.trouble())).collect();
-            let least = targets.iter().filter_map(|(_, told, _)| told.headroom).min_by(f64::total_cmp);
-            let targets: Vec<_> = targets
-                .iter()
-                .map(|(model, told, trouble)| target(place, model, told, trouble.as_ref(), now))
-                .collect();
-            json!({
-                "id": place.account.id,
-                "dialect": place.account.dialect.name(),
-                "state": account_state(place.account.enabled, &place.state, tracks, now),
-                "in_flight": place.state.in_flight(),
-                "concurrency": place.account.concurrency,
-                "idle_connections": place.state.pool.len(),
-                "headroom": least.map(rounded),
-                "targets": targets,
-            })
-        })
-        .collect();
-    let models: Vec<_> = snapshot
-        .catalog
-        .models()
-        .iter()
-        .zip(&snapshot.routes)
-        .map(|(model, Route { demand, .. })| {
-            json!({ "id": model.id, "waiting": demand.waiting(), "retry_budget_spent": rounded(demand.spent(now)) })
-        })
-        .collect();
-    let live::Told { refused, held } = desk.books.live.reloads.told();
+    let models = snapshot.catalog.models().iter().zip(&snapshot.routes).map(|(model, Route { demand, .. })| {
+        let id = model.id.to_string();
+        ModelReport { id, retry_budget_spent: rounded(demand.spent(now)), waiting: demand.waiting() }
+    });
     let ledger = desk.books.ledger.status();
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "phase": phase_name(desk.books.drain.phase()),
-        "ready": desk.books.drain.ready(),
-        "uptime_seconds": desk.started.elapsed().as_secs(),
-        "exchanges": desk.books.drain.exchanges(),
-        "catalog": {
-            "generation": snapshot.generation,
-            "hash": snapshot.catalog.hash,
-            "loaded": rfc3339(snapshot.loaded),
-            "accounts": snapshot.catalog.accounts().len(),
-            "models": snapshot.catalog.models().len(),
-            "callers": snapshot.catalog.callers().len(),
-            "keys": snapshot.catalog.key_count(),
-            "warnings": snapshot.catalog.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "last_refusal": refused.map(|refused| refusal(desk, &refused)),
-            "held": held,
-            "folder": folder(desk),
-            "waiting": waiting(desk, now),
-            "files": files(desk, now, clock),
+    Status {
+        accounts: accounts(&snapshot, now, clock),
+        catalog: catalog(desk, &snapshot, now, clock),
+        exchanges: desk.books.drain.exchanges(),
+        keys: keys(&snapshot),
+        ledger: LedgerReport {
+            dropped: ledger.dropped,
+            path: desk.books.ledger.path().display().to_string(),
+            problem: ledger.error.map(|error| error.to_string()),
+            rows: ledger.rows,
+            state: ledger.state.name().to_owned(),
+            waiting: ledger.waiting,
         },
-        "ledger": {
-            "state": ledger.state.name(),
-            "path": desk.books.ledger.path(),
-            "rows": ledger.rows,
-            "waiting": ledger.waiting,
-            "dropped": ledger.dropped,
-            "problem": ledger.error,
-        },
-        "store": desk.backends.store.as_ref().map(|store| {
-            let told = store.status();
-            json!({
-                "state": told.state.name(),
-                "for_seconds": told.time.as_secs(),
-                "address": told.address,
-                "live": told.live,
-                "waiting": told.waiting,
-                "clock_ahead_ms": told.clock_ahead_ms,
-                "error": told.error,
-            })
+        models: models.collect(),
+        phase: desk.books.drain.phase(),
+        ready: desk.books.drain.ready(),
+        store: desk.backends.store.as_ref().map(|store| {
+            let store = store.status();
+            StoreReport {
+                address: store.address,
+                clock_ahead_ms: store.clock_ahead_ms,
+                error: store.error,
+                for_seconds: store.time.as_secs(),
+                live: store.live,
+                state: store.state.name().to_owned(),
+                waiting: store.waiting,
+            }
         }),
-        "accounts": accounts,
-        "keys": keys(&snapshot),
-        "models": models,
+        uptime_seconds: desk.started.elapsed().as_secs(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<AccountReport> {
+    let account = |(place, tracks): (&Arc<Place>, &Vec<(Arc<str>, Arc<Track>)>)| {
+        let targets = tracks.iter().map(|(model, track)| target(place, model, track, now, clock));
+        let targets: Vec<TargetReport> = targets.collect();
+        AccountReport {
+            concurrency: place.account.concurrency,
+            dialect: place.account.dialect.name().to_owned(),
+            headroom: targets.iter().filter_map(|target| target.headroom).min_by(f64::total_cmp),
+            id: place.account.id.to_string(),
+            idle_connections: place.state.pool.len(),
+            in_flight: place.state.in_flight(),
+            state: account_state(place.account.enabled, &place.state, tracks, now).to_owned(),
+            targets,
+        }
+    };
+    snapshot.places.iter().zip(&snapshot.tracks).map(account).collect()
+}
+
+fn target(place: &Place, model: &str, track: &Track, now: Instant, clock: SystemTime) -> TargetReport {
+    let until = |at: Instant| millis(at.saturating_duration_since(now));
+    let known = track.told(now, clock);
+    let [whole, first] = known.expected;
+    let rest = place.state.health.rest(now).or(known.rest);
+    TargetReport {
+        awaited: known.awaited,
+        breaker: known.breaker.into(),
+        calls: known.calls.0,
+        failed: known.calls.1,
+        first_token_ms: first.map(millis),
+        headroom: known.headroom.map(rounded),
+        last_failure: track.trouble().map(|trouble| FailureReport {
+            ago_ms: millis(now.saturating_duration_since(trouble.at)),
+            detail: trouble.detail,
+            outcome: trouble.outcome.to_owned(),
+        }),
+        model: model.to_owned(),
+        opens_in_ms: if let breaker::State::Open(at) = known.breaker { Some(until(at)) } else { None },
+        rest: rest.map(|rest| RestReport { for_ms: until(rest.until), why: rest.why }),
+        whole_ms: whole.map(millis),
+    }
+}
+
+fn catalog(desk: &Desk, snapshot: &Snapshot, now: Instant, clock: SystemTime) -> CatalogReport {
+    let live::Told { refused, held } = desk.books.live.reloads.told();
+    let served = &snapshot.catalog;
+    CatalogReport {
+        accounts: served.accounts().len(),
+        callers: served.callers().len(),
+        files: files(desk, now, clock),
+        folder: folder(desk),
+        generation: snapshot.generation,
+        hash: served.hash.clone(),
+        held,
+        keys: served.key_count(),
+        last_refusal: refused.map(|refused| RefusalReport {
+            withheld: refused.withheld.iter().take(FILES).map(|path| name(desk, path)).collect(),
+            reasons: refused.reasons,
+            standing: refused.standing,
+            time: rfc3339(refused.at),
+        }),
+        loaded: rfc3339(snapshot.loaded),
+        models: served.models().len(),
+        waiting: waiting(desk, now),
+        warnings: served.warnings.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn folder(desk: &Desk) -> Option<FolderReport> {
+    let path = desk.books.live.reloads.folder()?;
+    let metadata = std::fs::metadata(path).ok();
+    Some(FolderReport {
+        device: metadata.as_ref().map(MetadataExt::dev),
+        inode: metadata.as_ref().map(MetadataExt::ino),
+        path: path.display().to_string(),
     })
 }
 
-/// Which folder is served: by its device and inode, so that nobody takes another one for it.
-fn folder(desk: &Desk) -> Option<serde_json::Value> {
-    let path = desk.books.live.reloads.folder()?;
-    let metadata = std::fs::metadata(path).ok();
-    Some(json!({
-        "path": path,
-        "device": metadata.as_ref().map(MetadataExt::dev),
-        "inode": metadata.as_ref().map(MetadataExt::ino),
-    }))
-}
-
-/// What was refused, why, and what serves on instead.
-fn refusal(desk: &Desk, refused: &live::Refused) -> serde_json::Value {
-    let withheld: Vec<_> = refused.withheld.iter().take(FILES).map(|path| name(desk, path)).collect();
-    json!({ "time": rfc3339(refused.at), "standing": refused.standing, "reasons": refused.reasons, "withheld": withheld })
-}
-
-/// The change that is not live yet, and for how long.
-fn waiting(desk: &Desk, now: Instant) -> Option<serde_json::Value> {
+fn waiting(desk: &Desk, now: Instant) -> Option<ChangeReport> {
     let waiting = desk.books.live.reloads.waiting()?;
-    let millis = |since: Instant| u64::try_from(now.saturating_duration_since(since).as_millis()).unwrap_or(u64::MAX);
-    let name = |path: &Path| name(desk, path);
-    let endless = waiting.endless.iter().map(|(path, since)| json!({ "file": name(path), "for_ms": millis(*since) }));
-    Some(json!({
-        "for_ms": millis(waiting.since),
-        "files": waiting.files.iter().take(FILES).map(|path| name(path)).collect::<Vec<_>>(),
-        "endless": endless.take(FILES).collect::<Vec<_>>(),
-    }))
+    let since = |since: Instant| millis(now.saturating_duration_since(since));
+    let endless = waiting.endless.iter().take(FILES);
+    Some(ChangeReport {
+        endless: endless.map(|(path, at)| EndlessReport { file: name(desk, path), for_ms: since(*at) }).collect(),
+        files: waiting.files.iter().take(FILES).map(|path| name(desk, path)).collect(),
+        for_ms: since(waiting.since),
+    })
 }
 
-/// The files that changed last: an edit that was made before this time is live.
-fn files(desk: &Desk, now: Instant, clock: SystemTime) -> Vec<serde_json::Value> {
+/// Lists the files that changed last.
+fn files(desk: &Desk, now: Instant, clock: SystemTime) -> Vec<FileReport> {
     let live = desk.books.live.reloads.live();
     let at = |at: Instant| rfc3339(clock.checked_sub(now.saturating_duration_since(at)).unwrap_or(clock));
-    let told = live.iter().rev().take(FILES);
-    told.map(|(path, seen)| json!({ "file": name(desk, path), "live_as_of": at(*seen) })).collect()
+    let last = live.iter().rev().take(FILES);
+    last.map(|(path, seen)| FileReport { file: name(desk, path), live_as_of: at(*seen) }).collect()
 }
 
-/// As the operator knows it: `catalog.d/10-acme.yaml`.
+/// Returns a file's name as the operator knows it: `catalog.d/10-acme.yaml`.
 fn name(desk: &Desk, path: &Path) -> String {
     let within = desk
         .books
@@ -158,8 +173,8 @@ fn name(desk: &Desk, path: &Path) -> String {
     within.as_deref().unwrap_or(path).display().to_string()
 }
 
-/// The keys that were ever used, as far as is known, the last one first.
-fn keys(snapshot: &Snapshot) -> Vec<serde_json::Value> {
+/// Lists the keys that were ever used, as far as is known, the last one first.
+fn keys(snapshot: &Snapshot) -> Vec<KeyReport> {
     let time = |at: u64| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(at));
     let mut used: Vec<_> = snapshot
         .catalog
@@ -174,46 +189,19 @@ fn keys(snapshot: &Snapshot) -> Vec<serde_json::Value> {
     used.dedup_by_key(|(_, key, _)| key.index);
     used.sort_by_key(|(at, ..)| Reverse(*at));
     used.truncate(KEYS);
-    used.into_iter()
-        .map(|(at, key, old)| json!({ "id": key.id, "last_used": time(at), "old_hash_last_used": old.map(time) }))
-        .collect()
+    let report = |(at, key, old): (u64, &Arc<Key>, Option<u64>)| KeyReport {
+        id: key.id.to_string(),
+        last_used: time(at),
+        old_hash_last_used: old.map(time),
+    };
+    used.into_iter().map(report).collect()
 }
 
-/// How a target does.
-fn target(place: &Place, model: &str, told: &Told, trouble: Option<&Trouble>, now: Instant) -> serde_json::Value {
-    let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-    let until = |at: Instant| millis(at.saturating_duration_since(now));
-    let [whole, first] = told.expected;
-    let rest = place.state.health.rest(now).or(told.rest);
-    json!({
-        "model": model,
-        "breaker": told.breaker.name(),
-        "opens_in_ms": if let breaker::State::Open(at) = told.breaker { Some(until(at)) } else { None },
-        "calls": told.calls.0,
-        "failed": told.calls.1,
-        "rest": rest.map(|rest| json!({ "why": rest.why.name(), "for_ms": until(rest.until) })),
-        "last_failure": trouble.map(|trouble| {
-            let ago = millis(now.saturating_duration_since(trouble.at));
-            json!({ "outcome": trouble.outcome, "detail": trouble.detail, "ago_ms": ago })
-        }),
-        "first_token_ms": first.map(millis),
-        "whole_ms": whole.map(millis),
-        "awaited": told.awaited,
-        "headroom": told.headroom.map(rounded),
-    })
-}
-
-/// To the thousandth.
+/// Rounds a share to the thousandth.
 fn rounded(share: f64) -> f64 {
     (share * 1000.0).round() / 1000.0
 }
 
-fn phase_name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Starting => "starting",
-        Phase::Serving => "serving",
-        Phase::Delaying => "delaying",
-        Phase::Draining => "draining",
-        Phase::Cutting => "cutting",
-    }
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -5,11 +5,11 @@
 //! that no process serves; what a running instance tells of itself in `/status` is put into that
 //! snapshot first.
 
+mod instance;
 mod key;
 mod order;
 mod report;
 mod shown;
-mod status;
 mod text;
 mod walk;
 
@@ -37,9 +37,9 @@ use crate::live::Snapshot;
 use crate::plan;
 use dialects::front::chat::envelope;
 use dialects::front::chat::envelope::Envelope;
+use instance::Instance;
 use order::Drawn;
 use report::{Obstacle, Report};
-use status::Status;
 use walk::Walk;
 
 /// The caller's header that names a conversation.
@@ -66,7 +66,7 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
 struct Input {
     server: Server,
     snapshot: Snapshot,
-    status: Option<Status>,
+    instance: Option<Instance>,
     headers: HeaderMap,
     body: Bytes,
 }
@@ -88,10 +88,10 @@ fn explain(args: &ExplainArgs) -> Result<Report, String> {
     let Loaded { server, catalog, .. } = load(&conf, Secrets::Assume).map_err(|problems| {
         format!("{problems}\n{}: nothing can be explained. `portcullis check` says the same", shown(&conf))
     })?;
-    let status = args.status.as_deref().map(status::read).transpose()?;
+    let instance = args.status.as_deref().map(instance::read).transpose()?;
     let body = body(&args.request, server.limits.request_body)?;
     let snapshot = Snapshot::new(catalog, &Registry::default(), &crate::limits::Registry::default(), &mut Vec::new, 1);
-    Ok(tried(&args.key, &Input { server, snapshot, status, headers, body }))
+    Ok(tried(&args.key, &Input { server, snapshot, instance, headers, body }))
 }
 
 /// The headers of the request that decide anything.
@@ -122,12 +122,12 @@ fn body(path: &Path, limit: usize) -> Result<Bytes, String> {
 /// What would become of it, step by step as the gateway goes.
 fn tried(key: &str, input: &Input) -> Report {
     let (now, clock) = (Instant::now(), SystemTime::now());
-    let Input { server, snapshot, status, headers, body } = input;
+    let Input { server, snapshot, instance, headers, body } = input;
     let mut report = Report::default();
-    running(server, status.as_ref(), &mut report);
+    running(server, instance.as_ref(), &mut report);
     let key = key::find(&snapshot.catalog, key, clock, &mut report);
-    if let Some(status) = status
-        && let Some(what) = status.refuses()
+    if let Some(instance) = instance
+        && let Some(what) = instance.refuses()
     {
         report.fault("running", Obstacle::new(What::ShuttingDown, what));
     }
@@ -157,11 +157,11 @@ fn tried(key: &str, input: &Input) -> Report {
     // What is told of the running state comes after this: the target that the conversation belongs
     // to may rest.
     let home = Drawn::of(snapshot, &key, &model, envelope.stream, conversation);
-    if let Some(status) = status {
-        status.recall(snapshot, &model, now, clock, &mut report);
+    if let Some(instance) = instance {
+        instance.recall(snapshot, &model, now, clock, &mut report);
     }
     let Some(drawn) = Drawn::of(snapshot, &key, &model, envelope.stream, conversation) else { return report.refused() };
-    drawn.tell(&model, status.is_some(), &mut report);
+    drawn.tell(&model, instance.is_some(), &mut report);
     if model.sticky {
         let by = conversation.map(|_| known_by(session.is_some(), &envelope));
         order::tell_home(by, home.as_ref(), &drawn, &mut report);
@@ -169,7 +169,7 @@ fn tried(key: &str, input: &Input) -> Report {
     let walk = Walk {
         server,
         snapshot,
-        status: status.as_ref(),
+        instance: instance.as_ref(),
         key: &key,
         model: &model,
         envelope: &envelope,
@@ -237,9 +237,9 @@ fn read(body: &Bytes, limit: usize, report: &mut Report) -> Option<Envelope> {
     }
 }
 
-fn running(server: &Server, status: Option<&Status>, report: &mut Report) {
-    match status {
-        Some(status) => report.fact("running", format!("as {} tells", status.source)),
+fn running(server: &Server, instance: Option<&Instance>, report: &mut Report) {
+    match instance {
+        Some(instance) => report.fact("running", format!("as {} tells", instance.source)),
         None => report.fact(
             "running",
             format!(

@@ -1,13 +1,13 @@
-//! One plain GET: all that a command needs to ask the admin listener of a running gateway.
+//! A plain HTTP GET: all that a command needs to ask the admin listener of a running gateway.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// A catalog of thousands of accounts is told in less.
+/// The largest answer: the status of thousands of accounts is smaller.
 pub(super) const LARGEST: u64 = 64 << 20;
 
-/// The body of a good answer. The error of the inner result is what another answer says of itself.
+/// Returns the body of a 200. The inner error says what came instead.
 pub(super) fn get(
     address: SocketAddr,
     host: &str,
@@ -18,7 +18,7 @@ pub(super) fn get(
     let left = || patience.saturating_sub(start.elapsed()).max(Duration::from_millis(1));
     let mut stream = TcpStream::connect_timeout(&address, left())?;
     stream.set_write_timeout(Some(left()))?;
-    // Of HTTP/1.0, so that the answer comes in one piece and ends with the connection.
+    // With HTTP/1.0 the answer comes in one piece and ends with the connection.
     stream.write_all(format!("GET {path} HTTP/1.0\r\nhost: {host}\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();
     let mut buffer = vec![0; 64 << 10];

@@ -52,7 +52,7 @@ fn input(catalog: &str, status: Option<Value>, body: &str) -> Input {
     Input {
         server: config::read("server.yaml", "{}", &mut |_| Err(String::new())).unwrap(),
         snapshot: Snapshot::new(catalog, &Registry::default(), &crate::limits::Registry::default(), &mut Vec::new, 1),
-        status: status.map(|told| Status::of("s.json".to_owned(), told.to_string().as_bytes()).unwrap()),
+        instance: status.map(|told| Instance::of("s.json".to_owned(), told.to_string().as_bytes()).unwrap()),
         headers: HeaderMap::new(),
         body: body.to_owned().into(),
     }
@@ -374,7 +374,7 @@ fn an_instance_with_another_catalog_is_told() {
     says(&of("m", Some(told)), "catalog", "does not serve the model \"m\"");
     let unknown = of("other", Some(status(json!({}), json!({}))));
     assert_eq!(unknown.candidates.first().unwrap().does.as_deref(), Some("/status does not know this account"));
-    assert!(Status::of(String::new(), b"{}").is_err());
+    assert!(Instance::of(String::new(), b"{}").is_err());
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use super::instance::Instance;
 use super::order::{Drawn, Placed};
 use super::report::{self, Candidate, Costs, Obstacle, Report, State, Verdict};
-use super::status::Status;
 use super::{Key, key, left, named, shown, span};
 use crate::account::breaker;
 use crate::catalog::{Model, Target};
@@ -26,7 +26,7 @@ use dialects::neutral::Refused;
 pub(super) struct Walk<'a> {
     pub(super) server: &'a Server,
     pub(super) snapshot: &'a Snapshot,
-    pub(super) status: Option<&'a Status>,
+    pub(super) instance: Option<&'a Instance>,
     pub(super) key: &'a Key,
     pub(super) model: &'a Arc<Model>,
     pub(super) envelope: &'a Envelope,
@@ -218,7 +218,7 @@ impl Walk<'_> {
                 ),
             );
         }
-        let told = self.status.and_then(|status| status.model(&self.model.id));
+        let told = self.instance.and_then(|instance| instance.model(&self.model.id));
         if let Some(queue) = self.model.queue {
             let waiting = told.map(|told| format!("; {} wait now, and go before it", told.waiting)).unwrap_or_default();
             report.fact(
@@ -288,7 +288,7 @@ impl Walk<'_> {
             attempt,
             first_for: place.first_for,
             why: if is_conditional { format!("{in_case}, but: {why}") } else { why },
-            does: self.status.and_then(|status| status.does(&one.place.account, &one.upstream_model)),
+            does: self.instance.and_then(|instance| instance.does(&one.place.account, &one.upstream_model)),
             price: {
                 let is_it =
                     |target: &&Target| target.account.id == one.place.account.id && target.model == one.upstream_model;

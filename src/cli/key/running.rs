@@ -1,5 +1,5 @@
-//! Whether the gateway that runs on a folder has a change of it: asked of its admin listener, where
-//! `server.yaml` says that it is.
+//! Asks the gateway that runs on a folder whether a change of its files is live there: at its admin
+//! listener, where `server.yaml` says that it is.
 //!
 //! **Invariant:** only a gateway that serves this very folder is believed, by the folder's device
 //! and inode.
@@ -11,34 +11,33 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use serde::Deserialize;
-
 use crate::calendar::rfc3339;
 use crate::catalog::amend::Files;
 use crate::catalog::load::{Secrets, server};
 use crate::cli::http::get;
 use crate::cli::tell;
+use crate::status::{CatalogReport, FolderReport, Status};
 
-/// So long a change is waited for.
+/// How long a command waits for its change.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The listener is on this machine: who does not take a connection for so long is not there.
+/// The listener is on this machine: if it takes no connection for so long, it is not there.
 const NEAR: Duration = Duration::from_secs(2);
-/// By then the gateway has seen that something changed.
-const SEEN: Duration = Duration::from_millis(500);
-/// Between two questions.
+/// After this time the gateway has noticed that a file changed.
+const NOTICED: Duration = Duration::from_millis(500);
+/// The pause between two questions.
 const PAUSE: Duration = Duration::from_millis(50);
-/// File systems have clocks that are behind by as much.
+/// The clock of a file system may be behind by so much.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What is known of a gateway on this folder.
+/// Whether a gateway on this folder has the change.
 pub(super) enum Running {
-    /// It has the change.
+    /// A gateway has the change.
     Has,
-    /// There is none.
+    /// No gateway runs on the folder.
     Nobody(String),
-    /// Whether there is one cannot be told.
+    /// Nobody can tell whether a gateway runs.
     Unknown(String),
-    /// There is one, and it does not have the change.
+    /// A gateway runs, and does not have the change.
     Late(String),
 }
 
@@ -66,7 +65,7 @@ pub(super) fn tell_of(files: &mut Files, file: usize, printed: ExitCode) -> Exit
     }
 }
 
-/// When a file was changed last, at the latest.
+/// Returns the latest time at which a file can have been changed last.
 pub(super) fn written_at(files: &Files, file: usize) -> SystemTime {
     let changed = fs::metadata(files.name(file)).ok().and_then(|metadata| {
         let (seconds, nanoseconds) =
@@ -91,29 +90,29 @@ pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Runni
         Ok(server) => reachable(server.admin),
         Err(problems) => return Running::Unknown(problems.to_string()),
     };
-    // What is told is cut to milliseconds.
+    // The status cuts times to milliseconds.
     let wanted = rfc3339(written + Duration::from_millis(2));
     let deadline = Instant::now() + PATIENCE;
     let mut known = false;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let page = match ask(address, &folder, left.min(NEAR)) {
-            Ok(page) => page,
+        let catalog = match ask(address, &folder, left.min(NEAR)) {
+            Ok(catalog) => catalog,
             Err(Running::Unknown(_)) if known && !left.is_zero() => continue,
             Err(other) => return other,
         };
         known = true;
-        if page.has(files.within(file), &wanted) {
+        if has(&catalog, files.within(file), &wanted) {
             return Running::Has;
         }
-        if left.is_zero() || (left < PATIENCE - SEEN && page.refuses(&wanted)) {
-            return Running::Late(page.why(address));
+        if left.is_zero() || (left < PATIENCE - NOTICED && refuses(&catalog, &wanted)) {
+            return Running::Late(why(&catalog, address));
         }
         std::thread::park_timeout(PAUSE);
     }
 }
 
-/// Where to reach who listens there.
+/// Returns the address at which this machine reaches such a listener.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(if address.is_ipv4() {
@@ -125,8 +124,8 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// What the gateway that serves this folder tells.
-fn ask(address: SocketAddr, folder: &Metadata, patience: Duration) -> Result<Catalog, Running> {
+/// Asks for the status of the gateway that serves this folder.
+fn ask(address: SocketAddr, folder: &Metadata, patience: Duration) -> Result<CatalogReport, Running> {
     let none = |what: &str| Running::Nobody(format!("what listens at {address} {what}"));
     let answer = match get(address, &address.to_string(), "/status", patience) {
         Ok(answer) => answer.map_err(|why| none(&why))?,
@@ -136,73 +135,38 @@ fn ask(address: SocketAddr, folder: &Metadata, patience: Duration) -> Result<Cat
             return Err(if waited { silent() } else { Running::Nobody(format!("nobody answers at {address}")) });
         }
     };
-    let page: Page =
-        serde_json::from_slice(&answer).map_err(|_| none("is no gateway that tells which folder it serves"))?;
-    let Folder { path, device, inode } = &page.catalog.folder;
+    let stranger = || none("is no gateway that tells which folder it serves");
+    let page: Status = serde_json::from_slice(&answer).map_err(|_| stranger())?;
+    let FolderReport { path, device, inode } = page.catalog.folder.as_ref().ok_or_else(stranger)?;
     if (*device, *inode) != (Some(folder.dev()), Some(folder.ino())) {
         return Err(none(&format!("serves another folder, {path}")));
     }
     Ok(page.catalog)
 }
 
-#[derive(Deserialize)]
-struct Page {
-    catalog: Catalog,
+/// Tells whether an edit of the file from the wanted time is live. Times of this form sort as texts.
+fn has(catalog: &CatalogReport, file: &str, wanted: &str) -> bool {
+    catalog.files.iter().any(|live| live.file == file && live.live_as_of.as_str() >= wanted)
 }
 
-#[derive(Deserialize)]
-struct Catalog {
-    folder: Folder,
-    files: Vec<Told>,
-    held: Option<String>,
-    last_refusal: Option<Refusal>,
-    waiting: Option<serde::de::IgnoredAny>,
+/// Tells whether the edit was refused, and nothing came since that may mend it.
+fn refuses(catalog: &CatalogReport, wanted: &str) -> bool {
+    let refused =
+        catalog.last_refusal.as_ref().is_some_and(|refusal| refusal.standing && refusal.time.as_str() >= wanted);
+    refused && catalog.waiting.is_none()
 }
 
-#[derive(Deserialize)]
-struct Folder {
-    path: String,
-    device: Option<u64>,
-    inode: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Told {
-    file: String,
-    live_as_of: String,
-}
-
-#[derive(Deserialize)]
-struct Refusal {
-    time: String,
-    standing: bool,
-    reasons: Vec<String>,
-}
-
-impl Catalog {
-    /// Times of this form sort as texts.
-    fn has(&self, file: &str, wanted: &str) -> bool {
-        self.files.iter().any(|told| told.file == file && told.live_as_of.as_str() >= wanted)
+/// Returns why the edit is not live.
+fn why(catalog: &CatalogReport, address: SocketAddr) -> String {
+    let refused = catalog.last_refusal.as_ref().filter(|refusal| refusal.standing);
+    if let Some(reason) = refused.and_then(|refusal| refusal.reasons.first()) {
+        return format!("the gateway refuses the catalog as it is now: {reason}");
     }
-
-    /// Whether it was looked at, and is wrong, and nothing came since that may mend it.
-    fn refuses(&self, wanted: &str) -> bool {
-        let refused =
-            self.last_refusal.as_ref().is_some_and(|refusal| refusal.standing && refusal.time.as_str() >= wanted);
-        refused && self.waiting.is_none()
-    }
-
-    fn why(&self, address: SocketAddr) -> String {
-        let refused = self.last_refusal.as_ref().filter(|refusal| refusal.standing);
-        if let Some(reason) = refused.and_then(|refusal| refusal.reasons.first()) {
-            return format!("the gateway refuses the catalog as it is now: {reason}");
-        }
-        match &self.held {
-            Some(held) => format!("the gateway holds the change back for some seconds, since the catalog {held}"),
-            None => format!(
-                "the gateway did not take it within {} s; http://{address}/status tells more, as `catalog.waiting`",
-                PATIENCE.as_secs()
-            ),
-        }
+    match &catalog.held {
+        Some(held) => format!("the gateway holds the change back for some seconds, since the catalog {held}"),
+        None => format!(
+            "the gateway did not take it within {} s; http://{address}/status tells more, as `catalog.waiting`",
+            PATIENCE.as_secs()
+        ),
     }
 }

@@ -1,13 +1,11 @@
-//! What a running instance tells of itself: its `/status`, fetched or saved, put into a snapshot
-//! that nobody serves.
+//! An instance is a running gateway as its `/status` reports it, fetched or saved. What it reports
+//! is put into a snapshot that nobody serves.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::ToSocketAddrs as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-
-use serde::Deserialize;
 
 use super::left;
 use super::report::Report;
@@ -16,101 +14,30 @@ use crate::account::health::{Rest, Why};
 use crate::account::track::Told;
 use crate::catalog::{Account, Model};
 use crate::cli::http::{LARGEST, get};
+use crate::drain::Phase;
 use crate::live::Snapshot;
+use crate::status::AccountReport;
+use crate::status::BreakerReport;
+use crate::status::FailureReport;
+use crate::status::ModelReport;
+use crate::status::RestReport;
+use crate::status::Status;
+use crate::status::TargetReport;
 
 /// The admin listener is quick.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Nothing rests for longer.
 const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 
-/// What is told, and by whom.
-pub(super) struct Status {
+/// The status of a running instance.
+pub(super) struct Instance {
+    /// Where the status is from, in words.
     pub(super) source: String,
-    told: Page,
+    status: Status,
 }
 
-#[derive(Deserialize)]
-struct Page {
-    phase: String,
-    accounts: Vec<ToldAccount>,
-    models: Vec<ToldModel>,
-    catalog: Option<ToldCatalog>,
-}
-
-#[derive(Deserialize)]
-struct ToldCatalog {
-    last_refusal: Option<Refusal>,
-    held: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Refusal {
-    standing: bool,
-}
-
-#[derive(Deserialize)]
-struct ToldAccount {
-    id: String,
-    state: String,
-    in_flight: usize,
-    concurrency: Option<usize>,
-    targets: Vec<ToldTarget>,
-}
-
-#[derive(Deserialize)]
-struct ToldTarget {
-    model: String,
-    breaker: Breaker,
-    opens_in_ms: Option<u64>,
-    calls: u64,
-    failed: u64,
-    rest: Option<ToldRest>,
-    last_failure: Option<ToldFailure>,
-    first_token_ms: Option<u64>,
-    whole_ms: Option<u64>,
-    awaited: usize,
-    headroom: Option<f64>,
-}
-
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-enum Breaker {
-    Closed,
-    Open,
-    HalfOpen,
-}
-
-#[derive(Deserialize)]
-struct ToldFailure {
-    outcome: String,
-    detail: Option<String>,
-    ago_ms: u64,
-}
-
-#[derive(Deserialize)]
-struct ToldRest {
-    why: WhyTold,
-    for_ms: u64,
-}
-
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-enum WhyTold {
-    Rate,
-    Credential,
-    Refused,
-}
-
-/// What is told of a model.
-#[derive(Deserialize)]
-pub(super) struct ToldModel {
-    id: String,
-    pub(super) waiting: usize,
-    pub(super) retry_budget_spent: f64,
-}
-
-/// Fetches it from a URL, or reads the file that it was saved to.
-pub(super) fn read(from: &str) -> Result<Status, String> {
+/// Fetches a status from a URL, or reads the file that it was saved to.
+pub(super) fn read(from: &str) -> Result<Instance, String> {
     let (source, json) = if from.contains("://") {
         (from.to_owned(), fetch(from).map_err(|why| format!("--status: {why}"))?)
     } else {
@@ -118,7 +45,7 @@ pub(super) fn read(from: &str) -> Result<Status, String> {
         let age = age.map(|age| format!(", saved {} ago,", left(age))).unwrap_or_default();
         (format!("{from}{age}"), json)
     };
-    Status::of(source, &json)
+    Instance::of(source, &json)
 }
 
 fn saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
@@ -154,46 +81,50 @@ fn fetch(url: &str) -> Result<Vec<u8>, String> {
     Err(format!("{url} {last}"))
 }
 
-impl Status {
-    /// What the page of this source tells.
-    pub(super) fn of(source: String, json: &[u8]) -> Result<Status, String> {
-        let told = serde_json::from_slice(json)
+impl Instance {
+    /// Reads the page of this source.
+    pub(super) fn of(source: String, json: &[u8]) -> Result<Instance, String> {
+        let status = serde_json::from_slice(json)
             .map_err(|why| format!("--status: this is no /status of this version: {why}"))?;
-        Ok(Status { source, told })
+        Ok(Instance { source, status })
     }
 
-    /// Why the instance takes no request at all.
+    /// Returns why the instance takes no request at all.
     pub(super) fn refuses(&self) -> Option<String> {
-        let drains = matches!(self.told.phase.as_str(), "draining" | "cutting");
-        drains.then(|| format!("the instance is shutting down ({})", self.told.phase))
+        let phase = match self.status.phase {
+            Phase::Draining => "draining",
+            Phase::Cutting => "cutting",
+            Phase::Starting | Phase::Serving | Phase::Delaying => return None,
+        };
+        Some(format!("the instance is shutting down ({phase})"))
     }
 
-    /// What is told of a model.
-    pub(super) fn model(&self, id: &str) -> Option<&ToldModel> {
-        self.told.models.iter().find(|model| model.id == *id)
+    /// Returns what the status reports about a model.
+    pub(super) fn model(&self, id: &str) -> Option<&ModelReport> {
+        self.status.models.iter().find(|model| model.id == *id)
     }
 
-    fn account(&self, id: &str) -> Option<&ToldAccount> {
-        self.told.accounts.iter().find(|account| account.id == *id)
+    fn account(&self, id: &str) -> Option<&AccountReport> {
+        self.status.accounts.iter().find(|account| account.id == *id)
     }
 
-    /// How a target does, in a line.
+    /// Returns how a target does, in a line.
     pub(super) fn does(&self, account: &Account, model: &str) -> Option<String> {
-        let Some(told) = self.account(&account.id) else {
+        let Some(report) = self.account(&account.id) else {
             return Some("/status does not know this account".to_owned());
         };
-        let of = told.concurrency.map(|most| format!(" of {most}")).unwrap_or_default();
-        let mut does = vec![format!("{}{of} in flight", told.in_flight)];
-        match told.target(model) {
+        let of = report.concurrency.map(|most| format!(" of {most}")).unwrap_or_default();
+        let mut does = vec![format!("{}{of} in flight", report.in_flight)];
+        match target_of(report, model) {
             Some(target) => {
                 if target.calls > 0 {
                     does.push(format!("{} of {} calls failed", target.failed, target.calls));
                 }
-                if let Some(ToldFailure { outcome, detail, ago_ms }) = &target.last_failure {
+                if let Some(FailureReport { outcome, detail, ago_ms }) = &target.last_failure {
                     let detail = detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
                     does.push(format!("failed {} ago ({outcome}{detail})", left(Duration::from_millis(*ago_ms))));
                 }
-                if target.breaker == Breaker::HalfOpen {
+                if target.breaker == BreakerReport::HalfOpen {
                     does.push(
                         "breaker half open: one request at a time finds out, whether one is out is not told".to_owned(),
                     );
@@ -211,7 +142,7 @@ impl Status {
         Some(does.join(", "))
     }
 
-    /// Puts what is told into the snapshot, and says where the two do not fit together.
+    /// Puts the status into the snapshot, and notes where the two do not fit together.
     pub(super) fn recall(
         &self,
         snapshot: &Snapshot,
@@ -223,55 +154,46 @@ impl Status {
         let after = |milliseconds: u64| now + Duration::from_millis(milliseconds).min(LONGEST);
         for ((account, state), tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.states).zip(&snapshot.tracks)
         {
-            let Some(told) = self.account(&account.id) else { continue };
-            let of_credential = |rest: &&ToldRest| rest.why == WhyTold::Credential;
-            let rest = told.targets.iter().filter_map(|target| target.rest.as_ref()).find(of_credential);
-            state.recall(told.in_flight, rest.map(|rest| Rest { until: after(rest.for_ms), why: Why::Credential }));
+            let Some(reported) = self.account(&account.id) else { continue };
+            let rest_of = |rest: &RestReport| Rest { until: after(rest.for_ms), why: rest.why };
+            let mut rests = reported.targets.iter().filter_map(|target| target.rest.as_ref()).map(rest_of);
+            state.recall(reported.in_flight, rests.find(|rest| rest.why == Why::Credential));
             for (name, track) in tracks {
-                let Some(target) = told.target(name) else { continue };
-                let state = match target.breaker {
-                    Breaker::Closed => breaker::State::Closed,
-                    Breaker::Open => breaker::State::Open(after(target.opens_in_ms.unwrap_or_default())),
-                    Breaker::HalfOpen => breaker::State::HalfOpen { probing: false },
-                };
-                let rest = target.rest.as_ref().and_then(|rest| {
-                    let why = match rest.why {
-                        WhyTold::Rate => Why::Rate,
-                        WhyTold::Refused => Why::Refused,
-                        WhyTold::Credential => return None,
-                    };
-                    Some(Rest { until: after(rest.for_ms), why })
-                });
+                let Some(target) = target_of(reported, name) else { continue };
                 let time = |time: Option<u64>| time.map(Duration::from_millis);
-                let told = Told {
-                    breaker: state,
+                let known = Told {
+                    breaker: match target.breaker {
+                        BreakerReport::Closed => breaker::State::Closed,
+                        BreakerReport::Open => breaker::State::Open(after(target.opens_in_ms.unwrap_or_default())),
+                        BreakerReport::HalfOpen => breaker::State::HalfOpen { probing: false },
+                    },
                     calls: (target.calls, target.failed),
-                    rest,
+                    // A rest for the credential is the account's.
+                    rest: target.rest.as_ref().map(rest_of).filter(|rest| rest.why != Why::Credential),
                     expected: [time(target.whole_ms), time(target.first_token_ms)],
                     awaited: target.awaited,
                     headroom: target.headroom,
                 };
-                track.recall(&told, now, clock);
+                track.recall(&known, now, clock);
             }
         }
         self.differ(model, report);
     }
 
-    /// Where the instance does not serve what the files say.
+    /// Notes where the instance does not serve what the files say.
     fn differ(&self, model: &Model, report: &mut Report) {
-        if let Some(catalog) = &self.told.catalog {
-            if catalog.last_refusal.as_ref().is_some_and(|refusal| refusal.standing) {
-                report.fact(
-                    "catalog",
-                    "the instance refused what its files hold now, and serves an older catalog than this one",
-                );
-            }
-            if let Some(held) = &catalog.held {
-                report.fact(
-                    "catalog",
-                    format!("the instance holds a change back ({held}), and serves an older catalog than this one"),
-                );
-            }
+        let catalog = &self.status.catalog;
+        if catalog.last_refusal.as_ref().is_some_and(|refusal| refusal.standing) {
+            report.fact(
+                "catalog",
+                "the instance refused what its files hold now, and serves an older catalog than this one",
+            );
+        }
+        if let Some(held) = &catalog.held {
+            report.fact(
+                "catalog",
+                format!("the instance holds a change back ({held}), and serves an older catalog than this one"),
+            );
         }
         if self.model(&model.id).is_none() {
             report.fact(
@@ -280,14 +202,14 @@ impl Status {
             );
         }
         for account in model.targets.iter().map(|target| &target.account) {
-            let Some(told) = self.account(&account.id) else { continue };
-            if (told.state == "disabled") == account.enabled {
+            let Some(reported) = self.account(&account.id) else { continue };
+            if (reported.state == "disabled") == account.enabled {
                 let has = if account.enabled { "disabled" } else { "enabled" };
                 report.fact(
                     "catalog",
                     format!("in the instance the account {} is {has}: it has another catalog", account.id),
                 );
-            } else if told.concurrency != account.concurrency {
+            } else if reported.concurrency != account.concurrency {
                 report.fact(
                     "catalog",
                     format!(
@@ -300,8 +222,6 @@ impl Status {
     }
 }
 
-impl ToldAccount {
-    fn target(&self, model: &str) -> Option<&ToldTarget> {
-        self.targets.iter().find(|target| target.model == *model)
-    }
+fn target_of<'a>(account: &'a AccountReport, model: &str) -> Option<&'a TargetReport> {
+    account.targets.iter().find(|target| target.model == *model)
 }
