@@ -48,16 +48,16 @@ fn record_outcome(record: &mut Record, producer: &mut Producer<'_>) {
     count(record, producer);
     record.times.queued = producer.queued();
     record.attempts = Attempts {
-        trail: std::mem::take(&mut producer.trail),
-        hedge_won: producer.hedged,
-        not_retried: producer.not_retried,
-        shed: producer.shed,
-        maybe_billed: producer.maybe_billed,
+        trail: std::mem::take(&mut producer.summary.trail),
+        hedge_won: producer.summary.hedged,
+        not_retried: producer.summary.not_retried,
+        shed: producer.summary.shed,
+        maybe_billed: producer.summary.maybe_billed,
     };
     let answer = &mut record.answer;
-    answer.dropped = producer.losses.names().to_vec();
-    answer.flaws = producer.flaws;
-    answer.upstream_request_id = producer.upstream_request_id.take();
+    answer.dropped = producer.summary.losses.names().to_vec();
+    answer.flaws = producer.summary.flaws;
+    answer.upstream_request_id = producer.summary.upstream_request_id.take();
     if let Some(candidate) = producer.candidate() {
         answer.account = Some(candidate.place.account.id.clone());
         answer.upstream_model = Some(candidate.upstream_model.clone());
@@ -261,7 +261,7 @@ impl<'x> Relay<'x> {
             .candidate()
             .map(|candidate| &candidate.model.id)
             .filter(|id| Some(*id) != record.request.model.as_ref());
-        let dropped = (!producer.losses.names().is_empty()).then(|| producer.losses.names().join(", "));
+        let dropped = (!producer.summary.losses.names().is_empty()).then(|| producer.summary.losses.names().join(", "));
         let (attempts, timing) = producer.trail_so_far().unzip();
         let attempts = attempts.filter(|attempts| !attempts.is_empty());
         Notes { model: served.map(ToString::to_string), attempts, timing, dropped, estimated }

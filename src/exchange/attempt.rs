@@ -7,15 +7,15 @@
 
 use super::upstream::Connection;
 use super::upstream::Upstream;
+use super::outgoing::Outgoing;
 use crate::account::Permit;
 use crate::account::failure::Failure;
 use crate::alarm::Alarm;
-use crate::catalog::Timeouts;
 use crate::live::place::Place;
 use bytes::Bytes;
 use dialects::upstream::demo;
 use http::StatusCode;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use pingora::protocols::Stream;
 use pingora::protocols::http::v1::client::HttpSession as Http1;
 use pingora::protocols::http::v2::client::Http2Session as Http2;
@@ -37,30 +37,6 @@ const SLICE: usize = 64 * 1024;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// More informational heads than this are no answer.
 const INFORMATIONAL: usize = 8;
-
-/// What goes up.
-pub struct Outgoing<'a> {
-    /// Our id for the exchange.
-    pub request_id: &'a str,
-    /// What follows the account's base URL.
-    pub path: &'a str,
-    /// Headers that only this request has.
-    pub headers: &'a [(HeaderName, HeaderValue)],
-    /// The body, in parts.
-    pub body: &'a [Bytes],
-    /// Whether a stream is asked for.
-    pub stream: bool,
-    /// How long to wait for what.
-    pub timeouts: Timeouts,
-    /// When the time of all attempts together is over.
-    pub total: Instant,
-}
-
-impl Outgoing<'_> {
-    fn length(&self) -> usize {
-        self.body.iter().map(Bytes::len).sum()
-    }
-}
 
 /// The try.
 pub struct Attempt {

@@ -4,9 +4,10 @@
 //! **Invariant:** a private key never leaves the process, and a token goes to the account that it
 //! was made for, and to nobody else.
 
-use super::attempt::{Attempt, Outgoing};
+use super::attempt::Attempt;
 use super::upstream::Upstream;
 use crate::account::failure::Failure;
+use super::outgoing::Outgoing;
 use crate::account::token::Turn;
 use crate::alarm::Alarm;
 use crate::catalog::{Account, AwsKeys, Signer};

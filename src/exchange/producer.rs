@@ -11,17 +11,19 @@ pub mod meter;
 mod opening;
 mod pick;
 pub mod probe;
+mod progress;
 mod racing;
 mod reading;
-mod recall;
+mod state;
+mod streaming;
 mod telling;
+mod thoughts;
 
 use super::Own;
-use super::attempt::Attempt;
 use super::backends::Backends;
-use super::failover::{Failure, Then};
+use super::failover::Failure;
+use super::choose::Search;
 use crate::account::demand::Demand;
-use crate::account::track::Trial;
 use crate::alarm::Alarm;
 use crate::catalog::Model;
 use crate::error::Refusal;
@@ -35,14 +37,11 @@ use dialects::Face;
 use dialects::Flaws;
 use dialects::front::chat::envelope::Envelope;
 use dialects::neutral::Losses;
-use dialects::neutral::Refused;
 use dialects::usage::Source;
 use dialects::usage::Usage;
 use meter::Meter;
-use opening::{Gained, Lost, Opened, Progress, Told};
-use reading::Reading;
-use std::future::Future;
-use std::pin::Pin;
+use opening::{AnswerFacts, Gained, WholeAnswer};
+use state::{Declined, Ended, ProducerState, Running, Streaming};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -102,15 +101,48 @@ pub struct Producer<'x> {
     shared: &'x Backends,
     request: &'x Request,
     own: &'x Own,
+    began: Instant,
+    alarm: Alarm,
+    memory: ExchangeMemory,
+    search: Search,
+    failures: Failures,
+    /// For which requests it was judged who can be asked at all.
+    judged: Option<Reach>,
+    /// How long it waited for a place before.
+    queued: Duration,
+    /// No second attempt was begun, or looked for, beside the first.
+    may_hedge: bool,
+    state: ProducerState<'x>,
+    /// What the exchange came to so far.
+    pub summary: Summary,
+}
+
+/// What the exchange holds in memory.
+struct ExchangeMemory {
     /// The caller's body, until nobody will be asked again.
     body: Bytes,
     /// What the request holds of the budget.
-    held: Held,
-    /// What the answer holds of it.
-    answer_held: Option<Held>,
-    /// The attempts so far.
+    request: Held,
+    /// What a buffered answer holds of it.
+    answer: Option<Held>,
+}
+
+/// What the attempts that failed have shown.
+#[derive(Default)]
+struct Failures {
+    last: Option<Failure>,
+    /// One of those who failed may answer the next time.
+    hope: bool,
+    /// When the first of those who limit their rate will be back.
+    limited: Option<Duration>,
+}
+
+/// What an exchange came to, for its record.
+#[derive(Default)]
+pub struct Summary {
+    /// The attempts.
     pub trail: Vec<Tried>,
-    /// What it cost so far.
+    /// What was used.
     pub usage: Usage,
     /// The place in `candidates` of the one that answers, or was asked last.
     pub served: Option<usize>,
@@ -118,14 +150,10 @@ pub struct Producer<'x> {
     pub upstream_request_id: Option<String>,
     /// An upstream may charge for an answer that nobody got.
     pub maybe_billed: bool,
-    /// What the request as it went up last does not say of what the caller said, and what the
-    /// answer did not do of it.
+    /// What of the request the last upstream was not told, and what the answer did not do of it.
     pub losses: Losses,
     /// What is wrong with the answer, though it is whole.
     pub flaws: Flaws,
-    /// How long it waited for a place, and since when it does.
-    queued: Duration,
-    waiting: Option<Instant>,
     /// How long the attempt that answers took to have a connection, and to begin to answer.
     timing: (Option<Duration>, Option<Duration>),
     /// Why no further attempt was made, although there was somebody.
@@ -134,171 +162,53 @@ pub struct Producer<'x> {
     pub hedged: Option<bool>,
     /// It was not even let into the queue.
     pub shed: bool,
-    /// Before the gate is open.
-    running: Vec<Running<'x>>,
-    /// From then on.
-    live: Option<Live>,
-    /// A whole stream's attempt, until its connection's fate is known.
-    lingering: Option<Attempt>,
-    /// A failure that came together with the last good events: those are yielded first.
-    pending: Option<Failure>,
-    /// An answer that says no, for when nobody else says anything.
-    declined: Option<Declined<'x>>,
-    opened: bool,
-    /// No second attempt was begun, or looked for, beside the first.
-    may_hedge: bool,
-    asked: Vec<bool>,
-    reach: Reach,
-    /// For whom it is known whether they may be asked at all.
-    judged: Option<Reach>,
-    tries: usize,
-    last: Option<Failure>,
-    /// One of those that were asked may answer the next time.
-    hope: bool,
-    resting: Resting,
-    /// When the first of those that were asked and limit their rate will be back.
-    limited: Option<Duration>,
-    /// Why a candidate that could not do what is asked was passed over: the first one's word.
-    unable: Option<Refused>,
-    began: Instant,
-    alarm: Alarm,
-}
-
-/// An attempt whose gate is not open yet.
-struct Running<'x> {
-    place: usize,
-    began: Instant,
-    /// It began beside a slow one.
-    is_hedge: bool,
-    trial: Trial,
-    losses: Losses,
-    progress: Arc<Progress>,
-    end: Pin<Box<dyn Future<Output = Result<Opened, Lost>> + Send + 'x>>,
-}
-
-/// A stream that runs.
-struct Live {
-    place: usize,
-    began: Instant,
-    trial: Trial,
-    progress: Arc<Progress>,
-    reading: Reading,
-}
-
-/// An answer that says no.
-struct Declined<'x> {
-    running: Running<'x>,
-    gained: Gained,
-    held: Option<Held>,
-    /// Its place in the trail.
-    noted: usize,
-}
-
-impl Declined<'_> {
-    /// It waits for others: its place at the account is free meanwhile.
-    fn release(&mut self) {
-        if let Gained::Stream { reading, .. } = &mut self.gained {
-            reading.attempt.release();
-        }
-    }
-}
-
-/// An attempt that has ended.
-struct Ended {
-    place: usize,
-    began: Instant,
-    trial: Trial,
-    progress: Arc<Progress>,
-}
-
-/// Why candidates were passed over, for when none is left.
-#[derive(Default)]
-struct Resting {
-    passed: usize,
-    for_rate: usize,
-    /// When the first of them will be back; not those that only the operator can bring back.
-    soonest: Option<Duration>,
-    /// When callers are told to come back for one of them: later, where it was out of reach.
-    told: Option<Duration>,
 }
 
 impl<'x> Producer<'x> {
-    /// Nothing is done yet.
+    /// Returns a producer that has done nothing yet.
     pub fn new(shared: &'x Backends, request: &'x Request, body: Bytes, held: Held, own: &'x Own) -> Producer<'x> {
         Producer {
             shared,
             request,
             own,
-            body,
-            held,
-            answer_held: None,
-            trail: Vec::new(),
-            usage: Usage::default(),
-            served: None,
-            upstream_request_id: None,
-            maybe_billed: false,
-            losses: Losses::default(),
-            flaws: Flaws::default(),
-            queued: Duration::ZERO,
-            waiting: None,
-            timing: (None, None),
-            not_retried: None,
-            hedged: None,
-            shed: false,
-            running: Vec::new(),
-            live: None,
-            lingering: None,
-            pending: None,
-            declined: None,
-            opened: false,
-            may_hedge: request.model.hedge.is_some(),
-            asked: vec![false; request.candidates.len()],
-            reach: Reach::Any,
-            judged: None,
-            tries: 0,
-            last: None,
-            hope: false,
-            resting: Resting::default(),
-            limited: None,
-            unable: None,
             began: Instant::now(),
             alarm: Alarm::default(),
+            memory: ExchangeMemory { body, request: held, answer: None },
+            search: Search::new(request.candidates.len(), shared.server.attempts),
+            failures: Failures::default(),
+            judged: None,
+            queued: Duration::ZERO,
+            may_hedge: request.model.hedge.is_some(),
+            state: ProducerState::Seeking { reserve: None, waiting: None },
+            summary: Summary::default(),
         }
     }
 
-    /// The candidate that answers.
+    /// Returns the candidate that answers.
     pub fn candidate(&self) -> Option<&'x Candidate> {
-        self.request.candidates.get(self.served?)
+        self.request.candidates.get(self.summary.served?)
     }
 
-    /// How long it waited for a place.
+    /// Returns how long it waited for a place.
     pub fn queued(&self) -> Duration {
-        self.queued + self.waiting.map(|since| since.elapsed()).unwrap_or_default()
+        self.queued + self.state.waiting().map(|since| since.elapsed()).unwrap_or_default()
     }
 
-    /// The next piece; or why there is none, and will be none.
+    /// Returns the next piece; or why there is none, and will be none.
     pub async fn next(&mut self) -> Result<Piece, Refusal> {
-        if let Some(failure) = self.pending.take() {
-            return Err(self.refusal(&failure));
-        }
         loop {
-            if self.live.is_some() {
-                match self.advance().await? {
-                    Some(piece) => return Ok(piece),
-                    None => continue,
+            let step = match &self.state {
+                ProducerState::Seeking { .. } => self.seek().await,
+                ProducerState::Racing { .. } => self.race().await,
+                ProducerState::Streaming(_) => self.advance().await,
+                ProducerState::Ending(failure) => {
+                    let refusal = self.refusal(failure);
+                    self.over(refusal)
                 }
-            }
-            let begun = if self.running.is_empty() { self.begin().await } else { Ok(true) };
-            let step = match begun {
-                Ok(true) => match self.race().await {
-                    (running, Ok(opened)) => self.adopt(running, opened),
-                    (running, Err(lost)) => self.lose(running, lost),
-                },
-                Ok(false) => {
+                ProducerState::Over(_) => {
                     let refusal = self.nobody_left();
                     self.over(refusal)
                 }
-                Err(refusal) => self.over(refusal),
             };
             if let Some(piece) = step? {
                 return Ok(piece);
@@ -306,30 +216,36 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// What was reported or passed on so far, for an exchange that ends early.
+    /// Returns what was reported or passed on so far, for an exchange that ends early.
     pub fn usage_so_far(&self) -> Usage {
-        self.live.as_ref().map_or(self.usage, |live| live.reading.stream.usage_so_far())
+        if let ProducerState::Streaming(live) = &self.state {
+            return live.reading.stream.usage_so_far();
+        }
+        self.summary.usage
     }
 
     /// Notes the attempts that the caller's leaving, or our going down, put an end to.
     pub fn abandon(&mut self, why: &'static str) {
-        self.usage = self.usage_so_far();
-        self.maybe_billed |= self.declined.is_some();
-        for running in std::mem::take(&mut self.running) {
+        self.summary.usage = self.usage_so_far();
+        self.summary.maybe_billed |= self.state.take_reserve().is_some();
+        for running in self.state.stop_race() {
             // Who leaves pays for what was asked for it: once, though two were asked.
-            if why == CALLER_LEFT && self.usage.source == Source::None {
+            if why == CALLER_LEFT && self.summary.usage.source == Source::None {
                 let Running { place, began, progress, .. } = running;
-                self.usage = progress.spent(self.request.face.prompt_bytes).unwrap_or_default();
-                self.maybe_billed |= self.usage.source != Source::None;
-                self.served = Some(place);
+                self.summary.usage = progress.spent(self.request.face.prompt_bytes).unwrap_or_default();
+                self.summary.maybe_billed |= self.summary.usage.source != Source::None;
+                self.summary.served = Some(place);
                 self.note(place, why, began, None, &progress, None);
             } else {
                 self.give_up(running, why);
             }
         }
-        if let Some(live) = self.live.take() {
-            self.maybe_billed = true;
-            self.note(live.place, why, live.began, Some(200), &live.progress, None);
+        if let ProducerState::Streaming(_) = &self.state
+            && let ProducerState::Streaming(live) = std::mem::replace(&mut self.state, ProducerState::Over(None))
+        {
+            let Ended { place, began, progress, .. } = live.ended;
+            self.summary.maybe_billed = true;
+            self.note(place, why, began, Some(200), &progress, None);
         }
     }
 
@@ -337,123 +253,62 @@ impl<'x> Producer<'x> {
     fn answer(&mut self, running: Running<'x>, gained: Gained, held: Option<Held>) -> Piece {
         let Running { place, began, trial, losses, progress, .. } = running;
         // One that said no is not needed any more: its connection closes.
-        self.maybe_billed |= self.declined.take().is_some();
-        self.served = Some(place);
-        self.losses = losses;
-        self.upstream_request_id = progress.id();
-        self.timing = progress.timing();
-        self.answer_held = held;
+        self.summary.maybe_billed |= self.state.take_reserve().is_some();
+        self.summary.served = Some(place);
+        self.summary.losses = losses;
+        self.summary.upstream_request_id = progress.id();
+        self.summary.timing = progress.timing();
+        self.memory.answer = held;
+        let ended = Ended { place, began, trial, progress };
         match gained {
-            Gained::Whole { piece, told, attempt } => {
-                let ended = Ended { place, began, trial, progress };
-                self.whole(ended, told, attempt);
+            Gained::Whole(WholeAnswer { piece, facts, attempt }) => {
+                self.whole(ended, facts);
+                self.commit(ProducerState::Over(attempt));
                 piece
             }
             Gained::Stream { mut reading, .. } => {
-                self.commit();
                 let events = std::mem::take(&mut reading.out);
-                self.live = Some(Live { place, began, trial, progress, reading });
+                self.commit(ProducerState::Streaming(Streaming { ended, reading }));
                 Piece::Events(events.into())
             }
         }
     }
 
-    /// An answer is whole.
-    fn whole(&mut self, Ended { place, began, mut trial, progress }: Ended, told: Told, attempt: Option<Attempt>) {
-        let Told { usage, kept, flaws } = told;
-        self.commit();
-        self.usage = usage;
-        self.flaws = flaws;
-        flaws.names().for_each(|name| self.losses.add(name));
+    /// Takes down that an answer is whole.
+    fn whole(&mut self, Ended { place, began, mut trial, progress }: Ended, facts: AnswerFacts) {
+        let AnswerFacts { usage, kept, flaws } = facts;
+        self.summary.usage = usage;
+        self.summary.flaws = flaws;
+        flaws.names().for_each(|name| self.summary.losses.add(name));
         self.request.demand.answered(usage.completion / self.request.envelope.choices);
         trial.whole(std::time::Instant::now());
         self.keep(kept);
         self.note(place, "ok", began, Some(200), &progress, None);
-        self.lingering = attempt;
     }
 
-    /// From now on nobody will be asked again: a long stream need not hold what it was asked.
-    fn commit(&mut self) {
-        self.opened = true;
-        self.held.shrink(self.body.len());
-        self.body = Bytes::new();
+    /// Enters a state in which nobody is asked again: a long stream need not hold what it was asked.
+    fn commit(&mut self, state: ProducerState<'x>) {
+        self.state = state;
+        self.memory.request.shrink(self.memory.body.len());
+        self.memory.body = Bytes::new();
     }
 
-    /// An attempt failed before its gate was open, or with its first events.
-    fn lose(&mut self, running: Running<'x>, lost: Lost) -> Result<Option<Piece>, Refusal> {
-        let Running { place, began, mut trial, losses, progress, .. } = running;
-        self.losses = losses;
-        self.lost(place, began, &mut trial, &progress, lost)
-    }
-
-    fn lost(
-        &mut self,
-        place: usize,
-        began: Instant,
-        trial: &mut Trial,
-        progress: &Progress,
-        Lost { failure, salvage }: Lost,
-    ) -> Result<Option<Piece>, Refusal> {
-        self.served = Some(place);
-        self.upstream_request_id = progress.id();
-        let then = failure.then();
-        // As long as nothing has left for the caller, somebody else may still give a whole answer.
-        let goes_on = !self.opened
-            && match then {
-                Then::Another => !self.running.is_empty() || self.is_anybody_left(None),
-                Then::Larger => self.asks(Reach::TooLong),
-                Then::Milder => self.asks(Reach::Declined),
-                // Another one that runs may have more time.
-                Then::Nobody => failure == Failure::TotalTimeout && !self.running.is_empty(),
-            };
-        // A whole answer that says no is better than a part of another.
-        if let Some(mut reading) = salvage.filter(|_| !goes_on && self.declined.is_none()) {
-            // What came whole belongs to the caller, and is what was used.
-            self.usage = reading.stream.usage_so_far();
-            self.failed(&failure, place, began, trial, progress, false);
-            std::mem::take(&mut self.running).into_iter().for_each(|other| self.give_up(other, "not_needed"));
-            self.commit();
-            let events = std::mem::take(&mut reading.out);
-            if events.is_empty() {
-                return Err(self.refusal(&failure));
-            }
-            self.pending = Some(failure);
-            return Ok(Some(Piece::Events(events.into())));
-        }
-        self.failed(&failure, place, began, trial, progress, true);
-        match then {
-            Then::Another => {}
-            Then::Nobody if goes_on => {}
-            Then::Larger if goes_on => self.reach = Reach::TooLong,
-            Then::Milder if goes_on => self.reach = Reach::Declined,
-            Then::Larger | Then::Milder | Then::Nobody => {
-                std::mem::take(&mut self.running).into_iter().for_each(|other| self.give_up(other, "not_needed"));
-                let refusal = self.refusal(&failure);
-                return self.over(refusal);
-            }
-        }
-        self.last = Some(failure);
-        Ok(None)
-    }
-
-    /// There will be no other answer: one that says no is better than none.
+    /// Ends the exchange with a refusal; an answer that is one itself is better than that.
     fn over(&mut self, refusal: Refusal) -> Result<Option<Piece>, Refusal> {
-        let Some(Declined { running, gained, held, noted }) = self.declined.take() else { return Err(refusal) };
+        let Some(declined) = self.state.take_reserve() else {
+            self.state = ProducerState::Over(None);
+            return Err(refusal);
+        };
+        let Declined { running, gained, held, noted } = *declined;
         // It is told as what it is in the end.
-        self.trail.remove(noted);
+        self.summary.trail.remove(noted);
         if let Some(candidate) = self.request.candidates.get(running.place) {
-            self.request.meter.wanted(candidate, &running.progress, &self.trail);
+            self.request.meter.wanted(candidate, &running.progress, &self.summary.trail);
         }
         Ok(Some(self.answer(running, gained, held)))
     }
 
-    /// Whether there is a candidate for such requests.
-    fn asks(&self, reach: Reach) -> bool {
-        let mut places = self.request.candidates.iter().zip(&self.asked);
-        places.any(|(candidate, asked)| !asked && candidate.reach == reach) && self.tries < self.shared.server.attempts
-    }
-
-    /// When the time for a candidate is over, that of the attempts before it included.
+    /// Returns when the time for a candidate is over, that of the attempts before it included.
     fn total(&self, candidate: &Candidate) -> Instant {
         let timeouts = &candidate.timeouts;
         let total = if self.request.envelope.stream { timeouts.total_stream } else { timeouts.total };

@@ -5,7 +5,7 @@
 //! settings that it was made for: all of them are in the account's fingerprint. Certificates are
 //! always verified against the host of `base_url`.
 
-use super::attempt::Outgoing;
+use super::outgoing::Outgoing;
 use super::secure::Secure;
 use crate::account::failure::Failure;
 use crate::alarm::Alarm;

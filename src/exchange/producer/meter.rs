@@ -5,7 +5,7 @@
 //! off its own progress when the ledger looks. So a stream pays for it by one store a chunk.
 //! **Invariant:** the meter's row is the row that would be written if the caller left now.
 
-use super::opening::Progress;
+use super::progress::Progress;
 use crate::ledger::{Row, Runs};
 use crate::plan::Candidate;
 use crate::price::Price;

@@ -1,34 +1,41 @@
-//! One attempt from its connection to its gate: the head, and a buffered answer to its end or a
-//! stream to its first event that counts.
+//! An opening is an attempt from its connection to its gate: it reads the head, and then a buffered
+//! answer to its end, or a stream to its first event that counts.
 //!
-//! It belongs to nobody but itself, so that two of them can race.
+//! It shares nothing that changes with another attempt but its [`Progress`], so that two can race.
 
+use super::progress::Progress;
 use super::reading::{Reading, failure_of};
 use super::{Piece, Request};
 use crate::account::{Permit, quota};
 use crate::alarm::Alarm;
 use crate::error::scrub;
-use crate::exchange::attempt::{Attempt, Outgoing};
+use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
 use crate::exchange::credential;
 use crate::exchange::failover::Failure;
 use crate::memory::Held;
+use crate::exchange::outgoing::Outgoing;
 use crate::plan::Candidate;
 use crate::price::ShowCost;
 use dialects::Framing;
-use dialects::neutral::answer::{Kept, Manner};
-use dialects::usage::{Source, Usage};
-use dialects::{AnswerFault, ErrorHead, Face, Flaws, Said};
+use dialects::neutral::answer::Kept;
+use dialects::neutral::answer::Manner;
+use dialects::usage::Usage;
+use dialects::AnswerFault;
+use dialects::ErrorHead;
+use dialects::Face;
+use dialects::Flaws;
+use dialects::Said;
 use http::{HeaderMap, StatusCode, header};
 use std::borrow::Cow;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 /// An error body longer than this is not read to its end, and its connection not kept.
 const ERROR_BODY: usize = 64 * 1024;
-/// Nor for longer than this.
+/// An error body is not read for longer than this.
 const ERROR_PATIENCE: Duration = Duration::from_secs(5);
 
 /// An attempt that is about to begin.
@@ -44,10 +51,10 @@ pub(super) struct Opening<'x> {
     pub(super) progress: Arc<Progress>,
 }
 
-/// Its gate is open.
+/// An attempt whose gate is open.
 pub(super) struct Opened {
     pub(super) gained: Gained,
-    /// It says no.
+    /// The answer is a refusal.
     pub(super) declined: bool,
     /// What a buffered answer holds of the budget.
     pub(super) held: Option<Held>,
@@ -56,97 +63,64 @@ pub(super) struct Opened {
 /// What it gained.
 pub(super) enum Gained {
     /// All of the answer.
-    Whole {
-        piece: Piece,
-        told: Told,
-        /// A stream's, until its connection's fate is known.
-        attempt: Option<Attempt>,
-    },
+    Whole(WholeAnswer),
     /// A stream that has begun, and may have ended.
     Stream { reading: Reading, whole: bool },
 }
 
+/// All of an answer, or the end of a stream.
+pub(super) struct WholeAnswer {
+    pub(super) piece: Piece,
+    pub(super) facts: AnswerFacts,
+    /// A stream's, until its connection's fate is known.
+    pub(super) attempt: Option<Attempt>,
+}
+
 /// What is known of an answer once it is whole.
-pub(super) struct Told {
+pub(super) struct AnswerFacts {
     pub(super) usage: Usage,
     pub(super) kept: Vec<Kept>,
     pub(super) flaws: Flaws,
 }
 
 impl Gained {
+    /// Returns what was used so far.
     pub(super) fn usage(&self) -> Usage {
         match self {
-            Gained::Whole { told, .. } => told.usage,
+            Gained::Whole(whole) => whole.facts.usage,
             Gained::Stream { reading, .. } => reading.stream.usage_so_far(),
         }
     }
 }
 
-/// It failed.
-pub(super) struct Lost {
+/// An attempt that failed before its gate was open, or with its first events.
+pub(super) struct FailedAttempt {
     pub(super) failure: Failure,
-    /// A stream that had begun to answer: what came whole before is still good.
+    /// A stream that had begun to answer: the events that came whole are still good.
     pub(super) salvage: Option<Box<Reading>>,
 }
 
-impl From<Failure> for Lost {
-    fn from(failure: Failure) -> Lost {
-        Lost { failure, salvage: None }
+/// A stream that broke after its first events.
+pub(super) struct BrokenStream {
+    pub(super) failure: Failure,
+    pub(super) reading: Box<Reading>,
+}
+
+impl From<BrokenStream> for FailedAttempt {
+    fn from(BrokenStream { failure, reading }: BrokenStream) -> FailedAttempt {
+        FailedAttempt { failure, salvage: Some(reading) }
     }
 }
 
-/// What others may know of an attempt that runs.
-#[derive(Default)]
-pub(super) struct Progress(Mutex<Known>);
-
-#[derive(Default)]
-struct Known {
-    /// The upstream's own id.
-    id: Option<String>,
-    connected: Option<Duration>,
-    begun: Option<Duration>,
-    /// The whole request went up.
-    sent: bool,
-    usage: Usage,
-}
-
-impl Progress {
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The upstream's own id.
-    pub(super) fn id(&self) -> Option<String> {
-        self.lock().id.clone()
-    }
-
-    /// It has begun to answer.
-    pub(super) fn begun(&self, after: Duration) {
-        self.lock().begun = Some(after);
-    }
-
-    /// How long it took to have a connection, and to begin to answer.
-    pub(super) fn timing(&self) -> (Option<Duration>, Option<Duration>) {
-        let known = self.lock();
-        (known.connected, known.begun)
-    }
-
-    /// It has used so much so far.
-    pub(super) fn used(&self, usage: Usage) {
-        self.lock().usage = usage;
-    }
-
-    /// What may be charged for it, if the request went up.
-    pub(super) fn spent(&self, prompt_bytes: u64) -> Option<Usage> {
-        let known = self.lock();
-        known
-            .sent
-            .then(|| if known.usage.source == Source::None { Usage::estimated(prompt_bytes, 0) } else { known.usage })
+impl From<Failure> for FailedAttempt {
+    fn from(failure: Failure) -> FailedAttempt {
+        FailedAttempt { failure, salvage: None }
     }
 }
 
 impl Opening<'_> {
-    pub(super) async fn open(mut self) -> Result<Opened, Lost> {
+    /// Runs the attempt until its gate is open.
+    pub(super) async fn open(mut self) -> Result<Opened, FailedAttempt> {
         let mut alarm = Alarm::default();
         let (account, total, stream) = (&self.candidate.place.account, self.total, self.request.envelope.stream);
         let timeouts = self.candidate.timeouts;
@@ -161,7 +135,7 @@ impl Opening<'_> {
             .iter()
             .find_map(|n| headers.get(*n))
             .and_then(|v| v.to_str().ok());
-        self.progress.lock().id = upstream_id.filter(|id| id.len() <= 128).map(|id| scrub(id, &account.secrets()));
+        self.progress.named(upstream_id.filter(|id| id.len() <= 128).map(|id| scrub(id, &account.secrets())));
         if headers.keys().any(|name| name.as_str().contains("ratelimit"))
             && let Some(headroom) = quota::headroom(|name| headers.get(name)?.to_str().ok(), SystemTime::now())
         {
@@ -198,7 +172,7 @@ impl Opening<'_> {
         }
     }
 
-    /// From the connection to the head. A stale connection is tried again on a fresh one, which
+    /// Sends the request, and waits for the head. After a stale connection a fresh one is tried, which
     /// costs no attempt: the request was never looked at.
     async fn ask(&self, alarm: &mut Alarm) -> Result<Attempt, Failure> {
         let (place, stream, total) = (&self.candidate.place, self.request.envelope.stream, self.total);
@@ -221,11 +195,7 @@ impl Opening<'_> {
                 Err(Failure::Stale) => return Err(Failure::unread()),
                 other => other?,
             };
-            {
-                let mut known = self.progress.lock();
-                known.connected = Some(attempt.connected());
-                known.sent = true;
-            }
+            self.progress.sent(attempt.connected());
             let sent = attempt.sent();
             let (due, late) = if stream {
                 let first = timeouts.first_token.map(|wait| (sent + wait, Failure::FirstTokenTimeout));
@@ -242,7 +212,7 @@ impl Opening<'_> {
                 None => return Err(late),
                 Some(Ok(())) => return Ok(attempt),
                 Some(Err(Failure::Stale)) => {
-                    self.progress.lock().sent = false;
+                    self.progress.unsent();
                     if fresh {
                         return Err(Failure::unread());
                     }
@@ -253,7 +223,7 @@ impl Opening<'_> {
         Err(Failure::Reset)
     }
 
-    /// A whole JSON answer; for a caller who asked for a stream it is made into one.
+    /// Reads a whole JSON answer; for a caller who asked for a stream it is made into one.
     async fn gather(mut self, mut attempt: Attempt, manner: Manner, alarm: &mut Alarm) -> Result<Opened, Failure> {
         let mut body = Vec::new();
         let (timeouts, sent) = (self.candidate.timeouts, attempt.sent());
@@ -294,22 +264,26 @@ impl Opening<'_> {
         let piece = if stream { Piece::End(answer.body.into()) } else { Piece::Whole(answer) };
         attempt.finish().await;
         if self.candidate.refuses(flaws) {
-            self.progress.lock().usage = usage;
+            self.progress.used(usage);
             return Err(Failure::BrokenCall(flaws.broken_calls));
         }
-        let told = Told { usage, kept, flaws };
-        Ok(Opened { gained: Gained::Whole { piece, told, attempt: None }, declined, held: Some(self.held) })
+        let facts = AnswerFacts { usage, kept, flaws };
+        Ok(Opened {
+            gained: Gained::Whole(WholeAnswer { piece, facts, attempt: None }),
+            declined,
+            held: Some(self.held),
+        })
     }
 }
 
-/// The first events of a stream, until one counts.
+/// Reads the first events of a stream, until one counts.
 async fn begin(
     mut reading: Reading,
     first: Option<Instant>,
     most: usize,
     progress: &Progress,
     alarm: &mut Alarm,
-) -> Result<Opened, Lost> {
+) -> Result<Opened, FailedAttempt> {
     loop {
         let idle = (Instant::now() + reading.idle, Failure::IdleTimeout);
         let (due, late) = soonest([
@@ -325,7 +299,7 @@ async fn begin(
             Err(_) if reading.stream.whole() => true,
             Err(failure) => {
                 let salvage = reading.stream.opened().then(|| Box::new(reading));
-                return Err(Lost { failure, salvage });
+                return Err(FailedAttempt { failure, salvage });
             }
         };
         if reading.stream.opened() && (whole || !reading.out.is_empty()) {
@@ -335,10 +309,14 @@ async fn begin(
         if whole {
             // Nothing in it counted: what its end makes of it is all.
             let usage = reading.stream.finish(&mut reading.out, None).map_err(failure_of)?;
-            let told = Told { usage, kept: reading.stream.kept(), flaws: reading.stream.flaws() };
+            let facts = AnswerFacts { usage, kept: reading.stream.kept(), flaws: reading.stream.flaws() };
             let piece = Piece::End(std::mem::take(&mut reading.out).into());
             reading.attempt.finish().await;
-            return Ok(Opened { gained: Gained::Whole { piece, told, attempt: None }, declined: false, held: None });
+            return Ok(Opened {
+                gained: Gained::Whole(WholeAnswer { piece, facts, attempt: None }),
+                declined: false,
+                held: None,
+            });
         }
         if reading.out.len() > most {
             return Err(Failure::Nonsense("a stream that does not begin".to_owned()).into());
@@ -346,12 +324,13 @@ async fn begin(
     }
 }
 
-/// The first of some deadlines, and what it means.
+/// Returns the first of some deadlines, and the failure that it means.
 fn soonest<const N: usize>(deadlines: [Option<(Instant, Failure)>; N]) -> (Instant, Failure) {
     let first = deadlines.into_iter().flatten().min_by_key(|(due, _)| *due);
     first.unwrap_or_else(|| (Instant::now(), Failure::TotalTimeout))
 }
 
+/// Reads the body of an answer that is an error.
 async fn read_error(mut attempt: Attempt, status: StatusCode, total: Instant, alarm: &mut Alarm) -> Failure {
     let mut retry_after = None;
     let (mut content_type, mut error_type) = (None, None);
@@ -382,7 +361,7 @@ async fn read_error(mut attempt: Attempt, status: StatusCode, total: Instant, al
 }
 
 impl Request {
-    /// What an answer of this candidate shows.
+    /// Returns what an answer of this candidate shows.
     fn face_of(&self, candidate: &Candidate) -> Cow<'_, Face> {
         match self.face.cost {
             ShowCost::No => Cow::Borrowed(&self.face),

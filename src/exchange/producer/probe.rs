@@ -2,7 +2,8 @@
 //! at a time, when their breaker's cool-down is over, so that no caller's request has to find out.
 
 use super::Request;
-use super::opening::{Opening, Progress};
+use super::opening::Opening;
+use super::progress::Progress;
 use crate::account::demand::Demand;
 use crate::account::track::{Track, Trial};
 use crate::catalog::{Model, Target};
@@ -129,7 +130,7 @@ async fn ask(backends: &Backends, request: &Request, mut trial: Trial, held: Hel
         total: began + PATIENCE.min(candidate.timeouts.total),
         progress: Arc::new(Progress::default()),
     };
-    let failure = Box::pin(opening.open()).await.err().map(|lost| lost.failure);
+    let failure = Box::pin(opening.open()).await.err().map(|failed| failed.failure);
     let now = std::time::Instant::now();
     match failure {
         None => trial.is_back(now),

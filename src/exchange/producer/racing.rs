@@ -1,44 +1,45 @@
-//! Attempts that run beside each other: the first to open its gate answers, and the others end for
-//! it.
+//! The producer while attempts race: the first to open its gate answers, and the others end for it.
 
-use super::opening::{Gained, Lost, Opened};
-use super::{Declined, Piece, Producer, Running};
+use super::opening::{FailedAttempt, Gained, Opened};
+use super::state::{Declined, Ended, Running};
+use super::{Piece, Producer, ProducerState};
 use crate::account::track::Failed;
 use crate::catalog::Hedge;
 use crate::error::Refusal;
+use crate::exchange::failover::{Failure, Then};
 use crate::plan::Reach;
 use std::task::Poll;
 use tokio::time::Instant;
 
 impl<'x> Producer<'x> {
     /// Waits for the attempts that run, and begins one more beside a slow one where the catalog
-    /// says so.
-    pub(super) async fn race(&mut self) -> (Running<'x>, Result<Opened, Lost>) {
-        loop {
-            let hedge = self.hedge_due();
-            let (running, alarm) = (&mut self.running, &mut self.alarm);
-            let first = std::future::poll_fn(|context| {
-                for (place, one) in running.iter_mut().enumerate() {
-                    if let Poll::Ready(end) = one.end.as_mut().poll(context) {
-                        return Poll::Ready(Some((running.swap_remove(place), end)));
-                    }
-                }
-                match hedge {
-                    Some(due) => alarm.poll(context, due).map(|()| None),
-                    None => Poll::Pending,
-                }
-            });
-            match first.await {
-                Some(end) => return end,
-                None => self.hedge(),
+    /// allows it.
+    pub(super) async fn race(&mut self) -> Result<Option<Piece>, Refusal> {
+        let hedge = self.hedge_due();
+        let (state, alarm) = (&mut self.state, &mut self.alarm);
+        let first = std::future::poll_fn(|context| {
+            if let Poll::Ready(ended) = state.poll_race(context) {
+                return Poll::Ready(Some(ended));
+            }
+            match hedge {
+                Some(due) => alarm.poll(context, due).map(|()| None),
+                None => Poll::Pending,
+            }
+        });
+        match first.await {
+            Some((running, Ok(opened))) => self.adopt(running, opened),
+            Some((running, Err(failed))) => self.lose(running, failed),
+            None => {
+                self.hedge();
+                Ok(None)
             }
         }
     }
 
-    /// When a second attempt is due beside the first.
+    /// Returns when a second attempt is due beside the first.
     fn hedge_due(&self) -> Option<Instant> {
         let Hedge { after, .. } = self.request.model.hedge?;
-        let [first] = self.running.as_slice() else { return None };
+        let ProducerState::Racing { first, second: None, .. } = &self.state else { return None };
         if !self.may_hedge {
             return None;
         }
@@ -48,23 +49,25 @@ impl<'x> Producer<'x> {
     fn hedge(&mut self) {
         // Whatever comes of it, it is not tried twice.
         self.may_hedge = false;
-        let (Some(Hedge { at_most, .. }), Some(first)) = (self.request.model.hedge, self.running.first()) else {
+        let (Some(Hedge { at_most, .. }), ProducerState::Racing { first, .. }) =
+            (self.request.model.hedge, &self.state)
+        else {
             return;
         };
-        let besides = Some(first.place);
+        let beside = Some(first.place);
         // A place that is free is for those who wait.
         if self.request.demand.waiting() == 0
-            && self.is_anybody_left(besides)
+            && self.is_anybody_left(beside)
             && self.request.demand.hedge(at_most, std::time::Instant::now())
-            && let Ok(Some(chosen)) = self.pick(besides)
+            && let Ok(Some(chosen)) = self.pick(beside)
         {
-            self.hedged = Some(false);
+            self.summary.hedged = Some(false);
             self.start(chosen, true);
         }
     }
 
-    /// An attempt has opened its gate: the others end.
-    pub(super) fn adopt(
+    /// Takes the answer of an attempt that has opened its gate: the others end.
+    fn adopt(
         &mut self,
         mut running: Running<'x>,
         Opened { gained, declined, held }: Opened,
@@ -76,11 +79,11 @@ impl<'x> Producer<'x> {
         let gained = match gained {
             Gained::Stream { reading, whole: true } => {
                 match self.conclude(running.place, running.began, &running.progress, reading) {
-                    Ok(gained) => gained,
-                    Err(lost) => return self.lose(running, lost),
+                    Ok(whole) => Gained::Whole(whole),
+                    Err(failed) => return self.lose(running, failed.into()),
                 }
             }
-            Gained::Stream { .. } | Gained::Whole { .. } => gained,
+            Gained::Stream { .. } | Gained::Whole(_) => gained,
         };
         let change = running.trial.answered(stream, took, now);
         if self.request.model.hedge.is_some() {
@@ -93,20 +96,22 @@ impl<'x> Producer<'x> {
             None,
             None,
         );
-        if declined && self.asks(Reach::Declined) {
-            let noted = self.trail.len();
+        if declined && self.search.has(Reach::Declined, &self.request.candidates) {
+            let noted = self.summary.trail.len();
             self.note(running.place, "declined", running.began, Some(200), &running.progress, Some(gained.usage()));
-            self.reach = Reach::Declined;
-            let mut kept = Declined { running, gained, held, noted };
-            kept.release();
-            self.maybe_billed |= self.declined.is_some();
-            self.declined.get_or_insert(kept);
+            self.search.reach = Reach::Declined;
+            let mut declined = Box::new(Declined { running, gained, held, noted });
+            declined.release();
+            if let Some(reserve) = self.state.reserve() {
+                self.summary.maybe_billed |= reserve.is_some();
+                reserve.get_or_insert(declined);
+            }
             return Ok(None);
         }
         if running.is_hedge {
-            self.hedged = Some(true);
+            self.summary.hedged = Some(true);
         }
-        for mut slower in std::mem::take(&mut self.running) {
+        for mut slower in self.state.stop_race() {
             let waited = slower.began.elapsed();
             slower.trial.outrun(stream, waited, now);
             self.request.demand.took(stream, waited, now);
@@ -115,12 +120,53 @@ impl<'x> Producer<'x> {
         Ok(Some(self.answer(running, gained, held)))
     }
 
+    /// Takes down an attempt that failed before its gate was open, or with its first events.
+    fn lose(&mut self, running: Running<'x>, failed: FailedAttempt) -> Result<Option<Piece>, Refusal> {
+        let FailedAttempt { failure, salvage } = failed;
+        let Running { place, began, mut trial, losses, progress, .. } = running;
+        self.summary.losses = losses;
+        self.summary.served = Some(place);
+        self.summary.upstream_request_id = progress.id();
+        let then = failure.then();
+        let goes_on = match then {
+            Then::Another => self.state.is_racing() || self.is_anybody_left(None),
+            Then::Larger => self.search.has(Reach::TooLong, &self.request.candidates),
+            Then::Milder => self.search.has(Reach::Declined, &self.request.candidates),
+            // Another one that runs may have more time.
+            Then::Nobody => failure == Failure::TotalTimeout && self.state.is_racing(),
+        };
+        // A whole answer that says no is better than a part of another.
+        let has_reserve = self.state.reserve().is_some_and(|reserve| reserve.is_some());
+        if let Some(reading) = salvage.filter(|_| !goes_on && !has_reserve) {
+            return self.salvage(Ended { place, began, trial, progress }, failure, *reading);
+        }
+        self.failed(&failure, place, began, &mut trial, &progress, true);
+        match then {
+            Then::Another => {}
+            Then::Nobody if goes_on => {}
+            Then::Larger if goes_on => self.search.reach = Reach::TooLong,
+            Then::Milder if goes_on => self.search.reach = Reach::Declined,
+            Then::Larger | Then::Milder | Then::Nobody => {
+                self.stop_race();
+                let refusal = self.refusal(&failure);
+                return self.over(refusal);
+            }
+        }
+        self.failures.last = Some(failure);
+        Ok(None)
+    }
+
+    /// Ends the attempts that still run.
+    pub(super) fn stop_race(&mut self) {
+        self.state.stop_race().for_each(|other| self.give_up(other, "not_needed"));
+    }
+
     /// Ends an attempt that is no longer needed.
     pub(super) fn give_up(&mut self, running: Running<'x>, why: &'static str) {
         let Running { place, began, progress, end, trial, .. } = running;
         drop((end, trial));
         let unused = progress.spent(self.request.face.prompt_bytes);
-        self.maybe_billed |= unused.is_some();
+        self.summary.maybe_billed |= unused.is_some();
         self.note(place, why, began, None, &progress, unused);
     }
 }

@@ -2,12 +2,14 @@
 //! to the caller if nothing else comes.
 
 use super::Producer;
-use super::opening::Progress;
+use super::progress::Progress;
+use super::ProducerState;
 use crate::account::breaker::State;
 use crate::account::health::Why;
 use crate::account::track::{Failed, Trial, Trouble};
 use crate::error::{Refusal, What, scrub};
 use crate::exchange::advice;
+use crate::exchange::choose::Nobody;
 use crate::exchange::failover::{self, Class, Failure};
 use crate::settled::{Tried, millis};
 
@@ -20,7 +22,14 @@ use tokio::time::Instant;
 impl Producer<'_> {
     /// The trail of attempts, and where the time went, for keys that may see them.
     pub fn trail_so_far(&self) -> Option<(String, String)> {
-        self.debug(self.live.as_ref().map(|live| (live.place, live.began, "running")), self.timing)
+        let running = match &self.state {
+            ProducerState::Streaming(live) => Some((live.ended.place, live.ended.began, "running")),
+            ProducerState::Seeking { .. }
+            | ProducerState::Racing { .. }
+            | ProducerState::Ending(_)
+            | ProducerState::Over(_) => None,
+        };
+        self.debug(running, self.summary.timing)
     }
 
     /// The same, with one that is not in the trail yet: its place, when it began, and how it does.
@@ -39,7 +48,7 @@ impl Producer<'_> {
             let account = &self.request.candidates.get(place)?.place.account.id;
             Some(format!("{account};{outcome};{}ms", millis(began.elapsed())))
         });
-        let attempts: Vec<String> = self.trail.iter().map(trail).chain(last).collect();
+        let attempts: Vec<String> = self.summary.trail.iter().map(trail).chain(last).collect();
         let queued = Some(self.queued()).filter(|queued| !queued.is_zero());
         let own = before.own + self.own.so_far();
         let parts = [
@@ -56,79 +65,73 @@ impl Producer<'_> {
     }
 
     pub(super) fn nobody_left(&mut self) -> Refusal {
-        if let Some(failure) = self.last.take() {
-            if self.resting.passed > 0 {
-                self.not_retried.get_or_insert("nobody_fit");
+        if let Some(failure) = self.failures.last.take() {
+            if self.search.passed.count > 0 {
+                self.summary.not_retried.get_or_insert("nobody_fit");
             }
             if failure.class() == Class::Credential && !self.is_for_the_operator() {
                 return self.somebody_else_later();
             }
             return self.refusal(&failure);
         }
-        match self.unable.take().filter(|_| self.resting.passed == 0) {
-            Some(Refused::Invalid(complaint)) => {
+        let is_for_the_operator = self.is_for_the_operator();
+        let reason = match self.search.nobody(is_for_the_operator) {
+            Nobody::Unable(Refused::Invalid(complaint)) => {
                 return Refusal::new(What::BadRequest { code: Some("invalid_value") }, complaint.message)
                     .param(complaint.param);
             }
-            Some(Refused::Unsupported(complaint)) => {
+            Nobody::Unable(Refused::Unsupported(complaint)) => {
                 let message = format!(
                     "No upstream account of the model `{}` can do this: {}",
                     self.request.face.model, complaint.message
                 );
                 return Refusal::new(What::Unsupported, message).param(complaint.param);
             }
-            None => {}
-        }
-        if self.is_for_the_operator() {
-            return Refusal::for_the_operator(What::NoCapacity);
-        }
-        let seconds = self.resting.told.map_or(1, seconds_of);
-        if self.shed || !self.queued().is_zero() {
+            Nobody::ForTheOperator => return Refusal::for_the_operator(What::NoCapacity),
+            Nobody::RateLimited => Refusal::new(
+                What::AllRateLimited,
+                "Every upstream account of this model is waiting out its rate limit. Try again later.",
+            ),
+            Nobody::Busy => Refusal::new(
+                What::NoCapacity,
+                "No upstream account of this model can take the request at the moment. Try again later.",
+            ),
+        };
+        let seconds = self.search.passed.retry_after.map_or(1, seconds_of);
+        if self.summary.shed || !self.queued().is_zero() {
             // Who never came to be the first in line has not looked.
             let limited = self.limited_for();
             let what = if limited.is_some() { What::AllRateLimited } else { What::NoCapacity };
             let seconds = limited.map_or(seconds, |wait| wait.as_secs() + 1);
             let wait = self.request.demand.queue.retry_after(std::time::Instant::now());
-            let message = if self.shed {
+            let message = if self.summary.shed {
                 "All upstream accounts of this model are busy, and as many requests wait as may. Try again later."
             } else {
                 "No upstream account of this model could take the request as long as it may wait. Try again later."
             };
             return Refusal::new(what, message).retry_after(wait.max(seconds));
         }
-        if self.resting.passed > 0 && self.resting.for_rate == self.resting.passed {
-            Refusal::new(
-                What::AllRateLimited,
-                "Every upstream account of this model is waiting out its rate limit. Try again later.",
-            )
-            .retry_after(seconds)
-        } else {
-            Refusal::new(
-                What::NoCapacity,
-                "No upstream account of this model can take the request at the moment. Try again later.",
-            )
-            .retry_after(seconds)
-        }
+        reason.retry_after(seconds)
     }
 
     /// The last one's credential was refused, and that is no reason to give up: another one is back
     /// by itself.
     fn somebody_else_later(&self) -> Refusal {
-        let soonest = [self.resting.told, self.limited].into_iter().flatten().min();
+        let soonest = [self.search.passed.retry_after, self.failures.limited].into_iter().flatten().min();
         let refusal =
             Refusal::new(What::UpstreamUnavailable, "No upstream account of this model could answer. Try again later.")
                 .retry_after(soonest.map_or(failover::UNREACHABLE, seconds_of));
-        Refusal { retry_helps: self.tries < 2, ..refusal }
+        Refusal { retry_helps: self.search.tries < 2, ..refusal }
     }
 
     pub(super) fn refusal(&self, failure: &Failure) -> Refusal {
-        if *failure == Failure::Cut && !self.opened {
+        if *failure == Failure::Cut && !self.state.is_committed() {
             // Nobody received a part of it.
             let refusal = Refusal::new(
                 What::BadUpstreamResponse,
                 "The upstream ended its answer before it was complete. Try again.",
             );
-            return Refusal { retry_helps: self.tries < 2, ..refusal };
+            return Refusal { retry_helps: self.search.tries < 2, ..refusal };
         }
         let place = self.candidate().map(|c| &c.place);
         let token = place.and_then(|place| place.state.tokens.present());
@@ -138,11 +141,11 @@ impl Producer<'_> {
             .into_iter()
             .chain(token.as_ref().map(Secret::expose))
             .collect();
-        let refusal = failure.refusal(self.tries, &secrets);
+        let refusal = failure.refusal(self.search.tries, &secrets);
         // Some other account may be back sooner than the last one that was asked.
-        let soonest = [self.resting.told, self.limited].into_iter().flatten().min();
+        let soonest = [self.search.passed.retry_after, self.failures.limited].into_iter().flatten().min();
         if let Some(wait) = soonest.filter(|_| failure.class() == Class::Rate) {
-            let retry_helps = refusal.retry_helps || (self.tries < 2 && wait < failover::MAX_COOL);
+            let retry_helps = refusal.retry_helps || (self.search.tries < 2 && wait < failover::MAX_COOL);
             return Refusal { retry_helps, ..refusal }.retry_after(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
         }
         refusal
@@ -178,9 +181,9 @@ impl Producer<'_> {
         }
         if failure.class() == Class::Rate {
             let wait = failover::rate_cool(retry_after);
-            self.limited = Some(self.limited.map_or(wait, |sooner| sooner.min(wait)));
+            self.failures.limited = Some(self.failures.limited.map_or(wait, |sooner| sooner.min(wait)));
         }
-        self.hope |= matches!(failure.class(), Class::Rate | Class::Refused | Class::Transient);
+        self.failures.hope |= matches!(failure.class(), Class::Rate | Class::Refused | Class::Transient);
         let account = &candidate.place.account;
         let secrets: Vec<&str> = account.secrets().into_iter().chain(token.as_ref().map(Secret::expose)).collect();
         let refused = news.rest.filter(|rest| rest.why == Why::Credential).is_some();
@@ -194,14 +197,14 @@ impl Producer<'_> {
                 log::warn!("account {id}: no TLS for {model}: {why} (said once)");
             }
         }
-        self.maybe_billed |= failure.maybe_billed();
+        self.summary.maybe_billed |= failure.maybe_billed();
         // Of the last answer, unless a later one is whole.
         if let Failure::BrokenCall(calls) = failure {
-            self.flaws.broken_calls = *calls;
+            self.summary.flaws.broken_calls = *calls;
         }
         let unused = progress.spent(self.request.face.prompt_bytes).filter(|_| unused && failure.maybe_billed());
         self.note(place, failure.name(), began, failure.status(), progress, unused);
-        if let Some(tried) = self.trail.last_mut() {
+        if let Some(tried) = self.summary.trail.last_mut() {
             tried.detail = detail;
         }
     }
@@ -250,7 +253,7 @@ impl Producer<'_> {
         unused: Option<Usage>,
     ) {
         let Some(candidate) = self.request.candidates.get(place) else { return };
-        if let Some(name) = unused.unwrap_or(self.usage).doubted
+        if let Some(name) = unused.unwrap_or(self.summary.usage).doubted
             && candidate.place.state.doubted(std::time::Instant::now())
         {
             let (account, model) = (&candidate.place.account.id, &candidate.upstream_model);
@@ -259,7 +262,7 @@ impl Producer<'_> {
             );
         }
         let (connect, first) = progress.timing();
-        self.trail.push(Tried {
+        self.summary.trail.push(Tried {
             account: candidate.place.account.id.clone(),
             model: candidate.upstream_model.clone(),
             outcome,
@@ -273,8 +276,8 @@ impl Producer<'_> {
             detail: None,
         });
         // What has ended without being in vain is what the exchange has used.
-        let used = Some(self.usage).filter(|usage| unused.is_none() && usage.source != Source::None);
-        self.request.meter.ended(progress, used, &self.trail);
+        let used = Some(self.summary.usage).filter(|usage| unused.is_none() && usage.source != Source::None);
+        self.request.meter.ended(progress, used, &self.summary.trail);
     }
 }
 

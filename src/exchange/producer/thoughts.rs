@@ -1,16 +1,17 @@
-//! What a model wants back with the next turn is kept: here, and in the store that instances share.
-//! What another instance has kept is fetched from there before the first attempt, if it is there in
-//! time.
+//! Thoughts are what a model wants back with the next turn. They are kept in the vault, and in the
+//! store that instances share. What another instance has kept is fetched from the store before the
+//! first attempt, if it arrives in time.
 
 use super::Producer;
 use crate::exchange::admission;
 use dialects::Family;
 use dialects::neutral::answer::Kept;
+use crate::plan::Candidate;
 use std::cell::RefCell;
 use std::time::Instant;
 
 impl Producer<'_> {
-    /// Keeps what an answer wants back with the next turn.
+    /// Keeps the thoughts of an answer.
     pub(super) fn keep(&self, kept: Vec<Kept>) {
         let Some(family) = self.candidate().and_then(|candidate| candidate.place.account.dialect.family()) else {
             return;
@@ -23,11 +24,11 @@ impl Producer<'_> {
         }
     }
 
-    /// Fetches thoughts that belong to calls in the request, and are not here.
+    /// Fetches the thoughts that belong to calls in the request, and are not in the vault.
     pub(super) async fn recall(&mut self) {
         let Some(store) = &self.shared.store else { return };
         // Without calls nothing was kept.
-        if memchr::memmem::find(&self.body, b"\"tool_calls\"").is_none() {
+        if memchr::memmem::find(&self.memory.body, b"\"tool_calls\"").is_none() {
             return;
         }
         let missing = self.missing();
@@ -40,12 +41,11 @@ impl Producer<'_> {
         }
     }
 
-    /// What those who will be asked would look for in vain.
+    /// Returns the calls whose thoughts the candidates would look for in vain.
     fn missing(&self) -> Vec<(Family, String)> {
         let missing = RefCell::new(Vec::new());
         for family in [Family::Claude, Family::Gemini] {
-            let of_family =
-                |candidate: &&crate::plan::Candidate| candidate.place.account.dialect.family() == Some(family);
+            let of_family = |candidate: &&Candidate| candidate.place.account.dialect.family() == Some(family);
             let Some(candidate) = self.request.candidates.iter().find(of_family) else { continue };
             let kept = |call: &str| {
                 let found = self.shared.vault.find(&self.request.key, family, call, Instant::now());
@@ -54,8 +54,8 @@ impl Producer<'_> {
                 }
                 found
             };
-            // What it says is said again when its turn comes; what cannot be said is refused then.
-            drop(admission::write(candidate, &self.body, &self.request.envelope, &kept));
+            // The candidate writes the request again when its turn comes, and refuses it then.
+            drop(admission::write(candidate, &self.memory.body, &self.request.envelope, &kept));
         }
         missing.into_inner()
     }

@@ -1,0 +1,136 @@
+//! The producer while a stream runs: its next events, its end, and the fate of its connection.
+
+use super::opening::{AnswerFacts, BrokenStream, WholeAnswer};
+use super::progress::Progress;
+use super::reading::{Reading, failure_of};
+use super::state::{Ended, ProducerState, Streaming};
+use super::{Piece, Producer};
+use dialects::Flaws;
+use crate::error::Refusal;
+use crate::exchange::failover::Failure;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// After a stream's end the connection's own end follows at once, or the connection is not kept.
+const LINGER: Duration = Duration::from_millis(20);
+
+impl Producer<'_> {
+    /// Returns the next events of the stream. The stream stays in the state while it is waited for,
+    /// so that it is still there if this future is dropped.
+    pub(super) async fn advance(&mut self) -> Result<Option<Piece>, Refusal> {
+        let ProducerState::Streaming(Streaming { ended, reading }) = &mut self.state else { return Ok(None) };
+        let idle = Instant::now() + reading.idle;
+        let (due, late) =
+            if reading.total <= idle { (reading.total, Failure::TotalTimeout) } else { (idle, Failure::IdleTimeout) };
+        let fed = reading.feed(due, late, &mut self.alarm).await;
+        ended.progress.used(reading.stream.usage_so_far());
+        let failure = match fed {
+            Ok(false) if reading.out.is_empty() => return Ok(None),
+            Ok(false) => return Ok(Some(Piece::Events(std::mem::take(&mut reading.out).into()))),
+            Ok(true) => None,
+            // Only its connection's end was missing.
+            Err(_) if reading.stream.whole() => None,
+            Err(failure) => Some(failure),
+        };
+        let ProducerState::Streaming(live) = std::mem::replace(&mut self.state, ProducerState::Over(None)) else {
+            return Ok(None);
+        };
+        match failure {
+            None => self.close(live),
+            Some(failure) => self.salvage(live.ended, failure, live.reading),
+        }
+    }
+
+    /// Ends a stream that has come to its end.
+    fn close(&mut self, Streaming { ended, reading }: Streaming) -> Result<Option<Piece>, Refusal> {
+        match self.conclude(ended.place, ended.began, &ended.progress, reading) {
+            Ok(WholeAnswer { piece, facts, attempt }) => {
+                self.whole(ended, facts);
+                self.state = ProducerState::Over(attempt);
+                Ok(Some(piece))
+            }
+            Err(BrokenStream { failure, reading }) => self.salvage(ended, failure, *reading),
+        }
+    }
+
+    /// Ends a stream: returns its last events, if it is whole, and its connection, whose fate is not
+    /// known yet. A flaw of a whole answer is named before its finishes; or the stream breaks because
+    /// of it, where the catalog wants that.
+    pub(super) fn conclude(
+        &self,
+        place: usize,
+        began: Instant,
+        progress: &Progress,
+        mut reading: Reading,
+    ) -> Result<WholeAnswer, BrokenStream> {
+        let trail = self
+            .debug(Some((place, began, "ok")), progress.timing())
+            .map(|(attempts, timing)| trail(&attempts, &timing));
+        let before = reading.out.len();
+        let failure = match reading.stream.finish(&mut reading.out, trail.as_deref()) {
+            Ok(_) if self.refuses(place, reading.stream.flaws()) => {
+                reading.out.truncate(before);
+                Failure::BrokenCall(reading.stream.flaws().broken_calls)
+            }
+            Ok(usage) => {
+                let facts = AnswerFacts { usage, kept: reading.stream.kept(), flaws: reading.stream.flaws() };
+                let Reading { mut attempt, mut out, .. } = reading;
+                out.splice(before..before, facts.flaws.comment().into_bytes());
+                attempt.release();
+                return Ok(WholeAnswer { piece: Piece::End(out.into()), facts, attempt: Some(attempt) });
+            }
+            Err(fault) => failure_of(fault),
+        };
+        Err(BrokenStream { failure, reading: Box::new(reading) })
+    }
+
+    /// Tells whether an answer with these flaws fails at the candidate at this place.
+    fn refuses(&self, place: usize, flaws: Flaws) -> bool {
+        self.request.candidates.get(place).is_some_and(|candidate| candidate.refuses(flaws))
+    }
+
+    /// Yields the events of a broken stream that came whole: they belong to the caller, and are what
+    /// was used. The failure comes next.
+    pub(super) fn salvage(
+        &mut self,
+        mut ended: Ended,
+        failure: Failure,
+        mut reading: Reading,
+    ) -> Result<Option<Piece>, Refusal> {
+        self.summary.served = Some(ended.place);
+        self.summary.upstream_request_id = ended.progress.id();
+        self.summary.usage = reading.stream.usage_so_far();
+        let Ended { place, began, trial, progress } = &mut ended;
+        self.failed(&failure, *place, *began, trial, progress, false);
+        self.stop_race();
+        self.commit(ProducerState::Over(None));
+        let events = std::mem::take(&mut reading.out);
+        if events.is_empty() {
+            return Err(self.refusal(&failure));
+        }
+        self.state = ProducerState::Ending(failure);
+        Ok(Some(Piece::Events(events.into())))
+    }
+
+    /// Keeps the connection, once the caller has everything, if the connection's end follows at once.
+    pub async fn settle(&mut self) {
+        let ProducerState::Over(lingering) = &mut self.state else { return };
+        let Some(mut attempt) = lingering.take() else { return };
+        let due = Instant::now() + LINGER;
+        while !attempt.is_done() {
+            match self.alarm.until(due, pin!(attempt.read())).await {
+                Some(Ok(Some(_))) => {}
+                Some(Ok(None)) => break,
+                Some(Err(_)) | None => return,
+            }
+        }
+        attempt.finish().await;
+    }
+}
+
+/// Returns members of the usage chunk's own object. Names of accounts and the words for times need
+/// no escapes.
+fn trail(attempts: &str, timing: &str) -> String {
+    format!(r#""attempts":"{attempts}","server_timing":"{timing}""#)
+}
