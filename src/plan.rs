@@ -48,14 +48,16 @@ impl Candidate {
     }
 }
 
-/// Which requests may try a candidate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// For which requests a candidate is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reach {
     /// All.
     Any,
     /// Those that are too long for the model.
     TooLong,
-    /// Those that the model would not answer.
+    /// For those that the model would not answer.
+    #[serde(rename = "refusal")]
     Declined,
 }
 

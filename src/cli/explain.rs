@@ -5,13 +5,13 @@
 //! that no process serves; what a running instance tells of itself in `/status` is put into that
 //! snapshot first.
 
+mod candidates;
 mod instance;
 mod key;
 mod order;
 mod report;
 mod shown;
 mod text;
-mod walk;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -35,12 +35,12 @@ use crate::ledger::days;
 use crate::limits::{Ask, Bound, Kind, admit};
 use crate::live::Snapshot;
 use crate::plan;
+use candidates::Rehearsal;
 use dialects::front::chat::envelope;
 use dialects::front::chat::envelope::Envelope;
 use instance::Instance;
-use order::Drawn;
+use order::Order;
 use report::{Obstacle, Report};
-use walk::Walk;
 
 /// The caller's header that names a conversation.
 const SESSION: &str = "x-portcullis-session";
@@ -156,17 +156,17 @@ fn tried(key: &str, input: &Input) -> Report {
     let conversation = if is_sticky { plan::conversation(session, body, &envelope) } else { None };
     // What is told of the running state comes after this: the target that the conversation belongs
     // to may rest.
-    let home = Drawn::of(snapshot, &key, &model, envelope.stream, conversation);
+    let home = Order::of(snapshot, &key, &model, envelope.stream, conversation);
     if let Some(instance) = instance {
         instance.recall(snapshot, &model, now, clock, &mut report);
     }
-    let Some(drawn) = Drawn::of(snapshot, &key, &model, envelope.stream, conversation) else { return report.refused() };
-    drawn.tell(&model, instance.is_some(), &mut report);
+    let Some(order) = Order::of(snapshot, &key, &model, envelope.stream, conversation) else { return report.refused() };
+    order.tell(&model, instance.is_some(), &mut report);
     if model.sticky {
         let by = conversation.map(|_| known_by(session.is_some(), &envelope));
-        order::tell_home(by, home.as_ref(), &drawn, &mut report);
+        order::tell_home(by, home.as_ref(), &order, &mut report);
     }
-    let walk = Walk {
+    let rehearsal = Rehearsal {
         server,
         snapshot,
         instance: instance.as_ref(),
@@ -177,7 +177,7 @@ fn tried(key: &str, input: &Input) -> Report {
         timeout,
         now,
     };
-    walk.tell(&drawn, &mut report);
+    rehearsal.tell(&order, &mut report);
     report
 }
 
@@ -275,9 +275,9 @@ fn left(time: Duration) -> String {
     if milliseconds < 1_000 { format!("{milliseconds}ms") } else { format!("{}s", milliseconds.div_ceil(1_000)) }
 }
 
-/// Whose a target is, for people.
-fn named(account: &str, model: &str) -> String {
-    format!("{account} ({model})")
+/// Returns the name of a candidate, for people.
+fn named(candidate: &plan::Candidate) -> String {
+    format!("{} ({})", candidate.place.account.id, candidate.upstream_model)
 }
 
 type Key = Arc<crate::catalog::Key>;

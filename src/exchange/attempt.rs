@@ -5,9 +5,9 @@
 //! connection, or resets its HTTP/2 stream; only [`Attempt::finish`], after a whole answer, keeps
 //! the connection for the next request.
 
+use super::outgoing::Outgoing;
 use super::upstream::Connection;
 use super::upstream::Upstream;
-use super::outgoing::Outgoing;
 use crate::account::Permit;
 use crate::account::failure::Failure;
 use crate::alarm::Alarm;

@@ -6,8 +6,8 @@
 
 use super::admission::Away;
 use super::failover::UNREACHABLE;
-use dialects::neutral::Refused;
 use crate::plan::{Candidate, Reach};
+use dialects::neutral::Refused;
 use std::time::{Duration, Instant};
 
 /// The search for one request.

@@ -5,9 +5,9 @@
 //! was made for, and to nobody else.
 
 use super::attempt::Attempt;
+use super::outgoing::Outgoing;
 use super::upstream::Upstream;
 use crate::account::failure::Failure;
-use super::outgoing::Outgoing;
 use crate::account::token::Turn;
 use crate::alarm::Alarm;
 use crate::catalog::{Account, AwsKeys, Signer};

@@ -21,8 +21,8 @@ mod thoughts;
 
 use super::Own;
 use super::backends::Backends;
-use super::failover::Failure;
 use super::choose::Search;
+use super::failover::Failure;
 use crate::account::demand::Demand;
 use crate::alarm::Alarm;
 use crate::catalog::Model;

@@ -9,21 +9,16 @@ use crate::catalog::{Model, Strategy};
 use crate::live::Snapshot;
 use crate::plan::{self, Candidate, Reach};
 
-/// So many requests are played through: turns come out exact, and what is drawn by chance within a
+/// How many requests are played through: turns come out exact, and what is drawn by chance within a
 /// few in a hundred.
 const DRAWS: usize = 1_000;
 
-/// The candidates, as they stand on the average.
-pub(super) struct Drawn {
-    pub(super) places: Vec<Placed>,
-}
-
-/// A candidate in its place.
-pub(super) struct Placed {
-    pub(super) candidate: Candidate,
-    /// The share of the requests that it is the first of its model for; `None` where the model's
-    /// order is the same each time.
-    pub(super) first_for: Option<f64>,
+/// The candidates, in their order on the average.
+pub(super) struct Order {
+    pub(super) candidates: Vec<Candidate>,
+    /// Of each, the share of the requests that it is the first of its model for; `None` where the
+    /// model's order is the same each time.
+    pub(super) first_for: Vec<Option<f64>>,
 }
 
 /// What is counted of a candidate.
@@ -33,7 +28,7 @@ struct Count {
     ranks: usize,
 }
 
-impl Drawn {
+impl Order {
     /// Plays requests through.
     pub(super) fn of(
         snapshot: &Snapshot,
@@ -41,7 +36,7 @@ impl Drawn {
         model: &Arc<Model>,
         stream: bool,
         conversation: Option<u64>,
-    ) -> Option<Drawn> {
+    ) -> Option<Order> {
         // So that the same question has the same answer.
         fastrand::seed(0);
         let plan = || plan::plan(snapshot, key, model, stream, conversation).map(|plan| plan.candidates);
@@ -76,29 +71,30 @@ impl Drawn {
         places.sort_by_key(|(_, count)| count.ranks);
         let place = |(candidate, count): (Candidate, Count)| {
             let first_for = shaken.contains(&of_group(&candidate)).then_some(count.first as f64 / DRAWS as f64);
-            Placed { candidate, first_for }
+            (candidate, first_for)
         };
-        Some(Drawn { places: places.into_iter().map(place).collect() })
+        let (candidates, first_for) = places.into_iter().map(place).unzip();
+        Some(Order { candidates, first_for })
     }
 
-    /// The first of the model itself.
-    pub(super) fn first(&self) -> Option<&Placed> {
-        self.places.first()
+    /// Returns the candidates, each with the share of the requests that it is the first for.
+    pub(super) fn places(&self) -> impl Iterator<Item = (&Candidate, Option<f64>)> {
+        self.candidates.iter().zip(self.first_for.iter().copied())
     }
 
-    /// How the order of the model, and of those that may stand in for it, comes about.
+    /// Notes how the order of the model, and of those that may stand in for it, comes about.
     pub(super) fn tell(&self, model: &Model, is_running_known: bool, report: &mut Report) {
-        let mut told = Vec::new();
-        for place in &self.places {
-            let group = of_group(&place.candidate);
-            if told.contains(&group) {
+        let mut done = Vec::new();
+        for one in &self.candidates {
+            let group = of_group(one);
+            if done.contains(&group) {
                 continue;
             }
-            let members: Vec<&Placed> =
-                self.places.iter().filter(|other| of_group(&other.candidate) == group).collect();
-            told.push(group);
+            done.push(group);
+            let members: Vec<(&Candidate, Option<f64>)> =
+                self.places().filter(|(other, _)| of_group(other) == group).collect();
             if members.len() > 1 {
-                let of = &place.candidate.model;
+                let of = &one.model;
                 let whose = if *of.id == *model.id { String::new() } else { format!("of \"{}\": ", of.id) };
                 report.fact("order", format!("{whose}{}", order(of, &members, is_running_known)));
             }
@@ -117,7 +113,8 @@ fn is_same(one: &Candidate, other: &Candidate) -> bool {
         && one.upstream_model == other.upstream_model
 }
 
-fn order(model: &Model, members: &[&Placed], is_running_known: bool) -> String {
+/// Returns how the order of a model's targets comes about.
+fn order(model: &Model, members: &[(&Candidate, Option<f64>)], is_running_known: bool) -> String {
     let moment = if is_running_known {
         "as it was when /status told it"
     } else {
@@ -134,8 +131,8 @@ fn order(model: &Model, members: &[&Placed], is_running_known: bool) -> String {
     };
     let shares: Vec<String> = members
         .iter()
-        .filter_map(|member| member.first_for.filter(|share| *share > 0.0).map(|share| (share, &member.candidate)))
-        .map(|(share, one)| format!("{} for {:.0} %", named(&one.place.account.id, &one.upstream_model), share * 100.0))
+        .filter_map(|(one, share)| share.filter(|share| *share > 0.0).map(|share| (one, share)))
+        .map(|(one, share)| format!("{} for {:.0} %", named(one), share * 100.0))
         .collect();
     match shares.as_slice() {
         [] => how,
@@ -147,16 +144,14 @@ fn order(model: &Model, members: &[&Placed], is_running_known: bool) -> String {
     }
 }
 
-/// Whose the conversation is. `home`: where everybody is healthy.
-pub(super) fn tell_home(known_by: Option<&str>, home: Option<&Drawn>, now: &Drawn, report: &mut Report) {
+/// Notes to which target the conversation belongs. `home`: the order where everybody is healthy.
+pub(super) fn tell_home(known_by: Option<&str>, home: Option<&Order>, now: &Order, report: &mut Report) {
     let Some(by) = known_by else {
         report
             .fact("sticky", "nothing in the request says which conversation it belongs to: it is ordered as any other");
         return;
     };
-    let target = |drawn: &Drawn| {
-        drawn.first().map(|place| named(&place.candidate.place.account.id, &place.candidate.upstream_model))
-    };
+    let target = |order: &Order| order.candidates.first().map(named);
     let (Some(home), Some(now)) = (home.and_then(target), target(now)) else { return };
     let says = if home == now { String::new() } else { format!(", which is not fit: {now} stands in for it") };
     report.fact("sticky", format!("known by {by}, the conversation belongs to {home}{says}"));

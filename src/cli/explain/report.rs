@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use crate::error::What;
+use crate::plan::Reach;
 
 /// All of it.
 #[derive(Debug, Default, Serialize)]
@@ -52,15 +53,6 @@ impl Obstacle {
     pub(super) fn new(what: What, says: impl Into<Cow<'static, str>>) -> Obstacle {
         Obstacle { what, says: says.into(), param: None }
     }
-}
-
-/// For which requests a candidate is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Reach {
-    Any,
-    TooLong,
-    Refusal,
 }
 
 /// What would become of a candidate.
@@ -113,7 +105,26 @@ pub(super) struct Candidate {
     pub(super) request: Option<Upstream>,
 }
 
-/// What it costs.
+impl Candidate {
+    /// Returns what is reported of a model none of whose targets is named.
+    pub(super) fn of_model(model: &str, reach: Reach, state: State, why: String) -> Candidate {
+        Candidate {
+            model: model.to_owned(),
+            account: None,
+            upstream_model: None,
+            reach,
+            state,
+            attempt: None,
+            first_for: None,
+            why,
+            does: None,
+            price: None,
+            request: None,
+        }
+    }
+}
+
+/// What a target costs.
 #[derive(Debug, Serialize)]
 pub(super) struct Costs {
     /// Where that is known from.

@@ -445,7 +445,7 @@ fn who_is_there_in_case_is_told_for_which() {
     let other = report.candidates.get(1).unwrap();
     assert_eq!(
         (other.reach, other.why.as_str()),
-        (report::Reach::TooLong, "asked if the request is too long for the model")
+        (plan::Reach::TooLong, "asked if the request is too long for the model")
     );
     assert!(other.request.is_some());
 }

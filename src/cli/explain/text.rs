@@ -1,6 +1,7 @@
 //! A report for people: short, in columns, what matters first.
 
-use super::report::{Candidate, Costs, Fact, Reach, Report, State, Upstream};
+use super::report::{Candidate, Costs, Fact, Report, State, Upstream};
+use crate::plan::Reach;
 
 /// Writes it. In bytes, since a body is written as it would be sent.
 pub(super) fn render(report: &Report) -> Vec<u8> {
@@ -59,7 +60,7 @@ fn heading(one: &Candidate, all: &[Candidate]) -> String {
         Reach::Any if is_own => format!("targets of \"{}\"", one.model),
         Reach::Any => format!("targets of its fallback \"{}\"", one.model),
         Reach::TooLong => format!("targets of \"{}\", for requests that are too long", one.model),
-        Reach::Refusal => format!("targets of \"{}\", for refusals", one.model),
+        Reach::Declined => format!("targets of \"{}\", for refusals", one.model),
     }
 }
 

@@ -11,9 +11,9 @@ use crate::account::track::Trial;
 use crate::catalog::Queue;
 use crate::error::Refusal;
 use crate::exchange::admission;
-use crate::memory::Held;
 use crate::exchange::choose::Look;
 use crate::exchange::choose::PassedOver;
+use crate::memory::Held;
 use crate::plan::Candidate;
 use dialects::Said;
 use dialects::neutral::{Kept, Refused};
@@ -208,8 +208,8 @@ impl<'x> Producer<'x> {
             if !self.search.is_open(&request.candidates, place, None) {
                 continue;
             }
-            let refused =
-                self.in_words(candidate, |kept| admission::unable(candidate, &self.memory.body, &request.envelope, kept));
+            let refused = self
+                .in_words(candidate, |kept| admission::unable(candidate, &self.memory.body, &request.envelope, kept));
             if let Some(refused) = refused {
                 self.strike(candidate);
                 self.search.unable(refused);

@@ -2,8 +2,8 @@
 //! to the caller if nothing else comes.
 
 use super::Producer;
-use super::progress::Progress;
 use super::ProducerState;
+use super::progress::Progress;
 use crate::account::breaker::State;
 use crate::account::health::Why;
 use crate::account::track::{Failed, Trial, Trouble};

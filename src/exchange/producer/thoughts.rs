@@ -4,9 +4,9 @@
 
 use super::Producer;
 use crate::exchange::admission;
+use crate::plan::Candidate;
 use dialects::Family;
 use dialects::neutral::answer::Kept;
-use crate::plan::Candidate;
 use std::cell::RefCell;
 use std::time::Instant;
 
