@@ -1,9 +1,9 @@
-//! `portcullis explain`: what would become of a request, and why. Nobody is called, and no secret
-//! is read.
+//! `portcullis explain` tells what would become of a request, and why. It calls nobody, and reads
+//! no secret.
 //!
-//! Key, model, order and upstream requests are found out by the gateway's own code, over a snapshot
-//! that no process serves; what a running instance tells of itself in `/status` is put into that
-//! snapshot first.
+//! The gateway's own code finds the key, the model, the order and the upstream requests, over a
+//! snapshot that no process serves. The `/status` of a running instance is put into that snapshot
+//! first.
 
 mod candidates;
 mod instance;
@@ -46,7 +46,8 @@ use report::{Obstacle, Report};
 const SESSION: &str = "x-portcullis-session";
 const TIMEOUT: &str = "x-portcullis-timeout";
 
-/// Says it. 0 if somebody would be asked, 1 if nobody would, 2 if it cannot be said.
+/// Runs the command. Exits with 0 if somebody would be asked, with 1 if nobody would, and with 2 if
+/// that cannot be found out.
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     let report = match explain(args) {
         Ok(report) => report,
@@ -94,7 +95,7 @@ fn explain(args: &ExplainArgs) -> Result<Report, String> {
     Ok(tried(&args.key, &Input { server, snapshot, instance, headers, body }))
 }
 
-/// The headers of the request that decide anything.
+/// Reads the headers of the request that decide anything.
 fn headers(written: &[String]) -> Result<HeaderMap, String> {
     let read = |written: &String| {
         let (name, value) = written.split_once(':')?;
@@ -106,7 +107,7 @@ fn headers(written: &[String]) -> Result<HeaderMap, String> {
     headers.ok_or_else(|| format!("--header: only `{SESSION}: TEXT` and `{TIMEOUT}: TIME` decide anything"))
 }
 
-/// The request's body; of one that is too large a byte more than is allowed.
+/// Reads the request's body; of one that is too large, a byte more than is allowed.
 fn body(path: &Path, limit: usize) -> Result<Bytes, String> {
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     let mut body = Vec::new();
@@ -119,7 +120,7 @@ fn body(path: &Path, limit: usize) -> Result<Bytes, String> {
     Ok(body.into())
 }
 
-/// What would become of it, step by step as the gateway goes.
+/// Finds out what would become of the request, step by step as the gateway goes.
 fn tried(key: &str, input: &Input) -> Report {
     let (now, clock) = (Instant::now(), SystemTime::now());
     let Input { server, snapshot, instance, headers, body } = input;
@@ -181,8 +182,8 @@ fn tried(key: &str, input: &Input) -> Report {
     report
 }
 
-/// What is more than the whole of a limit never passes. How much of one is left only the instance
-/// knows, whose `/limits` tells it.
+/// Checks the request against whole limits: one that is more never passes. Only the instance knows
+/// how much of a limit is left, and its `/limits` reports that.
 fn within_limits(snapshot: &Snapshot, key: &Key, model: &Model, ask: Ask, report: &mut Report) {
     let bounds = snapshot.scopes.get(key.index).map(|scopes| scopes.bounds(key, model.index)).unwrap_or_default();
     if bounds.is_empty() {
@@ -213,7 +214,7 @@ fn within_limits(snapshot: &Snapshot, key: &Key, model: &Model, ask: Ask, report
     }
 }
 
-/// What the gateway reads of the body.
+/// Reads of the body what the gateway reads.
 fn read(body: &Bytes, limit: usize, report: &mut Report) -> Option<Envelope> {
     if body.len() > limit {
         let what = format!("the body is larger than limits.request_body allows, {limit} bytes");
@@ -250,7 +251,7 @@ fn running(server: &Server, instance: Option<&Instance>, report: &mut Report) {
     }
 }
 
-/// What it is by which a conversation is known.
+/// Names the part of the request that tells which conversation it belongs to.
 fn known_by(session: bool, envelope: &Envelope) -> &'static str {
     if session {
         SESSION
@@ -263,13 +264,13 @@ fn known_by(session: bool, envelope: &Envelope) -> &'static str {
     }
 }
 
-/// A length of time as the catalog writes it.
+/// Writes a length of time as the catalog does.
 fn span(time: Duration) -> String {
     let milliseconds = time.as_millis();
     if milliseconds.is_multiple_of(1_000) { format!("{}s", milliseconds / 1_000) } else { format!("{milliseconds}ms") }
 }
 
-/// What is left of a time, in whole seconds unless it is less than one.
+/// Writes a time that is left, in whole seconds unless it is less than one.
 fn left(time: Duration) -> String {
     let milliseconds = time.as_millis();
     if milliseconds < 1_000 { format!("{milliseconds}ms") } else { format!("{}s", milliseconds.div_ceil(1_000)) }

@@ -1,5 +1,5 @@
-//! The admission of a request by one candidate: a place at its account, the leave of its target,
-//! and the request in its dialect.
+//! To ask a candidate takes a place at its account, its target's leave, and the request in its
+//! words.
 
 use crate::account::Permit;
 use crate::account::health::{Rest, Why};
@@ -13,49 +13,51 @@ use std::time::{Duration, Instant};
 
 /// Why a candidate cannot be asked now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Away {
+pub enum Unavailable {
     /// Its account has as many requests as it may.
     Full,
-    /// It rests.
+    /// Its account or its target rests.
     Resting(Rest),
     /// Its breaker keeps requests away, until then at the earliest.
     Broken(Instant),
 }
 
-impl Away {
-    /// Returns for how long; `None` if it is not known.
+impl Unavailable {
+    /// Returns for how long it is unavailable; `None` where nobody knows.
     pub fn wait(self, now: Instant) -> Option<Duration> {
         match self {
-            Away::Full => None,
-            Away::Resting(Rest { until, .. }) | Away::Broken(until) => Some(until.saturating_duration_since(now)),
+            Unavailable::Full => None,
+            Unavailable::Resting(Rest { until, .. }) | Unavailable::Broken(until) => {
+                Some(until.saturating_duration_since(now))
+            }
         }
     }
 
-    /// Tells whether the account rests for what only the operator can put right.
+    /// Tells whether only the operator can bring it back.
     pub fn is_for_the_operator(self) -> bool {
-        matches!(self, Away::Resting(Rest { why, .. }) if why.is_for_the_operator())
+        matches!(self, Unavailable::Resting(Rest { why, .. }) if why.is_for_the_operator())
     }
 
-    /// Tells whether the account waits out its provider's limit.
+    /// Tells whether it waits out its provider's rate limit.
     pub fn is_for_rate(self) -> bool {
-        matches!(self, Away::Resting(Rest { why: Why::Rate, .. }))
+        matches!(self, Unavailable::Resting(Rest { why: Why::Rate, .. }))
     }
 }
 
 /// Takes a place at the account, and the target's leave to be tried. `alone`: nobody else can take
 /// the request.
-pub fn admit(candidate: &Candidate, alone: bool, now: Instant) -> Result<(Permit, Trial), Away> {
+pub fn admit(candidate: &Candidate, alone: bool, now: Instant) -> Result<(Permit, Trial), Unavailable> {
     let (account, state) = (&candidate.place.account, &candidate.place.state);
     if let Some(rest) = state.health.rest(now) {
-        return Err(Away::Resting(rest));
+        return Err(Unavailable::Resting(rest));
     }
-    // The place last: giving one back wakes those who wait, and they would wake each other for as
-    // long as the target rests.
+    // The place is taken last: to give one back wakes those who wait, and they would wake each
+    // other for as long as the target rests.
     let trial = candidate.track.admit(alone, account.probe, now).map_err(|kept| match kept {
-        Kept::Resting(rest) => Away::Resting(rest),
-        Kept::Broken(until) => Away::Broken(until),
+        Kept::Resting(rest) => Unavailable::Resting(rest),
+        Kept::Broken(until) => Unavailable::Broken(until),
     })?;
-    let permit = state.admit().ok_or(Away::Full)?;
+    let permit = state.admit().ok_or(Unavailable::Full)?;
     Ok((permit, trial))
 }
 
@@ -70,12 +72,11 @@ pub fn unable(
     if !envelope.refers || candidate.place.account.leave.check(body).is_ok() {
         return None;
     }
-    // Who could not carry a part in any case says why better.
+    // A dialect that could not carry a part in any case gives the better reason.
     write(candidate, body, envelope, kept).err()
 }
 
-/// Writes the request in a candidate's dialect. `kept` are the thoughts that came before a call,
-/// where they were kept.
+/// Writes the request in a candidate's words. `kept` finds the thoughts that came before a call.
 pub fn write(
     candidate: &Candidate,
     body: &Bytes,
@@ -93,7 +94,7 @@ pub fn write(
         stream_usage: account.stream_usage,
         kept,
     })?;
-    // Behind it, as who could not carry a part in any case says why better.
+    // After the dialect: one that could not carry a part in any case gives the better reason.
     if envelope.refers {
         account.leave.check(body)?;
     }

@@ -1,6 +1,6 @@
-//! One try at one account: connect, send, read the head, read the body.
+//! An attempt is one try at one account: connect, send, read the head, read the body.
 //!
-//! Every wait has a deadline of ours, since Pingora's own are per read, and a dripping upstream
+//! Every wait has a deadline of ours, since Pingora's own are per read: an upstream that drips
 //! defeats them. **Invariant:** an [`Attempt`] is a guard. Dropped half-way it closes its HTTP/1
 //! connection, or resets its HTTP/2 stream; only [`Attempt::finish`], after a whole answer, keeps
 //! the connection for the next request.
@@ -33,15 +33,15 @@ use tokio::time::{Instant, sleep_until};
 const STALE: Duration = Duration::from_millis(500);
 /// The request goes up in slices of this size, each with its own deadline.
 const SLICE: usize = 64 * 1024;
-/// After a failed write the upstream may still have said why.
+/// After a failed write the upstream may still say why, for so long.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// More informational heads than this are no answer.
 const INFORMATIONAL: usize = 8;
 
-/// The try.
+/// The attempt.
 pub struct Attempt {
     wire: Wire,
-    /// At whose account.
+    /// The account that is asked.
     pub place: Arc<Place>,
     upstream: Arc<Upstream>,
     permit: Option<Arc<Permit>>,
@@ -60,10 +60,10 @@ enum Wire {
     Spent,
 }
 
-/// What the demo account has still to say.
+/// What the demo account has not sent yet.
 struct Demo {
     pieces: VecDeque<demo::Piece>,
-    /// When the first of them is due, once it is waited for.
+    /// When the first piece is due, once it is waited for.
     due: Option<Instant>,
     headers: HeaderMap,
 }
@@ -131,17 +131,17 @@ impl Attempt {
         Ok(attempt)
     }
 
-    /// How long it took to have a connection.
+    /// Returns how long it took to have a connection.
     pub fn connected(&self) -> Duration {
         self.connected
     }
 
-    /// When the request's last byte was sent.
+    /// Returns when the request's last byte was sent.
     pub fn sent(&self) -> Instant {
         self.sent
     }
 
-    /// A written request's head and body, in one write where they are small.
+    /// Sends the request's head and body, in one write where they are small.
     async fn send_http1(
         &mut self,
         mut stream: Stream,
@@ -225,8 +225,8 @@ impl Attempt {
         }
     }
 
-    /// An early 413 or 429 is better than "reset": the head, if there is one, is left for
-    /// [`Attempt::head`].
+    /// Reads the head after a failed write, and leaves it for [`Attempt::head`]: an early 413 or
+    /// 429 is better than "reset".
     async fn last_words(&mut self, failure: Failure, alarm: &mut Alarm) -> Result<(), Failure> {
         let read = alarm.until(Instant::now() + LAST_WORDS, pin!(self.read_head())).await;
         match read {
@@ -236,7 +236,7 @@ impl Attempt {
         }
     }
 
-    /// The answer's status and headers.
+    /// Returns the answer's status and headers.
     pub async fn head(&mut self) -> Result<(StatusCode, &HeaderMap), Failure> {
         if self.response().is_none()
             && let Err(failure) = self.read_head().await
@@ -288,11 +288,12 @@ impl Attempt {
         }
     }
 
-    /// The next piece of the body; `None` at its end.
+    /// Returns the next piece of the body; `None` at its end.
     ///
-    /// **Invariant:** whoever drops this future before it is ready has lost nothing, and may read
-    /// on: waits for what has come already poll it once, deadlines give it up. So each wire has all
-    /// of its state outside of the future, and takes a piece only in the poll that yields it.
+    /// **Invariant:** this future may be dropped before it is ready; nothing is lost, and the next
+    /// one reads on. A wait for what has come already polls it once, and a deadline gives it up. So
+    /// each wire has all of its state outside of the future, and takes a piece only in the poll
+    /// that yields it.
     pub async fn read(&mut self) -> Result<Option<Chunk<'_>>, Failure> {
         match &mut self.wire {
             // Pingora 0.9.1, `BodyReader::read_body`: each framing (length, chunks, end of file,
@@ -316,12 +317,12 @@ impl Attempt {
         }
     }
 
-    /// The answer is whole: the place at the account is free, whatever becomes of the connection.
+    /// Frees the place at the account: the answer is whole, whatever becomes of the connection.
     pub fn release(&mut self) {
         self.permit = None;
     }
 
-    /// After a whole answer: keeps the connection if it can be used again.
+    /// Keeps the connection after a whole answer, if it can be used again.
     pub async fn finish(mut self) {
         if let Wire::Http1(mut session) = std::mem::replace(&mut self.wire, Wire::Spent)
             && self.whole_request
@@ -333,7 +334,7 @@ impl Attempt {
         }
     }
 
-    /// Whether all of the body was read.
+    /// Tells whether all of the body was read.
     pub fn is_done(&mut self) -> bool {
         match &mut self.wire {
             Wire::Http1(session) => session.is_body_done(),
@@ -349,8 +350,8 @@ impl Attempt {
 }
 
 impl Demo {
-    /// The next piece, at its time. It is taken after the wait, and until then only its time is
-    /// kept.
+    /// Returns the next piece, at its time. The piece is taken after the wait; until then only its
+    /// time is kept.
     async fn next(&mut self) -> Option<Vec<u8>> {
         let pause = self.pieces.front()?.pause;
         if !pause.is_zero() {
@@ -376,12 +377,12 @@ impl Drop for Attempt {
     }
 }
 
-/// A write was not done in time.
+/// Returns the failure of a write that was not done in time.
 fn late(total: Instant) -> Failure {
     if Instant::now() >= total { Failure::TotalTimeout } else { Failure::SendTimeout }
 }
 
-/// An error while the head was awaited.
+/// Returns the failure that an error means while the head is awaited.
 fn failure_of(error: &BError) -> Failure {
     if matches!(error.etype(), ErrorType::InvalidHTTPHeader | ErrorType::H1Error | ErrorType::InvalidH2) {
         return Failure::Nonsense("no HTTP response".to_owned());
@@ -389,8 +390,8 @@ fn failure_of(error: &BError) -> Failure {
     Failure::Reset
 }
 
-/// The upstream says that it did not look at the request: `REFUSED_STREAM`, or a GOAWAY that leaves
-/// the stream out. On whichever connection, and however late.
+/// Tells whether the upstream says that it did not look at the request: by `REFUSED_STREAM`, or by
+/// a GOAWAY that leaves the stream out; on whichever connection, and however late.
 fn is_unread(error: &BError) -> bool {
     error.etype() == &ErrorType::H2Error && matches!(error.retry, RetryType::Decided(true))
 }

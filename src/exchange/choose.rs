@@ -2,9 +2,9 @@
 //! be made, and why candidates were passed over. The producer goes by it before each attempt, and
 //! `explain` goes by it as if each attempt failed.
 //!
-//! Pure: who searches asks the candidates, and tells the search what came of it.
+//! Pure: it reads no clock, and asks no candidate. Who searches does that, and tells it the result.
 
-use super::admission::Away;
+use super::admission::Unavailable;
 use super::failover::UNREACHABLE;
 use crate::plan::{Candidate, Reach};
 use dialects::neutral::Refused;
@@ -146,18 +146,18 @@ impl Search {
     }
 
     /// Notes that a candidate cannot be asked now.
-    pub fn pass(&mut self, turn: &Turn<'_>, away: Away, now: Instant) {
+    pub fn pass(&mut self, turn: &Turn<'_>, why: Unavailable, now: Instant) {
         let passed = &mut self.passed;
         // As the last resort it is asked sooner: that changes only when to come back.
         if !turn.is_last_resort {
             passed.count += 1;
-            passed.for_rate += usize::from(away.is_for_rate());
+            passed.for_rate += usize::from(why.is_for_rate());
         }
-        let Some(wait) = away.wait(now).filter(|_| !away.is_for_the_operator()) else { return };
+        let Some(wait) = why.wait(now).filter(|_| !why.is_for_the_operator()) else { return };
         let sooner = |soonest: Option<Duration>, wait: Duration| soonest.map_or(wait, |soonest| soonest.min(wait));
         passed.soonest = Some(sooner(passed.soonest, wait));
         // A server that starts again takes as long behind a breaker as without one.
-        let is_out = matches!(away, Away::Broken(_)) && turn.candidate.track.is_out_of_reach();
+        let is_out = matches!(why, Unavailable::Broken(_)) && turn.candidate.track.is_out_of_reach();
         let wait = if is_out { wait.max(Duration::from_secs(UNREACHABLE)) } else { wait };
         passed.retry_after = Some(sooner(passed.retry_after, wait));
     }

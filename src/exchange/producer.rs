@@ -1,6 +1,6 @@
-//! The half of an exchange that faces the upstreams: attempts, failover, hedges, and the commit
-//! gate. It yields pieces of a standard answer, or what the caller is to be told instead; it never
-//! sees the caller.
+//! A producer is the half of an exchange that faces the upstreams: attempts, failover, hedges, and
+//! the commit gate. It yields pieces of a standard answer, or the refusal that the caller gets
+//! instead; it never sees the caller.
 //!
 //! **Invariant:** no byte of a stream is yielded before the gate is open, that is before an event
 //! with content, thinking, audio, a tool call, a refusal or a finish has come. Until then any
@@ -57,32 +57,32 @@ pub struct Request {
     pub face: Arc<Face>,
     /// The model that was asked for.
     pub model: Arc<Model>,
-    /// What its requests have in common.
+    /// What the requests for the model have in common.
     pub demand: Arc<Demand>,
-    /// Best first.
+    /// Who may be asked, the best first.
     pub candidates: Vec<Candidate>,
-    /// All attempts together may take no longer, as the caller says.
+    /// The most time for all attempts together, as the caller says.
     pub timeout: Option<Duration>,
-    /// What the time went into before, for keys that may see the trail.
+    /// Where the time went before, for keys that may see the trail.
     pub debug: Option<Before>,
-    /// Our id.
+    /// Our id for the exchange.
     pub request_id: String,
-    /// The caller's key: what is kept for the next turn is kept for it.
+    /// The caller's key: thoughts are kept for this key only.
     pub key: Arc<str>,
-    /// What it has used so far.
+    /// Knows what the exchange has used so far.
     pub meter: Arc<Meter>,
     /// The catalog that the exchange began with, kept to its end.
     pub snapshot: Arc<Snapshot>,
 }
 
-/// What the time of an exchange went into before anybody was asked.
+/// Where the time of an exchange went before anybody was asked.
 #[derive(Debug, Clone, Copy)]
 pub struct Before {
     /// From the head's arrival until it was known who asks.
     pub auth: Duration,
     /// From the body's last byte until it was known who may be asked.
     pub plan: Duration,
-    /// Our own part of it all.
+    /// Our own part of that time.
     pub own: Duration,
 }
 
@@ -90,9 +90,9 @@ pub struct Before {
 pub enum Piece {
     /// All of a buffered answer.
     Whole(Answer),
-    /// Some of a stream.
+    /// Some events of a stream.
     Events(Bytes),
-    /// The last of a stream, after which it is complete.
+    /// The last events of a stream, which is complete with them.
     End(Bytes),
 }
 
@@ -160,7 +160,7 @@ pub struct Summary {
     pub not_retried: Option<&'static str>,
     /// Whether a second attempt beside a slow first one was made, and was faster.
     pub hedged: Option<bool>,
-    /// It was not even let into the queue.
+    /// The queue was full, and did not take it.
     pub shed: bool,
 }
 
@@ -218,18 +218,15 @@ impl<'x> Producer<'x> {
 
     /// Returns what was reported or passed on so far, for an exchange that ends early.
     pub fn usage_so_far(&self) -> Usage {
-        if let ProducerState::Streaming(live) = &self.state {
-            return live.reading.stream.usage_so_far();
-        }
-        self.summary.usage
+        self.state.streaming().map_or(self.summary.usage, |live| live.reading.stream.usage_so_far())
     }
 
-    /// Notes the attempts that the caller's leaving, or our going down, put an end to.
+    /// Ends the attempts that run, and notes why: the caller left, or the gateway goes down.
     pub fn abandon(&mut self, why: &'static str) {
         self.summary.usage = self.usage_so_far();
         self.summary.maybe_billed |= self.state.take_reserve().is_some();
         for running in self.state.stop_race() {
-            // Who leaves pays for what was asked for it: once, though two were asked.
+            // A caller who leaves pays for what was asked for it: once, though two were asked.
             if why == CALLER_LEFT && self.summary.usage.source == Source::None {
                 let Running { place, began, progress, .. } = running;
                 self.summary.usage = progress.spent(self.request.face.prompt_bytes).unwrap_or_default();
@@ -240,7 +237,7 @@ impl<'x> Producer<'x> {
                 self.give_up(running, why);
             }
         }
-        if let ProducerState::Streaming(_) = &self.state
+        if self.state.streaming().is_some()
             && let ProducerState::Streaming(live) = std::mem::replace(&mut self.state, ProducerState::Over(None))
         {
             let Ended { place, began, progress, .. } = live.ended;
@@ -252,7 +249,7 @@ impl<'x> Producer<'x> {
     /// Passes an answer on.
     fn answer(&mut self, running: Running<'x>, gained: Gained, held: Option<Held>) -> Piece {
         let Running { place, began, trial, losses, progress, .. } = running;
-        // One that said no is not needed any more: its connection closes.
+        // An answer in reserve is not needed any more: its connection closes.
         self.summary.maybe_billed |= self.state.take_reserve().is_some();
         self.summary.served = Some(place);
         self.summary.losses = losses;
@@ -286,7 +283,8 @@ impl<'x> Producer<'x> {
         self.note(place, "ok", began, Some(200), &progress, None);
     }
 
-    /// Enters a state in which nobody is asked again: a long stream need not hold what it was asked.
+    /// Enters a state in which nobody is asked again: a long stream need not hold what it was
+    /// asked.
     fn commit(&mut self, state: ProducerState<'x>) {
         self.state = state;
         self.memory.request.shrink(self.memory.body.len());
@@ -300,7 +298,7 @@ impl<'x> Producer<'x> {
             return Err(refusal);
         };
         let Declined { running, gained, held, noted } = *declined;
-        // It is told as what it is in the end.
+        // The trail notes it again by how it ends.
         self.summary.trail.remove(noted);
         if let Some(candidate) = self.request.candidates.get(running.place) {
             self.request.meter.wanted(candidate, &running.progress, &self.summary.trail);

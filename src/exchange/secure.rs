@@ -1,5 +1,5 @@
-//! A connection over TLS, as Pingora's sessions take it: ours and not Pingora's, since its own
-//! flattens rustls's errors into one text, and has no place for a pin.
+//! A secure connection is one over TLS, as Pingora's sessions take it. It is ours, since Pingora's
+//! own flattens rustls's errors into one text, and has no place for a pin.
 
 use crate::tls::trust::{Distrust, Trust};
 use async_trait::async_trait;
@@ -22,7 +22,7 @@ use tokio_rustls::client::TlsStream;
 pub(super) struct Secure(TlsStream<Stream>);
 
 impl Secure {
-    /// Shakes hands with who should be `host`.
+    /// Shakes hands with the server that should be `host`.
     pub(super) async fn connect(trust: &Trust, host: &str, stream: Stream) -> Result<Secure, Distrust> {
         trust.connect(host, stream).await.map(Secure)
     }

@@ -67,7 +67,7 @@ impl Default for Upstream {
 }
 
 impl Upstream {
-    /// A connection, and whether it was used before. It must be there by `due`.
+    /// Returns a connection, and whether it was used before. It must be there by `due`.
     pub async fn connect(
         &self,
         place: &Place,
@@ -87,7 +87,7 @@ impl Upstream {
         Box::pin(self.dial(place, fresh, due, alarm)).await
     }
 
-    /// A new connection: all addresses in turn, within one deadline.
+    /// Opens a new connection: tries all addresses in turn, within one deadline.
     async fn dial(
         &self,
         place: &Place,
@@ -144,8 +144,8 @@ impl Upstream {
         Ok(Connection::Http2(Box::new(stream)))
     }
 
-    /// The head of a request, as HTTP/1.1 writes it. Built from nothing: no header of the caller's
-    /// is ever in it.
+    /// Writes the head of a request for HTTP/1.1. It is built from nothing: no header of the
+    /// caller's is ever in it.
     pub fn head(&self, place: &Place, outgoing: &Outgoing<'_>, length: usize, room: usize) -> Vec<u8> {
         let base = &place.account.base.path;
         let mut head = Vec::with_capacity(
@@ -166,7 +166,7 @@ impl Upstream {
         head
     }
 
-    /// The same for HTTP/2.
+    /// Returns the same head for HTTP/2.
     pub fn header(&self, account: &Account, outgoing: &Outgoing<'_>, length: usize) -> Result<RequestHeader, BError> {
         let path = format!("{}{}", account.base.path, outgoing.path);
         let mut header = RequestHeader::build_no_case("POST", path.as_bytes(), Some(16))?;
@@ -184,8 +184,8 @@ impl Upstream {
     }
 }
 
-/// The fields of the head that [`Upstream::head`] writes, for whoever shows them. What is not to be
-/// shown is marked sensitive.
+/// Returns the fields of the head that [`Upstream::head`] writes, for a command that shows them.
+/// What is not to be shown is marked sensitive.
 pub fn fields(
     account: &Account,
     own: &[(HeaderName, HeaderValue)],

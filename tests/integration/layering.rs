@@ -14,6 +14,7 @@ const PURE: &[&str] = &[
     "src/account/quota.rs",
     "src/account/strategy.rs",
     "src/account/window.rs",
+    "src/exchange/choose.rs",
     "src/price",
     "src/price.rs",
     "src/limits/tally.rs",

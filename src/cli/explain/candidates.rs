@@ -1,4 +1,5 @@
-//! A rehearsal asks the candidates, one after the other, as the gateway would if each attempt failed.
+//! A rehearsal asks the candidates, one after the other, as the gateway would if each attempt
+//! failed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +16,8 @@ use crate::cli::prices;
 use crate::config::Server;
 use crate::error::What;
 use crate::exchange::admission;
-use crate::exchange::admission::Away;
+use crate::exchange::admission::Unavailable;
+use crate::exchange::admission::Unavailable;
 use crate::exchange::choose::Look;
 use crate::exchange::choose::Nobody;
 use crate::exchange::choose::Search;
@@ -47,7 +49,7 @@ enum Fate {
     /// The same, since nobody else is left.
     LastResort(usize, Box<Said>),
     InCase(Box<Said>),
-    Away(Away),
+    Unavailable(Unavailable),
     Unable(Refused),
     /// All attempts are made before its turn comes.
     Beyond,
@@ -102,8 +104,8 @@ impl Rehearsal<'_> {
                     let asked = if is_last_resort { Fate::LastResort } else { Fate::Asked };
                     *fate = asked(search.tries, said);
                 }
-                // As the last resort it is still away for the reason that came first.
-                Err(Fate::Away(_)) if is_last_resort => {}
+                // As the last resort it is unavailable for the reason that came first.
+                Err(Fate::Unavailable(_)) if is_last_resort => {}
                 Err(why) => {
                     if let Fate::Unable(_) = why {
                         search.strike(place);
@@ -120,7 +122,7 @@ impl Rehearsal<'_> {
         if let Some(refused) = admission::unable(candidate, self.body, self.envelope, &|_| None) {
             return Err(Fate::Unable(refused));
         }
-        drop(admission::admit(candidate, is_last_resort, self.now).map_err(Fate::Away)?);
+        drop(admission::admit(candidate, is_last_resort, self.now).map_err(Fate::Unavailable)?);
         let asked = std::cell::Cell::new(false);
         let family = candidate.place.account.dialect.family();
         let kept = |_: &str| {
@@ -138,7 +140,7 @@ impl Rehearsal<'_> {
             .zip(fates)
             .filter_map(|(candidate, fate)| match fate {
                 Fate::Asked(nth, _) | Fate::LastResort(nth, _) => Some((*nth, named(candidate))),
-                Fate::InCase(_) | Fate::Away(_) | Fate::Unable(_) | Fate::Beyond => None,
+                Fate::InCase(_) | Fate::Unavailable(_) | Fate::Unable(_) | Fate::Beyond => None,
             })
             .collect();
         attempts.sort();
@@ -160,9 +162,9 @@ impl Rehearsal<'_> {
         let places = candidates.iter().zip(fates).enumerate();
         for (place, (candidate, fate)) in places.filter(|(_, (candidate, _))| candidate.reach == Reach::Any) {
             match fate {
-                Fate::Away(away) => {
-                    is_for_the_operator &= away.is_for_the_operator();
-                    search.pass(&Turn { place, candidate, is_last_resort: false }, *away, self.now);
+                Fate::Unavailable(why) => {
+                    is_for_the_operator &= why.is_for_the_operator();
+                    search.pass(&Turn { place, candidate, is_last_resort: false }, *why, self.now);
                 }
                 Fate::Unable(refused) => search.unable(refused.clone()),
                 Fate::Asked(..) | Fate::LastResort(..) | Fate::InCase(_) | Fate::Beyond => {}
@@ -255,15 +257,15 @@ impl Rehearsal<'_> {
                 (State::LastResort, Some(*nth), why, written(said))
             }
             Fate::InCase(said) => (State::InCase, None, in_case.to_owned(), written(said)),
-            Fate::Away(Away::Full) => {
+            Fate::Unavailable(Unavailable::Full) => {
                 let cap = one.place.account.concurrency.unwrap_or_default();
                 (State::Full, None, format!("full: its account has {cap} requests in flight, as many as it may"), None)
             }
-            Fate::Away(Away::Resting(rest)) => {
+            Fate::Unavailable(Unavailable::Resting(rest)) => {
                 let wait = rest.until.saturating_duration_since(self.now);
                 (State::Resting, None, format!("rests for {} more ({})", left(wait), rest.why.name()), None)
             }
-            Fate::Away(Away::Broken(_)) => (State::Broken, None, self.broken(one), None),
+            Fate::Unavailable(Unavailable::Broken(_)) => (State::Broken, None, self.broken(one), None),
             Fate::Unable(Refused::Invalid(complaint) | Refused::Unsupported(complaint)) => {
                 (State::Unable, None, format!("cannot express `{}`: {}", complaint.param, complaint.message), None)
             }
@@ -304,8 +306,8 @@ impl Rehearsal<'_> {
         }
     }
 
-    /// Notes what the order does not even hold: targets on disabled accounts, and models that the key
-    /// does not see.
+    /// Notes what the order does not even hold: targets on disabled accounts, and models that the
+    /// key does not see.
     fn left_out(&self, report: &mut Report) {
         let disabled = |model: &Model, reach: Reach, report: &mut Report| {
             let targets = model.targets.iter().filter(|target| !target.account.enabled);

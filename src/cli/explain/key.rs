@@ -1,5 +1,5 @@
-//! Whether the key opens the gate, and whether it sees the model; and if not, why, which a caller
-//! is never told.
+//! Finds out whether the key opens the gate, and whether it sees the model; and if not, why. A
+//! caller never learns that reason.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use crate::catalog::{self, Catalog, Model};
 use crate::error::What;
 use crate::problem::{nearest, quoted};
 
-/// The key with this id, whether it may be used or not.
+/// Returns the key with this id, whether it may be used or not.
 pub(super) fn find(catalog: &Catalog, id: &str, now: SystemTime, report: &mut Report) -> Option<Key> {
     let secrets: Vec<_> = catalog.secrets_of(id).collect();
     let Some((key, _)) = secrets.first() else {
@@ -48,7 +48,7 @@ pub(super) fn find(catalog: &Catalog, id: &str, now: SystemTime, report: &mut Re
     Some(Arc::clone(key))
 }
 
-/// What is to be said of a key that works.
+/// Describes a key that works.
 fn standing(key: &catalog::Key, secrets: usize, good: usize) -> String {
     let mut says = format!("{} works", key.id);
     if let Some(expires) = [key.expires, key.caller.expires].into_iter().flatten().min() {
@@ -64,7 +64,7 @@ fn standing(key: &catalog::Key, secrets: usize, good: usize) -> String {
     says
 }
 
-/// The model that this id means for the key.
+/// Returns the model that this id means for the key.
 pub(super) fn model(catalog: &Catalog, key: &catalog::Key, id: &str, report: &mut Report) -> Option<Arc<Model>> {
     let Some(model) = catalog.model(id) else {
         let ids =
@@ -91,7 +91,7 @@ fn not_found(why: String) -> Obstacle {
     Obstacle { param: Some("model".to_owned()), ..Obstacle::new(What::ModelNotFound, why) }
 }
 
-/// Why the key does not see a model.
+/// Returns why the key does not see a model.
 pub(super) fn hidden(catalog: &Catalog, key: &catalog::Key, model: &Model) -> Option<String> {
     if catalog.visible(key, &model.id).is_some() {
         return None;

@@ -1,4 +1,4 @@
-//! What is found out, before it is written for people or for machines.
+//! A report is what `explain` finds out, before it is written for people or for machines.
 
 use std::borrow::Cow;
 
@@ -7,26 +7,26 @@ use serde::Serialize;
 use crate::error::What;
 use crate::plan::Reach;
 
-/// All of it.
+/// The report.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     pub(super) verdict: Verdict,
     pub(super) facts: Vec<Fact>,
-    /// The limits that hold for it, as `/limits` names them; people have them among the facts.
+    /// The limits on the request, as `/limits` names them; people have them among the facts.
     pub(super) limits: Vec<serde_json::Value>,
     pub(super) candidates: Vec<Candidate>,
-    /// In the order in which the gateway would meet them: the caller is told of the first.
+    /// In the order in which the gateway meets them: the caller learns of the first.
     #[serde(skip)]
     pub(super) obstacles: Vec<Obstacle>,
 }
 
-/// What would become of the request.
+/// What becomes of the request.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Verdict {
-    /// Somebody would be asked.
+    /// Whether somebody is asked.
     pub(super) tried: bool,
     pub(super) says: String,
-    /// What the caller would be answered where nobody is.
+    /// The status of the caller's answer, where nobody is asked.
     pub(super) status: Option<u16>,
     pub(super) code: Option<String>,
     pub(super) param: Option<String>,
@@ -37,11 +37,11 @@ pub(super) struct Verdict {
 pub(super) struct Fact {
     pub(super) about: &'static str,
     pub(super) says: String,
-    /// Because of it nobody would be asked.
+    /// Whether nobody is asked because of it.
     pub(super) fault: bool,
 }
 
-/// Why nobody would be asked.
+/// A reason why nobody is asked.
 #[derive(Debug)]
 pub(super) struct Obstacle {
     pub(super) what: What,
@@ -55,7 +55,7 @@ impl Obstacle {
     }
 }
 
-/// What would become of a candidate.
+/// What becomes of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
@@ -63,7 +63,7 @@ pub(super) enum State {
     Asked,
     /// It is asked if nobody else is left, although its breaker is not closed.
     LastResort,
-    /// It is asked if the request turns out to be what it is there for.
+    /// It is asked if the request turns out to be of the kind that it is there for.
     InCase,
     /// Its account is disabled.
     Disabled,
@@ -77,30 +77,30 @@ pub(super) enum State {
     Broken,
     /// It cannot do what is asked.
     Unable,
-    /// So many are not asked.
+    /// All attempts are made before its turn comes.
     Beyond,
 }
 
-/// One way to serve the request, be it taken or not.
+/// A way to serve the request, be it taken or not.
 #[derive(Debug, Serialize)]
 pub(super) struct Candidate {
     /// The model that it serves.
     pub(super) model: String,
-    /// None: the model as a whole is out of question.
+    /// None: the whole model is passed over.
     pub(super) account: Option<String>,
     pub(super) upstream_model: Option<String>,
     #[serde(rename = "for")]
     pub(super) reach: Reach,
     pub(super) state: State,
-    /// The how-manieth to be asked.
+    /// The number of the attempt that asks it.
     pub(super) attempt: Option<usize>,
-    /// The share of the requests that it is the first of its model for, where that changes from one
-    /// to the next.
+    /// The share of the requests for which it is the first of its model, where that changes from
+    /// request to request.
     pub(super) first_for: Option<f64>,
     pub(super) why: String,
-    /// How it does, as far as that is known.
+    /// How its target does, as far as that is known.
     pub(super) does: Option<String>,
-    /// None: nobody knows.
+    /// None: nobody knows the price.
     pub(super) price: Option<Costs>,
     pub(super) request: Option<Upstream>,
 }
@@ -127,9 +127,9 @@ impl Candidate {
 /// What a target costs.
 #[derive(Debug, Serialize)]
 pub(super) struct Costs {
-    /// Where that is known from.
+    /// Where the price is known from.
     pub(super) from: &'static str,
-    /// In dollars for a million tokens, by the names in the catalog.
+    /// Dollars for a million tokens, by their names in the catalog.
     pub(super) costs: Vec<(&'static str, String)>,
 }
 
@@ -137,19 +137,19 @@ pub(super) struct Costs {
 #[derive(Debug, Serialize)]
 pub(super) struct Upstream {
     pub(super) method: &'static str,
-    /// None: the built-in account answers by itself.
+    /// None: the built-in account answers itself.
     pub(super) url: Option<String>,
-    /// In their order; secrets are replaced.
+    /// In the order in which they are sent; secrets are replaced.
     pub(super) headers: Vec<(String, String)>,
-    /// Exactly; where it is no UTF-8, see `body_base64`.
+    /// The exact body; if it is not UTF-8, see `body_base64`.
     #[serde(serialize_with = "lossy")]
     pub(super) body: Vec<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) body_base64: Option<String>,
-    /// Names as in the catalog.
+    /// By their names in the catalog.
     pub(super) deadlines: Vec<(&'static str, String)>,
     pub(super) changed: Vec<String>,
-    /// What it does not say of what the caller said.
+    /// The fields of the caller's request that it leaves out.
     pub(super) dropped: Vec<String>,
 }
 
@@ -158,12 +158,12 @@ fn lossy<S: serde::Serializer>(body: &[u8], serializer: S) -> Result<S::Ok, S::E
 }
 
 impl Report {
-    /// Notes something.
+    /// Adds a fact.
     pub(super) fn fact(&mut self, about: &'static str, says: impl Into<String>) {
         self.facts.push(Fact { about, says: says.into(), fault: false });
     }
 
-    /// Notes something because of which nobody would be asked.
+    /// Adds a fact because of which nobody is asked.
     pub(super) fn fault(&mut self, about: &'static str, obstacle: Obstacle) {
         let is_new = |param: &&String| *param != about && !obstacle.says.contains(&format!("`{param}`"));
         let param = obstacle.param.as_ref().filter(is_new).map(|param| format!(" (`{param}`)")).unwrap_or_default();
@@ -171,7 +171,7 @@ impl Report {
         self.obstacles.push(obstacle);
     }
 
-    /// Nobody would be asked, because of what was noted first.
+    /// Returns the report that nobody is asked, because of the first obstacle.
     pub(super) fn refused(mut self) -> Report {
         if let Some(obstacle) = self.obstacles.first() {
             self.verdict = Verdict::refused(obstacle);
@@ -179,7 +179,7 @@ impl Report {
         self
     }
 
-    /// For machines.
+    /// Writes the report for machines.
     pub(super) fn json(&self) -> Vec<u8> {
         // Strings, numbers and lists of them always serialise.
         let mut json = serde_json::to_vec_pretty(self).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! A request as it would go up, with its secrets masked, and what of it is not as the caller wrote
-//! it.
+//! Shows a request as it would go up, with its secrets masked, and what of it differs from what the
+//! caller wrote.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,17 +18,17 @@ use crate::plan::Candidate;
 use dialects::front::chat::envelope::Envelope;
 use dialects::{Dialect, Said};
 
-/// What stands for a value that is made anew each time.
+/// Stands for a value that is made anew each time.
 const SIGNED: &str = "<signed anew each time>";
 const TOKEN: &str = "Bearer <token, fetched anew each hour>";
 const UNSIGNABLE: &str = "<cannot be signed: the attempt would fail>";
 const KEY: &str = "<key>";
 const CATALOG: &str = "<from the catalog, not shown>";
 const REQUEST_ID: &str = "<id of the request>";
-/// A value longer than this is not repeated where it changed: it is in the body.
+/// A value that changed is not repeated if it is longer than this: it is in the body.
 const SHORT: usize = 60;
 
-/// The request for a candidate.
+/// Returns the request for a candidate.
 pub(super) fn upstream(
     candidate: &Candidate,
     said: &Said,
@@ -56,7 +56,7 @@ pub(super) fn upstream(
     }
 }
 
-/// Those that the gateway writes, in its order.
+/// Returns the headers that the gateway writes, in its order.
 fn headers(account: &Account, said: &Said, length: usize) -> Vec<(String, String)> {
     let mut own = credential::plain(said);
     let masked = |name: header::HeaderName, mask: &'static str| {
@@ -89,23 +89,13 @@ fn headers(account: &Account, said: &Said, length: usize) -> Vec<(String, String
     upstream::fields(account, &own, id, length).into_iter().map(show).collect()
 }
 
-/// A service account signs for its tokens.
+/// Tells whether a service account signs for the account's tokens.
 fn is_signed_for(account: &Account) -> bool {
-    let is_vertex = match account.dialect {
-        Dialect::Vertex { .. } => true,
-        Dialect::OpenAi(_)
-        | Dialect::Azure(_)
-        | Dialect::Anthropic
-        | Dialect::Gemini
-        | Dialect::Bedrock(_)
-        | Dialect::Cohere
-        | Dialect::Ollama
-        | Dialect::Demo => false,
-    };
+    let is_vertex = matches!(account.dialect, Dialect::Vertex { .. });
     is_vertex && account.key.is_none() && !account.headers.iter().any(|(name, _)| *name == header::AUTHORIZATION)
 }
 
-/// Those that hold for it, by their names in the catalog.
+/// Returns the deadlines of the request, by their names in the catalog.
 fn deadlines(candidate: &Candidate, stream: bool, timeout: Option<Duration>) -> Vec<(&'static str, String)> {
     let times = &candidate.timeouts;
     let total = if stream { times.total_stream } else { times.total };
@@ -120,7 +110,7 @@ fn deadlines(candidate: &Candidate, stream: bool, timeout: Option<Duration>) -> 
     all.into_iter().map(|(name, time)| (name, span(time))).collect()
 }
 
-/// What is not as the caller wrote it, besides what is dropped.
+/// Returns what is not as the caller wrote it, besides what is dropped.
 fn changed(candidate: &Candidate, envelope: &Envelope, body: &[u8], written: &[u8]) -> Vec<String> {
     let mut changed = Vec::new();
     if *candidate.upstream_model != *envelope.model {
@@ -137,7 +127,7 @@ fn changed(candidate: &Candidate, envelope: &Envelope, body: &[u8], written: &[u
     changed
 }
 
-/// Where a dialect that is translated to says how long the answer may be.
+/// Returns where a dialect that is translated to has its limit on the answer's length.
 fn limit_of(dialect: &Dialect) -> Option<&'static str> {
     match dialect {
         Dialect::OpenAi(_) | Dialect::Azure(_) | Dialect::Demo => None,
@@ -148,7 +138,7 @@ fn limit_of(dialect: &Dialect) -> Option<&'static str> {
     }
 }
 
-/// Of a body that passes, the fields that do not.
+/// Adds the fields that change in a body that passes.
 fn fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
     type Fields<'a> = BTreeMap<String, &'a RawValue>;
     let (Ok(before), Ok(after)) =
@@ -171,7 +161,7 @@ fn fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
     changed.extend(gone.map(|name| format!("{name}: is taken out")));
 }
 
-/// Of a body that is translated, how long the answer may be.
+/// Adds the limit on the answer's length in a body that is translated, if it changes.
 fn limit(body: &[u8], written: &[u8], pointer: &str, changed: &mut Vec<String>) {
     let (Ok(before), Ok(after)) = (serde_json::from_slice::<Value>(body), serde_json::from_slice::<Value>(written))
     else {

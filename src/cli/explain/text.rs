@@ -1,9 +1,9 @@
-//! A report for people: short, in columns, what matters first.
+//! Writes a report for people: short, in columns, what matters first.
 
 use super::report::{Candidate, Costs, Fact, Report, State, Upstream};
 use crate::plan::Reach;
 
-/// Writes it. In bytes, since a body is written as it would be sent.
+/// Writes the report. In bytes, since a body is written as it would be sent.
 pub(super) fn render(report: &Report) -> Vec<u8> {
     let mut out = String::new();
     let yes = if report.verdict.tried { "yes" } else { "no" };
@@ -37,7 +37,9 @@ fn candidates(candidates: &[Candidate], out: &mut String) {
         if group.replace((&one.model, one.reach)) != Some((&one.model, one.reach)) {
             out.push_str(&format!("\n{}\n", heading(one, candidates)));
         }
-        let turn = one.attempt.map_or_else(|| mark(one.state).to_owned(), |nth| nth.to_string());
+        let turn = one
+            .attempt
+            .map_or_else(|| (if one.state == State::InCase { "?" } else { "-" }).to_owned(), |nth| nth.to_string());
         out.push_str(&format!("  {turn:>2}  {:first$}  {:second$}  {}\n", whose(one), what(one), one.why));
         if let Some(does) = &one.does {
             out.push_str(&format!("      {:first$}  {:second$}  {does}\n", "", ""));
@@ -64,22 +66,7 @@ fn heading(one: &Candidate, all: &[Candidate]) -> String {
     }
 }
 
-fn mark(state: State) -> &'static str {
-    match state {
-        State::InCase => "?",
-        State::Asked
-        | State::LastResort
-        | State::Disabled
-        | State::Hidden
-        | State::Full
-        | State::Resting
-        | State::Broken
-        | State::Unable
-        | State::Beyond => "-",
-    }
-}
-
-/// Those that are asked, by their turns, and then those that are in case.
+/// Returns the candidates that are asked, in their turns, and then the others.
 fn in_turn(candidates: &[Candidate]) -> Vec<&Candidate> {
     let mut all: Vec<_> = candidates.iter().collect();
     all.sort_by_key(|one| one.attempt.unwrap_or(usize::MAX));

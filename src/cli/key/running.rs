@@ -144,7 +144,8 @@ fn ask(address: SocketAddr, folder: &Metadata, patience: Duration) -> Result<Cat
     Ok(page.catalog)
 }
 
-/// Tells whether an edit of the file from the wanted time is live. Times of this form sort as texts.
+/// Tells whether an edit of the file from the wanted time is live. Times of this form sort as
+/// texts.
 fn has(catalog: &CatalogReport, file: &str, wanted: &str) -> bool {
     catalog.files.iter().any(|live| live.file == file && live.live_as_of.as_str() >= wanted)
 }

@@ -1,11 +1,11 @@
-//! Whether a key works, and until when.
+//! The standing of a key: whether it works, and until when.
 
 use std::time::SystemTime;
 
 use super::{KeyEntry, stamp};
 use crate::catalog::rotation::{is_replaced, newest};
 
-/// How a key stands.
+/// The standing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     Ok,
@@ -13,7 +13,7 @@ pub(super) enum Standing {
     Expired,
     CallerDisabled,
     CallerExpired,
-    /// It works, and until then with an older secret too.
+    /// The key works, and until then with an older secret too.
     Rotating(SystemTime),
 }
 
@@ -39,7 +39,7 @@ impl Standing {
         }
     }
 
-    /// For machines.
+    /// Returns the word for machines.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -51,7 +51,7 @@ impl Standing {
         }
     }
 
-    /// For people.
+    /// Returns the words for people.
     pub(super) fn says(self) -> String {
         match self {
             Self::Rotating(until) => format!("rotating until {}", stamp(until)),
@@ -61,7 +61,7 @@ impl Standing {
         }
     }
 
-    /// What keeps a key from working.
+    /// Returns what keeps the key from working.
     pub(super) fn hinders(self) -> Option<&'static str> {
         match self {
             Self::Ok | Self::Rotating(_) => None,
@@ -73,7 +73,7 @@ impl Standing {
     }
 }
 
-/// From when on it does not work any more, if nothing is changed.
+/// Returns when the key stops to work, if nothing is changed.
 pub(super) fn expires(known: &KeyEntry<'_>) -> Option<SystemTime> {
     let secrets: Option<Vec<SystemTime>> = known.secrets.iter().map(|(_, until)| *until).collect();
     let secrets = secrets.and_then(|secrets| secrets.into_iter().max());

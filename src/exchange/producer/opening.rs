@@ -100,18 +100,6 @@ pub(super) struct FailedAttempt {
     pub(super) salvage: Option<Box<Reading>>,
 }
 
-/// A stream that broke after its first events.
-pub(super) struct BrokenStream {
-    pub(super) failure: Failure,
-    pub(super) reading: Box<Reading>,
-}
-
-impl From<BrokenStream> for FailedAttempt {
-    fn from(BrokenStream { failure, reading }: BrokenStream) -> FailedAttempt {
-        FailedAttempt { failure, salvage: Some(reading) }
-    }
-}
-
 impl From<Failure> for FailedAttempt {
     fn from(failure: Failure) -> FailedAttempt {
         FailedAttempt { failure, salvage: None }
@@ -172,8 +160,8 @@ impl Opening<'_> {
         }
     }
 
-    /// Sends the request, and waits for the head. After a stale connection a fresh one is tried, which
-    /// costs no attempt: the request was never looked at.
+    /// Sends the request, and waits for the head. After a stale connection a fresh one is tried,
+    /// which costs no attempt: the request was never looked at.
     async fn ask(&self, alarm: &mut Alarm) -> Result<Attempt, Failure> {
         let (place, stream, total) = (&self.candidate.place, self.request.envelope.stream, self.total);
         let upstream = &self.shared.upstream;

@@ -168,8 +168,8 @@ impl<'x> Producer<'x> {
             }
             let (permit, trial) = match admission::admit(candidate, turn.is_last_resort, now) {
                 Ok(admitted) => admitted,
-                Err(away) => {
-                    self.search.pass(&turn, away, now);
+                Err(why) => {
+                    self.search.pass(&turn, why, now);
                     continue;
                 }
             };
@@ -188,16 +188,16 @@ impl<'x> Producer<'x> {
                     self.summary.not_retried = None;
                     return Ok(Some(Chosen { place: turn.place, permit, trial, said, held }));
                 }
-                // Another candidate may be less strict: one that takes the caller's own format checks
-                // the request itself.
+                // Another candidate may be less strict: one that takes the caller's own format
+                // checks the request itself.
                 Err(refused) => self.search.unable(refused),
             }
         }
         Ok(None)
     }
 
-    /// Strikes out the candidates that can never be asked, before any is passed over for what ends by
-    /// itself: else the caller of a request that can never pass would be told to come again.
+    /// Strikes out the candidates that can never be asked, before any is passed over for what ends
+    /// by itself: else the caller of a request that can never pass would be told to come again.
     fn judge(&mut self) {
         let reach = self.search.reach;
         if !self.request.envelope.refers || self.judged.replace(reach) == Some(reach) {
@@ -252,8 +252,8 @@ impl<'x> Producer<'x> {
         self.state.race(Running { place, began: Instant::now(), is_hedge, trial, losses, progress, end });
     }
 
-    /// Tells whether a candidate could be asked now, as far as that can be seen without asking for a
-    /// place.
+    /// Tells whether a candidate could be asked now, as far as that can be seen without asking for
+    /// a place.
     pub(super) fn is_anybody_left(&self, beside: Option<usize>) -> bool {
         let (now, clock) = (std::time::Instant::now(), std::time::SystemTime::now());
         let stream = self.request.envelope.stream;

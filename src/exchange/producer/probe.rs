@@ -1,5 +1,6 @@
-//! Asking those who are out whether they are back, where the catalog says `probe: true`: one token
-//! at a time, when their breaker's cool-down is over, so that no caller's request has to find out.
+//! A probe asks a target whose breaker is open whether it is back, for one token, once the
+//! breaker's cool-down is over. So no caller's request has to find out. The catalog wants it:
+//! `probe: true`.
 
 use super::Request;
 use super::opening::Opening;
@@ -27,11 +28,11 @@ use std::time::Duration;
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 
-/// How often it is looked who is due.
+/// The pause between two looks at who is due.
 const EVERY: Duration = Duration::from_millis(250);
-/// Who takes longer for one token is not back.
+/// A target that takes longer for one token is not back.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What is asked. The model's name is replaced by the target's, as in every request.
+/// The request. The target's name for the model replaces this one, as in every request.
 const BODY: &[u8] = br#"{"model":"probe","messages":[{"role":"user","content":"ping"}],"max_tokens":1}"#;
 
 /// Goes on for ever. One at a time at each account; a panic of ours over an answer ends that probe,
@@ -68,7 +69,7 @@ pub async fn probe(live: &Live, backends: &Arc<Backends>, memory: &Arc<Budget>, 
     }
 }
 
-/// What a target is asked, if its turn has come.
+/// Returns the request for a target, if its turn has come.
 fn due(
     snapshot: &Arc<Snapshot>,
     model: &Arc<Model>,

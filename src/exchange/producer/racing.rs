@@ -47,7 +47,7 @@ impl<'x> Producer<'x> {
     }
 
     fn hedge(&mut self) {
-        // Whatever comes of it, it is not tried twice.
+        // A second attempt is looked for once only.
         self.may_hedge = false;
         let (Some(Hedge { at_most, .. }), ProducerState::Racing { first, .. }) =
             (self.request.model.hedge, &self.state)
@@ -55,7 +55,7 @@ impl<'x> Producer<'x> {
             return;
         };
         let beside = Some(first.place);
-        // A place that is free is for those who wait.
+        // A free place is for the requests that wait.
         if self.request.demand.waiting() == 0
             && self.is_anybody_left(beside)
             && self.request.demand.hedge(at_most, std::time::Instant::now())
@@ -75,12 +75,14 @@ impl<'x> Producer<'x> {
         let stream = self.request.envelope.stream;
         let (now, took) = (std::time::Instant::now(), running.began.elapsed());
         running.progress.begun(took);
-        // One that has ended already must be whole before others end for it.
+        // A stream that has ended already must be whole before others end for it.
         let gained = match gained {
             Gained::Stream { reading, whole: true } => {
                 match self.conclude(running.place, running.began, &running.progress, reading) {
                     Ok(whole) => Gained::Whole(whole),
-                    Err(failed) => return self.lose(running, failed.into()),
+                    Err((failure, reading)) => {
+                        return self.lose(running, FailedAttempt { failure, salvage: Some(reading) });
+                    }
                 }
             }
             Gained::Stream { .. } | Gained::Whole(_) => gained,
@@ -135,7 +137,7 @@ impl<'x> Producer<'x> {
             // Another one that runs may have more time.
             Then::Nobody => failure == Failure::TotalTimeout && self.state.is_racing(),
         };
-        // A whole answer that says no is better than a part of another.
+        // A whole answer that is a refusal is better than a part of another answer.
         let has_reserve = self.state.reserve().is_some_and(|reserve| reserve.is_some());
         if let Some(reading) = salvage.filter(|_| !goes_on && !has_reserve) {
             return self.salvage(Ended { place, began, trial, progress }, failure, *reading);

@@ -30,8 +30,8 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Takes in what comes by `due`, and what else has come with it. Returns true if the stream says
-    /// that it is at its end.
+    /// Takes in what comes by `due`, and what else has come with it. Returns true if the stream
+    /// says that it is at its end.
     pub(super) async fn feed(&mut self, due: Instant, late: Failure, alarm: &mut Alarm) -> Result<bool, Failure> {
         let mut waited = false;
         loop {

@@ -1,7 +1,9 @@
-//! The state of a producer, with what belongs to each: Seeking → Racing → Streaming → Ending → Over.
+//! The state of a producer, with what belongs to each: Seeking → Racing → Streaming → Ending →
+//! Over.
 //!
 //! Failed attempts lead from Racing back to Seeking; a whole answer leads at once to Over.
-//! **Invariant:** what must outlast a future that is dropped is here, and in no local of that future.
+//! **Invariant:** what must outlast a future that is dropped is here, and in no local of that
+//! future.
 
 use super::opening::{FailedAttempt, Gained, Opened};
 use super::progress::Progress;
@@ -93,10 +95,12 @@ impl<'x> ProducerState<'x> {
 
     /// Tells whether nobody is asked any more.
     pub(super) fn is_committed(&self) -> bool {
-        match self {
-            ProducerState::Seeking { .. } | ProducerState::Racing { .. } => false,
-            ProducerState::Streaming(_) | ProducerState::Ending(_) | ProducerState::Over(_) => true,
-        }
+        !matches!(self, ProducerState::Seeking { .. } | ProducerState::Racing { .. })
+    }
+
+    /// Returns the stream that runs.
+    pub(super) fn streaming(&self) -> Option<&Streaming> {
+        if let ProducerState::Streaming(live) = self { Some(live) } else { None }
     }
 
     /// Returns since when it waits in the queue.
@@ -131,17 +135,14 @@ impl<'x> ProducerState<'x> {
 
     /// Takes all attempts out of the race.
     pub(super) fn stop_race(&mut self) -> impl Iterator<Item = Running<'x>> + use<'x> {
-        let stopped = if self.is_racing() {
+        let mut stopped = [None, None];
+        if self.is_racing() {
             let seeking = ProducerState::Seeking { reserve: self.take_reserve(), waiting: None };
-            Some(std::mem::replace(self, seeking))
-        } else {
-            None
-        };
-        let both = match stopped {
-            Some(ProducerState::Racing { first, second, .. }) => [Some(first), second],
-            Some(_) | None => [None, None],
-        };
-        both.into_iter().flatten()
+            if let ProducerState::Racing { first, second, .. } = std::mem::replace(self, seeking) {
+                stopped = [Some(first), second];
+            }
+        }
+        stopped.into_iter().flatten()
     }
 
     /// Polls the attempts that run, and takes the one that has ended out of the race.

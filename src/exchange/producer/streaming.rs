@@ -1,6 +1,6 @@
 //! The producer while a stream runs: its next events, its end, and the fate of its connection.
 
-use super::opening::{AnswerFacts, BrokenStream, WholeAnswer};
+use super::opening::{AnswerFacts, WholeAnswer};
 use super::progress::Progress;
 use super::reading::{Reading, failure_of};
 use super::state::{Ended, ProducerState, Streaming};
@@ -50,20 +50,20 @@ impl Producer<'_> {
                 self.state = ProducerState::Over(attempt);
                 Ok(Some(piece))
             }
-            Err(BrokenStream { failure, reading }) => self.salvage(ended, failure, *reading),
+            Err((failure, reading)) => self.salvage(ended, failure, *reading),
         }
     }
 
-    /// Ends a stream: returns its last events, if it is whole, and its connection, whose fate is not
-    /// known yet. A flaw of a whole answer is named before its finishes; or the stream breaks because
-    /// of it, where the catalog wants that.
+    /// Ends a stream: returns its last events, if it is whole, and its connection, whose fate is
+    /// not known yet. A flaw of a whole answer is named before its finishes; or the stream breaks
+    /// because of it, where the catalog wants that.
     pub(super) fn conclude(
         &self,
         place: usize,
         began: Instant,
         progress: &Progress,
         mut reading: Reading,
-    ) -> Result<WholeAnswer, BrokenStream> {
+    ) -> Result<WholeAnswer, (Failure, Box<Reading>)> {
         let trail = self
             .debug(Some((place, began, "ok")), progress.timing())
             .map(|(attempts, timing)| trail(&attempts, &timing));
@@ -82,7 +82,7 @@ impl Producer<'_> {
             }
             Err(fault) => failure_of(fault),
         };
-        Err(BrokenStream { failure, reading: Box::new(reading) })
+        Err((failure, Box::new(reading)))
     }
 
     /// Tells whether an answer with these flaws fails at the candidate at this place.
@@ -90,8 +90,8 @@ impl Producer<'_> {
         self.request.candidates.get(place).is_some_and(|candidate| candidate.refuses(flaws))
     }
 
-    /// Yields the events of a broken stream that came whole: they belong to the caller, and are what
-    /// was used. The failure comes next.
+    /// Yields the events of a broken stream that came whole: they belong to the caller, and are
+    /// what was used. The failure comes next.
     pub(super) fn salvage(
         &mut self,
         mut ended: Ended,
@@ -113,7 +113,8 @@ impl Producer<'_> {
         Ok(Some(Piece::Events(events.into())))
     }
 
-    /// Keeps the connection, once the caller has everything, if the connection's end follows at once.
+    /// Keeps the connection, once the caller has everything, if the connection's end follows at
+    /// once.
     pub async fn settle(&mut self) {
         let ProducerState::Over(lingering) = &mut self.state else { return };
         let Some(mut attempt) = lingering.take() else { return };

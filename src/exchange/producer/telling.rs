@@ -2,7 +2,6 @@
 //! to the caller if nothing else comes.
 
 use super::Producer;
-use super::ProducerState;
 use super::progress::Progress;
 use crate::account::breaker::State;
 use crate::account::health::Why;
@@ -22,13 +21,7 @@ use tokio::time::Instant;
 impl Producer<'_> {
     /// The trail of attempts, and where the time went, for keys that may see them.
     pub fn trail_so_far(&self) -> Option<(String, String)> {
-        let running = match &self.state {
-            ProducerState::Streaming(live) => Some((live.ended.place, live.ended.began, "running")),
-            ProducerState::Seeking { .. }
-            | ProducerState::Racing { .. }
-            | ProducerState::Ending(_)
-            | ProducerState::Over(_) => None,
-        };
+        let running = self.state.streaming().map(|live| (live.ended.place, live.ended.began, "running"));
         self.debug(running, self.summary.timing)
     }
 
