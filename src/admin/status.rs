@@ -67,7 +67,8 @@ pub(super) fn of(desk: &Desk) -> Status {
 }
 
 fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<AccountReport> {
-    let account = |(place, tracks): (&Arc<Place>, &Vec<(Arc<str>, Arc<Track>)>)| {
+    let places = snapshot.places.iter().zip(&snapshot.tracks);
+    let accounts = places.map(|(place, tracks)| {
         let targets = tracks.iter().map(|(model, track)| target(place, model, track, now, clock));
         let targets: Vec<TargetReport> = targets.collect();
         AccountReport {
@@ -80,8 +81,8 @@ fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<Account
             state: account_state(place.account.enabled, &place.state, tracks, now).to_owned(),
             targets,
         }
-    };
-    snapshot.places.iter().zip(&snapshot.tracks).map(account).collect()
+    });
+    accounts.collect()
 }
 
 fn target(place: &Place, model: &str, track: &Track, now: Instant, clock: SystemTime) -> TargetReport {

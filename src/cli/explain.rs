@@ -159,7 +159,8 @@ fn tried(key: &str, input: &Input) -> Report {
     // to may rest.
     let home = Order::of(snapshot, &key, &model, envelope.stream, conversation);
     if let Some(instance) = instance {
-        instance.recall(snapshot, &model, now, clock, &mut report);
+        instance.recall(snapshot, now, clock);
+        instance.differ(&model, &mut report);
     }
     let Some(order) = Order::of(snapshot, &key, &model, envelope.stream, conversation) else { return report.refused() };
     order.tell(&model, instance.is_some(), &mut report);

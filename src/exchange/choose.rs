@@ -50,7 +50,7 @@ pub struct Look {
 }
 
 /// A candidate whose turn it is.
-pub struct Turn<'c> {
+pub struct Prospect<'c> {
     /// Its place among the candidates.
     pub place: usize,
     /// The candidate.
@@ -86,7 +86,7 @@ impl Search {
     }
 
     /// Returns the next candidate of a look.
-    pub fn next<'c>(&self, look: &mut Look, candidates: &'c [Candidate]) -> Option<Turn<'c>> {
+    pub fn next<'c>(&self, look: &mut Look, candidates: &'c [Candidate]) -> Option<Prospect<'c>> {
         if self.is_exhausted() {
             return None;
         }
@@ -95,7 +95,7 @@ impl Search {
             look.place += 1;
             match candidates.get(place) {
                 Some(candidate) if self.is_open(candidates, place, look.beside) => {
-                    return Some(Turn { place, candidate, is_last_resort });
+                    return Some(Prospect { place, candidate, is_last_resort });
                 }
                 Some(_) => {}
                 None if is_last_resort || look.beside.is_some() => return None,
@@ -146,7 +146,7 @@ impl Search {
     }
 
     /// Notes that a candidate cannot be asked now.
-    pub fn pass(&mut self, turn: &Turn<'_>, why: Unavailable, now: Instant) {
+    pub fn pass(&mut self, turn: &Prospect<'_>, why: Unavailable, now: Instant) {
         let passed = &mut self.passed;
         // As the last resort it is asked sooner: that changes only when to come back.
         if !turn.is_last_resort {

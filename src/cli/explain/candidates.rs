@@ -17,12 +17,11 @@ use crate::config::Server;
 use crate::error::What;
 use crate::exchange::admission;
 use crate::exchange::admission::Unavailable;
-use crate::exchange::admission::Unavailable;
 use crate::exchange::choose::Look;
 use crate::exchange::choose::Nobody;
 use crate::exchange::choose::Search;
-use crate::exchange::choose::Turn;
 use crate::live::Snapshot;
+use crate::exchange::choose::Prospect;
 use crate::plan::{self, Reach};
 use dialects::Said;
 use dialects::front::chat::envelope::Envelope;
@@ -95,7 +94,7 @@ impl Rehearsal<'_> {
             })
             .collect();
         let mut look = Look::new(None);
-        while let Some(Turn { place, candidate, is_last_resort }) = search.next(&mut look, candidates) {
+        while let Some(Prospect { place, candidate, is_last_resort }) = search.next(&mut look, candidates) {
             let Some(fate) = fates.get_mut(place) else { continue };
             match self.ask(candidate, is_last_resort, thoughts) {
                 Ok(said) => {
@@ -164,7 +163,7 @@ impl Rehearsal<'_> {
             match fate {
                 Fate::Unavailable(why) => {
                     is_for_the_operator &= why.is_for_the_operator();
-                    search.pass(&Turn { place, candidate, is_last_resort: false }, *why, self.now);
+                    search.pass(&Prospect { place, candidate, is_last_resort: false }, *why, self.now);
                 }
                 Fate::Unable(refused) => search.unable(refused.clone()),
                 Fate::Asked(..) | Fate::LastResort(..) | Fate::InCase(_) | Fate::Beyond => {}

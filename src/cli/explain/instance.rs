@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::ToSocketAddrs as _;
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::left;
@@ -142,15 +141,8 @@ impl Instance {
         Some(does.join(", "))
     }
 
-    /// Puts the status into the snapshot, and notes where the two do not fit together.
-    pub(super) fn recall(
-        &self,
-        snapshot: &Snapshot,
-        model: &Arc<Model>,
-        now: Instant,
-        clock: SystemTime,
-        report: &mut Report,
-    ) {
+    /// Puts the status into the snapshot.
+    pub(super) fn recall(&self, snapshot: &Snapshot, now: Instant, clock: SystemTime) {
         let after = |milliseconds: u64| now + Duration::from_millis(milliseconds).min(LONGEST);
         for ((account, state), tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.states).zip(&snapshot.tracks)
         {
@@ -177,11 +169,10 @@ impl Instance {
                 track.recall(&known, now, clock);
             }
         }
-        self.differ(model, report);
     }
 
     /// Notes where the instance does not serve what the files say.
-    fn differ(&self, model: &Model, report: &mut Report) {
+    pub(super) fn differ(&self, model: &Model, report: &mut Report) {
         let catalog = &self.status.catalog;
         if catalog.last_refusal.as_ref().is_some_and(|refusal| refusal.standing) {
             report.fact(
