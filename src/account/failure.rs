@@ -114,6 +114,15 @@ enum Reason<'f> {
     Upstream(Option<u16>, &'f UpstreamError),
 }
 
+/// What a failure means for the target that was asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Setback {
+    /// The class.
+    pub class: Class,
+    /// When to come back, as the upstream said.
+    pub retry_after: Option<Duration>,
+}
+
 impl Failure {
     /// The table.
     fn facts(&self) -> Facts<'_> {

@@ -6,7 +6,7 @@
 //! how it ended.
 
 use super::breaker::{Admission, Breaker, Outcome, Pass, State};
-use super::failure::{Class, OUT_OF_REACH, REFUSALS_IN_A_ROW, REFUSED_COOL, rate_cool};
+use super::failure::{Class, OUT_OF_REACH, REFUSALS_IN_A_ROW, REFUSED_COOL, Setback, rate_cool};
 use super::health::{Rest, Why};
 use super::latency::Peak;
 use super::quota::Headroom;
@@ -326,10 +326,9 @@ impl Trial {
     /// It failed, after this time. Yields the rest or the breaker's state that begins with it.
     pub fn failed(
         &mut self,
-        class: Class,
+        Setback { class, retry_after }: Setback,
         stream: bool,
         took: Duration,
-        retry_after: Option<Duration>,
         now: Instant,
     ) -> Failed {
         let first = self.came();
@@ -401,12 +400,21 @@ pub struct Failed {
 mod tests {
     use super::*;
 
+    fn setback(class: Class, retry_after: Option<Duration>) -> Setback {
+        Setback { class, retry_after }
+    }
+
     fn admitted(track: &Arc<Track>, now: Instant) -> Trial {
         track.admit(true, false, now).unwrap_or_else(|kept| panic!("kept away: {kept:?}"))
     }
 
     fn fail(track: &Arc<Track>, class: Class, retry_after: Option<u64>, now: Instant) -> Failed {
-        admitted(track, now).failed(class, true, Duration::from_millis(5), retry_after.map(Duration::from_secs), now)
+        admitted(track, now).failed(
+            setback(class, retry_after.map(Duration::from_secs)),
+            true,
+            Duration::from_millis(5),
+            now,
+        )
     }
 
     fn succeed(track: &Arc<Track>, now: Instant) {
@@ -418,7 +426,7 @@ mod tests {
         let (track, now) = (Arc::new(Track::default()), Instant::now());
         let mut late = admitted(&track, now);
         assert_eq!(fail(&track, Class::Rate, Some(7), now).rest.map(|rest| rest.why), Some(Why::Rate));
-        late.failed(Class::Rate, true, Duration::ZERO, Some(Duration::from_secs(1)), now);
+        late.failed(setback(Class::Rate, Some(Duration::from_secs(1))), true, Duration::ZERO, now);
         assert!(matches!(track.admit(true, false, now + Duration::from_secs(6)), Err(Kept::Resting(_))));
         assert!(track.admit(false, false, now + Duration::from_secs(7)).is_ok());
         assert_eq!(track.told(now, SystemTime::now()).calls, (0, 0), "a limit is no failure");
@@ -484,7 +492,7 @@ mod tests {
         assert_eq!(awaited(), 2);
         trial.answered(true, Duration::from_millis(9), now);
         assert_eq!(awaited(), 1);
-        trial.failed(Class::Transient, true, Duration::from_secs(9), None, now);
+        trial.failed(setback(Class::Transient, None), true, Duration::from_secs(9), now);
         assert_eq!(
             track.told(now, SystemTime::now()).expected,
             [None, Some(Duration::from_millis(9))],
@@ -504,7 +512,7 @@ mod tests {
                 trial.whole(now);
                 return None;
             }
-            trial.failed(Class::Transient, true, Duration::from_secs(9), None, now).breaker
+            trial.failed(setback(Class::Transient, None), true, Duration::from_secs(9), now).breaker
         };
         assert!(
             [false, false, false, false, true, false, false, false, false].map(&mut cut).iter().all(Option::is_none)

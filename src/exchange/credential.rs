@@ -27,13 +27,21 @@ use tokio::time::Instant;
 /// A token's answer is small.
 const MOST: usize = 64 * 1024;
 
-/// The headers that only this request has.
+/// How long there is time.
+#[derive(Clone, Copy)]
+pub struct Due {
+    /// For an open connection.
+    pub connect: Duration,
+    /// Until when all must be over.
+    pub total: Instant,
+}
+
+/// Returns the headers that only this request has.
 pub async fn headers(
     upstream: &Arc<Upstream>,
     place: &Arc<Place>,
     said: &Said,
-    connect: Duration,
-    total: Instant,
+    Due { connect, total }: Due,
     alarm: &mut Alarm,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
     let mut headers = plain(said);

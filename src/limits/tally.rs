@@ -290,16 +290,16 @@ impl Tally {
     pub(super) fn settle(&mut self, entry: Counted, ask: Ask, spent: Spent) {
         self.places = self.places.saturating_sub(1);
         let count = |tokens: u64| Count { requests: 0, tokens };
-        self.replace(entry, count(ask.tokens), count(spent.tokens), ask.usd, spent.usd);
+        self.replace(entry, (count(ask.tokens), ask.usd), (count(spent.tokens), spent.usd));
     }
 
     /// As if it had never been counted.
     pub(super) fn undo(&mut self, entry: Counted, ask: Ask) {
         self.places = self.places.saturating_sub(1);
-        self.replace(entry, Count { requests: 1, tokens: ask.tokens }, Count::default(), ask.usd, Usd::ZERO);
+        self.replace(entry, (Count { requests: 1, tokens: ask.tokens }, ask.usd), (Count::default(), Usd::ZERO));
     }
 
-    fn replace(&mut self, entry: Counted, what: Count, by: Count, usd: Usd, by_usd: Usd) {
+    fn replace(&mut self, entry: Counted, (what, usd): (Count, Usd), (by, by_usd): (Count, Usd)) {
         // Since then the clock was perhaps set back, and what was counted was moved along.
         let then = second(entry.at).checked_sub(self.back.saturating_sub(entry.back));
         if let (Some(minute), Some(then)) = (&mut self.minute, then.filter(|_| entry.by_second)) {

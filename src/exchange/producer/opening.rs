@@ -166,7 +166,8 @@ impl Opening<'_> {
         let (place, stream, total) = (&self.candidate.place, self.request.envelope.stream, self.total);
         let upstream = &self.shared.upstream;
         let timeouts = self.candidate.timeouts;
-        let headers = credential::headers(upstream, place, &self.said, timeouts.connect, total, alarm).await?;
+        let due = credential::Due { connect: timeouts.connect, total };
+        let headers = credential::headers(upstream, place, &self.said, due, alarm).await?;
         let outgoing = Outgoing {
             request_id: &self.request.request_id,
             path: &self.said.path,

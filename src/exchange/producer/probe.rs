@@ -10,13 +10,15 @@ use crate::account::track::{Track, Trial};
 use crate::catalog::{Model, Target};
 use crate::exchange::advice;
 use crate::exchange::backends::Backends;
-use crate::exchange::failover::{Class, Failure};
+use crate::exchange::failover::Class;
+use crate::exchange::failover::Failure;
 use crate::live::Live;
 use crate::live::Route;
 use crate::live::Snapshot;
 use crate::memory::Budget;
 use crate::memory::Held;
 use crate::metrics::Metrics;
+use crate::exchange::failover::Setback;
 use crate::plan::{Candidate, Reach};
 use bytes::Bytes;
 use dialects::Ask;
@@ -148,7 +150,8 @@ async fn ask(backends: &Backends, request: &Request, mut trial: Trial, held: Hel
                     );
                 }
             }
-            trial.failed(failure.class(), false, began.elapsed(), failure.retry_after(), now);
+            let setback = Setback { class: failure.class(), retry_after: failure.retry_after() };
+            trial.failed(setback, false, began.elapsed(), now);
             log::info!("account {} is still out for {model}: {}", account.id, Failure::name(&failure));
             return;
         }

@@ -9,9 +9,12 @@ use crate::account::track::{Failed, Trial, Trouble};
 use crate::error::{Refusal, What, scrub};
 use crate::exchange::advice;
 use crate::exchange::choose::Nobody;
-use crate::exchange::failover::{self, Class, Failure};
-use crate::settled::{Tried, millis};
-
+use crate::exchange::failover;
+use crate::exchange::failover::Class;
+use crate::exchange::failover::Failure;
+use crate::settled::Tried;
+use crate::settled::millis;
+use crate::exchange::failover::Setback;
 use crate::secret::Secret;
 use dialects::neutral::Refused;
 use dialects::usage::{Source, Usage};
@@ -166,7 +169,7 @@ impl Producer<'_> {
         let hurried = *failure == Failure::TotalTimeout
             && self.total(candidate).saturating_duration_since(began) < given.mul_f64(0.9);
         let class = if hurried { Class::Ours } else { failure.class() };
-        let mut news = trial.failed(class, self.request.envelope.stream, began.elapsed(), retry_after, now);
+        let mut news = trial.failed(Setback { class, retry_after }, self.request.envelope.stream, began.elapsed(), now);
         let token = state.tokens.present();
         if failure.class() == Class::Credential {
             state.tokens.forget();

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::account::breaker::{Outcome, Settings, State};
-use crate::account::failure::{Class, REFUSALS_IN_A_ROW, REFUSED_COOL, rate_cool};
+use crate::account::failure::{Class, REFUSALS_IN_A_ROW, REFUSED_COOL, Setback, rate_cool};
 use crate::account::track::{Track, Trial};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -120,7 +120,7 @@ impl Crowd {
                     }
                     Class::Caller | Class::Credential | Class::Transient | Class::Ours => {}
                 }
-                trial.failed(class, true, self.now - began, retry_after, self.now).breaker
+                trial.failed(Setback { class, retry_after }, true, self.now - began, self.now).breaker
             }
             Outcome::Neutral => None,
         };

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn price(input: u64, output: u64, cached_input: u64, cache_write: u64, thinking: u64, per_request: u64) -> Price {
+fn price([input, output, cached_input, cache_write, thinking, per_request]: [u64; 6]) -> Price {
     Price { input, output, cached_input, cache_write, thinking, per_request: Usd(per_request), long: None }
 }
 
@@ -31,7 +31,7 @@ fn dollars_are_exact_decimals() {
 #[test]
 fn each_kind_of_token_has_its_price() {
     // Dollars per million: 3, 15, 0.3, 3.75, 15, and a cent per answer.
-    let price = price(3_000_000, 15_000_000, 300_000, 3_750_000, 15_000_000, 10_000_000);
+    let price = price([3_000_000, 15_000_000, 300_000, 3_750_000, 15_000_000, 10_000_000]);
     let told = price.cost(&usage(1_000, 100, 600, 300, 40));
     assert_eq!(told.to_string(), "0.013105", "100 x 3 + 600 x 0.3 + 300 x 3.75 + 100 x 15 millionths, and a cent");
     assert_eq!(price.most(1_000, 100).to_string(), "0.01525");
@@ -41,7 +41,7 @@ fn each_kind_of_token_has_its_price() {
 fn a_long_prompt_makes_all_of_it_dearer() {
     let long =
         Long { above: 1_000, input: 2_000, output: 3_000, cached_input: 500, cache_write: 4_000, thinking: 5_000 };
-    let price = Price { long: Some(long), ..price(1_000, 1_000, 100, 1_000, 1_000, 7) };
+    let price = Price { long: Some(long), ..price([1_000, 1_000, 100, 1_000, 1_000, 7]) };
     assert_eq!(price.cost(&usage(1_000, 10, 0, 0, 0)), Usd(1_000 + 10 + 7));
     assert_eq!(price.cost(&usage(1_001, 10, 600, 300, 4)), Usd(101 * 2 + 300 + 300 * 4 + 6 * 3 + 4 * 5 + 7));
     assert_eq!(price.most(1_000, 10), Usd(1_000 + 10 + 7));
@@ -50,7 +50,7 @@ fn a_long_prompt_makes_all_of_it_dearer() {
 
 #[test]
 fn what_nobody_answered_costs_nothing() {
-    let price = price(1, 1, 1, 1, 1, 1_000);
+    let price = price([1, 1, 1, 1, 1, 1_000]);
     assert_eq!(price.cost(&Usage::default()), Usd::ZERO);
     assert_eq!(price.cost(&Usage { prompt: 10, ..Usage::default() }), Usd::ZERO);
     assert_eq!(price.cost(&Usage { source: Source::Estimated, ..Usage::default() }), Usd(1_000));
@@ -59,7 +59,7 @@ fn what_nobody_answered_costs_nothing() {
 
 #[test]
 fn half_a_thousand_millionth_is_one() {
-    let price = price(1, 0, 1, 1, 0, 0);
+    let price = price([1, 0, 1, 1, 0, 0]);
     for (tokens, nanos) in [(0, 0), (499, 0), (500, 1), (1_499, 1), (1_500, 2)] {
         assert_eq!(price.cost(&usage(tokens, 0, 0, 0, 0)), Usd(nanos), "{tokens}");
     }
@@ -67,14 +67,14 @@ fn half_a_thousand_millionth_is_one() {
 
 #[test]
 fn parts_that_are_more_than_the_whole_count_as_the_whole() {
-    let price = price(1_000, 1_000, 2_000, 3_000, 5_000, 0);
+    let price = price([1_000, 1_000, 2_000, 3_000, 5_000, 0]);
     assert_eq!(price.cost(&usage(10, 10, 50, 50, 50)), Usd(10 * 2 + 10 * 5));
     assert_eq!(price.cost(&usage(10, 0, 4, 50, 0)), Usd(4 * 2 + 6 * 3));
 }
 
 #[test]
 fn too_much_is_the_most_there_is() {
-    let price = price(u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX);
+    let price = price([u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX]);
     assert_eq!(price.cost(&usage(u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX)), Usd::MOST);
     assert_eq!(price.most(u64::MAX, u64::MAX), Usd::MOST);
 }
@@ -82,7 +82,7 @@ fn too_much_is_the_most_there_is() {
 fn prices() -> impl Strategy<Value = Price> {
     // As far as the catalog lets them be, and beyond.
     let each = || prop_oneof![0..=1_000_000_000_000_000_u64, any::<u64>()];
-    (each(), each(), each(), each(), each(), any::<u64>()).prop_map(|(a, b, c, d, e, f)| price(a, b, c, d, e, f))
+    (each(), each(), each(), each(), each(), any::<u64>()).prop_map(|(a, b, c, d, e, f)| price([a, b, c, d, e, f]))
 }
 
 /// Those to which long prompts may be dearer, or cheaper, too.
@@ -123,7 +123,7 @@ proptest! {
     ) {
         let [input, output, cached_input, cache_write, thinking] = each;
         let [plain, cached, written, said, thought] = tokens;
-        let price = price(input, output, cached_input, cache_write, thinking, per_request);
+        let price = price([input, output, cached_input, cache_write, thinking, per_request]);
         let picos: u128 = [(plain, input), (cached, cached_input), (written, cache_write), (said, output), (thought, thinking)]
             .map(|(tokens, each)| u128::from(tokens) * u128::from(each)).iter().sum();
         let nanos = picos / 1_000 + u128::from(picos % 1_000 >= 500) + u128::from(per_request);
