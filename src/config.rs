@@ -3,16 +3,17 @@
 //! What is written is strict and may leave out anything; what is resolved has every value and every
 //! rule kept. It opens no file and asks the system nothing.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::address::Cidr;
-use crate::problem::{Problem, Problems, in_column, quoted};
+use crate::problem::{Problem, Problems, quoted};
+use crate::scribe::{Report, Scribe};
 use crate::secret_ref::LookUp;
 use crate::units::{Days, Size, Span, Text};
-use crate::yaml::read::{items, read as read_tree};
-use crate::yaml::{self, Fault, Node, Path};
+use crate::yaml::read::items;
 
 mod habits;
 pub mod raw;
@@ -150,76 +151,29 @@ pub struct Ledger {
 
 /// Reads `server.yaml`; `name` is shown in errors. What it names but does not hold is looked up.
 pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, Problems> {
-    let (mut faults, mut warnings) = (Vec::new(), Vec::new());
-    let server = match yaml::parse_as(text, habits::KIND.shows) {
-        Ok((tree, doubles)) => {
-            faults.extend(doubles);
-            let raw = read_tree(&tree, habits::KIND, &mut faults);
-            raw.map(|raw| {
-                resolve(&raw, look_up, &mut Report { tree: &tree, faults: &mut faults, warnings: &mut warnings })
-            })
-        }
-        Err(fault) => {
-            faults.push(fault);
-            None
-        }
-    };
-    let problem = |Fault { line, path, what }| Problem { file: name.to_owned(), line: Some(line), path, what };
+    let files = [(name.to_owned(), text.to_owned())];
+    let mut report = Report::new(&files, habits::KIND.shows, look_up);
+    let raw: Option<raw::Server> = report.read(0, habits::KIND, &[]);
+    let report = RefCell::new(report);
+    let server = raw.map(|raw| resolve(&raw, &Scribe::new(&report, 0)));
+    let report = report.into_inner();
     match server {
-        Some(server) if faults.is_empty() => {
-            Ok(Server { warnings: warnings.into_iter().map(problem).collect(), ..server })
-        }
-        Some(_) | None => {
-            faults.sort_by_key(|fault| fault.line);
-            Err(Problems(faults.into_iter().map(problem).collect(), warnings.into_iter().map(problem).collect()))
-        }
+        Some(server) if !report.has_problems() => Ok(Server { warnings: report.warnings(), ..server }),
+        Some(_) | None => Err(report.problems()),
     }
 }
 
-struct Report<'r> {
-    tree: &'r Node<'r>,
-    faults: &'r mut Vec<Fault>,
-    warnings: &'r mut Vec<Fault>,
-}
-
-impl Report<'_> {
-    fn problem(&mut self, at: &Path<'_>, what: impl Into<String>) {
-        let line = self.tree.line_of(at).unwrap_or(self.tree.line);
-        self.faults.push(Fault { line, path: at.to_string(), what: what.into() });
-    }
-
-    /// The same about a value that is not quoted.
-    fn withheld(&mut self, at: &Path<'_>, what: &str) {
-        let column = self.tree.find(at).map(|found| found.node.column);
-        self.problem(at, column.map_or_else(|| what.to_owned(), |column| in_column(what, column)));
-    }
-
-    fn warn(&mut self, at: &Path<'_>, what: impl Into<String>) {
-        let line = self.tree.line_of(at).unwrap_or(self.tree.line);
-        self.warnings.push(Fault { line, path: at.to_string(), what: what.into() });
-    }
-
-    /// A field is not there: an error, unless it is there and could not be read.
-    fn missing(&mut self, at: &Path<'_>, what: &str) {
-        let path = at.to_string();
-        if !self.faults.iter().any(|fault| fault.path.starts_with(&path)) {
-            self.problem(at, what);
-        }
-    }
-}
-
-fn resolve(raw: &raw::Server, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Server {
-    let root = Path::Root;
-    let listen = listen(raw, report);
-    let admin = admin(raw, &listen, report);
-    let admin_hosts = admin_hosts(raw, report);
+fn resolve(raw: &raw::Server, root: &Scribe<'_, '_>) -> Server {
+    let listen = listen(raw, root);
+    let admin = admin(raw, &listen, root);
+    let admin_hosts = admin_hosts(raw, root);
     let workers = raw.workers.unwrap_or(0);
     if workers > 1024 {
-        report.problem(&root.key("workers"), "must be at most 1024; 0 is one per core");
+        root.key("workers").problem("must be at most 1024; 0 is one per core");
     }
     let attempts = raw.attempts.unwrap_or(3);
     if !(1..=100).contains(&attempts) {
-        report.problem(&root.key("attempts"), "must be 1 to 100");
+        root.key("attempts").problem("must be 1 to 100");
     }
     Server {
         listen,
@@ -227,8 +181,8 @@ fn resolve(raw: &raw::Server, look_up: &mut LookUp<'_>, report: &mut Report<'_>)
         admin_hosts,
         workers: count(workers),
         attempts: count(attempts),
-        limits: limits(raw.limits.as_ref(), report),
-        timeouts: timeouts(raw.timeouts.as_ref(), report),
+        limits: limits(raw.limits.as_ref(), root),
+        timeouts: timeouts(raw.timeouts.as_ref(), root),
         drain: Drain {
             delay: raw.drain.as_ref().and_then(|drain| drain.delay).map_or(Duration::ZERO, |Text(Span(span))| span),
             grace: raw
@@ -238,10 +192,10 @@ fn resolve(raw: &raw::Server, look_up: &mut LookUp<'_>, report: &mut Report<'_>)
                 .map_or(Duration::from_secs(25), |Text(Span(span))| span),
         },
         trusted_proxies: items(raw.trusted_proxies.as_ref()).map(|(_, Text(range))| *range).collect(),
-        cors: cors(raw.cors.as_ref(), report),
-        log: log(raw.log.as_ref(), report),
-        ledger: ledger(raw.ledger.as_ref(), report),
-        store: raw.store.as_ref().and_then(|raw| store::resolve(raw, look_up, report)),
+        cors: cors(raw.cors.as_ref(), root),
+        log: log(raw.log.as_ref(), root),
+        ledger: ledger(raw.ledger.as_ref(), root),
+        store: raw.store.as_ref().and_then(|raw| store::resolve(raw, root)),
         warnings: Vec::new(),
     }
 }
@@ -250,31 +204,28 @@ fn count(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-fn listen(raw: &raw::Server, report: &mut Report<'_>) -> Vec<Listen> {
-    let list = Path::Root.key("listen");
+fn listen(raw: &raw::Server, root: &Scribe<'_, '_>) -> Vec<Listen> {
+    let list = root.key("listen");
     let Some(written) = &raw.listen else {
         return vec![Listen { address: SocketAddr::from(([127, 0, 0, 1], 8080)), h2c: false, tls: None }];
     };
     if written.is_empty() {
-        report.problem(&list, "must list at least one address");
+        list.problem("must list at least one address");
     }
     let mut listen: Vec<Listen> = Vec::new();
     for (index, raw) in items(Some(written)) {
         let at = list.index(index);
-        let tls = raw.tls.as_ref().and_then(|tls| listen_tls(tls, &at.key("tls"), report));
+        let tls = raw.tls.as_ref().and_then(|tls| listen_tls(tls, &at.key("tls")));
         let h2c = raw.h2c.unwrap_or(false);
         if h2c && raw.tls.is_some() {
-            report.problem(
-                &at.key("h2c"),
-                "is HTTP/2 without TLS, which a listener with `tls` never speaks: leave it out",
-            );
+            at.key("h2c").problem("is HTTP/2 without TLS, which a listener with `tls` never speaks: leave it out");
         }
         match raw.address {
-            None => report.missing(&at.key("address"), "is missing: an IP address and a port, such as 127.0.0.1:8080"),
+            None => at.key("address").missing("is missing: an IP address and a port, such as 127.0.0.1:8080"),
             Some(Text(raw::Address(address)))
                 if address.port() != 0 && listen.iter().any(|other| other.address == address) =>
             {
-                report.problem(&at.key("address"), format!("{address} stands here a second time: keep one"));
+                at.key("address").problem(&format!("{address} stands here a second time: keep one"));
             }
             Some(Text(raw::Address(address))) => listen.push(Listen { address, h2c, tls }),
         }
@@ -282,10 +233,10 @@ fn listen(raw: &raw::Server, report: &mut Report<'_>) -> Vec<Listen> {
     listen
 }
 
-fn listen_tls(raw: &raw::ListenTls, at: &Path<'_>, report: &mut Report<'_>) -> Option<ListenTls> {
-    let mut path = |field: &str, written: &Option<String>| match written.as_deref() {
+fn listen_tls(raw: &raw::ListenTls, at: &Scribe<'_, '_>) -> Option<ListenTls> {
+    let path = |field: &str, written: &Option<String>| match written.as_deref() {
         Some("") | None => {
-            report.missing(&at.key(field), "is missing: the path of a PEM file");
+            at.key(field).missing("is missing: the path of a PEM file");
             None
         }
         Some(path) => Some(PathBuf::from(path)),
@@ -294,29 +245,28 @@ fn listen_tls(raw: &raw::ListenTls, at: &Path<'_>, report: &mut Report<'_>) -> O
     Some(ListenTls { cert: cert?, key: key? })
 }
 
-fn admin(raw: &raw::Server, listen: &[Listen], report: &mut Report<'_>) -> SocketAddr {
-    let section = Path::Root.key("admin");
+fn admin(raw: &raw::Server, listen: &[Listen], root: &Scribe<'_, '_>) -> SocketAddr {
+    let section = root.key("admin");
     let at = section.key("address");
     match &raw.admin {
         None => SocketAddr::from(([127, 0, 0, 1], 9090)),
         Some(raw::Admin { address: Some(Text(raw::Address(address))), .. }) => {
             if address.port() != 0 && listen.iter().any(|listen| listen.address == *address) {
-                report.problem(
-                    &at,
-                    format!("{address} is a callers' listener already: the admin listener has a port of its own"),
-                );
+                at.problem(&format!(
+                    "{address} is a callers' listener already: the admin listener has a port of its own"
+                ));
             }
             *address
         }
         Some(raw::Admin { address: None, .. }) => {
-            report.missing(&at, "is missing: an IP address and a port, such as 127.0.0.1:9090");
+            at.missing("is missing: an IP address and a port, such as 127.0.0.1:9090");
             SocketAddr::from(([127, 0, 0, 1], 9090))
         }
     }
 }
 
-fn admin_hosts(raw: &raw::Server, report: &mut Report<'_>) -> Vec<String> {
-    let section = Path::Root.key("admin");
+fn admin_hosts(raw: &raw::Server, root: &Scribe<'_, '_>) -> Vec<String> {
+    let section = root.key("admin");
     let list = section.key("hosts");
     let mut hosts = Vec::new();
     for (index, written) in items(raw.admin.as_ref().and_then(|admin| admin.hosts.as_ref())) {
@@ -325,21 +275,21 @@ fn admin_hosts(raw: &raw::Server, report: &mut Report<'_>) -> Vec<String> {
             hosts.push(written.clone());
         } else {
             let wrong = "must be a name such as portcullis.example.com, without a port and without *";
-            report.problem(&list.index(index), wrong.to_owned());
+            list.index(index).problem(wrong);
         }
     }
     hosts
 }
 
-fn limits(raw: Option<&raw::Limits>, report: &mut Report<'_>) -> Limits {
+fn limits(raw: Option<&raw::Limits>, root: &Scribe<'_, '_>) -> Limits {
     const KIB: usize = 1 << 10;
     const MIB: usize = 1 << 20;
-    let section = Path::Root.key("limits");
-    let mut size = |field: &str, written: Option<Text<Size>>, default: usize| match written {
+    let section = root.key("limits");
+    let size = |field: &str, written: Option<Text<Size>>, default: usize| match written {
         None => default,
         Some(Text(Size(size))) => {
             if size == 0 {
-                report.problem(&section.key(field), "must be more than 0B");
+                section.key(field).problem("must be more than 0B");
             }
             size
         }
@@ -354,27 +304,26 @@ fn limits(raw: Option<&raw::Limits>, report: &mut Report<'_>) -> Limits {
     };
     // Pingora's own limit, which cannot be raised.
     if limits.header_bytes > MIB {
-        report.problem(&section.key("header_bytes"), "must be at most 1MiB");
+        section.key("header_bytes").problem("must be at most 1MiB");
     }
     if limits.connections == 0 {
-        report.problem(&section.key("connections"), "must be at least 1");
+        section.key("connections").problem("must be at least 1");
     }
     if limits.buffered_total < limits.request_body.max(limits.response_body) {
-        report.problem(
-            &section.key("buffered_total"),
-            "must be at least as much as request_body and response_body, or the largest could never pass",
-        );
+        section
+            .key("buffered_total")
+            .problem("must be at least as much as request_body and response_body, or the largest could never pass");
     }
     limits
 }
 
-fn timeouts(raw: Option<&raw::Timeouts>, report: &mut Report<'_>) -> ClientTimeouts {
-    let section = Path::Root.key("timeouts");
-    let mut span = |field: &str, written: Option<Text<Span>>, default: u64| match written {
+fn timeouts(raw: Option<&raw::Timeouts>, root: &Scribe<'_, '_>) -> ClientTimeouts {
+    let section = root.key("timeouts");
+    let span = |field: &str, written: Option<Text<Span>>, default: u64| match written {
         None => Duration::from_secs(default),
         Some(Text(Span(span))) => {
             if span.is_zero() {
-                report.problem(&section.key(field), "must be more than 0s");
+                section.key(field).problem("must be more than 0s");
             }
             span
         }
@@ -388,16 +337,14 @@ fn timeouts(raw: Option<&raw::Timeouts>, report: &mut Report<'_>) -> ClientTimeo
     }
 }
 
-fn cors(raw: Option<&raw::Cors>, report: &mut Report<'_>) -> Vec<String> {
-    let section = Path::Root.key("cors");
+fn cors(raw: Option<&raw::Cors>, root: &Scribe<'_, '_>) -> Vec<String> {
+    let section = root.key("cors");
     let list = section.key("origins");
     let mut origins = Vec::new();
     for (index, written) in items(raw.and_then(|raw| raw.origins.as_ref())) {
         match origin(written) {
             Some(origin) => origins.push(origin),
-            None => report.withheld(
-                &list.index(index),
-                "must be \"*\" or an origin such as https://app.example.com, without a path and without a slash at its end",
+            None => list.index(index).withheld("must be \"*\" or an origin such as https://app.example.com, without a path and without a slash at its end",
             ),
         }
     }
@@ -423,8 +370,8 @@ fn origin(written: &str) -> Option<String> {
     Some(format!("{scheme}://{}", rest.strip_suffix(standard).unwrap_or(rest)))
 }
 
-fn log(raw: Option<&raw::Log>, report: &mut Report<'_>) -> Log {
-    let section = Path::Root.key("log");
+fn log(raw: Option<&raw::Log>, root: &Scribe<'_, '_>) -> Log {
+    let section = root.key("log");
     let access = match raw.and_then(|raw| raw.access.as_deref()) {
         None | Some("stdout") => Access::Stdout,
         Some("off") => Access::Off,
@@ -433,8 +380,8 @@ fn log(raw: Option<&raw::Log>, report: &mut Report<'_>) -> Log {
         Some(other) => {
             let what = "must be stdout, off, or the path of a file with a / in it, such as ./access.log";
             match quoted(other, ["stdout", "off"]) {
-                Some(quoted) => report.problem(&section.key("access"), format!("{what}, not {quoted}")),
-                None => report.withheld(&section.key("access"), what),
+                Some(quoted) => section.key("access").problem(&format!("{what}, not {quoted}")),
+                None => section.key("access").withheld(what),
             }
             Access::Off
         }
@@ -453,10 +400,10 @@ fn log(raw: Option<&raw::Log>, report: &mut Report<'_>) -> Log {
     }
 }
 
-fn ledger(raw: Option<&raw::Ledger>, report: &mut Report<'_>) -> Ledger {
+fn ledger(raw: Option<&raw::Ledger>, root: &Scribe<'_, '_>) -> Ledger {
     let path = raw.and_then(|raw| raw.path.as_deref()).unwrap_or("data/ledger.sqlite");
     if path.is_empty() || path.ends_with('/') {
-        report.problem(&Path::Root.key("ledger").key("path"), "must be the path of a file, such as data/ledger.sqlite");
+        root.key("ledger").key("path").problem("must be the path of a file, such as data/ledger.sqlite");
     }
     Ledger {
         enabled: raw.and_then(|raw| raw.enabled).unwrap_or(true),

@@ -5,12 +5,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Report, raw};
+use super::raw;
+use crate::scribe::Scribe;
 use crate::secret::Secret;
 use crate::secret_ref::placeholder::Placeholder;
-use crate::secret_ref::{ASSUMED, LookUp, Reference, SecretRef};
+use crate::secret_ref::{ASSUMED, Reference, SecretRef};
 use crate::units::{Span, Text};
-use crate::yaml::Path;
 
 pub use raw::OnStoreDown;
 
@@ -112,33 +112,33 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-pub(super) fn resolve(raw: &raw::Store, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Option<Store> {
-    let section = Path::Root.key("store");
-    let address = address(raw, &section, look_up, report);
+pub(super) fn resolve(raw: &raw::Store, root: &Scribe<'_, '_>) -> Option<Store> {
+    let section = root.key("store");
+    let address = address(raw, &section);
     let ca = raw.tls.as_ref().and_then(|tls| {
         let at = section.key("tls");
         let at = at.key("ca");
         if address.as_ref().is_some_and(|address| !address.tls) {
-            report.problem(&at, "has no meaning with redis:, which is not TLS: write rediss:");
+            at.problem("has no meaning with redis:, which is not TLS: write rediss:");
         }
         let Some(path) = tls.ca.as_deref().filter(|path| !path.is_empty()) else {
-            report.missing(&at, "is missing: a file of certificates (PEM)");
+            at.missing("is missing: a file of certificates (PEM)");
             return None;
         };
-        look_up(Reference::Ca(path)).map_err(|wrong| report.withheld(&at, &wrong)).ok()
+        root.look_up(Reference::Ca(path)).map_err(|wrong| at.withheld(&wrong)).ok()
     });
     let instances = raw.instances.unwrap_or(1);
     if !(1..=1000).contains(&instances) {
-        report.problem(&section.key("instances"), "must be 1 to 1000");
+        section.key("instances").problem("must be 1 to 1000");
     }
     let timeout = raw.timeout.map_or(Duration::from_millis(20), |Text(Span(span))| span);
     if timeout.is_zero() || timeout > Duration::from_secs(5) {
-        report.problem(&section.key("timeout"), "must be more than 0ms and at most 5s: requests wait so long for it");
+        section.key("timeout").problem("must be more than 0ms and at most 5s: requests wait so long for it");
     }
     let prefix = raw.prefix.as_deref().unwrap_or("portcullis");
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-:".contains(&b);
     if !(1..=64).contains(&prefix.len()) || !prefix.bytes().all(plain) {
-        report.problem(&section.key("prefix"), "must have 1 to 64 letters, digits and any of . _ - :");
+        section.key("prefix").problem("must have 1 to 64 letters, digits and any of . _ - :");
     }
     Some(Store {
         address: address?,
@@ -150,25 +150,22 @@ pub(super) fn resolve(raw: &raw::Store, look_up: &mut LookUp<'_>, report: &mut R
     })
 }
 
-fn address(raw: &raw::Store, section: &Path<'_>, look_up: &mut LookUp<'_>, report: &mut Report<'_>) -> Option<Address> {
+fn address(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Address> {
     let at = section.key("redis");
     let Some(written) = &raw.redis else {
-        report.missing(
-            &at,
-            "is missing: a URL such as redis://host:6379, or `{ env: NAME }` or `{ file: /path }` with one",
-        );
+        at.missing("is missing: a URL such as redis://host:6379, or `{ env: NAME }` or `{ file: /path }` with one");
         return None;
     };
     if let SecretRef::Literal(url) = written
         && let Some(placeholder) = Placeholder::of(url.expose())
     {
-        report.withheld(&at, &placeholder.wrong("redis", Some("REDIS_URL")));
+        at.withheld(&placeholder.wrong("redis", Some("REDIS_URL")));
         return None;
     }
     let (place, found) = match written {
         SecretRef::Literal(url) => (None, Ok(url.expose().to_owned())),
-        SecretRef::Env(variable) => (Some(("env", "the environment variable ")), look_up(Reference::Env(variable))),
-        SecretRef::File(path) => (Some(("file", "the file ")), look_up(Reference::File(path))),
+        SecretRef::Env(variable) => (Some(("env", "the environment variable ")), at.look_up(Reference::Env(variable))),
+        SecretRef::File(path) => (Some(("file", "the file ")), at.look_up(Reference::File(path))),
     };
     let read = found.and_then(|text| {
         // A stand-in, where secrets are not read.
@@ -178,17 +175,14 @@ fn address(raw: &raw::Store, section: &Path<'_>, look_up: &mut LookUp<'_>, repor
     match read {
         Ok(address) => {
             if place.is_none() && address.password.is_some() {
-                report.warn(
-                    &at,
-                    "holds a password written out: better `{ env: NAME }` or `{ file: /path }` with the whole URL",
-                );
+                at.warn("holds a password written out: better `{ env: NAME }` or `{ file: /path }` with the whole URL");
             }
             Some(address)
         }
         Err(wrong) => {
             match place {
-                Some((field, _)) => report.withheld(&at.key(field), &wrong),
-                None => report.withheld(&at, &wrong),
+                Some((field, _)) => at.key(field).withheld(&wrong),
+                None => at.withheld(&wrong),
             }
             None
         }
