@@ -7,7 +7,7 @@
 
 use crate::account::demand::Demand;
 use crate::account::strategy::{self, View};
-use crate::account::track::Track;
+use crate::account::track::TargetHealth;
 use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
 use crate::limits::Ask;
 use crate::live::Route;
@@ -26,7 +26,7 @@ pub struct Candidate {
     /// The account.
     pub place: Arc<Place>,
     /// What is remembered of the target.
-    pub track: Arc<Track>,
+    pub track: Arc<TargetHealth>,
     /// The account's name for the model.
     pub upstream_model: Arc<str>,
     /// What the target can do.
@@ -122,7 +122,7 @@ fn add(
     conversation: Option<u64>,
 ) {
     let Some(route) = snapshot.routes.get(model.index) else { return };
-    let candidate = |(target, track): (&Target, &Arc<Track>)| {
+    let candidate = |(target, track): (&Target, &Arc<TargetHealth>)| {
         Some(Candidate {
             place: snapshot.places.get(target.account.index)?.clone(),
             track: track.clone(),
@@ -148,7 +148,14 @@ fn add(
     candidates.extend(order.into_iter().filter_map(|place| candidate(*usable.get(place)?)));
 }
 
-fn view(snapshot: &Snapshot, target: &Target, track: &Track, stream: bool, now: Instant, clock: SystemTime) -> View {
+fn view(
+    snapshot: &Snapshot,
+    target: &Target,
+    track: &TargetHealth,
+    stream: bool,
+    now: Instant,
+    clock: SystemTime,
+) -> View {
     let account = &target.account;
     let standing = track.standing(stream, account.probe, now, clock);
     let state = snapshot.states.get(account.index);

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
-use track::Track;
+use track::TargetHealth;
 
 /// The running state of one account.
 pub struct State {
@@ -43,7 +43,7 @@ pub struct State {
     /// Whether it rests.
     pub health: health::Health,
     /// Its targets, by its names for the models.
-    tracks: Mutex<HashMap<Arc<str>, Weak<Track>>>,
+    tracks: Mutex<HashMap<Arc<str>, Weak<TargetHealth>>>,
     /// Idle HTTP/1 connections.
     pub pool: pool::Pool,
     /// HTTP/2 connections.
@@ -102,18 +102,18 @@ impl State {
     }
 
     /// The memory of the target that it knows by this name, kept by whoever holds it.
-    pub fn track(&self, model: &Arc<str>) -> Arc<Track> {
+    pub fn track(&self, model: &Arc<str>) -> Arc<TargetHealth> {
         let mut tracks = self.tracks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(track) = tracks.get(model).and_then(Weak::upgrade) {
             return track;
         }
         tracks.retain(|_, track| track.strong_count() > 0);
-        let track = Arc::new(Track::default());
+        let track = Arc::new(TargetHealth::default());
         tracks.insert(model.clone(), Arc::downgrade(&track));
         track
     }
 
-    fn each_track(&self, each: impl Fn(&Track)) {
+    fn each_track(&self, each: impl Fn(&TargetHealth)) {
         let tracks = self.tracks.lock().unwrap_or_else(PoisonError::into_inner);
         tracks.values().filter_map(Weak::upgrade).for_each(|track| each(&track));
     }
@@ -123,14 +123,14 @@ impl State {
     pub fn settings(&self, account: &Account) {
         self.cap(if account.enabled { account.concurrency.unwrap_or(usize::MAX) } else { 0 });
         if self.health.settings(account.fingerprint) {
-            self.each_track(Track::settings_changed);
+            self.each_track(TargetHealth::settings_changed);
         }
     }
 
     /// Ends its rests and closes its breakers.
     pub fn reset(&self) {
         self.health.reset();
-        self.each_track(Track::reset);
+        self.each_track(TargetHealth::reset);
         self.freed.notify_waiters();
     }
 

@@ -2,7 +2,7 @@
 //! rests, its speed, its provider's quota.
 //!
 //! It outlives catalogs, as the account's [`State`](super::State) does. **Invariant:** what was
-//! admitted is settled exactly once by its [`Trial`], as a matter of nothing learnt if nobody says
+//! admitted is settled exactly once by its [`AttemptGuard`], as a matter of nothing learnt if nobody says
 //! how it ended.
 
 use super::breaker::{Admission, Breaker, Outcome, Pass, State};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// The memory of a target.
 #[derive(Default)]
-pub struct Track {
+pub struct TargetHealth {
     memory: Mutex<Memory>,
     /// Attempts that wait for their first token.
     awaited: AtomicUsize,
@@ -96,7 +96,7 @@ pub enum Kept {
     Broken(Instant),
 }
 
-impl Track {
+impl TargetHealth {
     /// For its place in the order. A target that is `probed` is fit only while its breaker is
     /// closed.
     pub fn standing(&self, stream: bool, probed: bool, now: Instant, clock: SystemTime) -> Standing {
@@ -115,7 +115,7 @@ impl Track {
     }
 
     /// Asks for an attempt that would begin now. `alone`: nobody else can take it.
-    pub fn admit(self: &Arc<Track>, alone: bool, probed: bool, now: Instant) -> Result<Trial, Kept> {
+    pub fn admit(self: &Arc<TargetHealth>, alone: bool, probed: bool, now: Instant) -> Result<AttemptGuard, Kept> {
         let mut memory = self.lock();
         if let Some(rest) = memory.rest(now) {
             return Err(Kept::Resting(rest));
@@ -132,7 +132,7 @@ impl Track {
     }
 
     /// The probe of a half-open breaker, if one is due.
-    pub fn probe(self: &Arc<Track>, now: Instant) -> Option<Trial> {
+    pub fn probe(self: &Arc<TargetHealth>, now: Instant) -> Option<AttemptGuard> {
         let mut memory = self.lock();
         if memory.rest(now).is_some() || memory.breaker.state(now) != (State::HalfOpen { probing: false }) {
             return None;
@@ -143,9 +143,9 @@ impl Track {
         }
     }
 
-    fn trial(self: &Arc<Track>, pass: Pass) -> Trial {
+    fn trial(self: &Arc<TargetHealth>, pass: Pass) -> AttemptGuard {
         self.awaited.fetch_add(1, Ordering::Relaxed);
-        Trial { track: self.clone(), pass, awaits: true, stage: Stage::Open }
+        AttemptGuard { track: self.clone(), pass, awaits: true, stage: Stage::Open }
     }
 
     /// Whether to ask it after another one has failed multiplies nothing.
@@ -271,8 +271,8 @@ impl Memory {
 
 /// One attempt at a target, until it is known what it says about it.
 #[must_use]
-pub struct Trial {
-    track: Arc<Track>,
+pub struct AttemptGuard {
+    track: Arc<TargetHealth>,
     pass: Pass,
     awaits: bool,
     stage: Stage,
@@ -289,7 +289,7 @@ enum Stage {
     Ended,
 }
 
-impl Trial {
+impl AttemptGuard {
     /// It has begun to answer, or has answered, after this time. Yields the breaker's state if that
     /// changed it.
     pub fn answered(&mut self, stream: bool, took: Duration, now: Instant) -> Option<State> {
@@ -378,7 +378,7 @@ impl Trial {
     }
 }
 
-impl Drop for Trial {
+impl Drop for AttemptGuard {
     fn drop(&mut self) {
         self.came();
         if self.stage == Stage::Open {
@@ -404,11 +404,11 @@ mod tests {
         Setback { class, retry_after }
     }
 
-    fn admitted(track: &Arc<Track>, now: Instant) -> Trial {
+    fn admitted(track: &Arc<TargetHealth>, now: Instant) -> AttemptGuard {
         track.admit(true, false, now).unwrap_or_else(|kept| panic!("kept away: {kept:?}"))
     }
 
-    fn fail(track: &Arc<Track>, class: Class, retry_after: Option<u64>, now: Instant) -> Failed {
+    fn fail(track: &Arc<TargetHealth>, class: Class, retry_after: Option<u64>, now: Instant) -> Failed {
         admitted(track, now).failed(
             setback(class, retry_after.map(Duration::from_secs)),
             true,
@@ -417,13 +417,13 @@ mod tests {
         )
     }
 
-    fn succeed(track: &Arc<Track>, now: Instant) {
+    fn succeed(track: &Arc<TargetHealth>, now: Instant) {
         admitted(track, now).answered(true, Duration::from_millis(5), now);
     }
 
     #[test]
     fn a_rate_limit_rests_the_target_and_a_milder_one_does_not_shorten_it() {
-        let (track, now) = (Arc::new(Track::default()), Instant::now());
+        let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
         let mut late = admitted(&track, now);
         assert_eq!(fail(&track, Class::Rate, Some(7), now).rest.map(|rest| rest.why), Some(Why::Rate));
         late.failed(setback(Class::Rate, Some(Duration::from_secs(1))), true, Duration::ZERO, now);
@@ -434,7 +434,7 @@ mod tests {
 
     #[test]
     fn what_another_found_broken_is_not_fit_until_it_answers() {
-        let (track, now) = (Arc::new(Track::default()), Instant::now());
+        let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
         let fit = |at: Instant| track.standing(true, false, at, SystemTime::now()).fit;
         let until = now + Duration::from_secs(5);
         track.hint(Some(until), now);
@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn how_it_failed_last_is_known_until_it_answers() {
-        let (track, now) = (Arc::new(Track::default()), Instant::now());
+        let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
         let trouble = |detail: &str| Trouble { outcome: "tls", detail: Some(detail.to_owned()), at: now };
         assert!(track.troubled(trouble("expired")) && !track.troubled(trouble("expired")), "told once");
         assert!(track.troubled(trouble("unknown issuer")));
@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn three_refusals_in_a_row_rest_it() {
-        let (track, now) = (Arc::new(Track::default()), Instant::now());
+        let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
         fail(&track, Class::Refused, None, now);
         fail(&track, Class::Refused, None, now);
         succeed(&track, now);
@@ -485,7 +485,7 @@ mod tests {
 
     #[test]
     fn nothing_is_awaited_twice_and_nothing_for_ever() {
-        let (track, now) = (Arc::new(Track::default()), Instant::now());
+        let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
         let awaited = || track.told(now, SystemTime::now()).awaited;
         let mut trial = admitted(&track, now);
         let other = admitted(&track, now);
@@ -504,7 +504,7 @@ mod tests {
 
     #[test]
     fn answers_that_begin_and_never_end_open_the_breaker() {
-        let (track, now) = (Arc::new(Track::default()), Instant::now());
+        let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
         let mut cut = |ends: bool| {
             let mut trial = admitted(&track, now);
             trial.answered(true, Duration::from_millis(9), now);
@@ -522,7 +522,7 @@ mod tests {
 
     #[test]
     fn what_is_told_of_a_target_is_recalled() {
-        let (track, now, clock) = (Arc::new(Track::default()), Instant::now(), SystemTime::now());
+        let (track, now, clock) = (Arc::new(TargetHealth::default()), Instant::now(), SystemTime::now());
         let soon = now + Duration::from_secs(9);
         let told = Told {
             breaker: State::Open(soon),
@@ -549,7 +549,7 @@ mod tests {
 
     #[test]
     fn a_probed_target_is_for_its_probe_alone() {
-        let (track, now) = (Arc::new(Track::default()), Instant::now());
+        let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
         for _ in 0..5 {
             fail(&track, Class::Transient, None, now);
         }

@@ -2,7 +2,7 @@
 
 use crate::account::State;
 use crate::account::health::Why;
-use crate::account::track::Track;
+use crate::account::track::TargetHealth;
 use crate::desk::record::Books;
 use crate::ledger;
 use crate::metrics::labels::{AccountLabels, AccountStateLabels, BreakerStateLabels, KeyLabels, ModelLabels, Name};
@@ -79,7 +79,7 @@ fn read_accounts(books: &Books) {
 pub(super) fn account_state(
     enabled: bool,
     state: &State,
-    tracks: &[(Arc<str>, Arc<Track>)],
+    tracks: &[(Arc<str>, Arc<TargetHealth>)],
     now: Instant,
 ) -> &'static str {
     if !enabled {
@@ -88,6 +88,7 @@ pub(super) fn account_state(
     if state.health.rest(now).is_some() {
         return "cooling_credential";
     }
-    let for_rate = |(_, track): &(Arc<str>, Arc<Track>)| track.rest(now).is_some_and(|rest| rest.why == Why::Rate);
+    let for_rate =
+        |(_, track): &(Arc<str>, Arc<TargetHealth>)| track.rest(now).is_some_and(|rest| rest.why == Why::Rate);
     if tracks.iter().any(for_rate) { "cooling_rate" } else { "ok" }
 }

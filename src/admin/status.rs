@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::Desk;
 use super::readings::account_state;
 use crate::account::breaker;
-use crate::account::track::Track;
+use crate::account::track::TargetHealth;
 use crate::calendar::rfc3339;
 use crate::catalog::Key;
 use crate::live::place::Place;
@@ -85,7 +85,7 @@ fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<Account
     accounts.collect()
 }
 
-fn target(place: &Place, model: &str, track: &Track, now: Instant, clock: SystemTime) -> TargetReport {
+fn target(place: &Place, model: &str, track: &TargetHealth, now: Instant, clock: SystemTime) -> TargetReport {
     let until = |at: Instant| millis(at.saturating_duration_since(now));
     let known = track.told(now, clock);
     let [whole, first] = known.expected;

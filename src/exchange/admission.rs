@@ -3,7 +3,7 @@
 
 use crate::account::Permit;
 use crate::account::health::{Rest, Why};
-use crate::account::track::{Kept, Trial};
+use crate::account::track::{AttemptGuard, Kept};
 use crate::plan::Candidate;
 use bytes::Bytes;
 use dialects::front::chat::envelope::Envelope;
@@ -46,7 +46,7 @@ impl Unavailable {
 
 /// Takes a place at the account, and the target's leave to be tried. `alone`: nobody else can take
 /// the request.
-pub fn admit(candidate: &Candidate, alone: bool, now: Instant) -> Result<(Permit, Trial), Unavailable> {
+pub fn admit(candidate: &Candidate, alone: bool, now: Instant) -> Result<(Permit, AttemptGuard), Unavailable> {
     let (account, state) = (&candidate.place.account, &candidate.place.state);
     if let Some(rest) = state.health.rest(now) {
         return Err(Unavailable::Resting(rest));

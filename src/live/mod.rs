@@ -7,7 +7,7 @@
 //! that it began with.
 
 use crate::account::demand::Demand;
-use crate::account::track::Track;
+use crate::account::track::TargetHealth;
 use crate::account::{Registry, State};
 use crate::catalog::{Catalog, Target};
 use crate::limits::{self, KeyScopes, Past};
@@ -39,7 +39,7 @@ pub struct Snapshot {
     /// How its models are served, in its order.
     pub routes: Vec<Route>,
     /// Its accounts' targets, in its order: by their names for the models, sorted.
-    pub tracks: Vec<Vec<(Arc<str>, Arc<Track>)>>,
+    pub tracks: Vec<Vec<(Arc<str>, Arc<TargetHealth>)>>,
     /// Its keys' limits as they stand, by [`Key::index`](crate::catalog::Key::index).
     pub scopes: Vec<KeyScopes>,
     /// The rendered lists of models.
@@ -71,7 +71,7 @@ impl Snapshot {
         let track = |target: &Target| {
             states.get(target.account.index).map(|state| state.track(&target.model)).unwrap_or_default()
         };
-        let mut tracks: Vec<Vec<(Arc<str>, Arc<Track>)>> = vec![Vec::new(); states.len()];
+        let mut tracks: Vec<Vec<(Arc<str>, Arc<TargetHealth>)>> = vec![Vec::new(); states.len()];
         for target in catalog.models().iter().flat_map(|model| &model.targets) {
             if let Some(tracks) = tracks.get_mut(target.account.index) {
                 tracks.push((target.model.clone(), track(target)));
@@ -103,5 +103,5 @@ pub struct Route {
     /// What its requests have in common.
     pub demand: Arc<Demand>,
     /// Its targets' memories, in the order in which they are written.
-    pub tracks: Vec<Arc<Track>>,
+    pub tracks: Vec<Arc<TargetHealth>>,
 }

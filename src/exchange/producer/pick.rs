@@ -7,7 +7,7 @@ use super::state::Running;
 use super::{Piece, Producer, ProducerState, Request};
 use crate::account::Permit;
 use crate::account::health::{Rest, Why};
-use crate::account::track::Trial;
+use crate::account::track::AttemptGuard;
 use crate::catalog::Queue;
 use crate::error::Refusal;
 use crate::exchange::admission;
@@ -34,7 +34,7 @@ const LATE: Duration = Duration::from_secs(1);
 pub(super) struct Chosen {
     place: usize,
     permit: Permit,
-    trial: Trial,
+    trial: AttemptGuard,
     said: Said,
     held: Held,
 }

@@ -6,19 +6,19 @@ use super::Request;
 use super::opening::Opening;
 use super::progress::Progress;
 use crate::account::demand::Demand;
-use crate::account::track::{Track, Trial};
+use crate::account::track::{AttemptGuard, TargetHealth};
 use crate::catalog::{Model, Target};
 use crate::exchange::advice;
 use crate::exchange::backends::Backends;
 use crate::exchange::failover::Class;
 use crate::exchange::failover::Failure;
+use crate::exchange::failover::Setback;
 use crate::live::Live;
 use crate::live::Route;
 use crate::live::Snapshot;
 use crate::memory::Budget;
 use crate::memory::Held;
 use crate::metrics::Metrics;
-use crate::exchange::failover::Setback;
 use crate::plan::{Candidate, Reach};
 use bytes::Bytes;
 use dialects::Ask;
@@ -77,8 +77,8 @@ fn due(
     model: &Arc<Model>,
     demand: &Arc<Demand>,
     target: &Target,
-    track: &Arc<Track>,
-) -> Option<(Request, Trial)> {
+    track: &Arc<TargetHealth>,
+) -> Option<(Request, AttemptGuard)> {
     let now = std::time::Instant::now();
     let place = snapshot.places.get(target.account.index).filter(|place| place.state.health.rest(now).is_none())?;
     let (trial, envelope) = (track.probe(now)?, envelope::read(BODY).ok()?);
@@ -108,7 +108,7 @@ fn due(
     Some((request, trial))
 }
 
-async fn ask(backends: &Backends, request: &Request, mut trial: Trial, held: Held) {
+async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, held: Held) {
     let Some(candidate) = request.candidates.first() else { return };
     let (account, model) = (&candidate.place.account, &candidate.upstream_model);
     let written = account.dialect.write(&Ask {

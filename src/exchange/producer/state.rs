@@ -8,7 +8,7 @@
 use super::opening::{FailedAttempt, Gained, Opened};
 use super::progress::Progress;
 use super::reading::Reading;
-use crate::account::track::Trial;
+use crate::account::track::AttemptGuard;
 use crate::exchange::attempt::Attempt;
 use crate::exchange::failover::Failure;
 use crate::memory::Held;
@@ -49,7 +49,7 @@ pub(super) struct Running<'x> {
     pub(super) began: Instant,
     /// It began beside a slow one.
     pub(super) is_hedge: bool,
-    pub(super) trial: Trial,
+    pub(super) trial: AttemptGuard,
     pub(super) losses: Losses,
     pub(super) progress: Arc<Progress>,
     pub(super) end: Pin<Box<dyn Future<Output = Result<Opened, FailedAttempt>> + Send + 'x>>,
@@ -83,7 +83,7 @@ impl Declined<'_> {
 pub(super) struct Ended {
     pub(super) place: usize,
     pub(super) began: Instant,
-    pub(super) trial: Trial,
+    pub(super) trial: AttemptGuard,
     pub(super) progress: Arc<Progress>,
 }
 

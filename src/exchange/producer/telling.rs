@@ -5,17 +5,17 @@ use super::Producer;
 use super::progress::Progress;
 use crate::account::breaker::State;
 use crate::account::health::Why;
-use crate::account::track::{Failed, Trial, Trouble};
+use crate::account::track::{AttemptGuard, Failed, Trouble};
 use crate::error::{Refusal, What, scrub};
 use crate::exchange::advice;
 use crate::exchange::choose::Nobody;
 use crate::exchange::failover;
 use crate::exchange::failover::Class;
 use crate::exchange::failover::Failure;
-use crate::settled::Tried;
-use crate::settled::millis;
 use crate::exchange::failover::Setback;
 use crate::secret::Secret;
+use crate::settled::Tried;
+use crate::settled::millis;
 use dialects::neutral::Refused;
 use dialects::usage::{Source, Usage};
 use std::time::Duration;
@@ -154,7 +154,7 @@ impl Producer<'_> {
         failure: &Failure,
         place: usize,
         began: Instant,
-        trial: &mut Trial,
+        trial: &mut AttemptGuard,
         progress: &Progress,
         unused: bool,
     ) {

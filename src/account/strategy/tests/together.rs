@@ -4,7 +4,7 @@
 use super::*;
 use crate::account::breaker::{Outcome, Settings, State};
 use crate::account::failure::{Class, REFUSALS_IN_A_ROW, REFUSED_COOL, Setback, rate_cool};
-use crate::account::track::{Track, Trial};
+use crate::account::track::{AttemptGuard, TargetHealth};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -13,7 +13,7 @@ use std::time::SystemTime;
 struct Target {
     weight: u32,
     cap: Option<usize>,
-    track: Arc<Track>,
+    track: Arc<TargetHealth>,
     in_flight: usize,
     rests: Option<Instant>,
     /// How many in a row, and until when it rests for them: an answer ends that.
@@ -43,7 +43,7 @@ impl Target {
 /// One that is on its way.
 struct Asked {
     place: usize,
-    trial: Trial,
+    trial: AttemptGuard,
     began: Instant,
 }
 
