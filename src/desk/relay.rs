@@ -22,6 +22,7 @@ use std::task::Poll;
 use tokio::time::Instant;
 
 /// How the relay ended.
+#[expect(clippy::large_enum_variant, reason = "it is made once an exchange, and a box would be an allocation")]
 pub enum End {
     /// The caller has an answer, whole or explicitly ended.
     Answered,
