@@ -14,7 +14,7 @@ use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dialects::front::chat::envelope;
 use dialects::neutral::answer::Manner;
-use dialects::upstream::openai::quirks::Quirks;
+use dialects::upstream::{anthropic, bedrock, cohere, gemini, ollama, openai};
 use dialects::wire::json;
 use dialects::{Ask, Dialect, Face};
 
@@ -34,17 +34,17 @@ fn dialects() -> Vec<(&'static str, Dialect, &'static str, Vec<u8>)> {
         "\n"
     );
     vec![
-        ("openai", Dialect::OpenAi(&Quirks::NONE), "gpt-4o", sse("", chunk)),
-        ("anthropic", Dialect::Anthropic, "claude-sonnet-4-5", sse("content_block_delta", claude)),
-        ("gemini", Dialect::Gemini, "gemini-2.5-flash", sse("", gemini)),
+        ("openai", Dialect::from(&openai::PROTOCOL), "gpt-4o", sse("", chunk)),
+        ("anthropic", Dialect::from(&anthropic::PROTOCOL), "claude-sonnet-4-5", sse("content_block_delta", claude)),
+        ("gemini", Dialect::from(&gemini::PROTOCOL), "gemini-2.5-flash", sse("", gemini)),
         (
             "bedrock",
-            Dialect::Bedrock("us-east-1".into()),
+            Dialect::from(&bedrock::PROTOCOL),
             "anthropic.claude-sonnet-4-5-20250929-v1:0",
             frame("contentBlockDelta", converse),
         ),
-        ("cohere", Dialect::Cohere, "command-a-03-2025", sse("content-delta", cohere)),
-        ("ollama", Dialect::Ollama, "qwen3", ollama.as_bytes().to_vec()),
+        ("cohere", Dialect::from(&cohere::PROTOCOL), "command-a-03-2025", sse("content-delta", cohere)),
+        ("ollama", Dialect::from(&ollama::PROTOCOL), "qwen3", ollama.as_bytes().to_vec()),
     ]
 }
 
@@ -106,7 +106,7 @@ fn requests(criterion: &mut Criterion) {
                     body: black_box(&body),
                     envelope: &envelope,
                     model,
-                    traits: dialect.traits(model),
+                    traits: (dialect.protocol.traits)(model),
                     default_max_tokens: None,
                     within: None,
                     stream_usage: true,

@@ -7,7 +7,7 @@
 #![no_main]
 
 use dialects::neutral::answer::Manner;
-use dialects::upstream::openai::quirks::Quirks;
+use dialects::upstream::{anthropic, azure, bedrock, cohere, gemini, ollama, openai};
 use dialects::usage::Usage;
 use dialects::{Dialect, ErrorHead, Face, StreamFault};
 use libfuzzer_sys::fuzz_target;
@@ -21,13 +21,13 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let dialects = [
-        Dialect::OpenAi(&Quirks::NONE),
-        Dialect::Azure(None),
-        Dialect::Anthropic,
-        Dialect::Gemini,
-        Dialect::Bedrock("us-east-1".into()),
-        Dialect::Cohere,
-        Dialect::Ollama,
+        Dialect::from(&openai::PROTOCOL),
+        Dialect::from(&azure::PROTOCOL),
+        Dialect::from(&anthropic::PROTOCOL),
+        Dialect::from(&gemini::PROTOCOL),
+        Dialect::from(&bedrock::PROTOCOL),
+        Dialect::from(&cohere::PROTOCOL),
+        Dialect::from(&ollama::PROTOCOL),
     ];
     let Some(dialect) = dialects.get(usize::from(*which) % dialects.len()) else { return };
     let face = Face {

@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use dialects::upstream::openai::{self, quirks};
+use dialects::upstream::{openai, quirks};
 use dialects::{AnswerFault, Face};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;

@@ -8,8 +8,8 @@
 use bytes::Bytes;
 use dialects::front::chat::envelope;
 use dialects::front::chat::references::{Leave, Urls};
-use dialects::upstream::openai::quirks;
-use dialects::{Ask, Dialect};
+use dialects::upstream::{self, quirks};
+use dialects::{Ask, Dialect, Settings};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -17,15 +17,21 @@ fuzz_target!(|input: &[u8]| {
     let [which, body @ ..] = input else { return };
     let Ok(envelope) = envelope::read(body) else { return };
     let which = usize::from(*which);
-    let (dialect, model) = match which % 8 {
-        0 => (Dialect::OpenAi(quirks::ALL[which / 8 % quirks::ALL.len()]), "m"),
-        1 => (Dialect::Azure(Some("2024-10-21".into())), "m"),
-        2 => (Dialect::Anthropic, "claude-sonnet-4-5"),
-        3 => (Dialect::Gemini, "gemini-2.5-pro"),
-        4 => (Dialect::Vertex { project: "p".into(), location: "global".into() }, "gemini-3-pro"),
-        5 => (Dialect::Bedrock("us-east-1".into()), "anthropic.claude-sonnet-4-5-20250929-v1:0"),
-        6 => (Dialect::Cohere, "command-a-03-2025"),
-        _ => (Dialect::Ollama, "qwen3"),
+    let settings = Settings {
+        quirks: quirks::ALL[which / 8 % quirks::ALL.len()],
+        version: Some("2024-10-21".into()),
+        project: Some("p".into()),
+        place: Some("global".into()),
+    };
+    let dialect = Dialect::new(upstream::ALL[which % 8], settings);
+    let model = match dialect.protocol.name {
+        "anthropic" => "claude-sonnet-4-5",
+        "gemini" => "gemini-2.5-pro",
+        "vertex" => "gemini-3-pro",
+        "bedrock" => "anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "cohere" => "command-a-03-2025",
+        "ollama" => "qwen3",
+        _ => "m",
     };
     let nothing =
         Leave { gs: false, s3: false, files: false, data_sources: false, cached: false, urls: Urls::NoneSinceNear };
@@ -35,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
         body: &Bytes::copy_from_slice(body),
         envelope: &envelope,
         model,
-        traits: dialect.traits(model),
+        traits: (dialect.protocol.traits)(model),
         default_max_tokens: None,
         within: Some(std::time::Duration::from_secs(600)),
         stream_usage: true,

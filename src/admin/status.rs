@@ -73,7 +73,7 @@ fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<Account
         let targets: Vec<TargetReport> = targets.collect();
         AccountReport {
             concurrency: place.account.concurrency,
-            dialect: place.account.dialect.name().to_owned(),
+            dialect: place.account.dialect.protocol.name.to_owned(),
             headroom: targets.iter().filter_map(|target| target.headroom).min_by(f64::total_cmp),
             id: place.account.id.to_string(),
             idle_connections: place.state.pool.len(),

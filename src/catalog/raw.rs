@@ -9,8 +9,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::{Deserialize, Deserializer};
+use dialects::{Protocol, upstream};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, EnumAccess, Error as _, VariantAccess as _, Visitor};
+use serde_json::{Value, json};
 
 use crate::address::Cidr;
 use crate::secret::Secret;
@@ -116,28 +118,43 @@ pub struct Server {
     pub parameters_json_schema: Option<bool>,
 }
 
-/// A wire format.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Dialect {
-    /// Any server that speaks OpenAI's chat completions.
-    OpenAi,
-    /// Azure OpenAI.
-    Azure,
-    /// Anthropic's Messages.
-    Anthropic,
-    /// Google's Gemini API.
-    Gemini,
-    /// Gemini on Vertex AI.
-    Vertex,
-    /// AWS Bedrock's Converse.
-    Bedrock,
-    /// Cohere's chat, v2.
-    Cohere,
-    /// Ollama's own chat.
-    Ollama,
-    /// Answers by itself, without a network: for trying things out.
-    Demo,
+/// A wire format, by its name.
+#[derive(Clone, Copy)]
+pub struct Dialect(pub &'static Protocol);
+
+impl<'de> Deserialize<'de> for Dialect {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_enum("Dialect", &upstream::NAMES, DialectVisitor)
+    }
+}
+
+struct DialectVisitor;
+
+impl<'de> Visitor<'de> for DialectVisitor {
+    type Value = Dialect;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a dialect")
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<Dialect, A::Error> {
+        let (name, rest) = data.variant::<String>()?;
+        rest.unit_variant()?;
+        Protocol::find(&name).map(Dialect).ok_or_else(|| A::Error::unknown_variant(&name, &upstream::NAMES))
+    }
+}
+
+impl JsonSchema for Dialect {
+    fn schema_name() -> Cow<'static, str> {
+        "Dialect".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let one =
+            |protocol: &&Protocol| json!({ "type": "string", "const": protocol.name, "description": protocol.about });
+        let all: Vec<Value> = upstream::ALL.iter().map(one).collect();
+        json_schema!({ "description": "A wire format.", "oneOf": all })
+    }
 }
 
 /// What is read with an account's own rights.

@@ -40,8 +40,9 @@ pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Opt
     }
     // What it falls back on, for whatever cause, is no matter: a fallback that the key may not use
     // is passed over.
-    let harmless =
-        |model: &Model| &*model.id == "demo" && model.targets.iter().all(|target| target.account.dialect.is_demo());
+    let harmless = |model: &Model| {
+        &*model.id == "demo" && model.targets.iter().all(|target| target.account.dialect.protocol.is_demo())
+    };
     let model =
         catalog.models.iter().find(|model| model.served() && key.permissions.allow(&model.id) && !harmless(model))?;
     Some(format!(

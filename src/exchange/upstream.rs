@@ -76,7 +76,7 @@ impl Upstream {
         alarm: &mut Alarm,
     ) -> Result<(Connection, bool), Failure> {
         let Place { account, state, .. } = place;
-        if account.dialect.is_demo() {
+        if account.dialect.protocol.is_demo() {
             return Ok((Connection::Demo, false));
         }
         if !fresh && let Some(stream) = state.pool.take(account.fingerprint) {

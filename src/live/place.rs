@@ -7,8 +7,7 @@ use crate::secret::Secret;
 use crate::tls::trust::{Trust, has_pin};
 use dialects::Dialect;
 use dialects::traits::Server;
-use dialects::upstream::anthropic;
-use dialects::upstream::openai::quirks::Quirks;
+use dialects::upstream::openai;
 use http::header::{self, HeaderName, HeaderValue};
 use std::sync::{Arc, OnceLock};
 
@@ -51,7 +50,7 @@ fn issuer(account: &Account) -> Option<Account> {
     Some(Account {
         id: account.id.clone(),
         index: account.index,
-        dialect: Dialect::OpenAi(&Quirks::NONE),
+        dialect: Dialect::from(&openai::PROTOCOL),
         base: issuer.clone(),
         key: None,
         key_header: KeyHeader::Bearer,
@@ -84,23 +83,12 @@ pub(crate) fn write_header(head: &mut Vec<u8>, name: &HeaderName, value: &Header
 pub(crate) fn headers(account: &Account) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     let ours = [
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (header::ACCEPT, HeaderValue::from_static(account.dialect.accept())),
+        (header::ACCEPT, HeaderValue::from_static(account.dialect.protocol.accept())),
         (header::ACCEPT_ENCODING, HeaderValue::from_static("identity")),
         (header::USER_AGENT, HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")))),
     ];
-    let version = match account.dialect {
-        Dialect::Anthropic => {
-            Some((HeaderName::from_static("anthropic-version"), HeaderValue::from_static(anthropic::VERSION)))
-        }
-        Dialect::OpenAi(_)
-        | Dialect::Azure(_)
-        | Dialect::Gemini
-        | Dialect::Vertex { .. }
-        | Dialect::Bedrock(_)
-        | Dialect::Cohere
-        | Dialect::Ollama
-        | Dialect::Demo => None,
-    };
+    let of_dialect = account.dialect.protocol.headers.iter();
+    let of_dialect = of_dialect.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
     let credential = account.key.as_ref().and_then(|key| match account.key_header {
         KeyHeader::Bearer => bearer(key),
         KeyHeader::Named(name) => {
@@ -110,7 +98,7 @@ pub(crate) fn headers(account: &Account) -> impl Iterator<Item = (HeaderName, He
         }
     });
     ours.into_iter()
-        .chain(version)
+        .chain(of_dialect)
         .filter(|(name, _)| !account.headers.iter().any(|(n, _)| n == name))
         .chain(account.headers.iter().cloned())
         .chain(credential)

@@ -18,8 +18,7 @@ mod differences;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dialects::upstream::openai::Quirks;
-use dialects::{Dialect, ErrorHead};
+use dialects::{Dialect, ErrorHead, Protocol};
 use portcullis::exchange::failover::{Class, Failure};
 
 use differences::Differences;
@@ -31,7 +30,8 @@ fn errors() {
         if !folder.is_dir() {
             continue;
         }
-        let dialect = dialect(&folder.file_name().expect("a name").to_string_lossy());
+        let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+        let dialect = Dialect::from(Protocol::find(&name).expect("a dialect"));
         for file in inside(&folder).into_iter().filter(|file| file.extension().is_none()) {
             let found = failed(&dialect, &fs::read_to_string(&file).expect("text"));
             differences.compare(&file.with_extension("out"), Some(&found));
@@ -46,19 +46,6 @@ fn inside(folder: &Path) -> Vec<PathBuf> {
         fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
     found.sort();
     found
-}
-
-fn dialect(name: &str) -> Dialect {
-    match name {
-        "openai" => Dialect::OpenAi(&Quirks::NONE),
-        "azure" => Dialect::Azure(Some("2025-04-01-preview".into())),
-        "anthropic" => Dialect::Anthropic,
-        "gemini" => Dialect::Gemini,
-        "bedrock" => Dialect::Bedrock("us-east-1".into()),
-        "cohere" => Dialect::Cohere,
-        "ollama" => Dialect::Ollama,
-        other => panic!("{other}"),
-    }
 }
 
 /// Class, status, type and code as the caller gets them; when to come back; the message.

@@ -81,6 +81,19 @@ const FRAMEWORK: &[&str] = &[
     "src/tls.rs",
 ];
 
+/// Who may name one dialect. All others ask the dialect's static, so that a new dialect is written
+/// in its own folder.
+const OF_ONE_DIALECT: &[&str] = &[
+    // The fields and hosts of the catalog.
+    "src/catalog/resolve/accounts.rs",
+    "src/catalog/resolve/known.rs",
+    // It plays the demo's server.
+    "src/exchange/attempt.rs",
+    // Who issues tokens is asked as any server.
+    "src/exchange/upstream.rs",
+    "src/signers",
+];
+
 #[test]
 fn pure_modules_know_no_framework_no_clock_and_no_files() {
     for path in PURE {
@@ -102,6 +115,16 @@ fn few_files_name_pingora() {
 }
 
 #[test]
+fn few_files_name_a_dialect() {
+    let dialects: Vec<_> = dialects::upstream::NAMES.iter().map(|name| format!("upstream::{name}")).collect();
+    let allowed: Vec<_> = OF_ONE_DIALECT.iter().flat_map(|path| sources(path)).map(|(file, _)| file).collect();
+    for (file, code) in sources("src") {
+        let named = dialects.iter().find(|path| names(&code, path));
+        assert!(allowed.contains(&file) || named.is_none(), "{} must not name {named:?}", file.display());
+    }
+}
+
+#[test]
 fn a_breach_would_be_seen() {
     let code = code_of(
         "//! Knows no tokio.\nuse tokio::time; // std::fs\nlet url = \"http://std::env\";\n#[cfg(test)]\nmod tests { use std::process; }",
@@ -113,6 +136,7 @@ fn a_breach_would_be_seen() {
     assert!(
         names("use std::{fs, io};", "std::fs") && names("use std::time::{Instant}; Instant :: now()", "Instant::now")
     );
+    assert!(names("use dialects::{Ask, upstream::{NAMES, cohere}};", "upstream::cohere"));
     assert!(!names("pingora_like::x(); my_tokio()", "pingora") && !names("my_tokio()", "tokio"));
 }
 

@@ -22,7 +22,8 @@ pub mod presets;
 pub mod upstream;
 pub mod wire;
 
-pub use dialect::{Ask, Dialect, Framing, Said, Stream};
+pub use dialect::{Ask, Dialect, Said, Stream};
 pub use neutral::{
     Answer, AnswerFault, ErrorHead, Face, Family, Flaws, StreamFault, UpstreamError, price, traits, usage,
 };
+pub use upstream::{Framing, Protocol, Settings};

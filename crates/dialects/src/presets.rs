@@ -4,7 +4,7 @@
 //! A preset is a starting point that the catalog may override; it names no models, since those
 //! change every month.
 
-use crate::upstream::openai::quirks::{self, Quirks};
+use crate::upstream::quirks::{self, Quirks};
 
 /// A well-known server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,16 +11,13 @@ use crate::scribe::Scribe;
 use crate::scribe::Written;
 use crate::secret_ref::placeholder::Placeholder;
 use crate::yaml::read::items;
-use dialects::Dialect;
 use dialects::front::chat::references::{Leave, Urls};
 use dialects::presets::{self, Preset};
 use dialects::traits::Server;
-use dialects::upstream::openai::quirks::{self, Quirks};
-use dialects::upstream::{anthropic, bedrock, cohere, gemini, ollama};
+use dialects::upstream::quirks::{self, Quirks};
+use dialects::upstream::{BaseUrl, NAMES, openai};
+use dialects::{Dialect, Protocol, Settings};
 use http::{HeaderName, HeaderValue};
-
-/// Where Vertex AI runs a model if nothing else is said.
-const GLOBAL: &str = "global";
 
 /// Headers that a credential is sent in.
 const CREDENTIALS: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
@@ -67,25 +64,9 @@ impl Written<'_, '_, '_, raw::Account> {
         let speaks = self.speaks(preset);
         self.foreign_fields(speaks);
         let dialect = self.dialect(speaks, preset);
-        let base = match speaks? {
-            raw::Dialect::Demo => self.no_network(),
-            raw::Dialect::OpenAi => self.base(preset.map_or("https://api.openai.com/v1", |preset| preset.base_url)),
-            raw::Dialect::Azure if raw.base_url.is_none() => {
-                self.at
-                    .key("base_url")
-                    .missing("is missing: the resource's address, such as https://NAME.openai.azure.com");
-                None
-            }
-            raw::Dialect::Azure => self.base(""),
-            raw::Dialect::Anthropic => self.base(anthropic::BASE_URL),
-            raw::Dialect::Gemini => self.base(gemini::BASE_URL),
-            raw::Dialect::Vertex => self.base(&gemini::vertex_base(raw.location.as_deref().unwrap_or(GLOBAL))),
-            raw::Dialect::Bedrock => self.base(&bedrock::base_url(raw.region.as_deref().unwrap_or("us-east-1"))),
-            raw::Dialect::Cohere => self.base(cohere::BASE_URL),
-            raw::Dialect::Ollama => self.base(ollama::BASE_URL),
-        };
+        let base = self.own_base(speaks?, preset);
         let ca = raw.tls.as_ref().and_then(|tls| self.ca(tls, base.as_ref()));
-        let usual = preset.map_or_else(|| known::variable(speaks?), |preset| preset.key);
+        let usual = preset.map_or_else(|| speaks?.key_variable, |preset| preset.key);
         let key = raw.key.as_ref().and_then(|key| self.secret(key, usual, &self.at.key("key")));
         let signer = self.signer(speaks?);
         // Of a preset that there is not, nobody knows where it is.
@@ -108,17 +89,9 @@ impl Written<'_, '_, '_, raw::Account> {
             dialect: dialect?,
             base,
             key,
-            key_header: match speaks? {
-                raw::Dialect::Anthropic => KeyHeader::Named("x-api-key"),
-                raw::Dialect::Gemini => KeyHeader::Named("x-goog-api-key"),
-                raw::Dialect::Azure if raw.auth != Some(raw::Auth::Bearer) => KeyHeader::Named("api-key"),
-                raw::Dialect::Azure
-                | raw::Dialect::OpenAi
-                | raw::Dialect::Vertex
-                | raw::Dialect::Bedrock
-                | raw::Dialect::Cohere
-                | raw::Dialect::Ollama
-                | raw::Dialect::Demo => KeyHeader::Bearer,
+            key_header: match speaks?.key_header {
+                Some(name) if raw.auth != Some(raw::Auth::Bearer) => KeyHeader::Named(name),
+                Some(_) | None => KeyHeader::Bearer,
             },
             signer,
             enabled,
@@ -144,42 +117,44 @@ impl Written<'_, '_, '_, raw::Account> {
     }
 
     /// What is written, or what the preset speaks.
-    fn speaks(&self, preset: Option<&'static Preset>) -> Option<raw::Dialect> {
-        self.raw.dialect.or(preset.map(|_| raw::Dialect::OpenAi))
+    fn speaks(&self, preset: Option<&'static Preset>) -> Option<&'static Protocol> {
+        self.raw.dialect.map(|raw::Dialect(protocol)| protocol).or(preset.map(|_| &openai::PROTOCOL))
     }
 
-    fn dialect(&self, speaks: Option<raw::Dialect>, preset: Option<&'static Preset>) -> Option<Dialect> {
+    fn dialect(&self, speaks: Option<&'static Protocol>, preset: Option<&'static Preset>) -> Option<Dialect> {
         let raw = self.raw;
-        let Some(dialect) = speaks else {
+        let Some(protocol) = speaks else {
             // A preset that there is not is told already, and would have said it.
             if raw.preset.is_none() {
-                let what = format!("is missing, and no `preset` says it; allowed: {}", Dialect::NAMES.join(", "));
+                let what = format!("is missing, and no `preset` says it; allowed: {}", NAMES.join(", "));
                 self.at.key("dialect").missing(&what);
             }
             return None;
         };
-        Some(match dialect {
-            raw::Dialect::OpenAi => Dialect::OpenAi(self.quirks(preset)?),
-            raw::Dialect::Azure => Dialect::Azure(self.word("api_version", raw.api_version.as_deref()).map(Into::into)),
-            raw::Dialect::Anthropic => Dialect::Anthropic,
-            raw::Dialect::Gemini => Dialect::Gemini,
-            raw::Dialect::Vertex => {
-                let location = self.word("location", raw.location.as_deref()).unwrap_or(GLOBAL).into();
-                if raw.project.is_none() {
-                    self.at.key("project").missing("is missing: the id of the Google Cloud project");
-                }
-                Dialect::Vertex { project: self.word("project", raw.project.as_deref())?.into(), location }
+        let is_own = |field| self.is_own(protocol, field);
+        let mut settings = Settings::NONE;
+        if is_own("quirks") {
+            settings.quirks = self.quirks(preset)?;
+        }
+        if is_own("api_version") {
+            settings.version = self.word("api_version", raw.api_version.as_deref()).map(Into::into);
+        }
+        if is_own("location") {
+            settings.place = self.word("location", raw.location.as_deref()).map(Into::into);
+        }
+        if is_own("project") {
+            if raw.project.is_none() {
+                self.at.key("project").missing("is missing: the id of the Google Cloud project");
             }
-            raw::Dialect::Bedrock => {
-                if raw.region.is_none() {
-                    self.at.key("region").missing("is missing: an AWS region, such as us-east-1");
-                }
-                Dialect::Bedrock(self.word("region", raw.region.as_deref())?.into())
+            settings.project = Some(self.word("project", raw.project.as_deref())?.into());
+        }
+        if is_own("region") {
+            if raw.region.is_none() {
+                self.at.key("region").missing("is missing: an AWS region, such as us-east-1");
             }
-            raw::Dialect::Cohere => Dialect::Cohere,
-            raw::Dialect::Ollama => Dialect::Ollama,
-            raw::Dialect::Demo => Dialect::Demo,
-        })
+            settings.place = Some(self.word("region", raw.region.as_deref())?.into());
+        }
+        Some(Dialect::new(protocol, settings))
     }
 
     fn quirks(&self, preset: Option<&'static Preset>) -> Option<&'static Quirks> {
@@ -206,25 +181,19 @@ impl Written<'_, '_, '_, raw::Account> {
     }
 
     /// What its server reads. A trait of another dialect's servers is a mistake.
-    fn server(&self, speaks: Option<raw::Dialect>) -> Server {
-        use raw::Dialect as D;
+    fn server(&self, speaks: Option<&'static Protocol>) -> Server {
         let Some(written) = &self.raw.traits else { return Server::OWN };
         for (field, is_written, of, names) in [
-            ("output_config", written.output_config.is_some(), [D::Anthropic, D::Bedrock], "anthropic and bedrock"),
-            (
-                "response_json_schema",
-                written.response_json_schema.is_some(),
-                [D::Gemini, D::Vertex],
-                "gemini and vertex",
-            ),
+            ("output_config", written.output_config.is_some(), ["anthropic", "bedrock"], "anthropic and bedrock"),
+            ("response_json_schema", written.response_json_schema.is_some(), ["gemini", "vertex"], "gemini and vertex"),
             (
                 "parameters_json_schema",
                 written.parameters_json_schema.is_some(),
-                [D::Gemini, D::Vertex],
+                ["gemini", "vertex"],
                 "gemini and vertex",
             ),
         ] {
-            if is_written && speaks.is_some_and(|dialect| !of.contains(&dialect)) {
+            if is_written && speaks.is_some_and(|protocol| !of.contains(&protocol.name)) {
                 let at = self.at.key("traits");
                 at.key(field).problem(&format!("has a meaning for the dialects {names} only: leave it out"));
             }
@@ -236,24 +205,34 @@ impl Written<'_, '_, '_, raw::Account> {
         }
     }
 
-    /// Fields that only another dialect has.
-    fn foreign_fields(&self, speaks: Option<raw::Dialect>) {
-        use raw::Dialect as D;
+    /// Returns the fields that only one dialect has: whether each is written, and whose it is.
+    fn own_fields(&self) -> [(&'static str, bool, &'static str); 9] {
         let raw = self.raw;
-        let Some(dialect) = speaks else { return };
-        for (field, written, of, name) in [
-            ("preset", raw.preset.is_some(), D::OpenAi, "openai"),
-            ("quirks", raw.quirks.is_some(), D::OpenAi, "openai"),
-            ("api_version", raw.api_version.is_some(), D::Azure, "azure"),
-            ("auth", raw.auth.is_some(), D::Azure, "azure"),
-            ("project", raw.project.is_some(), D::Vertex, "vertex"),
-            ("location", raw.location.is_some(), D::Vertex, "vertex"),
-            ("service_account", raw.service_account.is_some(), D::Vertex, "vertex"),
-            ("region", raw.region.is_some(), D::Bedrock, "bedrock"),
-            ("aws", raw.aws.is_some(), D::Bedrock, "bedrock"),
-        ] {
-            if written && dialect != of {
-                self.at.key(field).problem(&format!("has a meaning for the dialect {name} only: leave it out"));
+        [
+            ("preset", raw.preset.is_some(), "openai"),
+            ("quirks", raw.quirks.is_some(), "openai"),
+            ("api_version", raw.api_version.is_some(), "azure"),
+            ("auth", raw.auth.is_some(), "azure"),
+            ("project", raw.project.is_some(), "vertex"),
+            ("location", raw.location.is_some(), "vertex"),
+            ("service_account", raw.service_account.is_some(), "vertex"),
+            ("region", raw.region.is_some(), "bedrock"),
+            ("aws", raw.aws.is_some(), "bedrock"),
+        ]
+    }
+
+    /// Returns whether a field that only one dialect has is this one's.
+    fn is_own(&self, protocol: &Protocol, field: &str) -> bool {
+        self.own_fields().iter().any(|(own, _, of)| *own == field && *of == protocol.name)
+    }
+
+    /// Refuses fields that only another dialect has.
+    fn foreign_fields(&self, speaks: Option<&'static Protocol>) {
+        let raw = self.raw;
+        let Some(protocol) = speaks else { return };
+        for (field, is_written, of) in self.own_fields() {
+            if is_written && protocol.name != of {
+                self.at.key(field).problem(&format!("has a meaning for the dialect {of} only: leave it out"));
             }
         }
         if raw.key.is_some() {
@@ -261,6 +240,28 @@ impl Written<'_, '_, '_, raw::Account> {
                 if written {
                     self.at.key(field).problem("stands beside `key`: keep one of the two");
                 }
+            }
+        }
+    }
+
+    /// Returns where its server is: as written, or where the preset or the dialect has it.
+    fn own_base(&self, protocol: &'static Protocol, preset: Option<&'static Preset>) -> Option<Base> {
+        let raw = self.raw;
+        match protocol.base_url {
+            BaseUrl::Nowhere => self.no_network(),
+            BaseUrl::Own if raw.base_url.is_none() => {
+                let what = "is missing: the resource's address, such as https://NAME.openai.azure.com";
+                self.at.key("base_url").missing(what);
+                None
+            }
+            BaseUrl::Own => self.base(""),
+            BaseUrl::At(usual) => {
+                let preset = preset.filter(|_| self.is_own(protocol, "preset"));
+                self.base(preset.map_or(usual, |preset| preset.base_url))
+            }
+            BaseUrl::OfPlace { usual, at } => {
+                let field = if self.is_own(protocol, "location") { &raw.location } else { &raw.region };
+                self.base(&at(field.as_deref().unwrap_or(usual)))
             }
         }
     }
@@ -279,8 +280,8 @@ impl Written<'_, '_, '_, raw::Account> {
 
     /// What is known of the server there: that it answers nobody without a credential, and under
     /// which path it is asked.
-    fn at_a_known_host(&self, dialect: raw::Dialect, base: &Base) {
-        let Some(known) = known::find(dialect, base) else { return };
+    fn at_a_known_host(&self, protocol: &Protocol, base: &Base) {
+        let Some(known) = known::find(protocol, base) else { return };
         let raw = self.raw;
         let pays =
             raw.key.is_some() || raw.aws.is_some() || raw.service_account.is_some() || self.has_credential_header();
@@ -328,9 +329,8 @@ impl Written<'_, '_, '_, raw::Account> {
     }
 
     /// What its callers may refer to.
-    fn leave(&self, dialect: raw::Dialect, base: &Base) -> Leave {
+    fn leave(&self, protocol: &Protocol, base: &Base) -> Leave {
         use raw::CallerReference as R;
-        use raw::Dialect as D;
         let may = |reference: R| items(self.raw.caller_references.as_ref()).any(|(_, written)| *written == reference);
         let urls = match self.raw.media_urls.unwrap_or(raw::MediaUrls::Public) {
             raw::MediaUrls::Pass => Urls::Any,
@@ -338,18 +338,14 @@ impl Written<'_, '_, '_, raw::Account> {
             raw::MediaUrls::Public if base::is_near(base) => Urls::NoneSinceNear,
             raw::MediaUrls::Public => Urls::Public,
         };
-        match dialect {
-            // It reads nothing but texts.
-            D::Demo => Leave::ALL,
-            D::OpenAi | D::Azure => {
-                let (files, data_sources) = (may(R::Files), may(R::DataSources));
-                Leave { gs: may(R::Gs), s3: may(R::S3), files, data_sources, cached: files, urls }
-            }
-            // They leave out what is not in their own words.
-            D::Anthropic | D::Gemini | D::Vertex | D::Bedrock | D::Cohere | D::Ollama => {
-                Leave { gs: may(R::Gs), s3: may(R::S3), files: may(R::Files), data_sources: true, cached: true, urls }
-            }
+        // It reads nothing but texts.
+        if protocol.is_demo() {
+            return Leave::ALL;
         }
+        // Where requests are translated, what is not in the dialect's own words is left out.
+        let (files, passes) = (may(R::Files), protocol.passes());
+        let (data_sources, cached) = (!passes || may(R::DataSources), !passes || files);
+        Leave { gs: may(R::Gs), s3: may(R::S3), files, data_sources, cached, urls }
     }
 
     fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {

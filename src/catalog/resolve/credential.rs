@@ -12,6 +12,8 @@ use crate::secret_ref::placeholder::Placeholder;
 use crate::secret_ref::{ASSUMED, Reference, SecretRef, Tls};
 use crate::signers::google::ServiceAccount;
 use crate::signers::sigv4;
+use dialects::Protocol;
+use dialects::upstream::SignsWith;
 
 impl Written<'_, '_, '_, raw::Account> {
     /// Returns whether the account takes requests.
@@ -20,11 +22,11 @@ impl Written<'_, '_, '_, raw::Account> {
     }
 
     /// What makes the credential of each request, or of an hour.
-    pub(super) fn signer(&self, speaks: raw::Dialect) -> Option<Signer> {
+    pub(super) fn signer(&self, speaks: &Protocol) -> Option<Signer> {
         let raw = self.raw;
         let needs_one = self.enabled() && raw.key.is_none() && !self.has_authorization();
-        match speaks {
-            raw::Dialect::Vertex => {
+        match speaks.signs_with {
+            SignsWith::ServiceAccount => {
                 let at = self.at.key("service_account");
                 let Some(written) = &raw.service_account else {
                     if needs_one {
@@ -41,7 +43,7 @@ impl Written<'_, '_, '_, raw::Account> {
                     .ok()?;
                 Some(Signer::Google(account, issuer))
             }
-            raw::Dialect::Bedrock => {
+            SignsWith::AccessKey => {
                 let at = self.at.key("aws");
                 let Some(written) = &raw.aws else {
                     if needs_one {
@@ -68,13 +70,7 @@ impl Written<'_, '_, '_, raw::Account> {
                     sigv4::Signer::new(region, access_key_id.expose(), &secret_access_key, session_token.as_ref());
                 Some(Signer::Aws(AwsKeys { access_key_id, secret_access_key, session_token, signer }))
             }
-            raw::Dialect::OpenAi
-            | raw::Dialect::Azure
-            | raw::Dialect::Anthropic
-            | raw::Dialect::Gemini
-            | raw::Dialect::Cohere
-            | raw::Dialect::Ollama
-            | raw::Dialect::Demo => None,
+            SignsWith::Nothing => None,
         }
     }
 

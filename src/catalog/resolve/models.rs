@@ -173,7 +173,7 @@ impl Written<'_, '_, '_, raw::Model> {
                     let wrong = "cannot stand in the path of a request, where this account's dialect has it: no `?`, `#`, `\\\\`, and no empty, `.` or `..` part between slashes";
                     at.key("model").problem(wrong);
                 }
-                let traits = traits(account.dialect.traits(model), target.traits.as_ref()).at(account.server);
+                let traits = traits((account.dialect.protocol.traits)(model), target.traits.as_ref()).at(account.server);
                 if traits.max_output == Some(0) {
                     at.key("traits").key("max_output").problem("must be at least 1");
                 }

@@ -10,7 +10,7 @@ use crate::price::{Long, Origin, Price, Usd, list};
 use crate::problem::shown;
 use crate::scribe::{Report, Scribe};
 use crate::units::Decimal;
-use dialects::Dialect;
+use dialects::upstream::Prices;
 
 /// A price as written.
 pub(super) fn read(written: Option<&raw::Price>, at: &Scribe<'_, '_>) -> Option<Price> {
@@ -75,19 +75,10 @@ pub(super) fn of_target(
 }
 
 fn known(account: &Account, model: &str) -> Option<(Price, Origin)> {
-    match &account.dialect {
-        Dialect::Demo => Some((Price::FREE, Origin::Demo)),
-        // Elsewhere than at the global location some models cost more.
-        Dialect::Vertex { location, .. } if **location != *"global" => None,
-        // Deployments have names of their own; and what runs on one's own machine costs what it
-        // costs.
-        Dialect::Azure(_) | Dialect::Ollama => None,
-        Dialect::OpenAi(_)
-        | Dialect::Anthropic
-        | Dialect::Gemini
-        | Dialect::Vertex { .. }
-        | Dialect::Bedrock(_)
-        | Dialect::Cohere => list::find(list::provider(&account.base.host)?, model).map(|price| (price, Origin::List)),
+    match account.dialect.prices() {
+        Prices::Free => Some((Price::FREE, Origin::Demo)),
+        Prices::Unlisted => None,
+        Prices::Listed => list::find(list::provider(&account.base.host)?, model).map(|price| (price, Origin::List)),
     }
 }
 

@@ -123,7 +123,7 @@ impl Rehearsal<'_> {
         }
         drop(admission::admit(candidate, is_last_resort, self.now).map_err(Fate::Unavailable)?);
         let asked = std::cell::Cell::new(false);
-        let family = candidate.place.account.dialect.family();
+        let family = candidate.place.account.dialect.protocol.family;
         let kept = |_: &str| {
             asked.set(asked.get() || family.is_some());
             None

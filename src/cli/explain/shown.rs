@@ -15,8 +15,9 @@ use super::span;
 use crate::catalog::{Account, Signer};
 use crate::exchange::{credential, upstream};
 use crate::plan::Candidate;
+use dialects::Said;
 use dialects::front::chat::envelope::Envelope;
-use dialects::{Dialect, Said};
+use dialects::upstream::SignsWith;
 
 /// Stands for a value that is made anew each time.
 const SIGNED: &str = "<signed anew each time>";
@@ -41,7 +42,7 @@ pub(super) fn upstream(
     let base = &account.base;
     let scheme = if base.tls { "https" } else { "http" };
     let url = format!("{scheme}://{}{}{}", base.authority, base.path, said.path);
-    let is_demo = account.dialect.is_demo();
+    let is_demo = account.dialect.protocol.is_demo();
     Upstream {
         method: "POST",
         url: (!is_demo).then_some(url),
@@ -91,8 +92,9 @@ fn headers(account: &Account, said: &Said, length: usize) -> Vec<(String, String
 
 /// Tells whether a service account signs for the account's tokens.
 fn is_signed_for(account: &Account) -> bool {
-    let is_vertex = matches!(account.dialect, Dialect::Vertex { .. });
-    is_vertex && account.key.is_none() && !account.headers.iter().any(|(name, _)| *name == header::AUTHORIZATION)
+    account.dialect.protocol.signs_with == SignsWith::ServiceAccount
+        && account.key.is_none()
+        && !account.headers.iter().any(|(name, _)| *name == header::AUTHORIZATION)
 }
 
 /// Returns the deadlines of the request, by their names in the catalog.
@@ -116,29 +118,18 @@ fn changed(candidate: &Candidate, envelope: &Envelope, body: &[u8], written: &[u
     if *candidate.upstream_model != *envelope.model {
         changed.push(format!("model: \"{}\" becomes \"{}\"", envelope.model, candidate.upstream_model));
     }
-    let dialect = &candidate.place.account.dialect;
-    match limit_of(dialect) {
+    let protocol = candidate.place.account.dialect.protocol;
+    match &protocol.translation {
         None => fields(body, written, &mut changed),
-        Some(pointer) => {
-            changed.push(format!("the body is written anew, in the language of {}", dialect.name()));
-            limit(body, written, pointer, &mut changed);
+        Some(translation) => {
+            changed.push(format!("the body is written anew, in the language of {}", protocol.name));
+            limit(body, written, translation.max_tokens, &mut changed);
         }
     }
     changed
 }
 
-/// Returns where a dialect that is translated to has its limit on the answer's length.
-fn limit_of(dialect: &Dialect) -> Option<&'static str> {
-    match dialect {
-        Dialect::OpenAi(_) | Dialect::Azure(_) | Dialect::Demo => None,
-        Dialect::Anthropic | Dialect::Cohere => Some("/max_tokens"),
-        Dialect::Gemini | Dialect::Vertex { .. } => Some("/generationConfig/maxOutputTokens"),
-        Dialect::Bedrock(_) => Some("/inferenceConfig/maxTokens"),
-        Dialect::Ollama => Some("/options/num_predict"),
-    }
-}
-
-/// Adds the fields that change in a body that passes.
+/// Of a body that passes, the fields that do not.
 fn fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
     type Fields<'a> = BTreeMap<String, &'a RawValue>;
     let (Ok(before), Ok(after)) =

@@ -25,6 +25,7 @@ use dialects::Framing;
 use dialects::Said;
 use dialects::neutral::answer::Kept;
 use dialects::neutral::answer::Manner;
+use dialects::upstream::REQUEST_IDS;
 use dialects::usage::Usage;
 use http::{HeaderMap, StatusCode, header};
 use std::borrow::Cow;
@@ -119,10 +120,7 @@ impl Opening<'_> {
         let kind = Kind::of(headers);
         let compressed =
             headers.get(header::CONTENT_ENCODING).is_some_and(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity"));
-        let upstream_id = ["x-request-id", "request-id", "x-amzn-requestid", "apim-request-id"]
-            .iter()
-            .find_map(|n| headers.get(*n))
-            .and_then(|v| v.to_str().ok());
+        let upstream_id = REQUEST_IDS.iter().find_map(|n| headers.get(*n)).and_then(|v| v.to_str().ok());
         self.progress.named(upstream_id.filter(|id| id.len() <= 128).map(|id| scrub(id, &account.secrets())));
         if headers.keys().any(|name| name.as_str().contains("ratelimit"))
             && let Some(headroom) = quota::headroom(|name| headers.get(name)?.to_str().ok(), SystemTime::now())
@@ -139,10 +137,10 @@ impl Opening<'_> {
         let manner = Manner {
             undo,
             hide_reasoning: !self.candidate.model.show_reasoning,
-            keep_thoughts: account.dialect.family().is_some(),
+            keep_thoughts: account.dialect.protocol.family.is_some(),
         };
         match kind {
-            Kind::Stream(framing) if stream && framing == account.dialect.framing() => {
+            Kind::Stream(framing) if stream && framing == account.dialect.protocol.framing => {
                 let limit = self.shared.server.limits.event;
                 let face = self.request.face_of(self.candidate);
                 let stream = account.dialect.stream(&self.candidate.upstream_model, &face, manner, limit);
@@ -323,11 +321,12 @@ fn soonest<const N: usize>(deadlines: [Option<(Instant, Failure)>; N]) -> (Insta
 async fn read_error(mut attempt: Attempt, status: StatusCode, total: Instant, alarm: &mut Alarm) -> Failure {
     let mut retry_after = None;
     let (mut content_type, mut error_type) = (None, None);
+    let protocol = attempt.place.account.dialect.protocol;
     if let Ok((_, headers)) = attempt.head().await {
         let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
         retry_after = quota::retry_after(text, SystemTime::now());
-        (content_type, error_type) =
-            (text("content-type").map(str::to_owned), text("x-amzn-errortype").map(str::to_owned));
+        content_type = text("content-type").map(str::to_owned);
+        error_type = protocol.error_type.and_then(text).map(str::to_owned);
     }
     let mut body = Vec::new();
     let due = total.min(Instant::now() + ERROR_PATIENCE);

@@ -303,7 +303,7 @@ impl<'x> Producer<'x> {
 
     /// Calls `each` with the thoughts that were kept for a candidate.
     fn in_words<T>(&self, candidate: &Candidate, each: impl FnOnce(&dyn Fn(&str) -> Option<Kept>) -> T) -> T {
-        let family = candidate.place.account.dialect.family();
+        let family = candidate.place.account.dialect.protocol.family;
         each(&|call: &str| self.shared.vault.find(&self.request.key, family?, call, std::time::Instant::now()))
     }
 }

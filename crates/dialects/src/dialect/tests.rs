@@ -1,6 +1,7 @@
 use super::*;
 use crate::neutral::StreamFault;
 use crate::neutral::usage::Usage;
+use crate::upstream::{self, BaseUrl, anthropic, azure, bedrock, cohere, demo, gemini, ollama};
 
 /// What passes through, and for a target of which the catalog says more.
 #[test]
@@ -24,7 +25,7 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
         dialect.write(&ask).map(|said| said.body.concat())
     };
     let blind = Traits { images: false, ..Traits::UNKNOWN };
-    for dialect in [Dialect::OpenAi(&Quirks::NONE), Dialect::Azure(None)] {
+    for dialect in [Dialect::from(&openai::PROTOCOL), Dialect::from(&azure::PROTOCOL)] {
         assert_eq!(write(&dialect, &body, Traits::UNKNOWN).unwrap(), body);
         assert_eq!(write(&dialect, &body, Traits { tools: false, ..Traits::UNKNOWN }).unwrap(), body);
         assert_eq!(write(&dialect, &odd, blind).unwrap(), odd);
@@ -54,10 +55,10 @@ fn streamed(dialect: &Dialect, wire: &str) -> (String, Result<Usage, StreamFault
 #[test]
 fn a_stream_that_ends_inside_an_event_was_cut() {
     let whole = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}]}\n\n";
-    let (out, end) = streamed(&Dialect::Gemini, whole);
+    let (out, end) = streamed(&Dialect::from(&gemini::PROTOCOL), whole);
     assert!(end.is_ok() && out.ends_with("data: [DONE]\n\n"), "{end:?} {out}");
     for half in ["data: {\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"na", "data: {\"candidates\":"] {
-        let (out, end) = streamed(&Dialect::Gemini, &format!("{whole}{half}"));
+        let (out, end) = streamed(&Dialect::from(&gemini::PROTOCOL), &format!("{whole}{half}"));
         assert_eq!(end, Err(StreamFault::Cut), "{out}");
         assert!(!out.contains("[DONE]"), "{out}");
     }
@@ -66,7 +67,7 @@ fn a_stream_that_ends_inside_an_event_was_cut() {
 #[test]
 fn who_says_a_text_of_no_tokens_has_not_counted() {
     let wire = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"four byt\"}]},\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":9,\"totalTokenCount\":9}}\n\n";
-    let (out, end) = streamed(&Dialect::Gemini, wire);
+    let (out, end) = streamed(&Dialect::from(&gemini::PROTOCOL), wire);
     let usage = end.unwrap();
     assert_eq!((usage.prompt, usage.completion, usage.source), (9, 2, crate::neutral::usage::Source::Estimated));
     assert!(out.contains(r#""x_portcullis":{"usage":"estimated"}"#), "{out}");
@@ -107,47 +108,63 @@ fn every_dialect_knows_an_answer_that_is_none() {
     let openai = |said: &str, finish: &str| {
         format!(r#"{{"choices":[{{"index":0,"message":{{{said}}},"finish_reason":"{finish}"}}]}}"#)
     };
-    for dialect in [Dialect::OpenAi(&Quirks::NONE), Dialect::Azure(None)] {
+    for dialect in [Dialect::from(&openai::PROTOCOL), Dialect::from(&azure::PROTOCOL)] {
         check_declined(&dialect, &openai(r#""content":null,"refusal":"no""#, "stop"), true);
         check_declined(&dialect, &openai(r#""content":"""#, "content_filter"), true);
         check_declined(&dialect, &openai(r#""content":"a""#, "content_filter"), false);
     }
     let anthropic =
         |content: &str, end: &str| format!(r#"{{"type":"message","content":[{content}],"stop_reason":{end}}}"#);
-    check_declined(&Dialect::Anthropic, &anthropic("", r#""refusal""#), true);
-    check_declined(&Dialect::Anthropic, &anthropic("", r#""refusal","stop_details":{"explanation":"no"}"#), true);
+    check_declined(&Dialect::from(&anthropic::PROTOCOL), &anthropic("", r#""refusal""#), true);
     check_declined(
-        &Dialect::Anthropic,
+        &Dialect::from(&anthropic::PROTOCOL),
+        &anthropic("", r#""refusal","stop_details":{"explanation":"no"}"#),
+        true,
+    );
+    check_declined(
+        &Dialect::from(&anthropic::PROTOCOL),
         &anthropic(r#"{"type":"thinking","thinking":"hm","signature":"s"}"#, r#""refusal""#),
         true,
     );
-    check_declined(&Dialect::Anthropic, &anthropic(r#"{"type":"text","text":"a"}"#, r#""refusal""#), false);
-    check_declined(&Dialect::Anthropic, &anthropic("", r#""end_turn""#), false);
+    check_declined(
+        &Dialect::from(&anthropic::PROTOCOL),
+        &anthropic(r#"{"type":"text","text":"a"}"#, r#""refusal""#),
+        false,
+    );
+    check_declined(&Dialect::from(&anthropic::PROTOCOL), &anthropic("", r#""end_turn""#), false);
     let gemini = |parts: &str, end: &str| {
         format!(r#"{{"candidates":[{{"content":{{"parts":[{parts}]}},"finishReason":"{end}"}}]}}"#)
     };
     for end in ["SAFETY", "RECITATION", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "IMAGE_SAFETY", "MODEL_ARMOR"] {
-        check_declined(&Dialect::Gemini, &gemini("", end), true);
-        check_declined(&Dialect::Gemini, &gemini(r#"{"text":"hm","thought":true}"#, end), true);
-        check_declined(&Dialect::Gemini, &gemini(r#"{"text":"a"}"#, end), false);
+        check_declined(&Dialect::from(&gemini::PROTOCOL), &gemini("", end), true);
+        check_declined(&Dialect::from(&gemini::PROTOCOL), &gemini(r#"{"text":"hm","thought":true}"#, end), true);
+        check_declined(&Dialect::from(&gemini::PROTOCOL), &gemini(r#"{"text":"a"}"#, end), false);
     }
-    check_declined(&Dialect::Gemini, &gemini("", "STOP"), false);
-    check_declined(&Dialect::Gemini, r#"{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"}}"#, true);
+    check_declined(&Dialect::from(&gemini::PROTOCOL), &gemini("", "STOP"), false);
+    check_declined(
+        &Dialect::from(&gemini::PROTOCOL),
+        r#"{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"}}"#,
+        true,
+    );
     let bedrock = |content: &str, end: &str| {
         format!(r#"{{"output":{{"message":{{"content":[{content}]}}}},"stopReason":"{end}"}}"#)
     };
     for end in ["guardrail_intervened", "content_filtered", "refusal"] {
-        check_declined(&Dialect::Bedrock("r".into()), &bedrock("", end), true);
-        check_declined(&Dialect::Bedrock("r".into()), &bedrock(r#"{"text":"a"}"#, end), false);
+        check_declined(&Dialect::from(&bedrock::PROTOCOL), &bedrock("", end), true);
+        check_declined(&Dialect::from(&bedrock::PROTOCOL), &bedrock(r#"{"text":"a"}"#, end), false);
     }
-    check_declined(&Dialect::Bedrock("r".into()), &bedrock("", "end_turn"), false);
+    check_declined(&Dialect::from(&bedrock::PROTOCOL), &bedrock("", "end_turn"), false);
     let cohere = |text: &str, end: &str| {
         format!(r#"{{"message":{{"content":[{{"type":"text","text":"{text}"}}]}},"finish_reason":"{end}"}}"#)
     };
-    check_declined(&Dialect::Cohere, &cohere("", "ERROR_TOXIC"), true);
-    check_declined(&Dialect::Cohere, &cohere("a", "ERROR_TOXIC"), false);
-    check_declined(&Dialect::Cohere, &cohere("", "COMPLETE"), false);
-    check_declined(&Dialect::Ollama, r#"{"message":{"content":""},"done":true,"done_reason":"stop"}"#, false);
+    check_declined(&Dialect::from(&cohere::PROTOCOL), &cohere("", "ERROR_TOXIC"), true);
+    check_declined(&Dialect::from(&cohere::PROTOCOL), &cohere("a", "ERROR_TOXIC"), false);
+    check_declined(&Dialect::from(&cohere::PROTOCOL), &cohere("", "COMPLETE"), false);
+    check_declined(
+        &Dialect::from(&ollama::PROTOCOL),
+        r#"{"message":{"content":""},"done":true,"done_reason":"stop"}"#,
+        false,
+    );
 }
 
 #[test]
@@ -158,7 +175,7 @@ fn every_dialect_knows_a_stream_that_is_no_answer() {
     let role = r#""delta":{"role":"assistant","content":""},"finish_reason":null"#;
     let thought = r#""delta":{"reasoning_content":"hm"},"finish_reason":null"#;
     let end = r#""delta":{},"finish_reason":"content_filter""#;
-    let passed = Dialect::OpenAi(&Quirks::NONE);
+    let passed = Dialect::from(&openai::PROTOCOL);
     check_stream_declined(
         &passed,
         openai(&[role, r#""delta":{"refusal":"no"},"finish_reason":"stop""#]).as_bytes(),
@@ -181,27 +198,27 @@ fn every_dialect_knows_a_stream_that_is_no_answer() {
         all.iter().map(|event| format!("data: {event}\n\n")).collect::<String>()
     };
     let block = |kind: &str| format!(r#"{{"type":"content_block_start","index":0,"content_block":{kind}}}"#);
-    check_stream_declined(&Dialect::Anthropic, anthropic(&[]).as_bytes(), true, true);
+    check_stream_declined(&Dialect::from(&anthropic::PROTOCOL), anthropic(&[]).as_bytes(), true, true);
     check_stream_declined(
-        &Dialect::Anthropic,
+        &Dialect::from(&anthropic::PROTOCOL),
         anthropic(&[&block(r#"{"type":"text","text":""}"#)]).as_bytes(),
         true,
         true,
     );
     check_stream_declined(
-        &Dialect::Anthropic,
+        &Dialect::from(&anthropic::PROTOCOL),
         anthropic(&[&block(r#"{"type":"text","text":"a"}"#)]).as_bytes(),
         false,
         false,
     );
     check_stream_declined(
-        &Dialect::Anthropic,
+        &Dialect::from(&anthropic::PROTOCOL),
         anthropic(&[&block(r#"{"type":"thinking","thinking":"hm"}"#)]).as_bytes(),
         false,
         true,
     );
     check_stream_declined(
-        &Dialect::Anthropic,
+        &Dialect::from(&anthropic::PROTOCOL),
         anthropic(&[&block(r#"{"type":"tool_use","id":"a","name":"f"}"#)]).as_bytes(),
         false,
         false,
@@ -210,37 +227,47 @@ fn every_dialect_knows_a_stream_that_is_no_answer() {
     let blocked = "data: {\"promptFeedback\":{\"blockReason\":\"SAFETY\"}}\n\n";
     let said = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]}}]}\n\n";
     let safety = "data: {\"candidates\":[{\"finishReason\":\"SAFETY\"}]}\n\n";
-    check_stream_declined(&Dialect::Gemini, blocked.as_bytes(), true, true);
-    check_stream_declined(&Dialect::Gemini, safety.as_bytes(), true, true);
-    check_stream_declined(&Dialect::Gemini, format!("{said}{safety}").as_bytes(), false, false);
+    check_stream_declined(&Dialect::from(&gemini::PROTOCOL), blocked.as_bytes(), true, true);
+    check_stream_declined(&Dialect::from(&gemini::PROTOCOL), safety.as_bytes(), true, true);
+    check_stream_declined(&Dialect::from(&gemini::PROTOCOL), format!("{said}{safety}").as_bytes(), false, false);
 
     let frame = |name, data: &str| {
         crate::wire::frames::frame(&[(":event-type", name), (":message-type", "event")], data.as_bytes())
     };
     let stopped = frame("messageStop", r#"{"stopReason":"guardrail_intervened"}"#);
     let text = frame("contentBlockDelta", r#"{"contentBlockIndex":0,"delta":{"text":"a"}}"#);
-    check_stream_declined(&Dialect::Bedrock("r".into()), &stopped, true, true);
-    check_stream_declined(&Dialect::Bedrock("r".into()), &[text, stopped].concat(), false, false);
+    check_stream_declined(&Dialect::from(&bedrock::PROTOCOL), &stopped, true, true);
+    check_stream_declined(&Dialect::from(&bedrock::PROTOCOL), &[text, stopped].concat(), false, false);
 
     let cohere = "data: {\"type\":\"message-end\",\"delta\":{\"finish_reason\":\"ERROR_TOXIC\"}}\n\n";
-    check_stream_declined(&Dialect::Cohere, cohere.as_bytes(), true, true);
-    check_stream_declined(&Dialect::Ollama, b"{\"message\":{\"content\":\"a\"},\"done\":true}\n", false, false);
+    check_stream_declined(&Dialect::from(&cohere::PROTOCOL), cohere.as_bytes(), true, true);
+    check_stream_declined(
+        &Dialect::from(&ollama::PROTOCOL),
+        b"{\"message\":{\"content\":\"a\"},\"done\":true}\n",
+        false,
+        false,
+    );
 }
 
 /// A server's own fault stays its own, whatever its body says; but a filter's word is no matter of
 /// fault.
 #[test]
 fn a_filter_is_the_callers_matter_whatever_the_status() {
-    for dialect in [Dialect::OpenAi(&Quirks::NONE), Dialect::Azure(None), Dialect::Demo] {
+    for dialect in [Dialect::from(&openai::PROTOCOL), Dialect::from(&azure::PROTOCOL), Dialect::from(&demo::PROTOCOL)] {
         let meant = |body: &str| {
             let error = dialect.error(&ErrorHead { status: 500, ..ErrorHead::default() }, body.as_bytes());
             dialect.meant(500, &error)
         };
-        assert_eq!(meant(r#"{"error":{"message":"no","code":"content_filter"}}"#), 400, "{}", dialect.name());
-        assert_eq!(meant(r#"{"error":{"message":"no","code":"content_policy_violation"}}"#), 400, "{}", dialect.name());
+        assert_eq!(meant(r#"{"error":{"message":"no","code":"content_filter"}}"#), 400, "{}", dialect.protocol.name);
+        assert_eq!(
+            meant(r#"{"error":{"message":"no","code":"content_policy_violation"}}"#),
+            400,
+            "{}",
+            dialect.protocol.name
+        );
     }
     let error = UpstreamError { status: Some(400), code: Some("invalid_value".into()), ..UpstreamError::default() };
-    assert_eq!(Dialect::OpenAi(&Quirks::NONE).meant(500, &error), 500);
+    assert_eq!(Dialect::from(&openai::PROTOCOL).meant(500, &error), 500);
 }
 
 #[test]
@@ -255,9 +282,9 @@ fn the_trail_goes_with_the_usage_whatever_the_dialect() {
         r#"{"type":"message_stop"}"#,
     ];
     for (dialect, events, mark) in [
-        (Dialect::OpenAi(&Quirks::NONE), &[openai][..], r#""x_portcullis":{"attempts":"a;ok;1ms"}"#),
-        (Dialect::Anthropic, &events, r#""x_portcullis":{"attempts":"a;ok;1ms"}"#),
-        (Dialect::Gemini, &[gemini], r#""x_portcullis":{"usage":"estimated","attempts":"a;ok;1ms"}"#),
+        (Dialect::from(&openai::PROTOCOL), &[openai][..], r#""x_portcullis":{"attempts":"a;ok;1ms"}"#),
+        (Dialect::from(&anthropic::PROTOCOL), &events, r#""x_portcullis":{"attempts":"a;ok;1ms"}"#),
+        (Dialect::from(&gemini::PROTOCOL), &[gemini], r#""x_portcullis":{"usage":"estimated","attempts":"a;ok;1ms"}"#),
     ] {
         for show_usage in [true, false] {
             let face = Face {
@@ -283,4 +310,26 @@ fn the_trail_goes_with_the_usage_whatever_the_dialect() {
             );
         }
     }
+}
+
+#[test]
+fn every_dialect_is_at_its_address() {
+    let url = |protocol: &'static Protocol| match protocol.base_url {
+        BaseUrl::At(base) => format!("{base}{}", (protocol.path)(&Settings::NONE, "m", false)),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(url(&anthropic::PROTOCOL), "https://api.anthropic.com/v1/messages");
+    assert_eq!(anthropic::PROTOCOL.headers, [("anthropic-version", "2023-06-01")]);
+    assert_eq!(url(&cohere::PROTOCOL), "https://api.cohere.com/v2/chat");
+    assert_eq!(url(&ollama::PROTOCOL), "http://127.0.0.1:11434/api/chat");
+}
+
+#[test]
+fn every_dialect_is_found_by_its_name() {
+    for name in upstream::NAMES {
+        assert_eq!(Protocol::find(name).map(|protocol| protocol.name), Some(name));
+    }
+    assert_eq!(Protocol::find("smtp"), None);
+    let names = upstream::NAMES.join(", ");
+    assert_eq!(names, "openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo");
 }

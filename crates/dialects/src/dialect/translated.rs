@@ -18,20 +18,10 @@ use crate::front::chat::write::{Chunks, Whole};
 use crate::neutral::answer::{Kept, Manner};
 use crate::neutral::usage::Usage;
 use crate::neutral::{Answer, AnswerFault, Emit, Face, Flaws, Reader, StreamFault};
+use crate::upstream::Framing;
 use crate::upstream::openai::Strays;
 use crate::wire::json::{Cursor, slice};
 use crate::wire::{frames, lines, sse};
-
-/// How a dialect parts its stream into events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Framing {
-    /// Server-sent events.
-    Events,
-    /// A line each.
-    Lines,
-    /// Amazon's binary frames.
-    Frames,
-}
 
 /// The reading of one attempt's stream.
 pub struct Stream {

@@ -26,15 +26,29 @@ pub use models::traits;
 pub use request::request;
 pub use stream::Reader;
 
-/// Where it lives.
-pub const BASE_URL: &str = "https://api.anthropic.com/v1";
-/// What to send as `anthropic-version`.
-pub const VERSION: &str = "2023-06-01";
+use super::protocol::{BaseUrl, Protocol, Translation};
+use crate::neutral::Family;
 
-/// What follows the base URL.
-pub fn path() -> String {
-    "/messages".to_owned()
-}
+/// Anthropic's Messages.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "anthropic",
+    about: "Anthropic's Messages.",
+    base_url: BaseUrl::At("https://api.anthropic.com/v1"),
+    path: |_, _, _| "/messages".into(),
+    key_header: Some("x-api-key"),
+    key_variable: Some("ANTHROPIC_API_KEY"),
+    headers: &[("anthropic-version", "2023-06-01")],
+    family: Some(Family::Claude),
+    traits,
+    translation: Some(Translation {
+        request,
+        answer: |_, body, emit| answer(body, emit),
+        reader: |_| Box::new(Reader::default()),
+        max_tokens: "/max_tokens",
+    }),
+    error: |_, head, body| error(head.status, head.content_type, body),
+    ..Protocol::COMMON
+};
 
 #[cfg(test)]
 mod tests;

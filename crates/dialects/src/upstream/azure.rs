@@ -4,11 +4,27 @@
 //! Requests and answers are [`openai`]'s affair. What the content filter adds to answers passes;
 //! the chunk without choices that it begins a stream with does not, since no client expects one.
 
-use super::openai::quirks::Formats;
-use super::openai::quirks::Rule::{self, Cannot, Format, Omit, Rename};
-use super::openai::{self, Quirks};
+use super::openai;
+use super::protocol::{BaseUrl, Prices, Protocol};
+use super::quirks::Rule::{self, Cannot, Format, Omit, Rename};
+use super::quirks::{Formats, Quirks};
 use crate::neutral::UpstreamError;
 use crate::wire::percent::segment;
+
+/// Azure OpenAI. Its servers know a version's fields only, and deployments have names of their own.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "azure",
+    about: "Azure OpenAI.",
+    base_url: BaseUrl::Own,
+    path: |settings, model, _| path(settings.version.as_deref(), model).into(),
+    model_in_path: |settings| settings.version.is_some(),
+    key_header: Some("api-key"),
+    key_variable: Some("AZURE_OPENAI_API_KEY"),
+    prices: |_| Prices::Unlisted,
+    error: |_, head, body| error(head.status, body, head.content_type),
+    quirks_of_version: Some(quirks),
+    ..Protocol::COMMON
+};
 
 /// What follows `https://{resource}.openai.azure.com`. Without a version it is the newer API, which
 /// takes the deployment's name as model.

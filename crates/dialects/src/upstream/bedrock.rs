@@ -20,7 +20,32 @@ pub use error::error;
 pub use models::traits;
 pub use request::request;
 
+use super::protocol::{BaseUrl, Framing, Protocol, SignsWith, Translation};
+use crate::neutral::Family;
 use crate::wire::percent::segment;
+
+/// Amazon Bedrock, by its Converse API.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "bedrock",
+    about: "AWS Bedrock's Converse.",
+    base_url: BaseUrl::OfPlace { usual: "us-east-1", at: base_url },
+    path: |_, model, stream| path(model, stream).into(),
+    model_in_path: |_| true,
+    key_variable: Some("AWS_BEARER_TOKEN_BEDROCK"),
+    signs_with: SignsWith::AccessKey,
+    error_type: Some("x-amzn-errortype"),
+    framing: Framing::Frames,
+    family: Some(Family::Claude),
+    traits,
+    translation: Some(Translation {
+        request,
+        answer,
+        reader: |model| Box::new(Reader::new(model)),
+        max_tokens: "/inferenceConfig/maxTokens",
+    }),
+    error: |_, head, body| error(head.status, head.error_type, head.content_type, body),
+    ..Protocol::COMMON
+};
 
 /// Where a region's models are.
 pub fn base_url(region: &str) -> String {

@@ -13,15 +13,26 @@ pub use answer::{Reader, answer};
 pub use error::error;
 pub use request::request;
 
+use super::protocol::{BaseUrl, Protocol, Translation};
 use crate::neutral::traits::{Thinking, Traits};
 
-/// Where Cohere is.
-pub const BASE_URL: &str = "https://api.cohere.com/v2";
-
-/// What follows [`BASE_URL`].
-pub fn path() -> String {
-    "/chat".to_owned()
-}
+/// Cohere's chat.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "cohere",
+    about: "Cohere's chat, v2.",
+    base_url: BaseUrl::At("https://api.cohere.com/v2"),
+    path: |_, _, _| "/chat".into(),
+    key_variable: Some("COHERE_API_KEY"),
+    traits,
+    translation: Some(Translation {
+        request,
+        answer: |_, body, emit| answer(body, emit),
+        reader: |_| Box::new(Reader::new()),
+        max_tokens: "/max_tokens",
+    }),
+    error: |_, head, body| error(head.status, head.content_type, body),
+    ..Protocol::COMMON
+};
 
 /// What a model can do, by its name. An answer in a format cannot be asked for beside tools,
 /// whatever the model.
@@ -62,10 +73,5 @@ mod tests {
         assert_eq!(of("c4ai-aya-expanse-32b"), (Thinking::None, false, false, false));
         assert_eq!(of("command-a-plus-05-2026"), (Thinking::Unknown, true, true, true));
         assert_eq!(of("b0f5-ft"), (Thinking::Unknown, true, true, true));
-    }
-
-    #[test]
-    fn it_is_at_its_address() {
-        assert_eq!(format!("{BASE_URL}{}", path()), "https://api.cohere.com/v2/chat");
     }
 }

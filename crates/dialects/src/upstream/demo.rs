@@ -6,7 +6,20 @@
 
 use std::time::Duration;
 
+use super::openai;
+use super::protocol::{BaseUrl, Prices, Protocol};
 use crate::wire::json::{self, Cursor};
+
+/// The demo account, which calls nobody.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "demo",
+    about: "Answers by itself, without a network: for trying things out.",
+    base_url: BaseUrl::Nowhere,
+    prices: |_| Prices::Free,
+    error: |_, head, body| openai::error(body, head.content_type),
+    is_imitated: true,
+    ..Protocol::COMMON
+};
 
 /// A part of a demo stream, and how long to wait before it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]

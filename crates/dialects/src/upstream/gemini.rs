@@ -20,12 +20,40 @@ pub use answer::{Reader, answer};
 pub use error::error;
 pub use models::traits;
 pub use request::request;
-pub use vertex::{vertex_base, vertex_path, vertex_request};
+pub use vertex::VERTEX;
 
+use super::protocol::{BaseUrl, Protocol, Translation};
+use crate::neutral::Family;
 use crate::wire::percent::segment;
 
-/// Where the Gemini API is.
-pub const BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
+/// The Gemini API, as of AI Studio.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "gemini",
+    about: "Google's Gemini API.",
+    base_url: BaseUrl::At("https://generativelanguage.googleapis.com/v1beta"),
+    path: |_, model, stream| path(model, stream).into(),
+    key_header: Some("x-goog-api-key"),
+    key_variable: Some("GEMINI_API_KEY"),
+    translation: Some(TRANSLATION),
+    ..COMMON
+};
+
+/// What both have in common.
+const COMMON: Protocol = Protocol {
+    model_in_path: |_| true,
+    family: Some(Family::Gemini),
+    traits,
+    error: |_, head, body| error(head.status, head.content_type, body),
+    ..Protocol::COMMON
+};
+
+/// The same.
+const TRANSLATION: Translation = Translation {
+    request,
+    answer: |_, body, emit| answer(body, emit),
+    reader: |_| Box::new(Reader::default()),
+    max_tokens: "/generationConfig/maxOutputTokens",
+};
 
 /// What follows the base address for a model, which may be named with `models/` in front.
 pub fn path(model: &str, stream: bool) -> String {

@@ -1,5 +1,5 @@
 //! The dialects that accounts speak, a module each: how a request is written for them, and how
-//! their answers, streams and errors are read.
+//! their answers, streams and errors are read. Each has one static, its [`Protocol`].
 
 pub mod anthropic;
 pub mod azure;
@@ -9,4 +9,43 @@ pub mod demo;
 pub mod gemini;
 pub mod ollama;
 pub mod openai;
+mod protocol;
+pub mod quirks;
 pub mod shared;
+
+pub use protocol::{BaseUrl, Framing, Prices, Protocol, Settings, SignsWith, Translation};
+
+/// Every dialect.
+pub static ALL: [&Protocol; 9] = [
+    &openai::PROTOCOL,
+    &azure::PROTOCOL,
+    &anthropic::PROTOCOL,
+    &gemini::PROTOCOL,
+    &gemini::VERTEX,
+    &bedrock::PROTOCOL,
+    &cohere::PROTOCOL,
+    &ollama::PROTOCOL,
+    &demo::PROTOCOL,
+];
+
+/// The names of all of them.
+pub static NAMES: [&str; 9] = {
+    let mut names = [""; 9];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = ALL[at].name;
+        at += 1;
+    }
+    names
+};
+
+/// The headers that an upstream's own id of a request may stand in, whichever dialect it speaks:
+/// the first that is there counts.
+pub const REQUEST_IDS: [&str; 4] = ["x-request-id", "request-id", "x-amzn-requestid", "apim-request-id"];
+
+impl Protocol {
+    /// Finds a dialect by its name.
+    pub fn find(name: &str) -> Option<&'static Protocol> {
+        ALL.iter().copied().find(|protocol| protocol.name == name)
+    }
+}

@@ -12,15 +12,28 @@ pub use answer::{Reader, answer};
 pub use error::error;
 pub use request::request;
 
+use super::protocol::{BaseUrl, Framing, Prices, Protocol, Translation};
 use crate::neutral::traits::{Thinking, Traits};
 
-/// Where Ollama is, as it is installed.
-pub const BASE_URL: &str = "http://127.0.0.1:11434";
-
-/// What follows [`BASE_URL`].
-pub fn path() -> String {
-    "/api/chat".to_owned()
-}
+/// Ollama, where it is installed on this machine. What runs there costs what the machine costs.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "ollama",
+    about: "Ollama's own chat.",
+    base_url: BaseUrl::At("http://127.0.0.1:11434"),
+    path: |_, _, _| "/api/chat".into(),
+    key_variable: Some("OLLAMA_API_KEY"),
+    framing: Framing::Lines,
+    traits,
+    prices: |_| Prices::Unlisted,
+    translation: Some(Translation {
+        request,
+        answer: |_, body, emit| answer(body, emit),
+        reader: |_| Box::new(Reader::new()),
+        max_tokens: "/options/num_predict",
+    }),
+    error: |_, head, body| error(head.status, head.content_type, body),
+    ..Protocol::COMMON
+};
 
 /// What a model can do, by its name (`library/qwen3:8b`). [`Thinking::Budget`] stands for what is
 /// switched on and off here; others than these two kinds refuse to be told. A format holds for all
@@ -81,10 +94,5 @@ mod tests {
         assert_eq!(of("registry.ollama.ai/library/deepseek-r1"), (Thinking::Budget, true, false));
         assert_eq!(of("llama3.2-vision"), (Thinking::Unknown, true, true));
         assert_eq!(of(""), (Thinking::Unknown, true, true));
-    }
-
-    #[test]
-    fn it_is_at_its_address() {
-        assert_eq!(format!("{BASE_URL}{}", path()), "http://127.0.0.1:11434/api/chat");
     }
 }

@@ -5,9 +5,8 @@ use bytes::Bytes;
 use dialects::front::chat::envelope;
 use dialects::neutral::answer::{self, Manner};
 use dialects::neutral::{Kept, Losses, Refused, Thought, Undo};
-use dialects::upstream::openai::Quirks;
 use dialects::usage::Usage;
-use dialects::{Answer, AnswerFault, Ask, Face, StreamFault};
+use dialects::{Answer, AnswerFault, Ask, Face, Protocol, Settings, StreamFault};
 
 /// Every dialect, as the columns of the table have them.
 pub const DIALECTS: [Dialect; 8] = [
@@ -43,22 +42,18 @@ pub struct Sent {
 
 impl Dialect {
     fn spoken(self) -> dialects::Dialect {
-        match self.name {
-            "openai" => dialects::Dialect::OpenAi(&Quirks::NONE),
-            "azure" => dialects::Dialect::Azure(Some("2025-04-01-preview".into())),
-            "anthropic" => dialects::Dialect::Anthropic,
-            "gemini" => dialects::Dialect::Gemini,
-            "vertex" => dialects::Dialect::Vertex { project: "acme".into(), location: "europe-west1".into() },
-            "bedrock" => dialects::Dialect::Bedrock("us-east-1".into()),
-            "cohere" => dialects::Dialect::Cohere,
-            "ollama" => dialects::Dialect::Ollama,
-            other => panic!("{other}"),
-        }
+        let settings = Settings {
+            version: Some("2025-04-01-preview".into()),
+            project: Some("acme".into()),
+            place: Some("europe-west1".into()),
+            ..Settings::NONE
+        };
+        dialects::Dialect::new(Protocol::find(self.name).expect("a dialect"), settings)
     }
 
     /// Whether answers pass through but for the spans that must change.
     pub fn passes(self) -> bool {
-        matches!(self.name, "openai" | "azure")
+        self.spoken().protocol.passes()
     }
 
     /// Writes a caller's request. `kept` are thoughts of earlier answers, by their calls.
@@ -70,7 +65,7 @@ impl Dialect {
             body: &body,
             envelope: &envelope::read(&body).expect("a request"),
             model,
-            traits: spoken.traits(model),
+            traits: (spoken.protocol.traits)(model),
             default_max_tokens: None,
             within: None,
             stream_usage: true,
@@ -104,7 +99,7 @@ impl Dialect {
     }
 
     fn manner(self, undo: Undo) -> Manner {
-        Manner { undo, hide_reasoning: false, keep_thoughts: self.spoken().family().is_some() }
+        Manner { undo, hide_reasoning: false, keep_thoughts: self.spoken().protocol.family.is_some() }
     }
 }
 

@@ -60,7 +60,7 @@ callers: {}
     let shown = catalog
         .accounts()
         .iter()
-        .map(|a| format!("{} {}{} {:?}", a.dialect.name(), a.base.authority, a.base.path, a.key_header));
+        .map(|a| format!("{} {}{} {:?}", a.dialect.protocol.name, a.base.authority, a.base.path, a.key_header));
     assert_eq!(
         shown.collect::<Vec<_>>(),
         [
@@ -119,7 +119,7 @@ fn accounts_as_written_and_by_default() {
     assert_eq!(c.key.as_ref().unwrap().expose(), "sk-canary-file");
     assert_eq!(c.ca.as_deref(), Some(&b"-----BEGIN CERTIFICATE-----\n"[..]));
     assert!(!d.enabled && d.key.is_none() && d.ca.is_none());
-    assert!(e.dialect.is_demo());
+    assert!(e.dialect.protocol.is_demo());
     assert_eq!(e.concurrency, Some(5));
     assert!(b.fingerprint != c.fingerprint && c.fingerprint != a.fingerprint);
     assert_eq!(catalog.warnings, []);
@@ -442,7 +442,7 @@ fn a_preset_says_what_it_speaks() {
     let shown: Vec<_> = catalog
         .accounts()
         .iter()
-        .map(|a| format!("{} {}{}", a.dialect.name(), a.base.authority, a.base.path))
+        .map(|a| format!("{} {}{}", a.dialect.protocol.name, a.base.authority, a.base.path))
         .collect();
     assert_eq!(shown, ["openai api.mistral.ai/v1", "openai 127.0.0.1:8000/v1"]);
     check_account("{preset: groqq, key: {env: KEY}}", &[".preset: no preset \"groqq\"; did you mean \"groq\"?"]);

@@ -3,12 +3,13 @@
 use super::*;
 use crate::exchange::attempt::tests::{Over, Paced, answered};
 use crate::memory::Budget;
+use dialects::upstream::openai;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 
-const DIALECT: Dialect = Dialect::OpenAi(&Quirks::NONE);
+static DIALECT: LazyLock<Dialect> = LazyLock::new(|| Dialect::from(&openai::PROTOCOL));
 
 fn face() -> Face {
     Face { model: "m".to_owned(), id: "i".to_owned(), ..Face::default() }

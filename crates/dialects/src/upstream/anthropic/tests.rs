@@ -87,12 +87,6 @@ pub(super) fn shown(event: &Event<'_>) -> String {
     format!("{event:?}")
 }
 
-#[test]
-fn the_place_is_known() {
-    assert_eq!(format!("{BASE_URL}{}", path()), "https://api.anthropic.com/v1/messages");
-    assert_eq!(VERSION, "2023-06-01");
-}
-
 /// Something of everything.
 const REQUEST: &str = r##"{"model":"x","max_tokens":900,"temperature":1.7,"top_p":0.5,"top_k":3,"stop":["a"," "],"reasoning_effort":"low",
 "tools":[{"type":"function","function":{"name":"f.g","description":"d","parameters":{"type":"object","properties":{"a":{"minimum":1,"type":"number"}}},"strict":true},"cache_control":{"type":"ephemeral"}}],

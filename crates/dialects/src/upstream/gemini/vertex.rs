@@ -1,11 +1,34 @@
 //! What is Vertex AI's own: its hosts by region, and paths that name the project.
 
-use super::{Service, action, request};
+use super::{COMMON, Service, TRANSLATION, action, request};
 use crate::neutral::{Refused, Request, Target, Written};
+use crate::upstream::protocol::{BaseUrl, Prices, Protocol, SignsWith, Translation};
 use crate::wire::percent::segment;
 
+/// Gemini on Vertex AI.
+pub static VERTEX: Protocol = Protocol {
+    name: "vertex",
+    about: "Gemini on Vertex AI.",
+    base_url: BaseUrl::OfPlace { usual: GLOBAL, at: vertex_base },
+    path: |settings, model, stream| {
+        let (project, place) = (settings.project.as_deref(), settings.place.as_deref());
+        vertex_path(project.unwrap_or_default(), place.unwrap_or(GLOBAL), model, stream).into()
+    },
+    signs_with: SignsWith::ServiceAccount,
+    // Elsewhere than at the global location some models cost more.
+    prices: |settings| match settings.place.as_deref() {
+        Some(GLOBAL) | None => Prices::Listed,
+        Some(_) => Prices::Unlisted,
+    },
+    translation: Some(Translation { request: vertex_request, ..TRANSLATION }),
+    ..COMMON
+};
+
+/// Where Vertex AI runs a model if nothing else is said.
+const GLOBAL: &str = "global";
+
 /// Where Vertex AI is in a location: a region, `global`, or one of the multi-regions `us` and `eu`.
-pub fn vertex_base(location: &str) -> String {
+fn vertex_base(location: &str) -> String {
     // Into a host's name goes nothing that could end it.
     let location: String = location.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
     match location.as_str() {
@@ -17,7 +40,7 @@ pub fn vertex_base(location: &str) -> String {
 
 /// What follows the base address for a model. It may be named with its publisher in front
 /// (`publishers/x/models/y`), and a tuned one by its endpoint (`endpoints/123`).
-pub fn vertex_path(project: &str, location: &str, model: &str, stream: bool) -> String {
+fn vertex_path(project: &str, location: &str, model: &str, stream: bool) -> String {
     let place = format!("/v1/projects/{}/locations/{}", segment(project), segment(location));
     let action = action(stream);
     if let Some(endpoint) = model.strip_prefix("endpoints/") {
@@ -29,7 +52,7 @@ pub fn vertex_path(project: &str, location: &str, model: &str, stream: bool) -> 
 }
 
 /// Writes a request for Vertex AI.
-pub fn vertex_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Refused> {
+pub(super) fn vertex_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Refused> {
     request::write(request, target, Service::Vertex)
 }
 

@@ -9,11 +9,11 @@ use super::chunks::Chunks;
 use super::finish::{self, Finish};
 use super::head::Head;
 use super::meter::{self, Counts};
-use super::quirks::Quirks;
 use super::shape::{self, Call, Shape};
 use super::{content, digits, error, reasoning};
 use crate::neutral::usage::{Source, Usage};
 use crate::neutral::{Answer, AnswerFault, Face, Flaws, StreamFault, flaws};
+use crate::upstream::quirks::Quirks;
 use crate::wire::json::{self, Pieces, integer_of, slice};
 use crate::wire::splice::Edits;
 

@@ -12,11 +12,11 @@ use super::finish::{self, Finish};
 use super::head::Head;
 use super::meter::{self, Counts};
 use super::pattern::{Pattern, Probe};
-use super::quirks::Quirks;
 use super::shape::{self, Shape};
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{Source, Usage};
 use crate::neutral::{Face, Flaws, StreamFault, mark};
+use crate::upstream::quirks::Quirks;
 use crate::wire::json::{self, Kind, Pieces, slice};
 use crate::wire::splice::Edits;
 

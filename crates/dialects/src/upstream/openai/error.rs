@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::finish::{self, Finish};
-use super::quirks::Quirks;
 use crate::neutral::UpstreamError;
+use crate::upstream::quirks::Quirks;
 
 /// Reads an answer whose status says that it is an error, as this server means it.
 pub fn refusal(quirks: &Quirks, status: u16, body: &[u8], content_type: Option<&str>) -> UpstreamError {

@@ -3,9 +3,9 @@
 //! Only the numbers that a usage must have are ever changed, the rest stays as it came. A usage in
 //! which everything is zero or null counts nothing and is as good as none.
 
-use super::quirks::Quirks;
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{MOST, Source, Usage, estimate};
+use crate::upstream::quirks::Quirks;
 use crate::upstream::shared::lenient::Count;
 use crate::wire::json::{Cursor, Kind, Span, slice};
 use crate::wire::splice::Edits;
@@ -199,9 +199,9 @@ pub(super) fn write(object: Option<&[u8]>, usage: &Usage, shown: ShowCost) -> Ve
 
 #[cfg(test)]
 mod tests {
-    use super::super::quirks;
     use super::*;
     use crate::neutral::price::Price;
+    use crate::upstream::quirks;
 
     const NOBODY: Option<(u64, u64, u64, Source)> = None;
 

@@ -1,7 +1,7 @@
 //! OpenAI's chat completions, towards servers that speak them more or less.
 //!
 //! Requests and answers pass as the bytes they are: they are scanned, and only the spans that are
-//! not as the standard, or a server's [`Quirks`], want them are edited. So unknown fields, key
+//! not as the standard, or a server's [`Quirks`](crate::upstream::quirks::Quirks), want them are edited. So unknown fields, key
 //! order and number forms survive. What always holds of an answer, whatever the upstream left out:
 //! an id, a time, the right `object`, the caller's model id, numbered choices with role and finish
 //! reason, and a usage whose total is true. A whole answer is never made out of half a one: where
@@ -21,7 +21,6 @@ mod meter;
 mod names;
 mod parts;
 mod pattern;
-pub mod quirks;
 mod reasoning;
 mod request;
 mod rewrite;
@@ -32,14 +31,25 @@ mod stream;
 pub use answer::{answer, converted};
 pub(crate) use error::NO_REASON;
 pub use error::{error, refusal};
-pub use quirks::Quirks;
 pub use request::{To, request};
 pub use stray::Strays;
 pub use stream::Stream;
 
 use std::borrow::Cow;
 
+use super::protocol::{BaseUrl, Protocol};
 use crate::wire::json::{Span, slice};
+
+/// OpenAI, and every server that imitates it.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "openai",
+    about: "Any server that speaks OpenAI's chat completions.",
+    base_url: BaseUrl::At("https://api.openai.com/v1"),
+    key_variable: Some("OPENAI_API_KEY"),
+    error: |settings, head, body| refusal(settings.quirks, head.status, body, head.content_type),
+    is_imitated: true,
+    ..Protocol::COMMON
+};
 
 /// A JSON number for a small count, without allocation in the ordinary case.
 fn digits(number: usize) -> Cow<'static, [u8]> {

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::quirks::Quirks;
 use super::rewrite::rewrite;
 use crate::front::chat::envelope::Envelope;
 use crate::neutral::{Losses, Refused};
+use crate::upstream::quirks::Quirks;
 use crate::wire::json::{self, Cursor, Span, slice};
 use crate::wire::splice::{Edits, Part};
 

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 
 use super::call_ids;
-use super::quirks::{Choices, Formats, Quirks, Rule};
 use crate::neutral::{Losses, Refused};
+use crate::upstream::quirks::{Choices, Formats, Quirks, Rule};
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, integer_of, slice, text_of};
 use crate::wire::splice::Edits;
 

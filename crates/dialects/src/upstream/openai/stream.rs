@@ -7,10 +7,10 @@
 use std::ops::ControlFlow;
 
 use super::chunks::{Chunks, DONE};
-use super::quirks::Quirks;
 use super::stray::Strays;
 use crate::neutral::usage::Usage;
 use crate::neutral::{Face, Flaws, StreamFault};
+use crate::upstream::quirks::Quirks;
 use crate::wire::json::{Cursor, slice};
 use crate::wire::sse::Decoder;
 

@@ -1,10 +1,10 @@
 //! What servers really send, and what becomes of it: one test a server, with samples in its own
 //! words.
 
-use super::quirks::*;
 use super::*;
 use crate::neutral::usage::{Source, Usage};
 use crate::neutral::{Answer, AnswerFault, Face, StreamFault, UpstreamError};
+use crate::upstream::quirks::*;
 
 fn face(show_usage: bool) -> Face {
     Face {

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
+use super::super::request;
 use super::super::request::tests::{nothing_kept, shown, target, written};
-use super::super::{request, vertex_request};
+use super::super::vertex::vertex_request;
 use crate::front::chat::read;
 use crate::neutral::{Kept, Thought};
 

@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::{traits, vertex_request};
+use super::super::traits;
+use super::super::vertex::vertex_request;
 use super::*;
 use crate::front::chat::read;
 use crate::neutral::traits::Traits;

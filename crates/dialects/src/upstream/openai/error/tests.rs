@@ -246,7 +246,7 @@ fn check_class(quirks: &Quirks, status: u16, body: &str, class: u16) {
 
 #[test]
 fn statuses_are_what_they_mean() {
-    use super::super::quirks::{GROQ, XAI};
+    use crate::upstream::quirks::{GROQ, XAI};
     let key = r#"{"code":"Client specified an invalid argument","error":"Incorrect API key provided: na***ys. You can obtain an API key from https://console.x.ai."}"#;
     check_class(&XAI, 400, key, 401);
     check_class(

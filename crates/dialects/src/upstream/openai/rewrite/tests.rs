@@ -1,7 +1,7 @@
-use super::super::quirks::{self, *};
 use super::super::{To, request};
 use super::*;
 use crate::front::chat::envelope;
+use crate::upstream::quirks::{self, *};
 use bytes::Bytes;
 use proptest::prelude::*;
 

@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::super::pattern::Pattern;
-use super::super::quirks;
 use super::*;
 use crate::neutral::UpstreamError;
 use crate::neutral::usage::Source;
+use crate::upstream::quirks;
 
 const IN: &str = r#""id":"u1","object":"chat.completion.chunk","created":7,"model":"up""#;
 const OUT: &str = r#""id":"u1","object":"chat.completion.chunk","created":7,"model":"fast""#;

@@ -1,7 +1,7 @@
 //! In what servers that speak OpenAI's format differ from OpenAI: facts, a table a server, and no
 //! code.
 //!
-//! Two files act on them: `rewrite` on requests, and the reading of answers on the few that the
+//! Two files of `openai` act on them: `rewrite` on requests, and the reading of answers on the few that the
 //! answers alone do not tell. What a server merely adds, or says in its own words in an answer, is
 //! put right for every server and is not here. A fact that is doubtful is left out: then the server
 //! answers for itself.
@@ -100,12 +100,12 @@ impl Quirks {
     }
 
     /// Whether the messages must be read to write a request.
-    pub(super) fn touches_messages(&self) -> bool {
+    pub(crate) fn touches_messages(&self) -> bool {
         self.developer_is_system || self.message_fields.is_some() || self.short_call_ids || self.inline_images
     }
 
     /// Whether a request may have to be changed at all.
-    pub(super) fn touches_requests(&self) -> bool {
+    pub(crate) fn touches_requests(&self) -> bool {
         !self.fields.is_empty() || !self.stream_options || self.touches_messages()
     }
 
