@@ -16,7 +16,7 @@ use dialects::front::chat::envelope;
 use dialects::neutral::answer::Manner;
 use dialects::upstream::{anthropic, bedrock, cohere, gemini, ollama, openai};
 use dialects::wire::json;
-use dialects::{Ask, Dialect, Face};
+use dialects::{Dialect, Face, Translate};
 
 /// Dialects, a model of each, and one text event of each as its provider sends it.
 fn dialects() -> Vec<(&'static str, Dialect, &'static str, Vec<u8>)> {
@@ -102,7 +102,7 @@ fn requests(criterion: &mut Criterion) {
     for (name, dialect, model, _) in dialects() {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                let said = dialect.write(&Ask {
+                let outbound = dialect.write(&Translate {
                     body: black_box(&body),
                     envelope: &envelope,
                     model,
@@ -112,10 +112,10 @@ fn requests(criterion: &mut Criterion) {
                     stream_usage: true,
                     kept: &|_| None,
                 });
-                let said = said.expect("every dialect can say it");
+                let outbound = outbound.expect("every dialect can say it");
                 // Else nothing was measured.
-                assert!(said.body.iter().map(Bytes::len).sum::<usize>() > body.len() / 2);
-                said
+                assert!(outbound.body.iter().map(Bytes::len).sum::<usize>() > body.len() / 2);
+                outbound
             });
         });
     }

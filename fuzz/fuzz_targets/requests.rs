@@ -9,7 +9,7 @@ use bytes::Bytes;
 use dialects::front::chat::envelope;
 use dialects::front::chat::references::{Leave, Urls};
 use dialects::upstream::{self, quirks};
-use dialects::{Ask, Dialect, Settings};
+use dialects::{Dialect, Settings, Translate};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ fuzz_target!(|input: &[u8]| {
         Leave { gs: false, s3: false, files: false, data_sources: false, cached: false, urls: Urls::NoneSinceNear };
     // Whatever could be refused was seen at the first look.
     assert!(envelope.refers || nothing.check(body).is_ok());
-    let ask = Ask {
+    let ask = Translate {
         body: &Bytes::copy_from_slice(body),
         envelope: &envelope,
         model,

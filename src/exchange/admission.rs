@@ -8,7 +8,7 @@ use crate::plan::Candidate;
 use bytes::Bytes;
 use dialects::front::chat::envelope::Envelope;
 use dialects::neutral::{self, Refused};
-use dialects::{Ask, Said};
+use dialects::{Outbound, Translate};
 use std::time::{Duration, Instant};
 
 /// Why a candidate cannot be asked now.
@@ -82,9 +82,9 @@ pub fn write(
     body: &Bytes,
     envelope: &Envelope,
     kept: &dyn Fn(&str) -> Option<neutral::Kept>,
-) -> Result<Said, Refused> {
+) -> Result<Outbound, Refused> {
     let account = &candidate.place.account;
-    let said = account.dialect.write(&Ask {
+    let outbound = account.dialect.write(&Translate {
         body,
         envelope,
         model: &candidate.upstream_model,
@@ -98,11 +98,11 @@ pub fn write(
     if envelope.refers {
         account.leave.check(body)?;
     }
-    match said.losses.first() {
+    match outbound.losses.first() {
         Some(lost) if candidate.model.refuse_loss => Err(Refused::unsupported(
             lost.to_owned(),
             format!("`{lost}` cannot be expressed in the language of this model's upstream."),
         )),
-        Some(_) | None => Ok(said),
+        Some(_) | None => Ok(outbound),
     }
 }

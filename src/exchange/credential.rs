@@ -16,7 +16,7 @@ use crate::live::place::bearer;
 use crate::secret::Secret;
 use crate::signers::google::{self, ServiceAccount};
 use bytes::Bytes;
-use dialects::Said;
+use dialects::Outbound;
 use http::header::{HeaderName, HeaderValue};
 use std::borrow::Cow;
 use std::pin::pin;
@@ -40,14 +40,14 @@ pub struct Due {
 pub async fn headers(
     upstream: &Arc<Upstream>,
     place: &Arc<Place>,
-    said: &Said,
+    outbound: &Outbound,
     Due { connect, total }: Due,
     alarm: &mut Alarm,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
-    let mut headers = plain(said);
+    let mut headers = plain(outbound);
     match &place.account.signer {
         None => {}
-        Some(Signer::Aws(keys)) => headers.extend(signed(keys, &place.account, said)?),
+        Some(Signer::Aws(keys)) => headers.extend(signed(keys, &place.account, outbound)?),
         Some(Signer::Google(account, _)) => {
             // Who waits for another's look-up waits no longer than for its own.
             let due = total.min(Instant::now() + connect * 2);
@@ -60,16 +60,24 @@ pub async fn headers(
 }
 
 /// Those of them that are no credential.
-pub fn plain(said: &Said) -> Vec<(HeaderName, HeaderValue)> {
-    said.headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+pub fn plain(outbound: &Outbound) -> Vec<(HeaderName, HeaderValue)> {
+    outbound
+        .headers
+        .iter()
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+        .collect()
 }
 
 /// The signature of a request to AWS.
-pub fn signed(keys: &AwsKeys, account: &Account, said: &Said) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
-    let path = format!("{}{}", account.base.path, said.path);
+pub fn signed(
+    keys: &AwsKeys,
+    account: &Account,
+    outbound: &Outbound,
+) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
+    let path = format!("{}{}", account.base.path, outbound.path);
     // What was translated is in one part.
     let whole: Cow<'_, [u8]> =
-        if let [part] = said.body.as_slice() { part[..].into() } else { said.body.concat().into() };
+        if let [part] = outbound.body.as_slice() { part[..].into() } else { outbound.body.concat().into() };
     let signed = keys.signer.headers(&account.base.authority, &path, &whole, SystemTime::now());
     let signed = signed.map_err(|_| Failure::Unsigned("the path or the session token cannot be signed".to_owned()))?;
     let header = |(name, value): (&'static str, Secret)| {

@@ -136,7 +136,7 @@ fn a_breach_would_be_seen() {
     assert!(
         names("use std::{fs, io};", "std::fs") && names("use std::time::{Instant}; Instant :: now()", "Instant::now")
     );
-    assert!(names("use dialects::{Ask, upstream::{NAMES, cohere}};", "upstream::cohere"));
+    assert!(names("use dialects::{Protocol, upstream::{NAMES, cohere}};", "upstream::cohere"));
     assert!(!names("pingora_like::x(); my_tokio()", "pingora") && !names("my_tokio()", "tokio"));
 }
 

@@ -34,8 +34,8 @@ pub struct Dialect {
     settings: Settings,
 }
 
-/// What writing a request needs to know.
-pub struct Ask<'a> {
+/// A job of translating: a caller's request, and what writing it for a target needs to know.
+pub struct Translate<'a> {
     /// The caller's body.
     pub body: &'a Bytes,
     /// What was read of it.
@@ -54,8 +54,8 @@ pub struct Ask<'a> {
     pub kept: &'a dyn Fn(&str) -> Option<neutral::Kept>,
 }
 
-/// A request as it goes up.
-pub struct Said {
+/// A request as it goes to the upstream.
+pub struct Outbound {
     /// What follows the base URL, the query included.
     pub path: Cow<'static, str>,
     /// The body, in parts.
@@ -64,7 +64,7 @@ pub struct Said {
     pub headers: Vec<(&'static str, &'static str)>,
     /// How much of it is not the caller's own bytes.
     pub copied: usize,
-    /// What it does not say of what the caller said.
+    /// The fields of the caller's request that it does not say.
     pub losses: Losses,
     /// What reading the answer must undo.
     pub undo: Undo,
@@ -86,30 +86,30 @@ impl Dialect {
     }
 
     /// Writes a request.
-    pub fn write(&self, ask: &Ask<'_>) -> Result<Said, Refused> {
-        let path = (self.protocol.path)(&self.settings, ask.model, ask.envelope.stream);
+    pub fn write(&self, job: &Translate<'_>) -> Result<Outbound, Refused> {
+        let path = (self.protocol.path)(&self.settings, job.model, job.envelope.stream);
         match &self.protocol.translation {
-            Some(translation) => translate(ask, path, translation.request),
-            None => self.pass(ask, path),
+            Some(translation) => translate(job, path, translation.request),
+            None => self.pass(job, path),
         }
     }
 
-    fn pass(&self, ask: &Ask<'_>, path: Cow<'static, str>) -> Result<Said, Refused> {
+    fn pass(&self, job: &Translate<'_>, path: Cow<'static, str>) -> Result<Outbound, Refused> {
         // What cannot be read here is for the account's server to judge, as is everything else that
         // passes through.
-        if ask.traits.deny()
-            && let Ok(request) = chat::read::read(ask.body)
+        if job.traits.deny()
+            && let Ok(request) = chat::read::read(job.body)
         {
-            ask.traits.check(&request)?;
+            job.traits.check(&request)?;
         }
         let to = openai::To {
-            model: ask.model,
-            ask_usage: ask.envelope.stream && ask.stream_usage,
-            fill_max_tokens: ask.default_max_tokens,
+            model: job.model,
+            ask_usage: job.envelope.stream && job.stream_usage,
+            fill_max_tokens: job.default_max_tokens,
             quirks: self.settings.quirks,
         };
-        let (body, losses) = openai::request(ask.body, ask.envelope, &to)?;
-        Ok(Said { path, body, headers: Vec::new(), copied: 0, losses, undo: Undo::default() })
+        let (body, losses) = openai::request(job.body, job.envelope, &to)?;
+        Ok(Outbound { path, body, headers: Vec::new(), copied: 0, losses, undo: Undo::default() })
     }
 
     /// Returns whether a model of this name has no business in a path, where this dialect would
@@ -196,19 +196,19 @@ impl Dialect {
 
 type Write = fn(&neutral::Request<'_>, &Target<'_>) -> Result<Written, Refused>;
 
-fn translate(ask: &Ask<'_>, path: Cow<'static, str>, write: Write) -> Result<Said, Refused> {
-    let request = chat::read::read(ask.body)?;
+fn translate(job: &Translate<'_>, path: Cow<'static, str>, write: Write) -> Result<Outbound, Refused> {
+    let request = chat::read::read(job.body)?;
     let target = Target {
-        model: ask.model,
-        traits: ask.traits,
-        default_max_tokens: ask.default_max_tokens,
-        stream: ask.envelope.stream,
-        within: ask.within.filter(|_| !ask.envelope.stream),
-        kept: ask.kept,
+        model: job.model,
+        traits: job.traits,
+        default_max_tokens: job.default_max_tokens,
+        stream: job.envelope.stream,
+        within: job.within.filter(|_| !job.envelope.stream),
+        kept: job.kept,
     };
     let written = write(&request, &target)?;
     let copied = written.body.len();
-    Ok(Said {
+    Ok(Outbound {
         path,
         body: vec![written.body.into()],
         headers: written.headers,

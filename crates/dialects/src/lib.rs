@@ -22,7 +22,7 @@ pub mod presets;
 pub mod upstream;
 pub mod wire;
 
-pub use dialect::{Ask, Dialect, Said, Stream};
+pub use dialect::{Dialect, Outbound, Stream, Translate};
 pub use neutral::{
     Answer, AnswerFault, ErrorHead, Face, Family, Flaws, StreamFault, UpstreamError, price, traits, usage,
 };

@@ -23,7 +23,7 @@ use crate::exchange::choose::Prospect;
 use crate::exchange::choose::Search;
 use crate::live::Snapshot;
 use crate::plan::{self, Reach};
-use dialects::Said;
+use dialects::Outbound;
 use dialects::front::chat::envelope::Envelope;
 use dialects::neutral::Complaint;
 use dialects::neutral::Refused;
@@ -44,10 +44,10 @@ pub(super) struct Rehearsal<'a> {
 /// What would become of a candidate.
 enum Fate {
     /// It is asked, as the attempt of this number.
-    Asked(usize, Box<Said>),
+    Asked(usize, Box<Outbound>),
     /// The same, since nobody else is left.
-    LastResort(usize, Box<Said>),
-    InCase(Box<Said>),
+    LastResort(usize, Box<Outbound>),
+    InCase(Box<Outbound>),
     Unavailable(Unavailable),
     Unable(Refused),
     /// All attempts are made before its turn comes.
@@ -117,7 +117,12 @@ impl Rehearsal<'_> {
     }
 
     /// Asks one candidate for its place, and for the request in its words.
-    fn ask(&self, candidate: &plan::Candidate, is_last_resort: bool, thoughts: &mut bool) -> Result<Box<Said>, Fate> {
+    fn ask(
+        &self,
+        candidate: &plan::Candidate,
+        is_last_resort: bool,
+        thoughts: &mut bool,
+    ) -> Result<Box<Outbound>, Fate> {
         if let Some(refused) = admission::unable(candidate, self.body, self.envelope, &|_| None) {
             return Err(Fate::Unable(refused));
         }
@@ -239,7 +244,7 @@ impl Rehearsal<'_> {
     }
 
     fn candidate(&self, one: &plan::Candidate, first_for: Option<f64>, fate: Fate) -> Candidate {
-        let written = |said: &Said| Some(shown::upstream(one, said, self.envelope, self.body, self.timeout));
+        let written = |said: &Outbound| Some(shown::upstream(one, said, self.envelope, self.body, self.timeout));
         let in_case = match one.reach {
             Reach::Any => "",
             Reach::TooLong => "asked if the request is too long for the model",

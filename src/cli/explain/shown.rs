@@ -15,7 +15,7 @@ use super::span;
 use crate::catalog::{Account, Signer};
 use crate::exchange::{credential, upstream};
 use crate::plan::Candidate;
-use dialects::Said;
+use dialects::Outbound;
 use dialects::front::chat::envelope::Envelope;
 use dialects::upstream::SignsWith;
 
@@ -32,7 +32,7 @@ const SHORT: usize = 60;
 /// Returns the request for a candidate.
 pub(super) fn upstream(
     candidate: &Candidate,
-    said: &Said,
+    said: &Outbound,
     envelope: &Envelope,
     body: &Bytes,
     timeout: Option<Duration>,
@@ -58,7 +58,7 @@ pub(super) fn upstream(
 }
 
 /// Returns the headers that the gateway writes, in its order.
-fn headers(account: &Account, said: &Said, length: usize) -> Vec<(String, String)> {
+fn headers(account: &Account, said: &Outbound, length: usize) -> Vec<(String, String)> {
     let mut own = credential::plain(said);
     let masked = |name: header::HeaderName, mask: &'static str| {
         let mut value = HeaderValue::from_static(mask);

@@ -22,7 +22,7 @@ use dialects::ErrorHead;
 use dialects::Face;
 use dialects::Flaws;
 use dialects::Framing;
-use dialects::Said;
+use dialects::Outbound;
 use dialects::neutral::answer::Kept;
 use dialects::neutral::answer::Manner;
 use dialects::upstream::REQUEST_IDS;
@@ -44,7 +44,7 @@ pub(super) struct Opening<'x> {
     pub(super) shared: &'x Backends,
     pub(super) request: &'x Request,
     pub(super) candidate: &'x Candidate,
-    pub(super) said: Said,
+    pub(super) said: Outbound,
     pub(super) permit: Arc<Permit>,
     /// What its copy of the request holds of the budget; a buffered answer adds to it.
     pub(super) held: Held,

@@ -15,7 +15,7 @@ use crate::exchange::choose::Look;
 use crate::exchange::choose::PassedOver;
 use crate::memory::Held;
 use crate::plan::Candidate;
-use dialects::Said;
+use dialects::Outbound;
 use dialects::neutral::{Kept, Refused};
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -35,7 +35,7 @@ pub(super) struct Chosen {
     place: usize,
     permit: Permit,
     trial: AttemptGuard,
-    said: Said,
+    said: Outbound,
     held: Held,
 }
 
@@ -297,7 +297,7 @@ impl<'x> Producer<'x> {
     }
 
     /// Writes the request in a candidate's words.
-    fn write(&self, candidate: &Candidate) -> Result<Said, Refused> {
+    fn write(&self, candidate: &Candidate) -> Result<Outbound, Refused> {
         self.in_words(candidate, |kept| admission::write(candidate, &self.memory.body, &self.request.envelope, kept))
     }
 

@@ -21,8 +21,8 @@ use crate::memory::Held;
 use crate::metrics::Metrics;
 use crate::plan::{Candidate, Reach};
 use bytes::Bytes;
-use dialects::Ask;
 use dialects::Face;
+use dialects::Translate;
 use dialects::front::chat::envelope;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ fn due(
 async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, held: Held) {
     let Some(candidate) = request.candidates.first() else { return };
     let (account, model) = (&candidate.place.account, &candidate.upstream_model);
-    let written = account.dialect.write(&Ask {
+    let written = account.dialect.write(&Translate {
         body: &Bytes::from_static(BODY),
         envelope: &request.envelope,
         model,

@@ -12,7 +12,7 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
     let odd = Bytes::from_static(br#"{"model":"m","messages":[{"role":"user","content":[{"type":"video_url"}]}]}"#);
     let write = |dialect: &Dialect, body: &Bytes, traits| {
         let envelope = crate::front::chat::envelope::read(body).unwrap();
-        let ask = Ask {
+        let job = Translate {
             body,
             envelope: &envelope,
             model: "m",
@@ -22,7 +22,7 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
             stream_usage: true,
             kept: &|_| None,
         };
-        dialect.write(&ask).map(|said| said.body.concat())
+        dialect.write(&job).map(|said| said.body.concat())
     };
     let blind = Traits { images: false, ..Traits::UNKNOWN };
     for dialect in [Dialect::from(&openai::PROTOCOL), Dialect::from(&azure::PROTOCOL)] {

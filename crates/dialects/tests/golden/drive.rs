@@ -6,7 +6,7 @@ use dialects::front::chat::envelope;
 use dialects::neutral::answer::{self, Manner};
 use dialects::neutral::{Kept, Losses, Refused, Thought, Undo};
 use dialects::usage::Usage;
-use dialects::{Answer, AnswerFault, Ask, Face, Protocol, Settings, StreamFault};
+use dialects::{Answer, AnswerFault, Face, Protocol, Settings, StreamFault, Translate};
 
 /// Every dialect, as the columns of the table have them.
 pub const DIALECTS: [Dialect; 8] = [
@@ -61,7 +61,7 @@ impl Dialect {
         let spoken = self.spoken();
         let body = Bytes::copy_from_slice(body.as_bytes());
         let of = |id: &str| kept.iter().find(|kept| kept.call == id).map(|found| Kept::from(found.thoughts.as_slice()));
-        let said = spoken.write(&Ask {
+        let outbound = spoken.write(&Translate {
             body: &body,
             envelope: &envelope::read(&body).expect("a request"),
             model,
@@ -72,10 +72,10 @@ impl Dialect {
             kept: &of,
         })?;
         Ok(Sent {
-            path: format!("{}{}", self.base, said.path),
-            dropped: names(&said.losses),
-            body: String::from_utf8(said.body.concat()).expect("UTF-8"),
-            undo: said.undo,
+            path: format!("{}{}", self.base, outbound.path),
+            dropped: names(&outbound.losses),
+            body: String::from_utf8(outbound.body.concat()).expect("UTF-8"),
+            undo: outbound.undo,
         })
     }
 
