@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use dialects::Face;
+use dialects::AnswerHeader;
 use dialects::front::chat::envelope;
 use dialects::upstream::openai::Stream;
 use dialects::upstream::quirks::Quirks;
@@ -132,13 +132,13 @@ fn events(criterion: &mut Criterion) {
 /// may take a short cut, so there are others too: some whose other fields change with each.
 fn streams(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("dialect::openai::Stream");
-    let face = Face {
+    let face = AnswerHeader {
         model: "fast".to_owned(),
         id: "chatcmpl-1".to_owned(),
         created: 1_790_000_000,
         show_usage: false,
         prompt_bytes: 100,
-        ..Face::default()
+        ..AnswerHeader::default()
     };
     let words = [" gateway", " a", ",", " requests", "\\n\\n", " é", " several", " \\\"quoted\\\""];
     let with = |word: &str| CHUNK.replace(" gateway", word);

@@ -13,10 +13,10 @@ use std::hint::black_box;
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dialects::front::chat::envelope;
-use dialects::neutral::answer::Manner;
+use dialects::neutral::answer::AnswerOptions;
 use dialects::upstream::{anthropic, bedrock, cohere, gemini, ollama, openai};
 use dialects::wire::json;
-use dialects::{Dialect, Face, Translate};
+use dialects::{AnswerHeader, Dialect, Translate};
 
 /// Dialects, a model of each, and one text event of each as its provider sends it.
 fn dialects() -> Vec<(&'static str, Dialect, &'static str, Vec<u8>)> {
@@ -124,16 +124,16 @@ fn requests(criterion: &mut Criterion) {
 
 fn events(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("a stream's event");
-    let face = Face {
+    let face = AnswerHeader {
         model: "m".to_owned(),
         id: "chatcmpl-1".to_owned(),
         created: 1_790_000_000,
         prompt_bytes: 100,
-        ..Face::default()
+        ..AnswerHeader::default()
     };
     group.throughput(Throughput::Elements(1));
     for (name, dialect, model, event) in dialects() {
-        let mut stream = dialect.stream(model, &face, Manner::default(), 8 << 20);
+        let mut stream = dialect.stream(model, &face, AnswerOptions::default(), 8 << 20);
         let mut out = Vec::new();
         group.bench_function(name, |bencher| {
             bencher.iter(|| {

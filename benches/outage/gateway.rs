@@ -28,7 +28,7 @@ pub const IN_TIME: Time = 5.0;
 
 /// How targets are chosen.
 #[derive(Clone, Copy)]
-pub enum Manner {
+pub enum AnswerOptions {
     /// At random by weight, the next one after a failure, and nothing is learnt.
     Plain,
     By(Strategy),
@@ -36,11 +36,11 @@ pub enum Manner {
     Hedged(Strategy),
 }
 
-impl Manner {
+impl AnswerOptions {
     fn strategy(self) -> Option<Strategy> {
         match self {
-            Manner::Plain => None,
-            Manner::By(strategy) | Manner::Hedged(strategy) => Some(strategy),
+            AnswerOptions::Plain => None,
+            AnswerOptions::By(strategy) | AnswerOptions::Hedged(strategy) => Some(strategy),
         }
     }
 }
@@ -115,7 +115,7 @@ pub struct Figures {
 
 /// The loop that a gateway would run, over the gateway's own decisions.
 struct Gateway<'w> {
-    manner: Manner,
+    manner: AnswerOptions,
     world: World<'w>,
     targets: [Target; ACCOUNTS.len()],
     model: Arc<str>,
@@ -137,7 +137,7 @@ struct Gateway<'w> {
     figures: &'w mut Figures,
 }
 
-pub fn run(manner: Manner, episodes: &[Episode], seed: u64, figures: &mut Figures) {
+pub fn run(manner: AnswerOptions, episodes: &[Episode], seed: u64, figures: &mut Figures) {
     let mut gateway = Gateway {
         manner,
         world: World { episodes, quotas: [(0.0, 0.0); ACCOUNTS.len()], random: Rng::with_seed(seed ^ 1 << 32) },
@@ -243,7 +243,7 @@ impl Gateway<'_> {
             self.queue.admitted(instant);
         }
         if began
-            && matches!(self.manner, Manner::Hedged(_))
+            && matches!(self.manner, AnswerOptions::Hedged(_))
             && let Some(after) = self.rolling.quantile(0.95, instant)
         {
             self.at(now + after.as_secs_f64(), Event::Hedge(request));

@@ -21,7 +21,7 @@
 mod gateway;
 mod world;
 
-use gateway::{Figures, Manner, Second};
+use gateway::{AnswerOptions, Figures, Second};
 use portcullis::catalog::Strategy;
 use std::process::ExitCode;
 use world::{ACCOUNTS, ALL_OUT, Episode, LENGTH, PER_SECOND};
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     }
     println!("\n| | {} |", HEAD.join(" | "));
     println!("|---|{}", "---:|".repeat(HEAD.len()));
-    let through = |name: &str, manner: Manner| {
+    let through = |name: &str, manner: AnswerOptions| {
         let mut figures = Figures { seconds: vec![Second::default(); LENGTH as usize], firsts: Vec::new() };
         for (episodes, seed) in worlds.iter().zip(seed..) {
             gateway::run(manner, episodes, seed, &mut figures);
@@ -73,14 +73,14 @@ fn main() -> ExitCode {
         println!("| {name} | {} |", figures.row().join(" | "));
         figures
     };
-    let plain = through("plain weighted retry", Manner::Plain);
+    let plain = through("plain weighted retry", AnswerOptions::Plain);
     let mut missed = Vec::new();
     for (name, manner, more_in_time) in [
-        ("weighted", Manner::By(Strategy::Weighted), MORE_IN_TIME_BY_SHARES),
-        ("priority", Manner::By(Strategy::Priority), MORE_IN_TIME),
-        ("least_busy", Manner::By(Strategy::LeastBusy), MORE_IN_TIME),
-        ("fastest", Manner::By(Strategy::Fastest), MORE_IN_TIME),
-        ("fastest, hedged", Manner::Hedged(Strategy::Fastest), MORE_IN_TIME),
+        ("weighted", AnswerOptions::By(Strategy::Weighted), MORE_IN_TIME_BY_SHARES),
+        ("priority", AnswerOptions::By(Strategy::Priority), MORE_IN_TIME),
+        ("least_busy", AnswerOptions::By(Strategy::LeastBusy), MORE_IN_TIME),
+        ("fastest", AnswerOptions::By(Strategy::Fastest), MORE_IN_TIME),
+        ("fastest, hedged", AnswerOptions::Hedged(Strategy::Fastest), MORE_IN_TIME),
     ] {
         let own = through(name, manner);
         let more = |of: fn(&Figures, Count) -> f64, which: Count| 100.0 * (of(&own, which) - of(&plain, which));

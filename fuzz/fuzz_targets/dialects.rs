@@ -6,10 +6,10 @@
 
 #![no_main]
 
-use dialects::neutral::answer::Manner;
+use dialects::neutral::answer::AnswerOptions;
 use dialects::upstream::{anthropic, azure, bedrock, cohere, gemini, ollama, openai};
 use dialects::usage::Usage;
-use dialects::{Dialect, ErrorHead, Face, StreamFault};
+use dialects::{AnswerHeader, Dialect, ErrorHead, StreamFault};
 use libfuzzer_sys::fuzz_target;
 
 const LIMIT: usize = 1 << 16;
@@ -30,13 +30,13 @@ fuzz_target!(|input: &[u8]| {
         Dialect::from(&ollama::PROTOCOL),
     ];
     let Some(dialect) = dialects.get(usize::from(*which) % dialects.len()) else { return };
-    let face = Face {
+    let face = AnswerHeader {
         model: "m".to_owned(),
         id: "chatcmpl-1".to_owned(),
         created: 1,
         show_usage: length % 2 == 0,
         prompt_bytes: 4,
-        ..Face::default()
+        ..AnswerHeader::default()
     };
     let whole = stream(dialect, &face, bytes, bytes.len().max(1));
     // A faulty stream may break off at another place of the same event.
@@ -44,7 +44,7 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(stream(dialect, &face, bytes, usize::from(*length).max(1)), whole);
         assert_eq!(stream(dialect, &face, bytes, 1), whole);
     }
-    let manner = Manner { keep_thoughts: true, ..Manner::default() };
+    let manner = AnswerOptions { keep_thoughts: true, ..AnswerOptions::default() };
     for told in [dialect.answer(MODEL, &face, &manner, bytes), dialect.converted(MODEL, &face, &manner, bytes)]
         .into_iter()
         .flatten()
@@ -55,8 +55,14 @@ fuzz_target!(|input: &[u8]| {
     assert!(dialect.error(&head, bytes).message.len() < 8192);
 });
 
-fn stream(dialect: &Dialect, face: &Face, bytes: &[u8], length: usize) -> (Vec<u8>, Result<Usage, StreamFault>) {
-    let mut stream = dialect.stream(MODEL, face, Manner { keep_thoughts: true, ..Manner::default() }, LIMIT);
+fn stream(
+    dialect: &Dialect,
+    face: &AnswerHeader,
+    bytes: &[u8],
+    length: usize,
+) -> (Vec<u8>, Result<Usage, StreamFault>) {
+    let mut stream =
+        dialect.stream(MODEL, face, AnswerOptions { keep_thoughts: true, ..AnswerOptions::default() }, LIMIT);
     let mut out = Vec::new();
     for read in bytes.chunks(length) {
         if stream.done() {

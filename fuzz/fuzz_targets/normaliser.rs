@@ -5,7 +5,7 @@
 #![no_main]
 
 use dialects::upstream::{openai, quirks};
-use dialects::{AnswerFault, Face};
+use dialects::{AnswerFault, AnswerHeader};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -13,13 +13,13 @@ fuzz_target!(|input: &[u8]| {
     let [which, body @ ..] = input else { return };
     let Some(quirks) = quirks::ALL.get(usize::from(which / 2) % quirks::ALL.len()) else { return };
     let shows = which % 2 == 0;
-    let face = Face {
+    let face = AnswerHeader {
         model: "m".to_owned(),
         id: "chatcmpl-1".to_owned(),
         created: 1,
         show_usage: true,
         prompt_bytes: 4,
-        ..Face::default()
+        ..AnswerHeader::default()
     };
     let answer = match openai::answer(&face, quirks, shows, body) {
         Ok(answer) => answer,

@@ -13,7 +13,7 @@ use crate::limits::enter;
 use crate::live::Snapshot;
 use crate::plan;
 use crate::price::ShowCost;
-use dialects::Face;
+use dialects::AnswerHeader;
 use dialects::front::chat::envelope;
 use pingora_proxy::Session;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Desk {
         };
         let plan = plan::plan(&snapshot, key, model, envelope.stream, conversation)
             .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
-        let face = Face {
+        let face = AnswerHeader {
             model: envelope.model.clone(),
             id: (CHAT.make_id)(),
             created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),

@@ -33,7 +33,7 @@ use crate::plan::{Candidate, Reach};
 use crate::settled::Tried;
 use bytes::Bytes;
 use dialects::Answer;
-use dialects::Face;
+use dialects::AnswerHeader;
 use dialects::Flaws;
 use dialects::front::chat::envelope::Envelope;
 use dialects::neutral::Losses;
@@ -54,7 +54,7 @@ pub struct Request {
     /// What was read of the caller's body.
     pub envelope: Envelope,
     /// What every answer shows.
-    pub face: Arc<Face>,
+    pub face: Arc<AnswerHeader>,
     /// The model that was asked for.
     pub model: Arc<Model>,
     /// What the requests for the model have in common.

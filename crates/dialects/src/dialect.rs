@@ -1,9 +1,9 @@
 //! The seam between the callers' format and an account's: what a gateway needs to know of either.
 //!
-//! Callers speak OpenAI's chat completions. An account speaks a [`Dialect`]; its [`Protocol`] is the
-//! extension point, one static a dialect. Where both formats are the same, [`openai`], the bytes
-//! pass through but for the spans that must change; all others are written from and read into the
-//! neutral form ([`crate::neutral`]).
+//! Callers speak OpenAI's chat completions. An account speaks a [`Dialect`]; its [`Protocol`] is
+//! the extension point, one static a dialect. Where both formats are the same, [`openai`], the
+//! bytes pass through but for the spans that must change; all others are written from and read into
+//! the neutral form ([`crate::neutral`]).
 
 mod stream;
 pub(crate) mod translated;
@@ -15,10 +15,10 @@ use bytes::Bytes;
 
 use crate::front::chat;
 use crate::front::chat::envelope::Envelope;
-use crate::neutral::answer::{Kept, Manner};
+use crate::neutral::answer::{AnswerOptions, Kept};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
-    self, Answer, AnswerFault, ErrorHead, Face, Losses, Refused, Target, Undo, UpstreamError, Written,
+    self, Answer, AnswerFault, AnswerHeader, ErrorHead, Losses, Refused, Target, Undo, UpstreamError, Written,
 };
 use crate::upstream::{Prices, Protocol, Settings, openai};
 use translated::Stream as Translated;
@@ -127,16 +127,16 @@ impl Dialect {
     pub fn answer(
         &self,
         model: &str,
-        face: &Face,
-        manner: &Manner,
+        header: &AnswerHeader,
+        options: &AnswerOptions,
         body: &[u8],
     ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         let Some(translation) = &self.protocol.translation else {
-            return openai::answer(face, self.settings.quirks, !manner.hide_reasoning, body)
+            return openai::answer(header, self.settings.quirks, !options.hide_reasoning, body)
                 .map(|answer| (answer, Vec::new()));
         };
         translated::repairing(body, |body| {
-            translated::answer(face, manner.clone(), |emit| (translation.answer)(model, body, emit))
+            translated::answer(header, options.clone(), |emit| (translation.answer)(model, body, emit))
         })
     }
 
@@ -145,32 +145,32 @@ impl Dialect {
     pub fn converted(
         &self,
         model: &str,
-        face: &Face,
-        manner: &Manner,
+        header: &AnswerHeader,
+        options: &AnswerOptions,
         body: &[u8],
     ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         let Some(translation) = &self.protocol.translation else {
-            return openai::converted(face, self.settings.quirks, !manner.hide_reasoning, body)
+            return openai::converted(header, self.settings.quirks, !options.hide_reasoning, body)
                 .map(|answer| (answer, Vec::new()));
         };
         translated::repairing(body, |body| {
-            translated::converted(face, manner.clone(), |emit| (translation.answer)(model, body, emit))
+            translated::converted(header, options.clone(), |emit| (translation.answer)(model, body, emit))
         })
     }
 
     /// Begins to read one stream; no event may be longer than `event_limit` bytes.
-    pub fn stream(&self, model: &str, face: &Face, manner: Manner, event_limit: usize) -> Stream {
+    pub fn stream(&self, model: &str, header: &AnswerHeader, options: AnswerOptions, event_limit: usize) -> Stream {
         match &self.protocol.translation {
             None => Stream::Passed(Box::new(openai::Stream::new(
-                face,
+                header,
                 self.settings.quirks,
-                !manner.hide_reasoning,
+                !options.hide_reasoning,
                 event_limit,
             ))),
             Some(translation) => {
                 let reader = (translation.reader)(model);
                 let framing = self.protocol.framing;
-                Stream::Translated(Box::new(Translated::new(face, manner, framing, reader, event_limit)))
+                Stream::Translated(Box::new(Translated::new(header, options, framing, reader, event_limit)))
             }
         }
     }

@@ -2,7 +2,7 @@
 //! answer read back: whole or as a stream, errors too. What a format cannot say is named.
 //!
 //! Everything here is pure: bytes in, bytes out; no clock, no randomness, no file, no socket. What
-//! an answer needs of them comes in its [`Face`].
+//! an answer needs of them comes in its [`AnswerHeader`].
 //!
 //! | Module | What it has |
 //! |---|---|
@@ -24,6 +24,6 @@ pub mod wire;
 
 pub use dialect::{Dialect, Outbound, Stream, Translate};
 pub use neutral::{
-    Answer, AnswerFault, ErrorHead, Face, Family, Flaws, StreamFault, UpstreamError, price, traits, usage,
+    Answer, AnswerFault, AnswerHeader, ErrorHead, Family, Flaws, StreamFault, UpstreamError, price, traits, usage,
 };
 pub use upstream::{Framing, Protocol, Settings};

@@ -18,13 +18,13 @@ use crate::memory::Held;
 use crate::plan::Candidate;
 use crate::price::ShowCost;
 use dialects::AnswerFault;
+use dialects::AnswerHeader;
 use dialects::ErrorHead;
-use dialects::Face;
 use dialects::Flaws;
 use dialects::Framing;
 use dialects::Outbound;
+use dialects::neutral::answer::AnswerOptions;
 use dialects::neutral::answer::Kept;
-use dialects::neutral::answer::Manner;
 use dialects::upstream::REQUEST_IDS;
 use dialects::usage::Usage;
 use http::{HeaderMap, StatusCode, header};
@@ -134,7 +134,7 @@ impl Opening<'_> {
             return Err(Failure::Nonsense("a compressed answer, although none was accepted".to_owned()).into());
         }
         let undo = std::mem::take(&mut self.said.undo);
-        let manner = Manner {
+        let manner = AnswerOptions {
             undo,
             hide_reasoning: !self.candidate.model.show_reasoning,
             keep_thoughts: account.dialect.protocol.family.is_some(),
@@ -211,7 +211,12 @@ impl Opening<'_> {
     }
 
     /// Reads a whole JSON answer; for a caller who asked for a stream it is made into one.
-    async fn gather(mut self, mut attempt: Attempt, manner: Manner, alarm: &mut Alarm) -> Result<Opened, Failure> {
+    async fn gather(
+        mut self,
+        mut attempt: Attempt,
+        manner: AnswerOptions,
+        alarm: &mut Alarm,
+    ) -> Result<Opened, Failure> {
         let mut body = Vec::new();
         let (timeouts, sent) = (self.candidate.timeouts, attempt.sent());
         let stream = self.request.envelope.stream;
@@ -350,10 +355,12 @@ async fn read_error(mut attempt: Attempt, status: StatusCode, total: Instant, al
 
 impl Request {
     /// Returns what an answer of this candidate shows.
-    fn face_of(&self, candidate: &Candidate) -> Cow<'_, Face> {
+    fn face_of(&self, candidate: &Candidate) -> Cow<'_, AnswerHeader> {
         match self.face.cost {
             ShowCost::No => Cow::Borrowed(&self.face),
-            ShowCost::At(_) => Cow::Owned(Face { cost: ShowCost::At(candidate.price), ..Face::clone(&self.face) }),
+            ShowCost::At(_) => {
+                Cow::Owned(AnswerHeader { cost: ShowCost::At(candidate.price), ..AnswerHeader::clone(&self.face) })
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::memory::Held;
 use crate::metrics::Metrics;
 use crate::plan::{Candidate, Reach};
 use bytes::Bytes;
-use dialects::Face;
+use dialects::AnswerHeader;
 use dialects::Translate;
 use dialects::front::chat::envelope;
 use std::collections::HashMap;
@@ -94,7 +94,7 @@ fn due(
     };
     let request = Request {
         envelope,
-        face: Arc::new(Face::default()),
+        face: Arc::new(AnswerHeader::default()),
         model: model.clone(),
         demand: demand.clone(),
         candidates: vec![candidate],

@@ -37,15 +37,15 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
 }
 
 fn streamed(dialect: &Dialect, wire: &str) -> (String, Result<Usage, StreamFault>) {
-    let face = Face {
+    let header = AnswerHeader {
         model: "m".into(),
         id: "chatcmpl-1".into(),
         created: 1,
         show_usage: true,
         prompt_bytes: 8,
-        ..Face::default()
+        ..AnswerHeader::default()
     };
-    let mut stream = dialect.stream("m", &face, Manner::default(), 1 << 20);
+    let mut stream = dialect.stream("m", &header, AnswerOptions::default(), 1 << 20);
     let mut out = Vec::new();
     let end = stream.feed(wire.as_bytes(), &mut out).and_then(|()| stream.finish(&mut out, None));
     (String::from_utf8(out).unwrap(), end)
@@ -77,18 +77,18 @@ fn who_says_a_text_of_no_tokens_has_not_counted() {
 /// into.
 #[track_caller]
 fn check_declined(dialect: &Dialect, body: &str, expected: bool) {
-    let face = Face { model: "m".into(), id: "chatcmpl-1".into(), created: 1, ..Face::default() };
-    let manner = Manner { keep_thoughts: true, ..Manner::default() };
-    let (whole, _) = dialect.answer("m", &face, &manner, body.as_bytes()).unwrap();
-    let (streamed, _) = dialect.converted("m", &face, &manner, body.as_bytes()).unwrap();
+    let header = AnswerHeader { model: "m".into(), id: "chatcmpl-1".into(), created: 1, ..AnswerHeader::default() };
+    let options = AnswerOptions { keep_thoughts: true, ..AnswerOptions::default() };
+    let (whole, _) = dialect.answer("m", &header, &options, body.as_bytes()).unwrap();
+    let (streamed, _) = dialect.converted("m", &header, &options, body.as_bytes()).unwrap();
     assert_eq!((whole.declined, streamed.declined), (expected, expected), "{body}");
 }
 
 /// The same of a stream, when the gate opens and at its end.
 #[track_caller]
 fn check_stream_declined(dialect: &Dialect, wire: &[u8], at_first: bool, at_last: bool) {
-    let face = Face { model: "m".into(), id: "chatcmpl-1".into(), created: 1, ..Face::default() };
-    let mut stream = dialect.stream("m", &face, Manner::default(), 1 << 20);
+    let header = AnswerHeader { model: "m".into(), id: "chatcmpl-1".into(), created: 1, ..AnswerHeader::default() };
+    let mut stream = dialect.stream("m", &header, AnswerOptions::default(), 1 << 20);
     let mut first = None;
     for byte in wire.chunks(1) {
         stream.feed(byte, &mut Vec::new()).unwrap();
@@ -287,17 +287,17 @@ fn the_trail_goes_with_the_usage_whatever_the_dialect() {
         (Dialect::from(&gemini::PROTOCOL), &[gemini], r#""x_portcullis":{"usage":"estimated","attempts":"a;ok;1ms"}"#),
     ] {
         for show_usage in [true, false] {
-            let face = Face {
+            let header = AnswerHeader {
                 model: "m".into(),
                 id: "chatcmpl-1".into(),
                 created: 1,
                 show_usage,
                 prompt_bytes: 8,
-                ..Face::default()
+                ..AnswerHeader::default()
             };
             let marked =
                 |out: &str| out.lines().filter(|line| line.contains(mark) && line.contains(r#""choices":[],"#)).count();
-            let mut stream = dialect.stream("m", &face, Manner::default(), 1 << 20);
+            let mut stream = dialect.stream("m", &header, AnswerOptions::default(), 1 << 20);
             let wire: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
             let mut out = Vec::new();
             stream.feed(wire.as_bytes(), &mut out).unwrap();

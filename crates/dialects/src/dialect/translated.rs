@@ -2,10 +2,10 @@
 //! format, put together.
 //!
 //! The twin of [`openai::Stream`](crate::upstream::openai::Stream) for every dialect that is not
-//! passed through, with the same promises: however the bytes are cut, the same comes out; a stream ends
-//! with its finishes, the usage if it was asked for, and `[DONE]`, or with a fault; and the state
-//! does not grow with the stream's length. `[DONE]` comes only after the dialect said that the
-//! answer is whole.
+//! passed through, with the same promises: however the bytes are cut, the same comes out; a stream
+//! ends with its finishes, the usage if it was asked for, and `[DONE]`, or with a fault; and the
+//! state does not grow with the stream's length. `[DONE]` comes only after the dialect said that
+//! the answer is whole.
 
 mod repair;
 
@@ -15,9 +15,9 @@ use std::ops::ControlFlow;
 pub(crate) use repair::repaired;
 
 use crate::front::chat::write::{Chunks, Whole};
-use crate::neutral::answer::{Kept, Manner};
+use crate::neutral::answer::{AnswerOptions, Kept};
 use crate::neutral::usage::Usage;
-use crate::neutral::{Answer, AnswerFault, Emit, Face, Flaws, Reader, StreamFault};
+use crate::neutral::{Answer, AnswerFault, AnswerHeader, Emit, Flaws, Reader, StreamFault};
 use crate::upstream::Framing;
 use crate::upstream::openai::Strays;
 use crate::wire::json::{Cursor, slice};
@@ -45,13 +45,19 @@ struct Telling {
 
 impl Stream {
     /// A stream at its start; no event may be longer than `event_limit` bytes.
-    pub fn new(face: &Face, manner: Manner, framing: Framing, reader: Box<dyn Reader>, event_limit: usize) -> Self {
+    pub fn new(
+        header: &AnswerHeader,
+        options: AnswerOptions,
+        framing: Framing,
+        reader: Box<dyn Reader>,
+        event_limit: usize,
+    ) -> Self {
         let decoder = match framing {
             Framing::Events => Decoder::Events(sse::Decoder::new(event_limit), Strays::default()),
             Framing::Lines => Decoder::Lines(lines::Decoder::new(event_limit)),
             Framing::Frames => Decoder::Frames(frames::Decoder::new(event_limit)),
         };
-        Self { decoder, telling: Telling { reader, chunks: Chunks::new(face, manner), has_failed: false } }
+        Self { decoder, telling: Telling { reader, chunks: Chunks::new(header, options), has_failed: false } }
     }
 
     /// How many bytes are kept of an event whose end has not come yet.
@@ -220,23 +226,23 @@ pub(crate) fn repairing<T>(body: &[u8], read: impl Fn(&[u8]) -> Result<T, Answer
 
 /// A buffered answer, told to a caller who asked for one.
 pub(crate) fn answer(
-    face: &Face,
-    manner: Manner,
+    header: &AnswerHeader,
+    options: AnswerOptions,
     tell: impl FnOnce(Emit<'_>) -> Result<(), AnswerFault>,
 ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
-    let mut whole = Whole::new(face, manner);
+    let mut whole = Whole::new(header, options);
     tell(&mut |event| whole.take(event))?;
     let kept = whole.kept();
-    Ok((whole.finish(face)?, kept))
+    Ok((whole.finish(header)?, kept))
 }
 
 /// A buffered answer, told to a caller who asked for a stream. Its head can tell all of the trail.
 pub(crate) fn converted(
-    face: &Face,
-    manner: Manner,
+    header: &AnswerHeader,
+    options: AnswerOptions,
     tell: impl FnOnce(Emit<'_>) -> Result<(), AnswerFault>,
 ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
-    let mut chunks = Chunks::new(face, manner);
+    let mut chunks = Chunks::new(header, options);
     let mut body = Vec::new();
     tell(&mut |event| chunks.take(event, &mut body))?;
     let usage = chunks.finish(&mut body, None).map_err(|fault| match fault {

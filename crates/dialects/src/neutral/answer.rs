@@ -1,18 +1,18 @@
 //! An answer in the making: what all front doors' answers have in common.
 //!
-//! `Course` follows the events of one answer and decides what every dialect would else decide
-//! for itself: role, ids, indexes, names, the reason of the end, and the usage. It tells a front
-//! door's `Words` what to write. What is told is written at once and not kept; but for thoughts
-//! that must come back, and text that waits for the tool of a format, both of them bounded.
+//! `AnswerProgress` follows the events of one answer and decides what every dialect would else
+//! decide for itself: role, ids, indexes, names, the reason of the end, and the usage. It tells a
+//! front door's `AnswerWriter` what to write. What is told is written at once and not kept; but for
+//! thoughts that must come back, and text that waits for the tool of a format, which are bounded.
 
 mod ids;
 mod progress;
 mod tally;
 mod thoughts;
-mod words;
+mod writer;
 
-pub(crate) use progress::Course;
-pub(crate) use words::{Said, Words, is_picture};
+pub(crate) use progress::AnswerProgress;
+pub(crate) use writer::{AnswerWriter, TextKind, is_picture};
 #[cfg(test)]
 pub(crate) use {ids::MAX_CALLS, progress::MAX_HELD, thoughts::MAX_KEPT};
 
@@ -22,9 +22,9 @@ use super::request::Thought;
 use super::target::Undo;
 use super::usage::Usage;
 
-/// What every answer of one exchange shows, whatever the upstream said.
+/// The fields that every answer of one exchange shows, whatever the upstream said.
 #[derive(Debug, Clone, Default)]
-pub struct Face {
+pub struct AnswerHeader {
     /// The model id that the caller asked for.
     pub model: String,
     /// The answer's id where the upstream gives none. Unique: generated tool-call ids build on it.
@@ -41,9 +41,9 @@ pub struct Face {
     pub wants_json: bool,
 }
 
-/// How an exchange's events are to be told.
+/// How the events of one exchange become an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Manner {
+pub struct AnswerOptions {
     /// What writing the request did that must be undone.
     pub undo: Undo,
     /// Thinking is not shown, as it would be in `reasoning_content`.

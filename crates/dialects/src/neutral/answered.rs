@@ -1,7 +1,7 @@
 //! Whether every call has its result: providers refuse a conversation where one has not, and so
 //! does OpenAI.
 //!
-//! A result may stand anywhere before the assistant's next words. Which result belongs to no call
+//! A result may stand anywhere before the assistant's next writer. Which result belongs to no call
 //! is for the dialects to say: some can do without.
 
 use super::refused::Refused;

@@ -25,7 +25,7 @@ pub mod traits;
 pub mod turns;
 pub mod usage;
 
-pub use answer::{Answer, Face};
+pub use answer::{Answer, AnswerHeader};
 pub use event::{Emit, Event, Finish, Reader, Tokens};
 pub use fault::{AnswerFault, ErrorHead, StreamFault, UpstreamError};
 pub use flaws::Flaws;

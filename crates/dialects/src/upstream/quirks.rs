@@ -1,10 +1,10 @@
 //! In what servers that speak OpenAI's format differ from OpenAI: facts, a table a server, and no
 //! code.
 //!
-//! Two files of `openai` act on them: `rewrite` on requests, and the reading of answers on the few that the
-//! answers alone do not tell. What a server merely adds, or says in its own words in an answer, is
-//! put right for every server and is not here. A fact that is doubtful is left out: then the server
-//! answers for itself.
+//! Two files of `openai` act on them: `rewrite` on requests, and the reading of answers on the few
+//! that the answers alone do not tell. What a server merely adds, or says in its own words in an
+//! answer, is put right for every server and is not here. A fact that is doubtful is left out: then
+//! the server answers for itself.
 
 use Rule::{Cannot, Format, List, Nearest, Omit, OneOf, Rename, ToolChoice};
 

@@ -3,10 +3,10 @@
 
 use bytes::Bytes;
 use dialects::front::chat::envelope;
-use dialects::neutral::answer::{self, Manner};
+use dialects::neutral::answer::{self, AnswerOptions};
 use dialects::neutral::{Kept, Losses, Refused, Thought, Undo};
 use dialects::usage::Usage;
-use dialects::{Answer, AnswerFault, Face, Protocol, Settings, StreamFault, Translate};
+use dialects::{Answer, AnswerFault, AnswerHeader, Protocol, Settings, StreamFault, Translate};
 
 /// Every dialect, as the columns of the table have them.
 pub const DIALECTS: [Dialect; 8] = [
@@ -81,25 +81,25 @@ impl Dialect {
 
     /// Reads a buffered answer.
     pub fn answer(self, model: &str, undo: Undo, body: &[u8]) -> Result<(Answer, Vec<answer::Kept>), AnswerFault> {
-        self.spoken().answer(model, &face(), &self.manner(undo), body)
+        self.spoken().answer(model, &header(), &self.options(undo), body)
     }
 
     /// Reads a buffered answer where a stream was asked for.
     pub fn converted(self, model: &str, undo: Undo, body: &[u8]) -> Result<Answer, AnswerFault> {
-        self.spoken().converted(model, &face(), &self.manner(undo), body).map(|(answer, _)| answer)
+        self.spoken().converted(model, &header(), &self.options(undo), body).map(|(answer, _)| answer)
     }
 
     /// Reads a stream that comes in these pieces: what the caller gets, and how it ends.
     pub fn stream<'b>(self, model: &str, undo: Undo, pieces: impl Iterator<Item = &'b [u8]>) -> Streamed {
         let mut out = Vec::new();
-        let mut stream = self.spoken().stream(model, &face(), self.manner(undo), EVENT_LIMIT);
+        let mut stream = self.spoken().stream(model, &header(), self.options(undo), EVENT_LIMIT);
         let end = feed(pieces, |piece| stream.feed(piece, &mut out).map(|()| stream.done()));
         let end = end.and_then(|()| stream.finish(&mut out, None));
         Streamed { out, end, kept: stream.kept() }
     }
 
-    fn manner(self, undo: Undo) -> Manner {
-        Manner { undo, hide_reasoning: false, keep_thoughts: self.spoken().protocol.family.is_some() }
+    fn options(self, undo: Undo) -> AnswerOptions {
+        AnswerOptions { undo, hide_reasoning: false, keep_thoughts: self.spoken().protocol.family.is_some() }
     }
 }
 
@@ -124,14 +124,14 @@ fn feed<'b>(
     }
 }
 
-fn face() -> Face {
-    Face {
+fn header() -> AnswerHeader {
+    AnswerHeader {
         model: "m".into(),
         id: "chatcmpl-golden".into(),
         created: 1_700_000_000,
         show_usage: true,
         prompt_bytes: 400,
-        ..Face::default()
+        ..AnswerHeader::default()
     }
 }
 

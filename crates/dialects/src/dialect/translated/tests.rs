@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::front::chat::write::tests::{Told, any_manner, conforms, face, manner, plausible, told};
+use crate::front::chat::write::tests::{Told, any_options, conforms, header, options, plausible, told};
 use crate::neutral::usage::Source;
 use crate::neutral::{Event, Finish, Tokens, UpstreamError};
 
@@ -143,12 +143,17 @@ struct Run {
     kept: Vec<Kept>,
 }
 
-fn stream(show_usage: bool, manner: &Manner, framing: Framing) -> Stream {
-    Stream::new(&face(show_usage), manner.clone(), framing, Box::new(Script::default()), 1 << 20)
+fn stream(show_usage: bool, options: &AnswerOptions, framing: Framing) -> Stream {
+    Stream::new(&header(show_usage), options.clone(), framing, Box::new(Script::default()), 1 << 20)
 }
 
-fn run<'a>(show_usage: bool, manner: &Manner, framing: Framing, reads: impl IntoIterator<Item = &'a [u8]>) -> Run {
-    let mut stream = stream(show_usage, manner, framing);
+fn run<'a>(
+    show_usage: bool,
+    options: &AnswerOptions,
+    framing: Framing,
+    reads: impl IntoIterator<Item = &'a [u8]>,
+) -> Run {
+    let mut stream = stream(show_usage, options, framing);
     let mut out = Vec::new();
     let fed = reads.into_iter().try_for_each(|read| stream.feed(read, &mut out));
     assert!(fed.is_ok() || !stream.done());
@@ -158,13 +163,13 @@ fn run<'a>(show_usage: bool, manner: &Manner, framing: Framing, reads: impl Into
 
 /// Runs it whole, cut in two at every byte, and byte by byte: always the same.
 #[track_caller]
-fn run_all(show_usage: bool, manner: &Manner, framing: Framing, bytes: &[u8]) -> Run {
-    let whole = run(show_usage, manner, framing, [bytes]);
+fn run_all(show_usage: bool, options: &AnswerOptions, framing: Framing, bytes: &[u8]) -> Run {
+    let whole = run(show_usage, options, framing, [bytes]);
     for cut in 1..bytes.len() {
         let (head, tail) = bytes.split_at(cut);
-        assert_eq!(run(show_usage, manner, framing, [head, tail]), whole, "cut at {cut}");
+        assert_eq!(run(show_usage, options, framing, [head, tail]), whole, "cut at {cut}");
     }
-    assert_eq!(run(show_usage, manner, framing, bytes.chunks(1)), whole, "byte by byte");
+    assert_eq!(run(show_usage, options, framing, bytes.chunks(1)), whole, "byte by byte");
     if whole.result.is_ok() {
         conforms(&whole.out, show_usage);
     } else {
@@ -189,7 +194,7 @@ fn long(expected: &str) -> String {
 #[track_caller]
 fn check(events: &[impl AsRef<[u8]>], expected: &[&str]) {
     for framing in [Framing::Events, Framing::Lines, Framing::Frames] {
-        let run = run_all(false, &manner(), framing, &framed(framing, events));
+        let run = run_all(false, &options(), framing, &framed(framing, events));
         run.result.unwrap_or_else(|fault| panic!("{framing:?}: {fault:?}"));
         let expected: String =
             expected.iter().map(|expected| long(expected)).chain(["data: [DONE]\n\n".to_owned()]).collect();
@@ -201,7 +206,7 @@ fn check(events: &[impl AsRef<[u8]>], expected: &[&str]) {
 #[track_caller]
 fn check_fault(events: &[impl AsRef<[u8]>], expected: &[&str], fault: StreamFault) {
     for framing in [Framing::Events, Framing::Lines, Framing::Frames] {
-        let run = run_all(true, &manner(), framing, &framed(framing, events));
+        let run = run_all(true, &options(), framing, &framed(framing, events));
         assert_eq!(run.result, Err(fault.clone()), "{framing:?}");
         let expected: String =
             expected.iter().map(|expected| long(expected).replace("}]}\n", "}],\"usage\":null}\n")).collect();
@@ -241,7 +246,7 @@ fn an_end_without_an_answer_is_none() {
 #[test]
 fn errors_inside_a_stream() {
     let bytes = b"data: [\"text\",0,\"a\"]\n\nevent: error\ndata: [\"too much\"]\n\ndata: [\"end\"]\n\n";
-    let run = run_all(false, &manner(), Framing::Events, bytes);
+    let run = run_all(false, &options(), Framing::Events, bytes);
     assert_eq!(run.result, Err(upstream("too much")));
     check_fault(&["null"], &[], StreamFault::Broken("an event is no array"));
     check_fault(
@@ -276,21 +281,21 @@ fn the_last_line_end_may_be_missing() {
     for framing in [Framing::Events, Framing::Lines] {
         let bytes = framed(framing, &[r#"["text",0,"a"]"#, STOP, END]);
         for missing in 0..4 {
-            let run = run_all(false, &manner(), framing, &bytes[..bytes.len() - missing]);
+            let run = run_all(false, &options(), framing, &bytes[..bytes.len() - missing]);
             let is_whole = missing <= if framing == Framing::Events { 2 } else { 1 };
             assert_eq!(run.result.is_ok(), is_whole, "{framing:?} {missing}");
             assert_eq!(run.result.err(), (!is_whole).then_some(StreamFault::Cut));
         }
     }
     let bytes = b"data: [\"text\",0,\"a\"]\n\nevent: error\ndata: [\"too much\"]";
-    assert_eq!(run_all(false, &manner(), Framing::Events, bytes).result, Err(upstream("too much")));
+    assert_eq!(run_all(false, &options(), Framing::Events, bytes).result, Err(upstream("too much")));
     let bytes = framed(Framing::Frames, &[r#"["text",0,"a"]"#, STOP, END]);
-    assert_eq!(run_all(false, &manner(), Framing::Frames, &bytes[..bytes.len() - 1]).result, Err(StreamFault::Cut));
+    assert_eq!(run_all(false, &options(), Framing::Frames, &bytes[..bytes.len() - 1]).result, Err(StreamFault::Cut));
     // What ends well with the file does not if that ends inside a frame.
     let bytes = framed(Framing::Frames, &[r#"["text",0,"a"]"#, STOP, r#"["ping"]"#]);
     let whole = |bytes: &[u8]| {
         let reader = Box::new(EndsWithTheFile(Script::default()));
-        let mut stream = Stream::new(&face(false), manner(), Framing::Frames, reader, 1 << 20);
+        let mut stream = Stream::new(&header(false), options(), Framing::Frames, reader, 1 << 20);
         let mut out = Vec::new();
         stream.feed(bytes, &mut out).and_then(|()| stream.finish(&mut out, None)).map(drop)
     };
@@ -307,14 +312,14 @@ fn what_is_larger_than_allowed_is_refused() {
         (Framing::Lines, "an event is larger than allowed"),
         (Framing::Frames, "a frame is too large"),
     ] {
-        let mut stream = Stream::new(&face(true), manner(), framing, Box::new(Script::default()), 100);
+        let mut stream = Stream::new(&header(true), options(), framing, Box::new(Script::default()), 100);
         let long = format!(r#"["text",0,"{}"]"#, "x".repeat(100));
         let bytes = framed(framing, &[r#"["text",0,"a"]"#, STOP, &long]);
         let mut out = Vec::new();
         assert_eq!(stream.feed(&bytes, &mut out), Err(StreamFault::Broken(why)));
         assert!(stream.opened() && !stream.whole() && !out.is_empty());
         // After the end it does not matter.
-        let mut stream = Stream::new(&face(true), manner(), framing, Box::new(Script::default()), 100);
+        let mut stream = Stream::new(&header(true), options(), framing, Box::new(Script::default()), 100);
         let bytes = framed(framing, &[r#"["text",0,"a"]"#, END, &long]);
         assert_eq!((stream.feed(&bytes, &mut out), stream.feed(&bytes, &mut out)), (Ok(()), Ok(())));
         assert!(stream.done() && stream.whole() && stream.finish(&mut out, None).is_ok());
@@ -325,20 +330,20 @@ fn what_is_larger_than_allowed_is_refused() {
 fn broken_frames_are_broken() {
     let mut bytes = framed(Framing::Frames, &[r#"["text",0,"a"]"#]);
     bytes[20] ^= 1;
-    let run = run_all(true, &manner(), Framing::Frames, &bytes);
+    let run = run_all(true, &options(), Framing::Frames, &bytes);
     assert_eq!(run.result, Err(StreamFault::Broken("a frame does not match its checksum")));
 }
 
 #[test]
 fn a_stream_may_change_threads() {
     fn check<T: Send>(_: T) {}
-    check(stream(true, &manner(), Framing::Events));
+    check(stream(true, &options(), Framing::Events));
 }
 
 /// What the gate, the end and the accounts see on the way.
 #[test]
 fn the_state_can_be_asked() {
-    let mut stream = stream(true, &manner(), Framing::Lines);
+    let mut stream = stream(true, &options(), Framing::Lines);
     let mut out = Vec::new();
     let mut feed = |line: &str| {
         stream.feed(format!("{line}\n").as_bytes(), &mut out).unwrap();
@@ -361,7 +366,7 @@ fn the_state_can_be_asked() {
 
 #[test]
 fn memory_does_not_grow_with_the_stream() {
-    let mut stream = stream(true, &manner(), Framing::Events);
+    let mut stream = stream(true, &options(), Framing::Events);
     let events = [r#"["text",0,"abc"]"#, r#"["arguments",0,"abc"]"#, r#"["usage",9,3]"#];
     let bytes = framed(Framing::Events, &events);
     let mut out = Vec::new();
@@ -381,7 +386,7 @@ proptest! {
     #[test]
     fn cuts_change_nothing(
         mut told in prop::collection::vec(told(), 0..12),
-        manner in any_manner(),
+        options in any_options(),
         show_usage: bool,
         ends: bool,
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
@@ -393,9 +398,9 @@ proptest! {
             let bytes = framed(framing, &events);
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).chain([0, bytes.len()]).collect();
             cuts.sort_unstable();
-            let found = run(show_usage, &manner, framing, cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]));
-            prop_assert_eq!(&found, first.get_or_insert(run(show_usage, &manner, framing, [&bytes[..]])));
-            prop_assert_eq!(&found, &run(show_usage, &manner, framing, bytes.chunks(1)));
+            let found = run(show_usage, &options, framing, cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]));
+            prop_assert_eq!(&found, first.get_or_insert(run(show_usage, &options, framing, [&bytes[..]])));
+            prop_assert_eq!(&found, &run(show_usage, &options, framing, bytes.chunks(1)));
             if found.result.is_ok() {
                 prop_assert!(ends);
                 conforms(&found.out, show_usage);
@@ -411,7 +416,7 @@ proptest! {
     fn any_bytes_are_survived(
         told in prop::collection::vec(told(), 0..12),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
-        manner in any_manner(),
+        options in any_options(),
     ) {
         let events: Vec<String> = told.iter().map(script).collect();
         for framing in [Framing::Events, Framing::Lines, Framing::Frames] {
@@ -420,8 +425,8 @@ proptest! {
                 let at = at.index(bytes.len());
                 bytes[at] = *byte;
             }
-            let whole = run(true, &manner, framing, [&bytes[..]]);
-            prop_assert_eq!(run(true, &manner, framing, bytes.chunks(1)), whole);
+            let whole = run(true, &options, framing, [&bytes[..]]);
+            prop_assert_eq!(run(true, &options, framing, bytes.chunks(1)), whole);
         }
     }
 }

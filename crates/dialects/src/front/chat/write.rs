@@ -1,8 +1,8 @@
 //! [`Event`](crate::neutral::Event)s → the standard answer, as the chunks of a stream
 //! ([`Chunks`]) or whole ([`Whole`]).
 //!
-//! Both follow the events by the same [`Course`](crate::neutral::answer), so that they say the same
-//! and cost the same.
+//! Both follow the events by the same [`AnswerProgress`](crate::neutral::answer), so that they say
+//! the same and cost the same.
 
 mod chunks;
 mod whole;

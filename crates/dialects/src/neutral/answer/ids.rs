@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::Face;
+use super::AnswerHeader;
 
 /// Official clients refuse more calls of one choice.
 pub(crate) const MAX_CALLS: usize = 128;
@@ -21,9 +21,9 @@ pub(crate) struct Ids {
 
 impl Ids {
     /// Built on the answer's own id, so that calls of two answers in one conversation differ.
-    pub(crate) fn new(face: &Face) -> Self {
+    pub(crate) fn new(header: &AnswerHeader) -> Self {
         // OpenAI refuses ids of more than 40 characters when they come back in a conversation.
-        let id: Vec<char> = face.id.chars().filter(char::is_ascii_alphanumeric).collect();
+        let id: Vec<char> = header.id.chars().filter(char::is_ascii_alphanumeric).collect();
         Self { seed: id.iter().skip(id.len().saturating_sub(24)).collect(), given: BTreeSet::new() }
     }
 

@@ -1,4 +1,4 @@
-//! What an answer has told so far, and so what its next event comes to.
+//! The progress of an answer: what it has told so far, which decides what its next event means.
 //!
 //! Choices show in their order, calls count from 0, and the ends are held back until all has been
 //! told. Beside the tool that was forced for a format, text is not the answer: it waits until that
@@ -7,16 +7,16 @@
 use super::ids::{Ids, MAX_CALLS};
 use super::tally::Tally;
 use super::thoughts::Thoughts;
-use super::words::{Said, Words, is_picture};
-use super::{Face, Kept, Manner};
+use super::writer::{AnswerWriter, TextKind, is_picture};
+use super::{AnswerHeader, AnswerOptions, Kept};
 use crate::neutral::flaws::{self, Flaws};
 use crate::neutral::usage::Usage;
 use crate::neutral::{Event, Finish, Undo};
 use crate::wire::json::Pieces;
 
-/// The state behind an answer.
+/// Follows the events of one answer, and tells a writer what to write.
 #[derive(Debug)]
-pub(crate) struct Course {
+pub(crate) struct AnswerProgress {
     undo: Undo,
     wants_json: bool,
     hide_reasoning: bool,
@@ -87,15 +87,15 @@ const MAX_CHOICES: usize = 128;
 /// Text waits for a call that should have come first: not for long.
 pub(crate) const MAX_HELD: usize = 64 * 1024;
 
-impl Course {
-    pub(crate) fn new(face: &Face, manner: Manner) -> Self {
+impl AnswerProgress {
+    pub(crate) fn new(header: &AnswerHeader, options: AnswerOptions) -> Self {
         Self {
-            undo: manner.undo,
-            wants_json: face.wants_json,
-            hide_reasoning: manner.hide_reasoning,
-            thoughts: manner.keep_thoughts.then(Box::default),
-            ids: Ids::new(face),
-            tally: Tally::new(face),
+            undo: options.undo,
+            wants_json: header.wants_json,
+            hide_reasoning: options.hide_reasoning,
+            thoughts: options.keep_thoughts.then(Box::default),
+            ids: Ids::new(header),
+            tally: Tally::new(header),
             // Most answers have one, and most streams wait.
             choices: Vec::with_capacity(1),
             shown: 0,
@@ -107,18 +107,18 @@ impl Course {
     }
 
     /// Takes an event. After a fault, and after the end, there is nothing to take.
-    pub(crate) fn take(&mut self, event: Event<'_>, words: &mut dyn Words) {
+    pub(crate) fn take(&mut self, event: Event<'_>, writer: &mut dyn AnswerWriter) {
         if self.ended {
             return;
         }
         let taken = match event {
             Event::Id(id) => {
-                words.id(id);
+                writer.id(id);
                 Ok(())
             }
-            Event::Text(index, text) => self.text(index, text, words),
-            Event::Reasoning(index, text) => self.reasoning(index, text, words),
-            Event::Refusal(index, text) => self.refusal(index, text, words),
+            Event::Text(index, text) => self.text(index, text, writer),
+            Event::Reasoning(index, text) => self.reasoning(index, text, writer),
+            Event::Refusal(index, text) => self.refusal(index, text, writer),
             Event::Signed(signature) => {
                 self.opened = true;
                 self.thoughts.iter_mut().for_each(|thoughts| thoughts.signed(signature));
@@ -129,9 +129,9 @@ impl Course {
                 self.thoughts.iter_mut().for_each(|thoughts| thoughts.redacted(data));
                 Ok(())
             }
-            Event::Call { choice, id, name, signature } => self.call(choice, id, name, signature, words),
-            Event::Arguments(index, text) => self.arguments(index, text, words),
-            Event::Media(index, mime, data) => self.media(index, mime, data, words),
+            Event::Call { choice, id, name, signature } => self.call(choice, id, name, signature, writer),
+            Event::Arguments(index, text) => self.arguments(index, text, writer),
+            Event::Media(index, mime, data) => self.media(index, mime, data, writer),
             Event::Finish(index, finish) => self.choice(index).map(|(_, choice)| choice.finish = Some(finish)),
             Event::Usage(tokens) => {
                 self.tally.count(tokens);
@@ -200,29 +200,29 @@ impl Course {
     /// Tells what was held back, and the ends. A choice without a reason of its own has said all:
     /// the answer is whole, or this is not called. One that was cut short may have been cut before
     /// a call's arguments, so none are made up.
-    pub(crate) fn close(&mut self, words: &mut dyn Words) -> Result<(), &'static str> {
+    pub(crate) fn close(&mut self, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
         let Some(last) = self.choices.len().checked_sub(1) else { return Err("the answer is empty") };
-        self.show(last, words);
+        self.show(last, writer);
         for (at, choice) in self.choices.iter_mut().enumerate() {
-            choice.release(at, words);
+            choice.release(at, writer);
             let reason = match choice.finish.get_or_insert(Finish::Stop) {
                 Finish::Length => "length",
                 Finish::Filtered => "content_filter",
                 Finish::Stop => {
-                    choice.close_call(at, words);
+                    choice.close_call(at, writer);
                     if choice.calls > 0 { "tool_calls" } else { "stop" }
                 }
             };
-            words.finish(at, reason);
+            writer.finish(at, reason);
             self.flaws.add(choice.flaws());
         }
         Ok(())
     }
 
-    fn text(&mut self, index: u32, text: &str, words: &mut dyn Words) -> Result<(), &'static str> {
+    fn text(&mut self, index: u32, text: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
         if text.is_empty() {
             return Ok(());
         }
@@ -232,14 +232,14 @@ impl Course {
         match &mut choice.content {
             Content::Text => {
                 choice.hear(text);
-                self.show(at, words);
-                words.say(at, Said::Content, text);
+                self.show(at, writer);
+                writer.say(at, TextKind::Content, text);
             }
             Content::Held(held) => {
                 held.push_str(text);
                 if held.len() > MAX_HELD {
-                    self.show(at, words);
-                    self.choice(index)?.1.release(at, words);
+                    self.show(at, writer);
+                    self.choice(index)?.1.release(at, writer);
                 }
             }
             Content::Tool => {}
@@ -247,7 +247,7 @@ impl Course {
         Ok(())
     }
 
-    fn reasoning(&mut self, index: u32, text: &str, words: &mut dyn Words) -> Result<(), &'static str> {
+    fn reasoning(&mut self, index: u32, text: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
         if text.is_empty() {
             return Ok(());
         }
@@ -257,21 +257,21 @@ impl Course {
             thoughts.thought(text);
         }
         if !self.hide_reasoning {
-            self.show(at, words);
-            words.say(at, Said::Reasoning, text);
+            self.show(at, writer);
+            writer.say(at, TextKind::Reasoning, text);
         }
         Ok(())
     }
 
-    fn refusal(&mut self, index: u32, text: &str, words: &mut dyn Words) -> Result<(), &'static str> {
+    fn refusal(&mut self, index: u32, text: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
         if text.is_empty() {
             return Ok(());
         }
         self.tally.say(text);
         let (at, choice) = self.choice(index)?;
         choice.refuses = true;
-        self.show(at, words);
-        words.say(at, Said::Refusal, text);
+        self.show(at, writer);
+        writer.say(at, TextKind::Refusal, text);
         Ok(())
     }
 
@@ -281,7 +281,7 @@ impl Course {
         id: Option<&str>,
         name: &str,
         signature: Option<&str>,
-        words: &mut dyn Words,
+        writer: &mut dyn AnswerWriter,
     ) -> Result<(), &'static str> {
         if name.is_empty() {
             return Err("a tool call without a name");
@@ -289,16 +289,16 @@ impl Course {
         self.tally.say(name);
         if self.undo.stubs.iter().any(|stub| stub == name) {
             let (at, choice) = self.choice(index)?;
-            choice.close_call(at, words);
+            choice.close_call(at, writer);
             choice.current = Current::Nobodys;
             return Ok(());
         }
         let is_format = self.undo.format_tool.as_deref() == Some(name);
         let (at, choice) = self.choice(index)?;
         choice.answers = true;
-        self.show(at, words);
+        self.show(at, writer);
         let (_, choice) = self.choice(index)?;
-        choice.close_call(at, words);
+        choice.close_call(at, writer);
         if is_format {
             return choice.begin_format();
         }
@@ -313,11 +313,11 @@ impl Course {
             thoughts.called(at == 0, &id, signature);
         }
         let name = self.undo.names.iter().find(|(theirs, _)| theirs == name).map_or(name, |(_, callers)| callers);
-        words.call(at, number, &id, name, signature);
+        writer.call(at, number, &id, name, signature);
         Ok(())
     }
 
-    fn arguments(&mut self, index: u32, text: &str, words: &mut dyn Words) -> Result<(), &'static str> {
+    fn arguments(&mut self, index: u32, text: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
         if text.is_empty() {
             return Ok(());
         }
@@ -329,18 +329,18 @@ impl Course {
             Current::Call => {
                 choice.arguments.take(text);
                 let number = choice.calls.saturating_sub(1);
-                words.arguments(at, number, text);
+                writer.arguments(at, number, text);
             }
             Current::Format => {
                 choice.hear(text);
-                words.say(at, Said::Content, text);
+                writer.say(at, TextKind::Content, text);
             }
             Current::Surplus | Current::Nobodys => {}
         }
         Ok(())
     }
 
-    fn media(&mut self, index: u32, mime: &str, data: &str, words: &mut dyn Words) -> Result<(), &'static str> {
+    fn media(&mut self, index: u32, mime: &str, data: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
         if data.is_empty() {
             return Ok(());
         }
@@ -349,8 +349,8 @@ impl Course {
         let count = if is_picture(mime) { &mut choice.pictures } else { &mut choice.files };
         let number = *count;
         *count += 1;
-        self.show(at, words);
-        words.media(at, number, mime, data);
+        self.show(at, writer);
+        writer.media(at, number, mime, data);
         Ok(())
     }
 
@@ -384,9 +384,9 @@ impl Course {
 
     /// The caller must know of this choice, and so of those before it.
     #[inline]
-    fn show(&mut self, at: usize, words: &mut dyn Words) {
+    fn show(&mut self, at: usize, writer: &mut dyn AnswerWriter) {
         while self.shown <= at {
-            words.open(self.shown);
+            writer.open(self.shown);
             self.shown += 1;
         }
     }
@@ -425,29 +425,29 @@ impl Choice {
     }
 
     /// The current call is whole. One without arguments takes none.
-    fn close_call(&mut self, at: usize, words: &mut dyn Words) {
+    fn close_call(&mut self, at: usize, writer: &mut dyn AnswerWriter) {
         self.broken += u32::from(flaws::is_broken(&std::mem::take(&mut self.arguments)));
         if !std::mem::take(&mut self.is_bare) {
             return;
         }
         match self.current {
-            Current::Call => words.arguments(at, self.calls.saturating_sub(1), "{}"),
+            Current::Call => writer.arguments(at, self.calls.saturating_sub(1), "{}"),
             Current::Format => {
                 self.hear("{}");
-                words.say(at, Said::Content, "{}");
+                writer.say(at, TextKind::Content, "{}");
             }
             Current::None | Current::Surplus | Current::Nobodys => {}
         }
     }
 
     /// The format's tool is not waited for any longer.
-    fn release(&mut self, at: usize, words: &mut dyn Words) {
+    fn release(&mut self, at: usize, writer: &mut dyn AnswerWriter) {
         if let Content::Held(held) = &mut self.content {
             let held = std::mem::take(held);
             self.content = Content::Text;
             if !held.is_empty() {
                 self.hear(&held);
-                words.say(at, Said::Content, &held);
+                writer.say(at, TextKind::Content, &held);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What an answer cost: as the upstream counted it, if that can be; else an estimate of what was
 //! told.
 
-use super::Face;
+use super::AnswerHeader;
 use crate::neutral::Tokens;
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{MOST, Source, Usage, estimate};
@@ -21,14 +21,14 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn new(face: &Face) -> Self {
+    pub(crate) fn new(header: &AnswerHeader) -> Self {
         Self {
             tokens: Tokens::default(),
             doubted: None,
-            prompt_bytes: face.prompt_bytes,
+            prompt_bytes: header.prompt_bytes,
             said: 0,
             covered: 0,
-            cost: face.cost,
+            cost: header.cost,
         }
     }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::front::chat::envelope;
-use crate::neutral::{Answer, Face, Refused, StreamFault};
+use crate::neutral::{Answer, AnswerHeader, Refused, StreamFault};
 use crate::upstream::openai::{Stream, To, answer, request};
 use bytes::Bytes;
 use std::time::Duration;
@@ -78,20 +78,20 @@ fn old_versions_know_no_schemas() {
     }
 }
 
-fn face(show_usage: bool) -> Face {
-    Face {
+fn header(show_usage: bool) -> AnswerHeader {
+    AnswerHeader {
         model: "fast".into(),
         id: "chatcmpl-0a".into(),
         created: 7,
         show_usage,
         prompt_bytes: 400,
-        ..Face::default()
+        ..AnswerHeader::default()
     }
 }
 
 /// The events of a stream, without their frames.
 fn streamed(show_usage: bool, events: &[&str]) -> (Vec<String>, Result<(), StreamFault>) {
-    let mut stream = Stream::new(&face(show_usage), &Quirks::NONE, true, 1 << 20);
+    let mut stream = Stream::new(&header(show_usage), &Quirks::NONE, true, 1 << 20);
     let mut out = Vec::new();
     let mut result = Ok(());
     for event in events {
@@ -172,12 +172,12 @@ fn a_whole_answer_keeps_what_the_filter_says() {
     let body = format!(
         r#"{{"choices":[{{{SAFE},"finish_reason":"content_filter","index":0,"logprobs":null,"message":{{"content":"Hi","refusal":null,"role":"assistant"}}}}],"created":1700000000,"id":"chatcmpl-az","model":"gpt-4o-2024-08-06","object":"chat.completion","prompt_filter_results":[{{"prompt_index":0,"content_filter_results":{{}}}}],"usage":{{"completion_tokens":1,"prompt_tokens":9,"total_tokens":10}}}}"#
     );
-    let Answer { body: out, .. } = answer(&face(false), &Quirks::NONE, true, body.as_bytes()).unwrap();
+    let Answer { body: out, .. } = answer(&header(false), &Quirks::NONE, true, body.as_bytes()).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), body.replace("gpt-4o-2024-08-06", "fast"));
     // A filter that failed is not the answer's failure.
     let failed = body
         .replace(SAFE, r#""content_filter_result":{"error":{"code":"content_filter_error","message":"The contents are not filtered"}}"#);
-    assert!(answer(&face(false), &Quirks::NONE, true, failed.as_bytes()).is_ok());
+    assert!(answer(&header(false), &Quirks::NONE, true, failed.as_bytes()).is_ok());
 }
 
 /// The HTTP status and the body; how it is to be classed, its code, its param.

@@ -138,7 +138,7 @@ fn member(w: &mut Writer, key: &'static str, inside: impl FnOnce(&mut Writer)) {
     }
 }
 
-/// What is said of the manner of the answer, as far as the model lets it be said.
+/// What is said of the options of the answer, as far as the model lets it be said.
 struct Dial<'r> {
     family: Family,
     max_tokens: Option<u64>,

@@ -12,22 +12,27 @@ use super::meter::{self, Counts};
 use super::shape::{self, Call, Shape};
 use super::{content, digits, error, reasoning};
 use crate::neutral::usage::{Source, Usage};
-use crate::neutral::{Answer, AnswerFault, Face, Flaws, StreamFault, flaws};
+use crate::neutral::{Answer, AnswerFault, AnswerHeader, Flaws, StreamFault, flaws};
 use crate::upstream::quirks::Quirks;
 use crate::wire::json::{self, Pieces, integer_of, slice};
 use crate::wire::splice::Edits;
 
 /// Reads a buffered answer. An event stream is none, even if it holds a whole answer.
-pub fn answer(face: &Face, quirks: &Quirks, show_reasoning: bool, body: &[u8]) -> Result<Answer, AnswerFault> {
+pub fn answer(
+    header: &AnswerHeader,
+    quirks: &Quirks,
+    show_reasoning: bool,
+    body: &[u8],
+) -> Result<Answer, AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body).trim_ascii();
     let mut shape = Shape::default();
     if shape.read(body).is_ok() {
-        return standard(face, quirks, show_reasoning, body, &shape);
+        return standard(header, quirks, show_reasoning, body, &shape);
     }
     let lossy = String::from_utf8_lossy(body);
     let text = lossy.as_bytes();
     if text != body && shape.read(text).is_ok() {
-        return standard(face, quirks, show_reasoning, text, &shape);
+        return standard(header, quirks, show_reasoning, text, &shape);
     }
     Err(match error::hidden(body) {
         Some(found) => AnswerFault::Upstream(found),
@@ -36,9 +41,14 @@ pub fn answer(face: &Face, quirks: &Quirks, show_reasoning: bool, body: &[u8]) -
 }
 
 /// Reads a buffered answer that came where a stream was asked for, and writes it as one.
-pub fn converted(face: &Face, quirks: &Quirks, show_reasoning: bool, body: &[u8]) -> Result<Answer, AnswerFault> {
-    let Answer { body, usage, declined, flaws } = answer(face, quirks, show_reasoning, body)?;
-    let mut chunks = Chunks::new(face, &Quirks::NONE, show_reasoning);
+pub fn converted(
+    header: &AnswerHeader,
+    quirks: &Quirks,
+    show_reasoning: bool,
+    body: &[u8],
+) -> Result<Answer, AnswerFault> {
+    let Answer { body, usage, declined, flaws } = answer(header, quirks, show_reasoning, body)?;
+    let mut chunks = Chunks::new(header, &Quirks::NONE, show_reasoning);
     let mut events = Vec::new();
     chunks.event(b"", &body, &mut events).map_err(fault)?;
     chunks.reported.is_estimate = usage.source == Source::Estimated;
@@ -47,7 +57,7 @@ pub fn converted(face: &Face, quirks: &Quirks, show_reasoning: bool, body: &[u8]
 }
 
 fn standard(
-    face: &Face,
+    header: &AnswerHeader,
     quirks: &Quirks,
     show_reasoning: bool,
     text: &[u8],
@@ -62,8 +72,8 @@ fn standard(
     if shape.list.is_empty() {
         return Err(AnswerFault::Nonsense("the answer has no choices"));
     }
-    let common = Common { ids: Ids::new(face), show_reasoning, wants_json: face.wants_json };
-    let mut head = Head::new(face);
+    let common = Common { ids: Ids::new(header), show_reasoning, wants_json: header.wants_json };
+    let mut head = Head::new(header);
     head.learn(text, shape);
     let mut edits = Edits::default();
     head.edit(text, shape, br#""chat.completion""#, &mut edits);
@@ -76,7 +86,7 @@ fn standard(
         declines |= told.declines;
         flaws.add(told.flaws);
     }
-    let usage = edit_usage(face, quirks, text, shape, said as u64, &mut edits);
+    let usage = edit_usage(header, quirks, text, shape, said as u64, &mut edits);
     let mut body = Vec::new();
     edits.apply_into(text, &mut body);
     Ok(Answer { body, usage, declined: declines && !answers, flaws })
@@ -211,15 +221,22 @@ fn edit_finish(
     Ok(reason)
 }
 
-fn edit_usage(face: &Face, quirks: &Quirks, text: &[u8], shape: &Shape, said: u64, edits: &mut Edits<'_>) -> Usage {
+fn edit_usage(
+    header: &AnswerHeader,
+    quirks: &Quirks,
+    text: &[u8],
+    shape: &Shape,
+    said: u64,
+    edits: &mut Edits<'_>,
+) -> Usage {
     let span = shape.usage.as_ref().map(|usage| usage.value.clone());
     let counts = span.as_ref().and_then(|span| Counts::read(text, span));
     let usage = match counts {
-        Some(counts) => counts.settle(quirks, face.prompt_bytes, said),
-        None => Usage::estimated(face.prompt_bytes, said),
+        Some(counts) => counts.settle(quirks, header.prompt_bytes, said),
+        None => Usage::estimated(header.prompt_bytes, said),
     };
     let old = span.filter(|_| counts.is_some_and(|counts| counts.are_believed())).map(|span| slice(text, &span));
-    let new = meter::write(old, &usage, face.cost);
+    let new = meter::write(old, &usage, header.cost);
     match &shape.usage {
         Some(_) if old == Some(&*new) => {}
         Some(member) => edits.replace(member.value.clone(), new),

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use super::shape::{Call, MAX_CALLS, Member};
 use super::{digits, filled};
-use crate::neutral::{Face, flaws};
+use crate::neutral::{AnswerHeader, flaws};
 use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, slice};
 use crate::wire::splice::Edits;
 
@@ -271,9 +271,9 @@ pub(super) fn between_quotes(literal: &[u8]) -> &[u8] {
 
 impl Ids {
     /// Built on the answer's own id, so that calls of two answers in one conversation differ.
-    pub(super) fn new(face: &Face) -> Self {
+    pub(super) fn new(header: &AnswerHeader) -> Self {
         // OpenAI refuses ids of more than 40 characters when they come back in a conversation.
-        let id: Vec<char> = face.id.chars().filter(char::is_ascii_alphanumeric).collect();
+        let id: Vec<char> = header.id.chars().filter(char::is_ascii_alphanumeric).collect();
         Self { seed: id.iter().skip(id.len().saturating_sub(24)).collect() }
     }
 

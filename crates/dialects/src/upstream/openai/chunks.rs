@@ -15,7 +15,7 @@ use super::pattern::{Pattern, Probe};
 use super::shape::{self, Shape};
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{Source, Usage};
-use crate::neutral::{Face, Flaws, StreamFault, mark};
+use crate::neutral::{AnswerHeader, Flaws, StreamFault, mark};
 use crate::upstream::quirks::Quirks;
 use crate::wire::json::{self, Kind, Pieces, slice};
 use crate::wire::splice::Edits;
@@ -70,14 +70,14 @@ pub(super) struct Reported {
 }
 
 impl Chunks {
-    pub(super) fn new(face: &Face, quirks: &'static Quirks, show_reasoning: bool) -> Self {
+    pub(super) fn new(header: &AnswerHeader, quirks: &'static Quirks, show_reasoning: bool) -> Self {
         Self {
             quirks,
-            head: Head::new(face),
-            common: Common { ids: Ids::new(face), show_reasoning, wants_json: face.wants_json },
-            show_usage: face.show_usage,
-            cost: face.cost,
-            prompt_bytes: face.prompt_bytes,
+            head: Head::new(header),
+            common: Common { ids: Ids::new(header), show_reasoning, wants_json: header.wants_json },
+            show_usage: header.show_usage,
+            cost: header.cost,
+            prompt_bytes: header.prompt_bytes,
             shape: Shape::default(),
             pattern: Pattern::default(),
             followed: Followed::Nothing,

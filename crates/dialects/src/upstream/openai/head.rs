@@ -1,7 +1,7 @@
 //! What is the same in every chunk of a stream, and stands at the top of an answer.
 
 use super::shape::Shape;
-use crate::neutral::Face;
+use crate::neutral::AnswerHeader;
 use crate::wire::json::{self, slice};
 use crate::wire::splice::Edits;
 
@@ -17,11 +17,11 @@ pub(super) struct Head {
 }
 
 impl Head {
-    pub(super) fn new(face: &Face) -> Self {
+    pub(super) fn new(header: &AnswerHeader) -> Self {
         Self {
-            model: json::quote(&face.model).into_bytes(),
-            id: json::quote(&face.id).into_bytes(),
-            created: face.created.to_string().into_bytes(),
+            model: json::quote(&header.model).into_bytes(),
+            id: json::quote(&header.id).into_bytes(),
+            created: header.created.to_string().into_bytes(),
             has_id: false,
             has_created: false,
         }

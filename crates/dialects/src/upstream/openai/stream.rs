@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use super::chunks::{Chunks, DONE};
 use super::stray::Strays;
 use crate::neutral::usage::Usage;
-use crate::neutral::{Face, Flaws, StreamFault};
+use crate::neutral::{AnswerHeader, Flaws, StreamFault};
 use crate::upstream::quirks::Quirks;
 use crate::wire::json::{Cursor, slice};
 use crate::wire::sse::Decoder;
@@ -24,11 +24,11 @@ pub struct Stream {
 
 impl Stream {
     /// A stream at its start; no event may be longer than `event_limit` bytes.
-    pub fn new(face: &Face, quirks: &'static Quirks, show_reasoning: bool, event_limit: usize) -> Self {
+    pub fn new(header: &AnswerHeader, quirks: &'static Quirks, show_reasoning: bool, event_limit: usize) -> Self {
         Self {
             decoder: Decoder::new(event_limit),
             strays: Strays::default(),
-            chunks: Chunks::new(face, quirks, show_reasoning),
+            chunks: Chunks::new(header, quirks, show_reasoning),
         }
     }
 

@@ -3,12 +3,17 @@
 
 use super::*;
 use crate::neutral::usage::{Source, Usage};
-use crate::neutral::{Answer, AnswerFault, Face, StreamFault, UpstreamError};
+use crate::neutral::{Answer, AnswerFault, AnswerHeader, StreamFault, UpstreamError};
 use crate::upstream::quirks::*;
 
-fn face(show_usage: bool) -> Face {
-    Face {
-        model: "fast".into(), id: "chatcmpl-§".into(), created: 7, show_usage, prompt_bytes: 400, ..Face::default()
+fn header(show_usage: bool) -> AnswerHeader {
+    AnswerHeader {
+        model: "fast".into(),
+        id: "chatcmpl-§".into(),
+        created: 7,
+        show_usage,
+        prompt_bytes: 400,
+        ..AnswerHeader::default()
     }
 }
 
@@ -23,7 +28,7 @@ fn run_with(
     show_reasoning: bool,
     wire: &str,
 ) -> (Vec<String>, Result<Usage, StreamFault>) {
-    let mut stream = Stream::new(&face(show_usage), quirks, show_reasoning, 1 << 20);
+    let mut stream = Stream::new(&header(show_usage), quirks, show_reasoning, 1 << 20);
     let mut out = Vec::new();
     let result = stream.feed(wire.as_bytes(), &mut out).and_then(|()| stream.finish(&mut out, None));
     let out = String::from_utf8(out).unwrap();
@@ -76,7 +81,7 @@ fn check_fails(quirks: &'static Quirks, wire: &str, expected: &str) -> UpstreamE
 /// A buffered answer.
 #[track_caller]
 fn check_answer(quirks: &'static Quirks, body: &str, expected: &str, usage: (u64, u64, u64)) {
-    let Answer { body: out, usage: found, .. } = answer(&face(false), quirks, true, body.as_bytes()).unwrap();
+    let Answer { body: out, usage: found, .. } = answer(&header(false), quirks, true, body.as_bytes()).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), expected);
     assert_eq!((found.prompt, found.completion, found.cached), usage);
 }
@@ -173,7 +178,7 @@ fn xai() {
 
     // An error where an answer was announced.
     let found = answer(
-        &face(false),
+        &header(false),
         &XAI,
         true,
         br#"{"code":"The service is currently unavailable","error":"Model is overloaded"}"#,
@@ -308,7 +313,7 @@ fn openrouter() {
     );
     assert_eq!(check_fails(&OPENROUTER, &sse(&[&text, &failed]), "Provider disconnected").status, Some(502));
     let inside =
-        answer(&face(false), &OPENROUTER, true, br#"{"error":{"message":"No endpoints","code":404},"user_id":"u"}"#);
+        answer(&header(false), &OPENROUTER, true, br#"{"error":{"message":"No endpoints","code":404},"user_id":"u"}"#);
     let Err(AnswerFault::Upstream(error)) = inside else { panic!("{inside:?}") };
     assert_eq!(error.status, Some(404));
 }

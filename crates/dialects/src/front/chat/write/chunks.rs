@@ -4,15 +4,15 @@
 //! is made once.
 
 use super::words;
-use crate::neutral::answer::{Course, Kept, Manner, Said, Words};
+use crate::neutral::answer::{AnswerOptions, AnswerProgress, AnswerWriter, Kept, TextKind};
 use crate::neutral::usage::Usage;
-use crate::neutral::{Event, Face, Flaws, StreamFault, mark};
+use crate::neutral::{AnswerHeader, Event, Flaws, StreamFault, mark};
 use crate::wire::json;
 
 /// The state behind a stream.
 #[derive(Debug)]
 pub struct Chunks {
-    course: Course,
+    progress: AnswerProgress,
     frame: Frame,
 }
 
@@ -32,48 +32,48 @@ const OPEN: &[u8] = br#"data: {"id":""#;
 
 impl Chunks {
     /// A stream at its start.
-    pub fn new(face: &Face, manner: Manner) -> Self {
-        Self { course: Course::new(face, manner), frame: Frame::new(face) }
+    pub fn new(header: &AnswerHeader, options: AnswerOptions) -> Self {
+        Self { progress: AnswerProgress::new(header, options), frame: Frame::new(header) }
     }
 
     /// Takes an event and appends the chunks that it makes. What it makes impossible,
     /// [`fault`](Self::fault) says.
     #[inline]
     pub fn take(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
-        self.course.take(event, &mut Writing { frame: &mut self.frame, out });
+        self.progress.take(event, &mut Writing { frame: &mut self.frame, out });
     }
 
     /// Why this can be no answer, if so.
     pub fn fault(&self) -> Result<(), StreamFault> {
-        self.course.fault().map_or(Ok(()), |why| Err(StreamFault::Broken(why)))
+        self.progress.fault().map_or(Ok(()), |why| Err(StreamFault::Broken(why)))
     }
 
     /// The commit gate: content, thinking (hidden too), a call, a refusal, media or a finish was
     /// told.
     pub fn opened(&self) -> bool {
-        self.course.opened()
+        self.progress.opened()
     }
 
     /// Nothing was told that is an answer, but that there will be none.
     pub fn declined(&self) -> bool {
-        self.course.declined()
+        self.progress.declined()
     }
 
     /// The end was told.
     pub fn done(&self) -> bool {
-        self.course.ended()
+        self.progress.ended()
     }
 
     /// Every choice has its finish.
     pub fn finished(&self) -> bool {
-        self.course.finished()
+        self.progress.finished()
     }
 
     /// Appends what was held back, the finishes, the usage if it was asked for, with `trail`, and
     /// `[DONE]`. That the answer is whole must be known.
     pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
-        self.course.close(&mut Writing { frame: &mut self.frame, out }).map_err(StreamFault::Broken)?;
-        let usage = self.course.tally.usage();
+        self.progress.close(&mut Writing { frame: &mut self.frame, out }).map_err(StreamFault::Broken)?;
+        let usage = self.progress.tally.usage();
         if self.frame.show_usage {
             self.frame.head(out);
             if let Some(mark) = mark::write(usage.source, trail) {
@@ -81,7 +81,7 @@ impl Chunks {
                 out.extend_from_slice(mark.as_bytes());
             }
             out.extend_from_slice(br#","choices":[],"usage":"#);
-            self.course.tally.write(out);
+            self.progress.tally.write(out);
             out.extend_from_slice(b"}\n\n");
         }
         out.extend_from_slice(b"data: [DONE]\n\n");
@@ -90,30 +90,30 @@ impl Chunks {
 
     /// What is wrong with what was told, once all of it was.
     pub fn flaws(&self) -> Flaws {
-        self.course.flaws()
+        self.progress.flaws()
     }
 
     /// What was used so far, for streams that end early: as the upstream said, and an estimate of
     /// what it did not count; nothing if nothing was told.
     pub fn usage_so_far(&self) -> Usage {
-        self.course.usage_so_far()
+        self.progress.usage_so_far()
     }
 
     /// Thoughts to keep for the next turn, each once.
     pub fn kept(&mut self) -> Vec<Kept> {
-        self.course.kept()
+        self.progress.kept()
     }
 }
 
 impl Frame {
-    fn new(face: &Face) -> Self {
+    fn new(header: &AnswerHeader) -> Self {
         let mut head = OPEN.to_vec();
-        json::escape_into(&face.id, &mut head);
+        json::escape_into(&header.id, &mut head);
         let id_end = head.len();
         head.extend_from_slice(br#"","object":"chat.completion.chunk","created":"#);
-        head.extend_from_slice(face.created.to_string().as_bytes());
-        words::text(&mut head, r#","model":"#, &face.model);
-        Self { head: head.into(), id_end, has_id: false, show_usage: face.show_usage }
+        head.extend_from_slice(header.created.to_string().as_bytes());
+        words::text(&mut head, r#","model":"#, &header.model);
+        Self { head: head.into(), id_end, has_id: false, show_usage: header.show_usage }
     }
 
     #[inline]
@@ -147,7 +147,7 @@ struct Writing<'w> {
     out: &'w mut Vec<u8>,
 }
 
-impl Words for Writing<'_> {
+impl AnswerWriter for Writing<'_> {
     fn id(&mut self, id: &str) {
         if !self.frame.has_id
             && let Some(id) = words::answer_id(id)
@@ -167,14 +167,14 @@ impl Words for Writing<'_> {
         self.frame.after(self.out);
     }
 
-    fn say(&mut self, choice: usize, said: Said, text: &str) {
+    fn say(&mut self, choice: usize, kind: TextKind, text: &str) {
         // Most texts are short, and grow little by being escaped.
         self.out.reserve(self.frame.head.len() + text.len() + 160);
         self.frame.before(choice, self.out);
-        let key = match said {
-            Said::Content => r#""content":"#,
-            Said::Reasoning => r#""reasoning_content":"#,
-            Said::Refusal => r#""refusal":"#,
+        let key = match kind {
+            TextKind::Content => r#""content":"#,
+            TextKind::Reasoning => r#""reasoning_content":"#,
+            TextKind::Refusal => r#""refusal":"#,
         };
         words::text(self.out, key, text);
         self.frame.after(self.out);

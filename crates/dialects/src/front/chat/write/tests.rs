@@ -6,31 +6,31 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::dialect::translated::{answer, converted};
-use crate::neutral::answer::{Kept, MAX_CALLS, MAX_HELD, MAX_KEPT, Manner};
+use crate::neutral::answer::{AnswerOptions, Kept, MAX_CALLS, MAX_HELD, MAX_KEPT};
 use crate::neutral::usage::{Source, Usage};
-use crate::neutral::{Answer, AnswerFault, Event, Face, Finish, Flaws, StreamFault, Thought, Tokens, Undo};
+use crate::neutral::{Answer, AnswerFault, AnswerHeader, Event, Finish, Flaws, StreamFault, Thought, Tokens, Undo};
 
 const ROLE: &str = r#"0 {"role":"assistant","content":""}"#;
 const STOP: Event<'_> = Event::Finish(0, Finish::Stop);
 
-pub(crate) fn face(show_usage: bool) -> Face {
-    Face {
+pub(crate) fn header(show_usage: bool) -> AnswerHeader {
+    AnswerHeader {
         model: "fast".into(),
         id: "chatcmpl-0a".into(),
         created: 99,
         show_usage,
         prompt_bytes: 400,
-        ..Face::default()
+        ..AnswerHeader::default()
     }
 }
 
 /// Everything is shown and kept.
-pub(crate) fn manner() -> Manner {
-    Manner { keep_thoughts: true, ..Manner::default() }
+pub(crate) fn options() -> AnswerOptions {
+    AnswerOptions { keep_thoughts: true, ..AnswerOptions::default() }
 }
 
-fn formatted() -> Manner {
-    Manner { undo: Undo { format_tool: Some("fmt".into()), ..Undo::default() }, ..manner() }
+fn formatted() -> AnswerOptions {
+    AnswerOptions { undo: Undo { format_tool: Some("fmt".into()), ..Undo::default() }, ..options() }
 }
 
 fn call<'a>(choice: u32, id: Option<&'a str>, name: &'a str) -> Event<'a> {
@@ -39,8 +39,8 @@ fn call<'a>(choice: u32, id: Option<&'a str>, name: &'a str) -> Event<'a> {
 
 /// The chunks of a stream that ends well, without `[DONE]`.
 #[track_caller]
-fn chunks(show_usage: bool, manner: &Manner, events: &[Event<'_>]) -> (Vec<String>, Usage) {
-    let mut chunks = Chunks::new(&face(show_usage), manner.clone());
+fn chunks(show_usage: bool, options: &AnswerOptions, events: &[Event<'_>]) -> (Vec<String>, Usage) {
+    let mut chunks = Chunks::new(&header(show_usage), options.clone());
     let mut out = Vec::new();
     events.iter().for_each(|event| chunks.take(event.clone(), &mut out));
     let usage = chunks.finish(&mut out, None).unwrap();
@@ -61,18 +61,18 @@ fn long(expected: &str) -> String {
 }
 
 #[track_caller]
-fn check_with(manner: &Manner, events: &[Event<'_>], expected: &[&str]) {
-    let (found, _) = chunks(false, manner, events);
+fn check_with(options: &AnswerOptions, events: &[Event<'_>], expected: &[&str]) {
+    let (found, _) = chunks(false, options, events);
     assert_eq!(found, expected.iter().map(|expected| long(expected)).collect::<Vec<_>>());
 }
 
 #[track_caller]
 fn check(events: &[Event<'_>], expected: &[&str]) {
-    check_with(&manner(), events, expected);
+    check_with(&options(), events, expected);
 }
 
-fn buffered(manner: &Manner, events: &[Event<'_>]) -> Result<(Answer, Vec<Kept>), AnswerFault> {
-    answer(&face(false), manner.clone(), |emit| {
+fn buffered(options: &AnswerOptions, events: &[Event<'_>]) -> Result<(Answer, Vec<Kept>), AnswerFault> {
+    answer(&header(false), options.clone(), |emit| {
         events.iter().for_each(|event| emit(event.clone()));
         Ok(())
     })
@@ -80,8 +80,8 @@ fn buffered(manner: &Manner, events: &[Event<'_>]) -> Result<(Answer, Vec<Kept>)
 
 /// What stands in `choices` of a buffered answer.
 #[track_caller]
-fn check_whole(manner: &Manner, events: &[Event<'_>], choices: &str) {
-    let (answer, _) = buffered(manner, events).unwrap();
+fn check_whole(options: &AnswerOptions, events: &[Event<'_>], choices: &str) {
+    let (answer, _) = buffered(options, events).unwrap();
     let body = String::from_utf8(answer.body).unwrap();
     let start = r#"{"id":"chatcmpl-0a","object":"chat.completion","created":99,"model":"fast","choices":["#;
     let (found, _) = body.strip_prefix(start).unwrap().rsplit_once(r#"],"usage":{"#).unwrap();
@@ -194,7 +194,7 @@ fn a_stream_byte_by_byte() {
         Event::Usage(Tokens { prompt: Some(9), completion: Some(3), ..Tokens::default() }),
         STOP,
     ];
-    let mut chunks = Chunks::new(&face(true), manner());
+    let mut chunks = Chunks::new(&header(true), options());
     let mut out = Vec::new();
     events.into_iter().for_each(|event| chunks.take(event, &mut out));
     chunks.finish(&mut out, None).unwrap();
@@ -240,13 +240,13 @@ fn texts_go_out_as_they_come() {
 
 #[test]
 fn hidden_thinking_is_not_shown() {
-    let manner = Manner { hide_reasoning: true, ..manner() };
+    let options = AnswerOptions { hide_reasoning: true, ..options() };
     check_with(
-        &manner,
+        &options,
         &[Event::Reasoning(0, "hm"), Event::Text(0, "a"), STOP],
         &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"],
     );
-    check_with(&manner, &[Event::Reasoning(0, "hm"), STOP], &[ROLE, "0 =stop"]);
+    check_with(&options, &[Event::Reasoning(0, "hm"), STOP], &[ROLE, "0 =stop"]);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn choices_appear_in_order() {
         &[Event::Text(1, "b")],
         &[ROLE, r#"1 {"role":"assistant","content":""}"#, r#"1 {"content":"b"}"#, "0 =stop", "1 =stop"],
     );
-    let (chunks, _) = chunks(false, &manner(), &[Event::Text(127, "z")]);
+    let (chunks, _) = chunks(false, &options(), &[Event::Text(127, "z")]);
     assert_eq!((chunks.len(), &chunks[128]), (257, &long(r#"127 {"content":"z"}"#)));
 }
 
@@ -290,8 +290,8 @@ fn a_finish_is_held_and_the_last_one_counts() {
 #[test]
 fn the_upstreams_id_is_taken_once() {
     let id = |events: &[Event<'_>]| {
-        let (chunks, _) = chunks(true, &manner(), events);
-        let body = buffered(&manner(), events).unwrap().0.body;
+        let (chunks, _) = chunks(true, &options(), events);
+        let body = buffered(&options(), events).unwrap().0.body;
         let ids = [chunks[0].strip_prefix("data: ").unwrap(), std::str::from_utf8(&body).unwrap()]
             .map(|text| serde_json::from_str::<Value>(text).unwrap()["id"].as_str().unwrap().to_owned());
         assert_eq!(ids[0], ids[1]);
@@ -301,7 +301,7 @@ fn the_upstreams_id_is_taken_once() {
     assert_eq!(id(&[Event::Id(""), Event::Id("chatcmpl-7\"é"), STOP]), "chatcmpl-7\"é");
     assert_eq!(id(&[Event::Id(&"x".repeat(257)), STOP]), "chatcmpl-0a");
     // Too late for a stream.
-    let (late, _) = chunks(false, &manner(), &[Event::Text(0, "a"), Event::Id("msg_1"), STOP]);
+    let (late, _) = chunks(false, &options(), &[Event::Text(0, "a"), Event::Id("msg_1"), STOP]);
     assert!(late.iter().all(|chunk| chunk.contains(r#""id":"chatcmpl-0a""#)));
 }
 
@@ -368,8 +368,8 @@ fn a_call_that_may_be_cut_short_gets_no_arguments() {
 #[track_caller]
 fn check_ids(face_id: &str, calls: &[(u32, Option<&str>)], expected: &[&str]) {
     let events: Vec<Event<'_>> = calls.iter().map(|(choice, id)| call(*choice, *id, "f")).collect();
-    let face = Face { id: face_id.into(), ..face(false) };
-    let mut chunks = Chunks::new(&face, manner());
+    let header = AnswerHeader { id: face_id.into(), ..header(false) };
+    let mut chunks = Chunks::new(&header, options());
     let mut out = Vec::new();
     events.into_iter().for_each(|event| chunks.take(event, &mut out));
     let found: Vec<String> = String::from_utf8(out)
@@ -402,7 +402,7 @@ fn every_call_has_an_id_of_its_own() {
 fn tools_have_the_callers_names() {
     let undo = Undo { names: vec![("f_1".into(), "f.1".into()), ("g_1".into(), "g.1".into())], ..Undo::default() };
     check_with(
-        &Manner { undo, ..manner() },
+        &AnswerOptions { undo, ..options() },
         &[call(0, Some("a"), "g_1"), call(0, Some("b"), "h"), STOP],
         &[
             ROLE,
@@ -444,7 +444,7 @@ fn pictures_and_other_files_are_listed() {
     check(&events, &lines.iter().map(String::as_str).collect::<Vec<_>>());
     let (images, files) = (images.join(","), files.join(","));
     check_whole(
-        &manner(),
+        &options(),
         &events,
         &format!(
             r#"{{"index":0,"message":{{"role":"assistant","content":"","refusal":null,"images":[{images}],"files":[{files}]}},"logprobs":null,"finish_reason":"stop"}}"#
@@ -526,7 +526,7 @@ fn text_is_the_content_if_the_format_is_never_called() {
 #[test]
 fn text_waits_for_the_format_only_so_long() {
     let half = "x".repeat(MAX_HELD);
-    let mut chunks = Chunks::new(&face(false), formatted());
+    let mut chunks = Chunks::new(&header(false), formatted());
     let mut out = Vec::new();
     chunks.take(Event::Text(0, &half), &mut out);
     assert!(out.is_empty() && chunks.opened());
@@ -544,14 +544,14 @@ fn text_waits_for_the_format_only_so_long() {
 
 #[track_caller]
 fn check_fault(events: &[Event<'_>], why: &'static str) {
-    let mut chunks = Chunks::new(&face(true), manner());
+    let mut chunks = Chunks::new(&header(true), options());
     let mut out = Vec::new();
     events.iter().chain([&STOP, &Event::End]).for_each(|event| chunks.take(event.clone(), &mut out));
     assert_eq!(chunks.fault(), Err(StreamFault::Broken(why)));
     assert!(!chunks.done());
     assert_eq!(chunks.finish(&mut out, None), Err(StreamFault::Broken(why)));
     assert!(!String::from_utf8(out).unwrap().contains("[DONE]"));
-    assert_eq!(buffered(&manner(), events), Err(AnswerFault::Nonsense(why)));
+    assert_eq!(buffered(&options(), events), Err(AnswerFault::Nonsense(why)));
 }
 
 #[test]
@@ -571,8 +571,8 @@ fn an_answer_that_says_nothing_is_none() {
         &[Event::Id("a"), Event::Text(0, ""), Event::End],
         &[Event::Usage(Tokens::default()), Event::Signed("s")],
     ] {
-        assert_eq!(buffered(&manner(), events), Err(AnswerFault::Nonsense("the answer is empty")));
-        let mut chunks = Chunks::new(&face(true), manner());
+        assert_eq!(buffered(&options(), events), Err(AnswerFault::Nonsense("the answer is empty")));
+        let mut chunks = Chunks::new(&header(true), options());
         let mut out = Vec::new();
         events.iter().for_each(|event| chunks.take(event.clone(), &mut out));
         assert_eq!(chunks.finish(&mut out, None), Err(StreamFault::Broken("the answer is empty")));
@@ -591,7 +591,7 @@ fn nothing_counts_after_the_end() {
 #[test]
 fn what_opens_the_gate() {
     let opens = |event: Event<'_>| {
-        let mut chunks = Chunks::new(&face(true), Manner::default());
+        let mut chunks = Chunks::new(&header(true), AnswerOptions::default());
         chunks.take(event, &mut Vec::new());
         chunks.opened()
     };
@@ -633,7 +633,7 @@ fn a_whole_answer_byte_by_byte() {
         }),
         Event::Finish(0, Finish::Length),
     ];
-    let (answer, kept) = buffered(&manner(), &events).unwrap();
+    let (answer, kept) = buffered(&options(), &events).unwrap();
     assert_eq!(
         String::from_utf8(answer.body).unwrap(),
         r#"{"id":"chatcmpl-msg_1","object":"chat.completion","created":99,"model":"fast","choices":[{"index":0,"message":{"role":"assistant","content":"a\"b","reasoning_content":"hm","refusal":null},"logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":0,"cache_write_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}}"#
@@ -655,7 +655,7 @@ fn a_whole_answer_byte_by_byte() {
 
 #[test]
 fn messages_say_what_they_have() {
-    let manner = manner();
+    let options = options();
     let whole = |message: &str, reason: &str| {
         format!(
             r#"{{"index":0,"message":{{"role":"assistant",{message}}},"logprobs":null,"finish_reason":"{reason}"}}"#
@@ -670,24 +670,24 @@ fn messages_say_what_they_have() {
         Event::Call { choice: 0, id: Some("b"), name: "g", signature: Some("s") },
     ];
     check_whole(
-        &manner,
+        &options,
         &calls,
         &whole(&format!(r#""content":null,"refusal":null,"tool_calls":[{f},{g}]"#), "tool_calls"),
     );
     let with_text = [&[Event::Text(0, "t")][..], &calls].concat();
     check_whole(
-        &manner,
+        &options,
         &with_text,
         &whole(&format!(r#""content":"t","refusal":null,"tool_calls":[{f},{g}]"#), "tool_calls"),
     );
-    check_whole(&manner, &[Event::Refusal(0, "no"), STOP], &whole(r#""content":"","refusal":"no""#, "stop"));
+    check_whole(&options, &[Event::Refusal(0, "no"), STOP], &whole(r#""content":"","refusal":"no""#, "stop"));
     check_whole(
-        &manner,
+        &options,
         &[Event::Finish(0, Finish::Filtered)],
         &whole(r#""content":"","refusal":null"#, "content_filter"),
     );
     check_whole(
-        &Manner { hide_reasoning: true, ..Manner::default() },
+        &AnswerOptions { hide_reasoning: true, ..AnswerOptions::default() },
         &[Event::Reasoning(0, "hm")],
         &whole(r#""content":"","refusal":null"#, "stop"),
     );
@@ -702,7 +702,7 @@ fn messages_say_what_they_have() {
         &whole(r#""content":"tu","refusal":null"#, "stop"),
     );
     check_whole(
-        &manner,
+        &options,
         &[Event::Text(1, "b"), Event::Text(0, "a"), Event::Finish(1, Finish::Length)],
         concat!(
             r#"{"index":0,"message":{"role":"assistant","content":"a","refusal":null},"logprobs":null,"finish_reason":"stop"},"#,
@@ -713,7 +713,7 @@ fn messages_say_what_they_have() {
 
 #[test]
 fn a_whole_answer_becomes_a_stream_where_one_was_asked_for() {
-    let (answer, kept) = converted(&face(true), manner(), |emit| {
+    let (answer, kept) = converted(&header(true), options(), |emit| {
         emit(Event::Text(0, "abcd"));
         emit(Event::Signed("s"));
         emit(call(0, Some("a"), "f"));
@@ -730,18 +730,18 @@ fn a_whole_answer_becomes_a_stream_where_one_was_asked_for() {
     assert_eq!(answer.usage, Usage::estimated(400, 5));
     assert_eq!(kept.len(), 1);
     let nonsense = || AnswerFault::Nonsense("no answer at all");
-    assert_eq!(converted(&face(true), manner(), |_| Err(nonsense())), Err(nonsense()));
-    assert_eq!(converted(&face(true), manner(), |_| Ok(())), Err(AnswerFault::Nonsense("the answer is empty")));
+    assert_eq!(converted(&header(true), options(), |_| Err(nonsense())), Err(nonsense()));
+    assert_eq!(converted(&header(true), options(), |_| Ok(())), Err(AnswerFault::Nonsense("the answer is empty")));
 }
 
 #[track_caller]
 fn check_declined(events: &[Event<'_>], expected: bool) {
-    for manner in [manner(), Manner { hide_reasoning: true, ..formatted() }] {
-        let mut chunks = Chunks::new(&face(false), manner.clone());
+    for options in [options(), AnswerOptions { hide_reasoning: true, ..formatted() }] {
+        let mut chunks = Chunks::new(&header(false), options.clone());
         events.iter().for_each(|event| chunks.take(event.clone(), &mut Vec::new()));
         assert_eq!(chunks.declined(), expected, "{events:?}");
         chunks.finish(&mut Vec::new(), None).unwrap();
-        let (answer, _) = buffered(&manner, events).unwrap();
+        let (answer, _) = buffered(&options, events).unwrap();
         assert_eq!(chunks.declined(), answer.declined, "{events:?}");
     }
 }
@@ -766,7 +766,7 @@ fn what_tells_nothing_but_a_refusal_is_declined() {
     // As long as another choice is open, it may answer.
     check_declined(&[FILTERED, Event::Text(1, "a")], false);
     check_declined(&[FILTERED, Event::Finish(1, Finish::Stop)], true);
-    let mut chunks = Chunks::new(&face(false), manner());
+    let mut chunks = Chunks::new(&header(false), options());
     chunks.take(Event::Finish(1, Finish::Filtered), &mut Vec::new());
     assert!(!chunks.declined());
     chunks.finish(&mut Vec::new(), None).unwrap();
@@ -779,8 +779,8 @@ fn what_tells_nothing_but_a_refusal_is_declined() {
 #[track_caller]
 fn check_usage(events: &[Event<'_>], expected: &str, source: Source) {
     let events = [events, &[STOP]].concat();
-    let (chunks, usage) = chunks(true, &Manner::default(), &events);
-    let (answer, _) = buffered(&Manner::default(), &events).unwrap();
+    let (chunks, usage) = chunks(true, &AnswerOptions::default(), &events);
+    let (answer, _) = buffered(&AnswerOptions::default(), &events).unwrap();
     assert_eq!((usage, usage.source), (answer.usage, source));
     let last: Value = serde_json::from_str(&chunks.last().unwrap()["data: ".len()..]).unwrap();
     let whole: Value = serde_json::from_slice(&answer.body).unwrap();
@@ -876,7 +876,7 @@ fn what_no_answer_can_have_is_not_believed_nor_what_came_with_it() {
                     Source::Estimated,
                 );
             }
-            let (answer, _) = buffered(&Manner::default(), &[counted, Event::Text(0, "a"), STOP]).unwrap();
+            let (answer, _) = buffered(&AnswerOptions::default(), &[counted, Event::Text(0, "a"), STOP]).unwrap();
             assert_eq!(answer.usage.doubted, is_doubted.then_some(*name), "{absurd}");
         }
     }
@@ -890,7 +890,7 @@ fn what_no_answer_can_have_is_not_believed_nor_what_came_with_it() {
         ]
     };
     let tokens = Tokens { prompt: Some(9), completion: Some(3), ..Tokens::default() };
-    let (answer, _) = buffered(&Manner::default(), &later(tokens)).unwrap();
+    let (answer, _) = buffered(&AnswerOptions::default(), &later(tokens)).unwrap();
     assert_eq!((answer.usage.total(), answer.usage.source, answer.usage.doubted), (12, Source::Reported, None));
 }
 
@@ -911,7 +911,7 @@ fn an_estimate_counts_all_that_was_told() {
 #[test]
 fn what_was_used_before_a_cut() {
     let so_far = |events: &[Event<'_>]| {
-        let mut chunks = Chunks::new(&face(true), manner());
+        let mut chunks = Chunks::new(&header(true), options());
         events.iter().for_each(|event| chunks.take(event.clone(), &mut Vec::new()));
         chunks.usage_so_far()
     };
@@ -943,13 +943,13 @@ fn check_kept(events: &[Event<'_>], expected: &[(&str, &[Thought<'static>])]) {
     let expected: Vec<Kept> =
         expected.iter().map(|(call, thoughts)| Kept { call: (*call).into(), thoughts: thoughts.to_vec() }).collect();
     for hide_reasoning in [false, true] {
-        let mut chunks = Chunks::new(&face(false), Manner { hide_reasoning, ..manner() });
+        let mut chunks = Chunks::new(&header(false), AnswerOptions { hide_reasoning, ..options() });
         events.iter().for_each(|event| chunks.take(event.clone(), &mut Vec::new()));
         assert_eq!(chunks.kept(), expected);
         assert_eq!(chunks.kept(), [], "each once");
     }
-    assert_eq!(buffered(&manner(), events).unwrap().1, expected);
-    assert_eq!(buffered(&Manner { keep_thoughts: false, ..manner() }, events).unwrap().1, []);
+    assert_eq!(buffered(&options(), events).unwrap().1, expected);
+    assert_eq!(buffered(&AnswerOptions { keep_thoughts: false, ..options() }, events).unwrap().1, []);
 }
 
 #[test]
@@ -1078,15 +1078,17 @@ pub(crate) fn plausible(told: &mut Vec<Told>) {
     });
 }
 
-pub(crate) fn any_manner() -> impl Strategy<Value = Manner> {
-    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(hide_reasoning, keep_thoughts, has_format)| Manner {
-        undo: Undo {
-            names: vec![("f_1".into(), "f.1".into())],
-            format_tool: has_format.then(|| "fmt".into()),
-            ..Undo::default()
-        },
-        hide_reasoning,
-        keep_thoughts,
+pub(crate) fn any_options() -> impl Strategy<Value = AnswerOptions> {
+    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(hide_reasoning, keep_thoughts, has_format)| {
+        AnswerOptions {
+            undo: Undo {
+                names: vec![("f_1".into(), "f.1".into())],
+                format_tool: has_format.then(|| "fmt".into()),
+                ..Undo::default()
+            },
+            hide_reasoning,
+            keep_thoughts,
+        }
     })
 }
 
@@ -1154,14 +1156,14 @@ proptest! {
     #[test]
     fn streams_are_valid_and_say_what_whole_answers_say(
         mut told in prop::collection::vec(told(), 0..24),
-        manner in any_manner(),
+        options in any_options(),
         show_usage: bool,
         is_plausible in prop::bool::weighted(0.9),
     ) {
         if is_plausible {
             plausible(&mut told);
         }
-        let mut chunks = Chunks::new(&face(show_usage), manner.clone());
+        let mut chunks = Chunks::new(&header(show_usage), options.clone());
         // The id comes first, or not at all.
         let (ids, others): (Vec<&Told>, Vec<&Told>) = told.iter().partition(|told| matches!(told, Told::Id(_)));
         let events: Vec<Event<'_>> = ids.into_iter().chain(others).map(Told::event).collect();
@@ -1169,7 +1171,7 @@ proptest! {
         events.iter().for_each(|event| chunks.take(event.clone(), &mut out));
         let streamed = chunks.finish(&mut out, None);
         let out = String::from_utf8(out).unwrap();
-        match (streamed, buffered(&manner, &events)) {
+        match (streamed, buffered(&options, &events)) {
             (Ok(usage), Ok((answer, kept))) => {
                 conforms(&out, show_usage);
                 prop_assert_eq!(usage, answer.usage);
@@ -1211,7 +1213,7 @@ fn calls_that_are_told_as_whole_and_are_broken_are_counted_in_both_forms() {
         (two, 1),
         (refused, 0),
     ] {
-        assert_eq!(flaws(false, &manner(), &events), Flaws { broken_calls: broken, not_json: false }, "{events:?}");
+        assert_eq!(flaws(false, &options(), &events), Flaws { broken_calls: broken, not_json: false }, "{events:?}");
     }
 }
 
@@ -1221,53 +1223,53 @@ fn content_that_should_be_json_and_is_not_is_noticed_in_both_forms() {
     let tool = |arguments| {
         vec![Event::Text(0, "Well:"), call(0, None, "fmt"), Event::Arguments(0, arguments), STOP, Event::End]
     };
-    for (manner, events, not_json) in [
-        (manner(), said("{\"a\":1}", Finish::Stop), false),
-        (manner(), said("Sure!", Finish::Stop), true),
-        (manner(), said("{\"a\":", Finish::Length), false),
-        (manner(), vec![call(0, None, "f"), STOP, Event::End], false),
+    for (options, events, not_json) in [
+        (options(), said("{\"a\":1}", Finish::Stop), false),
+        (options(), said("Sure!", Finish::Stop), true),
+        (options(), said("{\"a\":", Finish::Length), false),
+        (options(), vec![call(0, None, "f"), STOP, Event::End], false),
         (formatted(), tool("{\"a\":1}"), false),
         (formatted(), tool("{\"a\":"), true),
         (formatted(), said("{}", Finish::Stop), false),
         (formatted(), said("Sure!", Finish::Stop), true),
         (formatted(), vec![call(0, None, "fmt"), STOP, Event::End], false),
     ] {
-        assert_eq!(flaws(true, &manner, &events), Flaws { broken_calls: 0, not_json }, "{events:?}");
-        assert!(!flaws(false, &manner, &events).not_json, "{events:?}");
+        assert_eq!(flaws(true, &options, &events), Flaws { broken_calls: 0, not_json }, "{events:?}");
+        assert!(!flaws(false, &options, &events).not_json, "{events:?}");
     }
 }
 
 /// What is wrong with an answer, which is the same in both forms.
 #[track_caller]
-fn flaws(wants_json: bool, manner: &Manner, events: &[Event<'_>]) -> Flaws {
-    let face = Face { wants_json, ..face(false) };
+fn flaws(wants_json: bool, options: &AnswerOptions, events: &[Event<'_>]) -> Flaws {
+    let header = AnswerHeader { wants_json, ..header(false) };
     let tell = |emit: crate::neutral::Emit<'_>| -> Result<(), AnswerFault> {
         events.iter().for_each(|event| emit(event.clone()));
         Ok(())
     };
-    let (whole, _) = answer(&face, manner.clone(), tell).expect("an answer");
-    let (stream, _) = converted(&face, manner.clone(), tell).expect("a stream");
+    let (whole, _) = answer(&header, options.clone(), tell).expect("an answer");
+    let (stream, _) = converted(&header, options.clone(), tell).expect("a stream");
     assert_eq!(whole.flaws, stream.flaws);
     whole.flaws
 }
 
 #[test]
 fn a_call_of_a_tool_that_nobody_offered_is_none() {
-    let manner = Manner { undo: Undo { stubs: vec!["no_tool".into()], ..Undo::default() }, ..manner() };
+    let options = AnswerOptions { undo: Undo { stubs: vec!["no_tool".into()], ..Undo::default() }, ..options() };
     let stub = || vec![call(0, Some("t1"), "no_tool"), Event::Arguments(0, "{\"a\":")];
     let text = vec![Event::Text(0, "Noon.")];
     let end = || vec![STOP, Event::End];
-    check_with(&manner, &[text.clone(), stub(), end()].concat(), &[ROLE, r#"0 {"content":"Noon."}"#, "0 =stop"]);
-    check_with(&manner, &[stub(), text, end()].concat(), &[ROLE, r#"0 {"content":"Noon."}"#, "0 =stop"]);
-    check_with(&manner, &[stub(), end()].concat(), &[ROLE, "0 =stop"]);
+    check_with(&options, &[text.clone(), stub(), end()].concat(), &[ROLE, r#"0 {"content":"Noon."}"#, "0 =stop"]);
+    check_with(&options, &[stub(), text, end()].concat(), &[ROLE, r#"0 {"content":"Noon."}"#, "0 =stop"]);
+    check_with(&options, &[stub(), end()].concat(), &[ROLE, "0 =stop"]);
     let tell = |emit: crate::neutral::Emit<'_>| -> Result<(), AnswerFault> {
         [stub(), end()].concat().into_iter().for_each(emit);
         Ok(())
     };
-    let (whole, _) = answer(&face(false), manner.clone(), tell).expect("an answer");
+    let (whole, _) = answer(&header(false), options.clone(), tell).expect("an answer");
     let whole: Value = serde_json::from_slice(&whole.body).unwrap();
     assert_eq!(whole["choices"][0]["message"], json!({"role": "assistant", "content": "", "refusal": null}));
     assert_eq!(whole["choices"][0]["finish_reason"], "stop");
     // It is not broken either: nobody will execute it.
-    assert_eq!(flaws(false, &manner, &[stub(), end()].concat()), Flaws::default());
+    assert_eq!(flaws(false, &options, &[stub(), end()].concat()), Flaws::default());
 }

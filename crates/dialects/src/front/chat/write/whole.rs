@@ -1,13 +1,13 @@
 //! An answer's events → one body.
 
 use super::words;
-use crate::neutral::answer::{Course, Kept, Manner, Said, Words, is_picture};
-use crate::neutral::{Answer, AnswerFault, Call, Event, Face};
+use crate::neutral::answer::{AnswerOptions, AnswerProgress, AnswerWriter, Kept, TextKind, is_picture};
+use crate::neutral::{Answer, AnswerFault, AnswerHeader, Call, Event};
 
 /// The state behind a buffered answer.
 #[derive(Debug)]
 pub struct Whole {
-    course: Course,
+    progress: AnswerProgress,
     body: Body,
 }
 
@@ -34,23 +34,23 @@ struct Choice {
 
 impl Whole {
     /// An answer of which nothing is known yet.
-    pub fn new(face: &Face, manner: Manner) -> Self {
-        Self { course: Course::new(face, manner), body: Body { id: None, choices: Vec::new() } }
+    pub fn new(header: &AnswerHeader, options: AnswerOptions) -> Self {
+        Self { progress: AnswerProgress::new(header, options), body: Body { id: None, choices: Vec::new() } }
     }
 
     /// Takes an event.
     pub fn take(&mut self, event: Event<'_>) {
-        self.course.take(event, &mut self.body);
+        self.progress.take(event, &mut self.body);
     }
 
     /// Thoughts to keep for the next turn, each once.
     pub fn kept(&mut self) -> Vec<Kept> {
-        self.course.kept()
+        self.progress.kept()
     }
 
     /// The answer, once all of it was told.
-    pub fn finish(mut self, face: &Face) -> Result<Answer, AnswerFault> {
-        self.course.close(&mut self.body).map_err(AnswerFault::Nonsense)?;
+    pub fn finish(mut self, header: &AnswerHeader) -> Result<Answer, AnswerFault> {
+        self.progress.close(&mut self.body).map_err(AnswerFault::Nonsense)?;
         let mut out = Vec::with_capacity(512 + self.body.choices.iter().map(Choice::room).sum::<usize>());
         match &self.body.id {
             Some(id) => {
@@ -58,24 +58,24 @@ impl Whole {
                 out.extend_from_slice(id);
                 out.push(b'"');
             }
-            None => words::text(&mut out, r#"{"id":"#, &face.id),
+            None => words::text(&mut out, r#"{"id":"#, &header.id),
         }
         out.extend_from_slice(br#","object":"chat.completion","created":"#);
-        out.extend_from_slice(face.created.to_string().as_bytes());
-        words::text(&mut out, r#","model":"#, &face.model);
+        out.extend_from_slice(header.created.to_string().as_bytes());
+        words::text(&mut out, r#","model":"#, &header.model);
         out.extend_from_slice(br#","choices":"#);
         for (at, choice) in self.body.choices.iter().enumerate() {
             out.push(if at == 0 { b'[' } else { b',' });
             choice.write(at, &mut out);
         }
         out.extend_from_slice(br#"],"usage":"#);
-        self.course.tally.write(&mut out);
+        self.progress.tally.write(&mut out);
         out.push(b'}');
         Ok(Answer {
             body: out,
-            usage: self.course.tally.usage(),
-            declined: self.course.declined(),
-            flaws: self.course.flaws(),
+            usage: self.progress.tally.usage(),
+            declined: self.progress.declined(),
+            flaws: self.progress.flaws(),
         })
     }
 }
@@ -137,7 +137,7 @@ impl Body {
     }
 }
 
-impl Words for Body {
+impl AnswerWriter for Body {
     fn id(&mut self, id: &str) {
         if self.id.is_none() {
             self.id = words::answer_id(id);
@@ -148,11 +148,11 @@ impl Words for Body {
         self.choices.push(Choice::default());
     }
 
-    fn say(&mut self, choice: usize, said: Said, text: &str) {
-        self.with(choice, |choice| match said {
-            Said::Content => choice.content.push_str(text),
-            Said::Reasoning => choice.reasoning.push_str(text),
-            Said::Refusal => choice.refusal.push_str(text),
+    fn say(&mut self, choice: usize, kind: TextKind, text: &str) {
+        self.with(choice, |choice| match kind {
+            TextKind::Content => choice.content.push_str(text),
+            TextKind::Reasoning => choice.reasoning.push_str(text),
+            TextKind::Refusal => choice.refusal.push_str(text),
         });
     }
 

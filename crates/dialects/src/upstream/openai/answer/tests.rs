@@ -18,14 +18,14 @@ const REPORTED: Usage = Usage {
     doubted: None,
 };
 
-fn face(show_usage: bool) -> Face {
-    Face {
+fn header(show_usage: bool) -> AnswerHeader {
+    AnswerHeader {
         model: "fast".into(),
         id: "chatcmpl-0a".into(),
         created: 99,
         show_usage,
         prompt_bytes: 400,
-        ..Face::default()
+        ..AnswerHeader::default()
     }
 }
 
@@ -36,7 +36,7 @@ fn spelled(text: &str, model: &str) -> String {
 
 #[track_caller]
 fn check_usage(input: &str, expected: &str, usage: Usage) {
-    let answer = answer(&face(false), &Quirks::NONE, true, spelled(input, "up").as_bytes()).expect("an answer");
+    let answer = answer(&header(false), &Quirks::NONE, true, spelled(input, "up").as_bytes()).expect("an answer");
     let body = String::from_utf8(answer.body).unwrap();
     assert_eq!(body, spelled(expected, "fast"));
     assert_eq!(answer.usage, usage);
@@ -63,8 +63,8 @@ fn check_message(input: &str, finish: &str, expected: &str, shown: &str) {
 #[track_caller]
 fn check_fault(input: &str, fault: AnswerFault) {
     let input = spelled(input, "up");
-    assert_eq!(answer(&face(false), &Quirks::NONE, true, input.as_bytes()), Err(fault.clone()), "{input}");
-    assert_eq!(converted(&face(false), &Quirks::NONE, true, input.as_bytes()), Err(fault), "{input}");
+    assert_eq!(answer(&header(false), &Quirks::NONE, true, input.as_bytes()), Err(fault.clone()), "{input}");
+    assert_eq!(converted(&header(false), &Quirks::NONE, true, input.as_bytes()), Err(fault), "{input}");
 }
 
 /// Everything that an answer must have.
@@ -132,7 +132,7 @@ fn wrong_heads_are_replaced() {
 fn blank_lines_and_a_mark_in_front_are_cut() {
     let body = spelled(&format!(r#"{{@,"choices":[{PLAIN}],$}}"#), "up");
     for before in ["\n\n \r\n", "\u{FEFF}"] {
-        let answer = answer(&face(false), &Quirks::NONE, true, format!("{before}{body}\n").as_bytes()).unwrap();
+        let answer = answer(&header(false), &Quirks::NONE, true, format!("{before}{body}\n").as_bytes()).unwrap();
         assert_eq!(String::from_utf8(answer.body).unwrap(), body.replace("up", "fast"));
     }
 }
@@ -339,7 +339,7 @@ fn an_answer_becomes_a_stream() {
             vec![chunk.replace('%', r#","usage":null"#), finish.replace("}]}", r#"}],"usage":null}"#), usage.into()],
         ),
     ] {
-        let answer = converted(&face(show_usage), &Quirks::NONE, true, body.as_bytes()).unwrap();
+        let answer = converted(&header(show_usage), &Quirks::NONE, true, body.as_bytes()).unwrap();
         let expected: String = chunks.iter().map(|chunk| format!("data: {}\n\n", chunk.replace('@', head))).collect();
         assert_eq!(String::from_utf8(answer.body).unwrap(), expected + "data: [DONE]\n\n");
         assert_eq!(answer.usage, REPORTED);
@@ -349,7 +349,7 @@ fn an_answer_becomes_a_stream() {
 #[test]
 fn an_answer_without_usage_becomes_a_stream_with_a_marked_estimate() {
     let body = r#"{"choices":[{"message":{"content":"hi"}},{"message":{"content":"ho"}}]}"#;
-    let answer = converted(&face(true), &Quirks::NONE, true, body.as_bytes()).unwrap();
+    let answer = converted(&header(true), &Quirks::NONE, true, body.as_bytes()).unwrap();
     assert_eq!(answer.usage, Usage { prompt: 100, completion: 1, source: Source::Estimated, ..Usage::default() });
     let events = String::from_utf8(answer.body).unwrap();
     assert!(events.ends_with(
@@ -367,8 +367,8 @@ data: [DONE]
 fn check_declined(choices: &[&str], expected: bool) {
     let body = format!(r#"{{"choices":[{}]}}"#, choices.join(","));
     for show_reasoning in [true, false] {
-        let whole = answer(&face(false), &Quirks::NONE, show_reasoning, body.as_bytes()).unwrap();
-        let streamed = converted(&face(false), &Quirks::NONE, show_reasoning, body.as_bytes()).unwrap();
+        let whole = answer(&header(false), &Quirks::NONE, show_reasoning, body.as_bytes()).unwrap();
+        let streamed = converted(&header(false), &Quirks::NONE, show_reasoning, body.as_bytes()).unwrap();
         assert_eq!((whole.declined, streamed.declined), (expected, expected), "{body}");
     }
 }
@@ -413,11 +413,11 @@ fn an_answer_of_nothing_but_a_refusal_is_declined() {
 #[test]
 fn the_demo_answers_both_ways() {
     let request = br#"{"model":"demo","messages":[{"role":"user","content":"hi"}]}"#;
-    let whole = answer(&face(false), &Quirks::NONE, true, &crate::upstream::demo::answer(request)).unwrap();
+    let whole = answer(&header(false), &Quirks::NONE, true, &crate::upstream::demo::answer(request)).unwrap();
     conforms(std::str::from_utf8(&whole.body).unwrap());
     assert_eq!(whole.usage.source, Source::Estimated);
 
-    let mut stream = super::super::Stream::new(&face(true), &Quirks::NONE, true, 1 << 20);
+    let mut stream = super::super::Stream::new(&header(true), &Quirks::NONE, true, 1 << 20);
     let mut out = Vec::new();
     for piece in crate::upstream::demo::pieces(request) {
         stream.feed(&piece.bytes, &mut out).unwrap();
@@ -445,9 +445,9 @@ proptest! {
         let choices = format!(r#""choices":[{}]"#, choices.join(","));
         members.push(&choices);
         let body = format!("{{{}}}", members.join(","));
-        if let Ok(answer) = answer(&face(false), &Quirks::NONE, true, body.as_bytes()) {
+        if let Ok(answer) = answer(&header(false), &Quirks::NONE, true, body.as_bytes()) {
             conforms(std::str::from_utf8(&answer.body).unwrap());
-            prop_assert!(converted(&face(true), &Quirks::NONE, true, body.as_bytes()).is_ok(), "{body}");
+            prop_assert!(converted(&header(true), &Quirks::NONE, true, body.as_bytes()).is_ok(), "{body}");
         }
     }
 }
@@ -492,7 +492,7 @@ fn check_thinking(message: &str, shown: &str, hidden: &str, bytes: u64) {
     let body = |message: &str| format!(r#"{{@,"choices":[{{"index":0,"message":{message},"finish_reason":"stop"}}]}}"#);
     for (show, expected) in [(true, shown), (false, hidden)] {
         let input = spelled(&body(message), "up");
-        let answer = answer(&face(false), &Quirks::NONE, show, input.as_bytes()).unwrap();
+        let answer = answer(&header(false), &Quirks::NONE, show, input.as_bytes()).unwrap();
         let out = String::from_utf8(answer.body).unwrap();
         conforms(&out);
         let usage = Usage::estimated(400, bytes);
@@ -504,7 +504,7 @@ fn check_thinking(message: &str, shown: &str, hidden: &str, bytes: u64) {
         assert_eq!(out.replace(&counted, ""), spelled(&body(expected), "fast"), "{message}");
         assert_eq!(answer.usage, usage, "{message}");
         // The same as a stream.
-        let events = converted(&face(false), &Quirks::NONE, show, input.as_bytes()).unwrap();
+        let events = converted(&header(false), &Quirks::NONE, show, input.as_bytes()).unwrap();
         assert_eq!(events.usage, usage);
         let events = String::from_utf8(events.body).unwrap();
         assert!(events.ends_with("data: [DONE]\n\n"));
@@ -600,7 +600,7 @@ fn thinking_has_one_name_or_none() {
 #[test]
 fn a_delta_beside_the_message_hides_its_thinking_too() {
     let beside = r#"{@,"choices":[{"index":0,"message":{"role":"assistant","content":"a","reasoning":"hm"},"delta":{"reasoning_content":"hm","content":""},"finish_reason":"stop"}],$}"#;
-    let answer = answer(&face(false), &Quirks::NONE, false, spelled(beside, "up").as_bytes()).unwrap();
+    let answer = answer(&header(false), &Quirks::NONE, false, spelled(beside, "up").as_bytes()).unwrap();
     let expected = beside.replace(r#","reasoning":"hm""#, "").replace(r#""reasoning_content":"hm","#, "");
     assert_eq!(String::from_utf8(answer.body).unwrap(), spelled(&expected, "fast"));
 }
@@ -616,7 +616,7 @@ fn what_thinking_cost_is_told_though_it_is_hidden() {
             "fast",
         )
     };
-    let answer = answer(&face(false), &Quirks::NONE, false, body(r#","reasoning":"hm""#).as_bytes()).unwrap();
+    let answer = answer(&header(false), &Quirks::NONE, false, body(r#","reasoning":"hm""#).as_bytes()).unwrap();
     assert_eq!(String::from_utf8(answer.body).unwrap(), body(""));
     assert_eq!(answer.usage, Usage { reasoning: 2, ..REPORTED });
 }
@@ -625,9 +625,9 @@ fn what_thinking_cost_is_told_though_it_is_hidden() {
 fn an_answer_that_is_whole_and_flawed_is_told_so() {
     let flaws = |message: &str, finish: &str, wants_json: bool| {
         let body = format!(r#"{{"choices":[{{"index":0,"message":{message},"finish_reason":"{finish}"}}]}}"#);
-        let face = Face { wants_json, ..face(false) };
-        let whole = answer(&face, &Quirks::NONE, true, body.as_bytes()).expect("an answer").flaws;
-        assert_eq!(converted(&face, &Quirks::NONE, true, body.as_bytes()).expect("a stream").flaws, whole);
+        let header = AnswerHeader { wants_json, ..header(false) };
+        let whole = answer(&header, &Quirks::NONE, true, body.as_bytes()).expect("an answer").flaws;
+        assert_eq!(converted(&header, &Quirks::NONE, true, body.as_bytes()).expect("a stream").flaws, whole);
         (whole.broken_calls, whole.not_json)
     };
     let call = |arguments: &str| {

@@ -1,0 +1,33 @@
+//! A writer writes an answer in the format of one front door.
+
+/// Writes an answer in the format of one front door. What happens to an answer is told in the order
+/// that a caller may see it.
+pub(crate) trait AnswerWriter {
+    /// Takes the upstream's id of the answer.
+    fn id(&mut self, id: &str);
+    /// Opens a choice: always the next one.
+    fn open(&mut self, choice: usize);
+    /// Writes more of one of a choice's texts; never empty.
+    fn say(&mut self, choice: usize, kind: TextKind, text: &str);
+    /// Begins a call: always the choice's next one.
+    fn call(&mut self, choice: usize, number: usize, id: &str, name: &str, signature: Option<&str>);
+    /// Writes more of the last call's arguments; never empty.
+    fn arguments(&mut self, choice: usize, number: usize, text: &str);
+    /// Writes a picture, or a file that is none; each of them counted for itself.
+    fn media(&mut self, choice: usize, number: usize, mime: &str, data: &str);
+    /// Ends a choice.
+    fn finish(&mut self, choice: usize, reason: &'static str);
+}
+
+/// One of a choice's texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TextKind {
+    Content,
+    Reasoning,
+    Refusal,
+}
+
+/// Returns whether media of this type goes where clients look for pictures.
+pub(crate) fn is_picture(mime: &str) -> bool {
+    mime.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("image/"))
+}
