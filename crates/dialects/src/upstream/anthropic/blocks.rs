@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
+use super::alternation::{Side, is_blank};
 use super::names::Names;
-use super::pairs::{Side, is_blank};
 use crate::neutral::turns::{Item, Outcome, Thoughts};
 use crate::neutral::{Cache, Call, Losses, Media, Part, PartKind, Thought};
 use crate::wire::json::Writer;

@@ -1,11 +1,11 @@
 //! A request in Claude's words.
 
+use super::alternation::{self, is_blank};
 use super::blocks::{Blocks, Breakpoints, source};
 use super::names::Names;
-use super::offers::Offers;
-use super::pairs::{self, is_blank};
 use super::refuse::refuse;
 use super::thinking::Thinking;
+use super::tools::Offers;
 use crate::neutral::traits::{Sampling, Thinking as Kind, Traits};
 use crate::neutral::turns::{self, Item, Thoughts, Turn, Turns};
 use crate::neutral::{Losses, Number, Part, PartKind, Refused, Request, Role, Target, Written};
@@ -16,9 +16,9 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     refuse(request, &target.traits, true, |kind| source(kind).map(|source| source.is_image()))?;
     let mut losses = Losses::default();
     let Turns { system, turns } = turns::turns(request, target.kept, &mut losses);
-    let spoken = pairs::spoken(&turns);
-    let ids = pairs::ids(request, &spoken)?;
-    let mut sides = pairs::sides(&spoken).peekable();
+    let spoken = alternation::spoken(&turns);
+    let ids = alternation::ids(request, &spoken)?;
+    let mut sides = alternation::sides(&spoken).peekable();
     let begins_alone = sides.peek().is_some_and(|side| side.is_assistant);
     let prefilled = sides.clone().next_back().is_some_and(|side| side.is_assistant);
     let system: Vec<_> =
@@ -206,7 +206,7 @@ fn cached(spoken: &[&Turn<'_, '_>]) -> usize {
         Item::Result(outcome) => outcome.cache.is_some(),
         Item::Thoughts(_) | Item::Call(..) => false,
     };
-    pairs::sides(spoken).flat_map(pairs::Side::items).filter(has_one).count()
+    alternation::sides(spoken).flat_map(alternation::Side::items).filter(has_one).count()
 }
 
 #[cfg(test)]

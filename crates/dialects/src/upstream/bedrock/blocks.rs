@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use super::models::Family;
 use crate::neutral::turns::{Item, Outcome, Thoughts};
 use crate::neutral::{Cache, Call, Losses, Media, Part, PartKind, Thought};
+use crate::upstream::anthropic::alternation::{Side, is_blank};
 use crate::upstream::anthropic::names::Names;
-use crate::upstream::anthropic::pairs::{Side, is_blank};
 use crate::wire::json::Writer;
 
 /// Writes blocks, in the order of the conversation.

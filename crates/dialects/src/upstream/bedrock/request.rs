@@ -9,8 +9,8 @@ use super::tools::{Offers, Situation};
 use crate::neutral::traits::{Sampling, Thinking as Kind};
 use crate::neutral::turns::{self, Item, Thoughts, Turn, Turns};
 use crate::neutral::{Losses, Number, PartKind, Raw, Refused, Request, Role, Target, ToolChoice, Written};
+use crate::upstream::anthropic::alternation::{self, is_blank};
 use crate::upstream::anthropic::names::Names;
-use crate::upstream::anthropic::pairs::{self, is_blank};
 use crate::upstream::anthropic::refuse::refuse;
 use crate::upstream::anthropic::schema;
 use crate::upstream::anthropic::thinking::Thinking;
@@ -24,9 +24,9 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     let family = Family::of(target.model, traits);
     let mut losses = Losses::default();
     let Turns { system, turns } = turns::turns(request, target.kept, &mut losses);
-    let spoken = pairs::spoken(&turns);
-    let ids = pairs::ids(request, &spoken)?;
-    let mut sides = pairs::sides(&spoken).peekable();
+    let spoken = alternation::spoken(&turns);
+    let ids = alternation::ids(request, &spoken)?;
+    let mut sides = alternation::sides(&spoken).peekable();
     let begins_alone = sides.peek().is_some_and(|side| side.is_assistant);
     let prefilled = sides.clone().next_back().is_some_and(|side| side.is_assistant);
     let system: Vec<_> =

@@ -12,9 +12,9 @@ use super::models::Family;
 use crate::neutral::{Format, Losses, Raw, Refused, Request, Target, Tool, ToolChoice};
 use crate::upstream::anthropic::describe::{Described, Limits};
 use crate::upstream::anthropic::names::Names;
-use crate::upstream::anthropic::offers::{ANY_OBJECT, FORMAT_SCHEMA, FORMAT_TOOL, HINT, about_format_tool};
 use crate::upstream::anthropic::schema::{self, Fit};
 use crate::upstream::anthropic::thinking::Thinking;
+use crate::upstream::anthropic::tools::{ANY_OBJECT, FORMAT_SCHEMA, FORMAT_TOOL, HINT, about_format_tool};
 use crate::wire::json::Writer;
 
 /// What the model may call, must call, and must answer in.

@@ -1,11 +1,11 @@
 //! OpenAI's chat completions, towards servers that speak them more or less.
 //!
 //! Requests and answers pass as the bytes they are: they are scanned, and only the spans that are
-//! not as the standard, or a server's [`Quirks`](crate::upstream::quirks::Quirks), want them are edited. So unknown fields, key
-//! order and number forms survive. What always holds of an answer, whatever the upstream left out:
-//! an id, a time, the right `object`, the caller's model id, numbered choices with role and finish
-//! reason, and a usage whose total is true. A whole answer is never made out of half a one: where
-//! the end is missing, the answer is a fault.
+//! not as the standard, or a server's [`Quirks`](super::quirks::Quirks), want them are edited. So
+//! unknown fields, key order and number forms survive. What always holds of an answer, whatever the
+//! upstream left out: an id, a time, the right `object`, the caller's model id, numbered choices
+//! with role and finish reason, and a usage whose total is true. A whole answer is never made out
+//! of half a one: where the end is missing, the answer is a fault.
 
 mod answer;
 mod call_ids;

@@ -1,4 +1,5 @@
-//! Calls and their results: what the API refuses a conversation for.
+//! The alternation of the two sides, with calls and their results: what the API refuses a
+//! conversation for.
 //!
 //! Every call must have its result in the very next message ([`answered`]), and no result may be
 //! without a call. OpenAI refuses the same, so that a conversation without it is at fault whoever
