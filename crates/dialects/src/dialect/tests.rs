@@ -314,9 +314,9 @@ fn the_trail_goes_with_the_usage_whatever_the_dialect() {
 
 #[test]
 fn every_dialect_is_at_its_address() {
-    let url = |protocol: &'static Protocol| match protocol.base_url {
-        BaseUrl::At(base) => format!("{base}{}", (protocol.path)(&Settings::NONE, "m", false)),
-        other => panic!("{other:?}"),
+    let url = |protocol: &'static Protocol| {
+        let BaseUrl::At(base) = protocol.base_url else { panic!("{:?}", protocol.base_url) };
+        format!("{base}{}", (protocol.path)(&Settings::NONE, "m", false))
     };
     assert_eq!(url(&anthropic::PROTOCOL), "https://api.anthropic.com/v1/messages");
     assert_eq!(anthropic::PROTOCOL.headers, [("anthropic-version", "2023-06-01")]);

@@ -29,6 +29,7 @@ pub static ALL: [&Protocol; 9] = [
 ];
 
 /// The names of all of them.
+#[expect(clippy::indexing_slicing, reason = "the compiler does it, and would not compile a panic")]
 pub static NAMES: [&str; 9] = {
     let mut names = [""; 9];
     let mut at = 0;
