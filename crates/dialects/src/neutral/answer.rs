@@ -12,7 +12,7 @@ mod thoughts;
 mod writer;
 
 pub(crate) use progress::AnswerProgress;
-pub(crate) use writer::{AnswerWriter, TextKind, is_picture};
+pub(crate) use writer::{AnswerWriter, NewCall, TextKind, is_picture};
 #[cfg(test)]
 pub(crate) use {ids::MAX_CALLS, progress::MAX_HELD, thoughts::MAX_KEPT};
 

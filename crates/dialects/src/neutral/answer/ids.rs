@@ -28,8 +28,8 @@ impl Ids {
     }
 
     /// The id that the caller sees.
-    pub(crate) fn unique<'i>(&mut self, id: Option<&'i str>, choice: usize, number: usize) -> Cow<'i, str> {
-        if let Some(id) = id.filter(|id| !id.is_empty() && self.is_new(id)) {
+    pub(crate) fn unique<'i>(&mut self, id: &'i str, choice: usize, number: usize) -> Cow<'i, str> {
+        if !id.is_empty() && self.is_new(id) {
             return Cow::Borrowed(id);
         }
         let mut number = number;

@@ -7,7 +7,7 @@
 use super::ids::{Ids, MAX_CALLS};
 use super::tally::Tally;
 use super::thoughts::Thoughts;
-use super::writer::{AnswerWriter, TextKind, is_picture};
+use super::writer::{AnswerWriter, NewCall, TextKind, is_picture};
 use super::{AnswerHeader, AnswerOptions, Kept};
 use crate::neutral::flaws::{self, Flaws};
 use crate::neutral::usage::Usage;
@@ -129,7 +129,9 @@ impl AnswerProgress {
                 self.thoughts.iter_mut().for_each(|thoughts| thoughts.redacted(data));
                 Ok(())
             }
-            Event::Call { choice, id, name, signature } => self.call(choice, id, name, signature, writer),
+            Event::Call { choice, id, name, signature } => {
+                self.call(choice, NewCall { id: id.unwrap_or_default(), name, signature }, writer)
+            }
             Event::Arguments(index, text) => self.arguments(index, text, writer),
             Event::Media(index, mime, data) => self.media(index, mime, data, writer),
             Event::Finish(index, finish) => self.choice(index).map(|(_, choice)| choice.finish = Some(finish)),
@@ -275,14 +277,8 @@ impl AnswerProgress {
         Ok(())
     }
 
-    fn call(
-        &mut self,
-        index: u32,
-        id: Option<&str>,
-        name: &str,
-        signature: Option<&str>,
-        writer: &mut dyn AnswerWriter,
-    ) -> Result<(), &'static str> {
+    fn call(&mut self, index: u32, call: NewCall<'_>, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
+        let NewCall { id, name, signature } = call;
         if name.is_empty() {
             return Err("a tool call without a name");
         }
@@ -313,7 +309,7 @@ impl AnswerProgress {
             thoughts.called(at == 0, &id, signature);
         }
         let name = self.undo.names.iter().find(|(theirs, _)| theirs == name).map_or(name, |(_, callers)| callers);
-        writer.call(at, number, &id, name, signature);
+        writer.call(at, number, &NewCall { id: &id, name, signature });
         Ok(())
     }
 

@@ -10,13 +10,24 @@ pub(crate) trait AnswerWriter {
     /// Writes more of one of a choice's texts; never empty.
     fn say(&mut self, choice: usize, kind: TextKind, text: &str);
     /// Begins a call: always the choice's next one.
-    fn call(&mut self, choice: usize, number: usize, id: &str, name: &str, signature: Option<&str>);
+    fn call(&mut self, choice: usize, number: usize, call: &NewCall<'_>);
     /// Writes more of the last call's arguments; never empty.
     fn arguments(&mut self, choice: usize, number: usize, text: &str);
     /// Writes a picture, or a file that is none; each of them counted for itself.
     fn media(&mut self, choice: usize, number: usize, mime: &str, data: &str);
     /// Ends a choice.
     fn finish(&mut self, choice: usize, reason: &'static str);
+}
+
+/// A call that begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewCall<'c> {
+    /// Its id; empty where there is none yet.
+    pub(crate) id: &'c str,
+    /// The function.
+    pub(crate) name: &'c str,
+    /// Google's signature.
+    pub(crate) signature: Option<&'c str>,
 }
 
 /// One of a choice's texts.

@@ -4,7 +4,7 @@
 //! is made once.
 
 use super::words;
-use crate::neutral::answer::{AnswerOptions, AnswerProgress, AnswerWriter, Kept, TextKind};
+use crate::neutral::answer::{AnswerOptions, AnswerProgress, AnswerWriter, Kept, NewCall, TextKind};
 use crate::neutral::usage::Usage;
 use crate::neutral::{AnswerHeader, Event, Flaws, StreamFault, mark};
 use crate::wire::json;
@@ -180,12 +180,12 @@ impl AnswerWriter for Writing<'_> {
         self.frame.after(self.out);
     }
 
-    fn call(&mut self, choice: usize, number: usize, id: &str, name: &str, signature: Option<&str>) {
+    fn call(&mut self, choice: usize, number: usize, call: &NewCall<'_>) {
         self.frame.before(choice, self.out);
         self.out.extend_from_slice(br#""tool_calls":[{"index":"#);
         words::number(self.out, number);
         self.out.push(b',');
-        words::call(self.out, id, name, "", signature);
+        words::call(self.out, call.id, call.name, "", call.signature);
         self.out.push(b']');
         self.frame.after(self.out);
     }

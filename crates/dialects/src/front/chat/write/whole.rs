@@ -1,7 +1,7 @@
 //! An answer's events → one body.
 
 use super::words;
-use crate::neutral::answer::{AnswerOptions, AnswerProgress, AnswerWriter, Kept, TextKind, is_picture};
+use crate::neutral::answer::{AnswerOptions, AnswerProgress, AnswerWriter, Kept, NewCall, TextKind, is_picture};
 use crate::neutral::{Answer, AnswerFault, AnswerHeader, Call, Event};
 
 /// The state behind a buffered answer.
@@ -156,12 +156,12 @@ impl AnswerWriter for Body {
         });
     }
 
-    fn call(&mut self, choice: usize, _number: usize, id: &str, name: &str, signature: Option<&str>) {
+    fn call(&mut self, choice: usize, _number: usize, call: &NewCall<'_>) {
         let call = Call {
-            id: id.to_owned().into(),
-            name: name.to_owned().into(),
+            id: call.id.to_owned().into(),
+            name: call.name.to_owned().into(),
             arguments: "".into(),
-            signature: signature.map(|signature| signature.to_owned().into()),
+            signature: call.signature.map(|signature| signature.to_owned().into()),
             is_custom: false,
         };
         self.with(choice, |choice| choice.calls.push(call));
