@@ -16,6 +16,7 @@ mod fault;
 pub(crate) mod flaws;
 mod losses;
 pub(crate) mod mark;
+pub(crate) mod offer;
 pub mod price;
 mod refused;
 mod request;

@@ -5,20 +5,14 @@
 //! combinations of those it does. Ids of calls and names of tools that it would refuse are
 //! rewritten, both sides alike. Thoughts go back as they came or not at all.
 
-pub(super) mod alternation;
 mod answer;
 mod blocks;
-pub(super) mod describe;
 mod error;
 mod models;
-pub(super) mod names;
-pub(super) mod refuse;
 mod request;
-pub(super) mod schema;
 mod stream;
 mod text;
-pub(super) mod thinking;
-pub(super) mod tools;
+mod tools;
 
 pub use answer::answer;
 pub use error::error;
@@ -51,4 +45,4 @@ pub static PROTOCOL: Protocol = Protocol {
 };
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

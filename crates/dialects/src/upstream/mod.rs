@@ -4,6 +4,7 @@
 pub mod anthropic;
 pub mod azure;
 pub mod bedrock;
+mod claude;
 pub mod cohere;
 pub mod demo;
 pub mod gemini;

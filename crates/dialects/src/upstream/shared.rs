@@ -2,3 +2,4 @@
 
 pub(crate) mod flat;
 pub mod lenient;
+pub(crate) mod unique;

@@ -1,33 +1,26 @@
 //! What is said, as content blocks.
 
-use std::borrow::Cow;
-
 use base64::Engine;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-use super::alternation::{Side, is_blank};
-use super::names::Names;
-use crate::neutral::turns::{Item, Outcome, Thoughts};
+use crate::neutral::turns::Outcome;
 use crate::neutral::{Cache, Call, Losses, Media, Part, PartKind, Thought};
+use crate::upstream::claude::alternation::is_blank;
+use crate::upstream::claude::blocks::{CacheHints, image_type, is_blank_part, write_input};
+use crate::upstream::claude::conversation::BlockWriter;
+use crate::upstream::claude::names::Names;
 use crate::wire::json::Writer;
 
 /// Writes blocks, in the order of the conversation.
 pub(super) struct Blocks<'r, 'l> {
-    /// The ids of calls and results that are still to come.
-    pub(super) ids: std::vec::IntoIter<Cow<'r, str>>,
     pub(super) names: &'l Names<'r>,
     pub(super) breakpoints: Breakpoints,
-    /// Whether thoughts go back.
-    pub(super) thoughts: bool,
     pub(super) losses: &'l mut Losses,
 }
 
 /// The places where a prompt cache may end, as far as the API takes them.
 #[derive(Debug)]
-pub(super) struct Breakpoints {
-    /// How many are still to be left out.
-    surplus: usize,
-}
+pub(super) struct Breakpoints(CacheHints);
 
 /// Where the bytes of a part are, in a form that the API takes.
 pub(super) enum Source<'p> {
@@ -51,22 +44,14 @@ impl Source<'_> {
 }
 
 impl Breakpoints {
-    /// Of so many, the last four: what comes again is longest there.
+    /// Takes those that the API takes of so many.
     pub(super) fn of(count: usize, losses: &mut Losses) -> Self {
-        const MOST: usize = 4;
-        if count > MOST {
-            losses.add("cache_control");
-        }
-        Self { surplus: count.saturating_sub(MOST) }
+        Self(CacheHints::of(count, 4, losses))
     }
 
     /// Writes the member, if there is a hint here.
-    pub(super) fn write(&mut self, w: &mut Writer, cache: Option<&Cache<'_>>, losses: &mut Losses) {
-        let Some(cache) = cache else { return };
-        if self.surplus > 0 {
-            self.surplus -= 1;
-            return;
-        }
+    pub(super) fn write(&mut self, w: &mut Writer, hint: Option<&Cache<'_>>, losses: &mut Losses) {
+        let Some(cache) = self.0.next(hint) else { return };
         w.key("cache_control").object(|w| {
             w.key("type").text("ephemeral");
             match cache.ttl.as_deref() {
@@ -78,29 +63,64 @@ impl Breakpoints {
     }
 }
 
-impl Blocks<'_, '_> {
-    /// A message. The last one of a conversation may be the assistant's, which must not end with
-    /// white space.
-    pub(super) fn message(&mut self, w: &mut Writer, side: Side<'_, '_, '_>, is_last: bool) {
+impl BlockWriter for Blocks<'_, '_> {
+    fn text(&mut self, w: &mut Writer, text: &str) {
         w.object(|w| {
-            w.key("role").text(if side.is_assistant { "assistant" } else { "user" });
-            w.key("content").array(|w| {
-                let mut items = side.items().peekable();
-                while let Some(item) = items.next() {
-                    let is_end = side.is_assistant && is_last && items.peek().is_none();
-                    match item {
-                        Item::Part(part) => self.part(w, &part.kind, part.cache.as_ref(), is_end),
-                        Item::Thoughts(thoughts) => self.thoughts(w, thoughts),
-                        Item::Call(call, _) => self.call(w, call),
-                        Item::Result(outcome) => self.result(w, outcome),
-                    }
-                }
-            });
+            w.key("type").text("text");
+            w.key("text").text(text);
         });
     }
 
-    /// A text or a medium.
-    pub(super) fn part(&mut self, w: &mut Writer, kind: &PartKind<'_>, cache: Option<&Cache<'_>>, is_end: bool) {
+    fn part(&mut self, w: &mut Writer, part: &Part<'_>, is_end: bool) {
+        self.kind(w, &part.kind, part.cache.as_ref(), is_end);
+    }
+
+    fn thought(&mut self, w: &mut Writer, thought: &Thought<'_>) {
+        w.object(|w| match (&thought.redacted, &thought.signature) {
+            (Some(data), _) => {
+                w.key("type").text("redacted_thinking");
+                w.key("data").text(data);
+            }
+            (None, signature) => {
+                w.key("type").text("thinking");
+                w.key("thinking").text(&thought.text);
+                w.key("signature").text(signature.as_deref().unwrap_or_default());
+            }
+        });
+    }
+
+    fn call(&mut self, w: &mut Writer, id: &str, call: &Call<'_>) {
+        w.object(|w| {
+            w.key("type").text("tool_use");
+            w.key("id").text(id);
+            w.key("name").text(self.names.written(&call.name));
+            write_input(w, call, self.losses);
+        });
+    }
+
+    fn result(&mut self, w: &mut Writer, id: &str, outcome: &Outcome<'_, '_>) {
+        let mut parts = outcome.parts.iter().filter(|part| !is_blank_part(part)).peekable();
+        w.object(|w| {
+            w.key("type").text("tool_result");
+            w.key("tool_use_id").text(id);
+            match (outcome.parts, parts.peek()) {
+                ([Part { kind: PartKind::Text(text), .. }], Some(_)) => w.key("content").text(text),
+                (_, Some(_)) => w.key("content").array(|w| {
+                    for part in parts {
+                        // The hint is the whole result's.
+                        self.kind(w, &part.kind, None, false);
+                    }
+                }),
+                (_, None) => {}
+            }
+            self.breakpoints.write(w, outcome.cache, self.losses);
+        });
+    }
+}
+
+impl Blocks<'_, '_> {
+    /// Writes a text or a medium, with this hint.
+    fn kind(&mut self, w: &mut Writer, kind: &PartKind<'_>, cache: Option<&Cache<'_>>, is_end: bool) {
         if let PartKind::Text(text) = kind {
             let text = if is_end { text.trim_end() } else { text };
             w.object(|w| {
@@ -136,51 +156,6 @@ impl Blocks<'_, '_> {
                 PartKind::Text(_) | PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => {}
             }
             self.breakpoints.write(w, cache, self.losses);
-        });
-    }
-
-    fn thoughts(&mut self, w: &mut Writer, thoughts: &Thoughts<'_, '_>) {
-        if self.thoughts {
-            thoughts.all().iter().for_each(|one| thought(w, one));
-        }
-    }
-
-    fn call(&mut self, w: &mut Writer, call: &Call<'_>) {
-        if call.signature.is_some() {
-            // Google's.
-            self.losses.add("messages[].tool_calls[].extra_content");
-        }
-        w.object(|w| {
-            w.key("type").text("tool_use");
-            w.key("id").text(&self.ids.next().unwrap_or_default());
-            w.key("name").text(self.names.written(&call.name));
-            match call.object() {
-                Some(object) => w.key("input").raw(object),
-                None => {
-                    self.losses.add(call.weakened());
-                    w.key("input").object(|w| w.key(RAW).text(&call.arguments));
-                }
-            }
-        });
-    }
-
-    fn result(&mut self, w: &mut Writer, outcome: &Outcome<'_, '_>) {
-        let says = |part: &&Part<'_>| !matches!(&part.kind, PartKind::Text(text) if is_blank(text));
-        let mut parts = outcome.parts.iter().filter(says).peekable();
-        w.object(|w| {
-            w.key("type").text("tool_result");
-            w.key("tool_use_id").text(&self.ids.next().unwrap_or_default());
-            match (outcome.parts, parts.peek()) {
-                ([Part { kind: PartKind::Text(text), .. }], Some(_)) => w.key("content").text(text),
-                (_, Some(_)) => w.key("content").array(|w| {
-                    for part in parts {
-                        // The hint is the whole result's.
-                        self.part(w, &part.kind, None, false);
-                    }
-                }),
-                (_, None) => {}
-            }
-            self.breakpoints.write(w, outcome.cache, self.losses);
         });
     }
 }
@@ -219,38 +194,10 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<Source<'p>, &'static 
     }
 }
 
-/// Where arguments that are no object go.
-const RAW: &str = "_raw";
-
 fn base64(w: &mut Writer, media_type: &str, data: &str) {
     w.key("type").text("base64");
     w.key("media_type").text(media_type);
     w.key("data").text(data);
-}
-
-fn thought(w: &mut Writer, thought: &Thought<'_>) {
-    w.object(|w| match (&thought.redacted, &thought.signature) {
-        (Some(data), _) => {
-            w.key("type").text("redacted_thinking");
-            w.key("data").text(data);
-        }
-        (None, signature) => {
-            w.key("type").text("thinking");
-            w.key("thinking").text(&thought.text);
-            w.key("signature").text(signature.as_deref().unwrap_or_default());
-        }
-    });
-}
-
-/// One of the API's media types: as said, or by how the bytes begin where nothing is said.
-fn image_type(media_type: &str, data: &str) -> Option<&'static str> {
-    const TYPES: [(&str, &str); 4] =
-        [("image/jpeg", "/9j/"), ("image/png", "iVBORw0KGgo"), ("image/gif", "R0lGOD"), ("image/webp", "UklGR")];
-    let is_unsaid = matches!(media_type, "" | "application/octet-stream" | "image/*");
-    TYPES
-        .iter()
-        .find(|(name, start)| *name == media_type || (is_unsaid && data.starts_with(start)))
-        .map(|(name, _)| *name)
 }
 
 fn decoded(data: &str) -> Option<String> {

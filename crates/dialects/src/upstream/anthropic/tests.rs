@@ -7,13 +7,13 @@ use crate::front::chat::read;
 use crate::neutral::{Event, Kept, Losses, Reader as _, Refused, Target, Thought, Written};
 
 /// A model without any quirk, but for what each test wants.
-pub(super) const OPUS_4_1: &str = "claude-opus-4-1";
-pub(super) const SONNET_4_5: &str = "claude-sonnet-4-5";
-pub(super) const OPUS_4_6: &str = "claude-opus-4-6";
-pub(super) const OPUS_5: &str = "claude-opus-5";
-pub(super) const OPUS_5_5: &str = "claude-opus-5-5";
-pub(super) const SONNET_4: &str = "claude-sonnet-4";
-pub(super) const HAIKU_3_5: &str = "claude-3-5-haiku";
+pub(crate) const OPUS_4_1: &str = "claude-opus-4-1";
+pub(crate) const SONNET_4_5: &str = "claude-sonnet-4-5";
+pub(crate) const OPUS_4_6: &str = "claude-opus-4-6";
+pub(crate) const OPUS_5: &str = "claude-opus-5";
+pub(crate) const OPUS_5_5: &str = "claude-opus-5-5";
+pub(crate) const SONNET_4: &str = "claude-sonnet-4";
+pub(crate) const HAIKU_3_5: &str = "claude-3-5-haiku";
 
 /// Two calls' thoughts are remembered.
 fn kept(id: &str) -> Option<Kept> {
@@ -31,7 +31,7 @@ fn kept(id: &str) -> Option<Kept> {
 }
 
 /// Writes a request given as a caller sends it.
-pub(super) fn write(model: &str, body: &str) -> Result<Written, Refused> {
+pub(crate) fn write(model: &str, body: &str) -> Result<Written, Refused> {
     let read = read::read(body.as_bytes())?;
     let target =
         Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &kept };
@@ -41,7 +41,7 @@ pub(super) fn write(model: &str, body: &str) -> Result<Written, Refused> {
 /// Writes a request of one message with these fields besides: what stands between `max_tokens` and
 /// `messages`, and the losses.
 #[track_caller]
-pub(super) fn fields(model: &str, fields: &str) -> (String, String) {
+pub(crate) fn fields(model: &str, fields: &str) -> (String, String) {
     let comma = if fields.is_empty() { "" } else { "," };
     let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}]{comma}{fields}}}"#);
     let written = write(model, &body).unwrap_or_else(|refused| panic!("{refused:?}"));
@@ -55,7 +55,7 @@ pub(super) fn fields(model: &str, fields: &str) -> (String, String) {
 
 /// Writes these messages: `system` and `messages`, and the losses.
 #[track_caller]
-pub(super) fn conversation(model: &str, messages: &str, fields: &str) -> (String, String) {
+pub(crate) fn conversation(model: &str, messages: &str, fields: &str) -> (String, String) {
     let comma = if fields.is_empty() { "" } else { "," };
     let body = format!(r#"{{"model":"x","messages":{messages}{comma}{fields}}}"#);
     let written = write(model, &body).unwrap_or_else(|refused| panic!("{refused:?}"));
@@ -67,14 +67,14 @@ pub(super) fn conversation(model: &str, messages: &str, fields: &str) -> (String
 
 /// The losses, but for the tools that are added where calls stand without any: that is a test of
 /// its own.
-pub(super) fn lost(losses: &Losses) -> String {
+pub(crate) fn lost(losses: &Losses) -> String {
     let lost: Vec<&str> = losses.names().iter().map(AsRef::as_ref).filter(|name| *name != "tools").collect();
     lost.join(" ")
 }
 
 /// Why a request is refused: `?` for unsupported, `!` for invalid, and the field.
 #[track_caller]
-pub(super) fn refused(model: &str, body: &str) -> String {
+pub(crate) fn refused(model: &str, body: &str) -> String {
     match write(model, body) {
         Err(Refused::Unsupported(complaint)) => format!("? {}", complaint.param),
         Err(Refused::Invalid(complaint)) => format!("! {}", complaint.param),
@@ -83,7 +83,7 @@ pub(super) fn refused(model: &str, body: &str) -> String {
 }
 
 /// An event as it is compared.
-pub(super) fn shown(event: &Event<'_>) -> String {
+pub(crate) fn shown(event: &Event<'_>) -> String {
     format!("{event:?}")
 }
 

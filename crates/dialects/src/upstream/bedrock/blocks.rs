@@ -1,23 +1,20 @@
 //! What is said, as content blocks.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::models::Family;
-use crate::neutral::turns::{Item, Outcome, Thoughts};
+use crate::neutral::turns::{Item, Outcome};
 use crate::neutral::{Cache, Call, Losses, Media, Part, PartKind, Thought};
-use crate::upstream::anthropic::alternation::{Side, is_blank};
-use crate::upstream::anthropic::names::Names;
+use crate::upstream::claude::alternation::Side;
+use crate::upstream::claude::blocks::{CacheHints, image_type, is_blank_part, write_input};
+use crate::upstream::claude::conversation::BlockWriter;
+use crate::upstream::claude::names::Names;
 use crate::wire::json::Writer;
 
 /// Writes blocks, in the order of the conversation.
 pub(super) struct Blocks<'r, 'l> {
-    /// The ids of calls and results that are still to come.
-    pub(super) ids: std::vec::IntoIter<Cow<'r, str>>,
     pub(super) names: &'l Names<'r>,
     pub(super) points: CachePoints,
-    /// Whether thoughts go back.
-    pub(super) thoughts: bool,
     /// The names of the documents so far, each with the number to try for the next one of the same:
     /// no two may have one.
     pub(super) documents: BTreeMap<String, u64>,
@@ -29,8 +26,7 @@ pub(super) struct Blocks<'r, 'l> {
 #[derive(Debug)]
 pub(super) struct CachePoints {
     family: Family,
-    /// How many are still to be left out.
-    surplus: usize,
+    hints: CacheHints,
 }
 
 /// Where the bytes of a part are: format, and base64.
@@ -41,13 +37,9 @@ pub(super) enum Source<'p> {
 }
 
 impl CachePoints {
-    /// Of so many, the last four: what comes again is longest there.
+    /// Takes those that the model takes of so many.
     pub(super) fn of(count: usize, family: Family, losses: &mut Losses) -> Self {
-        let most = if family.caches() { 4 } else { 0 };
-        if count > most {
-            losses.add("cache_control");
-        }
-        Self { family, surplus: count.saturating_sub(most) }
+        Self { family, hints: CacheHints::of(count, if family.caches() { 4 } else { 0 }, losses) }
     }
 
     /// Writes one behind a tool, if there is a hint on it.
@@ -61,12 +53,8 @@ impl CachePoints {
     }
 
     /// Writes one, if there is a hint here.
-    fn write(&mut self, w: &mut Writer, cache: Option<&Cache<'_>>, losses: &mut Losses) {
-        let Some(cache) = cache else { return };
-        if self.surplus > 0 {
-            self.surplus -= 1;
-            return;
-        }
+    fn write(&mut self, w: &mut Writer, hint: Option<&Cache<'_>>, losses: &mut Losses) {
+        let Some(cache) = self.hints.next(hint) else { return };
         let is_long = match (cache.ttl.as_deref(), self.family) {
             (None | Some("5m"), _) => false,
             (Some("1h"), Family::Claude) => true,
@@ -83,41 +71,69 @@ impl CachePoints {
     }
 }
 
-impl Blocks<'_, '_> {
-    /// A message. The last one of a conversation may be the assistant's, which must not end with
-    /// white space.
-    pub(super) fn message(&mut self, w: &mut Writer, side: Side<'_, '_, '_>, is_last: bool) {
-        w.object(|w| {
-            w.key("role").text(if side.is_assistant { "assistant" } else { "user" });
-            w.key("content").array(|w| {
-                let mut items = side.items().peekable();
-                while let Some(item) = items.next() {
-                    let is_end = side.is_assistant && is_last && items.peek().is_none();
-                    match item {
-                        Item::Part(part) => self.part(w, part, is_end),
-                        Item::Thoughts(thoughts) => self.thoughts(w, thoughts),
-                        Item::Call(call, _) => self.call(w, call),
-                        Item::Result(outcome) => self.result(w, outcome),
-                    }
-                }
-                if needs_text(side) {
-                    w.raw(r#"{"text":"."}"#);
-                }
-            });
-        });
+impl BlockWriter for Blocks<'_, '_> {
+    fn text(&mut self, w: &mut Writer, text: &str) {
+        w.object(|w| w.key("text").text(text));
     }
 
-    /// A text of the system's.
-    pub(super) fn system(&mut self, w: &mut Writer, part: &Part<'_>) {
-        self.part(w, part, false);
-    }
-
-    /// A text or a medium, and the hint behind it.
     fn part(&mut self, w: &mut Writer, part: &Part<'_>, is_end: bool) {
         self.kind(w, &part.kind, is_end);
         self.points.write(w, part.cache.as_ref(), self.losses);
     }
 
+    fn thought(&mut self, w: &mut Writer, thought: &Thought<'_>) {
+        w.object(|w| {
+            w.key("reasoningContent").object(|w| match (&thought.redacted, &thought.signature) {
+                (Some(data), _) => w.key("redactedContent").text(data),
+                (None, signature) => w.key("reasoningText").object(|w| {
+                    w.key("text").text(&thought.text);
+                    if let Some(signature) = signature {
+                        w.key("signature").text(signature);
+                    }
+                }),
+            });
+        });
+    }
+
+    fn call(&mut self, w: &mut Writer, id: &str, call: &Call<'_>) {
+        w.object(|w| {
+            w.key("toolUse").object(|w| {
+                w.key("toolUseId").text(id);
+                w.key("name").text(self.names.written(&call.name));
+                write_input(w, call, self.losses);
+            });
+        });
+    }
+
+    fn result(&mut self, w: &mut Writer, id: &str, outcome: &Outcome<'_, '_>) {
+        w.object(|w| {
+            w.key("toolResult").object(|w| {
+                w.key("toolUseId").text(id);
+                w.key("content").array(|w| {
+                    let mut any = false;
+                    for part in outcome.parts.iter().filter(|part| !is_blank_part(part)) {
+                        // The hint is the whole result's.
+                        self.kind(w, &part.kind, false);
+                        any = true;
+                    }
+                    if !any {
+                        w.raw(NO_RESULT);
+                    }
+                });
+            });
+        });
+        self.points.write(w, outcome.cache, self.losses);
+    }
+
+    fn end(&mut self, w: &mut Writer, side: Side<'_, '_, '_>) {
+        if needs_text(side) {
+            self.text(w, ".");
+        }
+    }
+}
+
+impl Blocks<'_, '_> {
+    /// Writes a text or a medium.
     fn kind(&mut self, w: &mut Writer, kind: &PartKind<'_>, is_end: bool) {
         if let PartKind::Text(text) = kind {
             w.object(|w| w.key("text").text(if is_end { text.trim_end() } else { text }));
@@ -172,56 +188,8 @@ impl Blocks<'_, '_> {
         self.documents.insert(unique.clone(), 2);
         unique
     }
-
-    fn thoughts(&mut self, w: &mut Writer, thoughts: &Thoughts<'_, '_>) {
-        if self.thoughts {
-            thoughts.all().iter().for_each(|one| thought(w, one));
-        }
-    }
-
-    fn call(&mut self, w: &mut Writer, call: &Call<'_>) {
-        if call.signature.is_some() {
-            // Google's.
-            self.losses.add("messages[].tool_calls[].extra_content");
-        }
-        w.object(|w| {
-            w.key("toolUse").object(|w| {
-                w.key("toolUseId").text(&self.ids.next().unwrap_or_default());
-                w.key("name").text(self.names.written(&call.name));
-                match call.object() {
-                    Some(object) => w.key("input").raw(object),
-                    None => {
-                        self.losses.add(call.weakened());
-                        w.key("input").object(|w| w.key(RAW).text(&call.arguments));
-                    }
-                }
-            });
-        });
-    }
-
-    fn result(&mut self, w: &mut Writer, outcome: &Outcome<'_, '_>) {
-        w.object(|w| {
-            w.key("toolResult").object(|w| {
-                w.key("toolUseId").text(&self.ids.next().unwrap_or_default());
-                w.key("content").array(|w| {
-                    let mut any = false;
-                    for part in outcome.parts.iter().filter(|part| says(part)) {
-                        // The hint is the whole result's.
-                        self.kind(w, &part.kind, false);
-                        any = true;
-                    }
-                    if !any {
-                        w.raw(NO_RESULT);
-                    }
-                });
-            });
-        });
-        self.points.write(w, outcome.cache, self.losses);
-    }
 }
 
-/// Where arguments that are no object go.
-const RAW: &str = "_raw";
 /// For a tool that gave nothing: no text may be blank.
 const NO_RESULT: &str = r#"{"text":"(nothing)"}"#;
 
@@ -234,27 +202,9 @@ fn needs_text(side: Side<'_, '_, '_>) -> bool {
         && !is(|kind| matches!(kind, PartKind::Text(_)))
 }
 
-fn says(part: &Part<'_>) -> bool {
-    !matches!(&part.kind, PartKind::Text(text) if is_blank(text))
-}
-
 fn media(w: &mut Writer, format: &str, data: &str) {
     w.key("format").text(format);
     w.key("source").object(|w| w.key("bytes").text(data));
-}
-
-fn thought(w: &mut Writer, thought: &Thought<'_>) {
-    w.object(|w| {
-        w.key("reasoningContent").object(|w| match (&thought.redacted, &thought.signature) {
-            (Some(data), _) => w.key("redactedContent").text(data),
-            (None, signature) => w.key("reasoningText").object(|w| {
-                w.key("text").text(&thought.text);
-                if let Some(signature) = signature {
-                    w.key("signature").text(signature);
-                }
-            }),
-        });
-    });
 }
 
 /// A part's source, or why it has none here.
@@ -270,7 +220,7 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<Source<'p>, &'static 
         Media::Url(_) => return Err("This model's provider does not fetch URLs. Send the bytes as a data URL."),
         Media::Id(_) => return Err("Files that were uploaded elsewhere are not known here. Send the file itself."),
     };
-    if let Some(format) = image_format(media_type, data) {
+    if let Some(format) = image_type(media_type, data).and_then(|name| name.strip_prefix("image/")) {
         return Ok(Source::Image(format, data));
     }
     let Some(name) = name else { return Err("Pictures must be JPEG, PNG, GIF or WebP here.") };
@@ -278,17 +228,6 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<Source<'p>, &'static 
         Some(format) => Ok(Source::Document(format, data)),
         None => Err("Files must be PDF, Word, Excel, CSV, HTML, Markdown, text or pictures here."),
     }
-}
-
-/// As said, or by how the bytes begin where nothing is said.
-fn image_format(media_type: &str, data: &str) -> Option<&'static str> {
-    const FORMATS: [(&str, &str); 4] = [("jpeg", "/9j/"), ("png", "iVBORw0KGgo"), ("gif", "R0lGOD"), ("webp", "UklGR")];
-    let said = media_type.strip_prefix("image/");
-    let is_unsaid = matches!(media_type, "" | "application/octet-stream" | "image/*");
-    FORMATS
-        .iter()
-        .find(|(name, start)| said == Some(name) || (is_unsaid && data.starts_with(start)))
-        .map(|(name, _)| *name)
 }
 
 /// By the media type, else by the name's ending, else by how the bytes begin.

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use super::blocks::{Blocks, CachePoints, Source, source};
 use super::models::Family;
-use super::tools::{Offers, Situation};
-use crate::neutral::traits::{Sampling, Thinking as Kind};
-use crate::neutral::turns::{self, Item, Thoughts, Turn, Turns};
-use crate::neutral::{Losses, Number, PartKind, Raw, Refused, Request, Role, Target, ToolChoice, Written};
-use crate::upstream::anthropic::alternation::{self, is_blank};
-use crate::upstream::anthropic::names::Names;
-use crate::upstream::anthropic::refuse::refuse;
-use crate::upstream::anthropic::schema;
-use crate::upstream::anthropic::thinking::Thinking;
+use super::tools;
+use crate::neutral::traits::Sampling;
+use crate::neutral::{Losses, Number, Raw, Refused, Request, Target, ToolChoice, Written, turns};
+use crate::upstream::claude::conversation::Conversation;
+use crate::upstream::claude::fields::{lose_others, write_share, write_stops};
+use crate::upstream::claude::refuse::refuse;
+use crate::upstream::claude::schema;
+use crate::upstream::claude::thinking::Thinking;
+use crate::upstream::claude::tools::{Situation, Tools};
 use crate::wire::json::Writer;
 
 /// Writes a request. Which model it is for, and whether it streams, is in the path.
@@ -23,109 +23,50 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     refuse(request, traits, may_call, |kind| source(kind).map(|source| matches!(source, Source::Image(..))))?;
     let family = Family::of(target.model, traits);
     let mut losses = Losses::default();
-    let Turns { system, turns } = turns::turns(request, target.kept, &mut losses);
-    let spoken = alternation::spoken(&turns);
-    let ids = alternation::ids(request, &spoken)?;
-    let mut sides = alternation::sides(&spoken).peekable();
-    let begins_alone = sides.peek().is_some_and(|side| side.is_assistant);
-    let prefilled = sides.clone().next_back().is_some_and(|side| side.is_assistant);
-    let system: Vec<_> =
-        system.into_iter().filter(|part| !matches!(&part.kind, PartKind::Text(text) if is_blank(text))).collect();
-    // Somebody must speak: where only the system does, the user says it.
-    let as_user = spoken.is_empty();
-    if as_user && system.is_empty() {
-        return Err(Refused::unsupported("messages", "This model needs a message of the user that says something."));
-    }
-    if as_user {
-        losses.add("messages[].role");
-    }
-    if prefilled && !traits.prefill {
-        let last = request.messages.iter().rposition(|message| message.role == Role::Assistant).unwrap_or_default();
-        let param = format!("messages[{last}]");
-        return Err(Refused::unsupported(
-            param,
-            "This model does not go on from words of the assistant: the user must speak last.",
-        ));
-    }
+    let turns = turns::turns(request, target.kept, &mut losses);
+    let refusal = "This model needs a message of the user that says something.";
+    let mut conversation = Conversation::of(request, &turns, traits, refusal, &mut losses)?;
 
-    let names = Names::of(request);
     let mut thinking = Thinking::of(request, target, &mut losses)?;
     // Anthropic's own words are understood by Claudes only.
     let is_own = family != Family::Claude && request.others.iter().any(|(name, _)| name == "thinking");
     if is_own && (thinking.is_on() || thinking.is_off()) {
         thinking.leave_out(&mut losses);
     }
-    let calling = sides.clone().rfind(|side| side.has_calls());
-    if thinking.needs_thoughts() && (prefilled || calling.is_some_and(|side| !side.begins_with_thoughts())) {
-        thinking.leave_out(&mut losses);
-    }
-    let situation = Situation { family, has_calls: calling.is_some(), prefilled, names: &names };
-    let offers = Offers::of(request, target, &situation, &mut thinking, &mut losses)?;
+    conversation.check_thoughts(&mut thinking, &mut losses);
+    let (has_calls, prefilled) = (conversation.has_calls(), conversation.is_prefilled());
+    let situation = Situation { api: tools::api(family), traits, has_calls, prefilled, stubs: Vec::new() };
+    let mut tools = Tools::of(request, situation, &mut thinking, &mut losses)?;
+    tools::complete(&mut tools, request, has_calls, &mut losses);
     // Newer models refuse thoughts out of their place, unless they are told to drop them by a
     // header that this API does not have.
-    let may_think = thinking.is_on() || (!thinking.is_off() && matches!(traits.thinking, Kind::Effort | Kind::Unknown));
-    let takes_thoughts = may_think && family.signs() && !traits.bound_thoughts;
-    let says_thoughts =
-        || turns.iter().flat_map(|turn| &turn.items).any(|item| matches!(item, Item::Thoughts(Thoughts::Said(_))));
-    if !takes_thoughts && says_thoughts() {
+    conversation.sends_thoughts = thinking.may_be_on(traits) && family.signs() && !traits.bound_thoughts;
+    if !conversation.sends_thoughts && conversation.has_callers_thoughts() {
         losses.add(request.words.thoughts);
     }
 
-    let of_tools = if family == Family::Claude { offers.cache_points() } else { 0 };
-    let points = of_tools + system.iter().filter(|part| part.cache.is_some()).count() + cached(&spoken);
-    let mut points = CachePoints::of(points, family, &mut losses);
+    let of_tools = if family == Family::Claude { tools.cache_hints() } else { 0 };
+    let mut points = CachePoints::of(of_tools + conversation.cache_hints(), family, &mut losses);
     let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
-        let is_strict = traits.structured && family == Family::Claude;
-        if offers.any() {
-            w.key("toolConfig").object(|w| offers.write_tools(w, &situation, is_strict, &mut points, &mut losses));
+        if tools.any() {
+            w.key("toolConfig").object(|w| tools::write_tools(w, &tools, &mut points, &mut losses));
         }
-        let mut blocks = Blocks {
-            ids: ids.into_iter(),
-            names: &names,
-            points,
-            thoughts: takes_thoughts,
-            documents: BTreeMap::new(),
-            losses: &mut losses,
-        };
-        let said: &[_] = if as_user { &[] } else { &system };
-        if !said.is_empty() || offers.hint.is_some() {
-            w.key("system").array(|w| {
-                said.iter().for_each(|part| blocks.system(w, part));
-                if let Some(hint) = offers.hint {
-                    w.object(|w| w.key("text").text(hint));
-                }
-            });
-        }
-        w.key("messages").array(|w| {
-            if as_user {
-                w.object(|w| {
-                    w.key("role").text("user");
-                    w.key("content").array(|w| system.iter().for_each(|part| blocks.system(w, part)));
-                });
-            }
-            if begins_alone {
-                w.raw(r#"{"role":"user","content":[{"text":"."}]}"#);
-            }
-            while let Some(side) = sides.next() {
-                blocks.message(w, side, sides.peek().is_none());
-            }
-        });
+        let documents = BTreeMap::new();
+        let mut blocks = Blocks { names: &tools.names, points, documents, losses: &mut losses };
+        conversation.write(w, tools.hint, &mut blocks);
         let dial = Dial::of(request, target, family, &thinking, &mut losses);
         member(w, "inferenceConfig", |w| dial.write_inference(w, request, &mut losses));
         member(w, "outputConfig", |w| {
-            offers.write_output(w);
+            tools::write_output(w, &tools);
             dial.write_output(w);
         });
         member(w, "additionalModelRequestFields", |w| dial.write_more(w, &thinking));
         describe(w, request, &mut losses);
     });
-    let mut written = Written { body: w.into_bytes(), losses, ..Written::default() };
-    written.undo.stubs = offers.stubs();
-    written.undo.format_tool = offers.format_tool;
-    written.undo.names = names.into_changed();
-    lose_others(request, family, &mut written.losses);
-    Ok(written)
+    // A Claude's fate of `thinking` is decided where it is read.
+    lose_others(request, (request.words.user, request.user.is_some()), family == Family::Claude, &mut losses);
+    Ok(Written { body: w.into_bytes(), losses, headers: Vec::new(), undo: tools.undo() })
 }
 
 /// An object that is only there if there is something in it.
@@ -138,7 +79,7 @@ fn member(w: &mut Writer, key: &'static str, inside: impl FnOnce(&mut Writer)) {
     }
 }
 
-/// What is said of the options of the answer, as far as the model lets it be said.
+/// What is said of the manner of the answer, as far as the model lets it be said.
 struct Dial<'r> {
     family: Family,
     max_tokens: Option<u64>,
@@ -218,23 +159,11 @@ impl<'r> Dial<'r> {
             w.key("maxTokens").number(max_tokens);
         }
         for (key, name, number) in [("temperature", "temperature", self.temperature), ("topP", "top_p", self.top_p)] {
-            let Some(number) = number else { continue };
-            match number.value {
-                ..0.0 => w.key(key).number(0),
-                0.0..=1.0 => w.key(key).raw(number.text),
-                _ => w.key(key).number(1),
-            }
-            if !(0.0..=1.0).contains(&number.value) {
-                losses.add(name);
+            if let Some(number) = number {
+                write_share(w, key, number, name, losses);
             }
         }
-        let (stops, empty): (Vec<_>, Vec<_>) = request.stop.iter().partition(|stop| !is_blank(stop));
-        if !empty.is_empty() {
-            losses.add("stop");
-        }
-        if !stops.is_empty() {
-            w.key("stopSequences").array(|w| stops.into_iter().for_each(|stop| w.text(stop)));
-        }
+        write_stops(w, "stopSequences", &request.stop, losses);
     }
 
     fn write_output(&self, w: &mut Writer) {
@@ -309,37 +238,6 @@ fn labels(metadata: &str) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {
     labels.filter(|labels| {
         labels.len() <= 16 && labels.iter().all(|(name, value)| !name.is_empty() && is_label(name) && is_label(value))
     })
-}
-
-/// What cannot be said to anybody here.
-fn lose_others(request: &Request<'_>, family: Family, losses: &mut Losses) {
-    let speaks = |number: &Option<Number<'_>>| number.is_some_and(|number| number.value != 0.0);
-    let lost = [
-        ("frequency_penalty", speaks(&request.frequency_penalty)),
-        ("presence_penalty", speaks(&request.presence_penalty)),
-        ("seed", request.seed.is_some()),
-        (request.words.user, request.user.is_some()),
-    ];
-    for (name, _) in lost.into_iter().filter(|(_, is_lost)| *is_lost) {
-        losses.add(name);
-    }
-    for (name, _) in &request.others {
-        // A Claude's fate of it is decided where it is read.
-        if name == "thinking" && family == Family::Claude {
-            continue;
-        }
-        losses.add_written("", name);
-    }
-}
-
-/// How many hints for the cache are in the messages.
-fn cached(spoken: &[&Turn<'_, '_>]) -> usize {
-    let has_one = |item: &&Item<'_, '_>| match item {
-        Item::Part(part) => part.cache.is_some() && !matches!(&part.kind, PartKind::Text(text) if is_blank(text)),
-        Item::Result(outcome) => outcome.cache.is_some(),
-        Item::Thoughts(_) | Item::Call(..) => false,
-    };
-    spoken.iter().flat_map(|turn| &turn.items).filter(has_one).count()
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use crate::neutral::offer::{AnswerTool, Choice, Form, Ways};
 use crate::neutral::traits::Traits;
-use crate::neutral::{Format, Losses, Raw, Refused, Request, Tool, ToolKind};
-use crate::upstream::shared::flat::{self, Choice, Offer};
+use crate::neutral::{Format, Losses, Raw, Refused, Request, Tool};
+use crate::upstream::shared::flat;
 use crate::wire::json::Writer;
 
 /// What is said of tools and format.
@@ -15,86 +16,67 @@ pub(super) struct Tools<'r, 'a> {
     tools: Vec<&'r Tool<'a>>,
     /// `tool_choice`.
     choice: Option<&'static str>,
-    form: Form<'r>,
-}
-
-/// How the answer gets the form that is asked for.
-#[derive(Clone, Copy)]
-enum Form<'r> {
-    /// None is asked for.
-    Free,
-    /// By `response_format`, with its schema.
-    Native(Option<Raw<'r>>),
-    /// By a tool that takes the answer, beside the caller's own. The model must call one of them
-    /// all, so that it either goes on with its work or answers in the form.
-    Tool(AnswerTool<'r>),
-}
-
-#[derive(Clone, Copy)]
-struct AnswerTool<'r> {
-    description: Option<&'r str>,
-    schema: Raw<'r>,
-    strict: bool,
+    /// How the answer gets its format.
+    form: Form<'r, 'a>,
 }
 
 impl<'r, 'a> Tools<'r, 'a> {
-    /// Decides it.
+    /// Decides which tools are shown, what is said of the choice, and how the answer gets its
+    /// format.
     pub(super) fn of(request: &'r Request<'a>, traits: &Traits, losses: &mut Losses) -> Result<Self, Refused> {
-        let Offer { mut tools, choice } = flat::offer(request, traits)?;
-        let may_call = choice == Choice::Free && !tools.is_empty();
-        let form = match &request.format {
-            // Nothing but calls will come, which have schemas of their own.
-            Some(_) if choice == Choice::Must && !traits.structured_with_tools => {
-                losses.add("response_format");
-                Form::Free
-            }
-            Some(format) => form(format, may_call || choice == Choice::Must, traits, losses)?,
-            None => Form::Free,
-        };
+        let mut offer = flat::offer(request, traits)?;
         // Tools that may not be called are not shown where that cannot be said, nor beside a
         // format.
-        if choice == Choice::Never && !(matches!(form, Form::Free) && traits.forced_tools) {
-            tools.clear();
+        if offer.choice == Choice::Never && (request.format.is_some() || !traits.forced_tools) {
+            offer.tools.clear();
         }
-        let choice = match choice {
+        let has_schema = request.format.as_ref().is_some_and(|format| format.schema().is_some());
+        let ways = Ways {
+            native: traits.structured && (traits.structured_with_tools || offer.tools.is_empty()),
+            tool: traits.tools && traits.forced_tools && has_schema,
+            words: false,
+            refusal: "This model cannot answer in this format.",
+            refusal_beside_tools: "This model cannot answer in a format and use tools.",
+        };
+        let form = offer.form(request.format.as_ref(), ways, losses)?;
+        if let Form::Native(Format::JsonSchema { description: Some(_), .. }) = form {
+            losses.add("response_format.json_schema.description");
+        }
+        let choice = match offer.choice {
             _ if matches!(form, Form::Tool(_)) => Some("REQUIRED"),
-            _ if tools.is_empty() => None,
+            _ if offer.tools.is_empty() => None,
             Choice::Free => None,
-            Choice::Must => Some("REQUIRED"),
+            Choice::Any | Choice::One(_) => Some("REQUIRED"),
             Choice::Never => Some("NONE"),
         };
-        Ok(Self { tools, choice, form })
+        Ok(Self { tools: offer.tools, choice, form })
     }
 
-    /// The name of the tool that takes the answer, if there is one; none of the others has it.
-    pub(super) fn answer_tool(&self) -> Option<String> {
+    /// Returns the tool that takes the answer, and its name, if there is one. No other tool has
+    /// this name.
+    fn answer(&self) -> Option<(String, AnswerTool<'r>)> {
         const NAME: &str = "give_answer";
-        match self.form {
-            Form::Tool(_) => {
-                let alike = self.tools.iter().map(|tool| &*tool.name).filter(|name| name.starts_with(NAME));
-                Some(
-                    alike
-                        .max_by_key(|name| name.len())
-                        .map_or_else(|| NAME.to_owned(), |longest| format!("{longest}_")),
-                )
-            }
-            Form::Free | Form::Native(_) => None,
-        }
+        let Form::Tool(tool) = self.form else { return None };
+        let alike = self.tools.iter().map(|tool| &*tool.name).filter(|name| name.starts_with(NAME));
+        let longest = alike.max_by_key(|name| name.len());
+        Some((longest.map_or_else(|| NAME.to_owned(), |longest| format!("{longest}_")), tool))
     }
 
-    /// Writes it.
+    /// Returns the name of the tool that takes the answer, if there is one.
+    pub(super) fn answer_tool(&self) -> Option<String> {
+        self.answer().map(|(name, _)| name)
+    }
+
+    /// Writes tools, choice and format.
     pub(super) fn write(&self, w: &mut Writer, losses: &mut Losses) {
-        let answer = match self.form {
-            Form::Tool(tool) => self.answer_tool().map(|name| (name, tool)),
-            Form::Free | Form::Native(_) => None,
-        };
+        let answer = self.answer();
         if !self.tools.is_empty() || answer.is_some() {
             w.key("tools").array(|w| {
                 for tool in &self.tools {
-                    write_tool(w, &tool.name, tool.description.as_deref(), schema_of(tool));
+                    flat::write_tool(w, &tool.name, tool.description.as_deref(), flat::parameters(tool));
                 }
                 if let Some((name, tool)) = answer {
-                    write_tool(
+                    flat::write_tool(
                         w,
                         &name,
                         tool.description.or(Some("Gives the final answer. Call it to answer.")),
@@ -107,10 +89,10 @@ impl<'r, 'a> Tools<'r, 'a> {
             w.key("tool_choice").text(choice);
         }
         self.write_strict(w, losses);
-        if let Form::Native(schema) = self.form {
+        if let Form::Native(format) = self.form {
             w.key("response_format").object(|w| {
                 w.key("type").text("json_object");
-                if let Some(schema) = schema {
+                if let Some(schema) = format.schema() {
                     w.key("json_schema").raw(schema.0);
                 }
             });
@@ -119,18 +101,14 @@ impl<'r, 'a> Tools<'r, 'a> {
 
     /// Strict are all of the tools or none, and only if each has a parameter that must be given.
     fn write_strict(&self, w: &mut Writer, losses: &mut Losses) {
-        let is_strict = |tool: &&Tool<'_>| matches!(tool.kind, ToolKind::Function(_, Some(true)));
-        let answer = match self.form {
-            Form::Tool(tool) => Some(tool),
-            Form::Free | Form::Native(_) => None,
-        };
-        let any_tool = self.tools.iter().any(is_strict);
+        let answer = if let Form::Tool(tool) = self.form { Some(tool) } else { None };
+        let any_tool = self.tools.iter().any(|tool| flat::is_strict(tool));
         let strict_answer = answer.is_some_and(|tool| tool.strict);
         if !any_tool && !strict_answer {
             return;
         }
-        let all = self.tools.iter().all(is_strict) && answer.is_none_or(|tool| tool.strict);
-        let mut schemas = self.tools.iter().map(|tool| schema_of(tool)).chain(answer.map(|tool| tool.schema));
+        let all = self.tools.iter().all(|tool| flat::is_strict(tool)) && answer.is_none_or(|tool| tool.strict);
+        let mut schemas = self.tools.iter().map(|tool| flat::parameters(tool)).chain(answer.map(|tool| tool.schema));
         if all && schemas.all(requires_something) {
             return w.key("strict_tools").bool(true);
         }
@@ -140,56 +118,6 @@ impl<'r, 'a> Tools<'r, 'a> {
         if strict_answer {
             losses.add("response_format.json_schema.strict");
         }
-    }
-}
-
-fn form<'r>(
-    format: &'r Format<'_>,
-    beside_tools: bool,
-    traits: &Traits,
-    losses: &mut Losses,
-) -> Result<Form<'r>, Refused> {
-    let (schema, description, strict) = match format {
-        Format::JsonObject => (None, None, false),
-        Format::JsonSchema { schema, description, strict, .. } => {
-            (*schema, description.as_deref(), *strict == Some(true))
-        }
-    };
-    if traits.structured && (traits.structured_with_tools || !beside_tools) {
-        if description.is_some() {
-            losses.add("response_format.json_schema.description");
-        }
-        return Ok(Form::Native(schema));
-    }
-    match schema {
-        Some(schema) if traits.tools && traits.forced_tools => {
-            Ok(Form::Tool(AnswerTool { description, schema, strict }))
-        }
-        Some(_) | None if beside_tools => {
-            Err(Refused::unsupported("response_format", "This model cannot answer in a format and use tools."))
-        }
-        Some(_) | None => Err(Refused::unsupported("response_format", "This model cannot answer in this format.")),
-    }
-}
-
-fn write_tool(w: &mut Writer, name: &str, description: Option<&str>, schema: Raw<'_>) {
-    w.object(|w| {
-        w.key("type").text("function");
-        w.key("function").object(|w| {
-            w.key("name").text(name);
-            if let Some(description) = description {
-                w.key("description").text(description);
-            }
-            w.key("parameters").raw(schema.0);
-        });
-    });
-}
-
-/// The parameters, which must be said even if there are none.
-fn schema_of<'a>(tool: &Tool<'a>) -> Raw<'a> {
-    match tool.kind {
-        ToolKind::Function(Some(schema), _) => schema,
-        ToolKind::Function(None, _) | ToolKind::Custom | ToolKind::Other => Raw(flat::NO_PARAMETERS),
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Contents<'c, 'r, 'a, 't> {
     pub request: &'r Request<'a>,
     pub target: &'c Target<'t>,
     pub service: Service,
-    pub names: &'c Names,
+    pub names: &'c Names<'c>,
     pub losses: &'c mut Losses,
     /// The first thing that cannot be written.
     pub refused: Option<Refused>,

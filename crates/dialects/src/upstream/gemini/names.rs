@@ -5,30 +5,27 @@
 //! again.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use crate::neutral::Request;
+use crate::upstream::shared::unique::{MAX, Unique};
 
 /// The names of a request's tools.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct Names<'r> {
     /// By the caller's name: theirs, where it is another.
-    renamed: HashMap<String, String>,
-    /// What no other tool may be called. Not needed, and so not filled, where every name fits.
-    taken: HashSet<String>,
-    /// By a name that was wanted more than once: the number that was given last.
-    numbers: HashMap<String, u32>,
+    renamed: BTreeMap<&'r str, String>,
+    /// The names of all tools. Not needed, and so not filled, where every name fits.
+    unique: Option<Unique<'r>>,
 }
 
-const MAX_LEN: usize = 64;
-
-impl Names {
-    pub(super) fn of(request: &Request<'_>) -> Self {
+impl<'r> Names<'r> {
+    pub(super) fn of(request: &'r Request<'_>) -> Self {
         let mut names = Self::default();
         for tool in request.tools.iter().filter(|tool| !fits(&tool.name) && !tool.name.is_empty()) {
             if !names.renamed.contains_key(&*tool.name) {
-                let new = names.free(request, &fitting(&tool.name));
-                names.renamed.insert(tool.name.clone().into_owned(), new);
+                let new = names.free(request, fitting(&tool.name));
+                names.renamed.insert(&tool.name, new);
             }
         }
         names
@@ -45,23 +42,18 @@ impl Names {
     }
 
     /// This name, or one like it that no tool has; it is taken from now on.
-    pub(super) fn free(&mut self, request: &Request<'_>, wanted: &str) -> String {
-        if self.taken.is_empty() {
-            self.taken.extend(request.tools.iter().map(|tool| tool.name.clone().into_owned()));
-        }
-        let mut name = wanted.to_owned();
-        while !self.taken.insert(name.clone()) {
-            let number = self.numbers.entry(wanted.to_owned()).or_insert(1);
-            *number += 1;
-            let end = format!("_{number}");
-            name = format!("{}{end}", wanted.get(..wanted.len().min(MAX_LEN - end.len())).unwrap_or_default());
-        }
-        name
+    pub(super) fn free(&mut self, request: &'r Request<'_>, wanted: String) -> String {
+        let unique = self.unique.get_or_insert_with(|| {
+            let mut unique = Unique::default();
+            request.tools.iter().for_each(|tool| unique.reserve(&tool.name));
+            unique
+        });
+        unique.take(Cow::Owned(wanted)).into_owned()
     }
 
     /// What reading the answer must undo: (theirs, the caller's), in order.
     pub(super) fn undo(self) -> Vec<(String, String)> {
-        let mut undo: Vec<_> = self.renamed.into_iter().map(|(old, new)| (new, old)).collect();
+        let mut undo: Vec<_> = self.renamed.into_iter().map(|(old, new)| (new, old.to_owned())).collect();
         undo.sort_unstable();
         undo
     }
@@ -69,7 +61,7 @@ impl Names {
 
 fn fits(name: &str) -> bool {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    starts && name.len() <= MAX_LEN && name.bytes().all(is_plain)
+    starts && name.len() <= MAX && name.bytes().all(is_plain)
 }
 
 fn is_plain(byte: u8) -> bool {
@@ -81,7 +73,7 @@ pub(super) fn fitting(name: &str) -> String {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let plain = name.chars().map(|c| u8::try_from(c).ok().filter(|byte| is_plain(*byte)).map_or('_', char::from));
     let first = if starts { None } else { Some('_') };
-    first.into_iter().chain(plain).take(MAX_LEN).collect()
+    first.into_iter().chain(plain).take(MAX).collect()
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
             Contents { request, target, service, names: &plan.names, losses: &mut losses, refused: None };
         contents.write(&turns, w);
         refused = contents.refused;
-        plan.write(request, &mut losses, w);
+        plan.write(&mut losses, w);
         let config = config(request, target, service, &plan, &mut losses);
         if config != b"{}" {
             w.key("generationConfig").raw(std::str::from_utf8(&config).unwrap_or("{}"));

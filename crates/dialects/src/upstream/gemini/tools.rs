@@ -1,11 +1,10 @@
 //! Tools, which of them may be called, and answers in a format: Google's older models have one or
 //! the other, so these meet here.
 
-use std::borrow::Cow;
-
 use super::names::{self, Names};
 use super::open_api;
 use super::schema::Schema;
+use crate::neutral::offer::{AnswerTool, Choice, Form, Naming, Offer, Ways};
 use crate::neutral::traits::Traits;
 use crate::neutral::{Format, Losses, Raw, Refused, Request, Target, Tool, ToolChoice, ToolKind};
 use crate::wire::json::Writer;
@@ -13,163 +12,97 @@ use crate::wire::json::Writer;
 /// What becomes of the tools and the format of a request.
 #[derive(Debug)]
 pub(super) struct Plan<'r, 'a> {
-    pub names: Names,
-    /// The functions to declare.
-    declared: &'r [Tool<'a>],
-    /// The format, where it is said as such.
+    pub names: Names<'r>,
+    /// The functions to declare, and which of them may be called.
+    offer: Offer<'r, 'a>,
+    /// The format, where the API has a field for it.
     pub native: Option<&'r Format<'a>>,
-    /// The function that stands for the format: its name, and what it takes.
-    pub answer: Option<(String, Answer<'r>)>,
+    /// The function whose call is the answer, and its name.
+    pub answer: Option<(String, AnswerTool<'r>)>,
     /// What functions take is said in JSON Schema.
     in_json_schema: bool,
 }
 
-/// The function whose call is the answer.
-#[derive(Debug)]
-pub(super) struct Answer<'r> {
-    description: Option<&'r str>,
-    schema: Schema<'r>,
-}
-
 impl<'r, 'a> Plan<'r, 'a> {
+    /// Decides which functions are declared, and how the answer gets its format.
     pub(super) fn of(request: &'r Request<'a>, target: &Target<'_>, losses: &mut Losses) -> Result<Self, Refused> {
         let traits = &target.traits;
-        let mut plan = Plan {
-            names: Names::default(),
-            declared: &request.tools,
-            native: None,
-            answer: None,
-            in_json_schema: traits.server.parameters_json_schema,
-        };
-        plan.check(request, traits, losses)?;
-        plan.format(request, traits, losses)?;
-        plan.names = Names::of(request);
-        if let Some((name, _)) = &mut plan.answer {
-            *name = plan.names.free(request, name);
+        check(request, traits, losses)?;
+        let refusal = "this model cannot be made to call a tool";
+        let mut offer = Offer::of(request, traits, Naming::Several, refusal)?;
+        let format = request.format.as_ref();
+        let goes_with_tools = traits.structured && traits.structured_with_tools;
+        let stands_in_the_way = format.is_some() && !goes_with_tools && offer.choice == Choice::Never;
+        if !offer.tools.is_empty() && (!traits.tools || stands_in_the_way) {
+            losses.add(request.words.tools);
+            offer.tools.clear();
         }
-        if request.parallel_tool_calls == Some(false) && !plan.declared.is_empty() {
+        let native = goes_with_tools || (traits.structured && offer.tools.is_empty());
+        let is_object = |schema: Raw<'_>| Schema::read(schema.0).is_object();
+        let fits_tool = || format.and_then(Format::schema).is_some_and(is_object);
+        let ways = Ways {
+            native,
+            tool: !native && traits.tools && traits.forced_tools && fits_tool(),
+            words: false,
+            refusal: "this model cannot be held to this format",
+            refusal_beside_tools: "this model cannot be held to this format while there are tools",
+        };
+        let form = offer.form(format, ways, losses)?;
+        let mut names = Names::of(request);
+        let answer = if let Form::Tool(tool) = form {
+            let name = names::fitting(if tool.name.is_empty() { "answer" } else { tool.name });
+            Some((names.free(request, name), tool))
+        } else {
+            None
+        };
+        if request.parallel_tool_calls == Some(false) && !offer.tools.is_empty() {
             losses.add("parallel_tool_calls");
         }
-        Ok(plan)
-    }
-
-    /// Refuses tools that cannot be declared, and choices that cannot be made.
-    fn check(&mut self, request: &'r Request<'a>, traits: &Traits, losses: &mut Losses) -> Result<(), Refused> {
-        if !traits.tools && !request.tools.is_empty() {
-            if request.tool_choice != Some(ToolChoice::None) {
-                return Err(Refused::unsupported(request.words.tools, "this model does not know tools"));
-            }
-            losses.add(request.words.tools);
-            self.declared = &[];
-        }
-        for (index, tool) in self.declared.iter().enumerate() {
-            match tool.kind {
-                ToolKind::Function(..) => {}
-                ToolKind::Custom => {
-                    let why = "custom tools are not known to this model: declare a function";
-                    return Err(Refused::unsupported(format!("tools[{index}]"), why));
-                }
-                ToolKind::Other => {
-                    let why = "tools of this type cannot be used with this model: only functions can";
-                    return Err(Refused::unsupported(format!("tools[{index}]"), why));
-                }
-            }
-            if tool.cache.is_some() {
-                losses.add("cache_control");
-            }
-        }
-        if must_call(request) && !traits.forced_tools {
-            return Err(Refused::unsupported(request.words.tool_choice, "this model cannot be made to call a tool"));
-        }
-        Ok(())
-    }
-
-    /// Decides how the format is said. Where it cannot stand beside tools, a function that takes it
-    /// stands among them, and one of them must be called: so the model either uses a tool or
-    /// answers.
-    fn format(&mut self, request: &'r Request<'a>, traits: &Traits, losses: &mut Losses) -> Result<(), Refused> {
-        let Some(format) = &request.format else { return Ok(()) };
-        let goes_with_tools = traits.structured && traits.structured_with_tools;
-        if !self.declared.is_empty() && !goes_with_tools && request.tool_choice == Some(ToolChoice::None) {
-            losses.add(request.words.tools);
-            self.declared = &[];
-        }
-        let beside_tools = !self.declared.is_empty();
-        if goes_with_tools || (traits.structured && !beside_tools) {
-            self.native = Some(format);
-            return Ok(());
-        }
-        if beside_tools && must_call(request) {
-            // The answer will be a call, and what may be said beside it is in no format.
-            losses.add("response_format");
-            return Ok(());
-        }
-        let schema = match format {
-            Format::JsonSchema { name, description, schema: Some(Raw(json)), .. } => {
-                Some((name, description.as_deref(), Schema::read(json))).filter(|(_, _, schema)| schema.is_object())
-            }
-            Format::JsonSchema { schema: None, .. } | Format::JsonObject => None,
-        };
-        match schema {
-            Some((name, description, schema)) if traits.tools && traits.forced_tools => {
-                let name = names::fitting(if name.is_empty() { "answer" } else { name });
-                self.answer = Some((name, Answer { description, schema }));
-                Ok(())
-            }
-            Some(_) | None if beside_tools => Err(Refused::unsupported(
-                "response_format",
-                "this model cannot be held to this format while there are tools",
-            )),
-            Some(_) | None => Err(Refused::unsupported("response_format", "this model cannot be held to this format")),
-        }
+        let native = if let Form::Native(format) = form { Some(format) } else { None };
+        Ok(Self { names, offer, native, answer, in_json_schema: traits.server.parameters_json_schema })
     }
 
     /// Writes `tools` and `toolConfig`.
-    pub(super) fn write(&self, request: &Request<'_>, losses: &mut Losses, w: &mut Writer) {
-        if self.declared.is_empty() && self.answer.is_none() {
+    pub(super) fn write(&self, losses: &mut Losses, w: &mut Writer) {
+        let Offer { tools, choice, named } = &self.offer;
+        if tools.is_empty() && self.answer.is_none() {
             return;
         }
-        let is_free = matches!(request.tool_choice, None | Some(ToolChoice::Auto)) && self.answer.is_none();
+        let is_free = *choice == Choice::Free && named.is_empty() && self.answer.is_none();
         w.key("tools").array(|w| {
             w.object(|w| {
                 w.key("functionDeclarations").array(|w| {
-                    for tool in self.declared {
+                    for tool in tools {
                         if is_free && matches!(tool.kind, ToolKind::Function(_, Some(true))) {
                             losses.add("tools[].function.strict");
                         }
                         w.object(|w| self.declaration(tool, losses, w));
                     }
-                    if let Some((name, answer)) = &self.answer {
-                        w.object(|w| answer.declaration(name, self.in_json_schema, losses, w));
+                    if let Some((name, tool)) = &self.answer {
+                        w.object(|w| self.answer_declaration(name, tool, losses, w));
                     }
                 });
             });
         });
-        let mut config = |mode: &str, allowed: &[Cow<'_, str>]| {
-            w.key("toolConfig").object(|w| {
-                w.key("functionCallingConfig").object(|w| {
-                    w.key("mode").text(mode);
-                    if !allowed.is_empty() {
-                        w.key("allowedFunctionNames").array(|w| {
-                            allowed.iter().for_each(|name| w.text(&self.names.theirs(name)));
-                            self.answer.iter().for_each(|(name, _)| w.text(name));
-                        });
-                    }
-                });
-            });
+        let mode = match choice {
+            // Only the answer may be called, and nothing else is declared.
+            _ if tools.is_empty() => "ANY",
+            Choice::Never => "NONE",
+            Choice::Free if is_free => return,
+            Choice::Free if self.answer.is_none() => "VALIDATED",
+            Choice::Free | Choice::Any | Choice::One(_) => "ANY",
         };
-        match &request.tool_choice {
-            // Only the answer may be called, and nothing else is declared: `format` saw to that, or
-            // `tools` were none.
-            _ if self.declared.is_empty() => config("ANY", &[]),
-            Some(ToolChoice::None) => config("NONE", &[]),
-            None | Some(ToolChoice::Auto) if self.answer.is_some() => config("ANY", &[]),
-            None | Some(ToolChoice::Auto) => {}
-            Some(ToolChoice::Required) => config("ANY", &[]),
-            Some(ToolChoice::Named(name)) => config("ANY", std::slice::from_ref(name)),
-            Some(ToolChoice::Allowed(false, names)) if self.answer.is_none() => config("VALIDATED", names),
-            Some(ToolChoice::Allowed(_, names)) => config("ANY", names),
-        }
+        w.key("toolConfig").object(|w| {
+            w.key("functionCallingConfig").object(|w| {
+                w.key("mode").text(mode);
+                if !named.is_empty() {
+                    w.key("allowedFunctionNames").array(|w| {
+                        named.iter().for_each(|name| w.text(&self.names.theirs(name)));
+                        self.answer.iter().for_each(|(name, _)| w.text(name));
+                    });
+                }
+            });
+        });
     }
 
     fn declaration(&self, tool: &Tool<'_>, losses: &mut Losses, w: &mut Writer) {
@@ -183,36 +116,50 @@ impl<'r, 'a> Plan<'r, 'a> {
             losses.add("tools[].function.parameters");
         }
     }
-}
 
-impl Answer<'_> {
-    fn declaration(&self, name: &str, in_json_schema: bool, losses: &mut Losses, w: &mut Writer) {
+    fn answer_declaration(&self, name: &str, tool: &AnswerTool<'_>, losses: &mut Losses, w: &mut Writer) {
         const WHAT: &str = "Gives the final answer. When no other function needs to be called any more, call this one; its arguments are the answer.";
         w.key("name").text(name);
-        match self.description {
+        match tool.description {
             Some(description) => w.key("description").text(&format!("{WHAT} {description}")),
             None => w.key("description").text(WHAT),
         }
-        if write_parameters(&self.schema, in_json_schema, w) {
+        if write_parameters(&Schema::read(tool.schema.0), self.in_json_schema, w) {
             losses.add("response_format.json_schema.schema");
         }
     }
 }
 
-/// Writes what a function takes; whether something of it is lost.
+/// Refuses tools that cannot be declared.
+fn check(request: &Request<'_>, traits: &Traits, losses: &mut Losses) -> Result<(), Refused> {
+    if !traits.tools {
+        if !request.tools.is_empty() && request.tool_choice != Some(ToolChoice::None) {
+            return Err(Refused::unsupported(request.words.tools, "this model does not know tools"));
+        }
+        return Ok(());
+    }
+    for (index, tool) in request.tools.iter().enumerate() {
+        let why = match tool.kind {
+            ToolKind::Function(..) => {
+                if tool.cache.is_some() {
+                    losses.add("cache_control");
+                }
+                continue;
+            }
+            ToolKind::Custom => "custom tools are not known to this model: declare a function",
+            ToolKind::Other => "tools of this type cannot be used with this model: only functions can",
+        };
+        return Err(Refused::unsupported(format!("tools[{index}]"), why));
+    }
+    Ok(())
+}
+
+/// Writes what a function takes. Returns whether something of it is lost.
 fn write_parameters(schema: &Schema<'_>, in_json_schema: bool, w: &mut Writer) -> bool {
     if in_json_schema {
         schema.write(w.key("parametersJsonSchema"))
     } else {
         open_api::write(schema, w.key("parameters"))
-    }
-}
-
-/// Whether the answer has to be a call of the caller's tools.
-fn must_call(request: &Request<'_>) -> bool {
-    match request.tool_choice {
-        Some(ToolChoice::Required | ToolChoice::Named(_) | ToolChoice::Allowed(true, _)) => true,
-        Some(ToolChoice::None | ToolChoice::Auto | ToolChoice::Allowed(false, _)) | None => false,
     }
 }
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
-    Effort, Format, Losses, Media, Message, Number, PartKind, Refused, Request, Role, Target, ToolKind, Undo, Written,
+    Effort, Format, Losses, Media, Message, Number, PartKind, Refused, Request, Role, Target, Tool, Undo, Written,
 };
-use crate::upstream::shared::flat::{self, Choice, Offer};
+use crate::upstream::shared::flat;
 use crate::wire::json::Writer;
 
 /// Writes a request.
@@ -15,7 +15,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     flat::refuse(request, traits, false)?;
     // Nothing makes a model call a tool, whatever the catalog says of it.
     let offer = flat::offer(request, &Traits { forced_tools: false, ..*traits })?;
-    let has_tools = offer.choice != Choice::Never && !offer.tools.is_empty();
+    let has_tools = offer.may_call();
     if request.format.is_some() && has_tools && !traits.structured_with_tools {
         return Err(Refused::unsupported("response_format", "This model cannot answer in a format and use tools."));
     }
@@ -37,7 +37,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
             }
         });
         if has_tools {
-            write_tools(w, &offer, &mut losses);
+            write_tools(w, &offer.tools, &mut losses);
         }
         write_format(w, request.format.as_ref(), &mut losses);
         write_options(w, request, target, &mut losses);
@@ -116,23 +116,13 @@ fn write_images(w: &mut Writer, message: &Message<'_>, losses: &mut Losses) {
     });
 }
 
-fn write_tools(w: &mut Writer, offer: &Offer<'_, '_>, losses: &mut Losses) {
+fn write_tools(w: &mut Writer, tools: &[&Tool<'_>], losses: &mut Losses) {
     w.key("tools").array(|w| {
-        for tool in &offer.tools {
-            let ToolKind::Function(schema, strict) = tool.kind else { continue };
-            if strict == Some(true) {
+        for tool in tools {
+            if flat::is_strict(tool) {
                 losses.add("tools[].function.strict");
             }
-            w.object(|w| {
-                w.key("type").text("function");
-                w.key("function").object(|w| {
-                    w.key("name").text(&tool.name);
-                    if let Some(description) = &tool.description {
-                        w.key("description").text(description);
-                    }
-                    w.key("parameters").raw(schema.map_or(flat::NO_PARAMETERS, |schema| schema.0));
-                });
-            });
+            flat::write_tool(w, &tool.name, tool.description.as_deref(), flat::parameters(tool));
         }
     });
 }

@@ -9,10 +9,13 @@ pub(crate) mod shapes;
 use std::borrow::Cow;
 
 use crate::neutral::answered::answered;
+use crate::neutral::offer::{Choice, Naming, Offer};
 use crate::neutral::traits::{Sampling, Traits};
 use crate::neutral::{
-    Call, Losses, Media, Message, Number, Part, PartKind, Refused, Request, Role, Tool, ToolChoice, ToolKind, Words,
+    Call, Losses, Media, Message, Number, Part, PartKind, Raw, Refused, Request, Role, Tool, ToolChoice, ToolKind,
+    Words,
 };
+use crate::wire::json::Writer;
 
 /// Refuses what neither dialect can say: several choices, probabilities, sound, and what stands in
 /// messages besides text, but for pictures in the user's that are here, or at a URL where the
@@ -131,43 +134,13 @@ fn of_message(message: &Message<'_>, words: Words, losses: &mut Losses) {
     }
 }
 
-/// The tools that the model is shown, and what it may do with them.
-#[derive(Debug)]
-pub(crate) struct Offer<'r, 'a> {
-    /// Functions, all of them.
-    pub(crate) tools: Vec<&'r Tool<'a>>,
-    /// What may be done with them. Without tools it is [`Choice::Free`].
-    pub(crate) choice: Choice,
-}
-
-/// What the model may do with its tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Choice {
-    /// Call as it likes.
-    Free,
-    /// Call at least one.
-    Must,
-    /// Call none.
-    Never,
-}
-
-/// What `tools` and `tool_choice` come to. A choice among tools is made by showing no others.
+/// Decides which tools are shown and which must be called. A choice among tools is made by showing
+/// no others.
 pub(crate) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result<Offer<'r, 'a>, Refused> {
-    let all = || request.tools.iter().filter(|tool| matches!(tool.kind, ToolKind::Function(..)));
-    let (choice, tools): (_, Vec<_>) = match &request.tool_choice {
-        Some(ToolChoice::None) if traits.tools => (Choice::Never, all().collect()),
-        Some(ToolChoice::None) => (Choice::Never, Vec::new()),
-        None | Some(ToolChoice::Auto) => (Choice::Free, all().collect()),
-        Some(ToolChoice::Required) => (Choice::Must, all().collect()),
-        Some(ToolChoice::Named(name)) => (Choice::Must, all().filter(|tool| tool.name == *name).collect()),
-        Some(ToolChoice::Allowed(must, names)) => {
-            let names: std::collections::HashSet<&str> = names.iter().map(Cow::as_ref).collect();
-            let choice = if *must { Choice::Must } else { Choice::Free };
-            (choice, all().filter(|tool| names.contains(&*tool.name)).collect())
-        }
-    };
-    if choice != Choice::Never {
-        if let Some(index) = request.tools.iter().position(|tool| !matches!(tool.kind, ToolKind::Function(..))) {
+    let is_function = |tool: &Tool<'_>| matches!(tool.kind, ToolKind::Function(..));
+    let must_not_call = request.tool_choice == Some(ToolChoice::None);
+    if !must_not_call {
+        if let Some(index) = request.tools.iter().position(|tool| !is_function(tool)) {
             return Err(Refused::unsupported(
                 format!("tools[{index}]"),
                 "This provider knows tools of type `function` only.",
@@ -177,21 +150,42 @@ pub(crate) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result
             return Err(Refused::unsupported(request.words.tools, "This model knows no tools."));
         }
     }
-    match choice {
-        Choice::Must if tools.is_empty() => {
-            Err(Refused::invalid(request.words.tool_choice, "The choice is a tool that is not in `tools`."))
+    let mut offer = Offer::of(request, traits, Naming::None, "This model cannot be made to call a tool.")?;
+    if must_not_call {
+        offer.tools.retain(|tool| traits.tools && is_function(tool));
+        if offer.tools.is_empty() {
+            offer.choice = Choice::Free;
         }
-        Choice::Must if !traits.forced_tools => {
-            Err(Refused::unsupported(request.words.tool_choice, "This model cannot be made to call a tool."))
-        }
-        Choice::Free | Choice::Must | Choice::Never => {
-            Ok(Offer { choice: if tools.is_empty() { Choice::Free } else { choice }, tools })
-        }
+    }
+    Ok(offer)
+}
+
+/// Returns the parameters of a tool, which must be said even if there are none.
+pub(crate) fn parameters<'a>(tool: &Tool<'a>) -> Raw<'a> {
+    match tool.kind {
+        ToolKind::Function(Some(schema), _) => schema,
+        ToolKind::Function(None, _) | ToolKind::Custom | ToolKind::Other => Raw(r#"{"type":"object","properties":{}}"#),
     }
 }
 
-/// The schema of a function that has no parameters.
-pub(crate) const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
+/// Writes a function that may be called.
+pub(crate) fn write_tool(w: &mut Writer, name: &str, description: Option<&str>, parameters: Raw<'_>) {
+    w.object(|w| {
+        w.key("type").text("function");
+        w.key("function").object(|w| {
+            w.key("name").text(name);
+            if let Some(description) = description {
+                w.key("description").text(description);
+            }
+            w.key("parameters").raw(parameters.0);
+        });
+    });
+}
+
+/// Whether a tool's calls must keep to its parameters.
+pub(crate) fn is_strict(tool: &Tool<'_>) -> bool {
+    matches!(tool.kind, ToolKind::Function(_, Some(true)))
+}
 
 /// The arguments of a call, as an object: what is none is wrapped in one.
 pub(crate) fn arguments<'c>(call: &'c Call<'_>) -> Cow<'c, str> {

@@ -181,12 +181,12 @@ fn a_choice_among_tools_is_made_by_showing_no_others() {
     check_offer(r#""tools":[AB],"tool_choice":"auto""#, soft, Ok((&["a", "b"], Choice::Free)));
     check_offer(r#""tools":[AB],"tool_choice":"none""#, all, Ok((&["a", "b"], Choice::Never)));
     check_offer(r#""tools":[AB],"tool_choice":"none""#, bare, Ok((&[], Choice::Free)));
-    check_offer(r#""tools":[AB],"tool_choice":"required""#, all, Ok((&["a", "b"], Choice::Must)));
+    check_offer(r#""tools":[AB],"tool_choice":"required""#, all, Ok((&["a", "b"], Choice::Any)));
     check_offer(r#""tools":[AB],"tool_choice":"required""#, soft, Err("tool_choice"));
     check_offer(
         r#""tools":[AB],"tool_choice":{"type":"function","function":{"name":"b"}}"#,
         all,
-        Ok((&["b"], Choice::Must)),
+        Ok((&["b"], Choice::Any)),
     );
     check_offer(r#""tools":[AB],"tool_choice":{"type":"function","function":{"name":"b"}}"#, soft, Err("tool_choice"));
     let allowed = |mode: &str| {
@@ -195,7 +195,7 @@ fn a_choice_among_tools_is_made_by_showing_no_others() {
         )
     };
     check_offer(&allowed("auto"), soft, Ok((&["b"], Choice::Free)));
-    check_offer(&allowed("required"), all, Ok((&["b"], Choice::Must)));
+    check_offer(&allowed("required"), all, Ok((&["b"], Choice::Any)));
     check_offer(&allowed("required"), soft, Err("tool_choice"));
     check_offer(r#""tools":[AB,{"type":"custom","custom":{"name":"c"}}]"#, all, Err("tools[2]"));
     check_offer(r#""tools":[{"type":"web_search"},AB]"#, all, Err("tools[0]"));

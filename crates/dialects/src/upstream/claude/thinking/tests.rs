@@ -37,7 +37,7 @@ fn what_nobody_bounds_grows_by_what_is_thought() {
         (500, r#""max_tokens":8692,"thinking":{"type":"enabled","budget_tokens":8192}"#),
         (31_000, r#""max_tokens":32000,"thinking":{"type":"enabled","budget_tokens":8192}"#),
     ] {
-        let traits = super::super::traits(OPUS_4_1);
+        let traits = crate::upstream::anthropic::traits(OPUS_4_1);
         let target = crate::neutral::Target {
             model: "m",
             traits,
@@ -46,7 +46,7 @@ fn what_nobody_bounds_grows_by_what_is_thought() {
             within: None,
             kept: &|_| None,
         };
-        let body = String::from_utf8(super::super::request(&read, &target).unwrap().body).unwrap();
+        let body = String::from_utf8(crate::upstream::anthropic::request(&read, &target).unwrap().body).unwrap();
         assert!(body.contains(expected), "{body}");
     }
 }
@@ -58,7 +58,7 @@ fn a_buffered_answer_that_nobody_bounds_comes_in_time() {
         let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}]{more}}}"#);
         let read = crate::front::chat::read::read(body.as_bytes()).unwrap();
         let within = within.map(std::time::Duration::from_secs);
-        let traits = super::super::traits(SONNET_4_5);
+        let traits = crate::upstream::anthropic::traits(SONNET_4_5);
         let target = crate::neutral::Target {
             model: "m",
             traits,
@@ -67,7 +67,7 @@ fn a_buffered_answer_that_nobody_bounds_comes_in_time() {
             within,
             kept: &|_| None,
         };
-        let written = super::super::request(&read, &target).unwrap();
+        let written = crate::upstream::anthropic::request(&read, &target).unwrap();
         let body: serde_json::Value = serde_json::from_slice(&written.body).unwrap();
         (body["max_tokens"].as_u64().unwrap(), body["thinking"]["budget_tokens"].as_u64())
     };

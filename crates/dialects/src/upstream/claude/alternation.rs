@@ -1,5 +1,4 @@
-//! The alternation of the two sides, with calls and their results: what the API refuses a
-//! conversation for.
+//! Calls and their results: what the API refuses a conversation for.
 //!
 //! Every call must have its result in the very next message ([`answered`]), and no result may be
 //! without a call. OpenAI refuses the same, so that a conversation without it is at fault whoever
@@ -7,10 +6,11 @@
 
 use std::borrow::Cow;
 
-use super::names::Unique;
+use super::names::give;
 use crate::neutral::answered::answered;
 use crate::neutral::turns::{Item, Turn};
 use crate::neutral::{PartKind, Refused, Request, Role};
+use crate::upstream::shared::unique::Unique;
 
 /// What one side says: of one turn, or of several between which nothing is said.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +73,7 @@ pub(crate) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Res
     let mut made: Vec<(&str, Cow<'r, str>)> = Vec::new();
     for side in sides(spoken) {
         if side.is_assistant {
-            made = side.calls().map(|id| (id, unique.give(id))).collect();
+            made = side.calls().map(|id| (id, give(&mut unique, id))).collect();
             ids.extend(made.iter().map(|(_, given)| given.clone()));
             continue;
         }

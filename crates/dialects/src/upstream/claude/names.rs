@@ -7,36 +7,11 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::neutral::Request;
+use crate::upstream::shared::unique::{MAX, Unique, numbered};
 
-/// Newer versions of the API take 128 for names; 64 is right for all, and for ids too.
-const MAX: usize = 64;
-
-/// Gives out names, each once.
-#[derive(Debug, Default)]
-pub(crate) struct Unique<'a> {
-    /// With the number to try for the next one of the same name.
-    given: BTreeMap<Cow<'a, str>, u64>,
-}
-
-impl<'a> Unique<'a> {
-    /// This name if it fits and is free, else one like it.
-    pub(crate) fn give(&mut self, wanted: &'a str) -> Cow<'a, str> {
-        let wanted = fitting(wanted);
-        let Some(next) = self.given.get(&wanted) else {
-            self.given.insert(wanted.clone(), 2);
-            return wanted;
-        };
-        let mut next = *next;
-        loop {
-            let name = numbered(&wanted, next);
-            next += 1;
-            if !self.given.contains_key(name.as_str()) {
-                self.given.insert(wanted, next);
-                self.given.insert(Cow::Owned(name.clone()), 2);
-                return Cow::Owned(name);
-            }
-        }
-    }
+/// Gives this name, made fit, if it is free; else one like it.
+pub(crate) fn give<'a>(unique: &mut Unique<'a>, wanted: &'a str) -> Cow<'a, str> {
+    unique.take(fitting(wanted))
 }
 
 /// What the tools of a conversation are called.
@@ -59,11 +34,11 @@ impl<'r> Names<'r> {
             return names;
         }
         for name in all().filter(|name| fits(name)) {
-            names.unique.given.insert(Cow::Borrowed(name), 2);
+            names.unique.reserve(name);
         }
         for name in all().filter(|name| !fits(name)) {
             if !names.changed.contains_key(name) {
-                let given = names.unique.give(name).into_owned();
+                let given = give(&mut names.unique, name).into_owned();
                 names.changed.insert(name, given);
             }
         }
@@ -108,13 +83,6 @@ fn fitting(name: &str) -> Cow<'_, str> {
     Cow::Owned(if name.is_empty() { "_".to_owned() } else { name })
 }
 
-/// The name with a number, no longer than it may be. It is ASCII.
-fn numbered(name: &str, number: u64) -> String {
-    let number = format!("_{number}");
-    let kept = name.get(..MAX.saturating_sub(number.len())).unwrap_or(name);
-    format!("{kept}{number}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,7 +92,7 @@ mod tests {
         let long = "x".repeat(65);
         let wanted = ["a", "a.b", "a_b", "a", "a", "a_2", "", "_", "é", &long, &long, "a_b"];
         let mut unique = Unique::default();
-        let given: Vec<String> = wanted.iter().map(|name| unique.give(name).into_owned()).collect();
+        let given: Vec<String> = wanted.iter().map(|name| give(&mut unique, name).into_owned()).collect();
         let x = |count| "x".repeat(count);
         let expected =
             ["a", "a_b", "a_b_2", "a_2", "a_3", "a_2_2", "_", "__2", "__3", &x(64), &format!("{}_2", x(62)), "a_b_3"];

@@ -1,7 +1,7 @@
 //! How long the answer may be, and how much of it may be thinking.
 
 use super::schema::{members, string};
-use crate::neutral::traits::{Efforts, Thinking as Kind};
+use crate::neutral::traits::{Efforts, Thinking as Kind, Traits};
 use crate::neutral::{Effort, Losses, Raw, Refused, Request, Target};
 use crate::wire::json::Writer;
 use std::time::Duration;
@@ -137,6 +137,11 @@ impl<'a> Thinking<'a> {
     /// Whether it is told not to.
     pub(crate) fn is_off(&self) -> bool {
         matches!(self.mode, Mode::Off | Mode::Own(_, Own::Off))
+    }
+
+    /// Whether the model may think, be it that nobody told it to.
+    pub(crate) fn may_be_on(&self, traits: &Traits) -> bool {
+        self.is_on() || (!self.is_off() && matches!(traits.thinking, Kind::Effort | Kind::Unknown))
     }
 
     /// Whether the API wants the thoughts that led to the calls at hand.

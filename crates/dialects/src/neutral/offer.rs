@@ -1,0 +1,193 @@
+//! An offer says which tools a model is shown, which of them it must call, and how its answer gets
+//! the format that is asked for.
+//!
+//! It is decided here, once for all dialects, by the request, by what the model can do
+//! ([`Traits`]), and by what the provider's API can say. A dialect writes it.
+//!
+//! Reading a request has made sure that a choice names tools that are there.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use super::traits::Traits;
+use super::{Format, Losses, Raw, Refused, Request, Tool, ToolChoice};
+
+/// The tools that a model is shown, and what it may do with them.
+#[derive(Debug)]
+pub(crate) struct Offer<'r, 'a> {
+    /// The caller's tools, without those that must not be called and need not be shown.
+    pub(crate) tools: Vec<&'r Tool<'a>>,
+    /// What the model may do with them. Without tools it is [`Choice::Free`].
+    pub(crate) choice: Choice<'r>,
+    /// The tools that the choice names. Where it names none, all tools are meant.
+    pub(crate) named: &'r [Cow<'a, str>],
+}
+
+/// What a model may do with its tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice<'r> {
+    /// Call them as it likes.
+    Free,
+    /// Call none.
+    Never,
+    /// Call at least one.
+    Any,
+    /// Call this one.
+    One(&'r str),
+}
+
+/// How many tools a choice can name in a provider's API. Where it cannot name those that are
+/// meant, the model is shown no others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// None.
+    None,
+    /// One, which must be called.
+    One,
+    /// As many as there are.
+    Several,
+}
+
+/// The ways in which a provider's API and a model can give an answer the format that is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ways {
+    /// The API has a field for the format.
+    pub(crate) native: bool,
+    /// The model can be made to call a tool whose input is the answer.
+    pub(crate) tool: bool,
+    /// The model can be asked in words.
+    pub(crate) words: bool,
+    /// Why a request is refused where there is no way.
+    pub(crate) refusal: &'static str,
+    /// The same where tools are what stands in the way.
+    pub(crate) refusal_beside_tools: &'static str,
+}
+
+/// How an answer gets its format.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Form<'r, 'a> {
+    /// It has none: none is asked for, or that is a loss.
+    Free,
+    /// The API's field says the format.
+    Native(&'r Format<'a>),
+    /// The answer is the input of a tool that stands beside the caller's. The model must call one
+    /// of them all: so it goes on with its work or answers.
+    Tool(AnswerTool<'r>),
+    /// It is asked for in words.
+    Words,
+}
+
+/// The tool whose input is the answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnswerTool<'r> {
+    /// The format's name, perhaps empty.
+    pub(crate) name: &'r str,
+    /// What the format is for.
+    pub(crate) description: Option<&'r str>,
+    /// The answer's schema.
+    pub(crate) schema: Raw<'r>,
+    /// Whether the answer must keep to it exactly.
+    pub(crate) strict: bool,
+}
+
+/// The schema of an answer that may be any object.
+const ANY_OBJECT: Raw<'static> = Raw(r#"{"type":"object","additionalProperties":true}"#);
+
+impl<'r, 'a> Offer<'r, 'a> {
+    /// Decides which tools are shown and which must be called. Refuses, with this sentence, a
+    /// choice that the model cannot be held to.
+    pub(crate) fn of(
+        request: &'r Request<'a>,
+        traits: &Traits,
+        naming: Naming,
+        refusal: &str,
+    ) -> Result<Self, Refused> {
+        let (choice, named): (_, &'r [Cow<'a, str>]) = match &request.tool_choice {
+            None | Some(ToolChoice::Auto) => (Choice::Free, &[]),
+            Some(ToolChoice::None) if request.tools.is_empty() => (Choice::Free, &[]),
+            Some(ToolChoice::None) => (Choice::Never, &[]),
+            Some(ToolChoice::Required) => (Choice::Any, &[]),
+            Some(ToolChoice::Named(name)) => (Choice::One(name), std::slice::from_ref(name)),
+            Some(ToolChoice::Allowed(true, names)) => (Choice::Any, names),
+            Some(ToolChoice::Allowed(false, names)) => (Choice::Free, names),
+        };
+        if choice.is_forced() && request.tools.is_empty() {
+            let message = "The choice is a tool that is not in `tools`.";
+            return Err(Refused::invalid(request.words.tool_choice, message));
+        }
+        if choice.is_forced() && !traits.forced_tools {
+            return Err(Refused::unsupported(request.words.tool_choice, refusal));
+        }
+        let (choice, shows_all) = match (naming, choice) {
+            (Naming::Several, _) | (Naming::One, Choice::One(_)) => (choice, true),
+            (Naming::None, Choice::One(_)) => (Choice::Any, false),
+            (Naming::None | Naming::One, _) => (choice, named.is_empty()),
+        };
+        let names: HashSet<&str> = if shows_all { HashSet::new() } else { named.iter().map(AsRef::as_ref).collect() };
+        let is_shown = |tool: &&Tool<'_>| shows_all || names.contains(&*tool.name);
+        Ok(Self { tools: request.tools.iter().filter(is_shown).collect(), choice, named })
+    }
+
+    /// Whether the model may call one of the tools.
+    pub(crate) fn may_call(&self) -> bool {
+        self.choice != Choice::Never && !self.tools.is_empty()
+    }
+
+    /// Decides how an answer gets this format. The answer to a forced call is the call, and what
+    /// may be said beside it has no format.
+    pub(crate) fn form(
+        &self,
+        format: Option<&'r Format<'a>>,
+        ways: Ways,
+        losses: &mut Losses,
+    ) -> Result<Form<'r, 'a>, Refused> {
+        let Some(format) = format else { return Ok(Form::Free) };
+        if ways.native {
+            return Ok(Form::Native(format));
+        }
+        if self.choice.is_forced() {
+            losses.add("response_format");
+            return Ok(Form::Free);
+        }
+        if ways.tool {
+            return Ok(Form::Tool(AnswerTool::of(format)));
+        }
+        if ways.words {
+            losses.add("response_format");
+            return Ok(Form::Words);
+        }
+        let refusal = if self.tools.is_empty() { ways.refusal } else { ways.refusal_beside_tools };
+        Err(Refused::unsupported("response_format", refusal))
+    }
+}
+
+impl Choice<'_> {
+    /// Whether a tool must be called.
+    pub(crate) fn is_forced(self) -> bool {
+        matches!(self, Choice::Any | Choice::One(_))
+    }
+}
+
+impl<'r> AnswerTool<'r> {
+    fn of(format: &'r Format<'_>) -> Self {
+        match format {
+            Format::JsonObject => Self { name: "", description: None, schema: ANY_OBJECT, strict: false },
+            Format::JsonSchema { name, description, schema, strict } => Self {
+                name,
+                description: description.as_deref(),
+                schema: schema.unwrap_or(ANY_OBJECT),
+                strict: *strict == Some(true),
+            },
+        }
+    }
+}
+
+impl<'a> Format<'a> {
+    /// Returns the schema that the answer must keep to, if there is one.
+    pub(crate) fn schema(&self) -> Option<Raw<'a>> {
+        match self {
+            Self::JsonObject => None,
+            Self::JsonSchema { schema, .. } => *schema,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Rules for single blocks that hold in both APIs.
+
+use super::alternation::is_blank;
+use crate::neutral::{Cache, Call, Losses, Part, PartKind};
+use crate::wire::json::Writer;
+
+/// Whether a part is a text in which there is nothing to read.
+pub(crate) fn is_blank_part(part: &Part<'_>) -> bool {
+    matches!(&part.kind, PartKind::Text(text) if is_blank(text))
+}
+
+/// Writes the input of a call. Arguments that are no object are put into one.
+pub(crate) fn write_input(w: &mut Writer, call: &Call<'_>, losses: &mut Losses) {
+    if call.signature.is_some() {
+        // Google's.
+        losses.add("messages[].tool_calls[].extra_content");
+    }
+    match call.object() {
+        Some(object) => w.key("input").raw(object),
+        None => {
+            losses.add(call.weakened());
+            w.key("input").object(|w| w.key("_raw").text(&call.arguments));
+        }
+    }
+}
+
+/// The hints for the cache that an API does not take, since there are too many.
+#[derive(Debug)]
+pub(crate) struct CacheHints {
+    /// How many are still to be left out.
+    surplus: usize,
+}
+
+impl CacheHints {
+    /// Takes the last few of so many: what comes again is longest there.
+    pub(crate) fn of(count: usize, most: usize, losses: &mut Losses) -> Self {
+        if count > most {
+            losses.add("cache_control");
+        }
+        Self { surplus: count.saturating_sub(most) }
+    }
+
+    /// Returns the hint that stands here, if there is one and it is taken.
+    pub(crate) fn next<'c, 'a>(&mut self, hint: Option<&'c Cache<'a>>) -> Option<&'c Cache<'a>> {
+        if hint.is_some() && self.surplus > 0 {
+            self.surplus -= 1;
+            return None;
+        }
+        hint
+    }
+}
+
+/// Returns the media type of a picture that both APIs take: as it was said, or by how the bytes
+/// begin where nothing was said.
+pub(crate) fn image_type(media_type: &str, data: &str) -> Option<&'static str> {
+    const TYPES: [(&str, &str); 4] =
+        [("image/jpeg", "/9j/"), ("image/png", "iVBORw0KGgo"), ("image/gif", "R0lGOD"), ("image/webp", "UklGR")];
+    let is_unsaid = matches!(media_type, "" | "application/octet-stream" | "image/*");
+    TYPES
+        .iter()
+        .find(|(name, start)| *name == media_type || (is_unsaid && data.starts_with(start)))
+        .map(|(name, _)| *name)
+}

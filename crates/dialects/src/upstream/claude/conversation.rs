@@ -1,0 +1,178 @@
+//! A conversation as Claude takes it: what the system says, and sides that alternate.
+//!
+//! The first side is the user's, no text is blank, and every result answers a call of the side
+//! before it. Anthropic and Bedrock write the same blocks in the same order; how a block looks is
+//! their own ([`BlockWriter`]).
+
+use std::borrow::Cow;
+
+use super::alternation::{self, Side};
+use super::blocks::is_blank_part;
+use super::thinking::Thinking;
+use crate::neutral::traits::Traits;
+use crate::neutral::turns::{Item, Outcome, Thoughts, Turn, Turns};
+use crate::neutral::{Call, Losses, Part, Refused, Request, Role, Thought};
+use crate::wire::json::Writer;
+
+/// A conversation that can be written.
+#[derive(Debug)]
+pub(crate) struct Conversation<'t, 'r, 'a> {
+    /// What the system says. Where nobody else speaks, the user says it.
+    system: Vec<&'r Part<'a>>,
+    turns: &'t [Turn<'r, 'a>],
+    /// The turns in which something is said.
+    spoken: Vec<&'t Turn<'r, 'a>>,
+    /// The ids of all calls and results, in the order in which they are written.
+    ids: Vec<Cow<'r, str>>,
+    /// Whether thoughts go back.
+    pub(crate) sends_thoughts: bool,
+}
+
+/// Writes blocks as one API has them.
+pub(crate) trait BlockWriter {
+    /// Writes a text that is not the caller's.
+    fn text(&mut self, w: &mut Writer, text: &str);
+    /// Writes a text or a medium. The end of a conversation must not be white space.
+    fn part(&mut self, w: &mut Writer, part: &Part<'_>, is_end: bool);
+    /// Writes a thought.
+    fn thought(&mut self, w: &mut Writer, thought: &Thought<'_>);
+    /// Writes a call, which has this id here.
+    fn call(&mut self, w: &mut Writer, id: &str, call: &Call<'_>);
+    /// Writes what a call gave.
+    fn result(&mut self, w: &mut Writer, id: &str, outcome: &Outcome<'_, '_>);
+    /// Writes what a side lacks.
+    fn end(&mut self, _w: &mut Writer, _side: Side<'_, '_, '_>) {}
+}
+
+impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
+    /// Reads the turns. Refuses, with this sentence, a conversation in which nobody speaks.
+    pub(crate) fn of(
+        request: &'r Request<'a>,
+        turns: &'t Turns<'r, 'a>,
+        traits: &Traits,
+        refusal: &str,
+        losses: &mut Losses,
+    ) -> Result<Self, Refused> {
+        let spoken = alternation::spoken(&turns.turns);
+        let ids = alternation::ids(request, &spoken)?;
+        let system: Vec<_> = turns.system.iter().copied().filter(|part| !is_blank_part(part)).collect();
+        if spoken.is_empty() {
+            if system.is_empty() {
+                return Err(Refused::unsupported("messages", refusal));
+            }
+            losses.add("messages[].role");
+        }
+        let conversation = Self { system, turns: &turns.turns, spoken, ids, sends_thoughts: false };
+        if conversation.is_prefilled() && !traits.prefill {
+            let last = request.messages.iter().rposition(|message| message.role == Role::Assistant).unwrap_or_default();
+            return Err(Refused::unsupported(
+                format!("messages[{last}]"),
+                "This model does not go on from words of the assistant: the user must speak last.",
+            ));
+        }
+        Ok(conversation)
+    }
+
+    fn sides(&self) -> impl DoubleEndedIterator<Item = Side<'_, 'r, 'a>> + Clone {
+        alternation::sides(&self.spoken)
+    }
+
+    /// Whether it ends with the assistant's own words.
+    pub(crate) fn is_prefilled(&self) -> bool {
+        self.spoken.last().is_some_and(|turn| turn.is_assistant)
+    }
+
+    /// Whether there are calls in it.
+    pub(crate) fn has_calls(&self) -> bool {
+        self.sides().any(Side::has_calls)
+    }
+
+    /// Whether any thoughts stand in it.
+    pub(crate) fn has_thoughts(&self) -> bool {
+        self.thoughts().next().is_some()
+    }
+
+    /// Whether the caller sent thoughts.
+    pub(crate) fn has_callers_thoughts(&self) -> bool {
+        self.thoughts().any(|thoughts| matches!(thoughts, Thoughts::Said(_)))
+    }
+
+    fn thoughts(&self) -> impl Iterator<Item = &'t Thoughts<'r, 'a>> {
+        self.turns.iter().flat_map(|turn| &turn.items).filter_map(|item| match item {
+            Item::Thoughts(thoughts) => Some(thoughts),
+            Item::Part(_) | Item::Call(..) | Item::Result(_) => None,
+        })
+    }
+
+    /// Leaves thinking out where the API wants thoughts that are not there.
+    pub(crate) fn check_thoughts(&self, thinking: &mut Thinking<'_>, losses: &mut Losses) {
+        let calling = || self.sides().rfind(|side| side.has_calls());
+        if thinking.needs_thoughts()
+            && (self.is_prefilled() || calling().is_some_and(|side| !side.begins_with_thoughts()))
+        {
+            thinking.leave_out(losses);
+        }
+    }
+
+    /// Counts the hints for the cache in it.
+    pub(crate) fn cache_hints(&self) -> usize {
+        let has_one = |item: &&Item<'_, '_>| match item {
+            Item::Part(part) => part.cache.is_some(),
+            Item::Result(outcome) => outcome.cache.is_some(),
+            Item::Thoughts(_) | Item::Call(..) => false,
+        };
+        self.system.iter().filter(|part| part.cache.is_some()).count()
+            + self.sides().flat_map(Side::items).filter(has_one).count()
+    }
+
+    /// Writes `system` and `messages`; the hint is the last that the system says.
+    pub(crate) fn write(&self, w: &mut Writer, hint: Option<&str>, blocks: &mut impl BlockWriter) {
+        let is_only_system = self.spoken.is_empty();
+        let system: &[_] = if is_only_system { &[] } else { &self.system };
+        if !system.is_empty() || hint.is_some() {
+            w.key("system").array(|w| {
+                system.iter().for_each(|part| blocks.part(w, part, false));
+                if let Some(hint) = hint {
+                    blocks.text(w, hint);
+                }
+            });
+        }
+        w.key("messages").array(|w| {
+            if is_only_system {
+                message(w, "user", |w| self.system.iter().for_each(|part| blocks.part(w, part, false)));
+            }
+            if self.spoken.first().is_some_and(|turn| turn.is_assistant) {
+                message(w, "user", |w| blocks.text(w, "."));
+            }
+            let mut ids = self.ids.iter().map(AsRef::as_ref);
+            let mut sides = self.sides().peekable();
+            while let Some(side) = sides.next() {
+                let is_last = sides.peek().is_none();
+                let role = if side.is_assistant { "assistant" } else { "user" };
+                message(w, role, |w| {
+                    let mut items = side.items().peekable();
+                    while let Some(item) = items.next() {
+                        let is_end = side.is_assistant && is_last && items.peek().is_none();
+                        match item {
+                            Item::Part(part) => blocks.part(w, part, is_end),
+                            Item::Thoughts(thoughts) if self.sends_thoughts => {
+                                thoughts.all().iter().for_each(|thought| blocks.thought(w, thought));
+                            }
+                            Item::Thoughts(_) => {}
+                            Item::Call(call, _) => blocks.call(w, ids.next().unwrap_or_default(), call),
+                            Item::Result(outcome) => blocks.result(w, ids.next().unwrap_or_default(), outcome),
+                        }
+                    }
+                    blocks.end(w, side);
+                });
+            }
+        });
+    }
+}
+
+fn message(w: &mut Writer, role: &str, content: impl FnOnce(&mut Writer)) {
+    w.object(|w| {
+        w.key("role").text(role);
+        w.key("content").array(content);
+    });
+}

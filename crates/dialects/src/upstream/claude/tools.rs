@@ -1,0 +1,209 @@
+//! Tools, the choice among them, and the format of the answer, which may have to be a tool too.
+//!
+//! A format is written natively where model and schema allow it. Else the answer is made the input
+//! of a tool that must be called: of this one tool, or, where the caller's own may be called as
+//! well, of one or the other. Where no call can be forced, any JSON object can still be asked for
+//! in words, and that is said; a schema cannot.
+
+use std::borrow::Cow;
+
+use super::describe::{Described, Limits};
+use super::names::Names;
+use super::schema::{self, Fit};
+use super::thinking::Thinking;
+use crate::neutral::offer::{Choice, Form, Naming, Offer, Ways};
+use crate::neutral::traits::Traits;
+use crate::neutral::{Cache, Format, Losses, Raw, Refused, Request, Undo};
+
+/// What the model may call, must call, and must answer in.
+#[derive(Debug)]
+pub(crate) struct Tools<'r, 'a> {
+    /// What the tools are called.
+    pub(crate) names: Names<'r>,
+    /// The caller's tools, and the choice among them.
+    pub(crate) offer: Offer<'r, 'a>,
+    /// The names of tools that nobody offers. They are shown because they were called before. The
+    /// model is told to call none of them, and may not heed that.
+    pub(crate) stubs: Vec<&'r str>,
+    /// The tool whose input is the answer.
+    pub(crate) answer: Option<FormatTool<'r>>,
+    /// The format of the whole answer.
+    pub(crate) native: Option<Native<'r>>,
+    /// JSON is asked for in these words.
+    pub(crate) hint: Option<&'static str>,
+    api: Api,
+    /// What strict tools may still take.
+    limits: Option<Limits>,
+}
+
+/// A tool whose input is the answer.
+#[derive(Debug)]
+pub(crate) struct FormatTool<'r> {
+    pub(crate) name: String,
+    about: String,
+    schema: &'r str,
+}
+
+/// A schema that the whole answer is held to.
+#[derive(Debug)]
+pub(crate) struct Native<'r> {
+    pub(crate) schema: Cow<'r, str>,
+    pub(crate) name: &'r str,
+    pub(crate) about: Option<&'r str>,
+}
+
+/// What an API can say.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Api {
+    /// That no tool may be called. Else such tools are not shown.
+    pub(crate) none: bool,
+    /// How many tools a choice can name.
+    pub(crate) naming: Naming,
+    /// Only schemas that Claude knows ([`schema::fit`]).
+    pub(crate) fitted_schemas: bool,
+    /// What a format is for, beside its schema. Else the schema says it.
+    pub(crate) format_description: bool,
+}
+
+/// How the request stands before its tools are known.
+pub(crate) struct Situation<'t, 'r> {
+    pub(crate) api: Api,
+    pub(crate) traits: &'t Traits,
+    /// There are calls in the conversation.
+    pub(crate) has_calls: bool,
+    /// The conversation ends with the assistant's own words.
+    pub(crate) prefilled: bool,
+    /// The tools that were called before and that nobody offers.
+    pub(crate) stubs: Vec<&'r str>,
+}
+
+const HINT: &str =
+    "Answer with one JSON object and with nothing else: no text before or after it, and no code fence around it.";
+const ANSWER_TOOL: &str = "json_answer";
+const ABOUT_ANSWER_TOOL: &str =
+    "Gives the answer. Its input is all of the answer: nothing that is said besides is read.";
+/// The field that a schema of the answer stands in.
+const ANSWER_SCHEMA: &str = "response_format.json_schema.schema";
+
+impl<'r, 'a> Tools<'r, 'a> {
+    /// Decides which tools are shown, and how the answer gets its format.
+    pub(crate) fn of(
+        request: &'r Request<'a>,
+        situation: Situation<'_, 'r>,
+        thinking: &mut Thinking<'_>,
+        losses: &mut Losses,
+    ) -> Result<Self, Refused> {
+        let Situation { api, traits, has_calls, prefilled, stubs } = situation;
+        let mut offer = Offer::of(request, traits, api.naming, "This model cannot be made to call a tool.")?;
+        if offer.choice == Choice::Never && !api.none {
+            offer.tools.clear();
+        }
+        if offer.choice.is_forced() && thinking.is_on() && !traits.forced_while_thinking {
+            thinking.leave_out(losses);
+        }
+        let thinks_too = thinking.is_on() && !traits.forced_while_thinking;
+        let is_beside_tools = has_calls || !offer.tools.is_empty();
+        let is_native = traits.structured && !prefilled && (!is_beside_tools || traits.structured_with_tools);
+        let can_force = traits.tools && traits.forced_tools && !prefilled;
+
+        let format = request.format.as_ref();
+        let mut limits = Limits::MOST;
+        let native = format.filter(|_| is_native).and_then(|format| Native::of(format, api, &mut limits, losses));
+        let schema = format.and_then(Format::schema);
+        let refusal = "This model cannot answer in this schema.";
+        let ways = Ways {
+            native: native.is_some(),
+            tool: can_force && schema.map_or(!thinks_too, |Raw(schema)| schema::is_of_objects(schema)),
+            words: schema.is_none(),
+            refusal,
+            refusal_beside_tools: refusal,
+        };
+        let names = Names::of(request);
+        let (mut answer, mut hint) = (None, None);
+        match offer.form(format, ways, losses)? {
+            Form::Free | Form::Native(_) => {}
+            Form::Words => hint = Some(HINT),
+            Form::Tool(tool) => {
+                if thinks_too {
+                    thinking.leave_out(losses);
+                }
+                if offer.may_call() && request.parallel_tool_calls == Some(true) {
+                    losses.add("parallel_tool_calls");
+                }
+                let about = match tool.description {
+                    Some(about) => format!("{ABOUT_ANSWER_TOOL}\n\n{about}"),
+                    None => ABOUT_ANSWER_TOOL.to_owned(),
+                };
+                answer = Some(FormatTool { name: names.another(request, ANSWER_TOOL), about, schema: tool.schema.0 });
+            }
+        }
+        let limits = (traits.structured && api.fitted_schemas).then_some(limits);
+        Ok(Self { names, offer, stubs, answer, native, hint, api, limits })
+    }
+
+    /// Whether there is any tool to show.
+    pub(crate) fn any(&self) -> bool {
+        !self.offer.tools.is_empty() || !self.stubs.is_empty() || self.answer.is_some()
+    }
+
+    /// Returns what the model may do with all of these tools, by their names at the upstream.
+    pub(crate) fn choice(&self) -> Choice<'_> {
+        match (&self.answer, self.offer.choice) {
+            (Some(_), _) if self.offer.may_call() || self.api.naming == Naming::None => Choice::Any,
+            (Some(answer), _) => Choice::One(&answer.name),
+            (None, _) if !self.stubs.is_empty() => Choice::Never,
+            (None, Choice::One(name)) => Choice::One(self.names.written(name)),
+            (None, choice) => choice,
+        }
+    }
+
+    /// Counts the tools that have a hint for the cache.
+    pub(crate) fn cache_hints(&self) -> usize {
+        self.offer.tools.iter().filter(|tool| tool.cache.is_some()).count()
+    }
+
+    /// Describes each tool but the stubs, with its name at the upstream and its hint for the cache.
+    pub(crate) fn describe(
+        &self,
+        losses: &mut Losses,
+        mut write: impl FnMut(&str, &Described<'_>, Option<&Cache<'_>>, &mut Losses),
+    ) {
+        let mut limits = self.limits;
+        for tool in &self.offer.tools {
+            let described = Described::of(tool, limits.as_mut(), losses);
+            write(self.names.written(&tool.name), &described, tool.cache.as_ref(), losses);
+        }
+        if let Some(answer) = &self.answer {
+            let described = Described::loosely(Some(&answer.about), Some(answer.schema), ANSWER_SCHEMA, losses);
+            write(&answer.name, &described, None, losses);
+        }
+    }
+
+    /// Returns what reading the answer must undo.
+    pub(crate) fn undo(self) -> Undo {
+        Undo {
+            stubs: self.stubs.iter().map(|name| self.names.written(name).to_owned()).collect(),
+            format_tool: self.answer.map(|answer| answer.name),
+            names: self.names.into_changed(),
+        }
+    }
+}
+
+impl<'r> Native<'r> {
+    /// Returns the format as the API's own field takes it, if it has a schema that can be taken.
+    fn of(format: &'r Format<'_>, api: Api, limits: &mut Limits, losses: &mut Losses) -> Option<Self> {
+        let Format::JsonSchema { name, description, schema: Some(Raw(schema)), .. } = format else { return None };
+        let about = description.as_deref();
+        if !api.fitted_schemas {
+            return Some(Self { schema: Cow::Borrowed(schema), name, about });
+        }
+        let fitted = schema::fit(schema, about.filter(|_| !api.format_description));
+        if fitted.fit == Fit::No || !limits.take(&fitted) {
+            return None;
+        }
+        if fitted.fit == Fit::Weaker {
+            losses.add(ANSWER_SCHEMA);
+        }
+        Some(Self { schema: Cow::Owned(fitted.text), name, about })
+    }
+}

@@ -1,0 +1,47 @@
+//! Unique names: each is given once, and what is wanted a second time gets a number.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// No name is longer. Newer versions of Anthropic's API take 128 for names of tools; 64 is right
+/// for all APIs, and for ids too.
+pub(crate) const MAX: usize = 64;
+
+/// Gives out names, each once. They are ASCII.
+#[derive(Debug, Default)]
+pub(crate) struct Unique<'a> {
+    /// With the number to try for the next one of the same name.
+    given: BTreeMap<Cow<'a, str>, u64>,
+}
+
+impl<'a> Unique<'a> {
+    /// Keeps this name from being given.
+    pub(crate) fn reserve(&mut self, name: &'a str) {
+        self.given.entry(Cow::Borrowed(name)).or_insert(2);
+    }
+
+    /// Gives this name if it is free, else one like it.
+    pub(crate) fn take(&mut self, wanted: Cow<'a, str>) -> Cow<'a, str> {
+        let Some(next) = self.given.get(&wanted) else {
+            self.given.insert(wanted.clone(), 2);
+            return wanted;
+        };
+        let mut next = *next;
+        loop {
+            let name = numbered(&wanted, next);
+            next += 1;
+            if !self.given.contains_key(name.as_str()) {
+                self.given.insert(wanted, next);
+                self.given.insert(Cow::Owned(name.clone()), 2);
+                return Cow::Owned(name);
+            }
+        }
+    }
+}
+
+/// Returns the name with a number, no longer than it may be.
+pub(crate) fn numbered(name: &str, number: u64) -> String {
+    let number = format!("_{number}");
+    let start = name.get(..MAX.saturating_sub(number.len())).unwrap_or(name);
+    format!("{start}{number}")
+}
