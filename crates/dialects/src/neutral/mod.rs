@@ -21,6 +21,7 @@ pub mod price;
 mod refused;
 mod request;
 mod room;
+pub(crate) mod schema;
 mod target;
 pub mod traits;
 pub mod turns;

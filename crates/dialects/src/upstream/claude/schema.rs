@@ -9,7 +9,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::wire::json::{Broken, Cursor, Kind, Writer, text_of};
+use crate::neutral::schema::{Node, find, members, string};
+use crate::wire::json::{Cursor, Writer};
 
 /// A schema made to fit.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ pub(crate) fn fit(schema: &str, about: Option<&str>) -> Fitted {
     let mut fitter =
         Fitter { fit: Fit::Whole, depth: 0, optional: 0, unions: 0, inside: None, refers: BTreeMap::new() };
     let mut w = Writer::with_capacity(schema.len() + schema.len() / 4);
-    match Node::read(schema) {
+    match Some(schema).filter(|schema| schema.len() <= MAX_LEN).and_then(Node::read) {
         Some(schema) => fitter.schema(&mut w, &schema, about),
         None => fitter.fit = Fit::No,
     }
@@ -125,87 +126,6 @@ struct Fitter<'a> {
     refers: BTreeMap<Cow<'a, str>, Vec<Cow<'a, str>>>,
 }
 
-pub(crate) type Members<'a> = Vec<(Cow<'a, str>, &'a str)>;
-
-/// A value, read: its text, and what is in it, by its names where it is an object.
-struct Node<'a> {
-    text: &'a str,
-    parts: Vec<(Cow<'a, str>, Node<'a>)>,
-}
-
-impl<'a> Node<'a> {
-    fn read(text: &'a str) -> Option<Self> {
-        if text.len() > MAX_LEN { None } else { Self::next(&mut Cursor::new(text.as_bytes()), text).ok() }
-    }
-
-    /// Goes no deeper than the scanner does.
-    fn next(cursor: &mut Cursor<'a>, all: &'a str) -> Result<Self, Broken> {
-        let mut parts = Vec::new();
-        let span = match cursor.kind()? {
-            Kind::Object => cursor.object(|cursor, key| {
-                parts.push((text_of(all.as_bytes(), &key).unwrap_or_default(), Self::next(cursor, all)?));
-                Ok(())
-            }),
-            Kind::Array => cursor.array(|cursor, _| {
-                parts.push((Cow::Borrowed(""), Self::next(cursor, all)?));
-                Ok(())
-            }),
-            Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value(),
-        }?;
-        Ok(Self { text: all.get(span).unwrap_or_default(), parts })
-    }
-
-    fn is_object(&self) -> bool {
-        self.text.starts_with('{')
-    }
-
-    fn is_array(&self) -> bool {
-        self.text.starts_with('[')
-    }
-
-    fn is_nested(&self) -> bool {
-        self.is_object() || self.is_array()
-    }
-}
-
-/// What must be known of a schema before any of it is written.
-#[derive(Default)]
-struct Known<'n, 'a> {
-    reference: Option<&'a str>,
-    kind: &'a str,
-    properties: bool,
-    required: Option<&'n Node<'a>>,
-    items: bool,
-    any_of: bool,
-    one_of: bool,
-    /// Other constraints, each of which is one.
-    says_something: bool,
-    is_closed: bool,
-    has_patterns: bool,
-}
-
-impl<'n, 'a> Known<'n, 'a> {
-    fn of(schema: &'n Node<'a>) -> Self {
-        let mut known = Self::default();
-        for (name, value) in &schema.parts {
-            match &**name {
-                "$ref" => known.reference = known.reference.or(Some(value.text)),
-                "type" => known.kind = value.text,
-                "properties" => known.properties = true,
-                "required" => known.required = known.required.or(Some(value)),
-                "items" => known.items = true,
-                "anyOf" => known.any_of = true,
-                "oneOf" => known.one_of = true,
-                "allOf" | "enum" | "const" => known.says_something = true,
-                "additionalProperties" => known.is_closed = value.text == "false",
-                "patternProperties" => known.has_patterns = true,
-                _ => {}
-            }
-        }
-        known
-    }
-}
-
 impl<'a> Fitter<'a> {
     fn schema(&mut self, w: &mut Writer, schema: &Node<'a>, about: Option<&str>) {
         // `true`: anything. No grammar is made of that.
@@ -213,10 +133,9 @@ impl<'a> Fitter<'a> {
             return self.misfit(w, schema);
         }
         self.depth += 1;
-        let known = Known::of(schema);
-        w.object(|w| match known.reference {
-            Some(target) => self.reference(w, target, schema),
-            None => self.members(w, schema, &known, about),
+        w.object(|w| match schema.get("$ref") {
+            Some(target) => self.reference(w, target.text, schema),
+            None => self.members(w, schema, about),
         });
         self.depth -= 1;
     }
@@ -246,26 +165,29 @@ impl<'a> Fitter<'a> {
         }
     }
 
-    fn members(&mut self, w: &mut Writer, schema: &Node<'a>, known: &Known<'_, 'a>, about: Option<&str>) {
-        let is_object = known.properties || known.kind.contains("\"object\"");
-        let is_open = is_object && !known.properties && !known.is_closed;
-        let says_nothing =
-            known.kind.is_empty() && !(known.properties || known.any_of || known.one_of || known.says_something);
-        let is_of_anything = known.kind.contains("\"array\"") && !known.items;
-        if is_open || says_nothing || is_of_anything || known.has_patterns {
+    fn members(&mut self, w: &mut Writer, schema: &Node<'a>, about: Option<&str>) {
+        let has = |name: &str| schema.get(name).is_some();
+        let kind = schema.last("type").map_or("", |kind| kind.text);
+        let is_object = has("properties") || kind.contains("\"object\"");
+        let is_closed = schema.last("additionalProperties").is_some_and(|value| value.text == "false");
+        let is_open = is_object && !has("properties") && !is_closed;
+        let (has_any_of, required) = (has("anyOf"), schema.get("required"));
+        let is_union = has_any_of || has("oneOf");
+        let constrains = is_union || ["properties", "allOf", "enum", "const"].into_iter().any(has);
+        let is_of_anything = kind.contains("\"array\"") && !has("items");
+        if is_open || (kind.is_empty() && !constrains) || is_of_anything || has("patternProperties") {
             self.fit = Fit::No;
         }
-        self.unions += usize::from(known.any_of || known.one_of || known.kind.starts_with('['));
+        self.unions += usize::from(is_union || kind.starts_with('['));
         let (mut description, mut bounds) = (Cow::Borrowed(""), String::new());
         for (name, value) in &schema.parts {
             match &**name {
                 "type" | "required" | "title" | "default" => w.name(name).raw(value.text),
                 "enum" | "const" => {
-                    let is_list = name == "enum";
-                    let is_deep = if is_list {
-                        !value.is_array() || value.parts.iter().any(|(_, one)| one.is_nested())
-                    } else {
-                        value.is_nested()
+                    let is_nested = |value: &Node<'_>| value.is_object() || value.is_array();
+                    let is_deep = match &**name {
+                        "enum" => !value.is_array() || value.elements().any(is_nested),
+                        _ => is_nested(value),
                     };
                     if is_deep {
                         self.fit = Fit::No;
@@ -273,11 +195,11 @@ impl<'a> Fitter<'a> {
                     w.name(name).raw(value.text);
                 }
                 "description" => description = string(value.text).unwrap_or_default(),
-                "properties" => self.properties(w, value, known.required),
+                "properties" => self.properties(w, value, required),
                 "$defs" | "definitions" => self.definitions(w, name, value),
                 "items" => self.schema(w.key("items"), value, None),
                 "anyOf" | "allOf" => self.each(w.name(name), value),
-                "oneOf" if !known.any_of => self.each(w.key("anyOf"), value),
+                "oneOf" if !has_any_of => self.each(w.key("anyOf"), value),
                 "additionalProperties" => {
                     if !matches!(value.text, "true" | "false") {
                         self.fit = Fit::No;
@@ -298,7 +220,7 @@ impl<'a> Fitter<'a> {
             }
         }
         if is_object {
-            if known.kind.is_empty() {
+            if kind.is_empty() {
                 w.key("type").text("object");
             }
             w.key("additionalProperties").bool(false);
@@ -341,7 +263,7 @@ impl<'a> Fitter<'a> {
         if !schemas.is_array() {
             return self.misfit(w, schemas);
         }
-        w.array(|w| schemas.parts.iter().for_each(|(_, schema)| self.schema(w, schema, None)));
+        w.array(|w| schemas.elements().for_each(|schema| self.schema(w, schema, None)));
     }
 
     fn misfit(&mut self, w: &mut Writer, node: &Node<'_>) {
@@ -392,28 +314,6 @@ fn is_remark(name: &str) -> bool {
         "readOnly",
     ];
     REMARKS.contains(&name)
-}
-
-/// Names and values.
-pub(crate) fn members(object: &str) -> Option<Members<'_>> {
-    let text = object.as_bytes();
-    let mut members = Vec::new();
-    let each = |cursor: &mut Cursor<'_>, key| {
-        let value = cursor.value()?;
-        members.push((text_of(text, &key).unwrap_or_default(), object.get(value).unwrap_or_default()));
-        Ok(())
-    };
-    Cursor::new(text).object(each).ok()?;
-    Some(members)
-}
-
-fn find<'a>(members: &Members<'a>, name: &str) -> Option<&'a str> {
-    members.iter().find_map(|(member, value)| (member == name).then_some(*value))
-}
-
-/// What a literal says, if it is a string's.
-pub(crate) fn string(value: &str) -> Option<Cow<'_, str>> {
-    text_of(value.as_bytes(), &(0..value.len()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! How long the answer may be, and how much of it may be thinking.
 
-use super::schema::{members, string};
+use crate::neutral::schema::{members, string};
 use crate::neutral::traits::{Efforts, Thinking as Kind, Traits};
 use crate::neutral::{Effort, Losses, Raw, Refused, Request, Target};
 use crate::wire::json::Writer;

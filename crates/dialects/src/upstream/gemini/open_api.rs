@@ -5,9 +5,8 @@
 //! a circle or too deep. `null` among the types is `nullable`, a `const` is an `enum` of one, and
 //! `oneOf` is `anyOf`. What cannot be said is left out, and told.
 
-use std::borrow::Cow;
-
-use super::schema::{Schema, Value, Word};
+use super::schema::{Schema, is_idle, is_plain};
+use crate::neutral::schema::Node;
 use crate::wire::json::Writer;
 
 /// How often a reference may be replaced on the way to one place.
@@ -15,14 +14,12 @@ const DEEPEST: usize = 8;
 /// A schema that grows to more parts than these by its references is cut there.
 const MOST: usize = 2000;
 
-/// Writes a schema; whether something that it says is lost.
-pub(super) fn write(schema: &Schema<'_>, w: &mut Writer) -> bool {
+/// Writes a schema. Returns whether something that it says is lost.
+pub(super) fn write(Schema(schema): &Schema<'_>, w: &mut Writer) -> bool {
     let mut form = Form { defs: Vec::new(), depth: 0, written: 0, lost: false };
-    if let Schema::Object(members) = schema {
-        for (word, value) in members {
-            if let (Word::Defs | Word::Definitions, Value::Named(list)) = (word, value) {
-                form.defs.extend(list.iter().map(|(name, schema)| (&**name, schema)));
-            }
+    for (name, list) in &schema.parts {
+        if matches!(&**name, "$defs" | "definitions") && list.is_object() {
+            form.defs.extend(list.parts.iter().map(|(name, schema)| (&**name, schema)));
         }
     }
     form.schema(schema, w);
@@ -31,53 +28,53 @@ pub(super) fn write(schema: &Schema<'_>, w: &mut Writer) -> bool {
 
 struct Form<'s, 'a> {
     /// What references stand for.
-    defs: Vec<(&'s str, &'s Schema<'a>)>,
+    defs: Vec<(&'s str, &'s Node<'a>)>,
     depth: usize,
     written: usize,
     lost: bool,
 }
 
 impl<'s, 'a> Form<'s, 'a> {
-    fn schema(&mut self, schema: &'s Schema<'a>, w: &mut Writer) {
+    fn schema(&mut self, schema: &'s Node<'a>, w: &mut Writer) {
         self.written += 1;
-        match schema {
-            Schema::Bool(anything) => {
-                self.lost |= !anything;
-                w.object(|_| {});
+        self.lost |= schema.text == "false";
+        w.object(|w| {
+            if schema.is_object() {
+                self.members(schema, w);
             }
-            Schema::Object(members) => w.object(|w| self.members(members, w)),
-        }
+        });
     }
 
-    fn members(&mut self, members: &'s [(Word, Value<'a>)], w: &mut Writer) {
-        let has = |wanted: Word| members.iter().any(|(word, _)| *word == wanted);
-        let has_any_of = has(Word::AnyOf) || has(Word::OneOf) || has(Word::AllOf);
-        let stands = |word: Word| !matches!(word, Word::Ref | Word::Defs | Word::Definitions | Word::Idle);
-        let has_company = members.iter().any(|(word, _)| stands(*word));
+    fn members(&mut self, schema: &'s Node<'a>, w: &mut Writer) {
+        let has = |wanted: &str| schema.get(wanted).is_some();
+        let (has_any_of, has_one_of, has_const) = (has("anyOf"), has("oneOf"), has("const"));
+        let has_choice = has_any_of || has_one_of || has("allOf");
+        let excludes_kinds = has_choice || has("$ref");
+        let stands = |name: &str| !matches!(name, "$ref" | "$defs" | "definitions") && !is_idle(name);
+        let has_company = schema.parts.iter().any(|(name, _)| stands(name));
         let mut nullable = false;
-        for (word, value) in members {
-            match (word, value) {
-                (Word::Ref, Value::Raw(_)) if has_any_of => self.lost = true,
-                (Word::Ref, Value::Raw(reference)) => self.reference(reference, has_company, w),
-                (Word::Type, Value::Raws(kinds)) => self.kinds(kinds, &mut nullable, has_any_of || has(Word::Ref), w),
-                (Word::Enum, _) if has(Word::Const) => {}
-                (Word::Enum, Value::Raws(values)) => self.values(values, &mut nullable, w),
-                (Word::Const, Value::Raw("null")) => nullable = true,
-                (Word::Const, Value::Raw(value)) => self.values(&[value], &mut nullable, w),
-                (Word::OneOf, _) if has(Word::AnyOf) => self.lost = true,
-                (Word::AnyOf | Word::OneOf, Value::List(list)) => self.any_of(list, &mut nullable, w),
-                (Word::AllOf, Value::List(list)) if list.len() == 1 && !has(Word::AnyOf) && !has(Word::OneOf) => {
-                    self.any_of(list, &mut nullable, w);
+        for (name, value) in &schema.parts {
+            match &**name {
+                "$ref" if has_choice => self.lost = true,
+                "$ref" => self.reference(value.text, has_company, w),
+                "type" if value.is_array() => self.kinds(value, &mut nullable, excludes_kinds, w),
+                "enum" if has_const => {}
+                "enum" if value.is_array() => self.values(value.elements(), &mut nullable, w),
+                "const" => self.values(std::iter::once(value), &mut nullable, w),
+                "oneOf" if has_any_of => self.lost = true,
+                "anyOf" | "oneOf" if value.is_array() => self.any_of(value, &mut nullable, w),
+                "allOf" if value.is_array() && value.parts.len() == 1 && !has_any_of && !has_one_of => {
+                    self.any_of(value, &mut nullable, w);
                 }
-                (Word::Items, Value::One(schema)) => self.schema(schema, w.key("items")),
-                (Word::Properties, Value::Named(list)) => {
+                "items" if value.is_object() || value.is_bool() => self.schema(value, w.key("items")),
+                "properties" if value.is_object() => {
                     w.key("properties")
-                        .object(|w| list.iter().for_each(|(name, schema)| self.schema(schema, w.name(name))));
+                        .object(|w| value.parts.iter().for_each(|(name, schema)| self.schema(schema, w.name(name))));
                 }
-                (Word::Plain(name), Value::Raw(json)) if !name.starts_with('$') => w.key(name).raw(json),
-                (Word::Type, Value::Raw(json)) => w.key("type").raw(json),
-                (Word::Defs | Word::Definitions | Word::Idle, _)
-                | (Word::AdditionalProperties, Value::One(Schema::Bool(true))) => {}
+                "type" => w.key("type").raw(value.text),
+                name if is_plain(name) && !name.starts_with('$') => w.name(name).raw(value.text),
+                "additionalProperties" if value.text == "true" => {}
+                name if !stands(name) => {}
                 _ => self.lost = true,
             }
         }
@@ -92,13 +89,13 @@ impl<'s, 'a> Form<'s, 'a> {
         let name = name.strip_prefix("#/$defs/").or_else(|| name.strip_prefix("#/definitions/"));
         let found = name.and_then(|name| self.defs.iter().find(|(known, _)| *known == name)).map(|(_, schema)| *schema);
         match found {
-            Some(Schema::Object(members)) if self.depth < DEEPEST && self.written < MOST => {
+            Some(schema) if schema.is_object() && self.depth < DEEPEST && self.written < MOST => {
                 self.depth += 1;
                 if has_company {
                     // Beside other words it might say one of them a second time.
-                    w.key("anyOf").array(|w| w.object(|w| self.members(members, w)));
+                    w.key("anyOf").array(|w| w.object(|w| self.members(schema, w)));
                 } else {
-                    self.members(members, w);
+                    self.members(schema, w);
                 }
                 self.depth -= 1;
             }
@@ -106,9 +103,9 @@ impl<'s, 'a> Form<'s, 'a> {
         }
     }
 
-    fn kinds(&mut self, kinds: &[&str], nullable: &mut bool, has_any_of: bool, w: &mut Writer) {
-        let others: Vec<&str> = kinds.iter().copied().filter(|kind| *kind != r#""null""#).collect();
-        *nullable |= others.len() < kinds.len();
+    fn kinds(&mut self, kinds: &Node<'_>, nullable: &mut bool, has_any_of: bool, w: &mut Writer) {
+        let others: Vec<&str> = kinds.elements().map(|kind| kind.text).filter(|kind| *kind != r#""null""#).collect();
+        *nullable |= others.len() < kinds.parts.len();
         match others.as_slice() {
             [] => {}
             [kind] => w.key("type").raw(kind),
@@ -118,29 +115,32 @@ impl<'s, 'a> Form<'s, 'a> {
     }
 
     /// Texts only are known there.
-    fn values(&mut self, values: &[&str], nullable: &mut bool, w: &mut Writer) {
-        let texts: Vec<Cow<'_, str>> =
-            values.iter().filter(|value| value.starts_with('"')).map(|value| Cow::Borrowed(*value)).collect();
-        let nulls = values.iter().filter(|value| **value == "null").count();
-        *nullable |= nulls > 0;
-        self.lost |= texts.len() + nulls < values.len();
+    fn values<'v>(&mut self, values: impl Iterator<Item = &'v Node<'a>>, nullable: &mut bool, w: &mut Writer)
+    where
+        'a: 'v,
+    {
+        let mut texts = Vec::new();
+        for value in values {
+            match value.text {
+                "null" => *nullable = true,
+                text if text.starts_with('"') => texts.push(text),
+                _ => self.lost = true,
+            }
+        }
         if !texts.is_empty() {
             w.key("enum").array(|w| texts.iter().for_each(|text| w.raw(text)));
         }
     }
 
     /// The kinds of which a value may be one. That it may be `null` is said beside them.
-    fn any_of(&mut self, list: &'s [Schema<'a>], nullable: &mut bool, w: &mut Writer) {
-        let is_null = |schema: &&Schema<'_>| match schema {
-            Schema::Object(members) => matches!(members.as_slice(), [(Word::Type, Value::Raw(r#""null""#))]),
-            Schema::Bool(_) => false,
-        };
-        *nullable |= list.iter().any(|schema| is_null(&schema));
-        if list.iter().all(|schema| is_null(&schema)) {
-            return;
+    fn any_of(&mut self, list: &'s Node<'a>, nullable: &mut bool, w: &mut Writer) {
+        let is_null = |schema: &&Node<'_>| matches!(schema.parts.as_slice(), [(name, Node { text: r#""null""#, .. })] if name == "type");
+        *nullable |= list.elements().any(|schema| is_null(&schema));
+        if !list.elements().all(|schema| is_null(&schema)) {
+            w.key("anyOf").array(|w| {
+                list.elements().filter(|schema| !is_null(schema)).for_each(|schema| self.schema(schema, w));
+            });
         }
-        w.key("anyOf")
-            .array(|w| list.iter().filter(|schema| !is_null(schema)).for_each(|schema| self.schema(schema, w)));
     }
 }
 

@@ -1,0 +1,97 @@
+//! A schema is read into nodes: a JSON value, and what is in it.
+//!
+//! Texts of numbers, names and values stay as they were written, and so does their order: a model
+//! answers in the order of properties. What a keyword means is the business of whoever writes the
+//! schema for a provider.
+
+use std::borrow::Cow;
+
+use crate::wire::json::{Broken, Cursor, Kind, text_of};
+
+/// A value that was read: its text, and what is in it, by its names where it is an object.
+#[derive(Debug)]
+pub(crate) struct Node<'a> {
+    /// The text.
+    pub(crate) text: &'a str,
+    /// The members of an object, or the elements of an array without a name.
+    pub(crate) parts: Vec<(Cow<'a, str>, Node<'a>)>,
+}
+
+impl<'a> Node<'a> {
+    /// Reads one whole value. Goes no deeper than the scanner does.
+    pub(crate) fn read(text: &'a str) -> Option<Self> {
+        Self::next(&mut Cursor::new(text.as_bytes()), text).ok()
+    }
+
+    fn next(cursor: &mut Cursor<'a>, all: &'a str) -> Result<Self, Broken> {
+        let mut parts = Vec::new();
+        let span = match cursor.kind()? {
+            Kind::Object => cursor.object(|cursor, key| {
+                parts.push((text_of(all.as_bytes(), &key).unwrap_or_default(), Self::next(cursor, all)?));
+                Ok(())
+            }),
+            Kind::Array => cursor.array(|cursor, _| {
+                parts.push((Cow::Borrowed(""), Self::next(cursor, all)?));
+                Ok(())
+            }),
+            Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value(),
+        }?;
+        Ok(Self { text: all.get(span).unwrap_or_default(), parts })
+    }
+
+    /// Whether it is an object.
+    pub(crate) fn is_object(&self) -> bool {
+        self.text.starts_with('{')
+    }
+
+    /// Whether it is an array.
+    pub(crate) fn is_array(&self) -> bool {
+        self.text.starts_with('[')
+    }
+
+    /// Whether it is `true` or `false`.
+    pub(crate) fn is_bool(&self) -> bool {
+        matches!(self.text, "true" | "false")
+    }
+
+    /// Returns the first member of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Node<'a>> {
+        self.parts.iter().find_map(|(member, value)| (member == name).then_some(value))
+    }
+
+    /// Returns the last member of this name.
+    pub(crate) fn last(&self, name: &str) -> Option<&Node<'a>> {
+        self.parts.iter().rev().find_map(|(member, value)| (member == name).then_some(value))
+    }
+
+    /// Returns the elements of an array.
+    pub(crate) fn elements(&self) -> impl Iterator<Item = &Node<'a>> {
+        self.parts.iter().map(|(_, element)| element)
+    }
+}
+
+/// The members of an object, whose values are not read.
+pub(crate) type Members<'a> = Vec<(Cow<'a, str>, &'a str)>;
+
+/// Reads names and values of an object.
+pub(crate) fn members(object: &str) -> Option<Members<'_>> {
+    let text = object.as_bytes();
+    let mut members = Vec::new();
+    let each = |cursor: &mut Cursor<'_>, key| {
+        let value = cursor.value()?;
+        members.push((text_of(text, &key).unwrap_or_default(), object.get(value).unwrap_or_default()));
+        Ok(())
+    };
+    Cursor::new(text).object(each).ok()?;
+    Some(members)
+}
+
+/// Returns the value of the first member of this name.
+pub(crate) fn find<'a>(members: &Members<'a>, name: &str) -> Option<&'a str> {
+    members.iter().find_map(|(member, value)| (member == name).then_some(*value))
+}
+
+/// Returns what a literal says, if it is a string's.
+pub(crate) fn string(value: &str) -> Option<Cow<'_, str>> {
+    text_of(value.as_bytes(), &(0..value.len()))
+}
