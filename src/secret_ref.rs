@@ -88,21 +88,21 @@ impl JsonSchema for SecretRef {
         };
         json_schema!({
             "anyOf": [
-                field("env", "The environment variable that holds it."),
-                field("file", "The file that holds it; one line end at its end is not part of it. A relative path starts at the configuration folder."),
+                field("env", "The environment variable that holds the secret."),
+                field("file", "The file that holds the secret; one line end at its end is not part of it. A relative path starts at the configuration folder."),
                 { "type": "string", "minLength": 1, "description": "The secret itself; `check` warns of it." }
             ]
         })
     }
 }
 
-/// How an account's certificate is checked.
+/// How the certificate of a server is checked.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// A file of certificates (PEM) to trust besides the system's. One that is no authority's is a
-    /// pin: exactly it is trusted, and the system's are not. A relative path starts at the
-    /// configuration folder.
+    /// A file of certificates (PEM) to trust besides the system's. A certificate that is no
+    /// authority's, or that names a host, is a pin: only this certificate is trusted, and the
+    /// system's authorities are not. A relative path starts at the configuration folder.
     #[schemars(required)]
     pub ca: Option<String>,
 }

@@ -56,18 +56,23 @@ impl Model {
     }
 }
 
-/// In what order targets are tried.
+/// The order in which targets are tried. Targets that are out, full or resting come last, whatever
+/// the strategy is.
 #[derive(serde::Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
-    /// By tier, as written where none is.
+    /// The lowest `tier` first; targets of one tier share by `weight`. Without tiers: as written.
+    /// For a cheap or near account with others in reserve.
     #[default]
     Priority,
-    /// In turn, by weight.
+    /// In turn, by `weight`: at 3 to 1 every fourth request goes to the second. For accounts with
+    /// known quotas, or to try a new one with a small share.
     Weighted,
-    /// The account with the fewest requests in flight for its weight, or for its cap.
+    /// First the account with the fewest requests in flight for its `weight`, or, where the weights
+    /// are equal and each account has a `concurrency`, for that. For GPUs of your own.
     LeastBusy,
-    /// The account that is expected to give its first token soonest.
+    /// Of two targets that are drawn by `weight`, first the one that is expected to give its first
+    /// token sooner. For providers whose speed changes by the hour.
     Fastest,
 }
 

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use dialects::upstream::BaseUrl;
 use dialects::{Protocol, upstream};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, EnumAccess, Error as _, VariantAccess as _, Visitor};
@@ -29,13 +30,13 @@ pub use model::{
     Target, Thinking, Traits,
 };
 
-/// What is served, to whom, and from where.
+/// What is served, to whom, and from where. Every change is live within a second.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Catalog {
-    /// Upstream accounts by name: an address and a credential each.
+    /// Upstream accounts by name: each is an address and a credential.
     pub accounts: Option<Entries<Account>>,
-    /// Public model ids and how each is served.
+    /// Public model ids, as callers write them, and how each is served. An id may hold slashes.
     pub models: Option<Entries<Model>>,
     /// Who may call, with their keys.
     pub callers: Option<Entries<Caller>>,
@@ -45,61 +46,67 @@ pub struct Catalog {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Account {
-    /// The wire format that it speaks. Default: that of its `preset`.
+    /// The wire format that the account speaks. Default: that of its `preset`; without a preset it
+    /// must be written.
     pub dialect: Option<Dialect>,
-    /// A known server that speaks `openai`: fills in `dialect`, `base_url` and `quirks`.
-    /// `portcullis presets` lists them.
+    /// A known server that speaks `openai`. It fills in `dialect`, `base_url` and `quirks`;
+    /// `portcullis presets` lists all of them. Default: none.
     pub preset: Option<String>,
-    /// Of `openai`: what a server does differently, by its name: mistral, groq, vllm, …
+    /// Only `openai`: the name of a known server, such as mistral, groq or vllm, whose deviations
+    /// from the standard this account has too. Default: those of its `preset`, else none.
     pub quirks: Option<String>,
-    /// Where it is; by default where the dialect's inventor serves it. http: to what is neither
-    /// this machine nor a private address needs `insecure: true`.
+    /// The address, with its version. `http:` is allowed to this machine and to private addresses;
+    /// for any other host write `insecure: true` too. Default: the address of the dialect's own
+    /// provider; `azure` has none and must write it.
     pub base_url: Option<String>,
-    /// Its credential: `{ env: NAME }`, `{ file: /path }`, or (with a warning) the secret itself.
+    /// The credential: `{ env: NAME }`, `{ file: /path }`, or (with a warning) the secret itself.
+    /// It is left out where the server asks for none. Default: none.
     pub key: Option<SecretRef>,
-    /// Of `azure`: a dated version, such as 2024-10-21, for the paths with deployments. Default:
-    /// the v1 path, which needs none.
+    /// Only `azure`: a dated version, such as 2024-10-21, which selects the paths with deployments.
+    /// Default: none, which selects the v1 path.
     pub api_version: Option<String>,
-    /// Of `azure`: how `key` is sent. Default: api_key.
+    /// Only `azure`: how `key` is sent. Default: api_key.
     pub auth: Option<Auth>,
-    /// Of `vertex`: the project.
+    /// Only `vertex`, which must have it: the project. Default: none.
     pub project: Option<String>,
-    /// Of `vertex`: the location, such as europe-west4 or global. Default: global.
+    /// Only `vertex`: the location, such as europe-west4 or global. Default: global.
     pub location: Option<String>,
-    /// Of `vertex`: a service account's JSON key, of which short-lived tokens are made; instead of
-    /// `key`.
+    /// Only `vertex`: a service account's JSON key, from which short-lived tokens are made. It
+    /// stands in place of `key`. Default: none.
     pub service_account: Option<SecretRef>,
-    /// Of `bedrock`: the region, such as us-east-1.
+    /// Only `bedrock`, which must have it: the region, such as us-east-1. Default: none.
     pub region: Option<String>,
-    /// Of `bedrock`: keys that sign each request; instead of `key`.
+    /// Only `bedrock`: keys that sign each request. They stand in place of `key`.
     pub aws: Option<Aws>,
-    /// Whether it takes requests. Default: true.
+    /// Whether the account takes requests. The secrets of an account that does not are not read.
+    /// Default: true.
     pub enabled: Option<bool>,
-    /// How many requests it may have in flight at once. Default: no cap.
+    /// The most requests in flight at the account at once. Default: no cap.
     #[schemars(range(min = 1))]
     pub concurrency: Option<u32>,
-    /// Whether, when it is out after failures, Portcullis itself asks for one token to see if it is
-    /// back; callers' requests are kept away until it is. Default: false, one caller's request
-    /// finds out.
+    /// Whether Portcullis itself asks the account for one token, after failures, to see whether it
+    /// is back. Callers' requests are kept away until it is. With `false` the request of one caller
+    /// now and then finds that out. Default: false.
     pub probe: Option<bool>,
-    /// How long to wait for it.
+    /// How long to wait for the account. What a model says goes before it, key by key.
     pub timeouts: Option<Timeouts>,
-    /// Headers that are sent with every request.
+    /// Headers that are sent with every request, by name.
     pub headers: Option<Entries<HeaderText>>,
-    /// Whether it may be asked for the usage of a stream: false for old servers that refuse
-    /// `stream_options`. Default: true.
+    /// Whether the account is asked for the usage of a stream. Write `false` for an old server that
+    /// refuses `stream_options`. Default: true.
     pub stream_usage: Option<bool>,
-    /// What a server reads that only imitates its dialect's inventor. Default: all of it.
+    /// What a server reads that only imitates the provider of its dialect.
     pub traits: Option<Server>,
-    /// What callers may name that is then read with the account's own rights: `gs` and `s3` (files
-    /// in storage, by URL), `files` (files that were uploaded to the account, by id),
-    /// `data_sources` (Azure's). Default: nothing, and such a request is refused.
+    /// What requests may name that the provider then reads with this account's own rights. A
+    /// request that names something else is not sent to the account. Default: nothing.
     pub caller_references: Option<List<CallerReference>>,
-    /// Which URLs in requests go up, for the account's server to fetch. Default: public.
+    /// Which URLs of pictures, sounds and files in a request are passed on, for the account's
+    /// server to fetch. A request with another URL is not sent to the account. Default: public.
     pub media_urls: Option<MediaUrls>,
-    /// How its certificate is checked.
+    /// How the account's certificate is checked. Certificates are always checked.
     pub tls: Option<Tls>,
-    /// Lets a key and prompts go over plain http: to a public address. Default: false.
+    /// Whether the key and prompts may go over plain `http:` to a public address or a name that may
+    /// be one. Default: false.
     pub insecure: Option<bool>,
 }
 
@@ -107,14 +114,15 @@ pub struct Account {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// Of `anthropic` and `bedrock`: whether it reads `output_config` (`outputConfig`). If not, a
-    /// schema is had by a tool that must be called, and no effort is told in it. Default: true.
+    /// Only `anthropic` and `bedrock`: whether the server reads `output_config` (`outputConfig`).
+    /// If not, a schema is had by a tool that must be called, and an effort in it is not sent.
+    /// Default: true.
     pub output_config: Option<bool>,
-    /// Of `gemini` and `vertex`: whether it reads `responseJsonSchema`. If not, the older
+    /// Only `gemini` and `vertex`: whether the server reads `responseJsonSchema`. If not, the older
     /// `responseSchema` is sent. Default: true.
     pub response_json_schema: Option<bool>,
-    /// Of `gemini` and `vertex`: whether it reads `parametersJsonSchema` of tools. If not, the
-    /// older `parameters` is sent. Default: true.
+    /// Only `gemini` and `vertex`: whether the server reads `parametersJsonSchema` of tools. If
+    /// not, the older `parameters` is sent. Default: true.
     pub parameters_json_schema: Option<bool>,
 }
 
@@ -150,35 +158,40 @@ impl JsonSchema for Dialect {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let about = |protocol: &Protocol| match protocol.base_url {
+            BaseUrl::At(url) => format!("{} Base URL: `{url}`.", protocol.about),
+            BaseUrl::Nowhere | BaseUrl::Own | BaseUrl::OfPlace { .. } => protocol.about.to_owned(),
+        };
         let one =
-            |protocol: &&Protocol| json!({ "type": "string", "const": protocol.name, "description": protocol.about });
+            |protocol: &&Protocol| json!({ "type": "string", "const": protocol.name, "description": about(protocol) });
         let all: Vec<Value> = upstream::ALL.iter().map(one).collect();
         json_schema!({ "description": "A wire format.", "oneOf": all })
     }
 }
 
-/// What is read with an account's own rights.
+/// What a request may name that the provider reads with the account's own rights.
 #[derive(serde::Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum CallerReference {
-    /// `gs://` URLs.
+    /// `gs://` URLs, which Google reads with the service account.
     Gs,
-    /// `s3://` URLs.
+    /// `s3://` URLs, which a server with keys for Amazon's storage reads.
     S3,
-    /// Ids of uploaded files, and their addresses at the Gemini API.
+    /// Files that were uploaded to the account: a `file_id`, an address at the Gemini API's host,
+    /// `cached_content`.
     Files,
-    /// Azure's `data_sources`.
+    /// Azure's `data_sources`, which Azure reads with the resource's identity.
     DataSources,
 }
 
-/// Which URLs in requests go up.
+/// Which URLs in a request are passed on.
 #[derive(serde::Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum MediaUrls {
-    /// Those with `https:` and a host of the public internet; none where the account's own address
-    /// is private or http:, since its server would fetch them from within your network.
+    /// Those with `https:` and a host of the public internet. An account whose own address is
+    /// private or `http:` gets none, since its server would fetch them from within your network.
     Public,
-    /// All of them, as they are.
+    /// All of them, unchanged: also private hosts, `http:`, other schemes and paths.
     Pass,
     /// None.
     Refuse,
@@ -194,35 +207,38 @@ pub enum Auth {
     Bearer,
 }
 
-/// Keys of AWS.
+/// The keys of AWS that sign each request.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Aws {
-    /// The access key's id.
+    /// The id of the access key.
     #[schemars(required)]
     pub access_key_id: Option<SecretRef>,
-    /// The access key.
+    /// The secret of the access key.
     #[schemars(required)]
     pub secret_access_key: Option<SecretRef>,
-    /// The token of a temporary key.
+    /// The token of a temporary key. Default: none.
     pub session_token: Option<SecretRef>,
 }
 
-/// How long to wait for an account. What a model says goes before what its accounts say, one by
-/// one; the defaults are the accounts'.
+/// How long to wait. What a model says goes before what its accounts say, key by key; the defaults
+/// are the accounts'.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
-    /// To an open connection, TLS included. Default: 5s.
+    /// From the start to an open connection, TLS included, over all addresses of the host. Default:
+    /// 5s.
     pub connect: Option<Text<Span>>,
-    /// Streams: from the request's last byte to the answer's head. Default: 120s.
+    /// Only streams: from the request's last byte to the head of the answer. Default: 120s.
     pub first_byte: Option<Text<Span>>,
-    /// Streams: from the request's last byte to the first event with something of the answer.
+    /// Only streams: from the request's last byte to the first event with something of the answer.
     /// Default: none.
     pub first_token: Option<Text<Span>>,
-    /// Streams: between two bytes. Default: 60s.
+    /// Only streams: from one read to the next. Also the longest pause of an upload. Default: 60s.
     pub idle: Option<Text<Span>>,
-    /// The whole exchange. Default: 600s, for streams 3600s; if written it holds for both.
+    /// The whole request, all attempts together. A caller can shorten it with the header
+    /// `x-portcullis-timeout`. If it is written, it holds for streams too. Default: 600s, and 3600s
+    /// for streams.
     pub total: Option<Text<Span>>,
 }
 
@@ -247,77 +263,81 @@ impl JsonSchema for HeaderText {
     }
 }
 
-/// Who may call.
+/// Who may call: a team or an app.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Caller {
     /// Whether its keys work. Default: true.
     pub enabled: Option<bool>,
-    /// From when on its keys no longer work. Default: never.
+    /// The time from which on none of its keys works. Default: never.
     pub expires: Option<Text<Time>>,
-    /// Globs over model ids: `*` any run of characters, `?` any one. Default: every model. `[]`:
-    /// none.
+    /// Globs over model ids that it may use: `*` is any run of characters, `?` is any one. `[]`
+    /// means none. Default: every model.
     pub models: Option<List<String>>,
-    /// What all its keys together may use. Default: no limit.
+    /// What all its keys together may use.
     pub limits: Option<Limits>,
-    /// Whether its answers say what they cost, in US dollars, as `usage.cost`, where that is known.
-    /// Default: false.
+    /// Whether its answers tell what they cost, in US dollars, as `usage.cost`, where that is
+    /// known. Default: false.
     pub expose_cost: Option<bool>,
-    /// Its keys by name; may be spread over several files.
+    /// Its keys by name. They may be spread over several files.
     pub keys: Option<Entries<Key>>,
 }
 
-/// How much may be used. A minute is the last sixty seconds; days and months are UTC's.
+/// How much may be used. A minute is the last sixty seconds; days and months are in UTC.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Chat completions that begin within a minute.
+    /// The most chat completions that begin within a minute. Default: no limit.
     #[schemars(range(min = 1))]
     pub requests_per_minute: Option<u64>,
-    /// Chat completions that begin on a day.
+    /// The most chat completions that begin on one day. Default: no limit.
     #[schemars(range(min = 1))]
     pub requests_per_day: Option<u64>,
-    /// Tokens, read and written, of those that begin within a minute.
+    /// The most tokens, read and written, of chat completions that begin within a minute. Default:
+    /// no limit.
     #[schemars(range(min = 1))]
     pub tokens_per_minute: Option<u64>,
-    /// Tokens, read and written, of those that begin on a day.
+    /// The most tokens, read and written, of chat completions that begin on one day. Default: no
+    /// limit.
     #[schemars(range(min = 1))]
     pub tokens_per_day: Option<u64>,
-    /// Chat completions at once.
+    /// The most chat completions at once. Default: no limit.
     #[schemars(range(min = 1))]
     pub concurrency: Option<u64>,
-    /// What those that begin on a day may cost, in US dollars. Every model that is used must have a
-    /// price.
+    /// The most US dollars that the chat completions which begin on one day may cost. Every model
+    /// that may be used must have a price. Default: no limit.
     pub usd_per_day: Option<Decimal>,
-    /// The same on a month.
+    /// The same for one month. Default: no limit.
     pub usd_per_month: Option<Decimal>,
 }
 
-/// A key, known by its hash only.
+/// A key, of which only the hash is known. It can do at most what its caller can.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Key {
     /// `sha256:` and 64 hex digits, as `portcullis key new` writes it and `portcullis key hash`
-    /// prints it.
+    /// prints it. Each key has `hash` or `hashes`. Default: none.
     pub hash: Option<Text<Digest>>,
-    /// Several, while the key is being rotated; instead of `hash`.
+    /// Several hashes, while the key is being rotated. They stand in place of `hash`. Default:
+    /// none.
     #[schemars(length(min = 1))]
     pub hashes: Option<List<HashUntil>>,
-    /// Globs over model ids, within those of the caller. Default: all that the caller may use.
-    /// `[]`: none.
+    /// Globs over model ids, within those of the caller. `[]` means none. Default: all that the
+    /// caller may use.
     pub models: Option<List<String>>,
-    /// What it may use, within what its caller may. Default: no limit of its own.
+    /// What it may use, within what its caller may.
     pub limits: Option<Limits>,
-    /// What it may use of single models, by their ids, besides.
+    /// What it may use of single models, by their ids, within its own limits.
     pub model_limits: Option<Entries<Limits>>,
-    /// From when on it no longer works. Default: never.
+    /// The time from which on it does not work any more. Default: never.
     pub expires: Option<Text<Time>>,
-    /// From where it may be used. Default: from everywhere.
+    /// The addresses and ranges from which it may be used, such as 10.0.0.0/8. Default: all.
     #[schemars(length(min = 1))]
     pub allow_ips: Option<List<Text<Cidr>>>,
     /// Whether it works. Default: true.
     pub enabled: Option<bool>,
-    /// Whether it may ask for the trail of attempts, account names included. Default: false.
+    /// Whether its answers tell the trail of attempts, account names included, and where the time
+    /// went. Default: false.
     pub debug: Option<bool>,
 }
 
@@ -328,7 +348,7 @@ pub struct HashUntil {
     /// `sha256:` and 64 hex digits.
     #[schemars(required)]
     pub hash: Option<Text<Digest>>,
-    /// From when on this one no longer works. Default: never.
+    /// The time from which on this one does not work any more. Default: never.
     pub until: Option<Text<Time>>,
 }
 

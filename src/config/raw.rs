@@ -14,38 +14,42 @@ use crate::secret_ref::{SecretRef, Tls};
 use crate::units::{Days, Size, Span, Text, Written};
 use crate::yaml::read::List;
 
-/// How the process runs. Read once, at the start.
+/// How the process runs. It is read once, at the start: restart to change it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// Where callers are served. Default: 127.0.0.1:8080. `serve --listen` overrides it.
+    /// The addresses where callers are served, at least one. `serve --listen` replaces the whole
+    /// list. Default: 127.0.0.1:8080.
     #[schemars(length(min = 1))]
     pub listen: Option<List<Listen>>,
-    /// Where /metrics and /status are served. Default: 127.0.0.1:9090.
+    /// The listener for operators: `/metrics`, `/status`, `/usage`, `/limits`, and the reset of
+    /// accounts. It asks for no key: bind it to an address that only operators reach. Default: at
+    /// 127.0.0.1:9090.
     pub admin: Option<Admin>,
-    /// Threads that serve. Default: 0, one per core.
+    /// The number of threads that serve. 0 means one for each core. Default: 0.
     #[schemars(range(max = 1024))]
     pub workers: Option<u32>,
-    /// How many targets one exchange may try. Default: 3.
+    /// How many targets one request may try. Default: 3.
     #[schemars(range(min = 1, max = 100))]
     pub attempts: Option<u32>,
-    /// Bounds.
+    /// The largest sizes and numbers that the process accepts.
     pub limits: Option<Limits>,
-    /// Deadlines on the callers' side.
+    /// Deadlines on the callers' side. Those on the upstreams' side stand in catalog.yaml, for each
+    /// account and model.
     pub timeouts: Option<Timeouts>,
-    /// How SIGTERM ends the process.
+    /// What happens between SIGTERM and the end of the process.
     pub drain: Option<Drain>,
-    /// Whose X-Forwarded-For is believed: the caller's address is the last hop that is not among
-    /// them. Default: nobody's.
+    /// The load balancers whose `X-Forwarded-For` is believed, as addresses or ranges such as
+    /// 10.20.0.0/16. The caller's address is the last hop that is not among them. Default: none.
     pub trusted_proxies: Option<List<Text<Cidr>>>,
-    /// Calls from browsers.
+    /// Calls from web pages.
     pub cors: Option<Cors>,
-    /// What is logged.
+    /// What is logged, how and where.
     pub log: Option<Log>,
-    /// Where settled exchanges are written down, with their tokens and cost.
+    /// The file that records every admitted chat completion with its tokens and cost.
     pub ledger: Option<Ledger>,
-    /// Where several gateways keep what they share: limits, budgets, what is broken upstream,
-    /// signed thoughts. Default: each is for itself.
+    /// A Redis or Valkey that several gateways share: for limits, budgets, what is broken upstream,
+    /// and signed thoughts. Without it each gateway is for itself.
     pub store: Option<Store>,
 }
 
@@ -53,12 +57,14 @@ pub struct Server {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listen {
-    /// An IP address and a port.
+    /// The IP address and the port to listen on, such as 127.0.0.1:8080, 0.0.0.0:8080 or
+    /// `"[::1]:8080"`.
     #[schemars(required)]
     pub address: Option<Text<Address>>,
-    /// HTTP/2 without TLS too. Default: false.
+    /// Whether HTTP/2 is served without TLS, besides HTTP/1. The caller must begin with HTTP/2
+    /// (prior knowledge). Default: false.
     pub h2c: Option<bool>,
-    /// Serve TLS here, with HTTP/2.
+    /// Serves TLS here, with HTTP/2 by ALPN.
     pub tls: Option<ListenTls>,
 }
 
@@ -79,31 +85,36 @@ pub struct ListenTls {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Admin {
-    /// An IP address and a port.
+    /// The IP address and the port to listen on, such as 127.0.0.1:8080, 0.0.0.0:8080 or
+    /// `"[::1]:8080"`.
     #[schemars(required)]
     pub address: Option<Text<Address>>,
-    /// Names by which it may be asked, besides IP addresses, names without a dot, the machine's own
+    /// Public names by which operators reach the listener. A request by another public name is
+    /// refused with 421. Always accepted are IP addresses, names without a dot, the machine's own
     /// name, and names that end in .localhost, .svc, .cluster.local, .internal, .local or
     /// .home.arpa. Default: none.
     pub hosts: Option<List<String>>,
 }
 
-/// Bounds.
+/// The largest sizes and numbers that the process accepts.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// The largest body of a request. Default: 32MiB.
+    /// The largest body of a request, after it is unpacked. A larger one gets 413. Default: 32MiB.
     pub request_body: Option<Text<Size>>,
-    /// The largest buffered answer of an account. Default: 64MiB.
+    /// The largest buffered answer of an upstream. Default: 64MiB.
     pub response_body: Option<Text<Size>>,
-    /// The largest event of a stream. Default: 8MiB.
+    /// The largest event of a stream of an upstream. Default: 8MiB.
     pub event: Option<Text<Size>>,
-    /// A request's head, at most 1MiB. Default: 32KiB.
+    /// The largest head of a request, 1MiB at most: its headers get 431 above it, its path and
+    /// query 414. Default: 32KiB.
     pub header_bytes: Option<Text<Size>>,
-    /// Callers' connections at once. Default: 10000.
+    /// The most connections of callers at once. More are closed at once. Default: 10000.
     #[schemars(range(min = 1))]
     pub connections: Option<u32>,
-    /// All that is buffered at once, of all requests. Default: 1GiB.
+    /// The most bytes of all bodies that are held at once, counted from each request's head on. One
+    /// caller may hold no more than it leaves to the others, but its only request may take what is
+    /// left. An eighth is kept for bodies of up to 64 KiB. Default: 1GiB.
     pub buffered_total: Option<Text<Size>>,
 }
 
@@ -111,92 +122,99 @@ pub struct Limits {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
-    /// For a request's body to be there. Default: 30s.
+    /// For a request's head, from its first byte on, and for the longest pause in its body. The
+    /// whole body may take this time and one second more for each 16 KiB. Default: 30s.
     pub client_read: Option<Text<Span>>,
-    /// For one write to be taken. Default: 30s.
+    /// For the caller to take one write. Default: 30s.
     pub client_write: Option<Text<Span>>,
-    /// An idle connection's life. Default: 75s.
+    /// How long an idle connection of a caller stays open. Default: 75s.
     pub keepalive: Option<Text<Span>>,
-    /// After this a silent stream gets its head. Default: 10s.
+    /// How long a stream may be silent before the caller gets the head of the answer. From then on
+    /// the status is 200. Default: 10s.
     pub commit_after: Option<Text<Span>>,
-    /// Between the comments that keep a silent stream alive. Default: 15s.
+    /// The time between two comments that keep a silent stream alive. Default: 15s.
     pub comment: Option<Text<Span>>,
 }
 
-/// How SIGTERM ends the process.
+/// What happens between SIGTERM and the end of the process.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
-    /// Goes on serving, while load balancers see /readyz fail. Default: 0s.
+    /// How long new requests are still served after SIGTERM, while `/readyz` answers 503, so that
+    /// load balancers notice. Default: 0s.
     pub delay: Option<Text<Span>>,
-    /// For running requests to end. Default: 25s.
+    /// How long running requests may then go on. What still runs after it is ended with an error.
+    /// Default: 25s.
     pub grace: Option<Text<Span>>,
 }
 
-/// Calls from browsers.
+/// Calls from web pages.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cors {
-    /// Pages from here may call, such as `https://app.example.com`; "*" for all. Default: none.
+    /// The origins of web pages that may call, such as `https://app.example.com`. `"*"` allows all.
+    /// Default: none.
     pub origins: Option<List<String>>,
 }
 
-/// What is logged.
+/// What is logged, how and where.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
-    /// How a line looks. Default: json.
+    /// How a line looks, in the log and in the access log. Default: json.
     pub format: Option<Format>,
-    /// From which level on. Default: info.
+    /// How much is logged: this level and those above it. Default: info.
     pub level: Option<Level>,
-    /// Where access lines go: stdout, off, or a path with a / in it, opened again on SIGHUP.
-    /// Default: stdout.
+    /// Where access lines go: `stdout`, `off`, or a path with a `/` in it. A relative path starts
+    /// at the working directory. SIGHUP opens the file again. Default: stdout.
     pub access: Option<String>,
 }
 
-/// Where settled exchanges are written down, with their tokens and cost.
+/// The file that records every admitted chat completion with its tokens and cost.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ledger {
-    /// Write them down. Default: true.
+    /// Whether requests are recorded. Default: true.
     pub enabled: Option<bool>,
-    /// The SQLite file; made where there is none. A relative path starts at the working directory.
+    /// The SQLite file, which is made where there is none. A relative path starts at the working
+    /// directory. Put it on a local disk, and not into the configuration folder, which is watched.
     /// Default: data/ledger.sqlite.
     pub path: Option<String>,
-    /// How long single exchanges are kept; sums of days are kept for 400 days at least. Default:
+    /// How long single requests are kept. Sums of days are kept for 400 days at least. Default:
     /// 90d.
     pub retention: Option<Text<Days>>,
 }
 
-/// Where several gateways keep what they share.
+/// A Redis or Valkey that several gateways share.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Store {
-    /// The URL of a Redis or Valkey: `redis://user:password@host:6379/0`, `rediss://…` for TLS;
-    /// with a password in it better `{ env: NAME }` or `{ file: /path }`.
+    /// The URL of the Redis or Valkey, version 6 or later: `redis://user:password@host:6379/0`, or
+    /// `rediss://…` for TLS. Where it has a password in it, better write `{ env: NAME }` or `{
+    /// file: /path }`.
     #[schemars(required)]
     pub redis: Option<SecretRef>,
-    /// How TLS is spoken.
+    /// How the certificate of the store is checked.
     pub tls: Option<Tls>,
-    /// How many gateways share it: without it each has this part of every limit. Default: 1.
+    /// How many gateways share the store. While the store is out, each gateway has this part of
+    /// every limit: with 2 a limit of 100 is 50 each. Default: 1.
     #[schemars(range(min = 1, max = 1000))]
     pub instances: Option<u32>,
-    /// What becomes of requests with limits while it is slow or gone: `local` goes on with this
-    /// gateway's part of each limit, `refuse` answers 503. Default: local.
+    /// What happens to requests with limits while the store is slow or out. Default: local.
     pub on_store_down: Option<OnStoreDown>,
-    /// No request waits longer for it. Default: 20ms.
+    /// How long one request waits for the store at most. Default: 20ms.
     pub timeout: Option<Text<Span>>,
-    /// What all its names begin with. Default: portcullis.
+    /// The beginning of all names in the store. Default: portcullis.
     pub prefix: Option<String>,
 }
 
-/// What becomes of requests with limits while the store is slow or gone.
+/// What happens to requests with limits while the store is slow or out.
 #[derive(Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum OnStoreDown {
-    /// This gateway's part of each limit.
+    /// Each gateway goes on with its own counts and its part of each limit.
     Local,
-    /// 503.
+    /// They get 503 `store_unavailable`.
     Refuse,
 }
 
@@ -204,9 +222,9 @@ pub enum OnStoreDown {
 #[derive(Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// One JSON object a line.
+    /// One JSON object for each line.
     Json,
-    /// For reading.
+    /// A shorter line for people.
     Text,
 }
 
@@ -216,15 +234,15 @@ pub enum Format {
 pub enum Level {
     /// Nothing.
     Off,
-    /// What needs a hand.
+    /// What an operator must mend.
     Error,
-    /// And what may.
+    /// Also what an operator may have to look at.
     Warn,
-    /// And what happens.
+    /// Also what happens, such as a new catalog.
     Info,
-    /// And how.
+    /// Also how it happens.
     Debug,
-    /// And every step.
+    /// Also every step.
     Trace,
 }
 

@@ -7,55 +7,60 @@ use crate::catalog::Strategy;
 use crate::units::{Decimal, Quantile, Share, Span, Text, Time};
 use crate::yaml::read::List;
 
-/// A public model id.
+/// A public model id and how it is served.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Other names for it.
+    /// Other names of the model. An alias is listed, and visible exactly when its model is.
+    /// Default: none.
     pub aliases: Option<List<String>>,
-    /// In what order the targets are tried. Default: priority.
+    /// The order in which the targets are tried. Default: priority.
     pub strategy: Option<Strategy>,
-    /// Whether requests of one conversation go to the same target, as long as it is fit, so that
-    /// its prompt cache hits. Default: false.
+    /// Whether all requests of one conversation go to the same target, as long as it is fit, so
+    /// that the provider's prompt cache hits. Default: false.
     pub sticky: Option<bool>,
-    /// The ways to serve it, at least one.
+    /// The ways to serve the model, at least one.
     #[schemars(required, length(min = 1))]
     pub targets: Option<List<Target>>,
-    /// Other models, to be tried in this order when no target is left.
+    /// Other models, to be tried in this order when no target is left. Those that the key may not
+    /// use are skipped; their own fallbacks are not followed. Default: none.
     pub fallbacks: Option<List<String>>,
-    /// Other models, for what no target of this one can help with.
+    /// Other models, for two failures that no target of this model can mend.
     pub fallbacks_on: Option<FallbacksOn>,
-    /// A second attempt, at another account, beside a first that is slow to begin. Default: none.
+    /// A second attempt at another account, beside a first attempt that is slow to begin. `{}`
+    /// switches it on with all defaults; without it there is none.
     pub hedge: Option<Hedge>,
-    /// Lets requests wait when no account can take them. Default: nobody waits.
+    /// Lets requests wait while no account can take them. `{}` switches it on with all defaults;
+    /// without it nobody waits.
     pub queue: Option<Queue>,
-    /// How long to wait for this model, where its accounts say otherwise.
+    /// How long to wait for this model. Each key that is written goes before that of its accounts.
     pub timeouts: Option<Timeouts>,
-    /// Filled in where a request is silent.
+    /// What is filled in where a request does not say it.
     pub defaults: Option<Defaults>,
-    /// What it costs, wherever it is served from. Default: what Portcullis knows of each target's
-    /// provider, which may be nothing.
+    /// What the model costs, at each target that has no `price` of its own. Without it each target
+    /// costs what Portcullis' list of prices says (`portcullis prices`), which may be nothing.
     pub price: Option<Price>,
-    /// What happens to a field of a request that a target's dialect cannot express. Default: drop.
+    /// What happens when a target's dialect cannot express a field of the request. Default: drop.
     pub on_loss: Option<OnLoss>,
-    /// What happens to an answer that calls a tool with broken JSON, though the upstream says that
-    /// the call is whole. Default: pass.
+    /// What happens to an answer that calls a tool with broken JSON, although the upstream says
+    /// that the call is whole. Default: pass.
     pub on_broken_call: Option<OnBrokenCall>,
-    /// Whether callers see what the model thinks, as `reasoning_content`. Default: show.
+    /// Whether callers see what the model thinks. Default: show.
     pub reasoning: Option<Reasoning>,
-    /// Shown by /v1/models. Default: one fixed date.
+    /// The date that /v1/models shows. Default: one fixed date.
     pub created: Option<Text<Time>>,
-    /// Shown by /v1/models. Default: portcullis.
+    /// The owner that /v1/models shows. Default: portcullis.
     pub owned_by: Option<String>,
 }
 
-/// What happens to what cannot be expressed.
+/// What happens to a field that a dialect cannot express.
 #[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
 pub enum OnLoss {
-    /// It is left out, and named in the header x-portcullis-dropped.
+    /// The field is left out, and named in the header `x-portcullis-dropped`.
     Drop,
-    /// The target is passed over; if none is left, the request is refused.
+    /// The target is passed over. If none is left, the request is refused with 400
+    /// `unsupported_parameter`.
     Refuse,
 }
 
@@ -63,19 +68,21 @@ pub enum OnLoss {
 #[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
 pub enum OnBrokenCall {
-    /// It goes to the caller as it is, and is named in the header x-portcullis-dropped.
+    /// The answer goes to the caller unchanged, and the header `x-portcullis-dropped` names the
+    /// flaw.
     Pass,
-    /// It is no answer: the next target is asked. A stream that has begun ends with an error.
+    /// The answer counts as a failure: the next target is asked. A stream that has begun ends with
+    /// an error.
     Error,
 }
 
-/// Whether thinking is shown.
+/// Whether callers see what a model thinks.
 #[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
 pub enum Reasoning {
-    /// As `reasoning_content`.
+    /// They see it, as `reasoning_content`.
     Show,
-    /// Not at all.
+    /// They do not see it.
     Hide,
 }
 
@@ -83,140 +90,152 @@ pub enum Reasoning {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// The account.
+    /// The name of the account.
     #[schemars(required)]
     pub account: Option<String>,
-    /// The name that the account knows the model by. Default: the public id.
+    /// The name by which the account knows the model. Default: the public id.
     pub model: Option<String>,
-    /// Its share of the requests; for `least_busy` how much it can take, for `priority` its share
-    /// within the tier. Default: 1.
+    /// Its share of the requests. For `least_busy` it is how much the target can take, for
+    /// `priority` its share within the tier. Default: 1.
     #[schemars(range(min = 1))]
     pub weight: Option<u32>,
-    /// For the strategy `priority`: the lowest is tried first, several of one tier share by weight.
-    /// All targets of a model have one or none. Default: its place in the list.
+    /// For the strategy `priority`: the lowest tier is tried first. Either all targets of a model
+    /// have a tier or none has. Default: its place in the list.
     pub tier: Option<u32>,
-    /// What this model can do, where what Portcullis knows of it is wrong or nothing.
+    /// What the model can do here, where what Portcullis knows by its name is wrong or missing.
     pub traits: Option<Traits>,
-    /// What it costs here. Default: what the model says.
+    /// What it costs here. Without it: what the model's `price` says.
     pub price: Option<Price>,
 }
 
-/// A whole price, in US dollars: nothing of another one is filled in.
+/// A whole price, in US dollars with at most six decimals. Nothing of another price is filled in.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// A million tokens that are read.
+    /// The price of a million tokens that are read.
     #[schemars(required)]
     pub input: Option<Decimal>,
-    /// A million tokens that are written.
+    /// The price of a million tokens that are written.
     #[schemars(required)]
     pub output: Option<Decimal>,
-    /// A million tokens that are read out of the upstream's cache. Default: `input`.
+    /// The price of a million tokens that are read out of the upstream's cache. Default: `input`.
     pub cached_input: Option<Decimal>,
-    /// A million tokens that are read and go into the upstream's cache. Default: `input`.
+    /// The price of a million tokens that are read and put into the upstream's cache. Default:
+    /// `input`.
     pub cache_write: Option<Decimal>,
-    /// A million tokens of thinking. Default: `output`.
+    /// The price of a million tokens of thinking. Default: `output`.
     pub thinking: Option<Decimal>,
-    /// Each answer, besides. Default: 0.
+    /// The price of each answer, besides its tokens. Default: 0.
     pub per_request: Option<Decimal>,
-    /// What an answer's tokens cost, all of them, where its prompt is long. Default: the same.
+    /// The price of all tokens of an answer whose prompt is long. Without it: the same price.
     pub long: Option<LongPrice>,
 }
 
-/// A whole price of answers to long prompts, in US dollars.
+/// A whole price of answers to long prompts, in US dollars with at most six decimals.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LongPrice {
-    /// Prompts of more tokens than this are long.
+    /// A prompt of more tokens than this is long.
     #[schemars(required, range(min = 1))]
     pub above: Option<u64>,
-    /// A million tokens that are read.
+    /// The price of a million tokens that are read.
     #[schemars(required)]
     pub input: Option<Decimal>,
-    /// A million tokens that are written.
+    /// The price of a million tokens that are written.
     #[schemars(required)]
     pub output: Option<Decimal>,
-    /// A million tokens that are read out of the upstream's cache. Default: `input`.
+    /// The price of a million tokens that are read out of the upstream's cache. Default: `input`.
     pub cached_input: Option<Decimal>,
-    /// A million tokens that are read and go into the upstream's cache. Default: `input`.
+    /// The price of a million tokens that are read and put into the upstream's cache. Default:
+    /// `input`.
     pub cache_write: Option<Decimal>,
-    /// A million tokens of thinking. Default: `output`.
+    /// The price of a million tokens of thinking. Default: `output`.
     pub thinking: Option<Decimal>,
 }
 
-/// Other models, by what was wrong. Theirs are not followed further.
+/// Other models, by what was wrong. Their own fallbacks are not followed. Those that the key may
+/// not use are skipped.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FallbacksOn {
-    /// Larger ones, to be tried in this order when a request is too long for this one.
+    /// Models with a larger window, to be tried in this order when a request is too long for this
+    /// one. Default: none.
     pub context: Option<List<String>>,
-    /// Others, to be tried in this order when this one refuses to answer.
+    /// Models to be tried in this order when this one refuses to answer. Default: none.
     pub refusal: Option<List<String>>,
 }
 
-/// When a second attempt is made beside a slow first one.
+/// When a second attempt is made beside a slow first one. Whichever begins to answer first is
+/// passed on, and the other is ended.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hedge {
-    /// When the first waits longer for its first token than this share of the model's own attempts
-    /// of late. Default: p95.
+    /// The second attempt begins when the first waits for its first token longer than this share of
+    /// the model's own attempts of the last minutes: p50 to p99. Default: p95.
     pub after: Option<Text<Quantile>>,
-    /// For so many of the model's requests at most. Default: 5%.
+    /// The largest share of the model's requests that get a second attempt, counted over 10 s.
+    /// Default: 5%.
     pub at_most: Option<Text<Share>>,
 }
 
-/// Who waits for a place.
+/// The requests that wait for an account, first in, first out.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
-    /// So many requests at most. Default: 100.
+    /// The most requests that wait at once. One more gets 503 or 429 `no_capacity` at once.
+    /// Default: 100.
     #[schemars(range(min = 1))]
     pub length: Option<u32>,
-    /// For so long at most. Default: 5s.
+    /// How long a request waits at most. Default: 5s.
     pub wait: Option<Text<Span>>,
 }
 
-/// What a model can do. What is not written is as Portcullis knows it.
+/// What a model can do. For each key that is not written, Portcullis goes by the model's name.
+/// Where the request passes through (`openai`, `azure`), only `tools`, `images` and `structured`
+/// apply.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Traits {
-    /// The most tokens that an answer may have.
+    /// The most tokens that an answer may have. Default: known by the name.
     #[schemars(range(min = 1))]
     pub max_output: Option<u64>,
-    /// What of `temperature` and `top_p` it takes.
+    /// Which of `temperature` and `top_p` the model takes. Default: known by the name.
     pub sampling: Option<Sampling>,
-    /// How it is told to think: by a number of tokens, by a word, or not at all.
+    /// How the model is told to think. Default: known by the name.
     pub thinking: Option<Thinking>,
-    /// The words for the effort that it knows, where it is told by a word.
+    /// The words for the effort that the model knows, where it is told by a word. Default: known by
+    /// the name.
     #[schemars(length(min = 1))]
     pub efforts: Option<List<Effort>>,
-    /// Whether thinking can be switched off.
+    /// Whether thinking can be switched off. Default: known by the name.
     pub thinking_off: Option<bool>,
-    /// Whether it knows tools.
+    /// Whether the model knows tools. Default: known by the name.
     pub tools: Option<bool>,
-    /// Whether it can be made to call one.
+    /// Whether the model can be made to call a tool. Default: known by the name.
     pub forced_tools: Option<bool>,
-    /// Whether it can be made to while it thinks.
+    /// Whether the model can be made to call a tool while it thinks. Default: known by the name.
     pub forced_while_thinking: Option<bool>,
-    /// Whether thoughts that come back are refused if anything before them has changed since.
+    /// Whether thoughts that are sent back are refused if anything before them has changed.
+    /// Default: known by the name.
     pub bound_thoughts: Option<bool>,
-    /// Whether it answers in a JSON Schema by itself.
+    /// Whether the model can answer in a JSON Schema by itself. Default: known by the name.
     pub structured: Option<bool>,
-    /// Whether it does so with tools at hand, too.
+    /// Whether it can do so when it has tools, too. Default: known by the name.
     pub structured_with_tools: Option<bool>,
-    /// Whether it sees pictures.
+    /// Whether the model sees pictures. Default: known by the name.
     pub images: Option<bool>,
-    /// Whether a conversation may end with the assistant's words, to be gone on with.
+    /// Whether a conversation may end with words of the assistant, which the model then continues.
+    /// Default: known by the name.
     pub prefill: Option<bool>,
 }
 
-/// What of `temperature` and `top_p` a model takes.
+/// Which of `temperature` and `top_p` a model takes.
 #[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
 pub enum Sampling {
     /// Both together.
     Both,
-    /// One of them.
+    /// One of the two.
     One,
     /// Neither.
     Neither,
@@ -247,11 +266,12 @@ pub enum Effort {
     Max,
 }
 
-/// What is filled in where a request is silent.
+/// What is filled in where a request does not say it.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
-    /// For requests that say neither `max_tokens` nor `max_completion_tokens`.
+    /// The `max_tokens` of requests that say neither `max_tokens` nor `max_completion_tokens`.
+    /// Default: none.
     #[schemars(range(min = 1))]
     pub max_tokens: Option<u64>,
 }

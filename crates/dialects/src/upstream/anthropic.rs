@@ -26,7 +26,7 @@ use crate::neutral::Family;
 /// Anthropic's Messages.
 pub static PROTOCOL: Protocol = Protocol {
     name: "anthropic",
-    about: "Anthropic's Messages.",
+    about: "Anthropic's Messages. `key` is sent as `x-api-key`.",
     base_url: BaseUrl::At("https://api.anthropic.com/v1"),
     path: |_, _, _| "/messages".into(),
     key_header: Some("x-api-key"),

@@ -14,7 +14,7 @@ use crate::wire::percent::segment;
 /// Azure OpenAI. Its servers know a version's fields only, and deployments have names of their own.
 pub static PROTOCOL: Protocol = Protocol {
     name: "azure",
-    about: "Azure OpenAI.",
+    about: "Azure OpenAI. `key` is sent as `api-key`, or as a bearer with `auth: bearer`.",
     base_url: BaseUrl::Own,
     path: |settings, model, _| path(settings.version.as_deref(), model).into(),
     model_in_path: |settings| settings.version.is_some(),

@@ -27,7 +27,7 @@ use crate::wire::percent::segment;
 /// Amazon Bedrock, by its Converse API.
 pub static PROTOCOL: Protocol = Protocol {
     name: "bedrock",
-    about: "AWS Bedrock's Converse.",
+    about: "AWS Bedrock's Converse, with `region`. The credential is `aws`, or a Bedrock API key in `key`. The base URL follows from `region`.",
     base_url: BaseUrl::OfPlace { usual: "us-east-1", at: base_url },
     path: |_, model, stream| path(model, stream).into(),
     model_in_path: |_| true,

@@ -19,7 +19,7 @@ use crate::neutral::traits::{Thinking, Traits};
 /// Cohere's chat.
 pub static PROTOCOL: Protocol = Protocol {
     name: "cohere",
-    about: "Cohere's chat, v2.",
+    about: "Cohere's chat, v2. `key` is sent as a bearer.",
     base_url: BaseUrl::At("https://api.cohere.com/v2"),
     path: |_, _, _| "/chat".into(),
     key_variable: Some("COHERE_API_KEY"),

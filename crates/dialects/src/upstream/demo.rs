@@ -13,7 +13,7 @@ use crate::wire::json::{self, Cursor};
 /// The demo account, which calls nobody.
 pub static PROTOCOL: Protocol = Protocol {
     name: "demo",
-    about: "Answers by itself, without a network: for trying things out.",
+    about: "Answers by itself, without a network and without a credential: for trying things out.",
     base_url: BaseUrl::Nowhere,
     prices: |_| Prices::Free,
     error: |_, head, body| openai::error(body, head.content_type),

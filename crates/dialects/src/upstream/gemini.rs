@@ -29,7 +29,7 @@ use crate::wire::percent::segment;
 /// The Gemini API, as of AI Studio.
 pub static PROTOCOL: Protocol = Protocol {
     name: "gemini",
-    about: "Google's Gemini API.",
+    about: "Google's Gemini API. `key` is sent as `x-goog-api-key`.",
     base_url: BaseUrl::At("https://generativelanguage.googleapis.com/v1beta"),
     path: |_, model, stream| path(model, stream).into(),
     key_header: Some("x-goog-api-key"),

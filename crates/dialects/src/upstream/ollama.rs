@@ -18,7 +18,7 @@ use crate::neutral::traits::{Thinking, Traits};
 /// Ollama, where it is installed on this machine. What runs there costs what the machine costs.
 pub static PROTOCOL: Protocol = Protocol {
     name: "ollama",
-    about: "Ollama's own chat.",
+    about: "Ollama's own chat. The server needs no `key`.",
     base_url: BaseUrl::At("http://127.0.0.1:11434"),
     path: |_, _, _| "/api/chat".into(),
     key_variable: Some("OLLAMA_API_KEY"),

@@ -8,7 +8,7 @@ use crate::wire::percent::segment;
 /// Gemini on Vertex AI.
 pub static VERTEX: Protocol = Protocol {
     name: "vertex",
-    about: "Gemini on Vertex AI.",
+    about: "Gemini on Vertex AI, with `project` and `location`. The credential is `service_account`, or a token in `key`. The base URL follows from `location`.",
     base_url: BaseUrl::OfPlace { usual: GLOBAL, at: vertex_base },
     path: |settings, model, stream| {
         let (project, place) = (settings.project.as_deref(), settings.place.as_deref());

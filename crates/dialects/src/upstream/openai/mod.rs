@@ -43,7 +43,7 @@ use crate::wire::json::{Span, slice};
 /// OpenAI, and every server that imitates it.
 pub static PROTOCOL: Protocol = Protocol {
     name: "openai",
-    about: "Any server that speaks OpenAI's chat completions.",
+    about: "OpenAI, and every server that imitates its chat completions. `key` is sent as a bearer.",
     base_url: BaseUrl::At("https://api.openai.com/v1"),
     key_variable: Some("OPENAI_API_KEY"),
     error: |settings, head, body| refusal(settings.quirks, head.status, body, head.content_type),
