@@ -223,6 +223,7 @@ impl Connection {
             self.unread.clear();
             if let Some(ledger) = &self.ledger {
                 ledger.note(&head.raw, head.field("x-request-id"));
+                ledger.head(&head.fields);
             }
             let at = Instant::now();
             return Some(Response { status, fields: head.fields, body: Vec::new(), end: None, informational, at });

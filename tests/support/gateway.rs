@@ -2,7 +2,8 @@
 //! *every* test.
 //!
 //! **Invariant:** when a [`Gateway`] is dropped by a test that has not failed, nothing is in
-//! flight, no secret is in any output, every exchange has exactly one access line, no connection is
+//! flight, no secret is in any output, the book names all that is in access lines, metrics and
+//! heads, every exchange has exactly one access line, no connection is
 //! left but idle ones to upstreams, no other descriptor is new, and SIGTERM ends the process at
 //! once with code 0.
 
@@ -23,7 +24,7 @@ use super::ledger::Ledger;
 use super::metrics::Metrics;
 use super::process::Process;
 use super::tls::Ca;
-use super::{PATIENCE, eventually, eventually_blocking, mock};
+use super::{PATIENCE, documented, eventually, eventually_blocking, mock};
 
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_portcullis");
@@ -452,7 +453,9 @@ impl Gateway {
         let json = !self.setup.server.contains("access:") && !self.setup.server.contains("format: text");
         if !self.ended {
             eventually_blocking("at the end of the test", || self.check_idle(json))?;
-            canary::check("/metrics", self.admin("/metrics").1.as_bytes())?;
+            let metrics = self.admin("/metrics").1;
+            canary::check("/metrics", metrics.as_bytes())?;
+            documented::check_metrics(&metrics)?;
             canary::check("/status", self.admin("/status").1.as_bytes())?;
             if let Some(status) = self.process.exited() {
                 return Err(format!("the process has ended: {status}"));

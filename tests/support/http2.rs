@@ -87,6 +87,7 @@ impl H2 {
         let fields: Vec<_> = head.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
         if let Some(ledger) = &self.ledger {
             ledger.note(format!("{fields:?}").as_bytes(), head.headers.get("x-request-id").map(text).as_deref());
+            ledger.head(&fields);
         }
         let (status, at) = (head.status.as_u16(), Instant::now());
         Ok((Response { status, fields, body: Vec::new(), end: None, informational: Vec::new(), at }, stream))

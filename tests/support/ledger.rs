@@ -1,11 +1,11 @@
 //! What callers have seen, to be held against what the gateway says it did: an access line for
-//! every answer, and no secret in any.
+//! every answer, no secret in any, and nothing that the book does not name.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use super::canary;
 use super::gateway::Line;
+use super::{canary, documented};
 
 /// What callers have seen of a gateway.
 #[derive(Clone, Default)]
@@ -14,7 +14,8 @@ pub struct Ledger(Arc<Mutex<Seen>>);
 #[derive(Default)]
 struct Seen {
     ids: Vec<String>,
-    leaks: Vec<String>,
+    /// What is wrong with it.
+    faults: Vec<String>,
 }
 
 impl Ledger {
@@ -22,16 +23,22 @@ impl Ledger {
     pub fn note(&self, bytes: &[u8], id: Option<&str>) {
         let mut seen = self.0.lock().expect("ledger");
         seen.ids.extend(id.map(ToOwned::to_owned));
-        seen.leaks.extend(canary::check("an answer", bytes).err());
+        seen.faults.extend(canary::check("an answer", bytes).err());
+    }
+
+    /// Takes down the fields of an answer's head.
+    pub fn head(&self, fields: &[(String, String)]) {
+        self.0.lock().expect("ledger").faults.extend(documented::check_head(fields).err());
     }
 
     /// Holds what was seen against the access lines.
     pub fn check(&self, lines: Option<Vec<Line>>) -> Result<(), String> {
         let seen = self.0.lock().expect("ledger");
-        if let Some(leak) = seen.leaks.first() {
-            return Err(leak.clone());
+        if let Some(fault) = seen.faults.first() {
+            return Err(fault.clone());
         }
         let Some(lines) = lines else { return Ok(()) };
+        lines.iter().try_for_each(documented::check_line)?;
         // A caller may use an id twice: then there are two lines with it.
         let mut balance: BTreeMap<&str, i64> = BTreeMap::new();
         for id in &seen.ids {

@@ -8,6 +8,7 @@
 pub mod canary;
 pub mod catalog;
 pub mod client;
+pub mod documented;
 pub mod folder;
 pub mod frames;
 pub mod gateway;

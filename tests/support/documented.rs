@@ -1,0 +1,386 @@
+//! What the book tells of access lines, metrics and headers.
+//!
+//! **Invariant:** at the end of every test its gateway's access lines and `/metrics`, and all heads
+//! of its answers, are held against these tables; so nothing is written that the book does not
+//! name. `reference` renders them, and shows that nothing is named that the code does not write.
+
+use serde_json::Value;
+
+/// A field of the access line.
+pub struct Field {
+    pub name: &'static str,
+    /// When it is there; always, if that is empty.
+    pub when: &'static str,
+    pub example: &'static str,
+    pub meaning: &'static str,
+}
+
+const fn always(name: &'static str, example: &'static str, meaning: &'static str) -> Field {
+    Field { name, when: "", example, meaning }
+}
+
+const fn only(name: &'static str, when: &'static str, example: &'static str, meaning: &'static str) -> Field {
+    Field { name, when, example, meaning }
+}
+
+#[rustfmt::skip]
+pub const LINE: &[Field] = &[
+    always("time", r#""2026-11-21T03:23:09.423Z""#, "The time at which the request's head was there, in UTC."),
+    always("request_id", r#""01a1fc21-16ef-7125-9927-cd7456b5286e""#, "The id of the request, which the caller sees as `x-request-id`: the caller's own if it sent a well-formed one, else one that was made."),
+    always("caller", r#""acme""#, "Who called; null until the key is known."),
+    always("key", r#""acme/prod""#, "The name of the key, never its secret; null until the key is known."),
+    always("address", r#""10.1.2.3""#, "The caller's address; behind a proxy that `trusted_proxies` names, the one that the proxy tells."),
+    always("door", r#""chat""#, "What was asked for: `chat`, `models` (the list), `model` (one of them), `preflight` (a browser's question before a call), `none` (nothing that there is)."),
+    always("method", r#""POST""#, "The HTTP method, cut short."),
+    always("path", r#""/v1/chat/completions""#, "The path without the query, cut short."),
+    always("model", r#""fast""#, "The model's id from the catalog; null if there is no such model."),
+    always("account", r#""openai-main""#, "The account that answered, or was tried last; null if none was."),
+    always("upstream_model", r#""gpt-4o-mini""#, "The name by which that account knows the model."),
+    always("stream", "false", "Whether a stream was asked for."),
+    always("status", "200", "The HTTP status that the caller saw; 499 if the caller left."),
+    always("outcome", r#""ok""#, "How the request ended: see [Outcomes of requests](#outcomes-of-requests)."),
+    always("attempts", "[…]", "Every try at an upstream: see [Attempts](#attempts)."),
+    always("first_byte_ms", "423", "Milliseconds from the request's head to the first byte of data of the answer; null if there was none."),
+    always("total_ms", "423", "Milliseconds from the request's head to the end of the answer."),
+    always("own_us", "290", "Microseconds that Portcullis itself worked on the request, as opposed to waited."),
+    always("auth_us", "41", "Microseconds from the head until the key was known; null if it never was."),
+    always("plan_us", "38", "Microseconds from the end of the body until it was known which targets may be asked; null if it never was."),
+    only("queued_ms", "if it waited", "120", "Milliseconds that the request waited for a place at an account."),
+    only("not_retried", "if there was another target", r#""budget""#, "Why no further target was asked: `budget` (the retry budget is used up), `deadline` (no time is left), `nobody_fit` (the targets that are left were full, resting or left alone)."),
+    always("prompt_tokens", "9", "Tokens that were read."),
+    always("completion_tokens", "3", "Tokens that were written."),
+    always("cached_tokens", "0", "Tokens that were read out of the upstream's cache; they are part of `prompt_tokens`."),
+    always("usage", r#""reported""#, "Who counted the tokens: `reported` (the upstream), `estimated` (Portcullis), `none` (there are none)."),
+    always("cost_usd", "3.15e-6", "US dollars that these tokens cost; null if the price is unknown, or the request was not admitted."),
+    only("limited_by", "if a limit refused it", r#""key requests_per_minute""#, "The level (`caller`, `key`, `key_model`) and the limit that refused the request."),
+    always("bytes_in", "63", "Bytes of the request's body."),
+    always("bytes_out", "262", "Bytes of the answer's body."),
+    always("upstream_request_id", r#""req_123""#, "The upstream's own id of the request; null if it told none."),
+    always("maybe_billed", "false", "Whether an upstream may charge for an answer that nobody got in full."),
+    only("dropped", "if there is one", r#"["seed"]"#, "Fields of the request that were not sent to the upstream or that it did not heed; and `tool_calls[].function.arguments` or `response_format` if the answer breaks them."),
+    only("broken_calls", "if there is one", "1", "How many tool calls of a whole answer have arguments that are no JSON object; with `on_broken_call: error`, those of the last answer."),
+    only("not_json", "if it is so", "true", "JSON was asked for, and the content of the whole answer is not JSON."),
+    only("error", "if it is an error", r#""The body did not come in time.""#, "The message of the error that the caller got, cut short. Where the upstream found fault with the request it only says so."),
+];
+
+/// A field of each of `attempts`.
+#[rustfmt::skip]
+pub const ATTEMPT: &[Field] = &[
+    always("account", r#""gpu-1""#, "The account."),
+    always("model", r#""qwen3-4b""#, "The name by which the account knows the model."),
+    always("outcome", r#""unreachable""#, "How the attempt ended: see [Outcomes of attempts](#outcomes-of-attempts)."),
+    always("ms", "422", "Milliseconds that it took."),
+    only("status", "if it answered", "200", "The upstream's HTTP status."),
+    only("connect_ms", "if a connection was made", "12", "Milliseconds until there was a connection."),
+    only("first_ms", "if it began to answer", "380", "Milliseconds until it began to answer."),
+    only("prompt_tokens", "if nobody got the answer", "9", "Tokens that may be charged for reading, although nobody got the answer."),
+    only("completion_tokens", "if nobody got the answer", "3", "Tokens that may be charged for writing, although nobody got the answer."),
+    only("cost_usd", "if nobody got the answer", "3.15e-6", "US dollars that these tokens cost; null if the price is unknown."),
+    only("detail", "if there is one", r#""ConnectRefused: Connection refused (os error 111)""#, "What the network said, or `type`, `code` and `param` of the upstream's error."),
+];
+
+/// How requests end.
+pub const OUTCOMES: &[(&str, &str)] = &[
+    ("ok", "The caller got a whole answer."),
+    ("refused", "The request is at fault, or names something that is not there."),
+    ("unauthorized", "There is no good key."),
+    ("limited", "A limit of the caller's, or no capacity."),
+    ("unsupported", "No target can do what the request asks for."),
+    ("upstream_error", "The upstream failed."),
+    ("upstream_timeout", "The upstream was too slow."),
+    ("upstream_cut", "The upstream ended in the middle of the answer."),
+    ("client_left", "The caller left."),
+    ("shutdown", "The process ended first."),
+    ("internal", "A fault of Portcullis."),
+];
+
+/// How attempts end.
+pub const ATTEMPT_OUTCOMES: &[(&str, &str)] = &[
+    ("ok", "It answered."),
+    ("unreachable", "There was no connection."),
+    ("connect_timeout", "`timeouts.connect` was over."),
+    ("tls", "TLS failed, such as for a certificate that is not good."),
+    ("send_timeout", "The upstream did not take the request in time."),
+    ("reset", "The connection broke."),
+    ("first_byte_timeout", "`timeouts.first_byte` was over."),
+    ("first_token_timeout", "`timeouts.first_token` was over."),
+    ("idle_timeout", "`timeouts.idle` was over."),
+    ("total_timeout", "`timeouts.total` was over."),
+    ("slower", "Another attempt began to answer first."),
+    ("not_needed", "Another attempt has decided."),
+    ("declined", "The model refused to answer, and another model was asked (`fallbacks_on.refusal`)."),
+    ("nonsense", "The answer cannot be understood."),
+    ("broken_call", "The answer calls a tool with broken JSON (`on_broken_call: error`)."),
+    ("cut", "The answer ended in its middle."),
+    ("error_in_answer", "There was an error inside a 200 or inside a stream."),
+    ("status", "A status of 500 or above, or another one that may pass, such as 408."),
+    ("rate_limited", "429 or 529."),
+    ("credential", "The account's credential or money: 401, 402, `insufficient_quota`."),
+    ("refused", "403, 404, another status from 400 on, or a redirect."),
+    ("callers_fault", "The upstream finds fault with the request itself."),
+    ("no_room", "`limits.buffered_total` is used up."),
+    ("client_left", "The caller left."),
+    ("shutdown", "The process ended first."),
+];
+
+/// Holds an access line against the tables.
+pub fn check_line(line: &Value) -> Result<(), String> {
+    fields(line, LINE)?;
+    word(&line["outcome"], OUTCOMES)?;
+    for attempt in line["attempts"].as_array().ok_or("`attempts` is no list")? {
+        fields(attempt, ATTEMPT)?;
+        word(&attempt["outcome"], ATTEMPT_OUTCOMES)?;
+    }
+    Ok(())
+}
+
+fn fields(written: &Value, table: &[Field]) -> Result<(), String> {
+    let object = written.as_object().ok_or_else(|| format!("{written} is no object"))?;
+    let unknown = object.keys().find(|name| table.iter().all(|field| field.name != *name));
+    let missing = table.iter().find(|field| field.when.is_empty() && !object.contains_key(field.name));
+    match (unknown, missing) {
+        (Some(name), _) => Err(format!("the book does not name the field {name:?} of the access line: {written}")),
+        (_, Some(field)) => Err(format!("the book names the field {:?}, which is not in {written}", field.name)),
+        (None, None) => Ok(()),
+    }
+}
+
+fn word(written: &Value, table: &[(&str, &str)]) -> Result<(), String> {
+    match written.as_str() {
+        Some(word) if table.iter().any(|(known, _)| *known == word) => Ok(()),
+        _ => Err(format!("the book does not name the outcome {written}")),
+    }
+}
+
+/// A metric. Its help is the code's own; `more` is what the book says besides.
+pub struct Metric {
+    pub name: &'static str,
+    pub kind: &'static str,
+    pub labels: &'static [&'static str],
+    pub help: &'static str,
+    pub more: &'static str,
+}
+
+const fn metric(
+    name: &'static str,
+    kind: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+    more: &'static str,
+) -> Metric {
+    Metric { name, kind, labels, help, more }
+}
+
+#[rustfmt::skip]
+pub const METRICS: &[Metric] = &[
+    metric("portcullis_requests_total", "counter", &["door", "model", "account", "caller", "outcome"], "Exchanges by how they ended", "`door` and `outcome` are those of the [access line](access-line.md)."),
+    metric("portcullis_request_seconds", "histogram", &["door", "model"], "From the request's head to the answer's last byte", "`total_ms` of the access line."),
+    metric("portcullis_first_byte_seconds", "histogram", &["door", "model"], "From the request's head to the answer's first byte", "`first_byte_ms` of the access line."),
+    metric("portcullis_own_seconds", "histogram", &["door", "model"], "Time that an exchange spent running in Portcullis itself", "`own_us` of the access line."),
+    metric("portcullis_tokens_total", "counter", &["model", "account", "caller", "kind"], "Tokens, as counted or estimated", "`kind` is `prompt` or `completion`; `cached`, `cache_write` and `reasoning` are parts of these."),
+    metric("portcullis_cost_usd_total", "counter", &["model", "account", "caller"], "What tokens cost, where their price is known", ""),
+    metric("portcullis_cost_unknown_total", "counter", &["model", "account"], "Answers whose price is not known", ""),
+    metric("portcullis_limited_total", "counter", &["caller", "level", "limit"], "Requests that a limit of their caller's did not let in", "`level` is `caller`, `key` or `key_model`; `limit` is its name, such as `requests_per_minute`."),
+    metric("portcullis_attempts_total", "counter", &["account", "outcome"], "Tries at upstream accounts by how they ended", "`outcome` is that of an attempt in the access line."),
+    metric("portcullis_usage_estimated_total", "counter", &["door", "model"], "Exchanges whose tokens had to be estimated", ""),
+    metric("portcullis_dropped_params_total", "counter", &["model", "account", "param"], "Fields of requests that could not be expressed in the upstream's language", "A field that only the caller knows is `other`."),
+    metric("portcullis_in_flight", "gauge", &["account"], "Requests in flight at an account", ""),
+    metric("portcullis_account_state", "gauge", &["account", "state"], "1 for the state that an account is in", "`state` is `ok`, `disabled`, `cooling_rate` or `cooling_credential`."),
+    metric("portcullis_breaker_state", "gauge", &["account", "model", "state"], "1 for the state that a target's breaker is in", "`state` is `closed`, `open` or `half_open`."),
+    metric("portcullis_headroom_ratio", "gauge", &["account"], "What is left of an account's tightest quota, as its provider told of late", "From 0 to 1."),
+    metric("portcullis_hedges_total", "counter", &["model", "outcome"], "Second attempts beside a slow first one, by whether they were faster", "`outcome` is `won` or `lost`."),
+    metric("portcullis_waiting", "gauge", &["model"], "Requests that wait for a place at a model", ""),
+    metric("portcullis_shed_total", "counter", &["model"], "Requests that found no place and a full queue", ""),
+    metric("portcullis_retries_spared_total", "counter", &["model"], "Requests that failed and were not tried again because of the retry budget", ""),
+    metric("portcullis_unused_tokens_total", "counter", &["model", "account", "kind"], "Tokens that may be charged for attempts whose answer nobody got", "`kind` is `prompt` or `completion`."),
+    metric("portcullis_old_hash_uses_total", "counter", &["key"], "Requests with a secret that is being replaced", "Only of keys that are being rotated: a secret that ends before the newest does."),
+    metric("portcullis_catalog_generation", "gauge", &[], "How many catalogs were taken since the start", ""),
+    metric("portcullis_catalog_last_success_seconds", "gauge", &[], "Unix time at which the present catalog was taken", ""),
+    metric("portcullis_catalog_refusals_total", "counter", &[], "Changes of the catalog that were refused", ""),
+    metric("portcullis_reload_failed", "gauge", &[], "1 while the files hold a catalog that was refused", ""),
+    metric("portcullis_catalog_shrunk_total", "counter", &[], "Changes taken although they removed more than half of the accounts, models or callers", "They were taken after the hold of 5 s."),
+    metric("portcullis_catalog_waiting_seconds", "gauge", &[], "How long the oldest change of the files waits to be live; 0 if none does", ""),
+    metric("portcullis_access_lines_dropped", "gauge", &[], "Access lines dropped because their sink stalled or refused them", "Should stay 0."),
+    metric("portcullis_connections_refused_total", "counter", &[], "Connections closed at once because of limits.connections", "Should stay 0."),
+    metric("portcullis_panics_total", "counter", &[], "Exchanges that ended in a panic of ours", "Should stay 0."),
+    metric("portcullis_ledger_rows_total", "counter", &[], "Rows written to the ledger", ""),
+    metric("portcullis_ledger_dropped_total", "counter", &[], "Rows dropped because the ledger could not be written for long", "Should stay 0."),
+    metric("portcullis_ledger_up", "gauge", &[], "1 while the ledger can be written; 0 also where it is switched off", ""),
+    metric("portcullis_store_up", "gauge", &[], "1 while the store that instances share decides over limits", "Only with a `store`."),
+    metric("portcullis_store_errors_total", "counter", &[], "Admissions that the store did not answer in time, and connections lost or not had", "Only with a `store`."),
+    metric("portcullis_store_seconds", "histogram", &[], "From asking the store for an admission to its answer", "Only with a `store`."),
+];
+
+/// Holds the text of `/metrics` against the table.
+pub fn check_metrics(text: &str) -> Result<(), String> {
+    let mut present: Option<&Metric> = None;
+    for line in text.lines() {
+        if let Some((family, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
+            let is_it = |metric: &&Metric| metric.name == family || metric.name.strip_suffix("_total") == Some(family);
+            let metric = METRICS.iter().find(is_it).ok_or_else(|| format!("the book does not name {family}"))?;
+            if metric.help != help.trim_end_matches('.') {
+                return Err(format!("the help of {family} is {help:?}, and the book says {:?}", metric.help));
+            }
+            present = Some(metric);
+        } else if let Some((_, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.rsplit_once(' ')) {
+            let metric = present.ok_or("a type without a help")?;
+            if metric.kind != kind {
+                return Err(format!("{} is a {kind}, and the book says {}", metric.name, metric.kind));
+            }
+        } else if !line.starts_with('#') {
+            let metric = present.ok_or("a sample without a help")?;
+            let labels: Vec<String> = labels(line).into_iter().filter(|label| label != "le").collect();
+            if labels != metric.labels {
+                return Err(format!(
+                    "{} has the labels {labels:?}, and the book says {:?}",
+                    metric.name, metric.labels
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The names of a sample's labels.
+fn labels(sample: &str) -> Vec<String> {
+    let sample = sample.replace("\\\\", "").replace("\\\"", "");
+    let Some((_, rest)) = sample.split_once('{') else { return Vec::new() };
+    let outside = rest.split('"').step_by(2);
+    outside.filter_map(|piece| piece.trim_start_matches(',').strip_suffix('=')).map(str::to_owned).collect()
+}
+
+/// A header and what it means.
+pub type Header = (&'static str, &'static str);
+
+/// What the gateway reads of a caller's request.
+#[rustfmt::skip]
+pub const READ: &[Header] = &[
+    ("authorization", "The key, as `Bearer sk-…`."),
+    ("x-api-key", "The key, as clients of Anthropic's send it. Several of these four may be sent if they agree."),
+    ("api-key", "The key, as clients of Azure's send it."),
+    ("x-goog-api-key", "The key, as clients of Google's send it."),
+    ("x-request-id", "The id of the request, if it is well formed; else one is made."),
+    ("x-portcullis-session", "The conversation, for models with `sticky: true`: 512 bytes at most."),
+    ("x-portcullis-timeout", "A shorter `timeouts.total` for this request: in seconds (`2.5`) or with a unit (`2500ms`, `30s`)."),
+    ("x-forwarded-for", "The caller's address, if the connection comes from one of `trusted_proxies`."),
+    ("content-type", "Must be JSON, or be left out; what `curl -d` sends by itself is taken too, if the body is JSON."),
+    ("content-encoding", "`gzip` is unpacked; another one is refused with 415."),
+    ("content-length", "The length of the body."),
+    ("transfer-encoding", "`chunked`, once, and nothing else."),
+    ("expect", "`100-continue` is answered when the body is wanted."),
+    ("connection", "May not name one of the headers that decide who asks and what."),
+    ("origin", "A web page's origin, held against `cors.origins`."),
+    ("access-control-request-headers", "The headers that a web page wants to send: all are allowed to a page of `cors.origins`."),
+];
+
+/// What the gateway sends to an upstream.
+#[rustfmt::skip]
+pub const SENT: &[Header] = &[
+    ("host", "The host of `base_url`."),
+    ("content-type", "`application/json`."),
+    ("content-length", "The length of the body."),
+    ("accept", "The form in which the dialect answers."),
+    ("accept-encoding", "`identity`."),
+    ("user-agent", "`portcullis/` and its version."),
+    ("x-request-id", "The id of the request."),
+    ("authorization", "The account's credential: a bearer, or AWS's signature."),
+    ("x-api-key", "The account's credential, to Anthropic."),
+    ("api-key", "The account's credential, to Azure."),
+    ("x-goog-api-key", "The account's credential, to Gemini."),
+    ("anthropic-version", "The version of Anthropic's API."),
+    ("anthropic-beta", "A feature of Anthropic's that the request needs."),
+    ("x-amz-date", "To Bedrock, if requests are signed: the time of the signature."),
+    ("x-amz-security-token", "To Bedrock, if requests are signed with a temporary key: its token."),
+];
+
+/// What the gateway reads of an upstream's answer.
+#[rustfmt::skip]
+pub const HEARD: &[Header] = &[
+    ("content-type", "Whether the answer is JSON, a stream of events, or neither."),
+    ("content-encoding", "A packed answer cannot be understood: none was asked for."),
+    ("x-request-id", "The upstream's own id of the request, for the access line."),
+    ("request-id", "The same, of Anthropic."),
+    ("x-amzn-requestid", "The same, of AWS."),
+    ("apim-request-id", "The same, of Azure."),
+    ("x-amzn-errortype", "The type of an error of AWS."),
+    ("retry-after-ms", "How long the account rests after a 429, in milliseconds."),
+    ("retry-after", "The same, in seconds or as a date."),
+    ("ratelimit", "A quota in the newer draft of the IETF: what is left of it, and when it is whole again."),
+    ("ratelimit-policy", "The size of that quota."),
+];
+
+/// What the gateway reads of a provider's quotas: what is left, the quota, and when it is whole
+/// again.
+#[rustfmt::skip]
+pub const QUOTAS: &[([&str; 3], &str)] = &[
+    (["x-ratelimit-remaining-requests", "x-ratelimit-limit-requests", "x-ratelimit-reset-requests"], "Requests: OpenAI, and all that copy it."),
+    (["x-ratelimit-remaining-tokens", "x-ratelimit-limit-tokens", "x-ratelimit-reset-tokens"], "Tokens: OpenAI, and all that copy it."),
+    (["x-ratelimit-remaining-project-tokens", "x-ratelimit-limit-project-tokens", "x-ratelimit-reset-project-tokens"], "Tokens of a project: OpenAI."),
+    (["x-ratelimit-remaining-requests-day", "x-ratelimit-limit-requests-day", "x-ratelimit-reset-requests-day"], "Requests of a day: Cerebras."),
+    (["x-ratelimit-remaining-tokens-minute", "x-ratelimit-limit-tokens-minute", "x-ratelimit-reset-tokens-minute"], "Tokens of a minute: Cerebras."),
+    (["anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-limit", "anthropic-ratelimit-requests-reset"], "Requests: Anthropic."),
+    (["anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-limit", "anthropic-ratelimit-tokens-reset"], "Tokens: Anthropic."),
+    (["anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-limit", "anthropic-ratelimit-input-tokens-reset"], "Tokens that are read: Anthropic."),
+    (["anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-limit", "anthropic-ratelimit-output-tokens-reset"], "Tokens that are written: Anthropic."),
+    (["x-ratelimit-remaining", "x-ratelimit-limit", "x-ratelimit-reset"], "No kind is named: OpenRouter and other gateways."),
+    (["ratelimit-remaining", "ratelimit-limit", "ratelimit-reset"], "No kind is named: an older draft of the IETF."),
+];
+
+/// What the gateway's answers to callers carry.
+#[rustfmt::skip]
+pub const ANSWERED: &[Header] = &[
+    ("x-request-id", "On every answer: the id of the request. It is sent to the upstream, too."),
+    ("x-portcullis-model", "The model that answered, if it was a fallback."),
+    ("x-portcullis-dropped", "Fields of the request that the account's dialect cannot express, such as `seed, logit_bias`; and what is not whole in the answer: a call whose arguments are no JSON (`tool_calls[].function.arguments`), text where JSON was asked for (`response_format`)."),
+    ("x-portcullis-usage", "`estimated`: the upstream did not count all tokens, or told a number that no answer can have. An estimate is a quarter of the text's UTF-8 bytes, rounded up."),
+    ("x-portcullis-attempts", "For keys with `debug: true`: the trail so far, such as `gpu-1;unreachable;0ms, openai-main;ok;422ms`. It names accounts."),
+    ("server-timing", "For keys with `debug: true`, in milliseconds: `auth`, `plan`, `queue`, `connect` and `first_byte` of the attempt that answers, `own`. In a stream this header and `x-portcullis-attempts` tell of the time until it began; at its end the usage chunk has both once more, as `x_portcullis.attempts` and `x_portcullis.server_timing`."),
+    ("retry-after", "On a refusal: when a new try may help, in seconds."),
+    ("x-should-retry", "On a refusal: `false` if a new try cannot help. The official clients obey it."),
+    ("x-ratelimit-limit-requests", "The caller's limit on requests with the least left, if there is one. This header and the next five stand on every answer to a chat completion that came as far as its limits."),
+    ("x-ratelimit-remaining-requests", "What is left of it."),
+    ("x-ratelimit-reset-requests", "When all of it would be free again, such as `12s` or `6m0s`."),
+    ("x-ratelimit-limit-tokens", "The caller's limit on tokens with the least left, if there is one."),
+    ("x-ratelimit-remaining-tokens", "What is left of it."),
+    ("x-ratelimit-reset-tokens", "When all of it would be free again."),
+    ("allow", "On 405: the methods that are allowed."),
+    ("www-authenticate", "On 401: `Bearer`."),
+    ("content-type", "`application/json`; `text/event-stream` on streams; `text/plain` on `/livez` and `/readyz`."),
+    ("content-length", "The length of the body, unless it is a stream."),
+    ("transfer-encoding", "`chunked`, on streams by HTTP/1.1."),
+    ("cache-control", "On streams: `no-cache, no-transform`."),
+    ("x-accel-buffering", "On streams: `no`, so that nginx passes events on at once."),
+    ("connection", "Whether the connection stays open."),
+    ("date", "The time of the answer."),
+    ("vary", "`origin`, if there are `cors.origins`."),
+    ("access-control-allow-origin", "The web page's origin, if it is among `cors.origins`."),
+    ("access-control-expose-headers", "The headers that a web page may read."),
+    ("access-control-allow-methods", "To a web page's question before a call: the method."),
+    ("access-control-allow-headers", "To the same: the headers that were asked for."),
+    ("access-control-max-age", "To the same: for how many seconds this answer holds."),
+];
+
+/// What the admin listener reads and answers besides.
+#[rustfmt::skip]
+pub const ADMIN: &[Header] = &[
+    ("host", "Read: must be an address, a private name, or one of `admin.hosts`; else the answer is 421."),
+    ("origin", "Read: a request that a page of another origin sends cannot change anything."),
+    ("x-portcullis-admin", "Read: `1` on requests of a page that this listener itself served."),
+    ("allow", "On 405: the methods that are allowed."),
+    ("content-type", "The form of the answer."),
+    ("content-length", "The length of the body."),
+    ("cache-control", "`no-store`."),
+    ("content-security-policy", "Allows a browser nothing but what this listener serves."),
+    ("cross-origin-resource-policy", "`same-origin`."),
+    ("referrer-policy", "`no-referrer`."),
+    ("x-content-type-options", "`nosniff`."),
+];
+
+/// Holds the head of an answer against the table.
+pub fn check_head(fields: &[(String, String)]) -> Result<(), String> {
+    let known = |name: &str| ANSWERED.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+    match fields.iter().find(|(name, _)| !known(name)) {
+        Some((name, _)) => Err(format!("the book does not name the header {name} of an answer")),
+        None => Ok(()),
+    }
+}
