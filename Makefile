@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-real soak fuzz bench check doc cmake
+.PHONY: help run release test test-real soak fuzz bench check doc book cmake
 
 # Whole, since scripts run in other folders.
 override CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -25,6 +25,7 @@ help:
 	@echo 'make fuzz       each fuzz target for a minute'
 	@echo 'make release    the binary as it should be deployed: target/release/portcullis'
 	@echo 'make check      formatting and lints'
+	@echo 'make book       the manual, into target/book (installs mdBook once, some minutes)'
 	@echo 'make bench      microbenchmarks, a simulation of outages, the load benchmark'
 
 # Quick to build; `make release` is quick to run.
@@ -73,6 +74,10 @@ check: cmake
 
 doc: cmake
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
+
+# What it builds with is installed under target/.
+book:
+	docs/build.sh
 
 # zlib-ng, which Pingora compresses with, is built by it.
 cmake:
