@@ -6,8 +6,8 @@
 //! accounts fail at other times, and each row goes through the same three. Orders, breakers, rests,
 //! queue, budgets, latencies and quotas are the gateway's; the accounts, and the loop that asks
 //! them, are made up here. The plain retry that the strategies are compared with has the same
-//! attempts, time-outs, caps and queue. It fails if the margin that the README states does not
-//! hold.
+//! attempts, time-outs, caps and queue. It fails if the margin that docs/src/performance.md states
+//! does not hold.
 
 #![allow(
     missing_docs,
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
     if missed.is_empty() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("\nThe margin that the README states does not hold:\n  {}", missed.join("\n  "));
+    eprintln!("\nThe margin that docs/src/performance.md states does not hold:\n  {}", missed.join("\n  "));
     ExitCode::FAILURE
 }
 

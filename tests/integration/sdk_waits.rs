@@ -1,6 +1,6 @@
 //! How long the official clients keep their caller waiting for each refusal, and how often they ask
-//! meanwhile: `OpenAI()` as it is, with no setting of its own. The README's table of waits has what
-//! is measured here.
+//! meanwhile: `OpenAI()` as it is, with no setting of its own. The table of retries in
+//! `docs/src/errors.md` has what is measured here.
 //!
 //! Each row is a model with accounts of its own, and all are asked side by side. What the clients
 //! do is in `tests/sdk/`: they ask once for each row, and tell the seconds until it was over.

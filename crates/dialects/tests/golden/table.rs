@@ -1,4 +1,4 @@
-//! What each dialect can do, as the cases show it: the table in the README.
+//! What each dialect can do, as the cases show it: the table in `docs/src/providers.md`.
 
 use crate::drive::DIALECTS;
 use crate::files::root;
