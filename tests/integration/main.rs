@@ -27,6 +27,7 @@ mod support;
 mod admin_names;
 mod auth;
 mod bodies;
+mod book;
 mod callers;
 mod dialects;
 mod docs;
