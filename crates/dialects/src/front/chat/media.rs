@@ -127,7 +127,7 @@ fn is_base64(data: &[u8]) -> bool {
     data.chunks(1024).all(|block| block.iter().fold(true, |all, byte| all & fits(byte)))
 }
 
-/// The table of the README.
+/// The table in docs/src/limits.md.
 fn tokens(place: Place, data: Option<Data<'_>>, name: &[u8]) -> u64 {
     let Some(data) = data else {
         // Somebody else has it: how large it is nobody says.
