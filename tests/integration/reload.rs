@@ -19,7 +19,6 @@ use portcullis::admin::metrics;
 use portcullis::catalog::load::{Secrets, load};
 use portcullis::catalog::resolve::resolve;
 use portcullis::connection::Connections;
-use portcullis::live::publish;
 use portcullis::process::Process;
 use portcullis::server;
 use serde_json::Value;

@@ -3,9 +3,9 @@
 use super::*;
 use crate::exchange::attempt::tests::{Over, Paced, answered};
 use crate::memory::Budget;
-use dialects::AnswerHeader;
 use dialects::neutral::answer::AnswerOptions;
 use dialects::upstream::openai;
+use dialects::{AnswerHeader, Dialect};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use serde_json::{Value, json};
