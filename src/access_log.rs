@@ -7,13 +7,14 @@
 
 pub use crate::calendar::rfc3339;
 use crate::config::{Access, Format};
+use crate::lock::{self, Lock};
 use crate::settled::{Settled, Tried, millis};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar};
 use std::time::Duration;
 
 const GATHER: Duration = Duration::from_millis(50);
@@ -84,10 +85,10 @@ pub struct AccessLog {
 
 #[derive(Default)]
 struct Sink {
-    waiting: Mutex<Vec<u8>>,
+    waiting: Lock<Vec<u8>>,
     filled: Condvar,
     /// Held while lines are being written, so that [`AccessLog::flush`] can wait for them.
-    writing: Mutex<()>,
+    writing: Lock<()>,
     path: Option<PathBuf>,
     reopen: AtomicBool,
     dropped: AtomicU64,
@@ -114,7 +115,7 @@ impl AccessLog {
     /// Adds the line of an exchange.
     pub fn write(&self, settled: &Settled) {
         let Some(sink) = &self.sink else { return };
-        let mut waiting = sink.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = sink.waiting.lock();
         if waiting.len() > MOST {
             sink.dropped.fetch_add(1, Ordering::Relaxed);
             return;
@@ -150,8 +151,8 @@ impl AccessLog {
         let Some(sink) = &self.sink else { return };
         let end = std::time::Instant::now() + Duration::from_secs(1);
         while std::time::Instant::now() < end {
-            let none_waits = sink.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
-            if none_waits && !matches!(sink.writing.try_lock(), Err(TryLockError::WouldBlock)) {
+            let none_waits = sink.waiting.lock().is_empty();
+            if none_waits && sink.writing.try_lock().is_some() {
                 return;
             }
             std::thread::park_timeout(Duration::from_millis(5));
@@ -164,9 +165,9 @@ impl Sink {
         let mut failing = false;
         loop {
             {
-                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut waiting = self.waiting.lock();
                 while waiting.is_empty() {
-                    waiting = self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                    waiting = lock::wait(&self.filled, waiting);
                 }
             }
             std::thread::park_timeout(GATHER);
@@ -178,8 +179,8 @@ impl Sink {
                     Err(why) => log::error!("{why}; still writing to the old file"),
                 }
             }
-            let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-            let lines = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+            let _writing = self.writing.lock();
+            let lines = std::mem::take(&mut *self.waiting.lock());
             let written = match &mut file {
                 Some(file) => file.write_all(&lines),
                 None => std::io::stdout().lock().write_all(&lines).and_then(|()| std::io::stdout().lock().flush()),

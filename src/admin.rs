@@ -10,6 +10,7 @@ use crate::ledger::report::{Query, Unanswered, texts};
 use crate::ledger::{Ledger, days};
 use crate::limits;
 use crate::live::Live;
+use crate::lock::Lock;
 use crate::store::Store;
 use async_trait::async_trait;
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -18,7 +19,7 @@ use pingora::protocols::l4::stream::Stream;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
 use serde_json::json;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -72,7 +73,7 @@ struct Desk {
     names: Names,
     asking: Semaphore,
     /// When it was logged last that a name is refused.
-    warned: Mutex<Option<Instant>>,
+    warned: Lock<Option<Instant>>,
 }
 
 /// An answer: its status, its kind, its body.
@@ -85,7 +86,7 @@ impl Admin {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let names =
             Names::new(read("/proc/sys/kernel/hostname").trim(), &read("/etc/hosts"), &backends.server.admin_hosts);
-        let (asking, warned) = (Semaphore::new(ASKING), Mutex::default());
+        let (asking, warned) = (Semaphore::new(ASKING), Lock::default());
         Admin { desk: Arc::new(Desk { books, backends, started, names, asking, warned }) }
     }
 }
@@ -225,7 +226,7 @@ impl Desk {
 
     /// The operator may have to add a name.
     fn warn(&self, host: &str) {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = self.warned.lock();
         if warned.is_none_or(|at| at.elapsed() >= SILENCE) {
             *warned = Some(Instant::now());
             log::warn!("{}", host::refusal(host).trim_end());

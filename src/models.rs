@@ -2,10 +2,10 @@
 //! each distinct set of permissions.
 
 use crate::catalog::{Catalog, Key, Model};
+use crate::lock::Lock;
 use bytes::Bytes;
 use serde::Serialize;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 /// If the rendered lists have more bytes than this in sum, all are dropped and rendered anew.
 const MOST: usize = 32 << 20;
@@ -13,7 +13,7 @@ const MOST: usize = 32 << 20;
 /// The rendered lists of one catalog.
 #[derive(Default)]
 pub struct Lists {
-    rendered: Mutex<(usize, HashMap<usize, Bytes>)>,
+    rendered: Lock<(usize, HashMap<usize, Bytes>)>,
 }
 
 #[derive(Serialize)]
@@ -34,11 +34,11 @@ impl Lists {
     /// Returns the body of `GET /v1/models` for this key.
     pub fn list(&self, catalog: &Catalog, key: &Key) -> Bytes {
         let index = key.permissions.index;
-        if let Some(list) = self.rendered.lock().unwrap_or_else(PoisonError::into_inner).1.get(&index) {
+        if let Some(list) = self.rendered.lock().1.get(&index) {
             return list.clone();
         }
         let list = render(catalog, key);
-        let mut rendered = self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rendered = self.rendered.lock();
         if rendered.0 + list.len() > MOST {
             *rendered = Default::default();
         }

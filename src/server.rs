@@ -11,6 +11,7 @@ use crate::exchange::producer::probe::probe;
 use crate::gateway::Gateway;
 use crate::live;
 use crate::live::Nudge;
+use crate::lock::Lock;
 use crate::process::Process;
 use crate::store::Store;
 use crate::tls::Certificate;
@@ -25,8 +26,8 @@ use pingora::services::listening::Service;
 use pingora_proxy::HttpProxy;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
@@ -227,11 +228,11 @@ impl Background {
     async fn resolve(&self) {
         loop {
             let snapshot = self.process.books.live.load_full();
-            let next = Mutex::new(snapshot.places.iter().filter(|p| p.account.enabled));
+            let next = Lock::new(snapshot.places.iter().filter(|p| p.account.enabled));
             // A few at once: slow names must not hold up the others.
             let some = || async {
                 loop {
-                    let place = next.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    let place = next.lock().next();
                     let Some(place) = place else { return };
                     place.state.addresses.refresh(&place.account).await;
                 }

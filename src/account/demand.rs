@@ -7,8 +7,9 @@ use super::latency::Rolling;
 use super::queue::Queue;
 use super::strategy::{self, Smooth, View};
 use crate::catalog::Strategy;
+use crate::lock::Lock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// What an answer of a model is taken to have before the first has come.
@@ -16,7 +17,7 @@ const UNKNOWN_OUTPUT: u64 = 1024;
 
 /// The demand for one model.
 pub struct Demand {
-    memory: Mutex<Memory>,
+    memory: Lock<Memory>,
     /// Who waits for a place.
     pub queue: Arc<Queue>,
     /// How many tokens an answer has as a rule; 0 as long as there was none.
@@ -42,7 +43,7 @@ impl Default for Demand {
             hedges: Budget::hedges(),
             paces: Default::default(),
         };
-        Demand { memory: Mutex::new(memory), queue: Arc::default(), typical: AtomicU64::new(0), again: Arc::default() }
+        Demand { memory: Lock::new(memory), queue: Arc::default(), typical: AtomicU64::new(0), again: Arc::default() }
     }
 }
 
@@ -112,7 +113,7 @@ impl Demand {
     }
 
     fn lock(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 }
 

@@ -2,8 +2,9 @@
 //! would escape.
 
 use super::failure::MAX_COOL;
+use crate::lock::Lock;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 impl Why {
@@ -51,7 +52,7 @@ pub struct Rest {
 pub struct Health {
     /// False while it does not rest: the common case costs one load.
     troubled: AtomicBool,
-    memory: Mutex<Memory>,
+    memory: Lock<Memory>,
 }
 
 #[derive(Default)]
@@ -113,7 +114,7 @@ impl Health {
     }
 
     fn lock(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 }
 

@@ -22,10 +22,11 @@ pub mod track;
 pub mod window;
 
 use crate::catalog::{Account, Catalog};
+use crate::lock::Lock;
 use demand::Demand;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use track::TargetHealth;
@@ -43,7 +44,7 @@ pub struct State {
     /// Whether it rests.
     pub health: health::Health,
     /// Its targets, by its names for the models.
-    tracks: Mutex<HashMap<Arc<str>, Weak<TargetHealth>>>,
+    tracks: Lock<HashMap<Arc<str>, Weak<TargetHealth>>>,
     /// Idle HTTP/1 connections.
     pub pool: pool::Pool,
     /// HTTP/2 connections.
@@ -53,7 +54,7 @@ pub struct State {
     /// The token of an account that signs for one.
     pub tokens: token::Tokens,
     /// When it was said last that what it counts cannot be.
-    doubted: Mutex<Option<Instant>>,
+    doubted: Lock<Option<Instant>>,
 }
 
 impl State {
@@ -65,19 +66,19 @@ impl State {
             most: AtomicUsize::new(usize::MAX),
             freed: Notify::new(),
             health: health::Health::default(),
-            tracks: Mutex::default(),
+            tracks: Lock::default(),
             pool: pool::Pool::default(),
             shared: shared::Shared::default(),
             addresses: resolver::Addresses::default(),
             tokens: token::Tokens::default(),
-            doubted: Mutex::default(),
+            doubted: Lock::default(),
         }
     }
 
     /// It counted what no answer can have. Whether that is to be said: once in a while.
     pub fn doubted(&self, now: Instant) -> bool {
         const AGAIN: Duration = Duration::from_secs(3600);
-        let mut last = self.doubted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.doubted.lock();
         let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= AGAIN);
         if is_due {
             *last = Some(now);
@@ -103,7 +104,7 @@ impl State {
 
     /// The memory of the target that it knows by this name, kept by whoever holds it.
     pub fn track(&self, model: &Arc<str>) -> Arc<TargetHealth> {
-        let mut tracks = self.tracks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tracks = self.tracks.lock();
         if let Some(track) = tracks.get(model).and_then(Weak::upgrade) {
             return track;
         }
@@ -114,7 +115,7 @@ impl State {
     }
 
     fn each_track(&self, each: impl Fn(&TargetHealth)) {
-        let tracks = self.tracks.lock().unwrap_or_else(PoisonError::into_inner);
+        let tracks = self.tracks.lock();
         tracks.values().filter_map(Weak::upgrade).for_each(|track| each(&track));
     }
 
@@ -168,14 +169,14 @@ impl Drop for Permit {
 /// is taken out and put back while it is still at work finds its places as they were.
 #[derive(Default)]
 pub struct Registry {
-    states: Mutex<HashMap<Arc<str>, Weak<State>>>,
-    demands: Mutex<HashMap<Arc<str>, Weak<Demand>>>,
+    states: Lock<HashMap<Arc<str>, Weak<State>>>,
+    demands: Lock<HashMap<Arc<str>, Weak<Demand>>>,
 }
 
 impl Registry {
     /// The states of a catalog's accounts, in its order. Those that nobody holds are forgotten.
     pub fn adopt(&self, catalog: &Catalog) -> Vec<Arc<State>> {
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = self.states.lock();
         let kept: Vec<Arc<State>> = catalog
             .accounts()
             .iter()
@@ -197,7 +198,7 @@ impl Registry {
 
     /// The demand for a catalog's models, in its order. What nobody holds is forgotten.
     pub fn demands(&self, catalog: &Catalog) -> Vec<Arc<Demand>> {
-        let mut demands = self.demands.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut demands = self.demands.lock();
         let kept: Vec<Arc<Demand>> = catalog
             .models()
             .iter()
@@ -213,8 +214,7 @@ impl Registry {
     /// Closes idle connections, those of accounts too that only exchanges of older catalogs still
     /// hold.
     pub fn sweep(&self, catalog: &Catalog, now: Instant) {
-        let states: Vec<Arc<State>> =
-            self.states.lock().unwrap_or_else(PoisonError::into_inner).values().filter_map(Weak::upgrade).collect();
+        let states: Vec<Arc<State>> = self.states.lock().values().filter_map(Weak::upgrade).collect();
         for state in states {
             let account = catalog.accounts().binary_search_by(|account| account.id.cmp(&state.id)).ok();
             let account = account.and_then(|place| catalog.accounts().get(place));
@@ -224,12 +224,7 @@ impl Registry {
 
     /// How many are held.
     pub fn len(&self) -> usize {
-        self.states
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .filter(|state| state.strong_count() > 0)
-            .count()
+        self.states.lock().values().filter(|state| state.strong_count() > 0).count()
     }
 
     /// Whether none is held.

@@ -5,8 +5,8 @@
 //! the larger part of what they cost more than 32. Here a connection that goes idle costs one push;
 //! the sweep, every two seconds, closes what the upstream has closed or what was idle for too long.
 
+use crate::lock::Lock;
 use pingora::protocols::Stream;
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::io::ReadBuf;
@@ -19,7 +19,7 @@ const MOST: usize = 1024;
 /// The connections, the last used first: it is the least likely to be stale.
 #[derive(Default)]
 pub struct Pool {
-    idle: Mutex<Vec<Idle>>,
+    idle: Lock<Vec<Idle>>,
 }
 
 struct Idle {
@@ -35,7 +35,7 @@ impl Pool {
     pub fn take(&self, fingerprint: u64) -> Option<Stream> {
         loop {
             let Idle { mut stream, .. } = {
-                let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut idle = self.idle.lock();
                 let place = idle.iter().rposition(|i| i.fingerprint == fingerprint)?;
                 idle.remove(place)
             };
@@ -47,7 +47,7 @@ impl Pool {
 
     /// Keeps a connection for the next request.
     pub fn put(&self, stream: Stream, fingerprint: u64) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         if idle.len() < MOST {
             idle.push(Idle { stream, since: Instant::now(), fingerprint });
         }
@@ -55,7 +55,7 @@ impl Pool {
 
     /// Closes what is dead, too old, or of another fingerprint than the account's present one.
     pub fn sweep(&self, fingerprint: Option<u64>, now: Instant) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         idle.retain_mut(|i| {
             Some(i.fingerprint) == fingerprint && now.duration_since(i.since) < IDLE && quiet(&mut i.stream)
         });
@@ -63,7 +63,7 @@ impl Pool {
 
     /// How many wait.
     pub fn len(&self) -> usize {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.idle.lock().len()
     }
 
     /// Whether none waits.

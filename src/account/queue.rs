@@ -9,10 +9,11 @@
 //! whatever state its task was.
 
 use super::window::Window;
+use crate::lock::Lock;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
@@ -30,7 +31,7 @@ pub struct Queue {
     waiting: AtomicUsize,
     /// Held by the head. Fair: it goes to whoever asked for it first.
     head: Arc<Semaphore>,
-    admitted: Mutex<Window>,
+    admitted: Lock<Window>,
 }
 
 impl Default for Queue {
@@ -38,7 +39,7 @@ impl Default for Queue {
         Queue {
             waiting: AtomicUsize::new(0),
             head: Arc::new(Semaphore::new(1)),
-            admitted: Mutex::new(Window::new(SPAN)),
+            admitted: Lock::new(Window::new(SPAN)),
         }
     }
 }
@@ -66,14 +67,14 @@ impl Queue {
 
     /// A request begins its first attempt, whether it waited or not.
     pub fn admitted(&self, now: Instant) {
-        self.admitted.lock().unwrap_or_else(PoisonError::into_inner).add((1, 0), now);
+        self.admitted.lock().add((1, 0), now);
     }
 
     /// In how many seconds one that came now and waited behind all others would be admitted, if it
     /// goes on as it went of late: 1 to 60.
     pub fn retry_after(&self, now: Instant) -> u64 {
         let (admitted, over) = {
-            let admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+            let admitted = self.admitted.lock();
             (admitted.sums(now).0, admitted.looks_back(now))
         };
         seconds(self.waiting(), admitted, over)
@@ -210,7 +211,7 @@ mod tests {
     #[tokio::test]
     async fn who_waits_is_woken_once_the_head_has_left() {
         let queue = Arc::new(Queue::default());
-        let order = Arc::new(Mutex::new(Vec::new()));
+        let order = Arc::new(Lock::new(Vec::new()));
         let head = queue.enter(10).unwrap();
         let mut tasks = tokio::task::JoinSet::new();
         for n in 0..8 {
@@ -222,17 +223,17 @@ mod tests {
                     tokio::task::yield_now().await;
                 }
                 ticket.turn().await;
-                order.lock().unwrap().push(n);
+                order.lock().push(n);
                 tokio::task::yield_now().await;
             });
         }
         tokio::task::yield_now().await;
-        assert!(order.lock().unwrap().is_empty());
+        assert!(order.lock().is_empty());
         drop(head);
         while let Some(ended) = tasks.join_next().await {
             ended.unwrap();
         }
-        assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<_>>());
+        assert_eq!(*order.lock(), (0..8).collect::<Vec<_>>());
         assert!(queue.is_empty());
     }
 

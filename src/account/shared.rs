@@ -8,11 +8,11 @@
 //! settings. Requests on a connection that was let go of keep it open until they are done.
 
 use super::pool::IDLE;
+use crate::lock::Lock;
 use pingora::connectors::http::v2::ConnectionRef;
 use pingora::protocols::http::v2::client::Http2Session;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ const SPARE: usize = 16;
 /// The connections that take more requests, or will again.
 #[derive(Default)]
 pub struct Shared {
-    open: Mutex<Vec<Open>>,
+    open: Lock<Vec<Open>>,
 }
 
 struct Open {
@@ -53,7 +53,7 @@ impl Shared {
     /// A place for a request on a connection that has one. The same connection is filled before the
     /// next: what is not needed goes idle.
     pub fn take(&self, address: SocketAddr, fingerprint: u64) -> Option<Http2Session> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let room = open.iter_mut().filter(|o| o.has_room(address, fingerprint, 1));
         // One that has broken meanwhile gives none: the next is asked.
         let (o, session) = room.filter_map(|o| stream(&o.connection).map(|session| (o, session))).next()?;
@@ -65,7 +65,7 @@ impl Shared {
     /// with the request that it was opened for. So of the many that are opened while there is none
     /// yet, one stays.
     pub fn put(&self, connection: &ConnectionRef, address: SocketAddr, fingerprint: u64) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         if !open.iter().any(|o| o.has_room(address, fingerprint, SPARE)) {
             let now = Instant::now();
             open.push(Open { connection: connection.clone(), address, fingerprint, since: now, used: now });
@@ -75,7 +75,7 @@ impl Shared {
     /// Lets go of what is closed, was idle for too long, is old, or has another fingerprint than
     /// the account now.
     pub fn sweep(&self, fingerprint: Option<u64>, now: Instant) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         open.retain_mut(|o| {
             if !o.connection.is_idle() {
                 o.used = now;

@@ -10,14 +10,15 @@ use super::failure::{Class, OUT_OF_REACH, REFUSALS_IN_A_ROW, REFUSED_COOL, Setba
 use super::health::{Rest, Why};
 use super::latency::Peak;
 use super::quota::Headroom;
+use crate::lock::Lock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The memory of a target.
 #[derive(Default)]
 pub struct TargetHealth {
-    memory: Mutex<Memory>,
+    memory: Lock<Memory>,
     /// Attempts that wait for their first token.
     awaited: AtomicUsize,
 }
@@ -249,7 +250,7 @@ impl TargetHealth {
     }
 
     fn lock(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 }
 

@@ -4,15 +4,16 @@
 //! one has to go, so that no number of them keeps anybody out. **Invariant:** who has sent a head
 //! is never sent away by somebody else's coming.
 
+use crate::lock::Lock;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::oneshot;
 
 /// All places.
 pub(super) struct Places {
     most: usize,
-    taken: Mutex<Taken>,
+    taken: Lock<Taken>,
 }
 
 #[derive(Default)]
@@ -32,7 +33,7 @@ pub(super) struct Place {
 impl Places {
     /// So many.
     pub(super) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, taken: Mutex::default() })
+        Arc::new(Self { most, taken: Lock::default() })
     }
 
     /// Takes a place for an idle connection, if need be from the oldest idle one. The receiver ends
@@ -53,7 +54,7 @@ impl Places {
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock()
     }
 }
 

@@ -4,14 +4,15 @@
 //! told of it then is all that it counts. So the list is never longer than there are scopes.
 
 use super::{Counts, Scope, Spent};
+use crate::lock::Lock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 
 /// The scopes that have changed.
 #[derive(Debug, Default)]
 pub struct Changes {
-    scopes: Mutex<Vec<Arc<Scope>>>,
+    scopes: Lock<Vec<Arc<Scope>>>,
     /// There are some.
     pub some: Notify,
 }
@@ -19,7 +20,7 @@ pub struct Changes {
 impl Changes {
     /// Takes at most so many.
     pub fn take(&self, most: usize) -> Vec<Arc<Scope>> {
-        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scopes = self.scopes.lock();
         let rest = scopes.len().min(most);
         let taken: Vec<Arc<Scope>> = scopes.drain(..rest).collect();
         for shared in taken.iter().filter_map(|scope| scope.shared.as_ref()) {
@@ -31,7 +32,7 @@ impl Changes {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.scopes.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.scopes.lock().len()
     }
 
     /// Whether there are none.
@@ -73,7 +74,7 @@ impl Scope {
     pub fn changed(self: &Arc<Scope>) {
         let Some(shared) = self.shared.as_ref().filter(|shared| !shared.retired.load(Ordering::SeqCst)) else { return };
         if !shared.listed.swap(true, Ordering::SeqCst) {
-            shared.changes.scopes.lock().unwrap_or_else(PoisonError::into_inner).push(self.clone());
+            shared.changes.scopes.lock().push(self.clone());
             shared.changes.some.notify_one();
         }
     }

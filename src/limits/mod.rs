@@ -21,8 +21,9 @@ pub use tally::{Ask, Counts, Kind, Left, Moment, Over, Reserved, Room, Spent};
 pub use told::told;
 
 use crate::calendar::{DAY, Month};
+use crate::lock::Lock;
 use crate::price::Usd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use tally::{Counted, Tally};
 
 /// How much may be used. A minute is the last sixty whole seconds; days and months are UTC's.
@@ -95,9 +96,9 @@ pub struct Scope {
     pub level: Level,
     /// `acme`, `acme/prod`, or `acme/prod gpt-4o`.
     pub name: Arc<str>,
-    tally: Mutex<Tally>,
+    tally: Lock<Tally>,
     shared: Option<changes::Shared>,
-    unpriced: Mutex<Unpriced>,
+    unpriced: Lock<Unpriced>,
 }
 
 /// Requests of one month whose cost nobody knows.
@@ -111,7 +112,7 @@ struct Unpriced {
 impl Scope {
     /// Nothing is counted yet.
     pub fn new(level: Level, name: Arc<str>) -> Scope {
-        Scope { level, name, tally: Mutex::default(), shared: None, unpriced: Mutex::default() }
+        Scope { level, name, tally: Lock::default(), shared: None, unpriced: Lock::default() }
     }
 
     /// As of now, the second, day and month that an admission would be counted in.
@@ -139,7 +140,7 @@ impl Scope {
     /// The sums of money lack what so many requests cost, since nobody knows it.
     fn lacks(&self, at_ms: u64, requests: u64) {
         let month = Month::of(at_ms / DAY).first;
-        let mut unpriced = self.unpriced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unpriced = self.unpriced.lock();
         if requests > 0 && month > unpriced.month {
             *unpriced = Unpriced { month, requests: 0 };
         }
@@ -151,12 +152,12 @@ impl Scope {
     /// How many requests of this month the sums of money lack. As long as money is limited all
     /// prices are known: they are from before.
     pub fn unpriced(&self, now_ms: u64) -> u64 {
-        let unpriced = self.unpriced.lock().unwrap_or_else(PoisonError::into_inner);
+        let unpriced = self.unpriced.lock();
         if unpriced.month == Month::of(now_ms / DAY).first { unpriced.requests } else { 0 }
     }
 
     fn tally(&self) -> MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tally.lock()
     }
 }
 

@@ -6,11 +6,12 @@
 
 use super::tally::STEP_BACK;
 use super::{Bound, Bounds, Changes, Level, Limits, Scope, Spent};
+use crate::lock::Lock;
 use crate::memory::Purse;
 use crate::price::Usd;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// What was used before: what scopes begin with. No two of them count the same, and one that sums
 /// up a while is of its begin.
@@ -178,16 +179,16 @@ fn of_model<T>(of_models: &[(usize, T)], model: usize) -> Option<&T> {
 /// All scopes. Their names tell levels apart: no caller's has a slash, no key's a space.
 #[derive(Default)]
 pub struct Registry {
-    scopes: Mutex<HashMap<Arc<str>, Weak<Scope>>>,
+    scopes: Lock<HashMap<Arc<str>, Weak<Scope>>>,
     /// Of the newest catalog's keys, in its order.
-    used: Mutex<Vec<(Arc<str>, Arc<LastUsed>)>>,
+    used: Lock<Vec<(Arc<str>, Arc<LastUsed>)>>,
     /// Of the newest catalog's callers.
-    purses: Mutex<HashMap<Arc<str>, Arc<Purse>>>,
+    purses: Lock<HashMap<Arc<str>, Arc<Purse>>>,
     changes: Option<Arc<Changes>>,
     /// What was used before could not be told to whoever asks now.
     owed: AtomicBool,
     /// Those that began with nothing therefore, and how they are limited.
-    unseeded: Mutex<Unseeded>,
+    unseeded: Lock<Unseeded>,
 }
 
 type Unseeded = HashMap<Arc<str>, (Weak<Scope>, Limits)>;
@@ -203,14 +204,14 @@ impl Registry {
     /// it still: it is not counted any more, and would not know of it if it came back.
     pub fn adopt<'c>(&self, catalog: impl Into<Limited<'c>>, seeds: &mut dyn FnMut() -> Vec<Past>) -> Vec<KeyScopes> {
         let limited: Limited<'c> = catalog.into();
-        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scopes = self.scopes.lock();
+        let mut used = self.used.lock();
         let mut adoption =
             Adoption { before: &scopes, now: HashMap::new(), new: HashMap::new(), changes: self.changes.as_ref() };
         let callers = limited.callers.iter().filter(|(_, limits)| !limits.is_none());
         let callers: HashMap<&str, Arc<Scope>> =
             callers.map(|(id, limits)| (&***id, adoption.scope(Level::Caller, id, limits))).collect();
-        let mut purses = self.purses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut purses = self.purses.lock();
         *purses = limited
             .callers
             .iter()
@@ -239,7 +240,7 @@ impl Registry {
             if self.owed.swap(false, Ordering::SeqCst) {
                 let began =
                     adoption.new.iter().map(|(name, (scope, limits))| (name.clone(), (Arc::downgrade(scope), *limits)));
-                self.unseeded.lock().unwrap_or_else(PoisonError::into_inner).extend(began);
+                self.unseeded.lock().extend(began);
             }
         }
         let now = adoption.now;
@@ -263,8 +264,8 @@ impl Registry {
     pub fn recall(&self, past: Vec<Past>) {
         let unseeded = {
             // Whoever adopts has it until those that are new are listed.
-            let _adopted = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *self.unseeded.lock().unwrap_or_else(PoisonError::into_inner))
+            let _adopted = self.scopes.lock();
+            std::mem::take(&mut *self.unseeded.lock())
         };
         let held = unseeded.into_iter().filter_map(|(name, (scope, limits))| Some((name, (scope.upgrade()?, limits))));
         seed(&held.collect(), past);
@@ -275,7 +276,7 @@ impl Registry {
     pub fn late<'s>(&self, past: &Past, held: impl Iterator<Item = &'s Arc<Scope>>) {
         let held: Vec<&Arc<Scope>> = held.collect();
         let now = {
-            let scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+            let scopes = self.scopes.lock();
             let of_model = of_key_and_model(&past.key, &past.model);
             [&*past.caller, &*past.key, &of_model].map(|name| scopes.get(name).and_then(Weak::upgrade))
         };
@@ -288,7 +289,7 @@ impl Registry {
 
     /// The scopes that are held, in no order.
     pub fn scopes(&self) -> Vec<Arc<Scope>> {
-        self.scopes.lock().unwrap_or_else(PoisonError::into_inner).values().filter_map(Weak::upgrade).collect()
+        self.scopes.lock().values().filter_map(Weak::upgrade).collect()
     }
 }
 

@@ -9,10 +9,11 @@ use crate::catalog::settle::{Settling, Waiting};
 use crate::catalog::texts::Texts;
 use crate::ledger::Ledger;
 use crate::limits;
+use crate::lock::Lock;
 use crate::metrics::Metrics;
 use arc_swap::{ArcSwap, Guard};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::{Instant, SystemTime};
 
 /// What `/status` tells of reloads that were not taken.
@@ -40,15 +41,15 @@ pub struct Refused {
 /// How reloads went.
 #[derive(Default)]
 pub struct Reloads {
-    told: Mutex<Told>,
-    settling: Mutex<Settling>,
+    told: Lock<Told>,
+    settling: Lock<Settling>,
     folder: OnceLock<PathBuf>,
 }
 
 impl Reloads {
     /// For `/status`.
     pub fn told(&self) -> Told {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.told.lock().clone()
     }
 
     /// The change that is not live yet.
@@ -77,11 +78,11 @@ impl Reloads {
     }
 
     pub(super) fn settling(&self) -> MutexGuard<'_, Settling> {
-        self.settling.lock().unwrap_or_else(PoisonError::into_inner)
+        self.settling.lock()
     }
 
     pub(super) fn tell(&self, change: impl FnOnce(&mut Told)) {
-        change(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.told.lock());
     }
 }
 

@@ -7,11 +7,12 @@
 
 use super::progress::Progress;
 use crate::ledger::{Row, Runs};
+use crate::lock::Lock;
 use crate::plan::Candidate;
 use crate::price::Price;
 use crate::settled::{Tried, Unused, millis};
 use dialects::usage::{Source, Usage};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 /// The meter of one exchange. The default is that of a probe, whose row nobody reads.
@@ -23,7 +24,7 @@ pub struct Meter {
     prompt_bytes: u64,
     /// When the request's head arrived.
     began: Option<Instant>,
-    state: Mutex<State>,
+    state: Lock<State>,
 }
 
 #[derive(Default)]
@@ -44,7 +45,7 @@ struct Asked {
 impl Meter {
     /// Returns the meter of an exchange that begins with this row.
     pub fn new(begun: Row, prompt_bytes: u64, began: Instant) -> Meter {
-        Meter { begun, prompt_bytes, began: Some(began), state: Mutex::default() }
+        Meter { begun, prompt_bytes, began: Some(began), state: Lock::default() }
     }
 
     /// Notes that an attempt begins.
@@ -77,7 +78,7 @@ impl Meter {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

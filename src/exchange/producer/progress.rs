@@ -1,12 +1,13 @@
 //! The progress of an attempt: what others may know of it while it runs.
 
+use crate::lock::Lock;
 use dialects::usage::{Source, Usage};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 /// The progress.
 #[derive(Default)]
-pub(super) struct Progress(Mutex<Facts>);
+pub(super) struct Progress(Lock<Facts>);
 
 #[derive(Default)]
 struct Facts {
@@ -21,7 +22,7 @@ struct Facts {
 
 impl Progress {
     fn lock(&self) -> MutexGuard<'_, Facts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Returns the upstream's own id for the request.
