@@ -10,10 +10,9 @@
 mod misread;
 
 use crate::config::{ClientTimeouts, Server};
-use crate::desk::auth;
 use crate::desk::front_door::CHAT;
 use crate::desk::record::{Books, Record};
-use crate::desk::request_id;
+use crate::desk::{auth, request_id};
 use async_trait::async_trait;
 use http::HeaderMap;
 use misread::Seen;

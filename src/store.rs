@@ -29,8 +29,7 @@ mod thoughts;
 mod totals;
 mod trouble;
 
-use crate::config;
-use crate::config::OnStoreDown;
+use crate::config::{self, OnStoreDown};
 use crate::limits::{self, Ask, Bounds, Changes, Refused, Registry, Reservation};
 use crate::lock::Lock;
 use inbox::{AdmissionRequest, Decision, Inbox};

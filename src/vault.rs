@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::lock::Lock;
 use dialects::Family;
-use dialects::neutral::Kept;
-use dialects::neutral::Thought;
+use dialects::neutral::{Kept, Thought};
 
 /// After a longer pause, the model thinks again from the start.
 const KEPT_FOR: Duration = Duration::from_secs(6 * 3600);

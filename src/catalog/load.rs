@@ -4,9 +4,8 @@
 //! looked for in vain, is told besides the result, so that a later change of it can be seen.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::files::{LARGEST_NAMED, Listed, contents, list, no_file, of_file, read_now};
 use super::resolve::{faults, resolve};

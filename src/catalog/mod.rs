@@ -13,9 +13,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::address::Cidr;
-use crate::limits::KeyLimits;
-use crate::limits::Limited;
-use crate::limits::Limits;
+use crate::limits::{KeyLimits, Limited, Limits};
 use crate::problem::Problem;
 use globs::Globs;
 

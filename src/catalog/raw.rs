@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use dialects::upstream::BaseUrl;
-use dialects::{Protocol, upstream};
+use dialects::Protocol;
+use dialects::upstream::{self, BaseUrl};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, EnumAccess, Error as _, VariantAccess as _, Visitor};
 use serde_json::{Value, json};

@@ -4,10 +4,9 @@
 //! **Invariant:** a text may hold secrets: it is wiped when dropped, and cannot be printed.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use zeroize::Zeroizing;
 

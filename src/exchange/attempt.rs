@@ -6,8 +6,7 @@
 //! the connection for the next request.
 
 use super::outgoing::Outgoing;
-use super::upstream::Connection;
-use super::upstream::Upstream;
+use super::upstream::{Connection, Upstream};
 use crate::account::Permit;
 use crate::account::failure::Failure;
 use crate::alarm::Alarm;

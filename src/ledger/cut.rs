@@ -9,8 +9,7 @@ use super::life::{self, Dead};
 use super::{Row, days};
 use crate::limits::Past;
 use crate::price::Usd;
-use dialects::usage::Source;
-use dialects::usage::Usage;
+use dialects::usage::{Source, Usage};
 use rusqlite::params_from_iter;
 use std::collections::{HashMap, HashSet};
 

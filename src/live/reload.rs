@@ -3,14 +3,13 @@
 
 use super::Snapshot;
 use crate::account::Registry;
-use crate::calendar;
 use crate::catalog::Catalog;
 use crate::catalog::settle::{Settling, Waiting};
 use crate::catalog::texts::Texts;
 use crate::ledger::Ledger;
-use crate::limits;
 use crate::lock::Lock;
 use crate::metrics::Metrics;
+use crate::{calendar, limits};
 use arc_swap::{ArcSwap, Guard};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, OnceLock};

@@ -12,13 +12,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::Live;
-use super::POLL;
-use super::Publisher;
-use super::Snapshot;
 use super::folders::{Event, Folders};
 use super::good::{Good, name_in};
 use super::reload::Refused;
+use super::{Live, POLL, Publisher, Snapshot};
 use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
 use crate::catalog::load::{self, Loaded, ReadCatalog};
 use crate::catalog::settle::{ENDLESS, QUIET, Ready, Signs, Whole};

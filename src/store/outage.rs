@@ -4,8 +4,7 @@
 //! However often the store comes and goes within one outage, the log says each thing once. Whoever
 //! reads the log may have stopped, so no line is written while the inbox is locked.
 
-use super::Core;
-use super::trouble;
+use super::{Core, trouble};
 use crate::config::OnStoreDown;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -6,23 +6,19 @@
 //! that is sent is always all that the store can know of it. If nobody waits any more when an
 //! admission comes, it is undone and the part is sent again.
 
-use super::link::Batch;
-use super::link::Link;
+use super::link::{Batch, Link};
 use crate::calendar::now as clock_ms;
-use crate::limits::Moment;
-use crate::limits::Scope;
+use crate::limits::{Moment, Scope};
 use std::sync::Arc;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 mod answers;
 mod batch;
 mod epoch;
 mod phase;
-use super::Core;
 use super::inbox::AdmissionRequest;
-use super::protocol;
 use super::thoughts::ThoughtRequest;
 use super::totals::TotalsRequest;
+use super::{Core, protocol};
 use epoch::Epoch;
 use phase::Phase;
 

@@ -4,9 +4,7 @@
 //! family and the call: the id of another caller's call finds nothing. A thought that is too long
 //! is not stored. A thought that cannot be stored now is not stored later.
 
-use super::Core;
-use super::State;
-use super::Store;
+use super::{Core, State, Store};
 use dialects::Family;
 use dialects::neutral::Thought;
 use redis::{Cmd, Value};

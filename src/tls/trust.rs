@@ -17,10 +17,9 @@ use rustls::{
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use std::fmt;
-use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
+use std::{fmt, io};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;

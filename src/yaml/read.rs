@@ -9,9 +9,8 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
 use std::marker::PhantomData;
-use std::ptr;
+use std::{fmt, ptr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Deserialize, IntoDeserializer, MapAccess, Visitor};

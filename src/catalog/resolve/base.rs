@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use crate::catalog::Base;
 use crate::secret_ref::placeholder::Placeholder;
-use dialects::address::forbidden_ip;
-use dialects::address::is_public_host;
-use dialects::address::private_ip;
+use dialects::address::{forbidden_ip, is_public_host, private_ip};
 
 /// Reads an address; `insecure` lets `http:` go anywhere. No message repeats the URL: it may hold a
 /// password.
@@ -47,8 +45,7 @@ pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     }
     if !tls && !insecure && !host.private() {
         return Err("is http: to an address that is neither this machine nor private, so key and prompts could be read on the way: \
-                    use https:, or write `insecure: true` if that is meant"
-            .to_owned());
+                    use https:, or write `insecure: true` if that is meant" .to_owned());
     }
     let (name, bare) = match &host {
         Host::Name(name) => (name.clone(), name.clone()),

@@ -5,8 +5,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::base;
 use crate::catalog::{AwsKeys, Base, Signer, raw};
-use crate::scribe::Scribe;
-use crate::scribe::Written;
+use crate::scribe::{Scribe, Written};
 use crate::secret::Secret;
 use crate::secret_ref::placeholder::Placeholder;
 use crate::secret_ref::{ASSUMED, Reference, SecretRef, Tls};

@@ -15,18 +15,13 @@ use crate::catalog::{Model, Target};
 use crate::cli::prices;
 use crate::config::Server;
 use crate::error::What;
-use crate::exchange::admission;
-use crate::exchange::admission::Unavailable;
-use crate::exchange::choose::Look;
-use crate::exchange::choose::Nobody;
-use crate::exchange::choose::Prospect;
-use crate::exchange::choose::Search;
+use crate::exchange::admission::{self, Unavailable};
+use crate::exchange::choose::{Look, Nobody, Prospect, Search};
 use crate::live::Snapshot;
 use crate::plan::{self, Reach};
 use dialects::Outbound;
 use dialects::front::chat::envelope::Envelope;
-use dialects::neutral::Complaint;
-use dialects::neutral::Refused;
+use dialects::neutral::{Complaint, Refused};
 
 /// The rehearsal of a request.
 pub(super) struct Rehearsal<'a> {

@@ -15,13 +15,7 @@ use crate::catalog::{Account, Model};
 use crate::cli::http::{LARGEST, get};
 use crate::drain::Phase;
 use crate::live::Snapshot;
-use crate::status::AccountReport;
-use crate::status::BreakerReport;
-use crate::status::FailureReport;
-use crate::status::ModelReport;
-use crate::status::RestReport;
-use crate::status::Status;
-use crate::status::TargetReport;
+use crate::status::{AccountReport, BreakerReport, FailureReport, ModelReport, RestReport, Status, TargetReport};
 
 /// The admin listener is quick.
 const PATIENCE: Duration = Duration::from_secs(5);

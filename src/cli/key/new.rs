@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use super::running;
 use super::secret::{NewSecret, exposed};
-use super::{Id, ahead, place, stamp};
+use super::{Id, ahead, place, running, stamp};
 use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
 use crate::catalog::name;

@@ -4,10 +4,9 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use super::new::once;
-use super::running;
 use super::secret::NewSecret;
 use super::standing::Standing;
-use super::{Id, ahead, place, stamp, time};
+use super::{Id, ahead, place, running, stamp, time};
 use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
 use crate::cli::{RotateKeyArgs, tell};
