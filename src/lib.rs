@@ -28,11 +28,12 @@
 //! [`desk`] decides what becomes of it: [`desk::door`]: what is asked for → [`desk::auth`]: by whom
 //! → [`models`] answers lists → [`desk::intake`] reads the body → [`plan`]: what may be tried →
 //! [`exchange`]: attempts until one commits, each the next one picked by what [`account`] remembers
-//! of targets, each in the words of its account's dialect ([`dialects`]), and the relay of its answer, in the
-//! caller's format → [`desk::reply`] writes it → [`desk::record`] settles it, once: what is known
-//! at its end is a [`settled::Settled`], which [`access_log`], [`metrics`] and [`ledger`] read.
-//! What a model wants back with the next turn waits in the [`vault`]. Where several instances share
-//! limits, hints and thoughts, [`store`] asks and tells them. [`process`] puts all of it together.
+//! of targets, each in the words of its account's dialect ([`dialects`]), and the relay of its
+//! answer, in the caller's format → [`desk::reply`] writes it → [`desk::record`] settles it, once:
+//! what is known at its end is a [`settled::Settled`], which [`access_log`], [`metrics`] and
+//! [`ledger`] read. What a model wants back with the next turn waits in the [`vault`]. Where
+//! several instances share limits, hints and thoughts, [`store`] asks and tells them. [`process`]
+//! puts all of it together.
 //!
 //! `portcullis explain`, of [`cli`], goes the same way up to where somebody would be called, and
 //! tells what it met: without a process, and with no secret read. What it shows is what the

@@ -2,8 +2,8 @@
 //! rests, its speed, its provider's quota.
 //!
 //! It outlives catalogs, as the account's [`State`](super::State) does. **Invariant:** what was
-//! admitted is settled exactly once by its [`AttemptGuard`], as a matter of nothing learnt if nobody says
-//! how it ended.
+//! admitted is settled exactly once by its [`AttemptGuard`], as a matter of nothing learnt if
+//! nobody says how it ended.
 
 use super::breaker::{Admission, Breaker, Outcome, Pass, State};
 use super::failure::{Class, OUT_OF_REACH, REFUSALS_IN_A_ROW, REFUSED_COOL, Setback, rate_cool};

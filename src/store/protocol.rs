@@ -156,8 +156,8 @@ pub(super) enum AdmissionAnswer {
     Unknown { place: usize, has_part: bool },
 }
 
-/// What all gateways together had used of a scope. It lacks the time, and what is only reserved: the
-/// script does not send them.
+/// What all gateways together had used of a scope. It lacks the time, and what is only reserved:
+/// the script does not send them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Used(Counts);
 

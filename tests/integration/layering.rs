@@ -90,7 +90,7 @@ const OF_ONE_DIALECT: &[&str] = &[
     // It plays the demo's server.
     "src/exchange/attempt.rs",
     // Who issues tokens is asked as any server.
-    "src/exchange/upstream.rs",
+    "src/live/place.rs",
     "src/signers",
 ];
 

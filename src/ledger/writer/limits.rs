@@ -1,5 +1,5 @@
-//! Tells limits what the file says of the time before them: the past that they could not begin with,
-//! and rows of processes that died.
+//! Tells limits what the file says of the time before them: the past that they could not begin
+//! with, and rows of processes that died.
 
 use super::{Fault, Writer, now};
 use crate::ledger::past;

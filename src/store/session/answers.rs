@@ -123,8 +123,8 @@ impl Session<'_> {
         own.moment.month > self.epoch.first_day && protocol::is_nothing(&own)
     }
 
-    /// Reads how the store does; `trial` is how long the answer to a trial took. Returns true if the
-    /// store was emptied since the last beat.
+    /// Reads how the store does; `trial` is how long the answer to a trial took. Returns true if
+    /// the store was emptied since the last beat.
     fn read_beat(&mut self, mut beat: BeatAnswer, trial: Option<Duration>) -> bool {
         let core = self.core;
         let emptied = self.phase.heard().is_some_and(|heard| heard.word != beat.word);
