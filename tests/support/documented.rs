@@ -121,6 +121,7 @@ pub const ATTEMPT_OUTCOMES: &[(&str, &str)] = &[
     ("no_room", "`limits.buffered_total` is used up."),
     ("client_left", "The caller left."),
     ("shutdown", "The process ended first."),
+    ("internal", "A fault of Portcullis."),
 ];
 
 /// Holds an access line against the tables.
