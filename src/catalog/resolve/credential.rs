@@ -109,9 +109,9 @@ impl Written<'_, '_, '_, raw::Account> {
         };
         if let SecretRef::Literal(secret) = written
             && let Some(placeholder) = Placeholder::of(secret.expose()).or_else(|| {
-                let mut holds =
+                let holds =
                     |name: &str| at.look_up(Reference::Env(name)).is_ok_and(|text| !text.is_empty() && text != ASSUMED);
-                Placeholder::of_name(secret.expose(), &mut holds)
+                Placeholder::of_name(secret.expose(), holds)
             })
         {
             at.withheld(&placeholder.wrong(field, usual));
