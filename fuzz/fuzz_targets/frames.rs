@@ -40,7 +40,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn of_lines(limit: usize, stream: &[u8], length: usize) -> (Events, bool) {
-    let mut decoder = lines::Decoder::new(limit);
+    let mut decoder = lines::LineDecoder::new(limit);
     let mut events = Events::new();
     for read in stream.chunks(length) {
         let fed = decoder.feed(read, |event| {
@@ -70,7 +70,7 @@ fn same_however_cut(limit: usize, stream: &[u8], length: usize) -> (Events, Resu
 }
 
 fn of_frames(limit: usize, stream: &[u8], length: usize) -> (Events, Result<bool, &'static str>) {
-    let mut decoder = frames::Decoder::new(limit);
+    let mut decoder = frames::FrameDecoder::new(limit);
     let mut events = Events::new();
     for read in stream.chunks(length) {
         let fed = decoder.feed(read, |event| {

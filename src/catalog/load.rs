@@ -353,11 +353,10 @@ fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
 /// is set, or that everybody uses.
 fn not_set(variable: &str) -> String {
     let set: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
-    let usual = || presets::VARIABLES.iter().copied();
     let meant = nearest(variable, set.iter().map(String::as_str))
         .map(|near| format!("; did you mean {near}?"))
         .unwrap_or_default();
-    match quoted(variable, usual().chain(set.iter().map(String::as_str))) {
+    match quoted(variable, presets::variables().chain(set.iter().map(String::as_str))) {
         Some(_) => format!("the environment variable {variable} is not set{meant}"),
         None => format!("the environment variable that is named here is not set{meant}"),
     }

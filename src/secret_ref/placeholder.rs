@@ -4,7 +4,7 @@
 //! Only a *whole* value counts. Nothing here fills anything in, so that such a value would go to
 //! the provider as it stands.
 
-use dialects::presets::VARIABLES;
+use dialects::presets;
 
 /// What stands there instead of a secret.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl<'t> Placeholder<'t> {
         if let Some(inside) = ["\"", "'", "`"].into_iter().find_map(|quote| between(quote, quote)) {
             return Some(Self::of(inside).unwrap_or(Self::Quoted));
         }
-        if VARIABLES.contains(&text) {
+        if presets::variables().any(|name| name == text) {
             return Some(Self::Name(text));
         }
         if let Some(inside) = between("${", "}") {

@@ -4,7 +4,10 @@
 //! A preset is a starting point that the catalog may override; it names no models, since those
 //! change every month.
 
-use crate::upstream::quirks::{self, Quirks};
+use crate::upstream::quirks::{
+    CEREBRAS, DEEPSEEK, FIREWORKS, GROQ, LLAMA_CPP, MISTRAL, OLLAMA, OPENROUTER, PERPLEXITY, Quirks, SGLANG, TGI,
+    TOGETHER, VLLM, XAI,
+};
 
 /// A well-known server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,12 +25,12 @@ pub struct Preset {
     pub note: &'static str,
 }
 
-/// The preset of this name.
+/// Returns the preset of this name.
 pub fn find(name: &str) -> Option<&'static Preset> {
     ALL.iter().find(|preset| preset.name == name)
 }
 
-/// The presets as a table to read, and how one is used.
+/// Writes the presets as a table to read, and how one is used.
 pub fn table() -> String {
     let rows = ALL.iter().map(|preset| [preset.name, preset.base_url, preset.key.unwrap_or("-"), preset.note]);
     let rows: Vec<_> = std::iter::once(["preset", "base_url", "key", "note"]).chain(rows).collect();
@@ -48,9 +51,13 @@ accounts:
   groq: { preset: groq, key: { env: GROQ_API_KEY } }
 ";
 
-/// The environment variables that providers' own documentation has credentials in.
-pub const VARIABLES: [&str; 22] = [
-    "OPENAI_API_KEY",
+/// Returns the environment variables that providers' own documentation has credentials in.
+pub fn variables<'a>() -> impl Iterator<Item = &'a str> {
+    ALL.iter().filter_map(|preset| preset.key).chain(OTHER_VARIABLES)
+}
+
+/// The variables of those who have no preset.
+const OTHER_VARIABLES: [&str; 12] = [
     "ANTHROPIC_API_KEY",
     "GEMINI_API_KEY",
     "GOOGLE_API_KEY",
@@ -63,83 +70,59 @@ pub const VARIABLES: [&str; 22] = [
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
     "AWS_BEARER_TOKEN_BEDROCK",
-    "MISTRAL_API_KEY",
-    "XAI_API_KEY",
-    "GROQ_API_KEY",
-    "DEEPSEEK_API_KEY",
-    "OPENROUTER_API_KEY",
-    "PERPLEXITY_API_KEY",
-    "TOGETHER_API_KEY",
-    "FIREWORKS_API_KEY",
-    "CEREBRAS_API_KEY",
 ];
 
-const fn hosted(
-    name: &'static str,
-    base_url: &'static str,
-    quirks: &'static Quirks,
-    key: &'static str,
-    note: &'static str,
-) -> Preset {
-    Preset { name, base_url, quirks, key: Some(key), note }
+/// Returns the preset of a server on the internet, which takes a key.
+const fn hosted(quirks: &'static Quirks, base_url: &'static str, key: &'static str, note: &'static str) -> Preset {
+    Preset { name: quirks.name, base_url, quirks, key: Some(key), note }
 }
 
-const fn local(name: &'static str, base_url: &'static str, quirks: &'static Quirks, note: &'static str) -> Preset {
-    Preset { name, base_url, quirks, key: None, note }
+/// Returns the preset of a server on this machine.
+const fn local(quirks: &'static Quirks, base_url: &'static str, note: &'static str) -> Preset {
+    Preset { name: quirks.name, base_url, quirks, key: None, note }
 }
 
 /// Every preset.
 pub const ALL: &[Preset] = &[
-    hosted("openai", "https://api.openai.com/v1", &Quirks::NONE, "OPENAI_API_KEY", "OpenAI"),
+    Preset { name: "openai", ..hosted(&Quirks::NONE, "https://api.openai.com/v1", "OPENAI_API_KEY", "OpenAI") },
     hosted(
-        "mistral",
+        &MISTRAL,
         "https://api.mistral.ai/v1",
-        &quirks::MISTRAL,
         "MISTRAL_API_KEY",
         "Mistral AI; refuses fields that it does not know",
     ),
-    hosted("xai", "https://api.x.ai/v1", &quirks::XAI, "XAI_API_KEY", "xAI (Grok)"),
-    hosted("groq", "https://api.groq.com/openai/v1", &quirks::GROQ, "GROQ_API_KEY", "Groq; one choice, no logprobs"),
+    hosted(&XAI, "https://api.x.ai/v1", "XAI_API_KEY", "xAI (Grok)"),
+    hosted(&GROQ, "https://api.groq.com/openai/v1", "GROQ_API_KEY", "Groq; one choice, no logprobs"),
+    hosted(&DEEPSEEK, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "DeepSeek; JSON, but of no schema"),
     hosted(
-        "deepseek",
-        "https://api.deepseek.com/v1",
-        &quirks::DEEPSEEK,
-        "DEEPSEEK_API_KEY",
-        "DeepSeek; JSON, but of no schema",
-    ),
-    hosted(
-        "openrouter",
+        &OPENROUTER,
         "https://openrouter.ai/api/v1",
-        &quirks::OPENROUTER,
         "OPENROUTER_API_KEY",
         "OpenRouter; models are called vendor/model",
     ),
+    hosted(&PERPLEXITY, "https://api.perplexity.ai", "PERPLEXITY_API_KEY", "Perplexity; searches, has no tools"),
+    hosted(&TOGETHER, "https://api.together.xyz/v1", "TOGETHER_API_KEY", "Together AI"),
     hosted(
-        "perplexity",
-        "https://api.perplexity.ai",
-        &quirks::PERPLEXITY,
-        "PERPLEXITY_API_KEY",
-        "Perplexity; searches, has no tools",
-    ),
-    hosted("together", "https://api.together.xyz/v1", &quirks::TOGETHER, "TOGETHER_API_KEY", "Together AI"),
-    hosted(
-        "fireworks",
+        &FIREWORKS,
         "https://api.fireworks.ai/inference/v1",
-        &quirks::FIREWORKS,
         "FIREWORKS_API_KEY",
         "Fireworks AI; models are called accounts/*/models/*",
     ),
-    hosted("cerebras", "https://api.cerebras.ai/v1", &quirks::CEREBRAS, "CEREBRAS_API_KEY", "Cerebras"),
-    local("vllm", "http://127.0.0.1:8000/v1", &quirks::VLLM, "vLLM; tools need --enable-auto-tool-choice and a parser"),
-    local("llama_cpp", "http://127.0.0.1:8080/v1", &quirks::LLAMA_CPP, "llama.cpp's llama-server; tools need --jinja"),
-    local("sglang", "http://127.0.0.1:30000/v1", &quirks::SGLANG, "SGLang; tools need a parser"),
-    local("tgi", "http://127.0.0.1:3000/v1", &quirks::TGI, "Text Generation Inference; its one model is called tgi"),
-    local("ollama_openai", "http://127.0.0.1:11434/v1", &quirks::OLLAMA, "Ollama; its own dialect can do more"),
+    hosted(&CEREBRAS, "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "Cerebras"),
+    local(&VLLM, "http://127.0.0.1:8000/v1", "vLLM; tools need --enable-auto-tool-choice and a parser"),
+    local(&LLAMA_CPP, "http://127.0.0.1:8080/v1", "llama.cpp's llama-server; tools need --jinja"),
+    local(&SGLANG, "http://127.0.0.1:30000/v1", "SGLang; tools need a parser"),
+    local(&TGI, "http://127.0.0.1:3000/v1", "Text Generation Inference; its one model is called tgi"),
+    Preset {
+        name: "ollama_openai",
+        ..local(&OLLAMA, "http://127.0.0.1:11434/v1", "Ollama; its own dialect can do more")
+    },
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upstream::quirks;
 
     #[test]
     fn presets_are_distinct() {
@@ -148,7 +131,7 @@ mod tests {
             assert!(ALL.iter().skip(at + 1).all(|other| other.name != preset.name), "{}", preset.name);
             assert_eq!(Quirks::find(preset.quirks.name), Some(preset.quirks), "{}", preset.name);
             assert!(!preset.base_url.ends_with('/'), "{}", preset.name);
-            assert!(preset.key.is_none_or(|key| VARIABLES.contains(&key)), "{}", preset.name);
+            assert!(preset.key.is_none_or(|key| variables().any(|name| name == key)), "{}", preset.name);
             assert_eq!(preset.base_url.starts_with("https://"), preset.key.is_some(), "{}", preset.name);
         }
         assert_eq!(find("nobody"), None);

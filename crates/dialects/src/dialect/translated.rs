@@ -32,8 +32,8 @@ pub struct Stream {
 #[derive(Debug)]
 enum Decoder {
     Events(sse::Decoder, Strays),
-    Lines(lines::Decoder),
-    Frames(frames::Decoder),
+    Lines(lines::LineDecoder),
+    Frames(frames::FrameDecoder),
 }
 
 /// From an event's data to chunks.
@@ -54,8 +54,8 @@ impl Stream {
     ) -> Self {
         let decoder = match framing {
             Framing::Events => Decoder::Events(sse::Decoder::new(event_limit), Strays::default()),
-            Framing::Lines => Decoder::Lines(lines::Decoder::new(event_limit)),
-            Framing::Frames => Decoder::Frames(frames::Decoder::new(event_limit)),
+            Framing::Lines => Decoder::Lines(lines::LineDecoder::new(event_limit)),
+            Framing::Frames => Decoder::Frames(frames::FrameDecoder::new(event_limit)),
         };
         Self { decoder, telling: Telling { reader, chunks: Chunks::new(header, options), has_failed: false } }
     }

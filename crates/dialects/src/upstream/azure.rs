@@ -6,8 +6,8 @@
 
 use super::openai;
 use super::protocol::{BaseUrl, Prices, Protocol};
-use super::quirks::Rule::{self, Cannot, Format, Omit, Rename};
-use super::quirks::{Formats, Quirks};
+use super::quirks::Rule::{Cannot, Format, Omit};
+use super::quirks::{FieldRule, Formats, MAX_TOKENS, Quirks};
 use crate::neutral::UpstreamError;
 use crate::wire::percent::segment;
 
@@ -41,27 +41,6 @@ pub fn path(api_version: Option<&str>, model: &str) -> String {
     }
 }
 
-/// What came with 2024-12-01-preview or later, and something older.
-macro_rules! before_reasoning {
-    ($($older:expr),*) => {
-        &[
-            $($older,)*
-            ("metadata", Omit),
-            ("prediction", Omit),
-            ("prompt_cache_key", Omit),
-            ("prompt_cache_retention", Omit),
-            ("reasoning_effort", Omit),
-            ("safety_identifier", Omit),
-            ("service_tier", Omit),
-            ("store", Omit),
-            ("verbosity", Omit),
-            ("audio", Cannot),
-            ("modalities", Cannot),
-            ("web_search_options", Cannot),
-        ]
-    };
-}
-
 /// What a version does not know yet. It answers 400 to it, where a loss does less harm.
 pub fn quirks(api_version: Option<&str>) -> &'static Quirks {
     let Some(date) = api_version.and_then(date) else { return &Quirks::NONE };
@@ -84,10 +63,12 @@ const VERSIONS: &[(&str, Quirks)] = &[
         "2024-08-01",
         Quirks {
             name: "azure before 2024-08-01",
-            fields: before_reasoning![
+            fields: &[
                 MAX_TOKENS,
-                ("parallel_tool_calls", Omit),
-                ("response_format", Format(Formats::NoSchema))
+                NEW_OMITTED,
+                NEW_REFUSED,
+                (&["parallel_tool_calls"], Omit),
+                (&["response_format"], Format(Formats::NoSchema)),
             ],
             stream_options: false,
             ..BEFORE_REASONING
@@ -97,7 +78,7 @@ const VERSIONS: &[(&str, Quirks)] = &[
         "2024-09-01",
         Quirks {
             name: "azure before 2024-09-01",
-            fields: before_reasoning![MAX_TOKENS, ("parallel_tool_calls", Omit)],
+            fields: &[MAX_TOKENS, NEW_OMITTED, NEW_REFUSED, (&["parallel_tool_calls"], Omit)],
             stream_options: false,
             ..BEFORE_REASONING
         },
@@ -106,10 +87,30 @@ const VERSIONS: &[(&str, Quirks)] = &[
     ("2024-12-01", BEFORE_REASONING),
 ];
 
-const BEFORE_REASONING: Quirks =
-    Quirks { name: "azure before 2024-12-01", fields: before_reasoning![], developer_is_system: true, ..Quirks::NONE };
+const BEFORE_REASONING: Quirks = Quirks {
+    name: "azure before 2024-12-01",
+    fields: &[NEW_OMITTED, NEW_REFUSED],
+    developer_is_system: true,
+    ..Quirks::NONE
+};
 
-const MAX_TOKENS: (&str, Rule) = ("max_completion_tokens", Rename("max_tokens"));
+/// What came with 2024-12-01-preview or later: fields without which the answer is of use, and
+/// others.
+const NEW_OMITTED: FieldRule = (
+    &[
+        "metadata",
+        "prediction",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "reasoning_effort",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "verbosity",
+    ],
+    Omit,
+);
+const NEW_REFUSED: FieldRule = (&["audio", "modalities", "web_search_options"], Cannot);
 
 /// The date that a version begins with: dates compare as text.
 fn date(version: &str) -> Option<&str> {

@@ -14,7 +14,7 @@ pub struct Quirks {
     /// The name in the catalog.
     pub name: &'static str,
     /// What becomes of a request's top-level fields; those that are not here pass as they are.
-    pub fields: &'static [(&'static str, Rule)],
+    pub fields: &'static [FieldRule],
     /// It takes `stream_options`.
     pub stream_options: bool,
     /// The role `developer` is strange to it; `system` means the same.
@@ -33,6 +33,9 @@ pub struct Quirks {
     /// It may send the same piece of reasoning twice in a row.
     pub repeats_reasoning: bool,
 }
+
+/// Names of fields, and what becomes of each of them.
+pub type FieldRule = (&'static [&'static str], Rule);
 
 /// What becomes of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,22 +97,28 @@ impl Quirks {
         repeats_reasoning: false,
     };
 
-    /// The quirks of this name.
+    /// Returns the quirks of this name.
     pub fn find(name: &str) -> Option<&'static Quirks> {
         ALL.iter().copied().find(|quirks| quirks.name == name)
     }
 
-    /// Whether the messages must be read to write a request.
+    /// Returns what becomes of a top-level field, with the field's name.
+    pub(crate) fn rule(&self, name: &str) -> Option<(&'static str, Rule)> {
+        let named = |names: &'static [&'static str]| names.iter().find(|known| **known == name);
+        self.fields.iter().find_map(|(names, rule)| Some((*named(names)?, *rule)))
+    }
+
+    /// Returns whether the messages must be read to write a request.
     pub(crate) fn touches_messages(&self) -> bool {
         self.developer_is_system || self.message_fields.is_some() || self.short_call_ids || self.inline_images
     }
 
-    /// Whether a request may have to be changed at all.
+    /// Returns whether a request may have to be changed at all.
     pub(crate) fn touches_requests(&self) -> bool {
         !self.fields.is_empty() || !self.stream_options || self.touches_messages()
     }
 
-    /// What a status means.
+    /// Returns the standard status that this server's status stands for.
     pub fn status(&self, status: u16) -> u16 {
         self.statuses.iter().find(|(own, _)| *own == status).map_or(status, |(_, standard)| *standard)
     }
@@ -135,10 +144,10 @@ pub const ALL: &[&Quirks] = &[
 ];
 
 /// `max_tokens` is what most servers began with, and all that older versions of them know.
-const MAX_TOKENS: (&str, Rule) = ("max_completion_tokens", Rename("max_tokens"));
+pub(super) const MAX_TOKENS: FieldRule = (&["max_completion_tokens"], Rename("max_tokens"));
 /// For those who know three grades.
-const THREE_EFFORTS: (&str, Rule) =
-    ("reasoning_effort", Nearest(&[("minimal", "low"), ("xhigh", "high"), ("max", "high")]));
+const THREE_EFFORTS: FieldRule =
+    (&["reasoning_effort"], Nearest(&[("minimal", "low"), ("xhigh", "high"), ("max", "high")]));
 
 /// api.mistral.ai. Unknown fields are answered with 422, in messages too. It counts tokens without
 /// being asked.
@@ -146,22 +155,12 @@ pub const MISTRAL: Quirks = Quirks {
     name: "mistral",
     fields: &[
         MAX_TOKENS,
-        ("seed", Rename("random_seed")),
-        ("tool_choice", ToolChoice(Choices::Any)),
-        ("service_tier", OneOf(&["auto", "standard_only"])),
-        ("logit_bias", Omit),
-        ("moderation", Omit),
-        ("prompt_cache_options", Omit),
-        ("prompt_cache_retention", Omit),
-        ("safety_identifier", Omit),
-        ("store", Omit),
-        ("user", Omit),
-        ("verbosity", Omit),
-        ("audio", Cannot),
-        ("function_call", Cannot),
-        ("functions", Cannot),
-        ("modalities", Cannot),
-        ("web_search_options", Cannot),
+        (&["seed"], Rename("random_seed")),
+        (&["tool_choice"], ToolChoice(Choices::Any)),
+        (&["service_tier"], OneOf(&["auto", "standard_only"])),
+        (&["logit_bias", "moderation", "prompt_cache_options", "prompt_cache_retention", "safety_identifier"], Omit),
+        (&["store", "user", "verbosity"], Omit),
+        (&["audio", "function_call", "functions", "modalities", "web_search_options"], Cannot),
     ],
     stream_options: false,
     developer_is_system: true,
@@ -178,26 +177,13 @@ pub const XAI: Quirks = Quirks { name: "xai", reasoning_outside: true, repeats_r
 pub const GROQ: Quirks = Quirks {
     name: "groq",
     fields: &[
-        ("logprobs", Cannot),
-        ("n", Cannot),
-        ("top_logprobs", Cannot),
-        ("service_tier", OneOf(&["auto", "on_demand", "flex", "performance"])),
+        (&["logprobs", "n", "top_logprobs"], Cannot),
+        (&["service_tier"], OneOf(&["auto", "on_demand", "flex", "performance"])),
         THREE_EFFORTS,
-        ("frequency_penalty", Omit),
-        ("logit_bias", Omit),
-        ("metadata", Omit),
-        ("moderation", Omit),
-        ("prediction", Omit),
-        ("presence_penalty", Omit),
-        ("prompt_cache_key", Omit),
-        ("prompt_cache_options", Omit),
-        ("prompt_cache_retention", Omit),
-        ("safety_identifier", Omit),
-        ("store", Omit),
-        ("verbosity", Omit),
-        ("audio", Cannot),
-        ("modalities", Cannot),
-        ("web_search_options", Cannot),
+        (&["frequency_penalty", "logit_bias", "metadata", "moderation", "prediction", "presence_penalty"], Omit),
+        (&["prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "store"], Omit),
+        (&["verbosity"], Omit),
+        (&["audio", "modalities", "web_search_options"], Cannot),
     ],
     message_fields: Some(&["role", "content", "tool_calls", "tool_call_id", "function_call", "reasoning"]),
     // Its flex tier is full.
@@ -208,7 +194,7 @@ pub const GROQ: Quirks = Quirks {
 /// api.deepseek.com.
 pub const DEEPSEEK: Quirks = Quirks {
     name: "deepseek",
-    fields: &[MAX_TOKENS, ("n", Cannot), ("response_format", Format(Formats::NoSchema))],
+    fields: &[MAX_TOKENS, (&["n"], Cannot), (&["response_format"], Format(Formats::NoSchema))],
     developer_is_system: true,
     ..Quirks::NONE
 };
@@ -221,14 +207,10 @@ pub const PERPLEXITY: Quirks = Quirks {
     name: "perplexity",
     fields: &[
         MAX_TOKENS,
-        ("reasoning_effort", Nearest(&[("none", "minimal"), ("xhigh", "high"), ("max", "high")])),
-        ("response_format", Format(Formats::SchemaOnly)),
-        ("function_call", Cannot),
-        ("functions", Cannot),
-        ("tools", Cannot),
-        ("logit_bias", Omit),
-        ("seed", Omit),
-        ("tool_choice", Omit),
+        (&["reasoning_effort"], Nearest(&[("none", "minimal"), ("xhigh", "high"), ("max", "high")])),
+        (&["response_format"], Format(Formats::SchemaOnly)),
+        (&["function_call", "functions", "tools"], Cannot),
+        (&["logit_bias", "seed", "tool_choice"], Omit),
     ],
     stream_options: false,
     developer_is_system: true,
@@ -238,7 +220,7 @@ pub const PERPLEXITY: Quirks = Quirks {
 /// api.together.xyz. Its `logprobs` are a number, and so are the answer's.
 pub const TOGETHER: Quirks = Quirks {
     name: "together",
-    fields: &[MAX_TOKENS, THREE_EFFORTS, ("stop", List), ("logprobs", Cannot), ("top_logprobs", Cannot)],
+    fields: &[MAX_TOKENS, THREE_EFFORTS, (&["stop"], List), (&["logprobs", "top_logprobs"], Cannot)],
     developer_is_system: true,
     ..Quirks::NONE
 };
@@ -252,14 +234,9 @@ pub const CEREBRAS: Quirks = Quirks {
     name: "cerebras",
     fields: &[
         THREE_EFFORTS,
-        ("service_tier", OneOf(&["auto", "default", "flex", "priority"])),
-        ("frequency_penalty", Omit),
-        ("logit_bias", Omit),
-        ("metadata", Omit),
-        ("presence_penalty", Omit),
-        ("safety_identifier", Omit),
-        ("store", Omit),
-        ("verbosity", Omit),
+        (&["service_tier"], OneOf(&["auto", "default", "flex", "priority"])),
+        (&["frequency_penalty", "logit_bias", "metadata", "presence_penalty", "safety_identifier", "store"], Omit),
+        (&["verbosity"], Omit),
     ],
     ..Quirks::NONE
 };
@@ -270,7 +247,7 @@ pub const VLLM: Quirks = Quirks { name: "vllm", fields: &[MAX_TOKENS], developer
 /// llama.cpp's server. It takes a `tool_choice` that is no string for `auto`.
 pub const LLAMA_CPP: Quirks = Quirks {
     name: "llama_cpp",
-    fields: &[MAX_TOKENS, ("tool_choice", ToolChoice(Choices::Words))],
+    fields: &[MAX_TOKENS, (&["tool_choice"], ToolChoice(Choices::Words))],
     developer_is_system: true,
     ..Quirks::NONE
 };
@@ -284,12 +261,12 @@ pub const TGI: Quirks = Quirks {
     name: "tgi",
     fields: &[
         MAX_TOKENS,
-        ("stop", List),
-        ("response_format", Format(Formats::Grammar)),
+        (&["stop"], List),
+        (&["response_format"], Format(Formats::Grammar)),
         // Wants a list, and does nothing with it.
-        ("logit_bias", Omit),
+        (&["logit_bias"], Omit),
         // Reads it, and does nothing with it.
-        ("n", Cannot),
+        (&["n"], Cannot),
     ],
     developer_is_system: true,
     ..Quirks::NONE
@@ -300,12 +277,9 @@ pub const OLLAMA: Quirks = Quirks {
     name: "ollama",
     fields: &[
         MAX_TOKENS,
-        ("tool_choice", ToolChoice(Choices::Auto)),
-        ("logit_bias", Omit),
-        ("parallel_tool_calls", Omit),
-        ("function_call", Cannot),
-        ("functions", Cannot),
-        ("n", Cannot),
+        (&["tool_choice"], ToolChoice(Choices::Auto)),
+        (&["logit_bias", "parallel_tool_calls"], Omit),
+        (&["function_call", "functions", "n"], Cannot),
     ],
     developer_is_system: true,
     inline_images: true,
@@ -321,8 +295,9 @@ mod tests {
         for (at, quirks) in ALL.iter().enumerate() {
             assert!(ALL.iter().skip(at + 1).all(|other| other.name != quirks.name), "{}", quirks.name);
             assert_eq!(Quirks::find(quirks.name), Some(*quirks));
-            for (at, (field, _)) in quirks.fields.iter().enumerate() {
-                assert!(quirks.fields.iter().skip(at + 1).all(|(other, _)| other != field), "{}: {field}", quirks.name);
+            let fields: Vec<&str> = quirks.fields.iter().flat_map(|(names, _)| *names).copied().collect();
+            for (at, field) in fields.iter().enumerate() {
+                assert!(fields.iter().skip(at + 1).all(|other| other != field), "{}: {field}", quirks.name);
             }
         }
         assert_eq!(Quirks::find("nobody"), None);

@@ -12,17 +12,9 @@
 
 use std::ops::ControlFlow;
 
+use super::Event;
 use super::json::Writer;
-
-/// What a frame tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event<'a> {
-    /// Of an event its `:event-type`; of an exception `exception/` and its type; of an error
-    /// `error/` and its code. Empty if unsaid.
-    pub name: &'a [u8],
-    /// The payload; of an error `{"message":…}`, since its text is in a header.
-    pub data: &'a [u8],
-}
+use super::sse::empty;
 
 /// The bytes are no event stream, or a frame is longer than the limit. The decoder is of no use
 /// after it. The text never quotes them.
@@ -31,7 +23,7 @@ pub struct Broken(pub &'static str);
 
 /// Where in the stream we are.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct FrameDecoder {
     limit: usize,
     /// The start of a frame that earlier reads left without its end.
     pending: Vec<u8>,
@@ -45,11 +37,7 @@ const MAX_PAYLOAD: usize = 24 * 1024 * 1024;
 const PRELUDE: usize = 12;
 /// The checksum at the end.
 const CHECKSUM: usize = 4;
-/// What the buffer may keep between frames, so that one large frame does not weigh on an idle
-/// stream.
-const KEPT: usize = 8 * 1024;
-
-impl Decoder {
+impl FrameDecoder {
     /// A decoder at a stream's start. A frame's payload may be as long as `limit`.
     pub fn new(limit: usize) -> Self {
         Self { limit: limit.min(MAX_PAYLOAD), pending: Vec::new() }
@@ -79,9 +67,8 @@ impl Decoder {
             }
             rest = after;
             if let Some(lengths) = lengths {
-                let frame = std::mem::take(&mut self.pending);
-                let flow = show(&frame, &lengths, &mut event)?;
-                self.pending = emptied(frame);
+                let flow = show(&self.pending, &lengths, &mut event)?;
+                empty(&mut self.pending);
                 if let Some(ControlFlow::Break(value)) = flow {
                     return Ok(ControlFlow::Break(value));
                 }
@@ -140,7 +127,9 @@ impl Lengths {
     }
 }
 
-/// Checks a whole frame and shows what it tells, if that is anything.
+/// Checks a whole frame and shows what it tells, if that is anything. The event's name is that of
+/// an event its `:event-type`, of an exception `exception/` and its type, of an error `error/` and
+/// its code. The data is the payload; of an error `{"message":…}`, since its text is in a header.
 fn show<R>(frame: &[u8], lengths: &Lengths, event: impl FnOnce(Event<'_>) -> R) -> Result<Option<R>, Broken> {
     let (before, checksum) = frame.split_last_chunk::<CHECKSUM>().unwrap_or((&[], &[0; CHECKSUM]));
     if crc32fast::hash(before) != u32::from_be_bytes(*checksum) {
@@ -224,12 +213,6 @@ fn header(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
 fn word(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (word, rest) = bytes.split_first_chunk()?;
     Some((u32::from_be_bytes(*word), rest))
-}
-
-/// Empties a buffer, and gives it back if it is large.
-fn emptied(mut buffer: Vec<u8>) -> Vec<u8> {
-    buffer.clear();
-    if buffer.capacity() > KEPT { Vec::new() } else { buffer }
 }
 
 #[cfg(test)]

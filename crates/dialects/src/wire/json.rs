@@ -41,6 +41,22 @@ pub enum Kind {
     Null,
 }
 
+impl Kind {
+    /// Returns the kind of value that begins with this byte.
+    #[inline]
+    pub fn of(first: u8) -> Option<Self> {
+        Some(match first {
+            b'{' => Self::Object,
+            b'[' => Self::Array,
+            b'"' => Self::String,
+            b'-' | b'0'..=b'9' => Self::Number,
+            b't' | b'f' => Self::Bool,
+            b'n' => Self::Null,
+            _ => return None,
+        })
+    }
+}
+
 /// Why a text is not JSON, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
@@ -71,12 +87,17 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor before the first byte.
+    /// Returns a cursor before the first byte.
     pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0, depth: 0 }
     }
 
-    /// The whole text.
+    /// Returns a cursor at a place in the text, before a value that a scan has found there.
+    pub fn starting_at(text: &'a [u8], at: usize) -> Self {
+        Self { text, at, depth: 0 }
+    }
+
+    /// Returns the whole text.
     pub fn text(&self) -> &'a [u8] {
         self.text
     }
@@ -89,15 +110,7 @@ impl<'a> Cursor<'a> {
     /// The kind of the value that comes next; only white space is consumed.
     pub fn kind(&mut self) -> Result<Kind, Broken> {
         self.skip_blank();
-        match self.peek() {
-            Some(b'{') => Ok(Kind::Object),
-            Some(b'[') => Ok(Kind::Array),
-            Some(b'"') => Ok(Kind::String),
-            Some(b'-' | b'0'..=b'9') => Ok(Kind::Number),
-            Some(b't' | b'f') => Ok(Kind::Bool),
-            Some(b'n') => Ok(Kind::Null),
-            _ => Err(self.broken("expected a value")),
-        }
+        self.peek().and_then(Kind::of).ok_or_else(|| self.broken("expected a value"))
     }
 
     /// Consumes one whole value, checking it.
@@ -186,6 +199,14 @@ impl<'a> Cursor<'a> {
         }
         self.depth -= 1;
         Ok(start..self.at)
+    }
+
+    /// Consumes an object; `each` gets key and value of every member.
+    pub fn members(&mut self, mut each: impl FnMut(Span, Span)) -> Result<Span, Broken> {
+        self.object(|cursor, key| {
+            each(key, cursor.value()?);
+            Ok(())
+        })
     }
 
     /// Consumes an array; `each` gets every element's index and must consume exactly that element.
@@ -336,9 +357,7 @@ impl<'a> Cursor<'a> {
             match self.peek() {
                 Some(b'"') => break,
                 Some(b'\\') => saved += self.escape()?,
-                Some(_) => {
-                    return Err(self.broken("control characters in strings must be escaped"));
-                }
+                Some(_) => return Err(self.broken("control characters in strings must be escaped")),
                 None => return Err(self.broken("the text ends inside a string")),
             }
         }

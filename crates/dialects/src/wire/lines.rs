@@ -9,18 +9,19 @@ use std::ops::ControlFlow;
 
 use memchr::memchr;
 
-use super::sse::{Event, TooLarge, append, empty};
+use super::Event;
+use super::sse::{TooLarge, append, empty};
 
 /// Where in the stream we are, and what is kept of a line whose end has not come yet.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct LineDecoder {
     limit: usize,
     line: Vec<u8>,
     /// The stream's first line has not ended yet, so a byte order mark may stand in front.
     first_line: bool,
 }
 
-impl Decoder {
+impl LineDecoder {
     /// A decoder at a stream's start. A line may be as long as `limit`.
     pub fn new(limit: usize) -> Self {
         Self { limit, line: Vec::new(), first_line: true }
@@ -99,7 +100,7 @@ mod tests {
             assert_eq!(event.name, b"");
             String::from_utf8_lossy(event.data).into_owned()
         };
-        let mut decoder = Decoder::new(limit);
+        let mut decoder = LineDecoder::new(limit);
         let mut lines = Vec::new();
         for read in reads {
             let fed = decoder.feed(read, |event| {
@@ -170,7 +171,7 @@ mod tests {
     #[test]
     fn a_break_stops_the_read() {
         let mut seen = 0;
-        let fed = Decoder::new(LIMIT).feed(b"1\n2\n3\n", |event| {
+        let fed = LineDecoder::new(LIMIT).feed(b"1\n2\n3\n", |event| {
             seen += 1;
             if event.data == b"2" { ControlFlow::Break("two") } else { ControlFlow::Continue(()) }
         });
@@ -191,7 +192,7 @@ mod tests {
 
     #[test]
     fn d14_memory_stays_below_the_limit_and_is_given_back() {
-        let mut decoder = Decoder::new(1 << 16);
+        let mut decoder = LineDecoder::new(1 << 16);
         let read = [b'x'; 1000];
         let ignore = |_: Event<'_>| ControlFlow::<()>::Continue(());
         while decoder.feed(&read, ignore) != Err(TooLarge) {

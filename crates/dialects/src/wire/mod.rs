@@ -9,3 +9,12 @@ pub mod lines;
 pub mod percent;
 pub mod splice;
 pub mod sse;
+
+/// One event of a stream, however it was framed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// What kind of event it is, in the words of its framing; empty if that says nothing.
+    pub name: &'a [u8],
+    /// What it brings.
+    pub data: &'a [u8],
+}

@@ -10,14 +10,7 @@ use std::ops::ControlFlow;
 
 use memchr::memchr2;
 
-/// An event with data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event<'a> {
-    /// The last `event` field; empty if there was none (then its type is `message`).
-    pub name: &'a [u8],
-    /// The `data` lines, joined by line feeds; never empty.
-    pub data: &'a [u8],
-}
+use super::Event;
 
 /// An event, or a line, is longer than the limit. The decoder is of no use after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +41,7 @@ struct Data {
 }
 
 /// What buffers may keep between events, so that one large event does not weigh on an idle stream.
-const KEPT: usize = 8 * 1024;
+pub(super) const KEPT: usize = 8 * 1024;
 
 impl Decoder {
     /// A decoder at a stream's start. An event's data, together with the line being read, may be as

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::neutral::{self, Reader as _};
-use crate::wire::frames::{Decoder, frame};
+use crate::wire::frames::{FrameDecoder, frame};
 
 #[test]
 fn addresses() {
@@ -25,7 +25,7 @@ fn addresses() {
 
 /// From bytes to what they tell; the last line is the fault, if there is one.
 fn told(bytes: &[u8]) -> Vec<String> {
-    let (mut decoder, mut reader) = (Decoder::new(1 << 20), Reader::new("anthropic.claude-x"));
+    let (mut decoder, mut reader) = (FrameDecoder::new(1 << 20), Reader::new("anthropic.claude-x"));
     let mut told = Vec::new();
     let fed = decoder.feed(bytes, |event| {
         match reader.event(event.name, event.data, &mut |event| told.push(format!("{event:?}"))) {

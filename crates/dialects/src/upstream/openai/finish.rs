@@ -37,10 +37,11 @@ pub(super) fn of(word: &str) -> Finish {
     }
     // Gemini behind Google's server for OpenAI's clients: `content_filter: SAFETY`
     let word = word.strip_prefix("content_filter:").map_or(word, |_| FILTERED);
-    if let Some(&(_, reason)) = KNOWN.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)) {
+    let is_it = |known: &&&str| word.eq_ignore_ascii_case(known);
+    if let Some((reason, _)) = KNOWN.iter().find(|(_, words)| words.iter().any(|known| is_it(&known))) {
         return Finish::Ended(reason);
     }
-    match FAILED.iter().find(|known| word.eq_ignore_ascii_case(known)) {
+    match FAILED.iter().find(is_it) {
         Some(known) => Finish::Failed(known),
         None => Finish::EndedBy(word.chars().take(64).collect()),
     }
@@ -56,43 +57,23 @@ pub(super) fn is_cut(reason: &str) -> bool {
     matches!(reason, "length" | FILTERED)
 }
 
-const KNOWN: [(&str, &str); 32] = [
-    ("stop", STOP),
-    ("length", "length"),
-    ("tool_calls", "tool_calls"),
-    ("content_filter", FILTERED),
-    ("function_call", "function_call"),
+/// OpenAI's reasons, and words that mean them.
+const KNOWN: [(&str, &[&str]); 11] = [
+    (STOP, &["stop"]),
+    ("length", &["length"]),
+    ("tool_calls", &["tool_calls", "tool_call", "tool_use"]),
+    (FILTERED, &["content_filter"]),
+    ("function_call", &["function_call"]),
     // Together, TGI, Cohere, Bedrock and Claude behind proxies
-    ("eos", STOP),
-    ("eos_token", STOP),
-    ("stop_token", STOP),
-    ("stop_sequence", STOP),
-    ("end_turn", STOP),
-    ("complete", STOP),
-    ("completed", STOP),
-    ("max_tokens", "length"),
-    ("max_output_tokens", "length"),
+    (STOP, &["eos", "eos_token", "stop_token", "stop_sequence", "end_turn", "complete", "completed"]),
     // Mistral, Bedrock
-    ("model_length", "length"),
-    ("model_context_window_exceeded", "length"),
-    ("tool_call", "tool_calls"),
-    ("tool_use", "tool_calls"),
-    ("content_filtered", FILTERED),
-    ("guardrail_intervened", FILTERED),
-    ("refusal", FILTERED),
-    // Gemini's words behind proxies, Zhipu
-    ("safety", FILTERED),
-    ("recitation", FILTERED),
-    ("prohibited_content", FILTERED),
-    ("blocklist", FILTERED),
-    ("spii", FILTERED),
-    ("image_safety", FILTERED),
-    ("image_prohibited_content", FILTERED),
-    ("image_recitation", FILTERED),
-    ("model_armor", FILTERED),
-    ("sensitive", FILTERED),
-    // Cohere
-    ("error_toxic", FILTERED),
+    ("length", &["max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"]),
+    (FILTERED, &["content_filtered", "guardrail_intervened", "refusal"]),
+    // Gemini's words behind proxies
+    (FILTERED, &["safety", "recitation", "prohibited_content", "blocklist", "spii", "model_armor"]),
+    (FILTERED, &["image_safety", "image_prohibited_content", "image_recitation"]),
+    // Zhipu, Cohere
+    (FILTERED, &["sensitive", "error_toxic"]),
 ];
 
 const FAILED: [&str; 14] = [

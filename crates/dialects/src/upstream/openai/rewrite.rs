@@ -45,7 +45,7 @@ pub(super) fn rewrite(body: &[u8], stream: bool, quirks: &Quirks, edits: &mut Ed
         if name == "stream_options" && !quirks.stream_options && !stream {
             edits.remove_member(&field.key, &field.value);
         }
-        if let Some((name, rule)) = quirks.fields.iter().find(|(known, _)| *known == name) {
+        if let Some((name, rule)) = quirks.rule(name) {
             top.apply(name, rule, field, edits)?;
         }
     }
@@ -63,7 +63,7 @@ impl<'a> Top<'a> {
     fn apply(
         &mut self,
         name: &'static str,
-        rule: &Rule,
+        rule: Rule,
         field: &Field<'_>,
         edits: &mut Edits<'_>,
     ) -> Result<(), Refused> {
@@ -94,8 +94,8 @@ impl<'a> Top<'a> {
                     edits.replace(field.value.clone(), [b"[", value, b"]"].concat());
                 }
             }
-            Rule::ToolChoice(choices) => return self.tool_choice(*choices, field, edits),
-            Rule::Format(formats) => return self.format(*formats, field, edits),
+            Rule::ToolChoice(choices) => return self.tool_choice(choices, field, edits),
+            Rule::Format(formats) => return self.format(formats, field, edits),
         }
         Ok(())
     }

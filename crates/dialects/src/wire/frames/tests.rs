@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::super::sse::KEPT;
 use super::*;
 
 /// A frame of these headers, all of them strings.
@@ -40,7 +41,7 @@ fn event(name: &str, payload: &str) -> Vec<u8> {
 /// What a stream tells, fed in pieces: `name=data` for every event, then the fault, or `…` for a
 /// frame cut short.
 fn told<'b>(pieces: impl IntoIterator<Item = &'b [u8]>, limit: usize) -> Vec<String> {
-    let mut decoder = Decoder::new(limit);
+    let mut decoder = FrameDecoder::new(limit);
     let mut told = Vec::new();
     for piece in pieces {
         let flow = decoder.feed(piece, |event| {
@@ -211,7 +212,7 @@ fn the_limit_is_of_the_payload() {
 fn a_break_drops_the_rest() {
     let bytes = [event("a", "1"), event("b", "2")].concat();
     for cut in 0..event("a", "1").len() {
-        let mut decoder = Decoder::new(1024);
+        let mut decoder = FrameDecoder::new(1024);
         let mut names = Vec::new();
         for piece in [&bytes[..cut], &bytes[cut..]] {
             let flow = decoder.feed(piece, |event| {
@@ -226,7 +227,7 @@ fn a_break_drops_the_rest() {
 
 #[test]
 fn a_large_frame_leaves_no_large_buffer() {
-    let mut decoder = Decoder::new(1 << 20);
+    let mut decoder = FrameDecoder::new(1 << 20);
     let bytes = event("a", &"x".repeat(100_000));
     for piece in bytes.chunks(1000) {
         assert_eq!(decoder.feed(piece, |_| ControlFlow::<()>::Continue(())), Ok(ControlFlow::Continue(())));

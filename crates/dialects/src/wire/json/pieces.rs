@@ -103,24 +103,10 @@ impl Pieces {
         self.first == First::Nothing && self.at != At::Broken
     }
 
-    /// Whether it is one whole value, and nothing else.
+    /// Returns whether it is one whole value, and nothing else.
     pub fn is_whole(&self) -> bool {
-        use Number::{E, Exponent, Fraction, Minus, Point, Sign, Whole, Zero};
-        self.depth == 0
-            && match self.at {
-                At::After | At::Number(Zero | Whole | Fraction | Exponent) => true,
-                At::Value
-                | At::FirstItem
-                | At::FirstKey
-                | At::Key
-                | At::Colon
-                | At::Text(_)
-                | At::Escape(_)
-                | At::Hex(..)
-                | At::Number(Minus | Point | E | Sign)
-                | At::Word(_)
-                | At::Broken => false,
-            }
+        use Number::{Exponent, Fraction, Whole, Zero};
+        self.depth == 0 && matches!(self.at, At::After | At::Number(Zero | Whole | Fraction | Exponent))
     }
 
     /// Whether that value is an object.

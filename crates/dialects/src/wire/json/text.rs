@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use memchr::memchr;
 
-use super::{Span, plain, slice};
+use super::{Span, Writer, plain, slice};
 
 /// The decoded value of a string, borrowed if it has no escapes; `None` if the span holds no
 /// string. A lone surrogate becomes U+FFFD.
@@ -78,28 +78,11 @@ pub fn integer_of(text: &[u8], number: &Span) -> Option<u64> {
     })
 }
 
-/// A JSON string literal with this value, free of raw line ends.
+/// Returns a JSON string literal with this value, free of raw line ends.
 pub fn quote(s: &str) -> String {
-    let mut literal = String::with_capacity(s.len() + 2);
-    literal.push('"');
-    for character in s.chars() {
-        match character {
-            '"' => literal.push_str("\\\""),
-            '\\' => literal.push_str("\\\\"),
-            '\n' => literal.push_str("\\n"),
-            '\r' => literal.push_str("\\r"),
-            '\t' => literal.push_str("\\t"),
-            '\0'..='\x1F' => {
-                let code = u32::from(character);
-                let hex = |nibble| char::from_digit(nibble, 16).unwrap_or('0');
-                literal.push_str("\\u00");
-                literal.extend([hex(code >> 4), hex(code & 15)]);
-            }
-            _ => literal.push(character),
-        }
-    }
-    literal.push('"');
-    literal
+    let mut literal = Writer::with_capacity(s.len() + 2);
+    literal.text(s);
+    String::from_utf8(literal.into_bytes()).unwrap_or_default()
 }
 
 /// What stands between the quotes of a string.
