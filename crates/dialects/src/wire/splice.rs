@@ -1,17 +1,18 @@
 //! Edits to a JSON text, gathered by span and applied in one pass; everything outside them stays
 //! byte for byte.
 //!
-//! The spans must come from one scan of the very text that [`Edits::apply_into`] gets. An edit
-//! inside a removed or replaced stretch goes with it. What is put in is not checked: the one who
-//! adds it answers for it.
+//! The spans must come from one scan of the very text that is edited. An edit inside a removed or
+//! replaced stretch goes with it. What is put in is not checked: the one who adds it answers for
+//! it.
 
 use std::borrow::Cow;
 
 use super::json::{Span, slice};
 
-/// A set of edits, in any order.
-#[derive(Debug, Default)]
+/// Edits to one text, in any order.
+#[derive(Debug)]
 pub struct Edits<'e> {
+    text: &'e [u8],
     list: Vec<Edit<'e>>,
 }
 
@@ -31,6 +32,16 @@ enum What<'e> {
 }
 
 impl<'e> Edits<'e> {
+    /// Returns a set without edits to this text.
+    pub fn new(text: &'e [u8]) -> Self {
+        Self { text, list: Vec::new() }
+    }
+
+    /// Returns the text as it was.
+    pub fn text(&self) -> &'e [u8] {
+        self.text
+    }
+
     /// Puts `with` in the place of a span. Of two replacements of one span the first counts.
     pub fn replace(&mut self, span: Span, with: impl Into<Cow<'e, [u8]>>) {
         self.list.push(Edit { span, what: What::Replace(with.into()) });
@@ -48,16 +59,18 @@ impl<'e> Edits<'e> {
     }
 
     /// Appends the edited text to `out`. The edits stay and could be applied again.
-    pub fn apply_into(&mut self, text: &[u8], out: &mut Vec<u8>) {
+    pub fn apply_into(&mut self, out: &mut Vec<u8>) {
+        let text = self.text;
         out.reserve(text.len() + self.list.iter().map(Edit::added).sum::<usize>());
-        self.apply(text, |part| match part {
+        self.apply(|part| match part {
             Part::Old(span) => out.extend_from_slice(slice(text, &span)),
             Part::New(bytes) => out.extend_from_slice(bytes),
         });
     }
 
     /// Gives the edited text part by part, so that what stays need not be copied.
-    pub fn apply(&mut self, text: &[u8], mut put: impl FnMut(Part<'_>)) {
+    pub fn apply(&mut self, mut put: impl FnMut(Part<'_>)) {
+        let text = self.text;
         // Stable: insertions keep their order. At one place they come before what stands there.
         self.list.sort_by_key(|edit| (edit.span.start, !matches!(edit.what, What::InsertMember(_))));
 
@@ -83,7 +96,7 @@ impl<'e> Edits<'e> {
                     }
                 }
                 What::RemoveMember => {
-                    let run = Run::from(text, edit, later);
+                    let run = RemovedRun::from(text, edit, later);
                     let start = if run.is_last { comma_before(text, edit.span.start) } else { edit.span.start };
                     put(Part::Old(copied..start));
                     copied = run.end;
@@ -114,14 +127,14 @@ impl Edit<'_> {
 }
 
 /// Members in a row that are all removed.
-struct Run {
+struct RemovedRun {
     /// Where the next member begins, or where the last one ends.
     end: usize,
     /// Whether no member follows.
     is_last: bool,
 }
 
-impl Run {
+impl RemovedRun {
     /// `later` are the edits after `first`, sorted.
     fn from(text: &[u8], first: &Edit<'_>, later: &[Edit<'_>]) -> Self {
         let mut removed = later.iter().filter(|edit| matches!(edit.what, What::RemoveMember)).peekable();
@@ -135,9 +148,7 @@ impl Run {
             while removed.next_if(|edit| edit.span.start < next).is_some() {}
             match removed.next_if(|edit| edit.span.start == next) {
                 Some(member) => end = member.span.end,
-                None => {
-                    return Self { end: next, is_last: false };
-                }
+                None => return Self { end: next, is_last: false },
             }
         }
     }
@@ -150,7 +161,7 @@ fn is_followed(text: &[u8], open: usize, later: &[Edit<'_>]) -> bool {
         match edit.what {
             What::InsertMember(_) if edit.span.start == open => return true,
             What::RemoveMember if edit.span.start == first => {
-                return !Run::from(text, edit, later.get(index + 1..).unwrap_or_default()).is_last;
+                return !RemovedRun::from(text, edit, later.get(index + 1..).unwrap_or_default()).is_last;
             }
             _ if edit.span.start > first => break,
             What::Replace(_) | What::InsertMember(_) | What::RemoveMember => {}

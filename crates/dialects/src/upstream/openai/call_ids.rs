@@ -14,7 +14,8 @@ type Short = [u8; 9];
 
 /// Gives the ids that stand at these places the form that the server wants. Those that have it
 /// stay.
-pub(super) fn shorten(text: &[u8], places: &[Span], edits: &mut Edits<'_>) {
+pub(super) fn shorten(places: &[Span], edits: &mut Edits<'_>) {
+    let text = edits.text();
     let ids: Vec<(&Span, Cow<'_, str>)> =
         places.iter().filter_map(|place| Some((place, text_of(text, place).filter(|id| !id.is_empty())?))).collect();
     let mut taken: BTreeSet<Short> = ids.iter().filter_map(|(_, id)| as_short(id)).collect();
@@ -26,12 +27,12 @@ pub(super) fn shorten(text: &[u8], places: &[Span], edits: &mut Edits<'_>) {
     }
 }
 
-/// The id, if it has the form already.
+/// Returns the id, if it has the form already.
 fn as_short(id: &str) -> Option<Short> {
     Short::try_from(id.as_bytes()).ok().filter(|id| id.iter().all(u8::is_ascii_alphanumeric))
 }
 
-/// A short id that is not taken; then it is. `count` ids were renamed before.
+/// Returns a short id that is not taken, and notes it as taken. `count` ids were renamed before.
 fn free(id: &str, count: usize, taken: &mut BTreeSet<Short>) -> Short {
     let hash = fnv(id.as_bytes());
     // Other salts for others of the same hash: whoever makes such ids on purpose would have us try
@@ -82,10 +83,10 @@ mod tests {
                 Ok(())
             })
             .unwrap();
-        let mut edits = Edits::default();
-        shorten(text.as_bytes(), &places, &mut edits);
+        let mut edits = Edits::new(text.as_bytes());
+        shorten(&places, &mut edits);
         let mut out = Vec::new();
-        edits.apply_into(text.as_bytes(), &mut out);
+        edits.apply_into(&mut out);
         serde_json::from_slice(&out).unwrap()
     }
 

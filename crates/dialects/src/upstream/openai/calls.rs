@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use super::shape::{Call, MAX_CALLS, Member};
+use super::shape::{CallShape, MAX_CALLS, Member, set};
 use super::{digits, filled};
 use crate::neutral::{AnswerHeader, flaws};
 use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, slice};
@@ -16,14 +16,16 @@ use crate::wire::splice::Edits;
 /// The calls of one choice of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    list: Vec<Open>,
+    /// The index of the choice.
+    choice: usize,
+    list: Vec<OpenCall>,
     introduced: usize,
     scratch: Vec<u8>,
 }
 
 /// A call that fragments may still be added to.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenCall {
     /// The number that the upstream gave it.
     number: Option<u64>,
     /// Literals, empty while unknown.
@@ -50,16 +52,19 @@ const MAX_HELD: usize = 64 * 1024;
 /// A name that comes in pieces ends somewhere.
 const MAX_NAME: usize = 1024;
 
-/// What a fragment shows beside its arguments.
-enum Shows<'a> {
-    Nothing,
-    /// Another piece of the name.
-    Name(&'a [u8]),
-    /// Id, type and name: it introduces the call.
-    All(&'a Open),
+/// A fragment of a call as it goes out. Unknown fields stay.
+struct Fragment<'a> {
+    text: &'a [u8],
+    call: &'a CallShape,
+    index: usize,
+    /// The id's literal, if the fragment introduces the call.
+    id: Option<&'a [u8]>,
+    /// The literal of the name, or of another piece of it.
+    name: Option<&'a [u8]>,
+    arguments: &'a [u8],
 }
 
-impl Open {
+impl OpenCall {
     /// Whether another name is a piece of its own: names come before arguments.
     fn goes_on(&self, name: &[u8]) -> bool {
         self.is_empty && self.name != name && self.name.len() + name.len() <= MAX_NAME
@@ -67,6 +72,11 @@ impl Open {
 }
 
 impl Calls {
+    /// Returns the calls of a choice that has made none yet.
+    pub(super) fn of_choice(choice: usize) -> Self {
+        Self { choice, ..Self::default() }
+    }
+
     /// Whether the caller has seen any.
     pub(super) fn any(&self) -> bool {
         self.introduced > 0
@@ -81,11 +91,6 @@ impl Calls {
     pub(super) fn broken(&self) -> u32 {
         let broken = self.list.iter().filter(|open| flaws::is_broken(&open.arguments));
         u32::try_from(broken.count()).unwrap_or(u32::MAX)
-    }
-
-    /// The place of the call that a fragment with nothing but arguments goes on with.
-    pub(super) fn goes_on(&mut self, text: &[u8], call: &Call) -> Option<usize> {
-        self.place(text, call).ok()
     }
 
     /// What the arguments of the call at this place are so far.
@@ -103,19 +108,18 @@ impl Calls {
     /// Puts right the `tool_calls` of a delta; returns the bytes of their arguments.
     pub(super) fn edit(
         &mut self,
-        text: &[u8],
         member: &Member,
-        calls: &[Call],
+        calls: &[CallShape],
         ids: &Ids,
-        choice: usize,
         edits: &mut Edits<'_>,
     ) -> Result<usize, &'static str> {
+        let text = edits.text();
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
         out.push(b'[');
         let (mut clean, mut said) = (true, 0);
         for call in calls {
-            clean &= self.fragment(text, call, ids, choice, &mut out)?;
+            clean &= self.fragment(text, call, ids, &mut out)?;
             said += arguments_len(text, call);
         }
         out.push(b']');
@@ -126,15 +130,8 @@ impl Calls {
         Ok(said)
     }
 
-    /// Appends a fragment as it should be; true if that is how it came.
-    fn fragment(
-        &mut self,
-        text: &[u8],
-        call: &Call,
-        ids: &Ids,
-        choice: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, &'static str> {
+    /// Appends a fragment as it should be; returns whether that is how it came.
+    fn fragment(&mut self, text: &[u8], call: &CallShape, ids: &Ids, out: &mut Vec<u8>) -> Result<bool, &'static str> {
         let slot = self.place(text, call)?;
         let introduced = self.introduced;
         let Some(open) = self.list.get_mut(slot) else { return Ok(false) };
@@ -151,7 +148,7 @@ impl Calls {
             }
             let piece = name_of(text, call).filter(|name| open.goes_on(name));
             open.is_empty &= arguments.is_empty();
-            write(text, call, index, &piece.map_or(Shows::Nothing, Shows::Name), &arguments, out);
+            Fragment { text, call, index, id: None, name: piece, arguments: &arguments }.write(out);
             let is_bare = call.id.is_none() && call.kind.is_none() && (call.name.is_none() || piece.is_some());
             if let Some(piece) = piece {
                 open.name.pop();
@@ -166,20 +163,21 @@ impl Calls {
         }
         let has_id = id_of(text, call) == Some(&open.id);
         if open.id.is_empty() {
-            open.id = ids.make(choice, introduced);
+            open.id = ids.make(self.choice, introduced);
         }
         open.index = Some(introduced);
         let held = std::mem::take(&mut open.held);
         let all = if held.is_empty() { arguments } else { Cow::Owned([&held, &*arguments].concat()) };
         open.is_empty = !open.name.is_empty() && all.is_empty();
-        write(text, call, introduced, &Shows::All(open), &all, out);
+        let (id, name) = (Some(open.id.as_slice()), Some(open.name.as_slice()));
+        Fragment { text, call, index: introduced, id, name, arguments: &all }.write(out);
         self.introduced += 1;
         let has_kind = call.kind.as_ref().is_some_and(|kind| filled(text, &kind.value).is_some());
         Ok(has_id && has_kind && was_text && held.is_empty() && is_number(text, call, introduced))
     }
 
-    /// The call that a fragment belongs to; a new one where it begins one.
-    fn place(&mut self, text: &[u8], call: &Call) -> Result<usize, &'static str> {
+    /// Returns the place of the call that a fragment belongs to; of a new one where it begins one.
+    pub(super) fn place(&mut self, text: &[u8], call: &CallShape) -> Result<usize, &'static str> {
         let (id, name) = (id_of(text, call), name_of(text, call));
         let number = call.index.as_ref().and_then(|index| integer_of(text, &index.value));
         let known = match (number, id, name) {
@@ -205,62 +203,60 @@ impl Calls {
         if self.list.len() == MAX_CALLS {
             return Err("more than 128 tool calls");
         }
-        self.list.push(Open { number, ..Open::default() });
+        self.list.push(OpenCall { number, ..OpenCall::default() });
         Ok(self.list.len() - 1)
     }
-}
 
-/// Puts right the `tool_calls` of a whole message, or one that `is_cut`; returns the bytes of their
-/// arguments, and how many of the calls have arguments that are no object.
-pub(super) fn whole(
-    text: &[u8],
-    calls: &[Call],
-    is_cut: bool,
-    ids: &Ids,
-    choice: usize,
-    edits: &mut Edits<'_>,
-) -> Result<(usize, u32), &'static str> {
-    let (mut said, mut broken) = (0, 0);
-    for (number, call) in calls.iter().enumerate() {
-        if id_of(text, call).is_none() {
-            put(edits, call.span.start, call.id.as_ref(), br#""id""#, ids.make(choice, number));
+    /// Puts right the `tool_calls` of a whole message, or one that `is_cut`; returns the bytes of
+    /// their arguments.
+    pub(super) fn edit_whole(
+        &mut self,
+        calls: &[CallShape],
+        is_cut: bool,
+        ids: &Ids,
+        edits: &mut Edits<'_>,
+    ) -> Result<usize, &'static str> {
+        let text = edits.text();
+        let mut said = 0;
+        self.introduced = calls.len();
+        for (number, call) in calls.iter().enumerate() {
+            if id_of(text, call).is_none() {
+                set(edits, call.span.start, br#""id""#, &call.id, ids.make(self.choice, number));
+            }
+            if call.kind.as_ref().is_none_or(|kind| filled(text, &kind.value).is_none()) {
+                set(edits, call.span.start, br#""type""#, &call.kind, kind_of(text, call).to_vec());
+            }
+            if call.is_custom {
+                continue;
+            }
+            let (Some(function), Some(_)) = (&call.function, name_of(text, call)) else {
+                return Err("a tool call without a name");
+            };
+            let inside = arguments(text, call);
+            said += arguments_len(text, call);
+            let mut open = OpenCall::default();
+            open.arguments.take_literal(&inside);
+            self.list.push(open);
+            // A whole call without arguments is one that takes none.
+            let takes_none = inside.is_empty() && !is_cut;
+            if takes_none || call.arguments.as_ref().is_none_or(|arguments| arguments.kind(text) != Kind::String) {
+                let inside: &[u8] = if takes_none { b"{}" } else { &inside };
+                let literal = [b"\"", inside, b"\""].concat();
+                set(edits, function.value.start, br#""arguments""#, &call.arguments, literal);
+            }
         }
-        if call.kind.as_ref().is_none_or(|kind| filled(text, &kind.value).is_none()) {
-            put(edits, call.span.start, call.kind.as_ref(), br#""type""#, kind_of(text, call).to_vec());
-        }
-        if call.is_custom {
-            continue;
-        }
-        let (Some(function), Some(_)) = (&call.function, name_of(text, call)) else {
-            return Err("a tool call without a name");
-        };
-        let inside = arguments(text, call);
-        said += arguments_len(text, call);
-        let mut read = Pieces::default();
-        read.take_literal(&inside);
-        broken += u32::from(!is_cut && flaws::is_broken(&read));
-        let is_text = call.arguments.as_ref().is_some_and(|arguments| arguments.kind(text) == Kind::String);
-        // A whole call without arguments is one that takes none.
-        let takes_none = inside.is_empty() && !is_cut;
-        if !is_text || takes_none {
-            let inside = if takes_none { b"{}" } else { &*inside };
-            let literal = [b"\"", inside, b"\""].concat();
-            put(edits, function.value.start, call.arguments.as_ref(), br#""arguments""#, literal);
-        }
+        Ok(said)
     }
-    Ok((said, broken))
 }
 
 /// Takes the arguments of a call of the old kind (`function_call`), of which there is one at most.
 pub(super) fn take_old(text: &[u8], member: &Member, to: &mut Pieces) {
     let call = slice(text, &member.value);
     // The text was scanned before; what is no object has none.
-    let _read = Cursor::new(call).object(|cursor, key| {
-        let value = cursor.value()?;
+    let _read = Cursor::new(call).members(|key, value| {
         if slice(call, &key) == br#""arguments""# && slice(call, &value).starts_with(b"\"") {
             to.take_literal(between_quotes(slice(call, &value)));
         }
-        Ok(())
     });
 }
 
@@ -282,84 +278,71 @@ impl Ids {
     }
 }
 
-/// Replaces a member's value, or puts the member in.
-fn put(edits: &mut Edits<'_>, open: usize, member: Option<&Member>, key: &[u8], value: Vec<u8>) {
-    match member {
-        Some(member) => edits.replace(member.value.clone(), value),
-        None => edits.insert_member(open, [key, b":", &value].concat()),
-    }
-}
-
-/// Writes a fragment. Unknown fields stay.
-fn write(text: &[u8], call: &Call, index: usize, shows: &Shows<'_>, arguments: &[u8], out: &mut Vec<u8>) {
-    if out.len() > 1 {
-        out.push(b',');
-    }
-    out.extend_from_slice(br#"{"index":"#);
-    out.extend_from_slice(&digits(index));
-    if let Shows::All(open) = shows {
-        out.extend_from_slice(br#","id":"#);
-        out.extend_from_slice(&open.id);
-        out.extend_from_slice(br#","type":"#);
-        out.extend_from_slice(kind_of(text, call));
-    }
-    copy_others(slice(text, &call.span), &[br#""index""#, br#""id""#, br#""type""#, br#""function""#], out);
-    if let Some(function) = &call.function {
-        out.extend_from_slice(br#","function":{"#);
-        let name = match shows {
-            Shows::Nothing => None,
-            Shows::Name(name) => Some(*name),
-            Shows::All(open) => Some(open.name.as_slice()),
-        };
-        if let Some(name) = name {
-            out.extend_from_slice(br#""name":"#);
-            out.extend_from_slice(name);
+impl Fragment<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let Self { text, call, .. } = *self;
+        if out.len() > 1 {
             out.push(b',');
         }
-        out.extend_from_slice(br#""arguments":""#);
-        out.extend_from_slice(arguments);
-        out.push(b'"');
-        copy_others(slice(text, &function.value), &[br#""name""#, br#""arguments""#], out);
+        out.extend_from_slice(br#"{"index":"#);
+        out.extend_from_slice(&digits(self.index));
+        if let Some(id) = self.id {
+            out.extend_from_slice(br#","id":"#);
+            out.extend_from_slice(id);
+            out.extend_from_slice(br#","type":"#);
+            out.extend_from_slice(kind_of(text, call));
+        }
+        copy_others(slice(text, &call.span), &[br#""index""#, br#""id""#, br#""type""#, br#""function""#], out);
+        if let Some(function) = &call.function {
+            out.extend_from_slice(br#","function":{"#);
+            if let Some(name) = self.name {
+                out.extend_from_slice(br#""name":"#);
+                out.extend_from_slice(name);
+                out.push(b',');
+            }
+            out.extend_from_slice(br#""arguments":""#);
+            out.extend_from_slice(self.arguments);
+            out.push(b'"');
+            copy_others(slice(text, &function.value), &[br#""name""#, br#""arguments""#], out);
+            out.push(b'}');
+        }
         out.push(b'}');
     }
-    out.push(b'}');
 }
 
 /// Appends the members of an object that are not in `known`, each after a comma.
 fn copy_others(object: &[u8], known: &[&[u8]], out: &mut Vec<u8>) {
     // The text was scanned before, so this cannot fail.
-    let _read = Cursor::new(object).object(|cursor, key| {
-        let value = cursor.value()?;
+    let _read = Cursor::new(object).members(|key, value| {
         if !known.contains(&slice(object, &key)) {
             out.push(b',');
             out.extend_from_slice(slice(object, &key));
             out.push(b':');
             out.extend_from_slice(slice(object, &value));
         }
-        Ok(())
     });
 }
 
 /// The id's literal. Mistral's old servers say "null" for none.
-fn id_of<'a>(text: &'a [u8], call: &Call) -> Option<&'a [u8]> {
+fn id_of<'a>(text: &'a [u8], call: &CallShape) -> Option<&'a [u8]> {
     filled(text, &call.id.as_ref()?.value).filter(|id| *id != br#""null""#)
 }
 
-fn name_of<'a>(text: &'a [u8], call: &Call) -> Option<&'a [u8]> {
+fn name_of<'a>(text: &'a [u8], call: &CallShape) -> Option<&'a [u8]> {
     filled(text, &call.name.as_ref()?.value)
 }
 
 /// The type's literal.
-fn kind_of<'a>(text: &'a [u8], call: &Call) -> &'a [u8] {
+fn kind_of<'a>(text: &'a [u8], call: &CallShape) -> &'a [u8] {
     let said = call.kind.as_ref().and_then(|kind| filled(text, &kind.value));
     said.unwrap_or(if call.is_custom { br#""custom""# } else { br#""function""# })
 }
 
-fn is_number(text: &[u8], call: &Call, index: usize) -> bool {
+fn is_number(text: &[u8], call: &CallShape, index: usize) -> bool {
     call.index.as_ref().is_some_and(|member| slice(text, &member.value) == &*digits(index))
 }
 
-fn arguments_len(text: &[u8], call: &Call) -> usize {
+fn arguments_len(text: &[u8], call: &CallShape) -> usize {
     call.arguments.as_ref().map_or(0, |arguments| match arguments.kind(text) {
         Kind::String => json::text_len(text, &arguments.value),
         Kind::Null => 0,
@@ -369,7 +352,7 @@ fn arguments_len(text: &[u8], call: &Call) -> usize {
 
 /// The arguments as they stand between the quotes of a literal: text as it is, all else as JSON
 /// text.
-fn arguments<'a>(text: &'a [u8], call: &Call) -> Cow<'a, [u8]> {
+fn arguments<'a>(text: &'a [u8], call: &CallShape) -> Cow<'a, [u8]> {
     let Some(member) = &call.arguments else { return Cow::Borrowed(b"") };
     let value = slice(text, &member.value);
     match member.kind(text) {

@@ -4,15 +4,14 @@
 //! back until the stream has ended: so it comes last and once, however often and early the upstream
 //! says it, and nothing that follows it is lost.
 
-use super::calls::{Ids, between_quotes};
-use super::choice::{Choice, Common, Ended, Finishes, place_of};
-use super::error;
+use super::calls::between_quotes;
+use super::choice::{Choice, Common, Ended, Finishes, choice_of};
 use super::event::{edit_usage, groq_usage, write_event};
-use super::finish::{self, Finish};
 use super::head::Head;
 use super::meter::{self, Counts};
 use super::pattern::{Pattern, Probe};
-use super::shape::{self, Shape};
+use super::shape::{ChoiceShape, Shape, set};
+use super::{error, finish};
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{Source, Usage};
 use crate::neutral::{AnswerHeader, Flaws, StreamFault, mark};
@@ -45,8 +44,10 @@ pub(super) struct Chunks {
     citations: Vec<u8>,
     /// UTF-8 bytes passed on, for the estimate.
     pub(super) said: u64,
-    opened: bool,
-    done: bool,
+    /// Something was said that an answer may begin with.
+    pub(super) opened: bool,
+    /// The upstream's `[DONE]` was seen, and rightly.
+    pub(super) done: bool,
 }
 
 /// What a text goes on with, as far as somebody looks at it: the places of a choice, and of its
@@ -74,7 +75,7 @@ impl Chunks {
         Self {
             quirks,
             head: Head::new(header),
-            common: Common { ids: Ids::new(header), show_reasoning, wants_json: header.wants_json },
+            common: Common::new(header, show_reasoning),
             show_usage: header.show_usage,
             cost: header.cost,
             prompt_bytes: header.prompt_bytes,
@@ -174,13 +175,13 @@ impl Chunks {
         }
         // Pieces that may be repeated must all be looked at.
         let is_reasoning =
-            |entry: &shape::Choice| entry.in_delta.as_ref().is_some_and(|body| body.only_reasoning(text).is_some());
+            |entry: &ChoiceShape| entry.in_delta.as_ref().is_some_and(|body| body.only_reasoning(text).is_some());
         if self.quirks.repeats_reasoning && self.shape.list.iter().any(is_reasoning) {
             return Ok(());
         }
         // Of thinking that is hidden, it depends on the text beside it whether the chunk goes out
         // at all.
-        if !self.common.show_reasoning && self.shape.list.iter().any(shape::Choice::thinks) {
+        if !self.common.show_reasoning && self.shape.list.iter().any(ChoiceShape::thinks) {
             return Ok(());
         }
         match self.pattern.probe(text, &self.shape) {
@@ -209,24 +210,22 @@ impl Chunks {
         Ok(())
     }
 
-    /// What the only text of the chunk in the shape goes on with.
+    /// Returns what the only text of the chunk in the shape goes on with.
     fn goes_on_with(&mut self, text: &[u8]) -> Result<Followed, StreamFault> {
         let [entry] = self.shape.list.as_slice() else { return Ok(Followed::Nothing) };
         let Some(body) = &entry.in_delta else { return Ok(Followed::Nothing) };
-        let at = place_of(&mut self.choices, text, entry, 0)?;
-        let is_content =
-            || body.content.as_ref().is_some_and(|content| body.only_text.as_ref() == Some(&content.value));
+        let choice = choice_of(&mut self.choices, text, entry, 0)?;
         Ok(match self.shape.calls.get(body.call_range.clone()) {
-            Some([call]) => {
-                let slot = self.choices.get_mut(at).and_then(|choice| choice.calls.goes_on(text, call));
-                slot.map_or(Followed::Nothing, |slot| Followed::Arguments(at, slot))
-            }
-            Some(_) | None if self.common.wants_json && is_content() => Followed::Content(at),
+            Some([call]) => match choice.calls.place(text, call) {
+                Ok(slot) => Followed::Arguments(choice.index, slot),
+                Err(_) => Followed::Nothing,
+            },
+            Some(_) | None if self.common.wants_json && body.is_only_content() => Followed::Content(choice.index),
             Some(_) | None => Followed::Nothing,
         })
     }
 
-    /// What is known of what is followed.
+    /// Returns what is known of what is followed.
     #[inline]
     fn pieces(&mut self) -> Option<&mut Pieces> {
         match self.followed {
@@ -239,26 +238,22 @@ impl Chunks {
     /// Keeps the citations of a chunk without choices, unless it is shown as it is: with the usage.
     fn keep_citations(&mut self, text: &[u8]) {
         let is_shown = self.show_usage && self.shape.usage.is_some();
-        let Some(citations) =
-            self.shape.citations.as_ref().map(|member| slice(text, &member.value)).filter(|_| !is_shown)
-        else {
-            return;
-        };
+        let Some(member) = self.shape.citations.as_ref().filter(|_| !is_shown) else { return };
+        let citations = slice(text, &member.value);
         if citations.starts_with(b"[") && (3..=MAX_HELD).contains(&citations.len()) {
             self.citations.clear();
             self.citations.extend_from_slice(citations);
         }
     }
 
-    /// Whether a chunk holds nothing but thinking, of which nothing would be left; it still counts.
+    /// Returns whether a chunk holds nothing but thinking, of which nothing would be left; it still counts.
     fn hides(&mut self, text: &[u8]) -> Result<bool, StreamFault> {
         if self.shape.citations.as_ref().is_some_and(|citations| citations.speaks(text)) {
             return Ok(false);
         }
         let mut said = 0_usize;
         for (place, entry) in self.shape.list.iter().enumerate() {
-            let at = place_of(&mut self.choices, text, entry, place)?;
-            let Some(choice) = self.choices.get_mut(at) else { return Ok(false) };
+            let choice = choice_of(&mut self.choices, text, entry, place)?;
             let Some(thought) = choice.only_thinks(text, entry)? else { return Ok(false) };
             said = said.saturating_add(thought);
         }
@@ -269,31 +264,20 @@ impl Chunks {
 
     fn repeats_reasoning(&mut self, text: &[u8]) -> Result<bool, StreamFault> {
         let [entry] = self.shape.list.as_slice() else { return Ok(false) };
-        let at = place_of(&mut self.choices, text, entry, 0)?;
-        Ok(self.choices.get_mut(at).is_some_and(|choice| choice.repeats_reasoning(text, entry)))
+        Ok(choice_of(&mut self.choices, text, entry, 0)?.repeats_reasoning(text, entry))
     }
 
     /// Notes which choices end with this chunk. If it does nothing but end one, which that is.
     fn note_finishes(&mut self, text: &[u8]) -> Result<Option<usize>, StreamFault> {
         let mut only = None;
         for (place, entry) in self.shape.list.iter().enumerate() {
-            let Some(member) = &entry.finish else { continue };
-            let ended = match finish::read(text, &member.value) {
-                Finish::Unsaid => continue,
-                Finish::Ended(reason) => Ended { reason, native: None },
-                Finish::EndedBy(word) => Ended { reason: finish::STOP, native: Some(word) },
-                Finish::Failed(word) => {
-                    let found = error::hidden(text).unwrap_or_else(|| error::gave_up(word));
-                    return Err(StreamFault::Upstream(found));
-                }
-            };
-            let at = place_of(&mut self.choices, text, entry, place)?;
-            let Some(choice) = self.choices.get_mut(at) else { continue };
+            let Some(ended) = Ended::read(text, entry).map_err(StreamFault::Upstream)? else { continue };
+            let choice = choice_of(&mut self.choices, text, entry, place)?;
             choice.ended = Some(ended);
             self.opened = true;
-            let speaks = choice.body(text, entry)?.is_some_and(|body| body.speaks());
+            let speaks = choice.body(text, entry)?.is_some_and(|(body, _)| body.speaks);
             // A choice must have appeared before it ends.
-            only = (!speaks && choice.has_role).then_some(at);
+            only = (!speaks && choice.has_role).then_some(choice.index);
         }
         let is_short = self.shape.list.len() == 1 && text.len() <= MAX_HELD;
         Ok(only.filter(|_| is_short))
@@ -301,18 +285,17 @@ impl Chunks {
 
     /// Writes the chunk that is in the shape.
     fn write(&mut self, text: &[u8], finishes: Finishes, out: &mut Vec<u8>) -> Result<(), StreamFault> {
-        let mut edits = Edits::default();
-        self.head.edit(text, &self.shape, OBJECT, &mut edits);
-        edit_usage(text, &self.shape, self.show_usage, &mut edits);
+        let mut edits = Edits::new(text);
+        self.head.edit(&self.shape, OBJECT, &mut edits);
+        edit_usage(&self.shape, self.show_usage, &mut edits);
         for (place, entry) in self.shape.list.iter().enumerate() {
-            let at = place_of(&mut self.choices, text, entry, place)?;
-            let Some(choice) = self.choices.get_mut(at) else { continue };
-            let said = choice.edit(text, entry, &self.shape.calls, at, &self.common, &mut edits)?;
-            choice.edit_finish(text, entry, finishes, &mut edits);
-            self.said = self.said.saturating_add(said.bytes as u64);
-            self.opened |= said.speaks;
+            let choice = choice_of(&mut self.choices, text, entry, place)?;
+            let spoken = choice.edit(entry, &self.shape.calls, &self.common, &mut edits)?;
+            choice.edit_finish(entry, finishes, &mut edits);
+            self.said = self.said.saturating_add(spoken.bytes as u64);
+            self.opened |= spoken.speaks;
         }
-        write_event(text, &mut edits, out);
+        write_event(&mut edits, out);
         Ok(())
     }
 
@@ -321,19 +304,11 @@ impl Chunks {
         !self.choices.is_empty() && self.choices.iter().all(has_end)
     }
 
-    pub(super) fn opened(&self) -> bool {
-        self.opened
-    }
-
     /// Nothing was said that is an answer, but that there will be none. As long as one of several
     /// choices is open, it may answer.
     pub(super) fn declined(&self) -> bool {
         let is_settled = |choice: &Choice| !choice.answers && (choice.refuses || choice.ended.is_some());
         self.choices.iter().any(Choice::declines) && self.choices.iter().all(is_settled)
-    }
-
-    pub(super) fn done(&self) -> bool {
-        self.done
     }
 
     /// What is wrong with what was said, once all of it was.
@@ -435,8 +410,8 @@ impl Chunks {
         if self.shape.read(text).is_err() {
             return;
         }
-        let mut edits = Edits::default();
-        self.head.edit(text, &self.shape, OBJECT, &mut edits);
+        let mut edits = Edits::new(text);
+        self.head.edit(&self.shape, OBJECT, &mut edits);
         if let Some((object, mark)) = usage {
             if let Some((key, value)) = groq_usage(text, &self.shape) {
                 edits.remove_member(&key, &value);
@@ -446,20 +421,18 @@ impl Chunks {
             }
             // What an upstream like this one tried is none of the caller's business.
             match (&self.shape.x_portcullis, mark) {
-                (Some(member), Some(mark)) => edits.replace(member.value.clone(), mark.into_bytes()),
-                (Some(member), None) => edits.remove_member(&member.key, &member.value),
-                (None, Some(mark)) => {
-                    edits.insert_member(self.shape.open, format!(r#""x_portcullis":{mark}"#).into_bytes())
+                (member, Some(mark)) => {
+                    set(&mut edits, self.shape.open, br#""x_portcullis""#, member, mark.into_bytes());
                 }
+                (Some(member), None) => edits.remove_member(&member.key, &member.value),
                 (None, None) => {}
             }
         }
         match &self.shape.choices {
-            Some(member) if member.kind(text) == Kind::Null => edits.replace(member.value.clone(), &b"[]"[..]),
-            Some(_) => {}
-            None => edits.insert_member(self.shape.open, &br#""choices":[]"#[..]),
+            Some(member) if member.kind(text) != Kind::Null => {}
+            member => set(&mut edits, self.shape.open, br#""choices""#, member, &b"[]"[..]),
         }
-        write_event(text, &mut edits, out);
+        write_event(&mut edits, out);
     }
 }
 
@@ -470,21 +443,21 @@ impl Reported {
         let in_groq = groq_usage(text, shape).map(|(_, value)| value);
         let in_choice = shape.list.iter().find_map(|choice| choice.usage.as_ref()).map(|usage| usage.value.clone());
         let top = shape.usage.as_ref().map(|usage| usage.value.clone());
-        for span in [top, in_groq, in_choice].into_iter().flatten() {
-            let Some(counts) = Counts::read(text, &span) else { continue };
-            self.counts = Some(counts);
-            // The upstream may be a gateway like this one.
-            self.is_estimate =
-                shape.x_portcullis.as_ref().is_some_and(|mark| mark::is_estimated(slice(text, &mark.value)));
-            self.object.clear();
-            if counts.are_believed() && span.len() <= MAX_HELD {
-                self.object.extend_from_slice(slice(text, &span));
-            }
-            if keeps_chunk && shape.list.is_empty() && shape.usage.is_some() && text.len() <= MAX_HELD {
-                self.chunk.clear();
-                self.chunk.extend_from_slice(text);
-            }
+        let mut places = [top, in_groq, in_choice].into_iter().flatten();
+        let Some((span, counts)) = places.find_map(|span| Counts::read(text, &span).map(|counts| (span, counts)))
+        else {
             return;
+        };
+        self.counts = Some(counts);
+        // The upstream may be a gateway like this one.
+        self.is_estimate = shape.x_portcullis.as_ref().is_some_and(|mark| mark::is_estimated(slice(text, &mark.value)));
+        self.object.clear();
+        if counts.are_believed() && span.len() <= MAX_HELD {
+            self.object.extend_from_slice(slice(text, &span));
+        }
+        if keeps_chunk && shape.list.is_empty() && shape.usage.is_some() && text.len() <= MAX_HELD {
+            self.chunk.clear();
+            self.chunk.extend_from_slice(text);
         }
     }
 }

@@ -2,19 +2,15 @@
 
 use super::calls::between_quotes;
 use super::parts::parts;
-use super::shape::Body;
+use super::shape::MessageShape;
 use crate::wire::json::{self, Kind, Pieces, slice};
 use crate::wire::splice::Edits;
 
 /// Makes the content of a delta or message a string; returns how long it is. Thinking that came
 /// among its parts goes beside it, where it is shown. Parts that are no text (references, images)
 /// are left out: a string cannot hold them.
-pub(super) fn edit(
-    text: &[u8],
-    body: &Body,
-    show_reasoning: bool,
-    edits: &mut Edits<'_>,
-) -> Result<usize, &'static str> {
+pub(super) fn edit(body: &MessageShape, show_reasoning: bool, edits: &mut Edits<'_>) -> Result<usize, &'static str> {
+    let text = edits.text();
     let Some(member) = &body.content else { return Ok(0) };
     match member.kind(text) {
         Kind::String => Ok(json::text_len(text, &member.value)),
@@ -34,11 +30,12 @@ pub(super) fn edit(
 }
 
 /// Takes the content of a delta or message, as [`edit`] leaves it.
-pub(super) fn take(text: &[u8], body: &Body, to: &mut Pieces) {
-    let Some(member) = &body.content else { return };
-    match member.kind(text) {
-        Kind::String => to.take_literal(between_quotes(slice(text, &member.value))),
-        Kind::Array | Kind::Object => to.take(&parts(slice(text, &member.value)).text),
-        Kind::Null | Kind::Number | Kind::Bool => {}
+pub(super) fn take(text: &[u8], body: &MessageShape, to: &mut Pieces) {
+    match (body.parts_of_content(text), &body.content) {
+        (Some(content), _) => to.take(&parts(content).text),
+        (None, Some(member)) if member.kind(text) == Kind::String => {
+            to.take_literal(between_quotes(slice(text, &member.value)));
+        }
+        (None, _) => {}
     }
 }

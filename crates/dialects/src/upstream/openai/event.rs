@@ -6,7 +6,8 @@ use crate::wire::splice::Edits;
 
 /// Takes usage out of a chunk that is not the last: it would be counted there, and the last one
 /// lost. Where the caller asked for usage, the member is there and `null`.
-pub(super) fn edit_usage(text: &[u8], shape: &Shape, show_usage: bool, edits: &mut Edits<'_>) {
+pub(super) fn edit_usage(shape: &Shape, show_usage: bool, edits: &mut Edits<'_>) {
+    let text = edits.text();
     if let Some(usage) = &shape.usage {
         match slice(text, &usage.value) {
             b"null" if show_usage => {}
@@ -21,26 +22,22 @@ pub(super) fn edit_usage(text: &[u8], shape: &Shape, show_usage: bool, edits: &m
     }
 }
 
-/// Key and value of the usage in Groq's `x_groq`.
+/// Finds key and value of the usage in Groq's `x_groq`.
 pub(super) fn groq_usage(text: &[u8], shape: &Shape) -> Option<(Span, Span)> {
-    let start = shape.x_groq.as_ref()?.value.start;
-    let rest = text.get(start..)?;
     let mut found = None;
-    let read = Cursor::new(rest).object(|cursor, key| {
-        let value = cursor.value()?;
-        if slice(rest, &key) == br#""usage""# {
-            found = Some((key.start + start..key.end + start, value.start + start..value.end + start));
+    let read = Cursor::starting_at(text, shape.x_groq.as_ref()?.value.start).members(|key, value| {
+        if slice(text, &key) == br#""usage""# {
+            found = Some((key, value));
         }
-        Ok(())
     });
     read.ok().and(found)
 }
 
 /// Appends one event; JSON that came over several lines goes out on one.
-pub(super) fn write_event(text: &[u8], edits: &mut Edits<'_>, out: &mut Vec<u8>) {
+pub(super) fn write_event(edits: &mut Edits<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"data: ");
     let start = out.len();
-    edits.apply_into(text, out);
+    edits.apply_into(out);
     let written = out.get_mut(start..).unwrap_or_default();
     if memchr::memchr2(b'\n', b'\r', written).is_some() {
         // Raw line ends stand only between tokens: the scanner refuses them inside strings.

@@ -1,8 +1,8 @@
 //! What is the same in every chunk of a stream, and stands at the top of an answer.
 
-use super::shape::Shape;
+use super::shape::{Shape, set};
 use crate::neutral::AnswerHeader;
-use crate::wire::json::{self, slice};
+use crate::wire::json;
 use crate::wire::splice::Edits;
 
 /// Id, time and model, as literals.
@@ -45,20 +45,11 @@ impl Head {
     }
 
     /// Makes id, object, created and model what they should be; from then on they stay.
-    pub(super) fn edit<'e>(&'e mut self, text: &[u8], shape: &Shape, object: &'static [u8], edits: &mut Edits<'e>) {
+    pub(super) fn edit<'e>(&'e mut self, shape: &Shape, object: &'static [u8], edits: &mut Edits<'e>) {
         (self.has_id, self.has_created) = (true, true);
-        let members = [
-            (&shape.id, &br#""id":"#[..], self.id.as_slice()),
-            (&shape.object, br#""object":"#, object),
-            (&shape.created, br#""created":"#, &self.created),
-            (&shape.model, br#""model":"#, &self.model),
-        ];
-        for (member, key, literal) in members {
-            match member {
-                Some(member) if slice(text, &member.value) == literal => {}
-                Some(member) => edits.replace(member.value.clone(), literal),
-                None => edits.insert_member(shape.open, [key, literal].concat()),
-            }
-        }
+        set(edits, shape.open, br#""id""#, &shape.id, self.id.as_slice());
+        set(edits, shape.open, br#""object""#, &shape.object, object);
+        set(edits, shape.open, br#""created""#, &shape.created, self.created.as_slice());
+        set(edits, shape.open, br#""model""#, &shape.model, self.model.as_slice());
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Whether the object that they were read from is worth passing on.
+    /// Returns whether the object that they were read from is worth passing on.
     pub(super) fn are_believed(&self) -> bool {
         self.doubted.is_none()
     }
@@ -52,25 +52,17 @@ impl Counts {
                         counts.cached = counts.cached.or(cached);
                     }
                     br#""prompt_tokens_details""# if cursor.kind()? == Kind::Object => {
-                        cursor.object(|cursor, key| {
-                            let value = cursor.value()?;
-                            match slice(object, &key) {
-                                br#""cached_tokens""# => {
-                                    counts.cached = count("cached_tokens", value).or(counts.cached)
-                                }
-                                br#""cache_write_tokens""# => counts.cache_write = count("cache_write_tokens", value),
-                                _ => {}
-                            }
-                            Ok(())
+                        cursor.members(|key, value| match slice(object, &key) {
+                            br#""cached_tokens""# => counts.cached = count("cached_tokens", value).or(counts.cached),
+                            br#""cache_write_tokens""# => counts.cache_write = count("cache_write_tokens", value),
+                            _ => {}
                         })?;
                     }
                     br#""completion_tokens_details""# if cursor.kind()? == Kind::Object => {
-                        cursor.object(|cursor, key| {
-                            let value = cursor.value()?;
+                        cursor.members(|key, value| {
                             if slice(object, &key) == br#""reasoning_tokens""# {
                                 counts.reasoning = count("reasoning_tokens", value);
                             }
-                            Ok(())
                         })?;
                     }
                     _ => return cursor.value().map(drop),
@@ -92,7 +84,7 @@ impl Counts {
         [counts.prompt, counts.completion, counts.total].iter().any(|count| count.unwrap_or(0) > 0).then_some(counts)
     }
 
-    /// The usage that they stand for; what is missing comes from the total, else from an estimate.
+    /// Returns the usage that they stand for; what is missing comes from the total, else from an estimate.
     pub(super) fn settle(self, quirks: &Quirks, prompt_bytes: u64, completion_bytes: u64) -> Usage {
         let mut source = Source::Reported;
         let (mut prompt, completion) = match (self.prompt, self.completion, self.total) {
@@ -140,7 +132,7 @@ impl Counts {
     }
 }
 
-/// The usage object with its numbers made true, and what it cost if that is shown; a new one if
+/// Writes the usage object with its numbers made true, and what it cost if that is shown; a new one if
 /// there was none.
 pub(super) fn write(object: Option<&[u8]>, usage: &Usage, shown: ShowCost) -> Vec<u8> {
     let numbers = [
@@ -149,14 +141,13 @@ pub(super) fn write(object: Option<&[u8]>, usage: &Usage, shown: ShowCost) -> Ve
         (br#""total_tokens""#, usage.total()),
     ];
     let object = object.unwrap_or(b"{}");
-    let mut edits = Edits::default();
+    let mut edits = Edits::new(object);
     let mut missing = [true; 3];
     let mut has_details = false;
     let cost = shown.of(usage).map(|cost| cost.to_string().into_bytes());
     let mut has_cost = false;
-    let read = Cursor::new(object).object(|cursor, key| {
+    let read = Cursor::new(object).members(|key, value| {
         let name = slice(object, &key);
-        let value = cursor.value()?;
         for (missing, (field, number)) in missing.iter_mut().zip(numbers) {
             if name == field {
                 *missing = false;
@@ -179,7 +170,6 @@ pub(super) fn write(object: Option<&[u8]>, usage: &Usage, shown: ShowCost) -> Ve
                 edits.remove_member(&key, &value);
             }
         }
-        Ok(())
     });
     let Ok(span) = read else { return write(None, usage, shown) };
     for (_, (field, number)) in missing.iter().zip(numbers).filter(|(missing, _)| **missing) {
@@ -193,7 +183,7 @@ pub(super) fn write(object: Option<&[u8]>, usage: &Usage, shown: ShowCost) -> Ve
         edits.insert_member(span.start, [br#""cost":"#, &*cost].concat());
     }
     let mut out = Vec::new();
-    edits.apply_into(object, &mut out);
+    edits.apply_into(&mut out);
     out
 }
 

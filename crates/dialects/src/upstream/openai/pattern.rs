@@ -15,7 +15,7 @@ use crate::wire::json::{Cursor, Kind, Span, slice};
 #[derive(Debug)]
 pub(super) struct Pattern {
     /// The fixed parts, between which the strings stand. None: nothing is known.
-    parts: Vec<Part>,
+    parts: Vec<FixedPart>,
     /// Which of the strings is the text; another is padding.
     text_at: usize,
     /// Learning costs as much as reading: it must pay.
@@ -24,7 +24,7 @@ pub(super) struct Pattern {
 
 /// A fixed part, as it comes and as it goes out.
 #[derive(Debug, Default)]
-struct Part {
+struct FixedPart {
     read: Vec<u8>,
     shown: Vec<u8>,
 }
@@ -141,7 +141,7 @@ impl Pattern {
                 None => Some(rest.len()),
             };
             let Some((shown, after)) = end.and_then(|end| rest.split_at_checked(end)) else { return };
-            parts.push(Part { read, shown: shown.to_vec() });
+            parts.push(FixedPart { read, shown: shown.to_vec() });
             rest = after.get(hole.map_or(0, |hole| hole.len())..).unwrap_or_default();
         }
         self.parts = parts;

@@ -7,15 +7,16 @@
 
 use super::names::{NAMES, SHORT, STANDARD};
 use super::parts::parts;
-use super::shape::Body;
-use crate::wire::json::{Cursor, Kind, Span, slice};
+use super::shape::{MessageShape, is_hollow};
+use crate::wire::json::{Cursor, Span, slice};
 use crate::wire::splice::Edits;
 
 /// Puts right the thinking of a delta or message, all but the parts of its content.
-pub(super) fn edit(text: &[u8], body: &Body, show: bool, edits: &mut Edits<'_>) {
+pub(super) fn edit(body: &MessageShape, show: bool, edits: &mut Edits<'_>) {
+    let text = edits.text();
     if show {
         if body.has_reasoning {
-            rename(text, body, edits);
+            rename(body, edits);
         }
     } else if body.has_thinking {
         members(text, body, |key, value| {
@@ -28,7 +29,8 @@ pub(super) fn edit(text: &[u8], body: &Body, show: bool, edits: &mut Edits<'_>) 
 
 /// Gives `reasoning` the standard's name, unless thinking already has that; then what only says it
 /// again goes.
-fn rename(text: &[u8], body: &Body, edits: &mut Edits<'_>) {
+fn rename(body: &MessageShape, edits: &mut Edits<'_>) {
+    let text = edits.text();
     let (mut standard, mut short) = (None, None);
     members(text, body, |key, value| match slice(text, &key) {
         STANDARD => standard = Some((key, value)),
@@ -49,11 +51,9 @@ fn rename(text: &[u8], body: &Body, edits: &mut Edits<'_>) {
     edits.replace(key, STANDARD);
 }
 
-/// How many bytes of thinking a body holds, if there is nothing beside it that a caller could use.
-pub(super) fn only(text: &[u8], body: &Body) -> Option<usize> {
-    let has_parts =
-        body.content.as_ref().is_some_and(|content| matches!(content.kind(text), Kind::Array | Kind::Object));
-    if !(body.thinks || has_parts) || body.has_odd_calls(text) {
+/// Counts the bytes of thinking in a body, if there is nothing beside it that a caller could use.
+pub(super) fn only(text: &[u8], body: &MessageShape) -> Option<usize> {
+    if !(body.thinks || body.parts_of_content(text).is_some()) || body.has_odd_calls(text) {
         return None;
     }
     let (mut thinks, mut tells, mut said) = (body.thinks, false, body.said);
@@ -66,19 +66,13 @@ pub(super) fn only(text: &[u8], body: &Body) -> Option<usize> {
             tells |= !parts.text.is_empty();
             said += parts.thinking.len();
         }
-        (_, value) => tells |= !matches!(value, b"null" | b"false" | b"\"\"" | b"[]" | b"{}"),
+        (_, value) => tells |= !is_hollow(value),
     });
     (thinks && !tells).then_some(said)
 }
 
 /// Gives each member's key and value.
-fn members(text: &[u8], body: &Body, mut each: impl FnMut(Span, Span)) {
-    let Some(rest) = text.get(body.open..) else { return };
-    let from = |span: Span| span.start + body.open..span.end + body.open;
+fn members(text: &[u8], body: &MessageShape, each: impl FnMut(Span, Span)) {
     // The text was scanned before, so this cannot fail.
-    let _read = Cursor::new(rest).object(|cursor, key| {
-        let value = cursor.value()?;
-        each(from(key), from(value));
-        Ok(())
-    });
+    let _read = Cursor::starting_at(text, body.open).members(each);
 }

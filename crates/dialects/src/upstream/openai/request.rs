@@ -1,7 +1,5 @@
 //! The caller's request → the account's: the same bytes, but for the spans that must change.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 
 use super::rewrite::rewrite;
@@ -30,12 +28,12 @@ pub struct To<'a> {
 /// Comes in parts, to be sent one after the other: of a large body, what stays as it was is not
 /// copied.
 pub fn request(body: &Bytes, envelope: &Envelope, to: &To<'_>) -> Result<(Vec<Bytes>, Losses), Refused> {
-    let mut edits = Edits::default();
+    let mut edits = Edits::new(body);
     if envelope.model != to.model {
         edits.replace(envelope.model_span.clone(), json::quote(to.model).into_bytes());
     }
     if envelope.stream {
-        stream_options(body, envelope, to.ask_usage && to.quirks.stream_options, &mut edits);
+        stream_options(envelope, to.ask_usage && to.quirks.stream_options, &mut edits);
     }
     if let Some(limit) = to.fill_max_tokens.filter(|_| !envelope.max_tokens_said) {
         match &envelope.max_tokens_null {
@@ -43,11 +41,8 @@ pub fn request(body: &Bytes, envelope: &Envelope, to: &To<'_>) -> Result<(Vec<By
             None => edits.insert_member(envelope.open, format!(r#""max_tokens":{limit}"#).into_bytes()),
         }
     }
-    let losses = if to.quirks.touches_requests() {
-        rewrite(body, envelope.stream, to.quirks, &mut edits)?
-    } else {
-        Losses::default()
-    };
+    let losses =
+        if to.quirks.touches_requests() { rewrite(envelope.stream, to.quirks, &mut edits)? } else { Losses::default() };
     Ok((apply(body, &mut edits), losses))
 }
 
@@ -57,11 +52,11 @@ const COPIED: usize = 64 * 1024;
 fn apply(body: &Bytes, edits: &mut Edits<'_>) -> Vec<Bytes> {
     if body.len() <= COPIED {
         let mut out = Vec::new();
-        edits.apply_into(body, &mut out);
+        edits.apply_into(&mut out);
         return vec![out.into()];
     }
     let mut parts = Vec::new();
-    edits.apply(body, |part| match part {
+    edits.apply(|part| match part {
         Part::Old(span) if span.is_empty() => {}
         Part::Old(span) => parts.push(body.slice(span)),
         Part::New(bytes) => parts.push(Bytes::copy_from_slice(bytes)),
@@ -69,7 +64,9 @@ fn apply(body: &Bytes, edits: &mut Edits<'_>) -> Vec<Bytes> {
     parts
 }
 
-fn stream_options(body: &[u8], envelope: &Envelope, ask_usage: bool, edits: &mut Edits<'_>) {
+/// Asks for the usage, or makes sure that `stream_options` are not sent at all.
+fn stream_options(envelope: &Envelope, ask_usage: bool, edits: &mut Edits<'_>) {
+    let body = edits.text();
     match (&envelope.stream_options, &envelope.include_usage_span) {
         (Some(_), _) if !ask_usage => {
             if let Some((key, value)) = top_member(body, "stream_options") {
@@ -77,30 +74,23 @@ fn stream_options(body: &[u8], envelope: &Envelope, ask_usage: bool, edits: &mut
             }
         }
         (None, _) if !ask_usage => {}
-        (None, _) => edits.insert_member(envelope.open, borrowed(br#""stream_options":{"include_usage":true}"#)),
+        (None, _) => edits.insert_member(envelope.open, &br#""stream_options":{"include_usage":true}"#[..]),
         (Some(_), Some(said)) if slice(body, said) == b"true" => {}
-        (Some(_), Some(said)) => edits.replace(said.clone(), borrowed(b"true")),
+        (Some(_), Some(said)) => edits.replace(said.clone(), &b"true"[..]),
         (Some(options), None) if slice(body, options) == b"null" => {
-            edits.replace(options.clone(), borrowed(br#"{"include_usage":true}"#));
+            edits.replace(options.clone(), &br#"{"include_usage":true}"#[..]);
         }
-        (Some(options), None) => edits.insert_member(options.start, borrowed(br#""include_usage":true"#)),
+        (Some(options), None) => edits.insert_member(options.start, &br#""include_usage":true"#[..]),
     }
 }
 
-fn borrowed(bytes: &'static [u8]) -> Cow<'static, [u8]> {
-    Cow::Borrowed(bytes)
-}
-
-/// Key and value of a member of the top object.
+/// Finds key and value of a member of the top object.
 fn top_member(body: &[u8], name: &str) -> Option<(Span, Span)> {
     let mut found = None;
-    let read = Cursor::new(body).object(|cursor, key| {
-        let is_it = json::text_of(body, &key).as_deref() == Some(name);
-        let value = cursor.value()?;
-        if is_it {
+    let read = Cursor::new(body).members(|key, value| {
+        if *json::name_of(body, &key) == *name.as_bytes() {
             found = Some((key, value));
         }
-        Ok(())
     });
     read.ok().and(found)
 }

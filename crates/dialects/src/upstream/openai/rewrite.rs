@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use super::call_ids;
+use super::shape::is_hollow;
 use crate::neutral::{Losses, Refused};
 use crate::upstream::quirks::{Choices, Formats, Quirks, Rule};
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, integer_of, slice, text_of};
@@ -21,7 +22,8 @@ struct Field<'a> {
 
 /// Gathers the edits that `quirks` call for; `stream_options` of a stream is somebody else's
 /// business.
-pub(super) fn rewrite(body: &[u8], stream: bool, quirks: &Quirks, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
+pub(super) fn rewrite(stream: bool, quirks: &Quirks, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
+    let body = edits.text();
     let mut fields = Vec::with_capacity(16);
     let mut messages = Messages { quirks, index: 0, call_ids: Vec::new(), losses: Losses::default(), refused: None };
     // Cannot fail: see above.
@@ -37,100 +39,92 @@ pub(super) fn rewrite(body: &[u8], stream: bool, quirks: &Quirks, edits: &mut Ed
     if let Some(refused) = messages.refused {
         return Err(refused);
     }
-    call_ids::shorten(body, &messages.call_ids, edits);
+    call_ids::shorten(&messages.call_ids, edits);
 
-    let mut top = Top { body, fields: &fields, losses: messages.losses };
+    let mut top = Top { fields: &fields, edits, losses: messages.losses };
     for field in &fields {
         let Ok(name) = std::str::from_utf8(&field.name) else { continue };
         if name == "stream_options" && !quirks.stream_options && !stream {
-            edits.remove_member(&field.key, &field.value);
+            top.remove(field);
         }
         if let Some((name, rule)) = quirks.rule(name) {
-            top.apply(name, rule, field, edits)?;
+            top.apply(name, rule, field)?;
         }
     }
     Ok(top.losses)
 }
 
-/// The top-level fields.
-struct Top<'a> {
-    body: &'a [u8],
-    fields: &'a [Field<'a>],
+/// The top-level fields, and what becomes of them.
+struct Top<'t, 'e> {
+    fields: &'t [Field<'e>],
+    edits: &'t mut Edits<'e>,
     losses: Losses,
 }
 
-impl<'a> Top<'a> {
-    fn apply(
-        &mut self,
-        name: &'static str,
-        rule: Rule,
-        field: &Field<'_>,
-        edits: &mut Edits<'_>,
-    ) -> Result<(), Refused> {
-        let value = slice(self.body, &field.value);
+impl Top<'_, '_> {
+    fn apply(&mut self, name: &'static str, rule: Rule, field: &Field<'_>) -> Result<(), Refused> {
+        let value = slice(self.edits.text(), &field.value);
         if value == b"null" {
-            edits.remove_member(&field.key, &field.value);
+            self.remove(field);
             return Ok(());
         }
+        let word = || text_of(self.edits.text(), &field.value);
         match rule {
-            Rule::Rename(other) => self.rename(field, other, edits),
-            Rule::Omit => self.omit(name, field, edits),
-            Rule::Cannot if says_nothing(name, value) => edits.remove_member(&field.key, &field.value),
+            Rule::Rename(other) => self.rename(field, other),
+            Rule::Omit => self.omit(name, field),
+            Rule::Cannot if says_nothing(name, value) => self.remove(field),
             Rule::Cannot => return Err(unsupported(name)),
-            Rule::OneOf(words) => {
-                if !self.word(field).is_some_and(|word| words.contains(&&*word)) {
-                    self.omit(name, field, edits);
-                }
-            }
+            Rule::OneOf(words) if word().is_some_and(|word| words.contains(&&*word)) => {}
+            Rule::OneOf(_) => self.omit(name, field),
             Rule::Nearest(words) => {
-                let word = self.word(field);
+                let word = word();
                 if let Some((_, nearest)) = words.iter().find(|(theirs, _)| word.as_deref() == Some(*theirs)) {
-                    edits.replace(field.value.clone(), json::quote(nearest).into_bytes());
+                    self.edits.replace(field.value.clone(), json::quote(nearest).into_bytes());
                     self.losses.add(name);
                 }
             }
-            Rule::List => {
-                if value.starts_with(b"\"") {
-                    edits.replace(field.value.clone(), [b"[", value, b"]"].concat());
-                }
+            Rule::List if value.starts_with(b"\"") => {
+                self.edits.replace(field.value.clone(), [b"[", value, b"]"].concat());
             }
-            Rule::ToolChoice(choices) => return self.tool_choice(choices, field, edits),
-            Rule::Format(formats) => return self.format(formats, field, edits),
+            Rule::List => {}
+            Rule::ToolChoice(choices) => return self.tool_choice(choices, field),
+            Rule::Format(formats) => return self.format(formats, field),
         }
         Ok(())
     }
 
-    fn word(&self, field: &Field<'_>) -> Option<Cow<'a, str>> {
-        text_of(self.body, &field.value)
+    fn remove(&mut self, field: &Field<'_>) {
+        self.edits.remove_member(&field.key, &field.value);
     }
 
-    /// The standard's field counts; the server's own beside it is lost.
-    fn rename(&mut self, field: &Field<'_>, other: &'static str, edits: &mut Edits<'_>) {
+    /// Renames a field. The standard's field counts; the server's own beside it is lost.
+    fn rename(&mut self, field: &Field<'_>, other: &'static str) {
+        let text = self.edits.text();
         if let Some(own) = self.fields.iter().find(|field| *field.name == *other.as_bytes()) {
-            edits.remove_member(&own.key, &own.value);
-            let own = slice(self.body, &own.value);
-            if own != b"null" && own != slice(self.body, &field.value) {
+            self.remove(own);
+            let own = slice(text, &own.value);
+            if own != b"null" && own != slice(text, &field.value) {
                 self.losses.add(other);
             }
         }
-        edits.replace(field.key.clone(), json::quote(other).into_bytes());
+        self.edits.replace(field.key.clone(), json::quote(other).into_bytes());
     }
 
-    fn omit(&mut self, name: &'static str, field: &Field<'_>, edits: &mut Edits<'_>) {
-        edits.remove_member(&field.key, &field.value);
-        if !says_nothing(name, slice(self.body, &field.value)) {
+    fn omit(&mut self, name: &'static str, field: &Field<'_>) {
+        self.remove(field);
+        if !says_nothing(name, slice(self.edits.text(), &field.value)) {
             self.losses.add(name);
         }
     }
 
-    fn tool_choice(&mut self, choices: Choices, field: &Field<'_>, edits: &mut Edits<'_>) -> Result<(), Refused> {
-        let word = self.word(field);
+    fn tool_choice(&mut self, choices: Choices, field: &Field<'_>) -> Result<(), Refused> {
+        let word = text_of(self.edits.text(), &field.value);
         match (choices, word.as_deref()) {
-            (Choices::Any, Some("required")) => edits.replace(field.value.clone(), &br#""any""#[..]),
+            (Choices::Any, Some("required")) => self.edits.replace(field.value.clone(), &br#""any""#[..]),
             (Choices::Any, _) | (Choices::Words, Some(_)) | (Choices::Auto, Some("auto")) => {}
             (Choices::Auto, Some("none")) => {
                 for field in self.fields.iter().filter(|field| matches!(&*field.name, b"tools" | b"tool_choice")) {
-                    edits.remove_member(&field.key, &field.value);
+                    self.remove(field);
                 }
             }
             (Choices::Words | Choices::Auto, _) => return Err(unsupported("tool_choice")),
@@ -138,16 +132,16 @@ impl<'a> Top<'a> {
         Ok(())
     }
 
-    fn format(&mut self, formats: Formats, field: &Field<'_>, edits: &mut Edits<'_>) -> Result<(), Refused> {
+    fn format(&mut self, formats: Formats, field: &Field<'_>) -> Result<(), Refused> {
         const ANY_OBJECT: &[u8] = br#"{"type":"object"}"#;
-        let format = AskedFormat::read(slice(self.body, &field.value));
+        let format = AskedFormat::read(slice(self.edits.text(), &field.value));
         let as_schema = match (formats, format.kind.as_deref()) {
             (Formats::NoSchema, Some("json_schema")) => return Err(unsupported("response_format")),
             (Formats::SchemaOnly, Some("json_object")) => {
                 [br#"{"type":"json_schema","json_schema":{"schema":"#, ANY_OBJECT, b"}}"].concat()
             }
             (Formats::Grammar, Some("text")) => {
-                edits.remove_member(&field.key, &field.value);
+                self.remove(field);
                 return Ok(());
             }
             (Formats::Grammar, Some("json_schema" | "json_object")) if !format.is_grammar => {
@@ -155,7 +149,7 @@ impl<'a> Top<'a> {
             }
             (Formats::NoSchema | Formats::SchemaOnly | Formats::Grammar, _) => return Ok(()),
         };
-        edits.replace(field.value.clone(), as_schema);
+        self.edits.replace(field.value.clone(), as_schema);
         Ok(())
     }
 }
@@ -177,12 +171,10 @@ impl<'a> AskedFormat<'a> {
             match &*json::name_of(text, &key) {
                 b"type" => format.kind = text_of(text, &cursor.value()?),
                 b"json_schema" if cursor.kind()? == Kind::Object => {
-                    cursor.object(|cursor, key| {
-                        let value = cursor.value()?;
+                    cursor.members(|key, value| {
                         if *json::name_of(text, &key) == *b"schema" {
                             format.schema = Some(slice(text, &value)).filter(|schema| schema.starts_with(b"{"));
                         }
-                        Ok(())
                     })?;
                 }
                 name => {
@@ -211,14 +203,8 @@ const MAX_NAMES: usize = 32;
 
 impl Messages<'_> {
     fn read(&mut self, cursor: &mut Cursor<'_>, edits: &mut Edits<'_>) -> Result<Span, Broken> {
-        if cursor.kind()? != Kind::Array {
-            return cursor.value();
-        }
-        cursor.array(|cursor, index| {
+        objects(cursor, |cursor, index| {
             self.index = index;
-            if cursor.kind()? != Kind::Object {
-                return cursor.value().map(drop);
-            }
             self.message(cursor, edits)
         })
     }
@@ -230,15 +216,15 @@ impl Messages<'_> {
         cursor.object(|cursor, key| {
             let field = json::name_of(text, &key);
             let value = match field.as_ref() {
-                b"content" if self.quirks.inline_images && cursor.kind()? == Kind::Array => self.parts(cursor)?,
-                b"tool_calls" if self.quirks.short_call_ids && cursor.kind()? == Kind::Array => self.calls(cursor)?,
+                b"content" if self.quirks.inline_images => self.parts(cursor)?,
+                b"tool_calls" if self.quirks.short_call_ids => self.calls(cursor)?,
                 _ => cursor.value()?,
             };
             match field.as_ref() {
                 b"role" => role = Some(value),
                 b"tool_call_id" if self.quirks.short_call_ids => self.call_ids.push(value),
                 b"name" => name = Some((key, value)),
-                field => self.unknown(text, field, (&key, &value), edits),
+                field => self.unknown(field, (&key, &value), edits),
             }
             Ok(())
         })?;
@@ -255,7 +241,7 @@ impl Messages<'_> {
         if let Some((key, value)) = name
             && !matches!(word.as_deref(), Some("tool" | "function"))
         {
-            self.unknown(text, b"name", (&key, &value), edits);
+            self.unknown(b"name", (&key, &value), edits);
         }
         Ok(())
     }
@@ -265,11 +251,11 @@ impl Messages<'_> {
     }
 
     /// Takes a field out of a message if the server refuses it there.
-    fn unknown(&mut self, text: &[u8], field: &[u8], (key, value): (&Span, &Span), edits: &mut Edits<'_>) {
+    fn unknown(&mut self, field: &[u8], (key, value): (&Span, &Span), edits: &mut Edits<'_>) {
         if self.knows(field) {
             return;
         }
-        let says_something = !matches!(slice(text, value), b"null" | b"false" | b"\"\"" | b"[]" | b"{}");
+        let says_something = !is_hollow(slice(edits.text(), value));
         if field == b"function_call" && says_something {
             return self.refuse("function_call");
         }
@@ -281,17 +267,12 @@ impl Messages<'_> {
     }
 
     fn calls(&mut self, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
-        let text = cursor.text();
-        cursor.array(|cursor, _| {
-            if cursor.kind()? != Kind::Object {
-                return cursor.value().map(drop);
-            }
-            let call = cursor.object(|cursor, key| {
-                let value = cursor.value()?;
+        objects(cursor, |cursor, _| {
+            let text = cursor.text();
+            let call = cursor.members(|key, value| {
                 if *json::name_of(text, &key) == *b"id" {
                     self.call_ids.push(value);
                 }
-                Ok(())
             });
             call.map(drop)
         })
@@ -299,23 +280,18 @@ impl Messages<'_> {
 
     /// Looks for pictures that would have to be fetched.
     fn parts(&mut self, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
-        let text = cursor.text();
-        cursor.array(|cursor, at| {
-            if cursor.kind()? != Kind::Object {
-                return cursor.value().map(drop);
-            }
+        objects(cursor, |cursor, at| {
+            let text = cursor.text();
             let part = cursor.object(|cursor, key| {
                 if *json::name_of(text, &key) != *b"image_url" {
                     return cursor.value().map(drop);
                 }
                 let mut url = None;
                 if cursor.kind()? == Kind::Object {
-                    cursor.object(|cursor, key| {
-                        let value = cursor.value()?;
+                    cursor.members(|key, value| {
                         if *json::name_of(text, &key) == *b"url" {
                             url = Some(value);
                         }
-                        Ok(())
                     })?;
                 } else {
                     url = Some(cursor.value()?);
@@ -335,20 +311,32 @@ impl Messages<'_> {
     }
 }
 
-/// Whether a picture's address is one, and not the picture itself.
+/// Reads the objects of an array; any other value is passed over.
+fn objects<'a>(
+    cursor: &mut Cursor<'a>,
+    mut each: impl FnMut(&mut Cursor<'a>, usize) -> Result<(), Broken>,
+) -> Result<Span, Broken> {
+    if cursor.kind()? != Kind::Array {
+        return cursor.value();
+    }
+    cursor.array(|cursor, at| match cursor.kind()? {
+        Kind::Object => each(cursor, at),
+        Kind::Array | Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value().map(drop),
+    })
+}
+
+/// Returns whether a picture's address is one, and not the picture itself.
 fn is_elsewhere(text: &[u8], url: &Span) -> bool {
     let inside = slice(text, url).get(1..).unwrap_or_default();
     inside.get(..5).is_none_or(|scheme| !scheme.eq_ignore_ascii_case(b"data:"))
 }
 
-/// Whether a value is what counts anyway where the field is absent.
+/// Returns whether a value is what counts anyway where the field is absent.
 fn says_nothing(name: &str, value: &[u8]) -> bool {
     let integer = || integer_of(value, &(0..value.len()));
     let is_empty = |open: &[u8], close: &[u8]| {
-        value
-            .strip_prefix(open)
-            .and_then(|value| value.strip_suffix(close))
-            .is_some_and(|inside| inside.trim_ascii().is_empty())
+        let inside = value.strip_prefix(open).and_then(|value| value.strip_suffix(close));
+        inside.is_some_and(|inside| inside.trim_ascii().is_empty())
     };
     match name {
         "n" => integer() == Some(1),

@@ -3,10 +3,13 @@
 //! Nothing is judged here but JSON's grammar and that choices are objects. Keys are compared as
 //! they are written: nobody escapes the letters of a field name.
 
+use std::borrow::Cow;
+
 use super::parts::parts;
 use super::{error, filled, names};
 use crate::neutral::UpstreamError;
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, integer_of, slice};
+use crate::wire::splice::Edits;
 
 /// A member of an object: key (with its quotes) and value.
 #[derive(Debug, Clone, Default)]
@@ -16,13 +19,13 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Whether the value says anything at all: not `null`, `false`, nor an empty string.
+    /// Returns whether the value says anything at all: not `null`, `false`, nor an empty string.
     pub(super) fn speaks(&self, text: &[u8]) -> bool {
         !matches!(slice(text, &self.value), b"null" | b"false" | b"\"\"")
     }
 
-    /// Whether it is what clients read as `logprobs`, or `null`. Together has a bare number, or, as
-    /// Fireworks, lists of the older API.
+    /// Returns whether it is what clients read as `logprobs`, or `null`. Together has a bare number,
+    /// or, as Fireworks, lists of the older API.
     pub(super) fn is_logprobs(&self, text: &[u8]) -> bool {
         let value = slice(text, &self.value);
         match self.kind(text) {
@@ -30,9 +33,8 @@ impl Member {
             Kind::Object if value.starts_with(br#"{"content""#) => true,
             Kind::Object => {
                 let mut is_old = false;
-                let read = Cursor::new(value).object(|cursor, key| {
+                let read = Cursor::new(value).members(|key, _| {
                     is_old |= matches!(slice(value, &key), br#""tokens""# | br#""token_logprobs""#);
-                    cursor.value().map(drop)
                 });
                 read.is_ok() && !is_old
             }
@@ -40,16 +42,26 @@ impl Member {
         }
     }
 
-    /// What kind of value it is.
+    /// Returns what kind of value it is.
     pub(super) fn kind(&self, text: &[u8]) -> Kind {
-        match slice(text, &self.value).first() {
-            Some(b'{') => Kind::Object,
-            Some(b'[') => Kind::Array,
-            Some(b'"') => Kind::String,
-            Some(b't' | b'f') => Kind::Bool,
-            Some(b'n') | None => Kind::Null,
-            Some(_) => Kind::Number,
-        }
+        slice(text, &self.value).first().and_then(|first| Kind::of(*first)).unwrap_or(Kind::Null)
+    }
+}
+
+/// Gives a member this value, unless it has it; puts the member into the object that opens at
+/// `open` where there is none.
+pub(super) fn set<'e>(
+    edits: &mut Edits<'e>,
+    open: usize,
+    key: &[u8],
+    member: &Option<Member>,
+    value: impl Into<Cow<'e, [u8]>>,
+) {
+    let value = value.into();
+    match member {
+        Some(member) if slice(edits.text(), &member.value) == &*value => {}
+        Some(member) => edits.replace(member.value.clone(), value),
+        None => edits.insert_member(open, [key, b":", &value].concat()),
     }
 }
 
@@ -78,16 +90,16 @@ pub(super) struct Shape {
     pub(super) obfuscation: Option<Member>,
     /// Where xAI and Perplexity found what they say.
     pub(super) citations: Option<Member>,
-    pub(super) list: Vec<Choice>,
+    pub(super) list: Vec<ChoiceShape>,
     /// There are more of something than anybody asked for; the rest was not kept.
     pub(super) too_many: Option<&'static str>,
-    /// The tool calls of all choices; each [`Body`] has its range.
-    pub(super) calls: Vec<Call>,
+    /// The tool calls of all choices; each [`MessageShape`] has its range.
+    pub(super) calls: Vec<CallShape>,
 }
 
 /// An entry of `choices`.
 #[derive(Debug, Default)]
-pub(super) struct Choice {
+pub(super) struct ChoiceShape {
     pub(super) open: usize,
     pub(super) index: Option<Member>,
     pub(super) delta: Option<Member>,
@@ -100,14 +112,14 @@ pub(super) struct Choice {
     pub(super) error: Option<Member>,
     pub(super) has_native_finish: bool,
     /// What is in `delta`, where that is an object.
-    pub(super) in_delta: Option<Body>,
+    pub(super) in_delta: Option<MessageShape>,
     /// What is in `message`, where that is an object.
-    pub(super) in_message: Option<Body>,
+    pub(super) in_message: Option<MessageShape>,
 }
 
 /// A `delta` or a `message`.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Body {
+pub(super) struct MessageShape {
     pub(super) open: usize,
     pub(super) role: Option<Member>,
     pub(super) content: Option<Member>,
@@ -150,7 +162,7 @@ pub(super) const LISTS: [&[u8]; 3] = [br#""annotations""#, names::DETAILS, br#""
 
 /// An entry of `tool_calls`.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Call {
+pub(super) struct CallShape {
     pub(super) span: Span,
     pub(super) index: Option<Member>,
     pub(super) id: Option<Member>,
@@ -231,20 +243,17 @@ impl Shape {
             return cursor.value().map(drop);
         }
         let text = cursor.text();
-        let mut choice = Choice::default();
+        let mut choice = ChoiceShape::default();
         let calls = &mut self.calls;
         let span = cursor.object(|cursor, key| {
             let slot = match slice(text, &key) {
-                br#""delta""# => {
+                name @ (br#""delta""# | br#""message""#) => {
                     let (value, body) = maybe_body(cursor, calls)?;
-                    choice.in_delta = body;
-                    choice.delta = Some(Member { key, value });
-                    return Ok(());
-                }
-                br#""message""# => {
-                    let (value, body) = maybe_body(cursor, calls)?;
-                    choice.in_message = body;
-                    choice.message = Some(Member { key, value });
+                    let (member, shape) = match name {
+                        br#""delta""# => (&mut choice.delta, &mut choice.in_delta),
+                        _ => (&mut choice.message, &mut choice.in_message),
+                    };
+                    (*member, *shape) = (Some(Member { key, value }), body);
                     return Ok(());
                 }
                 br#""index""# => &mut choice.index,
@@ -270,14 +279,14 @@ impl Shape {
     }
 }
 
-impl Choice {
+impl ChoiceShape {
     /// Whether there is thinking in it.
     pub(super) fn thinks(&self) -> bool {
         [&self.in_delta, &self.in_message].into_iter().flatten().any(|body| body.thinks)
     }
 }
 
-impl Body {
+impl MessageShape {
     /// Whether `tool_calls` is there, but is nothing that a client could read.
     pub(super) fn has_odd_calls(&self, text: &[u8]) -> bool {
         self.calls.as_ref().is_some_and(|calls| calls.kind(text) != Kind::Array && calls.speaks(text))
@@ -286,15 +295,23 @@ impl Body {
     /// Whether it holds anything that a caller can use: neither thinking nor a refusal, and more
     /// than a citation.
     pub(super) fn answers(&self, text: &[u8]) -> bool {
-        let in_parts = |content: &Member| !parts(slice(text, &content.value)).text.is_empty();
-        let has_parts = |content: &&Member| matches!(content.kind(text), Kind::Array | Kind::Object);
-        self.has_answer || self.content.as_ref().filter(has_parts).is_some_and(in_parts)
+        self.has_answer || self.parts_of_content(text).is_some_and(|content| !parts(content).text.is_empty())
     }
 
-    /// Where a piece of reasoning stands, if there is nothing beside it.
+    /// Returns the content, if it stands in parts.
+    pub(super) fn parts_of_content<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
+        let content = self.content.as_ref()?;
+        matches!(content.kind(text), Kind::Array | Kind::Object).then(|| slice(text, &content.value))
+    }
+
+    /// Returns whether the only string of text or reasoning is its content.
+    pub(super) fn is_only_content(&self) -> bool {
+        self.content.as_ref().is_some_and(|content| self.only_text.as_ref() == Some(&content.value))
+    }
+
+    /// Returns where a piece of reasoning stands, if there is nothing beside it.
     pub(super) fn only_reasoning(&self, text: &[u8]) -> Option<&Span> {
-        let has_content = self.content.as_ref().is_some_and(|content| self.only_text.as_ref() == Some(&content.value));
-        let has_more = has_content || self.is_special || self.has_lists || !self.call_range.is_empty();
+        let has_more = self.is_only_content() || self.is_special || self.has_lists || !self.call_range.is_empty();
         self.only_text.as_ref().filter(|_| !has_more).filter(|span| slice(text, span).starts_with(b"\""))
     }
 
@@ -306,12 +323,12 @@ impl Body {
     }
 }
 
-fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, Option<Body>), Broken> {
+fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<CallShape>) -> Result<(Span, Option<MessageShape>), Broken> {
     if cursor.kind()? != Kind::Object {
         return Ok((cursor.value()?, None));
     }
     let text = cursor.text();
-    let mut body = Body::default();
+    let mut body = MessageShape::default();
     let first_call = calls.len();
     let mut reasoned = 0;
     let span = cursor.object(|cursor, key| {
@@ -340,28 +357,22 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, O
                 };
                 body.calls = Some(Member { key, value });
             }
-            // The same text under two names at servers in transition: it counts once.
-            names::STANDARD | names::SHORT => {
+            names::STANDARD | names::SHORT | names::BLOCKS | names::TEXT => {
                 let value = cursor.value()?;
                 let thinks = !is_hollow(slice(text, &value));
                 body.has_thinking = true;
                 body.thinks |= thinks;
                 body.speaks |= thinks;
-                if name == names::STANDARD {
-                    body.has_reasoning_content = true;
-                } else {
-                    body.has_reasoning = slice(text, &value).starts_with(b"\"");
+                match name {
+                    names::STANDARD => body.has_reasoning_content = true,
+                    names::SHORT => body.has_reasoning = slice(text, &value).starts_with(b"\""),
+                    _ => {}
                 }
-                body.note_text(text, &value);
-                reasoned = reasoned.max(json::text_len(text, &value));
-            }
-            names::BLOCKS | names::TEXT => {
-                let value = cursor.value()?;
-                let thinks = !is_hollow(slice(text, &value));
-                body.has_thinking = true;
-                body.thinks |= thinks;
-                body.speaks |= thinks;
-                if name == names::TEXT {
+                if matches!(name, names::STANDARD | names::SHORT) {
+                    body.note_text(text, &value);
+                }
+                // The same text under two names at servers in transition: it counts once.
+                if name != names::BLOCKS {
                     reasoned = reasoned.max(json::text_len(text, &value));
                 }
             }
@@ -370,31 +381,21 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, O
                 cursor.value()?;
                 body.has_thinking = true;
             }
-            br#""refusal""# => {
+            br#""refusal""# | br#""audio""# | br#""function_call""# => {
                 let value = cursor.value()?;
-                let speaks = !is_hollow(slice(text, &value));
-                body.speaks |= speaks;
-                body.is_special |= speaks;
-                body.refuses |= speaks;
-                body.said += json::text_len(text, &value);
-            }
-            br#""audio""# => {
-                let value = cursor.value()?;
-                let speaks = !is_hollow(slice(text, &value));
-                body.speaks |= speaks;
-                body.is_special |= speaks;
-                body.has_answer |= speaks;
-                body.ends_audio = speaks && expires(slice(text, &value));
-            }
-            br#""function_call""# => {
-                let value = cursor.value()?;
-                let speaks = !is_hollow(slice(text, &value));
-                body.speaks |= speaks;
-                body.is_special |= speaks;
-                body.has_answer |= speaks;
-                if speaks {
-                    body.said += value.len();
-                    body.old_call = Some(Member { key, value });
+                if is_hollow(slice(text, &value)) {
+                    return Ok(());
+                }
+                (body.speaks, body.is_special) = (true, true);
+                body.refuses |= name == br#""refusal""#;
+                body.has_answer |= name != br#""refusal""#;
+                match name {
+                    br#""refusal""# => body.said += json::text_len(text, &value),
+                    br#""audio""# => body.ends_audio = expires(slice(text, &value)),
+                    _ => {
+                        body.said += value.len();
+                        body.old_call = Some(Member { key, value });
+                    }
                 }
             }
             name if LISTS.contains(&name) => {
@@ -421,9 +422,9 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<Call>) -> Result<(Span, O
     Ok((span, Some(body)))
 }
 
-fn call(cursor: &mut Cursor<'_>) -> Result<Call, Broken> {
+fn call(cursor: &mut Cursor<'_>) -> Result<CallShape, Broken> {
     let text = cursor.text();
-    let mut call = Call::default();
+    let mut call = CallShape::default();
     call.span = cursor.object(|cursor, key| {
         let slot = match slice(text, &key) {
             br#""index""# => &mut call.index,
@@ -454,14 +455,15 @@ fn call(cursor: &mut Cursor<'_>) -> Result<Call, Broken> {
     Ok(call)
 }
 
-fn is_hollow(value: &[u8]) -> bool {
+/// Returns whether a value says nothing.
+pub(super) fn is_hollow(value: &[u8]) -> bool {
     matches!(value, b"null" | b"\"\"" | b"[]" | b"{}" | b"false")
 }
 
+/// Returns whether audio names the time when it expires.
 fn expires(audio: &[u8]) -> bool {
     let mut found = false;
-    let mut cursor = Cursor::new(audio);
-    let read = cursor.object(|cursor, key| {
+    let read = Cursor::new(audio).object(|cursor, key| {
         found |= slice(audio, &key) == br#""expires_at""# && cursor.kind()? == Kind::Number;
         cursor.value().map(drop)
     });

@@ -52,9 +52,7 @@ impl Stream {
         match (fed, stray) {
             (Ok(ControlFlow::Break(fault)), _) => Err(fault),
             (Err(_), _) => Err(StreamFault::Broken("an event is larger than allowed")),
-            (Ok(ControlFlow::Continue(())), Some((found, _))) if !self.chunks.done() => {
-                Err(StreamFault::Upstream(found))
-            }
+            (Ok(ControlFlow::Continue(())), Some((found, _))) if !self.chunks.done => Err(StreamFault::Upstream(found)),
             (Ok(ControlFlow::Continue(())), _) => Ok(()),
         }
     }
@@ -62,7 +60,7 @@ impl Stream {
     /// The commit gate: the upstream has begun to answer, with content, thinking, audio, a call, a
     /// refusal or a finish. A role alone, or empty content, opens nothing.
     pub fn opened(&self) -> bool {
-        self.chunks.opened()
+        self.chunks.opened
     }
 
     /// All that was said is that the model will not answer: a refusal, or a content filter's
@@ -73,7 +71,7 @@ impl Stream {
 
     /// The upstream's `[DONE]` was seen, and rightly: [`finish`](Self::finish) is next.
     pub fn done(&self) -> bool {
-        self.chunks.done()
+        self.chunks.done
     }
 
     /// Every choice has its finish: the answer is whole, and only usage or `[DONE]` may be missing.
@@ -91,7 +89,7 @@ impl Stream {
             if is_whole { chunks.event(event.name, event.data, out) } else { Ok(()) }
         });
         pending.transpose()?;
-        if !self.chunks.done()
+        if !self.chunks.done
             && let Some(found) = self.strays.finish()
         {
             return Err(StreamFault::Upstream(found));
