@@ -2,9 +2,41 @@
 
 use std::process::ExitCode;
 
-use dialects::presets;
+use dialects::presets::ALL;
 
-/// Prints the table.
+use crate::table;
+
+/// Prints the presets as a table, and how one is used.
 pub(super) fn run() -> ExitCode {
-    super::print(&presets::table())
+    super::print(&(table() + EXAMPLE))
+}
+
+fn table() -> String {
+    let rows = ALL.iter().map(|preset| [preset.name, preset.base_url, preset.key.unwrap_or("-"), preset.note]);
+    let rows: Vec<_> = std::iter::once(["preset", "base_url", "key", "note"]).chain(rows).collect();
+    table::columns(&rows.iter().map(|row| row.map(str::to_owned)).collect::<Vec<_>>(), 4)
+}
+
+const EXAMPLE: &str = "
+accounts:
+  groq: { preset: groq, key: { env: GROQ_API_KEY } }
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_aligned() {
+        let table = table() + EXAMPLE;
+        let (rows, example) = table.split_once("\n\n").expect("an example");
+        let rows: Vec<&str> = rows.lines().collect();
+        assert_eq!(rows.len(), ALL.len() + 1);
+        let column = rows[0].find("base_url").unwrap();
+        for (row, preset) in rows[1..].iter().zip(ALL) {
+            assert_eq!(row.find(preset.base_url), Some(column), "{row}");
+            assert!(row.is_ascii() && row.len() <= 132 && !row.ends_with(' '), "{row}");
+        }
+        assert_eq!(example.lines().count(), 2);
+    }
 }

@@ -5,8 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address that no account may ever be reached at: link-local, the metadata services of clouds
-/// (which hand out credentials to whoever asks), and what is no host at all.
+/// Returns whether no account may ever be reached at this address: link-local, the metadata
+/// services of clouds (which hand out credentials to whoever asks), and what is no host at all.
 pub fn forbidden_ip(address: IpAddr) -> bool {
     match plain(address) {
         IpAddr::V4(v4) => {
@@ -28,7 +28,8 @@ pub fn forbidden_ip(address: IpAddr) -> bool {
     }
 }
 
-/// An address of this machine or of a private network, where `http:` needs no leave.
+/// Returns whether an address is one of this machine or of a private network, where `http:` needs
+/// no leave.
 pub fn private_ip(address: IpAddr) -> bool {
     match plain(address) {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_private(),
@@ -36,9 +37,9 @@ pub fn private_ip(address: IpAddr) -> bool {
     }
 }
 
-/// Whether a host, as a URL names it, is one that everybody can reach: a name or an address of the
-/// public internet. What is not surely one is none: addresses are read as generously as the most
-/// generous of those who would fetch the URL (`0x7f.1`, `2130706433`, `0177.0.0.1`).
+/// Returns whether a host, as a URL names it, is one that everybody can reach: a name or an address
+/// of the public internet. What is not surely one is none: addresses are read as generously as the
+/// most generous of those who would fetch the URL (`0x7f.1`, `2130706433`, `0177.0.0.1`).
 ///
 /// A public name may still resolve to a private address. Only who resolves it can see that.
 pub fn is_public_host(host: &str) -> bool {
@@ -78,8 +79,8 @@ const OWN_DOMAINS: [&str; 14] = [
     "onion",
 ];
 
-/// An IPv4 address in one to four parts, each of them decimal, octal or hexadecimal, as the WHATWG
-/// and `inet_aton` read it.
+/// Reads an IPv4 address in one to four parts, each of them decimal, octal or hexadecimal, as the
+/// WHATWG and `inet_aton` read it.
 fn loose_v4(host: &str) -> Option<Ipv4Addr> {
     let parts: Vec<u64> = host.split('.').map(number).collect::<Option<_>>()?;
     let (last, first) = parts.split_last()?;
@@ -106,11 +107,8 @@ fn number(part: &str) -> Option<u64> {
 
 fn is_public_v4(v4: Ipv4Addr) -> bool {
     let [a, b, c, _] = v4.octets();
-    let is_special = match (a, b, c) {
-        // "This network", shared by carriers, IETF's own, benchmarks, reserved.
-        (0, ..) | (100, 64..=127, _) | (192, 0, 0) | (198, 18..=19, _) | (240.., ..) => true,
-        _ => false,
-    };
+    // "This network", shared by carriers, IETF's own, benchmarks, reserved.
+    let is_special = matches!((a, b, c), (0, ..) | (100, 64..=127, _) | (192, 0, 0) | (198, 18..=19, _) | (240.., ..));
     !is_special && !private_ip(v4.into()) && !forbidden_ip(v4.into())
 }
 
@@ -129,7 +127,7 @@ fn is_public_v6(v6: &Ipv6Addr) -> bool {
     }
 }
 
-/// The IPv4 address that an IPv6 one stands for, if it does.
+/// Returns the IPv4 address that an IPv6 one stands for, if it does.
 pub fn plain(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     if let Some(v4) = v6.to_ipv4_mapped() {

@@ -4,6 +4,7 @@
 //! A preset is a starting point that the catalog may override; it names no models, since those
 //! change every month.
 
+use crate::upstream;
 use crate::upstream::quirks::{
     CEREBRAS, DEEPSEEK, FIREWORKS, GROQ, LLAMA_CPP, MISTRAL, OLLAMA, OPENROUTER, PERPLEXITY, Quirks, SGLANG, TGI,
     TOGETHER, VLLM, XAI,
@@ -30,46 +31,20 @@ pub fn find(name: &str) -> Option<&'static Preset> {
     ALL.iter().find(|preset| preset.name == name)
 }
 
-/// Writes the presets as a table to read, and how one is used.
-pub fn table() -> String {
-    let rows = ALL.iter().map(|preset| [preset.name, preset.base_url, preset.key.unwrap_or("-"), preset.note]);
-    let rows: Vec<_> = std::iter::once(["preset", "base_url", "key", "note"]).chain(rows).collect();
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.len()).max().unwrap_or(0);
-    let (name, url, key) = (width(0), width(1), width(2));
-    let mut table = String::new();
-    for [preset, base_url, variable, note] in &rows {
-        let line = format!("{preset:name$}  {base_url:url$}  {variable:key$}  {note}");
-        table.push_str(line.trim_end());
-        table.push('\n');
-    }
-    table.push_str(EXAMPLE);
-    table
-}
-
-const EXAMPLE: &str = "
-accounts:
-  groq: { preset: groq, key: { env: GROQ_API_KEY } }
-";
-
 /// Returns the environment variables that providers' own documentation has credentials in.
 pub fn variables<'a>() -> impl Iterator<Item = &'a str> {
-    ALL.iter().filter_map(|preset| preset.key).chain(OTHER_VARIABLES)
+    let of_protocols = upstream::ALL.iter().filter_map(|protocol| protocol.key_variable);
+    ALL.iter().filter_map(|preset| preset.key).chain(of_protocols).chain(OTHER_VARIABLES)
 }
 
-/// The variables of those who have no preset.
-const OTHER_VARIABLES: [&str; 12] = [
-    "ANTHROPIC_API_KEY",
-    "GEMINI_API_KEY",
+/// Other names for keys, and credentials that are no keys.
+const OTHER_VARIABLES: [&str; 6] = [
     "GOOGLE_API_KEY",
     "AZURE_OPENAI_KEY",
-    "AZURE_OPENAI_API_KEY",
-    "COHERE_API_KEY",
     "CO_API_KEY",
-    "OLLAMA_API_KEY",
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
-    "AWS_BEARER_TOKEN_BEDROCK",
 ];
 
 /// Returns the preset of a server on the internet, which takes a key.
@@ -142,19 +117,5 @@ mod tests {
         for quirks in quirks::ALL {
             assert!(ALL.iter().any(|preset| preset.quirks == *quirks), "{}", quirks.name);
         }
-    }
-
-    #[test]
-    fn the_table_is_aligned() {
-        let table = table();
-        let (rows, example) = table.split_once("\n\n").expect("an example");
-        let rows: Vec<&str> = rows.lines().collect();
-        assert_eq!(rows.len(), ALL.len() + 1);
-        let column = rows[0].find("base_url").unwrap();
-        for (row, preset) in rows[1..].iter().zip(ALL) {
-            assert_eq!(row.find(preset.base_url), Some(column), "{row}");
-            assert!(row.is_ascii() && row.len() <= 132 && !row.ends_with(' '), "{row}");
-        }
-        assert_eq!(example.lines().count(), 2);
     }
 }

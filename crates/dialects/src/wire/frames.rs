@@ -38,12 +38,12 @@ const PRELUDE: usize = 12;
 /// The checksum at the end.
 const CHECKSUM: usize = 4;
 impl FrameDecoder {
-    /// A decoder at a stream's start. A frame's payload may be as long as `limit`.
+    /// Returns a decoder at a stream's start. A frame's payload may be as long as `limit`.
     pub fn new(limit: usize) -> Self {
         Self { limit: limit.min(MAX_PAYLOAD), pending: Vec::new() }
     }
 
-    /// How many bytes it keeps of a frame whose end has not come yet.
+    /// Returns how many bytes it keeps of a frame whose end has not come yet.
     pub fn buffered(&self) -> usize {
         self.pending.len()
     }
@@ -86,7 +86,7 @@ impl FrameDecoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Whether the last frame was whole. At the end of the stream, anything else is a cut.
+    /// Returns whether the last frame was whole. At the end of the stream, anything else is a cut.
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
@@ -180,7 +180,7 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// A header's name and value, and what comes after it. What is no text has an empty value.
+/// Returns a header's name and value, and what comes after it. What is no text has an empty value.
 fn header(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     const STRING: u8 = 7;
     let (length, rest) = bytes.split_first()?;
@@ -209,7 +209,7 @@ fn header(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((name, if *kind == STRING { value } else { &[] }, rest))
 }
 
-/// A big-endian word, and what comes after it.
+/// Returns a big-endian word, and what comes after it.
 fn word(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (word, rest) = bytes.split_first_chunk()?;
     Some((u32::from_be_bytes(*word), rest))

@@ -5,12 +5,14 @@
 //! surrogates in `\u` escapes pass, since both are kept as text. It builds no values and does not
 //! compare keys.
 
+mod kind;
 mod pieces;
 mod text;
 mod write;
 
 use std::ops::Range;
 
+pub use kind::Kind;
 pub use pieces::Pieces;
 pub use text::{folds_to, integer_of, name_of, quote, text_len, text_of};
 pub use write::{Writer, escape_into};
@@ -24,39 +26,6 @@ pub type Span = Range<usize>;
 /// It is what serde_json reads, so that nothing passes here that a reader behind us chokes on.
 pub const MAX_DEPTH: usize = 127;
 
-/// What a value is, as its first byte says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// `{…}`
-    Object,
-    /// `[…]`
-    Array,
-    /// `"…"`
-    String,
-    /// `-1.5e3`
-    Number,
-    /// `true` or `false`
-    Bool,
-    /// `null`
-    Null,
-}
-
-impl Kind {
-    /// Returns the kind of value that begins with this byte.
-    #[inline]
-    pub fn of(first: u8) -> Option<Self> {
-        Some(match first {
-            b'{' => Self::Object,
-            b'[' => Self::Array,
-            b'"' => Self::String,
-            b'-' | b'0'..=b'9' => Self::Number,
-            b't' | b'f' => Self::Bool,
-            b'n' => Self::Null,
-            _ => return None,
-        })
-    }
-}
-
 /// Why a text is not JSON, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
@@ -67,7 +36,7 @@ pub struct Broken {
 }
 
 impl Broken {
-    /// Line and column of the fault, both from 1, the column in characters.
+    /// Returns line and column of the fault, both from 1, the column in characters.
     pub fn line_and_column(&self, text: &[u8]) -> (usize, usize) {
         let before = text.get(..self.at).unwrap_or(text);
         let line = memchr::memchr_iter(b'\n', before).count() + 1;
@@ -102,12 +71,12 @@ impl<'a> Cursor<'a> {
         self.text
     }
 
-    /// How far it has come.
+    /// Returns how far it has come.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// The kind of the value that comes next; only white space is consumed.
+    /// Returns the kind of the value that comes next; only white space is consumed.
     pub fn kind(&mut self) -> Result<Kind, Broken> {
         self.skip_blank();
         self.peek().and_then(Kind::of).ok_or_else(|| self.broken("expected a value"))
@@ -229,6 +198,17 @@ impl<'a> Cursor<'a> {
         Ok(start..self.at)
     }
 
+    /// Consumes a value; if it is an object, `each` gets its members as in
+    /// [`object`](Self::object).
+    pub fn maybe_object(&mut self, each: impl FnMut(&mut Self, Span) -> Result<(), Broken>) -> Result<Span, Broken> {
+        if self.kind()? == Kind::Object { self.object(each) } else { self.value() }
+    }
+
+    /// Consumes a value; if it is an array, `each` gets its elements as in [`array`](Self::array).
+    pub fn maybe_array(&mut self, each: impl FnMut(&mut Self, usize) -> Result<(), Broken>) -> Result<Span, Broken> {
+        if self.kind()? == Kind::Array { self.array(each) } else { self.value() }
+    }
+
     /// Checks that only white space is left.
     pub fn end(&mut self) -> Result<(), Broken> {
         self.skip_blank();
@@ -271,7 +251,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// After a member or element: steps over `,` (true) or `close` (false).
+    /// Steps over what follows a member or element: `,` (true) or `close` (false).
     #[inline]
     fn more(&mut self, close: u8) -> Result<bool, Broken> {
         if self.skip_over(b',') {
@@ -405,7 +385,7 @@ impl<'a> Cursor<'a> {
         self.text.get(from..).unwrap_or_default()
     }
 
-    /// The fault at this place, named better where the whole text's encoding is the cause.
+    /// Returns the fault at this place, named better where the whole text's encoding is the cause.
     #[cold]
     fn broken(&self, why: &'static str) -> Broken {
         let why = match self.text {
@@ -421,7 +401,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The bytes of a span; empty if the text does not reach that far.
+/// Returns the bytes of a span; empty if the text does not reach that far.
 #[inline]
 pub fn slice<'a>(text: &'a [u8], span: &Span) -> &'a [u8] {
     text.get(span.clone()).unwrap_or_default()
@@ -430,9 +410,9 @@ pub fn slice<'a>(text: &'a [u8], span: &Span) -> &'a [u8] {
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGH_BITS: u64 = ONES << 7;
 
-/// How many bytes come before the first quote, backslash or control character; every byte passed
-/// (and perhaps a few more) is or-ed into `high`, whose high bits then say whether there may be
-/// non-ASCII.
+/// Returns how many bytes come before the first quote, backslash or control character; every byte
+/// passed (and perhaps a few more) is or-ed into `high`, whose high bits then say whether there may
+/// be non-ASCII.
 ///
 /// This is where the time goes, so strings are read in words, and long ones (images in base64) in
 /// blocks that the compiler turns into vector instructions.
@@ -480,8 +460,9 @@ fn plain_bytes(tail: &[u8], high: &mut u64) -> usize {
     len
 }
 
-/// The first byte of a word that ends a plain run. Subtracting borrows only out of a byte that is
-/// itself a hit, so a false hit can stand only after a true one, and the first is always true.
+/// Finds the first byte of a word that ends a plain run. Subtracting borrows only out of a byte
+/// that is itself a hit, so a false hit can stand only after a true one, and the first is always
+/// true.
 #[inline]
 fn stop_in(word: [u8; 8], high: &mut u64) -> Option<usize> {
     let word = u64::from_le_bytes(word);

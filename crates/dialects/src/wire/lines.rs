@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use memchr::memchr;
 
 use super::Event;
-use super::sse::{TooLarge, append, empty};
+use super::sse::{TooLarge, append, empty, without_mark};
 
 /// Where in the stream we are, and what is kept of a line whose end has not come yet.
 #[derive(Debug)]
@@ -22,12 +22,12 @@ pub struct LineDecoder {
 }
 
 impl LineDecoder {
-    /// A decoder at a stream's start. A line may be as long as `limit`.
+    /// Returns a decoder at a stream's start. A line may be as long as `limit`.
     pub fn new(limit: usize) -> Self {
         Self { limit, line: Vec::new(), first_line: true }
     }
 
-    /// How many bytes it keeps of a line whose end has not come yet.
+    /// Returns how many bytes it keeps of a line whose end has not come yet.
     pub fn buffered(&self) -> usize {
         self.line.len()
     }
@@ -44,13 +44,13 @@ impl LineDecoder {
             self.check(end)?;
             let (line, after) = rest.split_at_checked(end).unwrap_or_default();
             rest = after.get(1..).unwrap_or_default();
-            let told = if self.line.is_empty() {
+            let flow = if self.line.is_empty() {
                 show(&mut self.first_line, line, &mut event)
             } else {
                 append(&mut self.line, line, self.limit);
-                self.end_of_gathered_line(&mut event)
+                self.finish(&mut event)
             };
-            if let Some(ControlFlow::Break(value)) = told {
+            if let Some(ControlFlow::Break(value)) = flow {
                 return Ok(ControlFlow::Break(value));
             }
         }
@@ -59,28 +59,22 @@ impl LineDecoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// At the end of the stream: the last line, if it lacks its end and is not blank. Whether it is
-    /// whole the caller must see for itself.
+    /// Shows the line that was gathered, unless it is blank. At the end of the stream that is the
+    /// last line, if it lacks its end; whether it is whole the caller must see for itself.
     pub fn finish<R>(&mut self, event: impl FnOnce(Event<'_>) -> R) -> Option<R> {
-        self.end_of_gathered_line(event)
+        let shown = show(&mut self.first_line, &self.line, event);
+        empty(&mut self.line);
+        shown
     }
 
     fn check(&self, more: usize) -> Result<(), TooLarge> {
         if self.line.len() + more > self.limit { Err(TooLarge) } else { Ok(()) }
     }
-
-    fn end_of_gathered_line<R>(&mut self, event: impl FnOnce(Event<'_>) -> R) -> Option<R> {
-        let told = show(&mut self.first_line, &self.line, event);
-        empty(&mut self.line);
-        told
-    }
 }
 
 /// Shows a line, unless it is blank.
 fn show<R>(first_line: &mut bool, line: &[u8], event: impl FnOnce(Event<'_>) -> R) -> Option<R> {
-    let is_first = std::mem::take(first_line);
-    let line = if is_first { line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line) } else { line };
-    let data = line.trim_ascii();
+    let data = without_mark(first_line, line).trim_ascii();
     (!data.is_empty()).then(|| event(Event { name: b"", data }))
 }
 

@@ -1,8 +1,8 @@
 //! Percent-encoding (RFC 3986).
 
-/// Text as one segment of a path, or as a value in a query: everything but unreserved characters is
-/// encoded (§2.3). A segment of dots only would be a step in the tree: it becomes a name that
-/// nothing has.
+/// Encodes text as one segment of a path, or as a value in a query: everything but unreserved
+/// characters is encoded (§2.3). A segment of dots only would be a step in the tree: it becomes a
+/// name that nothing has.
 pub fn segment(text: &str) -> String {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let hex = |nibble: u8| HEX.get(usize::from(nibble)).copied().map_or('0', char::from);

@@ -135,7 +135,7 @@ struct RemovedRun {
 }
 
 impl RemovedRun {
-    /// `later` are the edits after `first`, sorted.
+    /// Finds the run that begins with `first`; `later` are the edits after it, sorted.
     fn from(text: &[u8], first: &Edit<'_>, later: &[Edit<'_>]) -> Self {
         let mut removed = later.iter().filter(|edit| matches!(edit.what, What::RemoveMember)).peekable();
         let mut end = first.span.end;
@@ -154,7 +154,8 @@ impl RemovedRun {
     }
 }
 
-/// Whether what was put in just after a `{` has a member after it, given the later edits, sorted.
+/// Returns whether what was put in just after a `{` has a member after it, given the later edits,
+/// sorted.
 fn is_followed(text: &[u8], open: usize, later: &[Edit<'_>]) -> bool {
     let first = after_blank(text, open);
     for (index, edit) in later.iter().enumerate() {
@@ -170,13 +171,13 @@ fn is_followed(text: &[u8], open: usize, later: &[Edit<'_>]) -> bool {
     text.get(first) != Some(&b'}')
 }
 
-/// The first place from `at` on that is not white space.
+/// Returns the first place from `at` on that is not white space.
 fn after_blank(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     at + rest.iter().position(|byte| !is_blank(*byte)).unwrap_or(rest.len())
 }
 
-/// Where the comma before the member at `at` stands; `at` itself if it is the first member.
+/// Returns where the comma before the member at `at` stands; `at` itself if it is the first member.
 fn comma_before(text: &[u8], at: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
     match before.iter().rposition(|byte| !is_blank(*byte)) {

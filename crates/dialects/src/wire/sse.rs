@@ -44,13 +44,13 @@ struct Data {
 pub(super) const KEPT: usize = 8 * 1024;
 
 impl Decoder {
-    /// A decoder at a stream's start. An event's data, together with the line being read, may be as
-    /// long as `limit`.
+    /// Returns a decoder at a stream's start. An event's data, together with the line being read,
+    /// may be as long as `limit`.
     pub fn new(limit: usize) -> Self {
         Self { limit, line: Vec::new(), name: Vec::new(), data: Data::default(), first_line: true, after_cr: false }
     }
 
-    /// How many bytes it keeps of an event whose end has not come yet.
+    /// Returns how many bytes it keeps of an event whose end has not come yet.
     pub fn buffered(&self) -> usize {
         self.line.len() + self.data.buffer.len()
     }
@@ -102,7 +102,7 @@ impl Decoder {
                 }
                 continue;
             }
-            let line = self.without_mark(line);
+            let line = without_mark(&mut self.first_line, line);
             if line.is_empty() {
                 if let Some(ControlFlow::Break(value)) = self.dispatch(borrowed.take(), &mut event) {
                     return Ok(ControlFlow::Break(value));
@@ -126,9 +126,9 @@ impl Decoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// At the end of the stream: the event that still waits for its empty line, if it has data. The
-    /// specification drops it, but several servers omit the last line end; the caller must see for
-    /// itself whether the data is whole.
+    /// Shows, at the end of the stream, the event that still waits for its empty line, if it has
+    /// data. The specification drops it, but several servers omit the last line end; the caller
+    /// must see for itself whether the data is whole.
     pub fn finish<R>(&mut self, event: impl FnOnce(Event<'_>) -> R) -> Option<R> {
         if !self.line.is_empty() {
             self.end_of_gathered_line();
@@ -143,7 +143,7 @@ impl Decoder {
     /// Ends the line that was gathered in pieces; true if there was nothing in it but the mark.
     fn end_of_gathered_line(&mut self) -> bool {
         let mut line = std::mem::take(&mut self.line);
-        let content = self.without_mark(&line);
+        let content = without_mark(&mut self.first_line, &line);
         let is_empty = content.is_empty();
         match value_of(content, b"data") {
             Some(value) if self.data.any_line => self.data.push(value, self.limit),
@@ -157,14 +157,6 @@ impl Decoder {
         empty(&mut line);
         self.line = line;
         is_empty
-    }
-
-    /// The line, without a byte order mark if it is the stream's first.
-    fn without_mark<'l>(&mut self, line: &'l [u8]) -> &'l [u8] {
-        if !std::mem::take(&mut self.first_line) {
-            return line;
-        }
-        line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line)
     }
 
     /// Takes a line other than `data`; of these only `event` matters.
@@ -210,7 +202,16 @@ impl Data {
     }
 }
 
-/// The value of a line if its field has this name: after the first colon and one space, or nothing.
+/// Returns a line without the byte order mark that may stand before a stream's first.
+pub(super) fn without_mark<'l>(is_first: &mut bool, line: &'l [u8]) -> &'l [u8] {
+    if !std::mem::take(is_first) {
+        return line;
+    }
+    line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line)
+}
+
+/// Returns the value of a line if its field has this name: after the first colon and one space, or
+/// nothing.
 fn value_of<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
     match line.strip_prefix(name)? {
         [b':', b' ', value @ ..] | [b':', value @ ..] => Some(value),

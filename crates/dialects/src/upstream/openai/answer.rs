@@ -24,18 +24,43 @@ pub fn answer(
 ) -> Result<Answer, AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body).trim_ascii();
     let mut shape = Shape::default();
-    if shape.read(body).is_ok() {
-        return standard(header, quirks, show_reasoning, body, &shape);
+    let lossy;
+    let text = if shape.read(body).is_ok() {
+        body
+    } else {
+        lossy = String::from_utf8_lossy(body);
+        if shape.read(lossy.as_bytes()).is_err() {
+            let nonsense = AnswerFault::Nonsense("the answer is not a JSON object");
+            return Err(error::hidden(body).map_or(nonsense, AnswerFault::Upstream));
+        }
+        lossy.as_bytes()
+    };
+    if let Some(found) = shape.error(text) {
+        return Err(AnswerFault::Upstream(found));
     }
-    let lossy = String::from_utf8_lossy(body);
-    let text = lossy.as_bytes();
-    if text != body && shape.read(text).is_ok() {
-        return standard(header, quirks, show_reasoning, text, &shape);
+    if let Some(why) = shape.too_many {
+        return Err(AnswerFault::Nonsense(why));
     }
-    Err(match error::hidden(body) {
-        Some(found) => AnswerFault::Upstream(found),
-        None => AnswerFault::Nonsense("the answer is not a JSON object"),
-    })
+    if shape.list.is_empty() {
+        return Err(AnswerFault::Nonsense("the answer has no choices"));
+    }
+    let common = Common::new(header, show_reasoning);
+    let mut head = Head::new(header);
+    head.learn(text, &shape);
+    let mut edits = Edits::new(text);
+    head.edit(&shape, br#""chat.completion""#, &mut edits);
+    let (mut said, mut answers, mut declines, mut flaws) = (0, false, false, Flaws::default());
+    for (entry, index) in shape.list.iter().zip(indices(text, &shape.list)) {
+        let mut choice = Choice::new(0, index);
+        said += edit_choice(&mut choice, entry, &shape.calls, &common, &mut edits)?;
+        answers |= choice.answers;
+        declines |= choice.declines();
+        flaws.add(choice.flaws(common.wants_json));
+    }
+    let usage = edit_usage(header, quirks, &shape, said as u64, &mut edits);
+    let mut body = Vec::new();
+    edits.apply_into(&mut body);
+    Ok(Answer { body, usage, declined: declines && !answers, flaws })
 }
 
 /// Reads a buffered answer that came where a stream was asked for, and writes it as one.
@@ -52,41 +77,6 @@ pub fn converted(
     chunks.reported.is_estimate = usage.source == Source::Estimated;
     chunks.finish(&mut events, None).map_err(fault)?;
     Ok(Answer { body: events, usage, declined, flaws })
-}
-
-fn standard(
-    header: &AnswerHeader,
-    quirks: &Quirks,
-    show_reasoning: bool,
-    text: &[u8],
-    shape: &Shape,
-) -> Result<Answer, AnswerFault> {
-    if let Some(found) = shape.error(text) {
-        return Err(AnswerFault::Upstream(found));
-    }
-    if let Some(why) = shape.too_many {
-        return Err(AnswerFault::Nonsense(why));
-    }
-    if shape.list.is_empty() {
-        return Err(AnswerFault::Nonsense("the answer has no choices"));
-    }
-    let common = Common::new(header, show_reasoning);
-    let mut head = Head::new(header);
-    head.learn(text, shape);
-    let mut edits = Edits::new(text);
-    head.edit(shape, br#""chat.completion""#, &mut edits);
-    let (mut said, mut answers, mut declines, mut flaws) = (0, false, false, Flaws::default());
-    for (entry, index) in shape.list.iter().zip(indices(text, &shape.list)) {
-        let mut choice = Choice::new(0, index);
-        said += edit_choice(&mut choice, entry, &shape.calls, &common, &mut edits)?;
-        answers |= choice.answers;
-        declines |= choice.declines();
-        flaws.add(choice.flaws(common.wants_json));
-    }
-    let usage = edit_usage(header, quirks, shape, said as u64, &mut edits);
-    let mut body = Vec::new();
-    edits.apply_into(&mut body);
-    Ok(Answer { body, usage, declined: declines && !answers, flaws })
 }
 
 /// Returns the index of each choice: its own if they fit together, else its place.

@@ -48,12 +48,12 @@ fn free(id: &str, count: usize, taken: &mut BTreeSet<Short>) -> Short {
     short
 }
 
-/// FNV-1a.
+/// Hashes bytes with FNV-1a.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
 }
 
-/// SplitMix64's last step: every bit depends on every other.
+/// Mixes bits by SplitMix64's last step: every bit depends on every other.
 fn mixed(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -65,7 +65,7 @@ struct Fragment<'a> {
 }
 
 impl OpenCall {
-    /// Whether another name is a piece of its own: names come before arguments.
+    /// Returns whether another name is a piece of its own: names come before arguments.
     fn goes_on(&self, name: &[u8]) -> bool {
         self.is_empty && self.name != name && self.name.len() + name.len() <= MAX_NAME
     }
@@ -77,28 +77,28 @@ impl Calls {
         Self { choice, ..Self::default() }
     }
 
-    /// Whether the caller has seen any.
+    /// Returns whether the caller has seen any.
     pub(super) fn any(&self) -> bool {
         self.introduced > 0
     }
 
-    /// Whether a call never got a name, so that the caller knows nothing of it.
+    /// Returns whether a call never got a name, so that the caller knows nothing of it.
     pub(super) fn any_unnamed(&self) -> bool {
         self.introduced < self.list.len()
     }
 
-    /// How many have arguments that are no object, where all of them have come.
+    /// Returns how many have arguments that are no object, where all of them have come.
     pub(super) fn broken(&self) -> u32 {
         let broken = self.list.iter().filter(|open| flaws::is_broken(&open.arguments));
         u32::try_from(broken.count()).unwrap_or(u32::MAX)
     }
 
-    /// What the arguments of the call at this place are so far.
+    /// Returns what the arguments of the call at this place are so far.
     pub(super) fn arguments_of(&mut self, slot: usize) -> Option<&mut Pieces> {
         self.list.get_mut(slot).map(|open| &mut open.arguments)
     }
 
-    /// Fragments that complete the calls without arguments: such a call takes none.
+    /// Writes the fragments that complete the calls without arguments: such a call takes none.
     pub(super) fn empty(&self) -> String {
         let empty = self.list.iter().filter(|open| open.is_empty).filter_map(|open| open.index);
         let fragments = empty.map(|index| format!(r#"{{"index":{index},"function":{{"arguments":"{{}}"}}}}"#));
@@ -197,14 +197,14 @@ impl Calls {
             (None, None, Some(_)) => None,
             (None, None, None) => self.list.len().checked_sub(1),
         };
-        if let Some(slot) = known {
-            return Ok(slot);
-        }
-        if self.list.len() == MAX_CALLS {
+        let slot = known.unwrap_or(self.list.len());
+        if slot == MAX_CALLS {
             return Err("more than 128 tool calls");
         }
-        self.list.push(OpenCall { number, ..OpenCall::default() });
-        Ok(self.list.len() - 1)
+        if slot == self.list.len() {
+            self.list.push(OpenCall { number, ..OpenCall::default() });
+        }
+        Ok(slot)
     }
 
     /// Puts right the `tool_calls` of a whole message, or one that `is_cut`; returns the bytes of
@@ -260,13 +260,14 @@ pub(super) fn take_old(text: &[u8], member: &Member, to: &mut Pieces) {
     });
 }
 
-/// What stands between the quotes of a literal.
+/// Returns what stands between the quotes of a literal.
 pub(super) fn between_quotes(literal: &[u8]) -> &[u8] {
     literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default()
 }
 
 impl Ids {
-    /// Built on the answer's own id, so that calls of two answers in one conversation differ.
+    /// Returns ids that are built on the answer's own, so that calls of two answers in one
+    /// conversation differ.
     pub(super) fn new(header: &AnswerHeader) -> Self {
         // OpenAI refuses ids of more than 40 characters when they come back in a conversation.
         let id: Vec<char> = header.id.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -323,7 +324,7 @@ fn copy_others(object: &[u8], known: &[&[u8]], out: &mut Vec<u8>) {
     });
 }
 
-/// The id's literal. Mistral's old servers say "null" for none.
+/// Returns the id's literal. Mistral's old servers say "null" for none.
 fn id_of<'a>(text: &'a [u8], call: &CallShape) -> Option<&'a [u8]> {
     filled(text, &call.id.as_ref()?.value).filter(|id| *id != br#""null""#)
 }
@@ -332,7 +333,7 @@ fn name_of<'a>(text: &'a [u8], call: &CallShape) -> Option<&'a [u8]> {
     filled(text, &call.name.as_ref()?.value)
 }
 
-/// The type's literal.
+/// Returns the type's literal.
 fn kind_of<'a>(text: &'a [u8], call: &CallShape) -> &'a [u8] {
     let said = call.kind.as_ref().and_then(|kind| filled(text, &kind.value));
     said.unwrap_or(if call.is_custom { br#""custom""# } else { br#""function""# })
@@ -350,8 +351,8 @@ fn arguments_len(text: &[u8], call: &CallShape) -> usize {
     })
 }
 
-/// The arguments as they stand between the quotes of a literal: text as it is, all else as JSON
-/// text.
+/// Returns the arguments as they stand between the quotes of a literal: text as it is, all else as
+/// JSON text.
 fn arguments<'a>(text: &'a [u8], call: &CallShape) -> Cow<'a, [u8]> {
     let Some(member) = &call.arguments else { return Cow::Borrowed(b"") };
     let value = slice(text, &member.value);

@@ -84,12 +84,6 @@ pub(super) enum Finishes {
     Shown,
 }
 
-/// What a choice's part of a chunk brought.
-pub(super) struct Spoken {
-    pub(super) bytes: usize,
-    pub(super) speaks: bool,
-}
-
 impl Choice {
     /// Returns a choice that has shown nothing: the upstream's `number`, and the caller's `index`.
     pub(super) fn new(number: u64, index: usize) -> Self {
@@ -133,8 +127,8 @@ impl Choice {
         }
     }
 
-    /// Counts the bytes of thinking that an entry holds, if it has nothing beside it and neither begins
-    /// nor ends the choice.
+    /// Counts the bytes of thinking that an entry holds, if it has nothing beside it and neither
+    /// begins nor ends the choice.
     pub(super) fn only_thinks(&mut self, text: &[u8], entry: &ChoiceShape) -> Result<Option<usize>, StreamFault> {
         // Choices must appear in their order, whatever is hidden of them.
         if !self.has_role || entry.finish.as_ref().is_some_and(|finish| finish.speaks(text)) {
@@ -145,8 +139,8 @@ impl Choice {
         Ok(reasoning::only(text, body))
     }
 
-    /// Returns whether an entry only says again the piece of reasoning that came before it. A short one may
-    /// well be meant twice.
+    /// Returns whether an entry only says again the piece of reasoning that came before it. A short
+    /// one may well be meant twice.
     pub(super) fn repeats_reasoning(&mut self, text: &[u8], entry: &ChoiceShape) -> bool {
         let Some(span) = entry.in_delta.as_ref().and_then(|body| body.only_reasoning(text)) else { return false };
         let piece = slice(text, span);
@@ -160,21 +154,22 @@ impl Choice {
         false
     }
 
-    /// Puts right an entry of a chunk's `choices`, all but its finish.
+    /// Puts right an entry of a chunk's `choices`, all but its finish. Returns how many bytes it
+    /// says, and whether it says anything.
     pub(super) fn edit(
         &mut self,
         entry: &ChoiceShape,
         calls: &[CallShape],
         common: &Common,
         edits: &mut Edits<'_>,
-    ) -> Result<Spoken, StreamFault> {
+    ) -> Result<(usize, bool), StreamFault> {
         self.edit_entry(entry, edits);
         if let Some(usage) = &entry.usage {
             edits.remove_member(&usage.key, &usage.value);
         }
         let Some((body, is_message)) = self.body(edits.text(), entry)? else {
             self.edit_empty(entry, edits);
-            return Ok(Spoken { bytes: 0, speaks: false });
+            return Ok((0, false));
         };
         let other = if is_message { &entry.delta } else { &entry.message };
         if let Some(other) = other {
@@ -194,7 +189,7 @@ impl Choice {
         if body.has_lists {
             self.number_lists(body, edits);
         }
-        Ok(Spoken { bytes, speaks: body.speaks })
+        Ok((bytes, body.speaks))
     }
 
     /// Puts right what an entry holds beside its delta or message.
@@ -243,10 +238,7 @@ impl Choice {
         if let Some(message) = &entry.message {
             edits.remove_member(&message.key, &message.value);
         }
-        match &entry.delta {
-            Some(null) => edits.replace(null.value.clone(), delta),
-            None => edits.insert_member(entry.open, [br#""delta":"#, delta].concat()),
-        }
+        set(edits, entry.open, br#""delta""#, &entry.delta, delta);
     }
 
     fn edit_role(&mut self, body: &MessageShape, edits: &mut Edits<'_>) {
@@ -285,9 +277,6 @@ impl Choice {
             let Some(listed) = place.and_then(|place| self.listed.get_mut(place)) else {
                 return cursor.value().map(drop);
             };
-            if cursor.kind()? != Kind::Array {
-                return cursor.value().map(drop);
-            }
             let each = |cursor: &mut Cursor<'_>, at| {
                 if at >= MAX_LISTED || cursor.kind()? != Kind::Object {
                     return cursor.value().map(drop);
@@ -300,7 +289,7 @@ impl Choice {
                 *listed += 1;
                 Ok(())
             };
-            cursor.array(each).map(drop)
+            cursor.maybe_array(each).map(drop)
         });
     }
 }

@@ -129,10 +129,8 @@ impl Chunks {
                 return self.chunk(text.as_bytes(), out);
             }
         }
-        Err(match error::hidden(data) {
-            Some(found) => StreamFault::Upstream(found),
-            None => StreamFault::Broken("an event is not a JSON object"),
-        })
+        let broken = StreamFault::Broken("an event is not a JSON object");
+        Err(error::hidden(data).map_or(broken, StreamFault::Upstream))
     }
 
     /// Takes a chunk that was read into the shape.
@@ -246,7 +244,8 @@ impl Chunks {
         }
     }
 
-    /// Returns whether a chunk holds nothing but thinking, of which nothing would be left; it still counts.
+    /// Returns whether a chunk holds nothing but thinking, of which nothing would be left; it still
+    /// counts.
     fn hides(&mut self, text: &[u8]) -> Result<bool, StreamFault> {
         if self.shape.citations.as_ref().is_some_and(|citations| citations.speaks(text)) {
             return Ok(false);
@@ -290,10 +289,10 @@ impl Chunks {
         edit_usage(&self.shape, self.show_usage, &mut edits);
         for (place, entry) in self.shape.list.iter().enumerate() {
             let choice = choice_of(&mut self.choices, text, entry, place)?;
-            let spoken = choice.edit(entry, &self.shape.calls, &self.common, &mut edits)?;
+            let (bytes, speaks) = choice.edit(entry, &self.shape.calls, &self.common, &mut edits)?;
             choice.edit_finish(entry, finishes, &mut edits);
-            self.said = self.said.saturating_add(spoken.bytes as u64);
-            self.opened |= spoken.speaks;
+            self.said = self.said.saturating_add(bytes as u64);
+            self.opened |= speaks;
         }
         write_event(&mut edits, out);
         Ok(())
@@ -304,21 +303,21 @@ impl Chunks {
         !self.choices.is_empty() && self.choices.iter().all(has_end)
     }
 
-    /// Nothing was said that is an answer, but that there will be none. As long as one of several
-    /// choices is open, it may answer.
+    /// Returns whether nothing was said that is an answer, but that there will be none. As long as
+    /// one of several choices is open, it may answer.
     pub(super) fn declined(&self) -> bool {
         let is_settled = |choice: &Choice| !choice.answers && (choice.refuses || choice.ended.is_some());
         self.choices.iter().any(Choice::declines) && self.choices.iter().all(is_settled)
     }
 
-    /// What is wrong with what was said, once all of it was.
+    /// Returns what is wrong with what was said, once all of it was.
     pub(super) fn flaws(&self) -> Flaws {
         let mut flaws = Flaws::default();
         self.choices.iter().for_each(|choice| flaws.add(choice.flaws(self.common.wants_json)));
         flaws
     }
 
-    /// The usage, unless nothing was said or counted.
+    /// Returns the usage, unless nothing was said or counted.
     pub(super) fn usage_so_far(&self) -> Usage {
         if self.reported.counts.is_none() && !self.opened { Usage::default() } else { self.usage() }
     }
@@ -361,7 +360,7 @@ impl Chunks {
         Ok(usage)
     }
 
-    /// What chunks of ours end with where the usage will be shown.
+    /// Returns what chunks of ours end with where the usage will be shown.
     fn no_usage(&self) -> &'static str {
         if self.show_usage { r#","usage":null"# } else { "" }
     }
@@ -371,29 +370,25 @@ impl Chunks {
         let Some(choice) = self.choices.get_mut(at) else { return Ok(()) };
         let Some(ended) = &choice.ended else { return Ok(()) };
         let empty = if finish::is_cut(ended.reason) { String::new() } else { choice.calls.empty() };
+        let reason = finish::shown(ended.reason, choice.calls.any());
+        let native = ended.native.as_ref().map(|word| format!(r#","native_finish_reason":{}"#, json::quote(word)));
+        let last = std::mem::take(&mut choice.last);
         if !empty.is_empty() {
             let text = format!(
                 r#"{{"choices":[{{"index":{at},"delta":{{"tool_calls":[{empty}]}},"finish_reason":null}}]{no_usage}}}"#
             );
             self.write_ours(text.as_bytes(), None, out);
         }
-        let Some(choice) = self.choices.get_mut(at) else { return Ok(()) };
-        let Some(ended) = &choice.ended else { return Ok(()) };
-        if !choice.last.is_empty() {
-            let text = std::mem::take(&mut choice.last);
+        if last.is_empty() {
+            let native = native.unwrap_or_default();
+            let text = format!(
+                r#"{{"choices":[{{"index":{at},"delta":{{}},"logprobs":null,"finish_reason":"{reason}"{native}}}]{no_usage}}}"#
+            );
+            self.write_ours(text.as_bytes(), None, out);
+        } else if self.shape.read(&last).is_ok() {
             // It was read before it was held.
-            if self.shape.read(&text).is_ok() {
-                return self.write(&text, Finishes::Shown, out);
-            }
-            return Ok(());
+            self.write(&last, Finishes::Shown, out)?;
         }
-        let reason = finish::shown(ended.reason, choice.calls.any());
-        let native = ended.native.as_ref().map(|word| format!(r#","native_finish_reason":{}"#, json::quote(word)));
-        let text = format!(
-            r#"{{"choices":[{{"index":{at},"delta":{{}},"logprobs":null,"finish_reason":"{reason}"{}}}]{no_usage}}}"#,
-            native.unwrap_or_default()
-        );
-        self.write_ours(text.as_bytes(), None, out);
         Ok(())
     }
 
@@ -416,9 +411,7 @@ impl Chunks {
             if let Some((key, value)) = groq_usage(text, &self.shape) {
                 edits.remove_member(&key, &value);
             }
-            if let Some(member) = &self.shape.usage {
-                edits.replace(member.value.clone(), object);
-            }
+            set(&mut edits, self.shape.open, br#""usage""#, &self.shape.usage, object);
             // What an upstream like this one tried is none of the caller's business.
             match (&self.shape.x_portcullis, mark) {
                 (member, Some(mark)) => {

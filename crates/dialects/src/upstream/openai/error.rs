@@ -27,8 +27,7 @@ pub fn error(body: &[u8], content_type: Option<&str>) -> UpstreamError {
     let is_html = content_type.is_some_and(|value| value.to_ascii_lowercase().contains("html"));
     let message = match body.trim_ascii() {
         [] => NO_REASON,
-        [b'<', ..] => "the upstream answered with a web page",
-        _ if is_html => "the upstream answered with a web page",
+        text if is_html || text.starts_with(b"<") => "the upstream answered with a web page",
         _ => "the upstream's reason is not in a known format",
     };
     UpstreamError { message: message.to_owned(), ..UpstreamError::default() }.with_excerpt(body)
@@ -40,24 +39,23 @@ pub(super) fn hidden(json: &[u8]) -> Option<UpstreamError> {
     if object.get("error").is_some_and(speaks) {
         return Some(of(&object));
     }
-    if let Some(error) = object.get("x_groq").and_then(|groq| groq.get("error")).filter(|error| speaks(error)) {
-        return Some(of(&Map::from_iter([("error".to_owned(), error.clone())])));
+    let in_place = |error: &Value| speaks(error).then(|| of(&Map::from_iter([("error".to_owned(), error.clone())])));
+    if let Some(error) = object.get("x_groq").and_then(|groq| in_place(groq.get("error")?)) {
+        return Some(error);
     }
     let Some(choices) = object.get("choices").and_then(Value::as_array) else {
         return is_flat_error(&object).then(|| of(&object));
     };
     choices.iter().find_map(|choice| {
-        if let Some(error) = choice.get("error").filter(|error| speaks(error)) {
-            return Some(of(&Map::from_iter([("error".to_owned(), error.clone())])));
-        }
-        match finish::of(choice.get("finish_reason")?.as_str()?) {
+        choice.get("error").and_then(in_place).or_else(|| match finish::of(choice.get("finish_reason")?.as_str()?) {
             Finish::Failed(word) => Some(gave_up(word)),
             Finish::Unsaid | Finish::Ended(_) | Finish::EndedBy(_) => None,
-        }
+        })
     })
 }
 
-/// The error that a finish reason like `error` or `abort` stands for, where nothing says more.
+/// Returns the error that a finish reason like `error` or `abort` stands for, where nothing says
+/// more.
 pub(super) fn gave_up(word: &str) -> UpstreamError {
     UpstreamError {
         code: Some(word.to_owned()),
@@ -66,7 +64,7 @@ pub(super) fn gave_up(word: &str) -> UpstreamError {
     }
 }
 
-/// An error that says nothing of itself.
+/// Returns an error that says nothing of itself.
 pub(super) fn without_reason() -> UpstreamError {
     UpstreamError { message: NO_REASON.to_owned(), ..UpstreamError::default() }
 }
@@ -82,20 +80,17 @@ const MAX_WORD: usize = 128;
 /// What a log may get of a body that nobody understands.
 const MAX_EXCERPT: usize = 512;
 
-/// The object that a body holds; Gemini's errors come as an array of one.
+/// Returns the object that a body holds; Gemini's errors come as an array of one.
 fn object(body: &[u8]) -> Option<Map<String, Value>> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
-    match serde_json::from_slice(body).ok()? {
-        Value::Object(object) => Some(object),
-        Value::Array(list) => match list.into_iter().next()? {
-            Value::Object(object) => Some(object),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
-        },
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    let mut value: Value = serde_json::from_slice(body).ok()?;
+    if let Value::Array(list) = value {
+        value = list.into_iter().next()?;
     }
+    if let Value::Object(object) = value { Some(object) } else { None }
 }
 
-/// Whether an `error` member reports anything: many servers always send it, as `null`.
+/// Returns whether an `error` member reports anything: many servers always send it, as `null`.
 fn speaks(error: &Value) -> bool {
     match error {
         Value::Null | Value::Bool(false) => false,
@@ -104,7 +99,7 @@ fn speaks(error: &Value) -> bool {
     }
 }
 
-/// Whether an object without `choices` is an error whose fields stand at the top.
+/// Returns whether an object without `choices` is an error whose fields stand at the top.
 fn is_flat_error(object: &Map<String, Value>) -> bool {
     let is = |name, word| object.get(name).and_then(Value::as_str) == Some(word);
     let has_text = |name| object.get(name).is_some_and(|text| text.as_str().is_some_and(|text| !text.is_empty()));
@@ -120,8 +115,7 @@ fn of(object: &Map<String, Value>) -> UpstreamError {
     let nothing = Map::new();
     let (inner, text) = match object.get("error") {
         Some(Value::Object(inner)) => (inner, None),
-        Some(other) if speaks(other) => (&nothing, Some(other)),
-        Some(_) | None => (&nothing, None),
+        other => (&nothing, other.filter(|other| speaks(other))),
     };
     let both = [inner, object];
     let message = ["message", "detail", "msg", "error_message", "title", "statusText"];
@@ -155,7 +149,7 @@ fn of(object: &Map<String, Value>) -> UpstreamError {
     error
 }
 
-/// Whether a server says in its own words that the prompt is too long for the model.
+/// Returns whether a server says in its own words that the prompt is too long for the model.
 fn is_too_long(message: &str) -> bool {
     const WORDS: [&str; 5] = [
         // OpenAI, vLLM, DeepSeek, Mistral, Fireworks, OpenRouter
@@ -172,9 +166,9 @@ fn is_too_long(message: &str) -> bool {
     WORDS.iter().any(|words| message.contains(words))
 }
 
-/// Whether a server says in its own words that it does not answer because of what was asked, or of
-/// what the answer would have been. Some say so with 403, but it is not the account that is
-/// refused.
+/// Returns whether a server says in its own words that it does not answer because of what was
+/// asked, or of what the answer would have been. Some say so with 403, but it is not the account
+/// that is refused.
 fn is_filtered(error: &UpstreamError, inner: &Map<String, Value>, object: &Map<String, Value>) -> bool {
     // Moonshot and Alibaba, who have another code beside the type or none
     const WORDS: [&str; 4] =
@@ -201,8 +195,8 @@ fn is_filtered(error: &UpstreamError, inner: &Map<String, Value>, object: &Map<S
     is_word(&error.kind) || is_word(&error.code) || is_flagged() || has_levels() || begins()
 }
 
-/// How long to wait, where a message says it: "Please retry after 6 seconds.", "Please try again in
-/// 1m2.5s."
+/// Reads how long to wait, where a message says it: "Please retry after 6 seconds.", "Please try
+/// again in 1m2.5s."
 fn wait(message: &str) -> Option<Duration> {
     let (_, mut rest) = ["retry after ", "try again in "].iter().find_map(|words| message.split_once(words))?;
     let mut seconds = None;
@@ -225,7 +219,7 @@ fn wait(message: &str) -> Option<Duration> {
 /// A longer wait than a day is none that anybody would keep.
 const MAX_WAIT: f64 = 86_400.0;
 
-/// A text, whatever it is wrapped in.
+/// Finds a text, whatever it is wrapped in.
 fn words(value: &Value) -> Option<String> {
     let text = match value {
         Value::Null | Value::Bool(_) => return None,
@@ -259,7 +253,7 @@ fn first_word(objects: &[&Map<String, Value>], names: &[&str]) -> Option<String>
     })
 }
 
-/// The status that an error names for itself, as a number or its digits.
+/// Returns the status that an error names for itself, as a number or its digits.
 fn status(object: &Map<String, Value>) -> Option<u16> {
     ["status_code", "http_status_code", "statusCode", "status", "code"].iter().find_map(|name| {
         let status = match object.get(*name)? {
@@ -271,7 +265,7 @@ fn status(object: &Map<String, Value>) -> Option<u16> {
     })
 }
 
-/// At most so many bytes, on one line.
+/// Returns at most so many bytes, on one line.
 fn cut(text: &str, limit: usize) -> String {
     let end = text.floor_char_boundary(limit);
     let kept = text.get(..end).unwrap_or_default();

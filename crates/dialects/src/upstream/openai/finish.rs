@@ -41,18 +41,18 @@ pub(super) fn of(word: &str) -> Finish {
     if let Some((reason, _)) = KNOWN.iter().find(|(_, words)| words.iter().any(|known| is_it(&known))) {
         return Finish::Ended(reason);
     }
-    match FAILED.iter().find(is_it) {
+    match FAILED.iter().copied().flatten().find(is_it) {
         Some(known) => Finish::Failed(known),
         None => Finish::EndedBy(word.chars().take(64).collect()),
     }
 }
 
-/// The reason that is shown: `tool_calls` if calls were made, unless they may be cut short.
+/// Returns the reason that is shown: `tool_calls` if calls were made, unless they may be cut short.
 pub(super) fn shown(reason: &'static str, made_calls: bool) -> &'static str {
     if made_calls && !is_cut(reason) { "tool_calls" } else { reason }
 }
 
-/// Whether what was said last may be cut short.
+/// Returns whether what was said last may be cut short.
 pub(super) fn is_cut(reason: &str) -> bool {
     matches!(reason, "length" | FILTERED)
 }
@@ -76,26 +76,17 @@ const KNOWN: [(&str, &[&str]); 11] = [
     (FILTERED, &["sensitive", "error_toxic"]),
 ];
 
-const FAILED: [&str; 14] = [
-    "error",
+/// Words of servers that gave up.
+const FAILED: [&[&str]; 5] = [
+    &["error"],
     // vLLM, SGLang
-    "abort",
-    "aborted",
-    "cancelled",
-    "canceled",
-    // DeepSeek
-    "insufficient_system_resource",
-    // Zhipu
-    "network_error",
+    &["abort", "aborted", "cancelled", "canceled"],
+    // DeepSeek, Zhipu
+    &["insufficient_system_resource", "network_error"],
     // Cohere
-    "timeout",
-    "failed",
-    "server_error",
-    "internal_error",
+    &["timeout", "failed", "server_error", "internal_error"],
     // Bedrock, Gemini
-    "malformed_model_output",
-    "malformed_tool_use",
-    "malformed_function_call",
+    &["malformed_model_output", "malformed_tool_use", "malformed_function_call"],
 ];
 
 #[cfg(test)]

@@ -84,7 +84,8 @@ impl Counts {
         [counts.prompt, counts.completion, counts.total].iter().any(|count| count.unwrap_or(0) > 0).then_some(counts)
     }
 
-    /// Returns the usage that they stand for; what is missing comes from the total, else from an estimate.
+    /// Returns the usage that they stand for; what is missing comes from the total, else from an
+    /// estimate.
     pub(super) fn settle(self, quirks: &Quirks, prompt_bytes: u64, completion_bytes: u64) -> Usage {
         let mut source = Source::Reported;
         let (mut prompt, completion) = match (self.prompt, self.completion, self.total) {
@@ -119,7 +120,8 @@ impl Counts {
         }
     }
 
-    /// Seen at xAI: the completion leaves the reasoning out, only the total has it.
+    /// Returns how much reasoning stands outside the completion. Seen at xAI: only the total has
+    /// it.
     fn reasoning_outside(self, quirks: &Quirks, prompt: u64, completion: u64, total: Option<u64>) -> u64 {
         let reasoning = self.reasoning.unwrap_or(0);
         let without = prompt.saturating_add(completion);
@@ -132,8 +134,8 @@ impl Counts {
     }
 }
 
-/// Writes the usage object with its numbers made true, and what it cost if that is shown; a new one if
-/// there was none.
+/// Writes the usage object with its numbers made true, and what it cost if that is shown; a new one
+/// if there was none.
 pub(super) fn write(object: Option<&[u8]>, usage: &Usage, shown: ShowCost) -> Vec<u8> {
     let numbers = [
         (&br#""prompt_tokens""#[..], usage.prompt),

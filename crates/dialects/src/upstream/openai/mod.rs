@@ -51,7 +51,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// A JSON number for a small count, without allocation in the ordinary case.
+/// Returns a JSON number for a small count, without allocation in the ordinary case.
 fn digits(number: usize) -> Cow<'static, [u8]> {
     const ONE: &[u8; 10] = b"0123456789";
     match ONE.get(number..=number) {
@@ -60,7 +60,7 @@ fn digits(number: usize) -> Cow<'static, [u8]> {
     }
 }
 
-/// A string's literal as the text has it, if it is a string and not empty.
+/// Returns a string's literal as the text has it, if it is a string and not empty.
 fn filled<'a>(text: &'a [u8], span: &Span) -> Option<&'a [u8]> {
     let literal = slice(text, span);
     (literal.len() > 2 && literal.starts_with(b"\"")).then_some(literal)

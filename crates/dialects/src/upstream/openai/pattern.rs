@@ -37,8 +37,8 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// How much of what it says is its text: all of it, or the next chunks' would be counted
-    /// wrongly.
+    /// Returns how much of what it says is its text: all of it, or the next chunks' would be
+    /// counted wrongly.
     pub(super) fn says(&self) -> u64 {
         // Without the quotes; there are no escapes in it.
         HOLES.get(self.text_at).map_or(0, |hole| hole.len() as u64 - 2)
@@ -91,7 +91,8 @@ impl Pattern {
         self.parts.clear();
     }
 
-    /// The chunk to learn from, if this one is of a kind that may come again and it is worth a try.
+    /// Returns the chunk to learn from, if this one is of a kind that may come again and it is
+    /// worth a try.
     pub(super) fn probe(&mut self, text: &[u8], shape: &Shape) -> Option<Probe> {
         if self.credit < COST || text.len() > MAX_LEARNT {
             return None;
@@ -149,8 +150,8 @@ impl Pattern {
     }
 }
 
-/// Where the only text of a chunk stands, if the same chunk with another text could follow: if
-/// nothing in it but the text adds to what is known of the stream.
+/// Returns where the only text of a chunk stands, if the same chunk with another text could follow:
+/// if nothing in it but the text adds to what is known of the stream.
 fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
     let [entry] = shape.list.as_slice() else { return None };
     let body = entry.in_delta.as_ref()?;
@@ -161,20 +162,15 @@ fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
         || entry.message.is_some()
         || entry.finish.as_ref().is_some_and(|finish| !is_null(&finish.value))
         || body.has_lists
+        || body.is_special
         // Which of two names thinking keeps depends on what both say.
         || (body.has_reasoning && body.has_reasoning_content);
     if adds {
         return None;
     }
     match shape.calls.get(body.call_range.clone()).unwrap_or_default() {
-        [] if !body.is_special => body.only_text.clone(),
-        [call]
-            if !body.is_special
-                && body.texts == 0
-                && call.id.is_none()
-                && call.kind.is_none()
-                && call.name.is_none() =>
-        {
+        [] => body.only_text.clone(),
+        [call] if body.texts == 0 && call.id.is_none() && call.kind.is_none() && call.name.is_none() => {
             let arguments = call.arguments.as_ref()?.value.clone();
             filled(text, &arguments).map(|_| arguments)
         }
@@ -184,7 +180,7 @@ fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
 
 #[cfg(test)]
 impl Pattern {
-    /// One that never learns.
+    /// Returns one that never learns.
     pub(super) fn off() -> Self {
         Self { credit: 0, ..Self::default() }
     }

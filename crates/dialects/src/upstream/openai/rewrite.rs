@@ -203,7 +203,7 @@ const MAX_NAMES: usize = 32;
 
 impl Messages<'_> {
     fn read(&mut self, cursor: &mut Cursor<'_>, edits: &mut Edits<'_>) -> Result<Span, Broken> {
-        objects(cursor, |cursor, index| {
+        cursor.maybe_array(|cursor, index| {
             self.index = index;
             self.message(cursor, edits)
         })
@@ -213,7 +213,7 @@ impl Messages<'_> {
         let text = cursor.text();
         let mut role = None;
         let mut name = None;
-        cursor.object(|cursor, key| {
+        cursor.maybe_object(|cursor, key| {
             let field = json::name_of(text, &key);
             let value = match field.as_ref() {
                 b"content" if self.quirks.inline_images => self.parts(cursor)?,
@@ -267,12 +267,14 @@ impl Messages<'_> {
     }
 
     fn calls(&mut self, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
-        objects(cursor, |cursor, _| {
-            let text = cursor.text();
-            let call = cursor.members(|key, value| {
+        let text = cursor.text();
+        cursor.maybe_array(|cursor, _| {
+            let call = cursor.maybe_object(|cursor, key| {
+                let value = cursor.value()?;
                 if *json::name_of(text, &key) == *b"id" {
                     self.call_ids.push(value);
                 }
+                Ok(())
             });
             call.map(drop)
         })
@@ -280,21 +282,22 @@ impl Messages<'_> {
 
     /// Looks for pictures that would have to be fetched.
     fn parts(&mut self, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
-        objects(cursor, |cursor, at| {
-            let text = cursor.text();
-            let part = cursor.object(|cursor, key| {
+        let text = cursor.text();
+        cursor.maybe_array(|cursor, at| {
+            let part = cursor.maybe_object(|cursor, key| {
                 if *json::name_of(text, &key) != *b"image_url" {
                     return cursor.value().map(drop);
                 }
                 let mut url = None;
-                if cursor.kind()? == Kind::Object {
-                    cursor.members(|key, value| {
-                        if *json::name_of(text, &key) == *b"url" {
-                            url = Some(value);
-                        }
-                    })?;
-                } else {
-                    url = Some(cursor.value()?);
+                let value = cursor.maybe_object(|cursor, key| {
+                    let value = cursor.value()?;
+                    if *json::name_of(text, &key) == *b"url" {
+                        url = Some(value);
+                    }
+                    Ok(())
+                })?;
+                if !slice(text, &value).starts_with(b"{") {
+                    url = Some(value);
                 }
                 if url.is_some_and(|url| is_elsewhere(text, &url)) {
                     self.refuse(&format!("content[{at}].image_url"));
@@ -309,20 +312,6 @@ impl Messages<'_> {
         let index = self.index;
         self.refused.get_or_insert_with(|| unsupported(&format!("messages[{index}].{field}")));
     }
-}
-
-/// Reads the objects of an array; any other value is passed over.
-fn objects<'a>(
-    cursor: &mut Cursor<'a>,
-    mut each: impl FnMut(&mut Cursor<'a>, usize) -> Result<(), Broken>,
-) -> Result<Span, Broken> {
-    if cursor.kind()? != Kind::Array {
-        return cursor.value();
-    }
-    cursor.array(|cursor, at| match cursor.kind()? {
-        Kind::Object => each(cursor, at),
-        Kind::Array | Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value().map(drop),
-    })
 }
 
 /// Returns whether a picture's address is one, and not the picture itself.

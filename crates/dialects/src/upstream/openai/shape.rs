@@ -24,8 +24,8 @@ impl Member {
         !matches!(slice(text, &self.value), b"null" | b"false" | b"\"\"")
     }
 
-    /// Returns whether it is what clients read as `logprobs`, or `null`. Together has a bare number,
-    /// or, as Fireworks, lists of the older API.
+    /// Returns whether it is what clients read as `logprobs`, or `null`. Together has a bare
+    /// number, or, as Fireworks, lists of the older API.
     pub(super) fn is_logprobs(&self, text: &[u8]) -> bool {
         let value = slice(text, &self.value);
         match self.kind(text) {
@@ -189,10 +189,7 @@ impl Shape {
                     // Of a key that comes twice, the last one counts, as it does for clients.
                     self.list.clear();
                     self.calls.clear();
-                    let value = match cursor.kind()? {
-                        Kind::Array => cursor.array(|cursor, _| self.choice(cursor))?,
-                        Kind::Object | Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value()?,
-                    };
+                    let value = cursor.maybe_array(|cursor, _| self.choice(cursor))?;
                     self.choices = Some(Member { key, value });
                     return Ok(());
                 }
@@ -215,7 +212,7 @@ impl Shape {
         cursor.end()
     }
 
-    /// The error that stands in the place of a chunk or an answer, or inside it.
+    /// Returns the error that stands in the place of a chunk or an answer, or inside it.
     pub(super) fn error(&self, text: &[u8]) -> Option<UpstreamError> {
         let speaks = |member: &Option<Member>| member.as_ref().is_some_and(|member| member.speaks(text));
         let is_error = speaks(&self.error) || self.list.iter().any(|choice| speaks(&choice.error));
@@ -227,12 +224,12 @@ impl Shape {
         error::hidden(text).or_else(|| is_error.then(error::without_reason))
     }
 
-    /// The upstream's id as a literal, if it has a decent one.
+    /// Returns the upstream's id as a literal, if it has a decent one.
     pub(super) fn id<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
         filled(text, &self.id.as_ref()?.value).filter(|id| id.len() <= 256)
     }
 
-    /// The upstream's time, if it has one.
+    /// Returns the upstream's time, if it has one.
     pub(super) fn created(&self, text: &[u8]) -> Option<u64> {
         integer_of(text, &self.created.as_ref()?.value).filter(|created| *created > 0)
     }
@@ -280,20 +277,20 @@ impl Shape {
 }
 
 impl ChoiceShape {
-    /// Whether there is thinking in it.
+    /// Returns whether there is thinking in it.
     pub(super) fn thinks(&self) -> bool {
         [&self.in_delta, &self.in_message].into_iter().flatten().any(|body| body.thinks)
     }
 }
 
 impl MessageShape {
-    /// Whether `tool_calls` is there, but is nothing that a client could read.
+    /// Returns whether `tool_calls` is there, but is nothing that a client could read.
     pub(super) fn has_odd_calls(&self, text: &[u8]) -> bool {
         self.calls.as_ref().is_some_and(|calls| calls.kind(text) != Kind::Array && calls.speaks(text))
     }
 
-    /// Whether it holds anything that a caller can use: neither thinking nor a refusal, and more
-    /// than a citation.
+    /// Returns whether it holds anything that a caller can use: neither thinking nor a refusal, and
+    /// more than a citation.
     pub(super) fn answers(&self, text: &[u8]) -> bool {
         self.has_answer || self.parts_of_content(text).is_some_and(|content| !parts(content).text.is_empty())
     }
@@ -344,17 +341,14 @@ fn maybe_body(cursor: &mut Cursor<'_>, calls: &mut Vec<CallShape>) -> Result<(Sp
             br#""role""# => body.role = Some(Member { key, value: cursor.value()? }),
             br#""tool_calls""# => {
                 calls.truncate(first_call);
-                let value = match cursor.kind()? {
+                let value = cursor.maybe_array(|cursor, at| {
                     // One too many shows that there are too many.
-                    Kind::Array => cursor.array(|cursor, at| {
-                        if at > MAX_CALLS || calls.len() > MAX_CHOICES * MAX_CALLS {
-                            return cursor.value().map(drop);
-                        }
-                        calls.push(call(cursor)?);
-                        Ok(())
-                    })?,
-                    Kind::Object | Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value()?,
-                };
+                    if at > MAX_CALLS || calls.len() > MAX_CHOICES * MAX_CALLS {
+                        return cursor.value().map(drop);
+                    }
+                    calls.push(call(cursor)?);
+                    Ok(())
+                })?;
                 body.calls = Some(Member { key, value });
             }
             names::STANDARD | names::SHORT | names::BLOCKS | names::TEXT => {

@@ -43,7 +43,7 @@ impl Strays {
         None
     }
 
-    /// At the end of the stream, where the last line may lack its end.
+    /// Ends the last line at the end of the stream, where the line end may be missing.
     pub fn finish(&mut self) -> Option<UpstreamError> {
         self.end_of_line()
     }

@@ -23,7 +23,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream at its start; no event may be longer than `event_limit` bytes.
+    /// Returns a stream at its start; no event may be longer than `event_limit` bytes.
     pub fn new(header: &AnswerHeader, quirks: &'static Quirks, show_reasoning: bool, event_limit: usize) -> Self {
         Self {
             decoder: Decoder::new(event_limit),
@@ -32,7 +32,7 @@ impl Stream {
         }
     }
 
-    /// How many bytes are kept of an event whose end has not come yet.
+    /// Returns how many bytes are kept of an event whose end has not come yet.
     pub fn buffered(&self) -> usize {
         self.decoder.buffered()
     }
@@ -49,38 +49,43 @@ impl Stream {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(fault) => ControlFlow::Break(fault),
             });
-        match (fed, stray) {
-            (Ok(ControlFlow::Break(fault)), _) => Err(fault),
-            (Err(_), _) => Err(StreamFault::Broken("an event is larger than allowed")),
-            (Ok(ControlFlow::Continue(())), Some((found, _))) if !self.chunks.done => Err(StreamFault::Upstream(found)),
-            (Ok(ControlFlow::Continue(())), _) => Ok(()),
+        let fed = fed.map_err(|_| StreamFault::Broken("an event is larger than allowed"))?;
+        if let ControlFlow::Break(fault) = fed {
+            return Err(fault);
+        }
+        match stray {
+            Some((found, _)) if !self.chunks.done => Err(StreamFault::Upstream(found)),
+            Some(_) | None => Ok(()),
         }
     }
 
-    /// The commit gate: the upstream has begun to answer, with content, thinking, audio, a call, a
-    /// refusal or a finish. A role alone, or empty content, opens nothing.
+    /// Returns whether the commit gate is open: the upstream has begun to answer, with content,
+    /// thinking, audio, a call, a refusal or a finish. A role alone, or empty content, opens
+    /// nothing.
     pub fn opened(&self) -> bool {
         self.chunks.opened
     }
 
-    /// All that was said is that the model will not answer: a refusal, or a content filter's
-    /// finish, be there thinking before it or not.
+    /// Returns whether all that was said is that the model will not answer: a refusal, or a content
+    /// filter's finish, be there thinking before it or not.
     pub fn declined(&self) -> bool {
         self.chunks.declined()
     }
 
-    /// The upstream's `[DONE]` was seen, and rightly: [`finish`](Self::finish) is next.
+    /// Returns whether the upstream's `[DONE]` was seen, and rightly: [`finish`](Self::finish) is
+    /// next.
     pub fn done(&self) -> bool {
         self.chunks.done
     }
 
-    /// Every choice has its finish: the answer is whole, and only usage or `[DONE]` may be missing.
+    /// Returns whether every choice has its finish: the answer is whole, and only usage or `[DONE]`
+    /// may be missing.
     pub fn whole(&self) -> bool {
         self.chunks.whole()
     }
 
-    /// At the upstream's end of file, or once [`done`](Self::done): appends the finishes, the usage
-    /// if it was asked for, with `trail`, and `[DONE]`; or says why there can be none.
+    /// Appends the finishes, the usage if it was asked for, with `trail`, and `[DONE]`; or says why
+    /// there can be none. To be called at the upstream's end of file, or once [`done`](Self::done).
     pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
         let chunks = &mut self.chunks;
         // The last event may lack its empty line. One that is itself cut is no event.
@@ -97,13 +102,13 @@ impl Stream {
         self.chunks.finish(out, trail)
     }
 
-    /// What is wrong with the answer, though it is whole.
+    /// Returns what is wrong with the answer, though it is whole.
     pub fn flaws(&self) -> Flaws {
         self.chunks.flaws()
     }
 
-    /// What was used so far, for streams that end early: as the upstream said, else an estimate of
-    /// what was passed on, and nothing if nothing was.
+    /// Returns what was used so far, for streams that end early: as the upstream said, else an
+    /// estimate of what was passed on, and nothing if nothing was.
     pub fn usage_so_far(&self) -> Usage {
         self.chunks.usage_so_far()
     }

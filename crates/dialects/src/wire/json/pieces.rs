@@ -77,12 +77,12 @@ impl Default for Pieces {
 }
 
 impl Pieces {
-    /// The next piece.
+    /// Takes the next piece.
     pub fn take(&mut self, piece: &str) {
         self.bytes(piece.as_bytes());
     }
 
-    /// The next piece, as it stands between the quotes of a literal that was scanned.
+    /// Takes the next piece, as it stands between the quotes of a literal that was scanned.
     pub fn take_literal(&mut self, inside: &[u8]) {
         let mut rest = inside;
         while let Some(at) = memchr(b'\\', rest) {
@@ -98,7 +98,7 @@ impl Pieces {
         self.bytes(rest);
     }
 
-    /// Whether there was nothing but white space.
+    /// Returns whether there was nothing but white space.
     pub fn is_blank(&self) -> bool {
         self.first == First::Nothing && self.at != At::Broken
     }
@@ -109,12 +109,12 @@ impl Pieces {
         self.depth == 0 && matches!(self.at, At::After | At::Number(Zero | Whole | Fraction | Exponent))
     }
 
-    /// Whether that value is an object.
+    /// Returns whether that value is an object.
     pub fn is_object(&self) -> bool {
         self.first == First::Object && self.is_whole()
     }
 
-    /// Whether that value is `null`.
+    /// Returns whether that value is `null`.
     pub fn is_null(&self) -> bool {
         self.first == First::Null && self.is_whole()
     }
@@ -170,7 +170,7 @@ impl Pieces {
         };
     }
 
-    /// The first byte of a value.
+    /// Takes the first byte of a value.
     fn begin(&mut self, byte: u8) -> At {
         if self.first == First::Nothing {
             self.first = match byte {
@@ -199,7 +199,7 @@ impl Pieces {
         }
     }
 
-    /// What follows a value.
+    /// Takes what follows a value.
     fn more(&mut self, byte: u8) -> At {
         let in_object = self.objects & 1 == 1;
         match byte {
@@ -221,7 +221,7 @@ impl Pieces {
         At::After
     }
 
-    /// The next byte of a number, or what ends it.
+    /// Takes the next byte of a number, or what ends it.
     fn digit(&mut self, number: Number, byte: u8) -> At {
         use Number::{E, Exponent, Fraction, Minus, Point, Sign, Whole, Zero};
         let next = match (number, byte) {

@@ -9,8 +9,8 @@ use memchr::memchr;
 
 use super::{Span, Writer, plain, slice};
 
-/// The decoded value of a string, borrowed if it has no escapes; `None` if the span holds no
-/// string. A lone surrogate becomes U+FFFD.
+/// Returns the decoded value of a string, borrowed if it has no escapes; `None` if the span holds
+/// no string. A lone surrogate becomes U+FFFD.
 #[inline]
 pub fn text_of<'a>(text: &'a [u8], string: &Span) -> Option<Cow<'a, str>> {
     let inside = inside(text, string)?;
@@ -20,8 +20,8 @@ pub fn text_of<'a>(text: &'a [u8], string: &Span) -> Option<Cow<'a, str>> {
     }
 }
 
-/// The decoded bytes of a key that the scanner gave, without checking again that they are UTF-8.
-/// Empty if the span holds no string.
+/// Returns the decoded bytes of a key that the scanner gave, without checking again that they are
+/// UTF-8. Empty if the span holds no string.
 #[inline]
 pub fn name_of<'a>(text: &'a [u8], key: &Span) -> Cow<'a, [u8]> {
     let inside = inside(text, key).unwrap_or_default();
@@ -31,8 +31,8 @@ pub fn name_of<'a>(text: &'a [u8], key: &Span) -> Cow<'a, [u8]> {
     Cow::Borrowed(inside)
 }
 
-/// Whether servers that do not tell cases apart take this name for `known`, which is in lower case.
-/// Go's folding knows two letters beyond ASCII.
+/// Returns whether servers that do not tell cases apart take this name for `known`, which is in
+/// lower case. Go's folding knows two letters beyond ASCII.
 pub fn folds_to(name: &[u8], known: &str) -> bool {
     // Three bytes for one, at most.
     if name.len() < known.len() || name.len() > known.len() * 3 {
@@ -46,8 +46,8 @@ pub fn folds_to(name: &[u8], known: &str) -> bool {
     std::str::from_utf8(name).is_ok_and(|name| name.chars().map(fold).eq(known.chars().map(fold)))
 }
 
-/// How many UTF-8 bytes [`text_of`] would give, without decoding; 0 if the span holds no string.
-/// `Cursor::text_len` gives it in the same pass that finds the span.
+/// Returns how many UTF-8 bytes [`text_of`] would give, without decoding; 0 if the span holds no
+/// string. `Cursor::text_len` gives it in the same pass that finds the span.
 pub fn text_len(text: &[u8], string: &Span) -> usize {
     let mut rest = inside(text, string).unwrap_or_default();
     let mut len = 0;
@@ -62,7 +62,8 @@ pub fn text_len(text: &[u8], string: &Span) -> usize {
     len + rest.len()
 }
 
-/// The exact value of a number that is a non-negative integer, be it written `12` or `12.0`.
+/// Returns the exact value of a number that is a non-negative integer, be it written `12` or
+/// `12.0`.
 pub fn integer_of(text: &[u8], number: &Span) -> Option<u64> {
     let number = slice(text, number);
     let point = memchr(b'.', number);
@@ -85,7 +86,7 @@ pub fn quote(s: &str) -> String {
     String::from_utf8(literal.into_bytes()).unwrap_or_default()
 }
 
-/// What stands between the quotes of a string.
+/// Returns what stands between the quotes of a string.
 fn inside<'a>(text: &'a [u8], string: &Span) -> Option<&'a [u8]> {
     slice(text, string).strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
@@ -116,7 +117,8 @@ fn unescape(mut rest: &[u8]) -> Option<String> {
     }
 }
 
-/// The character that an escape stands for, from just after its backslash, and what follows it.
+/// Returns the character that an escape stands for, from just after its backslash, and what follows
+/// it.
 pub(super) fn escaped(rest: &[u8]) -> Option<(char, &[u8])> {
     let (&letter, after) = rest.split_first()?;
     let character = match letter {
@@ -132,7 +134,8 @@ pub(super) fn escaped(rest: &[u8]) -> Option<(char, &[u8])> {
     Some((character, after))
 }
 
-/// The character of a `\u` escape, from just after the `u`; a pair of surrogates is one character.
+/// Returns the character of a `\u` escape, from just after the `u`; a pair of surrogates is one
+/// character.
 pub(super) fn code_point(rest: &[u8]) -> Option<(char, &[u8])> {
     let (high, after) = hex4(rest)?;
     if let 0xD800..0xDC00 = high

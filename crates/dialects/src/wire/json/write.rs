@@ -11,22 +11,17 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// An empty text, with room for so many bytes.
+    /// Returns an empty text, with room for so many bytes.
     pub fn with_capacity(room: usize) -> Self {
         Self { out: Vec::with_capacity(room) }
     }
 
-    /// Goes on after what stands in the buffer.
-    pub fn after(out: Vec<u8>) -> Self {
-        Self { out }
-    }
-
-    /// What was written.
+    /// Returns what was written.
     pub fn into_bytes(self) -> Vec<u8> {
         self.out
     }
 
-    /// An object, whose members `inside` writes.
+    /// Writes an object, whose members `inside` writes.
     pub fn object(&mut self, inside: impl FnOnce(&mut Self)) {
         self.comma();
         self.out.push(b'{');
@@ -34,7 +29,7 @@ impl Writer {
         self.out.push(b'}');
     }
 
-    /// An array, whose elements `inside` writes.
+    /// Writes an array, whose elements `inside` writes.
     pub fn array(&mut self, inside: impl FnOnce(&mut Self)) {
         self.comma();
         self.out.push(b'[');
@@ -42,8 +37,8 @@ impl Writer {
         self.out.push(b']');
     }
 
-    /// A member's key, of those that we know: there is nothing in it to escape. Its value comes
-    /// next.
+    /// Writes a member's key, of those that we know: there is nothing in it to escape. Its value
+    /// comes next.
     #[inline]
     pub fn key(&mut self, name: &'static str) -> &mut Self {
         debug_assert!(plain(name.as_bytes(), &mut 0) == name.len(), "{name:?} is to be escaped");
@@ -54,14 +49,14 @@ impl Writer {
         self
     }
 
-    /// A member's key, of somebody else's making; its value comes next.
+    /// Writes a member's key, of somebody else's making; its value comes next.
     pub fn name(&mut self, name: &str) -> &mut Self {
         self.text(name);
         self.out.push(b':');
         self
     }
 
-    /// A string.
+    /// Writes a string.
     pub fn text(&mut self, text: &str) {
         self.comma();
         self.out.push(b'"');
@@ -69,13 +64,13 @@ impl Writer {
         self.out.push(b'"');
     }
 
-    /// A whole value that is JSON already.
+    /// Writes a whole value that is JSON already.
     pub fn raw(&mut self, json: &str) {
         self.comma();
         self.out.extend_from_slice(json.as_bytes());
     }
 
-    /// A number.
+    /// Writes a number.
     pub fn number(&mut self, number: u64) {
         self.comma();
         let mut digits = [0; 20];
@@ -94,18 +89,18 @@ impl Writer {
         self.out.extend_from_slice(digits.get(at..).unwrap_or_default());
     }
 
-    /// `true` or `false`.
+    /// Writes `true` or `false`.
     pub fn bool(&mut self, value: bool) {
         self.raw(if value { "true" } else { "false" });
     }
 
-    /// `null`.
+    /// Writes `null`.
     pub fn null(&mut self) {
         self.raw("null");
     }
 
-    /// Between two values, that is unless something was just opened: inside a string no bare
-    /// bracket or colon can be the last byte written.
+    /// Writes the comma between two values, that is unless something was just opened: inside a
+    /// string no bare bracket or colon can be the last byte written.
     #[inline]
     fn comma(&mut self) {
         if !matches!(self.out.last(), None | Some(b'{' | b'[' | b':' | b'\n' | b' ')) {

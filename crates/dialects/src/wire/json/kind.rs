@@ -1,0 +1,34 @@
+//! The kinds of JSON values.
+
+/// What a value is, as its first byte says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `{…}`
+    Object,
+    /// `[…]`
+    Array,
+    /// `"…"`
+    String,
+    /// `-1.5e3`
+    Number,
+    /// `true` or `false`
+    Bool,
+    /// `null`
+    Null,
+}
+
+impl Kind {
+    /// Returns the kind of value that begins with this byte.
+    #[inline]
+    pub fn of(first: u8) -> Option<Self> {
+        Some(match first {
+            b'{' => Self::Object,
+            b'[' => Self::Array,
+            b'"' => Self::String,
+            b'-' | b'0'..=b'9' => Self::Number,
+            b't' | b'f' => Self::Bool,
+            b'n' => Self::Null,
+            _ => return None,
+        })
+    }
+}
