@@ -13,7 +13,7 @@ use crate::problem::{Problem, Problems, quoted};
 use crate::scribe::{Report, Scribe};
 use crate::secret_ref::LookUp;
 use crate::units::{Days, Size, Span, Text};
-use crate::yaml::read::items;
+use crate::yaml::read::{List, items};
 
 mod habits;
 pub mod raw;
@@ -155,7 +155,7 @@ pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, 
     let mut report = Report::new(&files, habits::KIND.shows, look_up);
     let raw: Option<raw::Server> = report.read(0, habits::KIND, &[]);
     let report = RefCell::new(report);
-    let server = raw.map(|raw| resolve(&raw, &Scribe::new(&report, 0)));
+    let server = raw.map(|raw| resolve(raw, &Scribe::new(&report, 0)));
     let report = report.into_inner();
     match server {
         Some(server) if !report.has_problems() => Ok(Server { warnings: report.warnings(), ..server }),
@@ -163,10 +163,10 @@ pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, 
     }
 }
 
-fn resolve(raw: &raw::Server, root: &Scribe<'_, '_>) -> Server {
-    let listen = listen(raw, root);
-    let admin = admin(raw, &listen, root);
-    let admin_hosts = admin_hosts(raw, root);
+fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
+    let listen = listen(raw.listen.as_ref(), root);
+    let admin = admin(raw.admin.as_ref(), &listen, root);
+    let admin_hosts = admin_hosts(raw.admin.as_ref(), root);
     let workers = raw.workers.unwrap_or(0);
     if workers > 1024 {
         root.key("workers").problem("must be at most 1024; 0 is one per core");
@@ -175,27 +175,24 @@ fn resolve(raw: &raw::Server, root: &Scribe<'_, '_>) -> Server {
     if !(1..=100).contains(&attempts) {
         root.key("attempts").problem("must be 1 to 100");
     }
+    let drain = raw.drain.unwrap_or_default();
     Server {
         listen,
         admin,
         admin_hosts,
         workers: count(workers),
         attempts: count(attempts),
-        limits: limits(raw.limits.as_ref(), root),
-        timeouts: timeouts(raw.timeouts.as_ref(), root),
+        limits: limits(&raw.limits.unwrap_or_default(), &root.key("limits")),
+        timeouts: timeouts(&raw.timeouts.unwrap_or_default(), &root.key("timeouts")),
         drain: Drain {
-            delay: raw.drain.as_ref().and_then(|drain| drain.delay).map_or(Duration::ZERO, |Text(Span(span))| span),
-            grace: raw
-                .drain
-                .as_ref()
-                .and_then(|drain| drain.grace)
-                .map_or(Duration::from_secs(25), |Text(Span(span))| span),
+            delay: drain.delay.map_or(Duration::ZERO, |Text(Span(span))| span),
+            grace: drain.grace.map_or(Duration::from_secs(25), |Text(Span(span))| span),
         },
         trusted_proxies: items(raw.trusted_proxies.as_ref()).map(|(_, Text(range))| *range).collect(),
-        cors: cors(raw.cors.as_ref(), root),
-        log: log(raw.log.as_ref(), root),
-        ledger: ledger(raw.ledger.as_ref(), root),
-        store: raw.store.as_ref().and_then(|raw| store::resolve(raw, root)),
+        cors: cors(&raw.cors.unwrap_or_default(), &root.key("cors")),
+        log: log(&raw.log.unwrap_or_default(), &root.key("log")),
+        ledger: ledger(&raw.ledger.unwrap_or_default(), &root.key("ledger")),
+        store: raw.store.and_then(|raw| store::resolve(&raw, &root.key("store"))),
         warnings: Vec::new(),
     }
 }
@@ -204,10 +201,10 @@ fn count(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-fn listen(raw: &raw::Server, root: &Scribe<'_, '_>) -> Vec<Listen> {
+fn listen(written: Option<&List<raw::Listen>>, root: &Scribe<'_, '_>) -> Vec<Listen> {
     let list = root.key("listen");
-    let Some(written) = &raw.listen else {
-        return vec![Listen { address: SocketAddr::from(([127, 0, 0, 1], 8080)), h2c: false, tls: None }];
+    let Some(written) = written else {
+        return vec![Listen { address: local(8080), h2c: false, tls: None }];
     };
     if written.is_empty() {
         list.problem("must list at least one address");
@@ -245,31 +242,29 @@ fn listen_tls(raw: &raw::ListenTls, at: &Scribe<'_, '_>) -> Option<ListenTls> {
     Some(ListenTls { cert: cert?, key: key? })
 }
 
-fn admin(raw: &raw::Server, listen: &[Listen], root: &Scribe<'_, '_>) -> SocketAddr {
-    let section = root.key("admin");
-    let at = section.key("address");
-    match &raw.admin {
-        None => SocketAddr::from(([127, 0, 0, 1], 9090)),
-        Some(raw::Admin { address: Some(Text(raw::Address(address))), .. }) => {
-            if address.port() != 0 && listen.iter().any(|listen| listen.address == *address) {
-                at.problem(&format!(
-                    "{address} is a callers' listener already: the admin listener has a port of its own"
-                ));
-            }
-            *address
-        }
-        Some(raw::Admin { address: None, .. }) => {
-            at.missing("is missing: an IP address and a port, such as 127.0.0.1:9090");
-            SocketAddr::from(([127, 0, 0, 1], 9090))
-        }
-    }
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-fn admin_hosts(raw: &raw::Server, root: &Scribe<'_, '_>) -> Vec<String> {
+fn admin(raw: Option<&raw::Admin>, listen: &[Listen], root: &Scribe<'_, '_>) -> SocketAddr {
+    let section = root.key("admin");
+    let at = section.key("address");
+    let Some(raw) = raw else { return local(9090) };
+    let Some(Text(raw::Address(address))) = raw.address else {
+        at.missing("is missing: an IP address and a port, such as 127.0.0.1:9090");
+        return local(9090);
+    };
+    if address.port() != 0 && listen.iter().any(|listen| listen.address == address) {
+        at.problem(&format!("{address} is a callers' listener already: the admin listener has a port of its own"));
+    }
+    address
+}
+
+fn admin_hosts(raw: Option<&raw::Admin>, root: &Scribe<'_, '_>) -> Vec<String> {
     let section = root.key("admin");
     let list = section.key("hosts");
     let mut hosts = Vec::new();
-    for (index, written) in items(raw.admin.as_ref().and_then(|admin| admin.hosts.as_ref())) {
+    for (index, written) in items(raw.and_then(|admin| admin.hosts.as_ref())) {
         let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
         if !written.is_empty() && written.bytes().all(known) {
             hosts.push(written.clone());
@@ -281,10 +276,9 @@ fn admin_hosts(raw: &raw::Server, root: &Scribe<'_, '_>) -> Vec<String> {
     hosts
 }
 
-fn limits(raw: Option<&raw::Limits>, root: &Scribe<'_, '_>) -> Limits {
+fn limits(raw: &raw::Limits, section: &Scribe<'_, '_>) -> Limits {
     const KIB: usize = 1 << 10;
     const MIB: usize = 1 << 20;
-    let section = root.key("limits");
     let size = |field: &str, written: Option<Text<Size>>, default: usize| match written {
         None => default,
         Some(Text(Size(size))) => {
@@ -295,12 +289,12 @@ fn limits(raw: Option<&raw::Limits>, root: &Scribe<'_, '_>) -> Limits {
         }
     };
     let limits = Limits {
-        request_body: size("request_body", raw.and_then(|raw| raw.request_body), 32 * MIB),
-        response_body: size("response_body", raw.and_then(|raw| raw.response_body), 64 * MIB),
-        event: size("event", raw.and_then(|raw| raw.event), 8 * MIB),
-        header_bytes: size("header_bytes", raw.and_then(|raw| raw.header_bytes), 32 * KIB),
-        connections: count(raw.and_then(|raw| raw.connections).unwrap_or(10_000)),
-        buffered_total: size("buffered_total", raw.and_then(|raw| raw.buffered_total), 1024 * MIB),
+        request_body: size("request_body", raw.request_body, 32 * MIB),
+        response_body: size("response_body", raw.response_body, 64 * MIB),
+        event: size("event", raw.event, 8 * MIB),
+        header_bytes: size("header_bytes", raw.header_bytes, 32 * KIB),
+        connections: count(raw.connections.unwrap_or(10_000)),
+        buffered_total: size("buffered_total", raw.buffered_total, 1024 * MIB),
     };
     // Pingora's own limit, which cannot be raised.
     if limits.header_bytes > MIB {
@@ -317,8 +311,7 @@ fn limits(raw: Option<&raw::Limits>, root: &Scribe<'_, '_>) -> Limits {
     limits
 }
 
-fn timeouts(raw: Option<&raw::Timeouts>, root: &Scribe<'_, '_>) -> ClientTimeouts {
-    let section = root.key("timeouts");
+fn timeouts(raw: &raw::Timeouts, section: &Scribe<'_, '_>) -> ClientTimeouts {
     let span = |field: &str, written: Option<Text<Span>>, default: u64| match written {
         None => Duration::from_secs(default),
         Some(Text(Span(span))) => {
@@ -329,19 +322,18 @@ fn timeouts(raw: Option<&raw::Timeouts>, root: &Scribe<'_, '_>) -> ClientTimeout
         }
     };
     ClientTimeouts {
-        client_read: span("client_read", raw.and_then(|raw| raw.client_read), 30),
-        client_write: span("client_write", raw.and_then(|raw| raw.client_write), 30),
-        keepalive: span("keepalive", raw.and_then(|raw| raw.keepalive), 75),
-        commit_after: span("commit_after", raw.and_then(|raw| raw.commit_after), 10),
-        comment: span("comment", raw.and_then(|raw| raw.comment), 15),
+        client_read: span("client_read", raw.client_read, 30),
+        client_write: span("client_write", raw.client_write, 30),
+        keepalive: span("keepalive", raw.keepalive, 75),
+        commit_after: span("commit_after", raw.commit_after, 10),
+        comment: span("comment", raw.comment, 15),
     }
 }
 
-fn cors(raw: Option<&raw::Cors>, root: &Scribe<'_, '_>) -> Vec<String> {
-    let section = root.key("cors");
+fn cors(raw: &raw::Cors, section: &Scribe<'_, '_>) -> Vec<String> {
     let list = section.key("origins");
     let mut origins = Vec::new();
-    for (index, written) in items(raw.and_then(|raw| raw.origins.as_ref())) {
+    for (index, written) in items(raw.origins.as_ref()) {
         match origin(written) {
             Some(origin) => origins.push(origin),
             None => list.index(index).withheld("must be \"*\" or an origin such as https://app.example.com, without a path and without a slash at its end",
@@ -370,9 +362,8 @@ fn origin(written: &str) -> Option<String> {
     Some(format!("{scheme}://{}", rest.strip_suffix(standard).unwrap_or(rest)))
 }
 
-fn log(raw: Option<&raw::Log>, root: &Scribe<'_, '_>) -> Log {
-    let section = root.key("log");
-    let access = match raw.and_then(|raw| raw.access.as_deref()) {
+fn log(raw: &raw::Log, section: &Scribe<'_, '_>) -> Log {
+    let access = match raw.access.as_deref() {
         None | Some("stdout") => Access::Stdout,
         Some("off") => Access::Off,
         Some(path) if path.contains('/') && !path.ends_with('/') => Access::File(path.into()),
@@ -387,8 +378,8 @@ fn log(raw: Option<&raw::Log>, root: &Scribe<'_, '_>) -> Log {
         }
     };
     Log {
-        format: raw.and_then(|raw| raw.format).unwrap_or(Format::Json),
-        level: match raw.and_then(|raw| raw.level).unwrap_or(raw::Level::Info) {
+        format: raw.format.unwrap_or(Format::Json),
+        level: match raw.level.unwrap_or(raw::Level::Info) {
             raw::Level::Off => log::LevelFilter::Off,
             raw::Level::Error => log::LevelFilter::Error,
             raw::Level::Warn => log::LevelFilter::Warn,
@@ -400,15 +391,15 @@ fn log(raw: Option<&raw::Log>, root: &Scribe<'_, '_>) -> Log {
     }
 }
 
-fn ledger(raw: Option<&raw::Ledger>, root: &Scribe<'_, '_>) -> Ledger {
-    let path = raw.and_then(|raw| raw.path.as_deref()).unwrap_or("data/ledger.sqlite");
+fn ledger(raw: &raw::Ledger, section: &Scribe<'_, '_>) -> Ledger {
+    let path = raw.path.as_deref().unwrap_or("data/ledger.sqlite");
     if path.is_empty() || path.ends_with('/') {
-        root.key("ledger").key("path").problem("must be the path of a file, such as data/ledger.sqlite");
+        section.key("path").problem("must be the path of a file, such as data/ledger.sqlite");
     }
     Ledger {
-        enabled: raw.and_then(|raw| raw.enabled).unwrap_or(true),
+        enabled: raw.enabled.unwrap_or(true),
         path: path.into(),
-        retention: raw.and_then(|raw| raw.retention).map_or(Days(90), |Text(days)| days).span(),
+        retention: raw.retention.map_or(Days(90), |Text(days)| days).span(),
     }
 }
 

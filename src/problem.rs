@@ -8,13 +8,14 @@
 use std::fmt;
 
 /// One thing that is wrong, or a warning.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Problem {
-    /// The file's name as the operator knows it.
+    /// The file's name as the operator knows it. Whoever reads a text without knowing its file
+    /// leaves it empty, for its caller to fill in.
     pub file: String,
     /// Where in it, from 1.
     pub line: Option<usize>,
-    /// What in it: `models.fast.targets[1].account`; empty for the file as a whole.
+    /// The place in its tree: `models.fast.targets[1].account`; empty for the file as a whole.
     pub path: String,
     /// What is wrong, and what to do.
     pub what: String,
@@ -37,8 +38,20 @@ impl fmt::Display for Problem {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>, pub Vec<Problem>);
 
+impl Problem {
+    /// Makes a problem of a text whose file is not known here.
+    pub(crate) fn in_text(line: usize, path: String, what: String) -> Self {
+        Self { line: Some(line), path, what, ..Self::default() }
+    }
+
+    /// Makes a problem of a file as a whole.
+    pub(crate) fn of_file(file: String, what: impl Into<String>) -> Self {
+        Self { file, what: what.into(), ..Self::default() }
+    }
+}
+
 impl Problems {
-    /// One thing that is wrong.
+    /// Makes a report of one error.
     pub fn one(problem: Problem) -> Self {
         Self(vec![problem], Vec::new())
     }

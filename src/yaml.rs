@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-use crate::problem::in_column;
+use crate::problem::{Problem, in_column};
 
 pub mod edit;
 pub mod habits;
@@ -227,34 +227,23 @@ impl std::fmt::Display for Path<'_> {
     }
 }
 
-/// What is wrong with a text as YAML.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// From 1.
-    pub line: usize,
-    /// Where in the tree, if that is known.
-    pub path: String,
-    /// What is wrong.
-    pub what: String,
-}
-
 /// Whether a key below another one (the nearest above it that is no place in a list) may be shown.
 pub type Shows = fn(Option<&str>, &str) -> bool;
 
 /// Reads one document. The tree, with all keys that stand twice; or the one fault after which there
 /// is no tree.
-pub fn parse(text: &str) -> Result<(Node<'_>, Vec<Fault>), Fault> {
+pub fn parse(text: &str) -> Result<(Node<'_>, Vec<Problem>), Problem> {
     parse_as(text, |_, _| true)
 }
 
 /// The same, with faults that show no other keys than these.
-pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Fault>), Fault> {
-    let fault = |line: usize, what: String| Fault { line, path: String::new(), what };
+pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Problem> {
+    let fault = |line, what| Err(Problem::in_text(line, String::new(), what));
     if text.len() > LARGEST {
-        return Err(fault(1, format!("is too large: at most {} MiB are read", LARGEST >> 20)));
+        return fault(1, format!("is too large: at most {} MiB are read", LARGEST >> 20));
     }
     if text.starts_with('\u{feff}') {
-        return Err(fault(1, "begins with a byte-order mark: save the file as UTF-8 without one".to_owned()));
+        return fault(1, "begins with a byte-order mark: save the file as UTF-8 without one".to_owned());
     }
     let mut tree = Tree {
         open: Vec::new(),
@@ -269,24 +258,21 @@ pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Fault>), Faul
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
         match event {
-            Ok((event, span)) => tree.take(event, span.start.line(), span.start.col() + 1).map_err(|what| Fault {
-                line: span.start.line(),
-                path: tree.path(None),
-                what,
-            })?,
+            Ok((event, span)) => {
+                let line = span.start.line();
+                tree.take(event, line, span.start.col() + 1)
+                    .map_err(|what| Problem::in_text(line, tree.path(None), what))?;
+            }
             Err(error) => {
                 // At the end of the text the parser may be a line too far.
                 let line = error.marker().line().min(text.lines().count()).max(1);
-                return Err(fault(
-                    line,
-                    format!("is not YAML: {} (column {})", error.info(), error.marker().col() + 1),
-                ));
+                return fault(line, in_column(&format!("is not YAML: {}", error.info()), error.marker().col() + 1));
             }
         }
     }
     match tree.root {
         Some(root) if !root.is_null() => Ok((root, tree.faults)),
-        _ => Err(fault(1, "is empty: write `{}` if nothing is to be said".to_owned())),
+        _ => fault(1, "is empty: write `{}` if nothing is to be said".to_owned()),
     }
 }
 
@@ -295,7 +281,7 @@ struct Tree<'t> {
     open: Vec<Open<'t>>,
     root: Option<Node<'t>>,
     anchors: HashMap<usize, Node<'t>>,
-    faults: Vec<Fault>,
+    faults: Vec<Problem>,
     documents: usize,
     count: usize,
     aliased: usize,
@@ -432,7 +418,7 @@ impl<'t> Tree<'t> {
                     let what = format!("stands here a second time, first in line {line}: keep one");
                     // Where the path does not name it, its place does.
                     let what = if path.contains('…') { in_column(&what, entry.column) } else { what };
-                    self.faults.push(Fault { line: entry.line, path, what });
+                    self.faults.push(Problem::in_text(entry.line, path, what));
                 }
                 None => {
                     first.insert(entry.key.clone(), entry.line);

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::Catalog;
-use super::load::{Source, assumed, is_there, shown, sources};
-use crate::problem::Problems;
-use crate::yaml::edit::{Change, Refused, edit_and_find};
+use super::load::{CatalogFile, assumed, is_there, shown, sources};
+use crate::problem::{Problem, Problems};
+use crate::yaml::edit::{Change, edit_and_find};
 use crate::yaml::{self, Entry, Node, Value};
 
 /// So long somebody else's change is waited for.
@@ -28,7 +28,7 @@ const YOUNG: Duration = Duration::from_secs(5);
 /// The catalog's files, and what they hold.
 pub struct Files {
     conf: PathBuf,
-    sources: Vec<Source>,
+    sources: Vec<CatalogFile>,
     catalog: Catalog,
     /// Held by whoever changes something: the folder itself, so that nothing is left behind.
     lock: Option<File>,
@@ -159,10 +159,8 @@ impl Files {
     /// its place.
     pub fn change(&mut self, file: usize, changes: &[Change<'_>]) -> Result<Place, String> {
         let Some(source) = self.sources.get(file) else { return Err("there is no such file".to_owned()) };
-        let (text, line) = edit_and_find(&source.text, changes).map_err(|Refused { line, path, why }| {
-            let line = line.map(|line| format!(":{line}")).unwrap_or_default();
-            format!("{}{line} {path}: {why}", source.path.display())
-        })?;
+        let (text, line) = edit_and_find(&source.text, changes)
+            .map_err(|problem| Problem { file: source.path.display().to_string(), ..problem }.to_string())?;
         let like = fs::metadata(&source.path).map_err(|why| cannot(&source.path, &why))?;
         let mut after = self.sources.clone();
         let path = source.path.clone();
@@ -177,13 +175,19 @@ impl Files {
         let like = fs::metadata(&main).map_err(|why| cannot(&main, &why))?;
         let path = self.conf.join("catalog.d").join(name);
         let mut after = self.sources.clone();
-        after.push(Source { name: format!("catalog.d/{name}"), path: path.clone(), text });
+        after.push(CatalogFile { name: format!("catalog.d/{name}"), path: path.clone(), text });
         self.take(after, &path, None, &like)?;
         Ok(self.sources.len().saturating_sub(1))
     }
 
     /// Takes the files with one of them new, if they make a catalog.
-    fn take(&mut self, after: Vec<Source>, path: &Path, before: Option<&str>, like: &Metadata) -> Result<(), String> {
+    fn take(
+        &mut self,
+        after: Vec<CatalogFile>,
+        path: &Path,
+        before: Option<&str>,
+        like: &Metadata,
+    ) -> Result<(), String> {
         let catalog = assumed(&self.conf, &after).map_err(|problems| {
             format!("{problems}\n{}: is not changed: with it the catalog would be wrong", path.display())
         })?;

@@ -104,10 +104,5 @@ pub(crate) fn no_file(path: &Path, why: &io::Error) -> Problem {
     } else {
         format!("cannot be read: {why}")
     };
-    of_file(path.display().to_string(), &what)
-}
-
-/// About a file as a whole.
-pub(crate) fn of_file(file: String, what: &str) -> Problem {
-    Problem { file, line: None, path: String::new(), what: what.to_owned() }
+    Problem::of_file(path.display().to_string(), what)
 }

@@ -4,10 +4,12 @@
 //! looked for in vain, is told besides the result, so that a later change of it can be seen.
 
 use std::collections::BTreeSet;
+use std::env::VarError;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use super::files::{LARGEST_NAMED, Listed, contents, list, no_file, of_file, read_now};
+use super::files::{LARGEST_NAMED, Listed, contents, list, no_file, read_now};
 use super::resolve::{faults, resolve};
 use super::texts::{Text, Texts, is_source};
 use super::{Catalog, PUBLISHED_KEY};
@@ -79,12 +81,11 @@ pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
             Ok(Loaded { server, catalog, texts, count: count + usize::from(has_server) })
         }
         (server, catalog) => {
-            let mut all = Problems(Vec::new(), Vec::new());
             let warnings = [
                 server.as_ref().ok().map(|server| &server.warnings),
                 catalog.as_ref().ok().map(|catalog| &catalog.warnings),
             ];
-            all.1.extend(warnings.into_iter().flatten().flatten().cloned());
+            let mut all = Problems(Vec::new(), warnings.into_iter().flatten().flatten().cloned().collect());
             for Problems(errors, warnings) in [server.err(), catalog.err()].into_iter().flatten() {
                 all.0.extend(errors);
                 all.1.extend(warnings);
@@ -100,12 +101,8 @@ fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
         || catalog.keys().flat_map(|key| key.model_limits.iter().map(|(_, limits)| limits).chain([&key.limits]));
     let mut limits = catalog.callers().iter().map(|caller| &caller.limits).chain(of_keys());
     let forgets = !server.ledger.enabled && server.store.is_none() && limits.any(Limits::by_date);
-    forgets.then(|| Problem {
-        file: SERVER.to_owned(),
-        line: None,
-        path: "ledger.enabled".to_owned(),
-        what: "is false, so limits by day and by month begin at nothing after each restart".to_owned(),
-    })
+    let what = "is false, so limits by day and by month begin at nothing after each restart";
+    forgets.then(|| Problem { path: "ledger.enabled".to_owned(), ..Problem::of_file(SERVER.to_owned(), what) })
 }
 
 /// The folder as messages name it: one that is not there may be anything, also a secret.
@@ -120,10 +117,8 @@ pub fn shown(conf: &Path) -> String {
 /// A folder that is not there has no file to be missed in it.
 pub(super) fn is_there(conf: &Path) -> Result<(), Problems> {
     if fs::metadata(conf).is_err_and(|why| why.kind() == io::ErrorKind::NotFound) {
-        return Err(Problems::one(of_file(
-            shown(conf),
-            "there is no such folder: `--conf DIR` says which one has catalog.yaml",
-        )));
+        let what = "there is no such folder: `--conf DIR` says which one has catalog.yaml";
+        return Err(Problems::one(Problem::of_file(shown(conf), what)));
     }
     Ok(())
 }
@@ -138,10 +133,9 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
         read => read.map_err(|why| Problems::one(no_file(&path, &why)))?,
     };
     let text = utf8(SERVER, bytes).map_err(Problems::one)?;
-    let (mut seen, mut private) = (Seen::default(), BTreeSet::new());
-    let mut server =
-        config::read(SERVER, &text, &mut |reference| look_up(conf, secrets, reference, &mut seen, &mut private))?;
-    server.warnings.extend(open_to_all(conf, &private));
+    let mut outside = Outside::new(conf, secrets, Texts::default());
+    let mut server = config::read(SERVER, &text, &mut |reference| outside.look_up(reference))?;
+    server.warnings.extend(open_to_all(conf, &outside.private));
     let mut problems = Vec::new();
     for (index, tls) in
         server.listen.iter_mut().enumerate().filter_map(|(index, listen)| Some((index, listen.tls.as_mut()?)))
@@ -160,11 +154,10 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
             let listener = list.index(index);
             let tls = listener.key("tls");
             let at = tls.key(field);
-            let place = yaml::parse(&text)
-                .ok()
-                .and_then(|(tree, _)| tree.find(&at).map(|found| (found.line, found.node.column)));
-            let (line, what) =
-                place.map_or((None, wrong.clone()), |(line, column)| (Some(line), in_column(&wrong, column)));
+            let tree = yaml::parse(&text).ok().map(|(tree, _)| tree);
+            let found = tree.as_ref().and_then(|tree| tree.find(&at));
+            let what = found.map_or_else(|| wrong.clone(), |found| in_column(&wrong, found.node.column));
+            let line = found.map(|found| found.line);
             problems.push(Problem { file: SERVER.to_owned(), line, path: at.to_string(), what });
         }
     }
@@ -174,7 +167,7 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
 /// Reads `catalog.yaml` and all of `catalog.d`, with what they name.
 pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
     match is_there(conf) {
-        Ok(()) => assemble(conf, secrets, Seen::default(), list(conf)),
+        Ok(()) => assemble(Outside::new(conf, secrets, Texts::default()), list(conf)),
         Err(problems) => ReadCatalog { catalog: Err(problems), texts: Texts::default(), count: 0 },
     }
 }
@@ -191,44 +184,24 @@ pub fn of_texts(conf: &Path, known: Texts) -> ReadCatalog {
         let others: Vec<_> = there.filter(|path| **path != main).cloned().collect();
         Listed { paths: std::iter::once(main).chain(others).collect(), passed_over }
     });
-    assemble(conf, Secrets::Resolve, Seen { known, ..Seen::default() }, listed)
+    assemble(Outside::new(conf, Secrets::Resolve, known), listed)
 }
 
-fn assemble(conf: &Path, secrets: Secrets, mut seen: Seen, listed: Result<Listed, Problem>) -> ReadCatalog {
-    let mut problems = Vec::new();
-    let mut warnings = Vec::new();
-    let paths = match listed {
-        Ok(Listed { paths, passed_over }) => {
-            warnings.extend(
-                passed_over
-                    .iter()
-                    .map(|path| of_file(name(conf, path), "is not read: only names that end in .yaml are")),
-            );
-            paths
-        }
-        Err(problem) => {
-            problems.push(problem);
-            vec![conf.join("catalog.yaml")]
-        }
+fn assemble(mut outside: Outside<'_>, listed: Result<Listed, Problem>) -> ReadCatalog {
+    let conf = outside.conf;
+    let (listed, no_list) = match listed {
+        Ok(listed) => (listed, None),
+        Err(problem) => (Listed { paths: vec![conf.join("catalog.yaml")], passed_over: Vec::new() }, Some(problem)),
     };
-    let mut texts = Vec::new();
-    let mut left = yaml::LARGEST;
-    for path in &paths {
-        let name = name(conf, path);
-        match seen.read(path, left) {
-            Ok(bytes) => {
-                left = left.saturating_sub(bytes.len());
-                match utf8(&name, bytes) {
-                    Ok(text) => texts.push((name, text)),
-                    Err(problem) => problems.push(problem),
-                }
-            }
-            Err(why) => problems.push(no_file(path, &why)),
-        }
-    }
-    let mut private = BTreeSet::new();
+    let count = listed.paths.len();
+    let not_read = |path: &PathBuf| Problem::of_file(name(conf, path), "is not read: only names that end in .yaml are");
+    let mut warnings: Vec<_> = listed.passed_over.iter().map(not_read).collect();
+    let (sources, unreadable) = read_all(conf, listed.paths, |path, limit| outside.read(path, limit));
+    let (paths, texts): (Vec<_>, Vec<_>) =
+        sources.into_iter().map(|source| (source.path, (source.name, source.text))).unzip();
+    let mut problems: Vec<_> = no_list.into_iter().chain(unreadable).collect();
     let resolved = if problems.is_empty() {
-        resolve(&texts, &mut |reference| look_up(conf, secrets, reference, &mut seen, &mut private))
+        resolve(&texts, &mut |reference| outside.look_up(reference))
     } else {
         Err(faults(&texts))
     };
@@ -237,23 +210,23 @@ fn assemble(conf: &Path, secrets: Secrets, mut seen: Seen, listed: Result<Listed
             let worth_hiding =
                 |file: usize, text: &str| catalog.literal_secrets.contains(&file) || holds_guessable_hash(text);
             let texts = texts.iter().enumerate().filter(|(file, (_, text))| worth_hiding(*file, text));
-            private.extend(texts.filter_map(|(file, _)| paths.get(file).cloned()));
-            warnings.extend(open_to_all(conf, &private));
+            outside.private.extend(texts.filter_map(|(file, _)| paths.get(file).cloned()));
+            warnings.extend(open_to_all(conf, &outside.private));
             catalog.warnings.extend(warnings);
             Ok(catalog)
         }
         Err(Problems(more, warned)) => {
             problems.extend(more);
-            warnings.extend(open_to_all(conf, &private));
+            warnings.extend(open_to_all(conf, &outside.private));
             Err(Problems(problems, [warned, warnings].concat()))
         }
     };
-    ReadCatalog { catalog, texts: seen.found, count: paths.len() }
+    ReadCatalog { catalog, texts: outside.found, count }
 }
 
 /// A file of the catalog.
 #[derive(Clone)]
-pub struct Source {
+pub struct CatalogFile {
     /// Where it is.
     pub path: PathBuf,
     /// As messages name it: `catalog.d/10-acme.yaml`.
@@ -262,79 +235,91 @@ pub struct Source {
     pub text: String,
 }
 
-/// The files that the catalog is made of, in their order.
-pub fn sources(conf: &Path) -> Result<Vec<Source>, Problems> {
-    let paths = list(conf).map_err(Problems::one)?.paths;
+/// Reads the files that the catalog is made of, in their order.
+pub fn sources(conf: &Path) -> Result<Vec<CatalogFile>, Problems> {
+    let (sources, problems) = read_all(conf, list(conf).map_err(Problems::one)?.paths, contents);
+    if problems.is_empty() { Ok(sources) } else { Err(Problems(problems, Vec::new())) }
+}
+
+/// Reads files of the catalog, which all together have a largest size.
+fn read_all(
+    conf: &Path,
+    paths: Vec<PathBuf>,
+    mut read: impl FnMut(&Path, usize) -> io::Result<Vec<u8>>,
+) -> (Vec<CatalogFile>, Vec<Problem>) {
     let mut left = yaml::LARGEST;
-    let (mut sources, mut problems) = (Vec::new(), Vec::new());
+    let (mut files, mut problems) = (Vec::new(), Vec::new());
     for path in paths {
         let name = name(conf, &path);
-        let text = contents(&path, left).map_err(|why| no_file(&path, &why)).and_then(|bytes| {
+        let text = read(&path, left).map_err(|why| no_file(&path, &why)).and_then(|bytes| {
             left = left.saturating_sub(bytes.len());
             utf8(&name, bytes)
         });
         match text {
-            Ok(text) => sources.push(Source { path, name, text }),
+            Ok(text) => files.push(CatalogFile { path, name, text }),
             Err(problem) => problems.push(problem),
         }
     }
-    if problems.is_empty() { Ok(sources) } else { Err(Problems(problems, Vec::new())) }
+    (files, problems)
 }
 
-/// The catalog that these files make, with no secret read.
-pub fn assumed(conf: &Path, sources: &[Source]) -> Result<Catalog, Problems> {
+/// Makes the catalog of these files, with no secret read.
+pub fn assumed(conf: &Path, sources: &[CatalogFile]) -> Result<Catalog, Problems> {
     let texts: Vec<_> = sources.iter().map(|source| (source.name.clone(), source.text.clone())).collect();
-    let (mut seen, mut private) = (Seen::default(), BTreeSet::new());
-    resolve(&texts, &mut |reference| look_up(conf, Secrets::Assume, reference, &mut seen, &mut private))
+    let mut outside = Outside::new(conf, Secrets::Assume, Texts::default());
+    resolve(&texts, &mut |reference| outside.look_up(reference))
 }
 
-/// What was read, and what is known before.
-#[derive(Default)]
-struct Seen {
+/// What the files of the configuration name but do not hold, as it is looked up.
+struct Outside<'c> {
+    conf: &'c Path,
+    secrets: Secrets,
+    /// What is known before, and is not read again.
     known: Texts,
+    /// What was read, or looked for in vain.
     found: Texts,
+    /// The files of it that hold secrets.
+    private: BTreeSet<PathBuf>,
 }
 
-impl Seen {
+impl<'c> Outside<'c> {
+    fn new(conf: &'c Path, secrets: Secrets, known: Texts) -> Self {
+        Self { conf, secrets, known, found: Texts::new(), private: BTreeSet::new() }
+    }
+
     fn read(&mut self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
         let version = self.known.get(path).cloned().unwrap_or_else(|| read_now(path, limit));
         let read = version.text.bytes(limit).map(<[u8]>::to_vec);
         self.found.insert(path.to_owned(), version);
         read
     }
-}
 
-fn look_up(
-    conf: &Path,
-    secrets: Secrets,
-    reference: Reference<'_>,
-    seen: &mut Seen,
-    private: &mut BTreeSet<PathBuf>,
-) -> Result<String, String> {
-    let written = match (secrets, reference) {
-        (Secrets::Assume, Reference::Env(_) | Reference::File(_)) => return Ok(ASSUMED.to_owned()),
-        (Secrets::Assume, Reference::Ca(_)) => return Ok("-----BEGIN CERTIFICATE-----".to_owned()),
-        (Secrets::Resolve, Reference::Env(variable)) => {
-            return match std::env::var(variable) {
-                Ok(text) => Ok(text),
-                Err(std::env::VarError::NotPresent) => Err(not_set(variable)),
-                Err(std::env::VarError::NotUnicode(_)) => Err("the environment variable is not UTF-8".to_owned()),
-            };
+    /// Finds what a reference names, or says why not.
+    fn look_up(&mut self, reference: Reference<'_>) -> Result<String, String> {
+        let written = match (self.secrets, reference) {
+            (Secrets::Assume, Reference::Env(_) | Reference::File(_)) => return Ok(ASSUMED.to_owned()),
+            (Secrets::Assume, Reference::Ca(_)) => return Ok("-----BEGIN CERTIFICATE-----".to_owned()),
+            (Secrets::Resolve, Reference::Env(variable)) => {
+                return std::env::var(variable).map_err(|why| match why {
+                    VarError::NotPresent => not_set(variable),
+                    VarError::NotUnicode(_) => "the environment variable is not UTF-8".to_owned(),
+                });
+            }
+            (Secrets::Resolve, Reference::File(path) | Reference::Ca(path)) => path,
+        };
+        let path = self.conf.join(written);
+        let bytes = self.read(&path, LARGEST_NAMED).map_err(|why| unreadable(self.conf, &path, &why))?;
+        if matches!(reference, Reference::File(_)) {
+            if bytes.len() > LARGEST_SECRET {
+                return Err(format!("the file is too large for a secret: {} KiB are the most", LARGEST_SECRET >> 10));
+            }
+            self.private.insert(path);
         }
-        (Secrets::Resolve, Reference::File(path) | Reference::Ca(path)) => path,
-    };
-    let path = conf.join(written);
-    let bytes = seen.read(&path, LARGEST_NAMED).map_err(|why| unreadable(conf, &path, &why))?;
-    if matches!(reference, Reference::File(_)) {
-        if bytes.len() > LARGEST_SECRET {
-            return Err(format!("the file is too large for a secret: {} KiB are the most", LARGEST_SECRET >> 10));
+        if matches!(reference, Reference::Ca(_)) && certificates(&bytes).is_empty() {
+            return Err("the file holds no certificate that can be read".to_owned());
         }
-        private.insert(path);
+        String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())
     }
-    if matches!(reference, Reference::Ca(_)) && certificates(&bytes).is_empty() {
-        return Err("the file holds no certificate that can be read".to_owned());
-    }
-    String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())
 }
 
 fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
@@ -345,7 +330,7 @@ fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
             [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "is UTF-16: save it as UTF-8",
             _ => "is not UTF-8",
         };
-        Problem { file: name.to_owned(), line: Some(line), path: String::new(), what: what.to_owned() }
+        Problem { line: Some(line), ..Problem::of_file(name.to_owned(), what) }
     })
 }
 
@@ -379,20 +364,13 @@ fn holds_guessable_hash(text: &str) -> bool {
 
 /// Warnings of files that hold secrets and can be read by everybody.
 fn open_to_all(conf: &Path, private: &BTreeSet<PathBuf>) -> impl Iterator<Item = Problem> {
-    let warning =
-        |path: &PathBuf| of_file(name(conf, path), "can be read by everybody on this machine: `chmod o-r` it");
+    let what = "can be read by everybody on this machine: `chmod o-r` it";
+    let warning = move |path: &PathBuf| Problem::of_file(name(conf, path), what);
     private.iter().filter(|path| is_world_readable(path)).map(warning)
 }
 
-#[cfg(unix)]
 fn is_world_readable(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
     fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_world_readable(_: &Path) -> bool {
-    false
 }
 
 /// `catalog.d/10-acme.yaml`; what lies elsewhere with its whole path.

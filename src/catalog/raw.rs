@@ -24,7 +24,7 @@ use crate::yaml::read::{Entries, List};
 mod habits;
 mod model;
 
-pub use habits::{KIND, shows};
+pub use habits::{CREDENTIAL_HEADERS, KIND, OWN_HEADERS, shows};
 pub use model::{
     Defaults, Effort, FallbacksOn, Hedge, LongPrice, Model, OnBrokenCall, OnLoss, Price, Queue, Reasoning, Sampling,
     Target, Thinking, Traits,

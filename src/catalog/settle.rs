@@ -107,14 +107,7 @@ pub struct Waiting {
 impl Settling {
     /// The files whose texts are live.
     pub fn new(live: impl IntoIterator<Item = (PathBuf, Version)>, now: Instant) -> Self {
-        let course = |version| Course {
-            whole: Some(version),
-            there: now,
-            ripe: None,
-            live_at: Some(now),
-            live: true,
-            fresh: None,
-        };
+        let course = |version| Course { live_at: Some(now), live: true, ..Course::new(Some(version), now) };
         Self { files: live.into_iter().map(|(path, version)| (path, course(version))).collect(), asked: None }
     }
 
@@ -139,29 +132,18 @@ impl Settling {
 
     /// Follows one more file of the catalog's folder, which was not there before.
     pub fn appeared(&mut self, path: &Path, now: Instant) {
-        if !self.follows(path) {
-            let whole = Some(Version::missing());
-            self.files.insert(
-                path.to_owned(),
-                Course { whole, there: now, ripe: None, live_at: None, live: true, fresh: None },
-            );
-        }
+        let missing = || Course { live: true, ..Course::new(Some(Version::missing()), now) };
+        self.files.entry(path.to_owned()).or_insert_with(missing);
     }
 
     /// Follows a file that the catalog names, and that was read as the catalog was made. What is
     /// `old` was not written of late.
     pub fn named(&mut self, path: PathBuf, version: Version, old: bool, now: Instant) {
-        let fresh = |version| Fresh {
-            version: Some(version),
-            first: now,
-            last: now,
-            since: now,
-            another: false,
-            renamed: false,
-            open: false,
+        let course = match old {
+            true => Course::new(Some(version), now),
+            false => Course { fresh: Some(Fresh::new(Some(version), now)), ..Course::new(None, now) },
         };
-        let (whole, fresh) = if old { (Some(version), None) } else { (None, Some(fresh(version))) };
-        self.files.entry(path).or_insert(Course { whole, there: now, ripe: None, live_at: None, live: false, fresh });
+        self.files.entry(path).or_insert(course);
     }
 
     /// Whether all files that the catalog names were seen whole once.
@@ -259,12 +241,16 @@ impl Settling {
 }
 
 impl Course {
+    /// Makes the course of a file with this whole text, which is not live.
+    fn new(whole: Option<Version>, now: Instant) -> Self {
+        Self { whole, there: now, ripe: None, live_at: None, live: false, fresh: None }
+    }
+
+    /// Takes note of what a look found. None: a write cut across it.
     fn observe(&mut self, version: Option<Version>, signs: Signs, asked: bool, now: Instant) {
         let Some(version) = version else {
-            let blank =
-                Fresh { version: None, first: now, last: now, since: now, another: false, renamed: false, open: false };
             // It does not stand still. What was found before may still prove whole.
-            self.fresh.get_or_insert(blank).first = now;
+            self.fresh.get_or_insert_with(|| Fresh::new(None, now)).first = now;
             return;
         };
         if let Some(whole) = self.whole.as_mut().filter(|whole| whole.text == version.text) {
@@ -286,7 +272,7 @@ impl Course {
         let renamed = another && signs.renamed;
         // What is not there any more is nobody's to end.
         let open = signs.open && version.stat.is_some();
-        let fresh = Fresh { version: Some(version), first: now, last: now, since, another, renamed, open };
+        let fresh = Fresh { since, another, renamed, open, ..Fresh::new(Some(version), now) };
         match self.fresh.take() {
             Some(mut same) if same.version == fresh.version => {
                 same.last = now;
@@ -326,6 +312,11 @@ impl Course {
 }
 
 impl Fresh {
+    /// Makes a text that is found for the first time.
+    fn new(version: Option<Version>, now: Instant) -> Self {
+        Self { version, first: now, last: now, since: now, another: false, renamed: false, open: false }
+    }
+
     /// Whether it was whole, now that something else took its place.
     fn is_proven_by(&self, next: &Fresh) -> bool {
         let (Some(version), Some(after)) = (&self.version, &next.version) else { return false };

@@ -97,7 +97,7 @@ pub struct Admin {
 }
 
 /// The largest sizes and numbers that the process accepts.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// The largest body of a request, after it is unpacked. A larger one gets 413. Default: 32MiB.
@@ -119,7 +119,7 @@ pub struct Limits {
 }
 
 /// Deadlines on the callers' side.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
     /// For a request's head, from its first byte on, and for the longest pause in its body. The
@@ -137,7 +137,7 @@ pub struct Timeouts {
 }
 
 /// What happens between SIGTERM and the end of the process.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
     /// How long new requests are still served after SIGTERM, while `/readyz` answers 503, so that
@@ -149,7 +149,7 @@ pub struct Drain {
 }
 
 /// Calls from web pages.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cors {
     /// The origins of web pages that may call, such as `https://app.example.com`. `"*"` allows all.
@@ -158,7 +158,7 @@ pub struct Cors {
 }
 
 /// What is logged, how and where.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
     /// How a line looks, in the log and in the access log. Default: json.
@@ -171,7 +171,7 @@ pub struct Log {
 }
 
 /// The file that records every admitted chat completion with its tokens and cost.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ledger {
     /// Whether requests are recorded. Default: true.

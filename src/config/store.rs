@@ -112,9 +112,8 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-pub(super) fn resolve(raw: &raw::Store, root: &Scribe<'_, '_>) -> Option<Store> {
-    let section = root.key("store");
-    let address = address(raw, &section);
+pub(super) fn resolve(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Store> {
+    let address = address(raw, section);
     let ca = raw.tls.as_ref().and_then(|tls| {
         let at = section.key("tls");
         let at = at.key("ca");
@@ -125,7 +124,7 @@ pub(super) fn resolve(raw: &raw::Store, root: &Scribe<'_, '_>) -> Option<Store> 
             at.missing("is missing: a file of certificates (PEM)");
             return None;
         };
-        root.look_up(Reference::Ca(path)).map_err(|wrong| at.withheld(&wrong)).ok()
+        at.look_up(Reference::Ca(path)).map_err(|wrong| at.withheld(&wrong)).ok()
     });
     let instances = raw.instances.unwrap_or(1);
     if !(1..=1000).contains(&instances) {

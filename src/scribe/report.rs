@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::problem::{Problem, Problems, in_column};
 use crate::secret_ref::LookUp;
 use crate::yaml::read::{Kind, MOST_FAULTS, read};
-use crate::yaml::{self, Fault, Node, Path, Shows};
+use crate::yaml::{self, Node, Path, Shows};
 
 /// What is found in all files, with the trees to tell where it stands.
 pub(crate) struct Report<'t> {
@@ -18,18 +18,22 @@ pub(crate) struct Report<'t> {
     pub(super) shows: Shows,
     pub(super) look_up: &'t mut LookUp<'t>,
     trees: Vec<Option<Node<'t>>>,
-    /// With the file's number, to be sorted by.
-    problems: Vec<(usize, Problem)>,
-    warnings: Vec<(usize, Problem)>,
-    /// What there was no room for.
-    more: usize,
-    more_warnings: usize,
+    problems: Found,
+    warnings: Found,
     /// The reading stopped before the end.
     cut: bool,
     /// No tree, or no section: whatever else could be said would be a consequence.
     hopeless: bool,
     /// The files in which a secret is written out.
     pub(crate) literal_secrets: BTreeSet<usize>,
+}
+
+/// Problems of one severity, each with its file's number, to be sorted by.
+#[derive(Default)]
+struct Found {
+    list: Vec<(usize, Problem)>,
+    /// How many more there were no room for.
+    more: usize,
 }
 
 impl<'t> Report<'t> {
@@ -41,26 +45,20 @@ impl<'t> Report<'t> {
             shows,
             look_up,
             trees: Vec::new(),
-            problems: Vec::new(),
-            warnings: Vec::new(),
-            more: 0,
-            more_warnings: 0,
+            problems: Found::default(),
+            warnings: Found::default(),
             cut: false,
             hopeless: false,
             literal_secrets: BTreeSet::new(),
         };
         for (file, (_, text)) in files.iter().enumerate() {
-            let tree = match yaml::parse_as(text, shows) {
-                Ok((tree, faults)) => {
-                    report.take(file, faults);
-                    Some(tree)
-                }
-                Err(fault) => {
-                    report.take(file, vec![fault]);
-                    report.hopeless = true;
-                    None
-                }
+            let parsed = yaml::parse_as(text, shows);
+            report.hopeless |= parsed.is_err();
+            let (tree, faults) = match parsed {
+                Ok((tree, faults)) => (Some(tree), faults),
+                Err(fault) => (None, vec![fault]),
             };
+            report.take(file, faults);
             report.trees.push(tree);
         }
         report
@@ -81,22 +79,33 @@ impl<'t> Report<'t> {
         document
     }
 
+    fn take(&mut self, file: usize, faults: Vec<Problem>) {
+        for fault in faults {
+            let fault = Problem { file: self.name(file), ..fault };
+            self.problems.add(file, || fault);
+        }
+    }
+
     fn tree(&self, file: usize) -> Option<&Node<'t>> {
         self.trees.get(file).and_then(Option::as_ref)
     }
 
+    fn find(&self, file: usize, at: &Path<'_>) -> Option<yaml::Found<'_, 't>> {
+        self.tree(file)?.find(at)
+    }
+
     pub(super) fn is_written(&self, file: usize, at: &Path<'_>) -> bool {
-        self.tree(file).is_none_or(|tree| tree.line_of(at).is_some())
+        self.tree(file).is_none_or(|tree| tree.find(at).is_some())
     }
 
     pub(super) fn has_problem_at(&self, file: usize, at: &Path<'_>) -> bool {
         let path = at.to_string();
-        self.problems.iter().any(|(in_file, problem)| *in_file == file && problem.path.starts_with(&path))
+        self.problems.list.iter().any(|(in_file, problem)| *in_file == file && problem.path.starts_with(&path))
     }
 
     /// Returns whether there is any error.
     pub(crate) fn has_problems(&self) -> bool {
-        !self.problems.is_empty()
+        !self.problems.list.is_empty()
     }
 
     /// Returns whether whatever else could be said would be a consequence.
@@ -104,49 +113,32 @@ impl<'t> Report<'t> {
         self.hopeless || self.cut
     }
 
-    fn take(&mut self, file: usize, faults: Vec<Fault>) {
-        for Fault { line, path, what } in faults {
-            if self.problems.len() < MOST_FAULTS {
-                self.problems.push((file, Problem { file: self.name(file), line: Some(line), path, what }));
-            } else {
-                self.more += 1;
-            }
-        }
+    pub(super) fn problem(&mut self, file: usize, at: &Path<'_>, what: &str) {
+        let mut problems = std::mem::take(&mut self.problems);
+        problems.add(file, || self.locate(file, at, what));
+        self.problems = problems;
     }
 
-    pub(super) fn problem(&mut self, file: usize, at: &Path<'_>, what: &str) {
-        if self.problems.len() < MOST_FAULTS {
-            let problem = self.locate(file, at, what);
-            self.problems.push((file, problem));
-        } else {
-            self.more += 1;
-        }
+    pub(super) fn warn(&mut self, file: usize, at: &Path<'_>, what: &str) {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.add(file, || self.locate(file, at, what));
+        self.warnings = warnings;
     }
 
     pub(super) fn in_column(&self, file: usize, at: &Path<'_>, what: &str) -> String {
-        let found = self.tree(file).and_then(|tree| tree.find(at));
-        found.map_or_else(|| what.to_owned(), |found| in_column(what, found.node.column))
+        self.find(file, at).map_or_else(|| what.to_owned(), |found| in_column(what, found.node.column))
     }
 
     /// Returns whether an error inside this place says so.
     pub(super) fn tells(&self, file: usize, at: &Path<'_>, what: &str) -> bool {
         let inside = format!("{at}.");
-        self.problems.iter().any(|(in_file, problem)| {
+        self.problems.list.iter().any(|(in_file, problem)| {
             *in_file == file && problem.path.starts_with(&inside) && problem.what.contains(what)
         })
     }
 
-    pub(super) fn warn(&mut self, file: usize, at: &Path<'_>, what: &str) {
-        if self.warnings.len() < MOST_FAULTS {
-            let warning = self.locate(file, at, what);
-            self.warnings.push((file, warning));
-        } else {
-            self.more_warnings += 1;
-        }
-    }
-
     fn locate(&self, file: usize, at: &Path<'_>, what: &str) -> Problem {
-        let found = self.tree(file).and_then(|tree| tree.find(at));
+        let found = self.find(file, at);
         let what = match found {
             Some(found) if at.hides() => in_column(what, found.column),
             Some(_) | None => what.to_owned(),
@@ -157,13 +149,8 @@ impl<'t> Report<'t> {
     /// Returns `catalog.yaml:14`. The line is searched for, so this is for errors only, and only
     /// for those that are told.
     pub(super) fn place(&self, file: usize, at: &Path<'_>) -> String {
-        if self.problems.len() >= MOST_FAULTS {
-            return self.name(file);
-        }
-        match self.tree(file).and_then(|tree| tree.line_of(at)) {
-            Some(line) => format!("{}:{line}", self.name(file)),
-            None => self.name(file),
-        }
+        let found = self.problems.has_room().then(|| self.find(file, at)).flatten();
+        found.map_or_else(|| self.name(file), |found| format!("{}:{}", self.name(file), found.line))
     }
 
     fn name(&self, file: usize) -> String {
@@ -172,27 +159,41 @@ impl<'t> Report<'t> {
 
     /// Returns all errors, and all warnings.
     pub(crate) fn problems(mut self) -> Problems {
-        let more = match self.more {
+        let problems = std::mem::take(&mut self.problems);
+        let more = match problems.more {
             _ if self.cut => Some("and more errors: the reading stopped here".to_owned()),
             0 => None,
             more => Some(format!("and {more} more errors")),
         };
-        let problems = in_order(std::mem::take(&mut self.problems), more);
-        Problems(problems, self.warnings())
+        Problems(problems.in_order(more), self.warnings())
     }
 
     /// Returns all warnings.
     pub(crate) fn warnings(self) -> Vec<Problem> {
-        let more = (self.more_warnings > 0).then(|| format!("and {} more warnings", self.more_warnings));
-        in_order(self.warnings, more)
+        let more = (self.warnings.more > 0).then(|| format!("and {} more warnings", self.warnings.more));
+        self.warnings.in_order(more)
     }
 }
 
-fn in_order(mut found: Vec<(usize, Problem)>, more: Option<String>) -> Vec<Problem> {
-    found.sort_by_key(|(file, problem)| (*file, problem.line));
-    let mut found: Vec<Problem> = found.into_iter().map(|(_, problem)| problem).collect();
-    if let (Some(what), Some(last)) = (more, found.last()) {
-        found.push(Problem { file: last.file.clone(), line: None, path: String::new(), what });
+impl Found {
+    fn has_room(&self) -> bool {
+        self.list.len() < MOST_FAULTS
     }
-    found
+
+    fn add(&mut self, file: usize, problem: impl FnOnce() -> Problem) {
+        if self.has_room() {
+            self.list.push((file, problem()));
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn in_order(mut self, more: Option<String>) -> Vec<Problem> {
+        self.list.sort_by_key(|(file, problem)| (*file, problem.line));
+        let mut list: Vec<Problem> = self.list.into_iter().map(|(_, problem)| problem).collect();
+        if let (Some(what), Some(last)) = (more, list.last()) {
+            list.push(Problem::of_file(last.file.clone(), what));
+        }
+        list
+    }
 }

@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use super::{Entry, Node, Path, Step, Value, parse};
+use crate::problem::Problem;
 use new::entry;
 use place::{Kind, Place, find};
 use site::Site;
@@ -33,32 +34,17 @@ pub enum Change<'c> {
     Split(Vec<Step<'c>>, &'c str, [New; 2]),
 }
 
-/// Why nothing is changed.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// Where in the text, from 1.
-    pub line: Option<usize>,
-    /// Where in the tree.
-    pub path: String,
-    /// What is in the way.
-    pub why: String,
-}
-
-/// The text with the changes, made one after the other.
-pub fn edit(text: &str, changes: &[Change<'_>]) -> Result<String, Refused> {
+/// Makes the changes, one after the other, and returns the text. The error says why none is made.
+pub fn edit(text: &str, changes: &[Change<'_>]) -> Result<String, Problem> {
     edit_and_find(text, changes).map(|(edited, _)| edited)
 }
 
 /// The same, and the line where the first of them is now.
-pub fn edit_and_find(text: &str, changes: &[Change<'_>]) -> Result<(String, Option<usize>), Refused> {
-    let unreadable = |line, path, why| Err(Refused { line: Some(line), path, why });
-    let mut expected = match parse(text) {
-        Ok((tree, faults)) => match faults.into_iter().next() {
-            Some(fault) => return unreadable(fault.line, fault.path, fault.what),
-            None => tree,
-        },
-        Err(fault) => return unreadable(fault.line, fault.path, fault.what),
-    };
+pub fn edit_and_find(text: &str, changes: &[Change<'_>]) -> Result<(String, Option<usize>), Problem> {
+    let (mut expected, faults) = parse(text)?;
+    if let Some(fault) = faults.into_iter().next() {
+        return Err(fault);
+    }
     let mut edited = text.to_owned();
     for change in changes {
         edited = change.made(&edited).map_err(|why| change.refused(&edited, why))?;
@@ -95,13 +81,13 @@ impl Change<'_> {
         }
     }
 
-    fn refused(&self, text: &str, why: &str) -> Refused {
+    fn refused(&self, text: &str, why: &str) -> Problem {
         // Behind an alias lines go back to what it stands for: the largest is its own.
         let tree = parse(text).ok().map(|(tree, _)| tree);
         let line_of = |depth| on_path(self.path().get(..depth)?, &Path::Root, &|path| tree.as_ref()?.line_of(path));
         let line = (1..=self.path().len()).filter_map(line_of).max();
         let path = on_path(self.path(), &Path::Root, &|path| path.to_string());
-        Refused { line, path, why: why.to_owned() }
+        Problem { line, path, what: why.to_owned(), ..Problem::default() }
     }
 
     /// The text with this change.

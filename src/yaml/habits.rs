@@ -8,14 +8,15 @@ use std::collections::BTreeSet;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-/// A field of other gateways, proxies and client libraries: how it is written there, by a word that
-/// is allowed where it stands; and what to write here.
-pub type Habit = (&'static [&'static str], &'static str, &'static str);
+/// A row of the table: how fields are called elsewhere, beside which words of ours they then stand
+/// (one of them must be allowed there), and what to write here. Words are parted by blanks.
+pub type Habit = (&'static str, &'static str, &'static str);
 
 /// Returns what a table says of a field that stands where these are allowed.
 pub fn find(habits: &[Habit], field: &str, allowed: &[&str]) -> Option<&'static str> {
     let meant = |(brought, beside, _): &&Habit| {
-        allowed.contains(beside) && brought.iter().any(|word| word.eq_ignore_ascii_case(field))
+        beside.split(' ').any(|word| allowed.contains(&word))
+            && brought.split(' ').any(|word| word.eq_ignore_ascii_case(field))
     };
     habits.iter().find(meant).map(|(_, _, instead)| *instead)
 }

@@ -15,8 +15,8 @@ use std::{fmt, ptr};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Deserialize, IntoDeserializer, MapAccess, Visitor};
 
-use super::{Entry, Fault, Node, Path, Shows, Value};
-use crate::problem::{in_column, nearest, quoted};
+use super::{Entry, Node, Path, Shows, Value};
+use crate::problem::{Problem, in_column, nearest, quoted};
 use nested::{Fields, Items};
 
 mod nested;
@@ -37,7 +37,7 @@ pub struct Kind {
 
 /// Reads a value. `None` where nothing of it could be read; everything that is wrong is added to
 /// `faults`.
-pub fn read<T: for<'de> Deserialize<'de>>(root: &Node<'_>, kind: Kind, faults: &mut Vec<Fault>) -> Option<T> {
+pub fn read<T: for<'de> Deserialize<'de>>(root: &Node<'_>, kind: Kind, faults: &mut Vec<Problem>) -> Option<T> {
     let reader = Reader { kind, faults: RefCell::new(Vec::new()), dead: RefCell::new(HashSet::new()) };
     let value = loop {
         let before = reader.count();
@@ -104,7 +104,7 @@ pub fn items<T>(list: Option<&List<T>>) -> impl Iterator<Item = (usize, &T)> {
 
 struct Reader {
     kind: Kind,
-    faults: RefCell<Vec<Fault>>,
+    faults: RefCell<Vec<Problem>>,
     /// Nodes that are passed over, by address: the tree does not move while it is read.
     dead: RefCell<HashSet<usize>>,
 }
@@ -153,7 +153,7 @@ impl Reader {
             }
         };
         if self.dead.borrow_mut().insert(address(node)) {
-            self.faults.borrow_mut().push(Fault { line, path, what });
+            self.faults.borrow_mut().push(Problem::in_text(line, path, what));
         }
         Error::Recorded
     }

@@ -43,7 +43,7 @@ fn check_faults(text: &str, expected: &[&str]) {
         Err(fault) => vec![fault],
     };
     let faults: Vec<String> =
-        faults.iter().map(|fault| format!("{} {}: {}", fault.line, fault.path, fault.what)).collect();
+        faults.iter().map(|fault| format!("{} {}: {}", fault.line.unwrap(), fault.path, fault.what)).collect();
     assert_eq!(faults.len(), expected.len(), "{text}: {faults:#?}");
     for (fault, expected) in faults.iter().zip(expected) {
         assert!(fault.starts_with(expected), "{text}: {fault:?} is not {expected:?}");

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 
 use super::credential::fingerprint;
 use super::{Accounts, Merged, base, known, timeouts};
-use crate::catalog::{Account, Base, KeyHeader, name, raw};
+use crate::catalog::raw::{self, CREDENTIAL_HEADERS, OWN_HEADERS};
+use crate::catalog::{Account, Base, KeyHeader, name};
 use crate::scribe::{Report, Scribe, Written};
 use crate::secret_ref::placeholder::Placeholder;
 use crate::yaml::read::items;
@@ -16,28 +17,6 @@ use dialects::upstream::quirks::{self, Quirks};
 use dialects::upstream::{BaseUrl, NAMES, openai};
 use dialects::{Dialect, Protocol, Settings};
 use http::{HeaderName, HeaderValue};
-
-/// Headers that a credential is sent in.
-const CREDENTIALS: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
-/// Headers that are the gateway's own to write.
-const OURS: [&str; 16] = [
-    "accept",
-    "accept-encoding",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "x-request-id",
-];
 
 pub(super) fn resolve<'r>(written: &Merged<'r, raw::Account>, report: &RefCell<Report<'_>>) -> Accounts<'r> {
     let mut accounts = Accounts::new();
@@ -181,25 +160,20 @@ impl Written<'_, '_, '_, raw::Account> {
     /// What its server reads. A trait of another dialect's servers is a mistake.
     fn server(&self, speaks: Option<&'static Protocol>) -> Server {
         let Some(written) = &self.raw.traits else { return Server::OWN };
-        for (field, is_written, of, names) in [
-            ("output_config", written.output_config.is_some(), ["anthropic", "bedrock"], "anthropic and bedrock"),
-            ("response_json_schema", written.response_json_schema.is_some(), ["gemini", "vertex"], "gemini and vertex"),
-            (
-                "parameters_json_schema",
-                written.parameters_json_schema.is_some(),
-                ["gemini", "vertex"],
-                "gemini and vertex",
-            ),
-        ] {
-            if is_written && speaks.is_some_and(|protocol| !of.contains(&protocol.name)) {
-                let at = self.at.key("traits");
-                at.key(field).problem(&format!("has a meaning for the dialects {names} only: leave it out"));
+        let section = self.at.key("traits");
+        let reads = |field: &str, written: Option<bool>, of: [&str; 2]| {
+            if written.is_some() && speaks.is_some_and(|protocol| !of.contains(&protocol.name)) {
+                let what = format!("has a meaning for the dialects {} only: leave it out", of.join(" and "));
+                section.key(field).problem(&what);
             }
-        }
+            written.unwrap_or(true)
+        };
+        let of_claude = ["anthropic", "bedrock"];
+        let of_gemini = ["gemini", "vertex"];
         Server {
-            output_config: written.output_config.unwrap_or(true),
-            response_json_schema: written.response_json_schema.unwrap_or(true),
-            parameters_json_schema: written.parameters_json_schema.unwrap_or(true),
+            output_config: reads("output_config", written.output_config, of_claude),
+            response_json_schema: reads("response_json_schema", written.response_json_schema, of_gemini),
+            parameters_json_schema: reads("parameters_json_schema", written.parameters_json_schema, of_gemini),
         }
     }
 
@@ -281,8 +255,10 @@ impl Written<'_, '_, '_, raw::Account> {
     fn at_a_known_host(&self, protocol: &Protocol, base: &Base) {
         let Some(known) = known::find(protocol, base) else { return };
         let raw = self.raw;
-        let pays =
-            raw.key.is_some() || raw.aws.is_some() || raw.service_account.is_some() || self.has_credential_header();
+        let pays = raw.key.is_some()
+            || raw.aws.is_some()
+            || raw.service_account.is_some()
+            || self.has_header(&CREDENTIAL_HEADERS);
         // One that stands there under another name is told already.
         let misnamed = || self.at.tells("write `key:");
         if let Some(variable) = known.variable.filter(|_| self.enabled() && !pays && !misnamed()) {
@@ -297,9 +273,10 @@ impl Written<'_, '_, '_, raw::Account> {
         }
     }
 
-    fn has_credential_header(&self) -> bool {
-        let mut names = self.raw.headers.iter().flat_map(|headers| &headers.0).map(|(name, _)| name);
-        names.any(|name| CREDENTIALS.iter().any(|header| name.eq_ignore_ascii_case(header)))
+    /// Returns whether one of these headers is written.
+    pub(super) fn has_header(&self, names: &[&str]) -> bool {
+        let mut written = self.raw.headers.iter().flat_map(|headers| &headers.0);
+        written.any(|(name, _)| names.iter().any(|header| name.eq_ignore_ascii_case(header)))
     }
 
     /// A demo account calls nobody: whatever says how is a mistake.
@@ -356,13 +333,13 @@ impl Written<'_, '_, '_, raw::Account> {
                 at.problem("is not the name of a header");
                 continue;
             };
-            if OURS.contains(&header.as_str()) {
+            if OWN_HEADERS.contains(&header.as_str()) {
                 at.problem("is written by the gateway itself and cannot be set");
             } else if header == http::header::AUTHORIZATION && self.raw.aws.is_some() {
                 at.problem("is made of `aws`: keep one of the two");
             } else if header == http::header::AUTHORIZATION && self.raw.service_account.is_some() {
                 at.problem("is made of `service_account`: keep one of the two");
-            } else if self.raw.key.is_some() && CREDENTIALS.contains(&header.as_str()) {
+            } else if self.raw.key.is_some() && CREDENTIAL_HEADERS.contains(&header.as_str()) {
                 at.problem("is made of `key`: keep one of the two");
             } else if !seen.insert(header.clone()) {
                 at.problem("stands here a second time in other letters: keep one");

@@ -23,7 +23,7 @@ impl Written<'_, '_, '_, raw::Account> {
     /// What makes the credential of each request, or of an hour.
     pub(super) fn signer(&self, speaks: &Protocol) -> Option<Signer> {
         let raw = self.raw;
-        let needs_one = self.enabled() && raw.key.is_none() && !self.has_authorization();
+        let needs_one = self.enabled() && raw.key.is_none() && !self.has_header(&["authorization"]);
         match speaks.signs_with {
             SignsWith::ServiceAccount => {
                 let at = self.at.key("service_account");
@@ -71,14 +71,6 @@ impl Written<'_, '_, '_, raw::Account> {
             }
             SignsWith::Nothing => None,
         }
-    }
-
-    fn has_authorization(&self) -> bool {
-        self.raw
-            .headers
-            .iter()
-            .flat_map(|headers| &headers.0)
-            .any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
     }
 
     /// A secret that a header can carry.

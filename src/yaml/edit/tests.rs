@@ -24,7 +24,7 @@ fn check(before: &str, change: Change<'_>, after: &str) {
 fn check_refused(before: &str, change: Change<'_>, line: usize, why: &str) {
     match edit(before, &[change]) {
         Ok(edited) => panic!("{before} became {edited}"),
-        Err(refused) => assert_eq!((refused.line, &*refused.why), (Some(line), why), "{before}"),
+        Err(refused) => assert_eq!((refused.line, &*refused.what), (Some(line), why), "{before}"),
     }
 }
 
@@ -392,7 +392,7 @@ proptest! {
         let mut all = Vec::new();
         places(&doc, &mut Vec::new(), &mut all);
         let (path, what) = pick.get(&all).clone();
-        let told = |refused: Refused| TestCaseError::fail(format!("{refused:?} in\n{text}"));
+        let told = |refused: Problem| TestCaseError::fail(format!("{refused:?} in\n{text}"));
         match what {
             Doc::Text(old) => {
                 let edited = edit(&text, &[Change::Set(path.clone(), New::text(&word))]).map_err(told)?;
