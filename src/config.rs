@@ -36,7 +36,7 @@ pub struct Server {
     /// Tries of one exchange, at least 1.
     pub attempts: usize,
     /// Bounds, in bytes but for `connections`.
-    pub limits: Limits,
+    pub limits: Bounds,
     /// Deadlines on the caller's side.
     pub timeouts: ClientTimeouts,
     /// How SIGTERM ends.
@@ -77,7 +77,7 @@ pub struct ListenTls {
 
 /// Bounds.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct Bounds {
     /// The largest body of a request.
     pub request_body: usize,
     /// The largest buffered answer.
@@ -276,7 +276,7 @@ fn admin_hosts(raw: Option<&raw::Admin>, root: &Scribe<'_, '_>) -> Vec<String> {
     hosts
 }
 
-fn limits(raw: &raw::Limits, section: &Scribe<'_, '_>) -> Limits {
+fn limits(raw: &raw::Bounds, section: &Scribe<'_, '_>) -> Bounds {
     const KIB: usize = 1 << 10;
     const MIB: usize = 1 << 20;
     let size = |field: &str, written: Option<Text<Size>>, default: usize| match written {
@@ -288,7 +288,7 @@ fn limits(raw: &raw::Limits, section: &Scribe<'_, '_>) -> Limits {
             size
         }
     };
-    let limits = Limits {
+    let limits = Bounds {
         request_body: size("request_body", raw.request_body, 32 * MIB),
         response_body: size("response_body", raw.response_body, 64 * MIB),
         event: size("event", raw.event, 8 * MIB),

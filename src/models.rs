@@ -19,11 +19,11 @@ pub struct Lists {
 #[derive(Serialize)]
 struct List<'a> {
     object: &'static str,
-    data: Vec<Entry<'a>>,
+    data: Vec<ListedModel<'a>>,
 }
 
 #[derive(Serialize)]
-struct Entry<'a> {
+struct ListedModel<'a> {
     id: &'a str,
     object: &'static str,
     created: u64,
@@ -56,7 +56,7 @@ pub fn one(catalog: &Catalog, key: &Key, id: &str) -> Option<Bytes> {
 }
 
 fn render(catalog: &Catalog, key: &Key) -> Bytes {
-    let mut data: Vec<Entry<'_>> = catalog
+    let mut data: Vec<ListedModel<'_>> = catalog
         .models()
         .iter()
         .filter(|model| model.served() && key.permissions.allow(&model.id))
@@ -66,8 +66,8 @@ fn render(catalog: &Catalog, key: &Key) -> Bytes {
     json(&List { object: "list", data })
 }
 
-fn entry<'a>(id: &'a str, model: &'a Model) -> Entry<'a> {
-    Entry { id, object: "model", created: model.created, owned_by: &model.owned_by }
+fn entry<'a>(id: &'a str, model: &'a Model) -> ListedModel<'a> {
+    ListedModel { id, object: "model", created: model.created, owned_by: &model.owned_by }
 }
 
 fn json(value: &impl Serialize) -> Bytes {

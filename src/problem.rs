@@ -66,13 +66,8 @@ impl Problems {
 /// What is wrong, one a line.
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, problem) in self.0.iter().enumerate() {
-            if at > 0 {
-                f.write_str("\n")?;
-            }
-            problem.fmt(f)?;
-        }
-        Ok(())
+        let lines: Vec<String> = self.0.iter().map(Problem::to_string).collect();
+        f.write_str(&lines.join("\n"))
     }
 }
 

@@ -33,18 +33,23 @@ pub trait Written: FromStr<Err = String> {
 
 impl<'de, T: Written> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Parse<T>(PhantomData<T>);
-        impl<T: Written> Visitor<'_> for Parse<T> {
-            type Value = Text<T>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("text")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Text<T>, E> {
-                // The text is not repeated: it may be a secret in the wrong place.
-                text.parse().map(Text).map_err(E::custom)
-            }
-        }
-        deserializer.deserialize_newtype_struct(T::NAME, Parse(PhantomData))
+        deserializer.deserialize_newtype_struct(T::NAME, Parse("text", PhantomData)).map(Text)
+    }
+}
+
+/// Reads a text, which is expected to be this.
+struct Parse<T>(&'static str, PhantomData<T>);
+
+impl<T: FromStr<Err = String>> Visitor<'_> for Parse<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        // The text is not repeated: it may be a secret in the wrong place.
+        text.parse().map_err(E::custom)
     }
 }
 
@@ -153,18 +158,8 @@ pub struct Decimal(pub u64);
 
 impl<'de> Deserialize<'de> for Decimal {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Digits;
-        impl Visitor<'_> for Digits {
-            type Value = Decimal;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Decimal, E> {
-                text.parse().map_err(E::custom)
-            }
-        }
         // A number comes as it is written: no float has all decimals.
-        deserializer.deserialize_f64(Digits)
+        deserializer.deserialize_f64(Parse("a number", PhantomData))
     }
 }
 

@@ -278,7 +278,7 @@ pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Pr
 
 /// The tree while it grows. No recursion: its depth is the file's to choose.
 struct Tree<'t> {
-    open: Vec<Open<'t>>,
+    open: Vec<OpenNode<'t>>,
     root: Option<Node<'t>>,
     anchors: HashMap<usize, Node<'t>>,
     faults: Vec<Problem>,
@@ -289,7 +289,7 @@ struct Tree<'t> {
 }
 
 /// A list or map that is not closed yet.
-struct Open<'t> {
+struct OpenNode<'t> {
     line: usize,
     column: usize,
     anchor: usize,
@@ -321,13 +321,13 @@ impl<'t> Tree<'t> {
                 self.put(Node { line, column, value }, anchor)
             }
             Event::SequenceStart(anchor, None) => {
-                self.open(Open { line, column, anchor, inside: Inside::List(Vec::new()) })
+                self.open(OpenNode { line, column, anchor, inside: Inside::List(Vec::new()) })
             }
             Event::MappingStart(anchor, None) => {
-                self.open(Open { line, column, anchor, inside: Inside::Map { entries: Vec::new(), key: None } })
+                self.open(OpenNode { line, column, anchor, inside: Inside::Map { entries: Vec::new(), key: None } })
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                let Some(Open { line, column, anchor, inside }) = self.open.pop() else { return Ok(()) };
+                let Some(OpenNode { line, column, anchor, inside }) = self.open.pop() else { return Ok(()) };
                 let value = match inside {
                     Inside::List(items) => Value::List(items),
                     Inside::Map { entries, .. } => Value::Map(self.without_doubles(entries)),
@@ -349,8 +349,8 @@ impl<'t> Tree<'t> {
         }
     }
 
-    fn open(&mut self, open: Open<'t>) -> Result<(), String> {
-        if let Some(Open { inside: Inside::Map { key: None, .. }, .. }) = self.open.last() {
+    fn open(&mut self, open: OpenNode<'t>) -> Result<(), String> {
+        if let Some(OpenNode { inside: Inside::Map { key: None, .. }, .. }) = self.open.last() {
             return Err("a key must be plain text, not a list or map".to_owned());
         }
         if self.open.len() >= DEEPEST {
@@ -372,8 +372,8 @@ impl<'t> Tree<'t> {
         }
         match self.open.last_mut() {
             None => self.root = Some(node),
-            Some(Open { inside: Inside::List(items), .. }) => items.push(node),
-            Some(Open { inside: Inside::Map { entries, key }, .. }) => match key.take() {
+            Some(OpenNode { inside: Inside::List(items), .. }) => items.push(node),
+            Some(OpenNode { inside: Inside::Map { entries, key }, .. }) => match key.take() {
                 Some((key, line, column)) => {
                     // An absent value has no place of its own.
                     if node.is_null() {
@@ -431,19 +431,21 @@ impl<'t> Tree<'t> {
 
     /// Where the parser is.
     fn path(&self, last: Option<&str>) -> String {
-        fn go(shows: Shows, open: &[Open<'_>], above: Option<&str>, at: &Path<'_>, last: Option<&str>) -> String {
+        fn go(shows: Shows, open: &[OpenNode<'_>], above: Option<&str>, at: &Path<'_>, last: Option<&str>) -> String {
             match open.split_first() {
                 None => match last {
                     Some(key) => at.entry(key, shows(above, key)).to_string(),
                     None => at.to_string(),
                 },
-                Some((Open { inside: Inside::List(items), .. }, rest)) => {
+                Some((OpenNode { inside: Inside::List(items), .. }, rest)) => {
                     go(shows, rest, above, &at.index(items.len()), last)
                 }
-                Some((Open { inside: Inside::Map { key: Some((key, ..)), .. }, .. }, rest)) => {
+                Some((OpenNode { inside: Inside::Map { key: Some((key, ..)), .. }, .. }, rest)) => {
                     go(shows, rest, Some(key), &at.entry(key, shows(above, key)), last)
                 }
-                Some((Open { inside: Inside::Map { key: None, .. }, .. }, rest)) => go(shows, rest, above, at, last),
+                Some((OpenNode { inside: Inside::Map { key: None, .. }, .. }, rest)) => {
+                    go(shows, rest, above, at, last)
+                }
             }
         }
         go(self.shows, &self.open, None, &Path::Root, last)

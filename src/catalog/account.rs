@@ -92,20 +92,16 @@ impl Account {
     /// providers take the key there.
     pub fn secrets(&self) -> Vec<&str> {
         let headers = self.headers.iter().filter_map(|(_, value)| value.to_str().ok()).filter(|value| value.len() >= 8);
-        let signer = match &self.signer {
-            Some(Signer::Aws(keys)) => {
-                vec![Some(&keys.access_key_id), Some(&keys.secret_access_key), keys.session_token.as_ref()]
-            }
+        let keys = match &self.signer {
+            Some(Signer::Aws(keys)) => Some(keys),
             // Its private key is lines of PEM, and its tokens are long random words: whatever looks
             // like one is taken out anyway.
-            Some(Signer::Google(..)) | None => Vec::new(),
+            Some(Signer::Google(..)) | None => None,
         };
-        self.key
-            .iter()
-            .map(Secret::expose)
-            .chain(headers)
-            .chain(signer.into_iter().flatten().map(Secret::expose))
-            .collect()
+        let of_aws = keys
+            .into_iter()
+            .flat_map(|keys| [&keys.access_key_id, &keys.secret_access_key].into_iter().chain(&keys.session_token));
+        self.key.iter().map(Secret::expose).chain(headers).chain(of_aws.map(Secret::expose)).collect()
     }
 }
 

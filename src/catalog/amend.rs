@@ -47,7 +47,7 @@ struct Before {
 
 /// Where a key stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct KeyPlace {
     /// Its file's position.
     pub file: usize,
     /// From 1.
@@ -131,16 +131,16 @@ impl Files {
     }
 
     /// Each key's id with its place, in the order of the files.
-    pub fn places(&self) -> Vec<(String, Place)> {
+    pub fn places(&self) -> Vec<(String, KeyPlace)> {
         self.keys(|_, _| true, |id, place, _| (id, place))
     }
 
     /// The place of one key, and what is written of it.
-    pub fn written<T>(&self, caller: &str, name: &str, read: impl Fn(&Node<'_>) -> T) -> Option<(Place, T)> {
+    pub fn written<T>(&self, caller: &str, name: &str, read: impl Fn(&Node<'_>) -> T) -> Option<(KeyPlace, T)> {
         self.keys(|of, key| of == caller && key == name, |_, place, node| (place, read(node))).pop()
     }
 
-    fn keys<T>(&self, wanted: impl Fn(&str, &str) -> bool, take: impl Fn(String, Place, &Node<'_>) -> T) -> Vec<T> {
+    fn keys<T>(&self, wanted: impl Fn(&str, &str) -> bool, take: impl Fn(String, KeyPlace, &Node<'_>) -> T) -> Vec<T> {
         let mut taken = Vec::new();
         for (file, source) in self.sources.iter().enumerate() {
             let Ok((tree, _)) = yaml::parse(&source.text) else { continue };
@@ -148,7 +148,7 @@ impl Files {
                 for Entry { key, line, node, .. } in
                     section(node, "keys").iter().filter(|entry| wanted(caller, &entry.key))
                 {
-                    taken.push(take(format!("{caller}/{key}"), Place { file, line: *line }, node));
+                    taken.push(take(format!("{caller}/{key}"), KeyPlace { file, line: *line }, node));
                 }
             }
         }
@@ -157,7 +157,7 @@ impl Files {
 
     /// Changes a file, and says where the first of the changes is now. The error says why not, with
     /// its place.
-    pub fn change(&mut self, file: usize, changes: &[Change<'_>]) -> Result<Place, String> {
+    pub fn change(&mut self, file: usize, changes: &[Change<'_>]) -> Result<KeyPlace, String> {
         let Some(source) = self.sources.get(file) else { return Err("there is no such file".to_owned()) };
         let (text, line) = edit_and_find(&source.text, changes)
             .map_err(|problem| Problem { file: source.path.display().to_string(), ..problem }.to_string())?;
@@ -166,7 +166,7 @@ impl Files {
         let path = source.path.clone();
         let before = after.get_mut(file).map(|source| std::mem::replace(&mut source.text, text));
         self.take(after, &path, before.as_deref(), &like)?;
-        Ok(Place { file, line: line.unwrap_or(1) })
+        Ok(KeyPlace { file, line: line.unwrap_or(1) })
     }
 
     /// Adds a file to `catalog.d`, as readable as `catalog.yaml`, and says which it is.

@@ -11,7 +11,7 @@ use std::{fs, io};
 
 use super::files::{LARGEST_NAMED, Listed, contents, list, no_file, read_now};
 use super::resolve::{faults, resolve};
-use super::texts::{Text, Texts, is_source};
+use super::texts::{FileText, Texts, is_source};
 use super::{Catalog, PUBLISHED_KEY};
 use crate::config::{self, Server};
 use crate::limits::Limits;
@@ -178,7 +178,7 @@ pub fn of_texts(conf: &Path, known: Texts) -> ReadCatalog {
     let listed = list(conf).map(|Listed { passed_over, .. }| {
         let there = known
             .iter()
-            .filter(|(path, version)| is_source(conf, path) && version.text != Text::Missing)
+            .filter(|(path, version)| is_source(conf, path) && version.text != FileText::Missing)
             .map(|(path, _)| path);
         let main = conf.join("catalog.yaml");
         let others: Vec<_> = there.filter(|path| **path != main).cloned().collect();

@@ -96,7 +96,7 @@ pub struct Account {
     /// refuses `stream_options`. Default: true.
     pub stream_usage: Option<bool>,
     /// What a server reads that only imitates the provider of its dialect.
-    pub traits: Option<Server>,
+    pub traits: Option<ServerTraits>,
     /// What requests may name that the provider then reads with this account's own rights. A
     /// request that names something else is not sent to the account. Default: nothing.
     pub caller_references: Option<List<CallerReference>>,
@@ -113,7 +113,8 @@ pub struct Account {
 /// What an account's server reads of its dialect's newer fields.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Server {
+#[schemars(rename = "Server")]
+pub struct ServerTraits {
     /// Only `anthropic` and `bedrock`: whether the server reads `output_config` (`outputConfig`).
     /// If not, a schema is had by a tool that must be called, and an effort in it is not sent.
     /// Default: true.

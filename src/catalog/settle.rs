@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::texts::{Text, Version};
+use super::texts::{FileText, Version};
 
 /// A file that stood still for so long is not being written.
 pub const QUIET: Duration = Duration::from_millis(500);
@@ -307,7 +307,7 @@ impl Course {
 
     /// Whether there is such a file, as far as is known.
     fn is_there(&self) -> bool {
-        self.whole.as_ref().is_none_or(|whole| whole.text != Text::Missing)
+        self.whole.as_ref().is_none_or(|whole| whole.text != FileText::Missing)
     }
 }
 

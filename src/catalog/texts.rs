@@ -19,7 +19,7 @@ pub struct Version {
     /// Its fingerprint. None: there was nothing to open.
     pub stat: Option<Stat>,
     /// What was read.
-    pub text: Text,
+    pub text: FileText,
 }
 
 /// A file's fingerprint: each write and each rename changes some of it.
@@ -37,7 +37,7 @@ pub struct Stat {
 
 /// What was read.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Text {
+pub enum FileText {
     /// All of it.
     Bytes(Arc<Zeroizing<Vec<u8>>>),
     /// There is no such file.
@@ -49,25 +49,26 @@ pub enum Text {
 impl Version {
     /// Of a file that is not there.
     pub fn missing() -> Self {
-        Self { stat: None, text: Text::Missing }
+        Self { stat: None, text: FileText::Missing }
     }
 
     /// Of a file that was read, or not.
     pub fn of(stat: Option<Stat>, read: io::Result<Vec<u8>>) -> Self {
-        Self { stat, text: Text::of(read) }
+        Self { stat, text: FileText::of(read) }
     }
 
     /// Whether this may be the beginning of what is there now: the same file, with more in it. Of
     /// what was not there, or was empty, anything may be the rest.
     pub fn may_become(&self, now: &Version) -> bool {
-        let Text::Bytes(before) = &self.text else { return true };
+        let FileText::Bytes(before) = &self.text else { return true };
         let same = self.stat.zip(now.stat).is_some_and(|(before, now)| before.id == now.id);
-        let longer = matches!(&now.text, Text::Bytes(after) if after.len() > before.len() && after.starts_with(before));
+        let longer =
+            matches!(&now.text, FileText::Bytes(after) if after.len() > before.len() && after.starts_with(before));
         before.is_empty() || (same && longer)
     }
 }
 
-impl Text {
+impl FileText {
     fn of(read: io::Result<Vec<u8>>) -> Self {
         match read {
             Ok(bytes) => Self::Bytes(Arc::new(Zeroizing::new(bytes))),
@@ -87,7 +88,7 @@ impl Text {
     }
 }
 
-impl fmt::Debug for Text {
+impl fmt::Debug for FileText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(bytes) => write!(f, "[{} bytes]", bytes.len()),

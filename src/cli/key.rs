@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{KeyCommand, fail};
 use crate::calendar::{DAY, rfc3339};
-use crate::catalog::amend::{Files, Place};
+use crate::catalog::amend::{Files, KeyPlace};
 use crate::catalog::{Key, name};
 use crate::problem::{nearest, quoted};
 use crate::units::{Span, Time};
@@ -74,7 +74,7 @@ impl<'a> Id<'a> {
     }
 
     /// Returns where the files have the key.
-    fn written(self, files: &Files) -> Result<Place, String> {
+    fn written(self, files: &Files) -> Result<KeyPlace, String> {
         let written = files.written(self.caller, self.name, |_| ());
         written.map(|(place, ())| place).ok_or_else(|| format!("{} is in no file", self.whole))
     }
@@ -107,7 +107,7 @@ struct KeyEntry<'c> {
 }
 
 /// `conf/catalog.d/keys-acme.yaml:4`
-fn place(files: &Files, place: Place) -> String {
+fn place(files: &Files, place: KeyPlace) -> String {
     format!("{}:{}", files.name(place.file), place.line)
 }
 

@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 
 use super::raw::Server;
 use crate::yaml::habits::{Habit, find, words};
-use crate::yaml::read::Kind;
+use crate::yaml::read::FileKind;
 
 /// `server.yaml`.
-pub(super) const KIND: Kind = Kind { shows, instead };
+pub(super) const KIND: FileKind = FileKind { shows, instead };
 
 const LISTEN: &str = "write `listen: [{ address: 127.0.0.1:8080 }]`; for everybody on the network 0.0.0.0:8080";
 const HABITS: &[Habit] = &[

@@ -33,7 +33,7 @@ pub struct Server {
     #[schemars(range(min = 1, max = 100))]
     pub attempts: Option<u32>,
     /// The largest sizes and numbers that the process accepts.
-    pub limits: Option<Limits>,
+    pub limits: Option<Bounds>,
     /// Deadlines on the callers' side. Those on the upstreams' side stand in catalog.yaml, for each
     /// account and model.
     pub timeouts: Option<Timeouts>,
@@ -99,7 +99,8 @@ pub struct Admin {
 /// The largest sizes and numbers that the process accepts.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Limits {
+#[schemars(rename = "Limits")]
+pub struct Bounds {
     /// The largest body of a request, after it is unpacked. A larger one gets 413. Default: 32MiB.
     pub request_body: Option<Text<Size>>,
     /// The largest buffered answer of an upstream. Default: 64MiB.

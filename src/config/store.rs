@@ -58,11 +58,8 @@ impl fmt::Debug for Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, host) = (if self.tls { "rediss" } else { "redis" }, &self.host);
-        if host.contains(':') {
-            write!(f, "{scheme}://[{host}]:{}", self.port)
-        } else {
-            write!(f, "{scheme}://{host}:{}", self.port)
-        }
+        let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+        write!(f, "{scheme}://{open}{host}{close}:{}", self.port)
     }
 }
 

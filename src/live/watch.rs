@@ -19,7 +19,7 @@ use super::{Live, POLL, Publisher, Snapshot};
 use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
 use crate::catalog::load::{self, Loaded, ReadCatalog};
 use crate::catalog::settle::{ENDLESS, QUIET, Ready, Signs, Whole};
-use crate::catalog::texts::{Text, Texts, Version, is_source};
+use crate::catalog::texts::{FileText, Texts, Version, is_source};
 use crate::catalog::{Catalog, published_key_problem, shrinks};
 use crate::problem::{Problem, Problems};
 use crate::yaml;
@@ -223,7 +223,7 @@ impl Watch {
             let now = Instant::now();
             let found = known.or_else(|| read_whole(path, limit));
             if is_source(&self.dir, path)
-                && let Some(Version { text: Text::Bytes(bytes), .. }) = &found
+                && let Some(Version { text: FileText::Bytes(bytes), .. }) = &found
             {
                 left = left.saturating_sub(bytes.len());
             }
@@ -493,7 +493,7 @@ impl Watch {
 
 /// Whether a file looks as it did when it was read, and no write since then could hide.
 fn is_as_before(path: &Path, known: &Version, clock: SystemTime) -> bool {
-    matches!(known.text, Text::Bytes(_)) && stat(path) == known.stat && !was_changed_within(known, YOUNG, clock)
+    matches!(known.text, FileText::Bytes(_)) && stat(path) == known.stat && !was_changed_within(known, YOUNG, clock)
 }
 
 /// Whether a file was changed so recently, or, if clocks differ, perhaps.

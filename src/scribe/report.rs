@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::problem::{Problem, Problems, in_column};
 use crate::secret_ref::LookUp;
-use crate::yaml::read::{Kind, MOST_FAULTS, read};
+use crate::yaml::read::{FileKind, MOST_FAULTS, read};
 use crate::yaml::{self, Node, Path, Shows};
 
 /// What is found in all files, with the trees to tell where it stands.
@@ -70,7 +70,7 @@ impl<'t> Report<'t> {
     }
 
     /// Reads what a file says. Without one of these parts of it nothing else can be said.
-    pub(crate) fn read<T: DeserializeOwned>(&mut self, file: usize, kind: Kind, parts: &[&str]) -> Option<T> {
+    pub(crate) fn read<T: DeserializeOwned>(&mut self, file: usize, kind: FileKind, parts: &[&str]) -> Option<T> {
         let mut faults = Vec::new();
         let document = self.tree(file).and_then(|tree| read(tree, kind, &mut faults));
         self.hopeless |= faults.iter().any(|fault| fault.path.is_empty() || parts.contains(&&*fault.path));

@@ -26,6 +26,15 @@ pub struct Unsignable;
 /// The service's name in signatures.
 const SERVICE: &str = "bedrock";
 
+/// A request before it is signed.
+struct Unsigned<'r> {
+    service: &'r str,
+    method: &'r str,
+    host: &'r str,
+    path: &'r str,
+    body: &'r [u8],
+}
+
 impl Signer {
     /// A signer with a static key, or a temporary one that comes with a session token.
     pub fn new(
@@ -43,18 +52,11 @@ impl Signer {
 
     /// The headers to add to a POST: `host` as it will be sent, `path` from the first slash on.
     pub fn headers(&self, host: &str, path: &str, body: &[u8], now: SystemTime) -> Result<Headers, Unsignable> {
-        self.sign(SERVICE, "POST", host, path, body, now)
+        self.sign(&Unsigned { service: SERVICE, method: "POST", host, path, body }, now)
     }
 
-    fn sign(
-        &self,
-        service: &str,
-        method: &str,
-        host: &str,
-        path: &str,
-        body: &[u8],
-        now: SystemTime,
-    ) -> Result<Headers, Unsignable> {
+    fn sign(&self, request: &Unsigned<'_>, now: SystemTime) -> Result<Headers, Unsignable> {
+        let Unsigned { service, method, host, path, body } = *request;
         let identity = self.credentials.clone().into();
         let params = v4::SigningParams::builder()
             .identity(&identity)

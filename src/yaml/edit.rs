@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::{Entry, Node, Path, Step, Value, parse};
 use crate::problem::Problem;
 use new::entry;
-use place::{Kind, Place, find};
+use place::{Place, PlacedValue, find};
 use site::Site;
 
 mod new;
@@ -94,6 +94,9 @@ impl Change<'_> {
     fn made(&self, text: &str) -> Result<String, &'static str> {
         let root = find(text, self.path()).ok_or(UNSURE)?;
         let site = Site::at(text, &root, self.path())?;
+        if !site.is_whole() && !matches!(self, Self::Set(..)) {
+            return Err(UNSURE);
+        }
         let mut splices = match self {
             Self::Set(_, new) => site.set(new)?,
             Self::Remove(_) => site.remove()?,

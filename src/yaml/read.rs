@@ -27,7 +27,7 @@ pub const MOST_FAULTS: usize = 100;
 
 /// What is known of a kind of file, besides its types.
 #[derive(Clone, Copy)]
-pub struct Kind {
+pub struct FileKind {
     /// Which keys of maps of many entries may be shown: no secret that stands there by mistake.
     pub shows: Shows,
     /// What to write instead of a field that there is not, but elsewhere; by its name and by what
@@ -37,19 +37,19 @@ pub struct Kind {
 
 /// Reads a value. `None` where nothing of it could be read; everything that is wrong is added to
 /// `faults`.
-pub fn read<T: for<'de> Deserialize<'de>>(root: &Node<'_>, kind: Kind, faults: &mut Vec<Problem>) -> Option<T> {
-    let reader = Reader { kind, faults: RefCell::new(Vec::new()), dead: RefCell::new(HashSet::new()) };
+pub fn read<T: for<'de> Deserialize<'de>>(root: &Node<'_>, kind: FileKind, faults: &mut Vec<Problem>) -> Option<T> {
+    let progress = Progress { kind, faults: RefCell::new(Vec::new()), dead: RefCell::new(HashSet::new()) };
     let value = loop {
-        let before = reader.count();
-        match T::deserialize(Reading { node: root, path: &Path::Root, reader: &reader }) {
+        let before = progress.count();
+        match T::deserialize(Reading { node: root, path: &Path::Root, progress: &progress }) {
             Ok(value) => break Some(value),
-            Err(error) => reader.record(error, root, (root.line, root.column), &Path::Root),
+            Err(error) => progress.record(error, root, (root.line, root.column), &Path::Root),
         };
-        if reader.is_dead(root) || reader.is_full() || reader.count() == before {
+        if progress.is_dead(root) || progress.is_full() || progress.count() == before {
             break None;
         }
     };
-    faults.append(&mut reader.faults.into_inner());
+    faults.append(&mut progress.faults.into_inner());
     value
 }
 
@@ -102,14 +102,14 @@ pub fn items<T>(list: Option<&List<T>>) -> impl Iterator<Item = (usize, &T)> {
     list.into_iter().flatten().enumerate().filter_map(|(index, item)| Some((index, item.as_ref()?)))
 }
 
-struct Reader {
-    kind: Kind,
+struct Progress {
+    kind: FileKind,
     faults: RefCell<Vec<Problem>>,
     /// Nodes that are passed over, by address: the tree does not move while it is read.
     dead: RefCell<HashSet<usize>>,
 }
 
-impl Reader {
+impl Progress {
     fn is_dead(&self, node: &Node<'_>) -> bool {
         let dead = self.dead.borrow();
         !dead.is_empty() && dead.contains(&address(node))
@@ -225,7 +225,7 @@ fn hint(wrong: &str, allowed: &[&str]) -> String {
 struct Reading<'a, 't> {
     node: &'a Node<'t>,
     path: &'a Path<'a>,
-    reader: &'a Reader,
+    progress: &'a Progress,
 }
 
 impl<'a, 't> Reading<'a, 't> {
@@ -323,14 +323,14 @@ impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
             Value::Plain(text) if !self.node.is_null() => match boolean(text) {
                 Some(value) => visitor.visit_bool(value),
                 // What other formats, and YAML 1.1, take for one.
-                None => Err(
-                    match quoted(text, ["true", "false"])
-                        .or_else(|| known(text, ["yes", "no", "on", "off", "y", "n", "1", "0"]))
-                    {
+                None => {
+                    let is_one = |word: &&str| word.eq_ignore_ascii_case(text);
+                    let known = ["yes", "no", "on", "off", "y", "n", "1", "0"].iter().any(is_one);
+                    Err(match quoted(text, ["true", "false"]).or_else(|| known.then(|| format!("{text:?}"))) {
                         Some(quoted) => Error::Fresh(format!("must be true or false, not {quoted}")),
                         None => Error::Withheld("must be true or false".to_owned()),
-                    },
-                ),
+                    })
+                }
             },
             Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => self.not("true or false"),
         }
@@ -356,7 +356,7 @@ impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if self.reader.is_dead(self.node) {
+        if self.progress.is_dead(self.node) {
             visitor.visit_none()
         } else if self.node.is_null() {
             self.not("")
@@ -421,11 +421,6 @@ impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
     serde::forward_to_deserialize_any! {
         i8 i16 i32 i64 i128 u128 f32 char bytes byte_buf unit unit_struct tuple tuple_struct identifier
     }
-}
-
-/// A word of a list, in quotes.
-fn known<const N: usize>(text: &str, words: [&str; N]) -> Option<String> {
-    words.into_iter().find(|word| word.eq_ignore_ascii_case(text)).map(|_| format!("{text:?}"))
 }
 
 #[cfg(test)]

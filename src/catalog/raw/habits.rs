@@ -11,10 +11,10 @@ use super::Catalog;
 use crate::catalog::name;
 use crate::problem::unless_secret;
 use crate::yaml::habits::{Habit, find, words};
-use crate::yaml::read::Kind;
+use crate::yaml::read::FileKind;
 
 /// The catalog's files.
-pub const KIND: Kind = Kind { shows, instead };
+pub const KIND: FileKind = FileKind { shows, instead };
 
 /// Headers that a credential is sent in.
 pub const CREDENTIAL_HEADERS: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];

@@ -14,7 +14,7 @@ use dialects::upstream::{anthropic, azure, bedrock, cohere, gemini, ollama, open
 const LONGEST: usize = 30;
 
 /// A server.
-pub(super) struct Known {
+pub(super) struct KnownServer {
     host: Host,
     protocol: &'static Protocol,
     /// What `base_url` has behind the host; the first is the usual one.
@@ -37,12 +37,12 @@ const fn at(
     protocol: &'static Protocol,
     paths: &'static [&'static str],
     variable: Option<&'static str>,
-) -> Known {
-    Known { host, protocol, paths, variable }
+) -> KnownServer {
+    KnownServer { host, protocol, paths, variable }
 }
 
 use Host::{Ends, Is, Port};
-const ALL: &[Known] = &[
+const ALL: &[KnownServer] = &[
     at(Is("api.openai.com"), &openai::PROTOCOL, &["/v1"], Some("OPENAI_API_KEY")),
     at(Is("eu.api.openai.com"), &openai::PROTOCOL, &["/v1"], Some("OPENAI_API_KEY")),
     at(Is("us.api.openai.com"), &openai::PROTOCOL, &["/v1"], Some("OPENAI_API_KEY")),
@@ -86,7 +86,7 @@ const ALL: &[Known] = &[
 ];
 
 /// The server that an account of this dialect asks there.
-pub(super) fn find(protocol: &Protocol, base: &Base) -> Option<&'static Known> {
+pub(super) fn find(protocol: &Protocol, base: &Base) -> Option<&'static KnownServer> {
     ALL.iter().find(|known| {
         known.protocol == protocol
             && match known.host {
@@ -97,7 +97,7 @@ pub(super) fn find(protocol: &Protocol, base: &Base) -> Option<&'static Known> {
     })
 }
 
-impl Known {
+impl KnownServer {
     /// As a base writes it; what is somebody's own of it is left out where it may be a secret.
     pub(super) fn host(&self, base: &Base) -> String {
         let is_plain =

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::standing::{Standing, expires};
 use super::{KeyEntry, stamp};
 use crate::catalog::Key;
-use crate::catalog::amend::{Files, Place};
+use crate::catalog::amend::{Files, KeyPlace};
 use crate::catalog::load::{Secrets, folder, server};
 use crate::cli::{ListKeysArgs, print, tell};
 use crate::ledger;
@@ -29,7 +29,7 @@ pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, Stri
         }
     }
     let used = last_used(&conf);
-    let places: HashMap<String, Place> = files.places().into_iter().collect();
+    let places: HashMap<String, KeyPlace> = files.places().into_iter().collect();
     let rows = keys(&files)
         .into_iter()
         .filter(|known| args.caller.as_ref().is_none_or(|caller| *known.key.caller.id == **caller));
@@ -69,7 +69,7 @@ impl<'f> Row<'f> {
     pub(super) fn of(
         files: &Files,
         known: &KeyEntry<'f>,
-        place: Option<Place>,
+        place: Option<KeyPlace>,
         used: Option<String>,
         now: SystemTime,
     ) -> Row<'f> {

@@ -19,7 +19,8 @@ fn signature(headers: &Headers) -> &str {
 #[track_caller]
 fn check_suite(method: &str, path: &str, token: Option<&str>, expected: &str) {
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_440_938_160);
-    let headers = signer("us-east-1", token).sign("service", method, "example.amazonaws.com", path, b"", now).unwrap();
+    let request = Unsigned { service: "service", method, host: "example.amazonaws.com", path, body: b"" };
+    let headers = signer("us-east-1", token).sign(&request, now).unwrap();
     assert_eq!(signature(&headers), expected);
 }
 

@@ -19,12 +19,12 @@ pub(super) struct Place<'t> {
     pub(super) end: Option<usize>,
     /// Has an anchor, so that it may be meant elsewhere too.
     pub(super) anchored: bool,
-    pub(super) kind: Kind<'t>,
+    pub(super) kind: PlacedValue<'t>,
 }
 
 /// What stands there.
 #[derive(Debug)]
-pub(super) enum Kind<'t> {
+pub(super) enum PlacedValue<'t> {
     /// A scalar on one line.
     Scalar(Cow<'t, str>, Quotes),
     List {
@@ -33,7 +33,7 @@ pub(super) enum Kind<'t> {
     },
     Map {
         flow: bool,
-        entries: Vec<Entry<'t>>,
+        entries: Vec<PlacedEntry<'t>>,
     },
     Alias,
     /// Another scalar, or what lies off the path.
@@ -49,7 +49,7 @@ pub(super) enum Quotes {
 
 /// A key of a map with its value.
 #[derive(Debug)]
-pub(super) struct Entry<'t> {
+pub(super) struct PlacedEntry<'t> {
     pub(super) name: Cow<'t, str>,
     pub(super) key: Place<'t>,
     pub(super) value: Place<'t>,
@@ -58,7 +58,8 @@ pub(super) struct Entry<'t> {
 /// The document, with what lies along the path. `None` if it cannot be told where everything
 /// stands.
 pub(super) fn find<'t>(text: &'t str, path: &[Step<'_>]) -> Option<Place<'t>> {
-    let mut reader = Reader { text, lines: lines(text), ascii: text.is_ascii(), parser: Parser::new_from_str(text) };
+    let mut reader =
+        PlaceFinder { text, lines: lines(text), ascii: text.is_ascii(), parser: Parser::new_from_str(text) };
     loop {
         let (event, span) = reader.next()?;
         if !matches!(event, Event::Nothing | Event::StreamStart | Event::DocumentStart(_)) {
@@ -75,14 +76,14 @@ fn lines(text: &str) -> Vec<usize> {
     std::iter::once(0).chain(ends.map(|end| end + 1)).collect()
 }
 
-struct Reader<'t> {
+struct PlaceFinder<'t> {
     text: &'t str,
     lines: Vec<usize>,
     ascii: bool,
     parser: Parser<'t, StrInput<'t>>,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> PlaceFinder<'t> {
     fn next(&mut self) -> Option<(Event<'t>, Span)> {
         self.parser.next_event()?.ok()
     }
@@ -108,7 +109,7 @@ impl<'t> Reader<'t> {
             }
             Event::Alias(_) => {
                 let end = self.byte(span.end).filter(|end| *end > start);
-                Some(Place { start, end, anchored: false, kind: Kind::Alias })
+                Some(Place { start, end, anchored: false, kind: PlacedValue::Alias })
             }
             Event::SequenceStart(anchor, _) => self.list(start, anchor > 0, path),
             Event::MappingStart(anchor, _) => self.map(start, anchor > 0, path),
@@ -122,7 +123,13 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn scalar(&self, start: usize, span: Span, text: Cow<'t, str>, style: ScalarStyle) -> (Option<usize>, Kind<'t>) {
+    fn scalar(
+        &self,
+        start: usize,
+        span: Span,
+        text: Cow<'t, str>,
+        style: ScalarStyle,
+    ) -> (Option<usize>, PlacedValue<'t>) {
         let quoted = match style {
             ScalarStyle::SingleQuoted => Some((Quotes::Single, self.closing(start, '\''))),
             ScalarStyle::DoubleQuoted => Some((Quotes::Double, self.closing(start, '"'))),
@@ -130,13 +137,15 @@ impl<'t> Reader<'t> {
         };
         // Behind quotes the parser's end includes blanks and a comment.
         let end = quoted.map_or_else(|| self.byte(span.end), |(_, end)| end).filter(|end| *end > start);
-        let Some(written) = end.and_then(|end| self.text.get(start..end)) else { return (None, Kind::Other) };
+        let Some(written) = end.and_then(|end| self.text.get(start..end)) else { return (None, PlacedValue::Other) };
         let on_one_line = !written.contains(['\n', '\r']);
         match (quoted, style) {
-            (Some((quotes, _)), _) if on_one_line => (end, Kind::Scalar(text, quotes)),
-            (Some(_), _) => (end, Kind::Other),
-            (None, ScalarStyle::Plain) if on_one_line && written == text => (end, Kind::Scalar(text, Quotes::None)),
-            (None, _) => (None, Kind::Other),
+            (Some((quotes, _)), _) if on_one_line => (end, PlacedValue::Scalar(text, quotes)),
+            (Some(_), _) => (end, PlacedValue::Other),
+            (None, ScalarStyle::Plain) if on_one_line && written == text => {
+                (end, PlacedValue::Scalar(text, Quotes::None))
+            }
+            (None, _) => (None, PlacedValue::Other),
         }
     }
 
@@ -167,7 +176,8 @@ impl<'t> Reader<'t> {
             let (event, span) = self.next()?;
             if event == Event::SequenceEnd {
                 let end = self.bracket(span, ']');
-                let kind = if path.is_some() { Kind::List { flow: end.is_some(), items } } else { Kind::Other };
+                let kind =
+                    if path.is_some() { PlacedValue::List { flow: end.is_some(), items } } else { PlacedValue::Other };
                 return Some(Place { start, end: end.or(last), anchored, kind });
             }
             let inside = path.and_then(|path| match path {
@@ -184,26 +194,27 @@ impl<'t> Reader<'t> {
     }
 
     fn map(&mut self, start: usize, anchored: bool, path: Option<&[Step<'_>]>) -> Option<Place<'t>> {
-        let mut entries: Vec<Entry<'t>> = Vec::new();
+        let mut entries: Vec<PlacedEntry<'t>> = Vec::new();
         let mut last = None;
         loop {
             let (event, span) = self.next()?;
             if event == Event::MappingEnd {
                 let end = self.bracket(span, '}');
-                let kind = if path.is_some() { Kind::Map { flow: end.is_some(), entries } } else { Kind::Other };
+                let kind =
+                    if path.is_some() { PlacedValue::Map { flow: end.is_some(), entries } } else { PlacedValue::Other };
                 return Some(Place { start, end: end.or(last), anchored, kind });
             }
             let key = self.place(event, span, None)?;
             let inside = path.and_then(|path| match (path, &key.kind) {
-                ([Step::Key(step), rest @ ..], Kind::Scalar(name, _)) if name == step => Some(rest),
+                ([Step::Key(step), rest @ ..], PlacedValue::Scalar(name, _)) if name == step => Some(rest),
                 _ => None,
             });
             let (event, span) = self.next()?;
             let value = self.place(event, span, inside)?;
             last = value.end;
             if path.is_some() {
-                let name = if let Kind::Scalar(name, _) = &key.kind { name.clone() } else { Cow::Borrowed("") };
-                entries.push(Entry { name, key, value });
+                let name = if let PlacedValue::Scalar(name, _) = &key.kind { name.clone() } else { Cow::Borrowed("") };
+                entries.push(PlacedEntry { name, key, value });
             }
         }
     }

@@ -1,8 +1,8 @@
 //! A change at its place → the bytes that change.
 
 use super::new::scalar;
-use super::place::Entry;
-use super::{ALIAS, ANCHORED, Kind, LAST, New, Place, Splice, UNSURE, nested};
+use super::place::PlacedEntry;
+use super::{ALIAS, ANCHORED, LAST, New, Place, PlacedValue, Splice, UNSURE, nested};
 use crate::yaml::Step;
 
 type Splices = Result<Vec<Splice>, &'static str>;
@@ -27,22 +27,32 @@ impl<'p, 't> Site<'p, 't> {
                 return Err(ANCHORED);
             }
             let next = match (&place.kind, step) {
-                (Kind::Map { entries, .. }, Step::Key(key)) => {
+                (PlacedValue::Map { entries, .. }, Step::Key(key)) => {
                     entries.iter().find(|entry| entry.name == *key).map(|entry| &entry.value)
                 }
-                (Kind::List { items, .. }, Step::Index(index)) => Some(items.get(*index).ok_or(UNSURE)?),
-                (Kind::Alias, _) => return Err(ALIAS),
-                (Kind::Map { .. } | Kind::List { .. } | Kind::Scalar(..) | Kind::Other, _) => return Err(UNSURE),
+                (PlacedValue::List { items, .. }, Step::Index(index)) => Some(items.get(*index).ok_or(UNSURE)?),
+                (PlacedValue::Alias, _) => return Err(ALIAS),
+                (
+                    PlacedValue::Map { .. } | PlacedValue::List { .. } | PlacedValue::Scalar(..) | PlacedValue::Other,
+                    _,
+                ) => return Err(UNSURE),
             };
             let Some(next) = next else { break };
             (place, site.missing, site.last) = (next, rest, Some(*step));
             site.chain.push(next);
         }
         match place.kind {
-            Kind::Alias => Err(ALIAS),
+            PlacedValue::Alias => Err(ALIAS),
             _ if place.anchored => Err(ANCHORED),
-            Kind::Scalar(..) | Kind::List { .. } | Kind::Map { .. } | Kind::Other => Ok(site),
+            PlacedValue::Scalar(..) | PlacedValue::List { .. } | PlacedValue::Map { .. } | PlacedValue::Other => {
+                Ok(site)
+            }
         }
+    }
+
+    /// Whether all of the path is there.
+    pub(super) fn is_whole(&self) -> bool {
+        self.missing.is_empty()
     }
 
     pub(super) fn set(&self, new: &New) -> Splices {
@@ -64,8 +74,9 @@ impl<'p, 't> Site<'p, 't> {
 
     fn replace(&self, new: &New) -> Splices {
         let place = self.place()?;
-        let (Kind::Scalar(_, quotes), Some(end)) = (&place.kind, place.end) else { return Err(UNSURE) };
-        let flow = matches!(self.around()?.kind, Kind::Map { flow: true, .. } | Kind::List { flow: true, .. });
+        let (PlacedValue::Scalar(_, quotes), Some(end)) = (&place.kind, place.end) else { return Err(UNSURE) };
+        let flow =
+            matches!(self.around()?.kind, PlacedValue::Map { flow: true, .. } | PlacedValue::List { flow: true, .. });
         let mut splices = vec![(place.start..end, new.instead_of(*quotes, flow))];
         if let Some(line) = self.rest_of_line(end)
             && !flow
@@ -87,7 +98,7 @@ impl<'p, 't> Site<'p, 't> {
 
     fn insert(&self, key: &str, new: &New) -> Splices {
         let map = self.place()?;
-        let Kind::Map { flow, entries } = &map.kind else { return Err(UNSURE) };
+        let PlacedValue::Map { flow, entries } = &map.kind else { return Err(UNSURE) };
         if *flow {
             // `{}` has no style of its own: where there is a note to write, it gets one that has
             // room for it.
@@ -97,30 +108,25 @@ impl<'p, 't> Site<'p, 't> {
             {
                 return Ok(splices);
             }
-            return self.in_brackets(
-                map,
-                entries.last().map(|entry| &entry.value),
-                &format!("{}: {}", scalar(key, true), new.flow()),
-                true,
-            );
+            let last = entries.last().map(|entry| &entry.value);
+            return self.in_brackets(map, last, &format!("{}: {}", scalar(key, true), new.flow()), true);
         }
         let first = entries.first().ok_or(UNSURE)?;
         let end = map.end.ok_or(UNSURE)?;
         let indent = self.indent(first.key.start)?;
         let line = self.behind_comments(self.rest_of_line(end).ok_or(UNSURE)?, indent);
-        let (eol, step) = (self.eol(line), self.step(indent));
-        Ok(vec![(
-            line..line,
-            format!("{eol}{:indent$}{}:{}", "", scalar(key, false), new.block(indent + step, step, eol)),
-        )])
+        Ok(vec![(line..line, self.on_lines(line, indent, self.step(indent), (key, new)))])
+    }
+
+    /// Writes an entry of a map in block style on lines of its own, behind the line that ends here.
+    fn on_lines(&self, line: usize, indent: usize, step: usize, (key, new): (&str, &New)) -> String {
+        let eol = self.eol(line);
+        format!("{eol}{:indent$}{}:{}", "", scalar(key, false), new.block(indent + step, step, eol))
     }
 
     pub(super) fn push(&self, item: &New) -> Splices {
-        if !self.missing.is_empty() {
-            return Err(UNSURE);
-        }
         let list = self.place()?;
-        let Kind::List { flow, items } = &list.kind else { return Err(UNSURE) };
+        let PlacedValue::List { flow, items } = &list.kind else { return Err(UNSURE) };
         if *flow {
             return self.in_brackets(list, items.last(), &item.flow(), false);
         }
@@ -144,12 +150,9 @@ impl<'p, 't> Site<'p, 't> {
     }
 
     pub(super) fn remove(&self) -> Splices {
-        if !self.missing.is_empty() {
-            return Err(UNSURE);
-        }
         let place = self.place()?;
         match (&self.around()?.kind, self.last) {
-            (Kind::Map { flow, entries }, Some(Step::Key(key))) => {
+            (PlacedValue::Map { flow, entries }, Some(Step::Key(key))) => {
                 let index = entries.iter().position(|entry| entry.name == key).ok_or(UNSURE)?;
                 let spans: Vec<_> = entries.iter().map(|entry| (entry.key.start, entry.value.end)).collect();
                 if *flow {
@@ -164,7 +167,7 @@ impl<'p, 't> Site<'p, 't> {
                 splices.extend(self.lines(start, place.end.ok_or(UNSURE)?, Some(indent))?);
                 Ok(splices)
             }
-            (Kind::List { flow, items }, Some(Step::Index(index))) => {
+            (PlacedValue::List { flow, items }, Some(Step::Index(index))) => {
                 let spans: Vec<_> = items.iter().map(|item| (item.start, item.end)).collect();
                 match (flow, spans.len()) {
                     (true, _) => self.out_of_brackets(&spans, index),
@@ -191,16 +194,14 @@ impl<'p, 't> Site<'p, 't> {
         }
         let line = self.rest_of_line(end)?;
         let indent = self.indent(start).ok()?;
-        let (eol, step) = (self.eol(line), self.step(indent));
-        let inner = indent + step;
-        let entry = format!("{eol}{:inner$}{}:{}", "", scalar(key, false), new.block(inner + step, step, eol));
-        Some(vec![(colon..end, String::new()), (line..line, entry)])
+        let step = self.step(indent);
+        Some(vec![(colon..end, String::new()), (line..line, self.on_lines(line, indent + step, step, (key, new)))])
     }
 
     /// Of the key in block style, in the map around it, that a value stands behind: its first byte,
     /// and behind its colon.
     fn colon_before(&self, value: &Place<'_>, around: &Place<'_>) -> Result<(usize, usize), &'static str> {
-        let Kind::Map { flow: false, entries } = &around.kind else { return Err(LAST) };
+        let PlacedValue::Map { flow: false, entries } = &around.kind else { return Err(LAST) };
         let key = &entries.iter().find(|entry| entry.value.start == value.start).ok_or(LAST)?.key;
         let end = key.end.ok_or(UNSURE)?;
         let behind = self.text.get(end..value.start).ok_or(UNSURE)?;
@@ -254,13 +255,10 @@ impl<'p, 't> Site<'p, 't> {
     }
 
     pub(super) fn split(&self, name: &str, [first, second]: &[New; 2]) -> Splices {
-        if !self.missing.is_empty() {
-            return Err(UNSURE);
-        }
         let (place, Some(Step::Key(key))) = (self.place()?, self.last) else { return Err(UNSURE) };
-        let Kind::Map { flow, entries } = &self.around()?.kind else { return Err(UNSURE) };
-        let Entry { key, .. } = entries.iter().find(|entry| entry.name == key).ok_or(UNSURE)?;
-        let (Kind::Scalar(..), Some(end)) = (&place.kind, place.end) else { return Err(UNSURE) };
+        let PlacedValue::Map { flow, entries } = &self.around()?.kind else { return Err(UNSURE) };
+        let PlacedEntry { key, .. } = entries.iter().find(|entry| entry.name == key).ok_or(UNSURE)?;
+        let (PlacedValue::Scalar(..), Some(end)) = (&place.kind, place.end) else { return Err(UNSURE) };
         // Where the value stands on a line of its own, a comment may stand behind the key.
         let between = self.text.get(key.end.ok_or(UNSURE)?..place.start).ok_or(UNSURE)?;
         if between.contains('#') {
@@ -349,8 +347,12 @@ impl<'p, 't> Site<'p, 't> {
     /// is around it.
     fn step(&self, indent: usize) -> usize {
         let indents = self.chain.iter().filter_map(|place| match &place.kind {
-            Kind::Map { flow: false, entries } => self.indent(entries.first()?.key.start).ok(),
-            Kind::Map { flow: true, .. } | Kind::List { .. } | Kind::Scalar(..) | Kind::Alias | Kind::Other => None,
+            PlacedValue::Map { flow: false, entries } => self.indent(entries.first()?.key.start).ok(),
+            PlacedValue::Map { flow: true, .. }
+            | PlacedValue::List { .. }
+            | PlacedValue::Scalar(..)
+            | PlacedValue::Alias
+            | PlacedValue::Other => None,
         });
         indents.filter(|other| *other < indent).max().map_or(2, |outer| indent - outer)
     }

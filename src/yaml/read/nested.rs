@@ -16,7 +16,7 @@ pub(super) struct Fields<'a, 't> {
 
 impl<'a> Fields<'a, '_> {
     fn path(&self, key: &'a str) -> Path<'a> {
-        let is_shown = !self.are_names || (self.all.reader.kind.shows)(self.all.path.section(), key);
+        let is_shown = !self.are_names || (self.all.progress.kind.shows)(self.all.path.section(), key);
         self.all.path.entry(key, is_shown)
     }
 }
@@ -25,34 +25,34 @@ impl<'de> MapAccess<'de> for Fields<'_, '_> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
-        let reader = self.all.reader;
+        let progress = self.all.progress;
         while let Some((entry, rest)) = self.left.split_first() {
-            if reader.is_dead(&entry.node) {
+            if progress.is_dead(&entry.node) {
                 self.left = rest;
                 continue;
             }
             let key: de::value::StrDeserializer<'_, Error> = (*entry.key).into_deserializer();
             let path = self.path(&entry.key);
             let place = (entry.line, entry.column);
-            return seed.deserialize(key).map(Some).map_err(|error| reader.record(error, &entry.node, place, &path));
+            return seed.deserialize(key).map(Some).map_err(|error| progress.record(error, &entry.node, place, &path));
         }
         Ok(None)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         let Some((entry, rest)) = self.left.split_first() else { return Err(Error::Recorded) };
-        let Reading { reader, .. } = self.all;
+        let Reading { progress, .. } = self.all;
         let path = self.path(&entry.key);
-        let before = reader.count();
-        match seed.deserialize(Reading { node: &entry.node, path: &path, reader }) {
+        let before = progress.count();
+        match seed.deserialize(Reading { node: &entry.node, path: &path, progress }) {
             Ok(value) => {
                 self.left = rest;
                 Ok(value)
             }
             Err(error) => {
-                let error = reader.record(error, &entry.node, (entry.line, entry.node.column), &path);
-                reader.give_up(&entry.node, before);
-                if reader.is_full() {
+                let error = progress.record(error, &entry.node, (entry.line, entry.node.column), &path);
+                progress.give_up(&entry.node, before);
+                if progress.is_full() {
                     self.left = &[];
                 }
                 Err(error)
@@ -76,12 +76,12 @@ impl<'de> SeqAccess<'de> for Items<'_, '_> {
     type Error = Error;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
-        let Reading { path, reader, .. } = self.all;
+        let Reading { path, progress, .. } = self.all;
         let Some(node) = self.items.get(self.at) else { return Ok(None) };
         let path = Path::In(path, Step::Index(self.at));
         self.at += 1;
-        let item = seed.deserialize(Reading { node, path: &path, reader });
-        item.map(Some).map_err(|error| reader.record(error, node, (node.line, node.column), &path))
+        let item = seed.deserialize(Reading { node, path: &path, progress });
+        item.map(Some).map_err(|error| progress.record(error, node, (node.line, node.column), &path))
     }
 
     fn size_hint(&self) -> Option<usize> {
