@@ -17,7 +17,7 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// Whether the address lies in the range.
+    /// Returns whether the address lies in the range.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.first, plain(address)) {
             (IpAddr::V4(first), IpAddr::V4(address)) => {

@@ -343,7 +343,8 @@ fn cors(raw: &raw::Cors, section: &Scribe<'_, '_>) -> Vec<String> {
     origins
 }
 
-/// An origin as browsers write it: in lower case, without the port that is the scheme's own.
+/// Returns an origin as browsers write it: in lower case, without the port that is the scheme's
+/// own.
 fn origin(written: &str) -> Option<String> {
     if written == "*" {
         return Some("*".to_owned());

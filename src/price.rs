@@ -18,7 +18,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The word for it.
+    /// Returns the word for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Target => "target",

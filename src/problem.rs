@@ -56,7 +56,7 @@ impl Problems {
         Self(vec![problem], Vec::new())
     }
 
-    /// Everything, one a line: the warnings first, so that the errors are what stands last.
+    /// Writes everything, one a line: the warnings first, so that the errors are what stands last.
     pub fn with_warnings(&self) -> String {
         let warnings: String = self.1.iter().map(|warning| format!("warning: {warning}\n")).collect();
         format!("{warnings}{self}")
@@ -73,7 +73,7 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// A value in quotes, if it is within two edits of an allowed word: then it was meant to be one.
+/// Quotes a value, if it is within two edits of an allowed word: then it was meant to be one.
 /// Anything else may be a secret in the wrong place, whatever it looks like.
 pub fn quoted<'n>(text: &str, allowed: impl IntoIterator<Item = &'n str>) -> Option<String> {
     const EDITS: usize = 2;
@@ -81,13 +81,12 @@ pub fn quoted<'n>(text: &str, allowed: impl IntoIterator<Item = &'n str>) -> Opt
     (distance(text, near) <= EDITS).then(|| shown(text))
 }
 
-/// A sentence about a value that is not quoted, with where on its line it stands.
+/// Writes a sentence about a value that is not quoted, with where on its line the value stands.
 pub fn in_column(what: &str, column: usize) -> String {
     format!("{what} (column {column})")
 }
 
-/// An id of the catalog in quotes: not all of a long one, and nothing of one that looks like a
-/// secret.
+/// Quotes an id of the catalog: not all of a long one, and nothing of one that looks like a secret.
 pub fn shown(text: &str) -> String {
     const LONGEST: usize = 60;
     if looks_secret(text) {
@@ -99,13 +98,13 @@ pub fn shown(text: &str) -> String {
     }
 }
 
-/// A name as it is, or dots where it looks like a secret that slipped to the wrong place.
+/// Returns a name as it is, or dots where it looks like a secret that slipped to the wrong place.
 pub fn unless_secret(name: &str) -> &str {
     if looks_secret(name) { "…" } else { name }
 }
 
-/// Whether a text has a word like `sk-…`, a run of 20 letters and digits mixed, an AWS secret, or a
-/// URL's user name. Hits more than secrets, never fewer than those of the known forms.
+/// Returns whether a text has a word like `sk-…`, a run of 20 letters and digits mixed, an AWS
+/// secret, or a URL's user name. Hits more than secrets, never fewer than those of the known forms.
 fn looks_secret(text: &str) -> bool {
     const MARKS: [&str; 10] = ["sk-", "sk_", "pk-", "gsk_", "xai-", "AKIA", "AIza", "ghp_", "hf_", "eyJ"];
     let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c)));
@@ -123,7 +122,7 @@ fn looks_secret(text: &str) -> bool {
         || (text.contains("://") && text.contains('@'))
 }
 
-/// The allowed name that a wrong one was most likely meant to be.
+/// Finds the allowed name that a wrong one was most likely meant to be.
 pub fn nearest<'n>(wrong: &str, allowed: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let most = 1 + wrong.chars().count() / 4;
     allowed
@@ -135,8 +134,8 @@ pub fn nearest<'n>(wrong: &str, allowed: impl IntoIterator<Item = &'n str>) -> O
         .map(|(_, name)| name)
 }
 
-/// Levenshtein's distance, where two neighbours in the wrong order count once and case counts
-/// nothing.
+/// Returns Levenshtein's distance, where two neighbours in the wrong order count once and case
+/// counts nothing.
 fn distance(a: &str, b: &str) -> usize {
     let lower = |text: &str| text.chars().map(|c| c.to_ascii_lowercase()).collect::<Vec<_>>();
     let (a, b) = (lower(a), lower(b));

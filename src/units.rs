@@ -76,15 +76,10 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
-        let (number, milliseconds) = number_and_unit(text, &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)])
+        let milliseconds = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+        let number = number_and_unit(text, &milliseconds, 168 * 3_600_000)
             .ok_or("must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h")?;
-        number
-            .checked_mul(milliseconds)
-            .map(Duration::from_millis)
-            .filter(|span| *span <= LONGEST)
-            .map(Self)
-            .ok_or_else(|| "must be at most 168h".to_owned())
+        Ok(Self(number.map(Duration::from_millis).ok_or("must be at most 168h")?))
     }
 }
 
@@ -93,7 +88,7 @@ impl FromStr for Span {
 pub struct Days(pub u32);
 
 impl Days {
-    /// So long they last.
+    /// Returns how long these days last.
     pub fn span(self) -> Duration {
         Duration::from_secs(u64::from(self.0) * 24 * 3600)
     }
@@ -109,12 +104,9 @@ impl FromStr for Days {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (number, _) = number_and_unit(text, &[("d", 1)]).ok_or("must be a number of days, such as 90d")?;
-        u32::try_from(number)
-            .ok()
-            .filter(|days| (1..=3650).contains(days))
-            .map(Self)
-            .ok_or_else(|| "must be 1d to 3650d".to_owned())
+        let number = number_and_unit(text, &[("d", 1)], 3650).ok_or("must be a number of days, such as 90d")?;
+        let days = number.and_then(|days| u32::try_from(days).ok()).filter(|days| *days > 0);
+        Ok(Self(days.ok_or("must be 1d to 3650d")?))
     }
 }
 
@@ -132,23 +124,20 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (number, bytes) = number_and_unit(text, &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)])
+        let bytes = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+        let number = number_and_unit(text, &bytes, 1 << 40)
             .ok_or("must be a size with its unit (B, KiB, MiB or GiB), such as 512B, 64KiB, 32MiB or 1GiB")?;
-        number
-            .checked_mul(bytes)
-            .filter(|size| *size <= 1 << 40)
-            .and_then(|size| usize::try_from(size).ok())
-            .map(Self)
-            .ok_or_else(|| "must be at most 1024GiB".to_owned())
+        Ok(Self(number.and_then(|size| usize::try_from(size).ok()).ok_or("must be at most 1024GiB")?))
     }
 }
 
-fn number_and_unit(text: &str, units: &[(&str, u64)]) -> Option<(u64, u64)> {
-    let end = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at_checked(end)?;
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
-    // A number of more than 20 digits is too large for every unit.
-    (!number.is_empty()).then(|| (number.parse().unwrap_or(u64::MAX), *factor))
+/// Reads a number with one of these units, each with its factor. None: there is no such number;
+/// none inside: it is more than the largest.
+fn number_and_unit(text: &str, units: &[(&str, u64)], largest: u64) -> Option<Option<u64>> {
+    let (number, unit) = text.split_at_checked(text.find(|c: char| !c.is_ascii_digit())?)?;
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit && !number.is_empty())?;
+    // What cannot be parsed has more than 20 digits.
+    Some(number.parse().ok().and_then(|number: u64| number.checked_mul(*factor)).filter(|number| *number <= largest))
 }
 
 /// A number of at most six decimals, not negative; here in millionths, so that sums are exact. With
@@ -193,10 +182,7 @@ impl FromStr for Decimal {
         let factor = u32::try_from(zeros).ok().and_then(|zeros| 10_u64.checked_pow(zeros));
         let millionths =
             significant.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
-        millionths
-            .filter(|millionths| *millionths <= MOST)
-            .map(Self)
-            .ok_or_else(|| "must be at most 1000000000".to_owned())
+        Ok(Self(millionths.filter(|millionths| *millionths <= MOST).ok_or("must be at most 1000000000")?))
     }
 }
 
@@ -264,7 +250,7 @@ impl FromStr for Quantile {
 pub struct Time(pub u64);
 
 impl Time {
-    /// As the clock tells it.
+    /// Returns the time as the clock tells it.
     pub fn system(self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(self.0)
     }

@@ -63,7 +63,7 @@ pub struct Entry<'t> {
 }
 
 impl<'t> Node<'t> {
-    /// Whether nothing is written, or `null`.
+    /// Returns whether nothing is written, or `null`.
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Plain(text) if matches!(&**text, "" | "~" | "null" | "Null" | "NULL"))
     }
@@ -82,7 +82,8 @@ impl<'t> Node<'t> {
         }
     }
 
-    /// What stands at a path, or at as much of it as is written; `None` where none of it is.
+    /// Returns what stands at a path, or at as much of it as is written; `None` where none of it
+    /// is.
     pub fn find(&self, path: &Path<'_>) -> Option<Found<'_, 't>> {
         let mut steps: Vec<&Step<'_>> = path.steps().collect();
         steps.reverse();
@@ -95,12 +96,12 @@ impl<'t> Node<'t> {
         found
     }
 
-    /// The line of a path, or of as much of it as is written; `None` where none of it is.
+    /// Returns the line of a path, or of as much of it as is written; `None` where none of it is.
     pub fn line_of(&self, path: &Path<'_>) -> Option<usize> {
         self.find(path).map(|found| found.line)
     }
 
-    /// Whether it says the same, wherever it stands and with whatever quotes.
+    /// Returns whether it says the same, wherever it stands and with whatever quotes.
     pub fn same(&self, other: &Node<'_>) -> bool {
         match (&self.value, &other.value) {
             (Value::Plain(a), Value::Plain(b)) | (Value::Quoted(a), Value::Quoted(b)) => a == b,
@@ -164,17 +165,17 @@ pub enum Step<'p> {
 }
 
 impl<'p> Path<'p> {
-    /// The place of a key in this map.
+    /// Returns the place of a key in this map.
     pub fn key(&'p self, key: &'p str) -> Self {
         Self::In(self, Step::Key(key))
     }
 
-    /// The place of a key in this map, which is shown or not.
+    /// Returns the place of a key in this map, which is shown or not.
     pub fn entry(&'p self, key: &'p str, is_shown: bool) -> Self {
         Self::In(self, if is_shown { Step::Key(key) } else { Step::Hidden(key) })
     }
 
-    /// The nearest key, itself or above: what [`Shows`] goes by.
+    /// Returns the nearest key, itself or above: what [`Shows`] goes by.
     pub fn section(&'p self) -> Option<&'p str> {
         self.steps().find_map(|step| match step {
             Step::Key(key) | Step::Hidden(key) => Some(*key),
@@ -182,17 +183,17 @@ impl<'p> Path<'p> {
         })
     }
 
-    /// Whether a part of it is not shown.
+    /// Returns whether a part of it is not shown.
     pub fn hides(&self) -> bool {
         self.steps().any(|step| matches!(step, Step::Hidden(_)))
     }
 
-    /// The place of an item in this list.
+    /// Returns the place of an item in this list.
     pub fn index(&'p self, index: usize) -> Self {
         Self::In(self, Step::Index(index))
     }
 
-    /// From the innermost step outwards.
+    /// Returns the steps, from the innermost outwards.
     fn steps(&'p self) -> impl Iterator<Item = &'p Step<'p>> {
         let mut at = self;
         std::iter::from_fn(move || match at {
@@ -236,7 +237,7 @@ pub fn parse(text: &str) -> Result<(Node<'_>, Vec<Problem>), Problem> {
     parse_as(text, |_, _| true)
 }
 
-/// The same, with faults that show no other keys than these.
+/// Reads one document, with faults that show no other keys than these.
 pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Problem> {
     let fault = |line, what| Err(Problem::in_text(line, String::new(), what));
     if text.len() > LARGEST {
@@ -360,7 +361,7 @@ impl<'t> Tree<'t> {
         Ok(())
     }
 
-    /// A whole value: it becomes a key, a key's value, an item, or the document.
+    /// Puts a whole value in its place: it becomes a key, a key's value, an item, or the document.
     fn put(&mut self, mut node: Node<'t>, anchor: usize) -> Result<(), String> {
         self.count += 1;
         if self.count > MOST {
@@ -429,7 +430,7 @@ impl<'t> Tree<'t> {
         kept
     }
 
-    /// Where the parser is.
+    /// Returns where the parser is.
     fn path(&self, last: Option<&str>) -> String {
         fn go(shows: Shows, open: &[OpenNode<'_>], above: Option<&str>, at: &Path<'_>, last: Option<&str>) -> String {
             match open.split_first() {

@@ -76,7 +76,7 @@ impl Files {
         Ok(Self { conf: conf.to_owned(), sources, catalog, lock: None, before: None })
     }
 
-    /// The same, to change something: nobody else who asks for it can meanwhile.
+    /// Reads the files to change something: nobody else who asks for the lock can meanwhile.
     pub fn lock(conf: &Path) -> Result<Self, String> {
         is_there(conf).map_err(|problems| problems.to_string())?;
         let shown = conf.display();
@@ -100,22 +100,22 @@ impl Files {
         Ok(Self { lock: Some(folder), ..Self::read(conf)? })
     }
 
-    /// What they hold.
+    /// Returns the catalog that the files make.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
     }
 
-    /// A file's name, with its folder.
+    /// Returns a file's name, with its folder.
     pub fn name(&self, file: usize) -> String {
         self.sources.get(file).map(|source| source.path.display().to_string()).unwrap_or_default()
     }
 
-    /// A file's name within the folder: `catalog.d/x.yaml`.
+    /// Returns a file's name within the folder: `catalog.d/x.yaml`.
     pub fn within(&self, file: usize) -> &str {
         self.sources.get(file).map(|source| source.name.as_str()).unwrap_or_default()
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn conf(&self) -> &Path {
         &self.conf
     }
@@ -125,17 +125,17 @@ impl Files {
         self.lock = None;
     }
 
-    /// The position of the file of this name in the folder: `catalog.d/x.yaml`.
+    /// Returns the position of the file of this name in the folder: `catalog.d/x.yaml`.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.sources.iter().position(|source| source.name == name)
     }
 
-    /// Each key's id with its place, in the order of the files.
+    /// Returns each key's id with its place, in the order of the files.
     pub fn places(&self) -> Vec<(String, KeyPlace)> {
         self.keys(|_, _| true, |id, place, _| (id, place))
     }
 
-    /// The place of one key, and what is written of it.
+    /// Returns the place of one key, and what is written of it.
     pub fn written<T>(&self, caller: &str, name: &str, read: impl Fn(&Node<'_>) -> T) -> Option<(KeyPlace, T)> {
         self.keys(|of, key| of == caller && key == name, |_, place, node| (place, read(node))).pop()
     }
@@ -233,7 +233,7 @@ impl Files {
     }
 }
 
-/// Whether a file that is wrong was written into just now, or went away.
+/// Returns whether a file that is wrong was written into just now, or went away.
 fn is_young(conf: &Path, Problems(problems, _): &Problems) -> bool {
     problems.iter().any(|problem| {
         match fs::metadata(conf.join(&problem.file)).and_then(|metadata| metadata.modified()) {
@@ -243,8 +243,8 @@ fn is_young(conf: &Path, Problems(problems, _): &Problems) -> bool {
     })
 }
 
-/// A folder that was made for a file that is not there now. One in which somebody else has put
-/// something stays.
+/// Removes a folder that was made for a file that is not there now. One in which somebody else has
+/// put something stays.
 fn remove_folder(made: Option<&Path>) {
     if let Some(folder) = made {
         drop(fs::remove_dir(folder));
@@ -308,7 +308,7 @@ fn read_by_the_same(file: &File, like: &Metadata) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(like.mode() & 0o7777))
 }
 
-/// A folder as accessible as the one that it is in.
+/// Makes a folder as accessible as the one that it is in.
 fn make_folder(folder: &Path, conf: &Path) -> io::Result<()> {
     let like = fs::metadata(conf)?;
     fs::create_dir(folder)?;

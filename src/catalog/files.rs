@@ -50,8 +50,8 @@ pub(crate) fn list(conf: &Path) -> Result<Listed, Problem> {
     Ok(listed)
 }
 
-/// The whole file, if it is a regular one and not too large. A pipe would wait for a writer, a
-/// device never end.
+/// Reads the whole file, if it is a regular one and not too large. A pipe would wait for a writer,
+/// a device never end.
 pub(crate) fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     let regular = |metadata: fs::Metadata| match metadata.is_file() {
         true => Ok(metadata.len()),
@@ -68,12 +68,12 @@ pub(crate) fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     if bytes.len() > limit { Err(too_large(limit)) } else { Ok(bytes) }
 }
 
-/// What a file holds, as it is: for the first look, before anything is live.
+/// Reads what a file holds, as it is: for the first look, before anything is live.
 pub(crate) fn read_now(path: &Path, limit: usize) -> Version {
     Version::of(stat(path), contents(path, limit))
 }
 
-/// What a file holds, if no write cut across the reading.
+/// Reads what a file holds, if no write cut across the reading.
 pub(crate) fn read_whole(path: &Path, limit: usize) -> Option<Version> {
     const TRIES: usize = 3;
     (0..TRIES).find_map(|_| {
@@ -83,7 +83,7 @@ pub(crate) fn read_whole(path: &Path, limit: usize) -> Option<Version> {
     })
 }
 
-/// A file's fingerprint. None: it cannot be had.
+/// Takes a file's fingerprint. None: it cannot be had.
 pub(crate) fn stat(path: &Path) -> Option<Stat> {
     let metadata = fs::metadata(path).ok()?;
     let time = |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
@@ -95,7 +95,7 @@ pub(crate) fn stat(path: &Path) -> Option<Stat> {
     })
 }
 
-/// Why a file of the configuration cannot be read.
+/// Says why a file of the configuration cannot be read.
 pub(crate) fn no_file(path: &Path, why: &io::Error) -> Problem {
     let what = if why.kind() == io::ErrorKind::NotFound {
         "is not there: write it, or say with --conf which folder holds the configuration".to_owned()

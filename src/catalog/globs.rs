@@ -13,12 +13,12 @@ pub struct Globs {
 }
 
 impl Globs {
-    /// All there are.
+    /// Makes the set that every id is in.
     pub fn everything() -> Self {
         Self { all: true, ..Self::default() }
     }
 
-    /// Those that any of them matches.
+    /// Makes the set of ids that any of these globs matches.
     pub fn new(written: impl IntoIterator<Item = Arc<str>>) -> Self {
         let mut globs = Self::default();
         for glob in written {
@@ -35,13 +35,13 @@ impl Globs {
         globs
     }
 
-    /// Each of them.
+    /// Returns each of the globs.
     pub fn list(&self) -> Vec<&str> {
         let all = self.all.then_some("*").into_iter();
         all.chain(self.exact.iter().chain(&self.patterns).map(|glob| &**glob)).collect()
     }
 
-    /// Whether one of them matches.
+    /// Returns whether one of the globs matches.
     pub fn matches(&self, id: &str) -> bool {
         self.all
             || self.exact.binary_search_by(|exact| (**exact).cmp(id)).is_ok()

@@ -61,7 +61,8 @@ pub struct ReadCatalog {
     count: usize,
 }
 
-/// The folder to read: the one given, or the first that exists of `./conf` and `/etc/portcullis`.
+/// Returns the folder to read: the one given, or the first that exists of `./conf` and
+/// `/etc/portcullis`.
 pub fn folder(given: Option<&Path>) -> PathBuf {
     match given {
         Some(given) => given.to_owned(),
@@ -95,7 +96,7 @@ pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
     }
 }
 
-/// Limits that a restart empties.
+/// Warns of limits that a restart empties.
 fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
     let of_keys =
         || catalog.keys().flat_map(|key| key.model_limits.iter().map(|(_, limits)| limits).chain([&key.limits]));
@@ -105,7 +106,7 @@ fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
     forgets.then(|| Problem { path: "ledger.enabled".to_owned(), ..Problem::of_file(SERVER.to_owned(), what) })
 }
 
-/// The folder as messages name it: one that is not there may be anything, also a secret.
+/// Names the folder in messages: one that is not there may be anything, also a secret.
 pub fn shown(conf: &Path) -> String {
     if conf.is_dir() || USUAL.into_iter().any(|usual| Path::new(usual) == conf) {
         conf.display().to_string()
@@ -114,7 +115,7 @@ pub fn shown(conf: &Path) -> String {
     }
 }
 
-/// A folder that is not there has no file to be missed in it.
+/// Refuses a folder that is not there: no file is missed in it.
 pub(super) fn is_there(conf: &Path) -> Result<(), Problems> {
     if fs::metadata(conf).is_err_and(|why| why.kind() == io::ErrorKind::NotFound) {
         let what = "there is no such folder: `--conf DIR` says which one has catalog.yaml";
@@ -172,8 +173,8 @@ pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
     }
 }
 
-/// The same for reloads, of texts that are known to be whole: only what they name and was never
-/// looked at is read.
+/// Makes the catalog for a reload, of texts that are known to be whole: only what they name and was
+/// never looked at is read.
 pub fn of_texts(conf: &Path, known: Texts) -> ReadCatalog {
     let listed = list(conf).map(|Listed { passed_over, .. }| {
         let there = known
@@ -334,8 +335,8 @@ fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
     })
 }
 
-/// What is said of a variable that is not there. Its name is shown only where it nearly is one that
-/// is set, or that everybody uses.
+/// Says that a variable is not there. Its name is shown only where it nearly is one that is set, or
+/// that everybody uses.
 fn not_set(variable: &str) -> String {
     let set: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
     let meant = nearest(variable, set.iter().map(String::as_str))
@@ -347,9 +348,9 @@ fn not_set(variable: &str) -> String {
     }
 }
 
-/// Whether a text holds the hash of a key that somebody could guess: any but the published one's,
-/// and those of `key new` and `key rotate`. Beside these stands the beginning of a secret of 256
-/// random bits.
+/// Returns whether a text holds the hash of a key that somebody could guess: any but the published
+/// one's, and those of `key new` and `key rotate`. Beside these stands the beginning of a secret of
+/// 256 random bits.
 fn holds_guessable_hash(text: &str) -> bool {
     const MARK: &str = "sha256:";
     let published = super::raw::Digest(super::resolve::digest(PUBLISHED_KEY)).to_string();
@@ -362,7 +363,7 @@ fn holds_guessable_hash(text: &str) -> bool {
     })
 }
 
-/// Warnings of files that hold secrets and can be read by everybody.
+/// Warns of files that hold secrets and can be read by everybody.
 fn open_to_all(conf: &Path, private: &BTreeSet<PathBuf>) -> impl Iterator<Item = Problem> {
     let what = "can be read by everybody on this machine: `chmod o-r` it";
     let warning = move |path: &PathBuf| Problem::of_file(name(conf, path), what);
@@ -373,13 +374,13 @@ fn is_world_readable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }
 
-/// `catalog.d/10-acme.yaml`; what lies elsewhere with its whole path.
+/// Names a file as `catalog.d/10-acme.yaml`; what lies elsewhere with its whole path.
 fn name(conf: &Path, path: &Path) -> String {
     path.strip_prefix(conf).unwrap_or(path).display().to_string()
 }
 
-/// What is said of a file that another one names. Its path is not: it may be a secret in the wrong
-/// place.
+/// Says why a file that another one names cannot be read. Its path is not shown: it may be a secret
+/// in the wrong place.
 fn unreadable(conf: &Path, path: &Path, why: &io::Error) -> String {
     if why.kind() != io::ErrorKind::NotFound {
         format!("the file cannot be read: {why}")

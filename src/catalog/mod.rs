@@ -56,12 +56,12 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// The key whose secret has this SHA-256, if it may be used at this time.
+    /// Finds the key whose secret has this SHA-256, if it may be used at this time.
     pub fn key(&self, digest: &[u8; 32], now: SystemTime) -> Result<&Arc<Key>, KeyRefused> {
         self.opened(digest, now).map(|(key, _)| key)
     }
 
-    /// The same, and whether by a secret that is being replaced.
+    /// Finds the key likewise, and says whether by a secret that is being replaced.
     pub fn opened(&self, digest: &[u8; 32], now: SystemTime) -> Result<(&Arc<Key>, bool), KeyRefused> {
         let secret = self.keys.get(digest).ok_or(KeyRefused::Unknown)?;
         secret.key.usable(now)?;
@@ -69,19 +69,19 @@ impl Catalog {
         if over { Err(KeyRefused::Expired) } else { Ok((&secret.key, secret.replaced)) }
     }
 
-    /// The SHA-256 of each secret, whose it is, and from when on it no longer opens anything,
-    /// whether the key may be used or not.
+    /// Returns the SHA-256 of each secret, whose it is, and from when on it no longer opens
+    /// anything, whether the key may be used or not.
     pub fn secrets(&self) -> impl Iterator<Item = (&[u8; 32], &Arc<Key>, Option<SystemTime>)> {
         self.keys.iter().map(|(digest, secret)| (digest, &secret.key, secret.until))
     }
 
-    /// Each secret of the key with this id, and from when on it no longer opens anything, whether
-    /// the key may be used or not.
+    /// Returns each secret of the key with this id, and from when on it no longer opens anything,
+    /// whether the key may be used or not.
     pub fn secrets_of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = (&'a Arc<Key>, Option<SystemTime>)> {
         self.keys.values().filter(move |secret| *secret.key.id == *id).map(|secret| (&secret.key, secret.until))
     }
 
-    /// A model by its id or one of its aliases.
+    /// Finds a model by its id or one of its aliases.
     pub fn model(&self, id: &str) -> Option<&Arc<Model>> {
         self.names.get(id)
     }
@@ -92,43 +92,43 @@ impl Catalog {
         self.model(id).filter(|model| key.permissions.allow(&model.id) && model.served())
     }
 
-    /// All models, sorted by id.
+    /// Returns all models, sorted by id.
     pub fn models(&self) -> &[Arc<Model>] {
         &self.models
     }
 
-    /// All accounts, sorted by id.
+    /// Returns all accounts, sorted by id.
     pub fn accounts(&self) -> &[Arc<Account>] {
         &self.accounts
     }
 
-    /// All callers, sorted by id.
+    /// Returns all callers, sorted by id.
     pub fn callers(&self) -> &[Arc<Caller>] {
         &self.callers
     }
 
-    /// How many keys there are: each one's index is below this.
+    /// Returns how many keys there are: each one's index is below this.
     pub fn key_total(&self) -> usize {
         self.key_total
     }
 
-    /// Each key, in no order; those with several secrets several times.
+    /// Returns each key, in no order; those with several secrets several times.
     pub fn keys(&self) -> impl Iterator<Item = &Arc<Key>> {
         self.keys.values().map(|secret| &secret.key)
     }
 
-    /// The keys that are being rotated: with a secret that is being replaced, its end past or to
-    /// come.
+    /// Returns the keys that are being rotated: with a secret that is being replaced, its end past
+    /// or to come.
     pub fn rotating(&self) -> &[Arc<Key>] {
         &self.rotating
     }
 
-    /// How many keys there are, counting each of several hashes.
+    /// Returns how many keys there are, counting each of several hashes.
     pub fn key_count(&self) -> usize {
         self.keys.len()
     }
 
-    /// How many distinct [`Permissions`] there are: each one's index is below this.
+    /// Returns how many distinct [`Permissions`] there are: each one's index is below this.
     pub fn permission_count(&self) -> usize {
         self.permissions
     }
@@ -199,7 +199,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Whether key and caller are enabled and not expired at this time.
+    /// Checks that key and caller are enabled and not expired at this time.
     pub fn usable(&self, now: SystemTime) -> Result<(), KeyRefused> {
         if !self.enabled || !self.caller.enabled {
             return Err(KeyRefused::Disabled);
@@ -210,7 +210,7 @@ impl Key {
         Ok(())
     }
 
-    /// Whether it may be used from this address.
+    /// Returns whether it may be used from this address.
     pub fn allows(&self, address: IpAddr) -> bool {
         self.allow_ips.is_empty() || self.allow_ips.iter().any(|range| range.contains(address))
     }
@@ -258,17 +258,17 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// Whether a model's id (never an alias) is among them.
+    /// Returns whether a model's id (never an alias) is among them.
     pub fn allow(&self, model: &str) -> bool {
         self.caller.matches(model) && self.key.matches(model)
     }
 
-    /// What its caller may.
+    /// Returns what its caller may.
     pub fn of_caller(&self) -> &Globs {
         &self.caller
     }
 
-    /// What it may itself.
+    /// Returns what it may itself.
     pub fn of_key(&self) -> &Globs {
         &self.key
     }

@@ -50,7 +50,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Whether at least one target stands on an enabled account.
+    /// Returns whether at least one target stands on an enabled account.
     pub fn served(&self) -> bool {
         self.targets.iter().any(|target| target.account.enabled)
     }

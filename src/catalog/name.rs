@@ -1,6 +1,6 @@
 //! What names may look like. They stand in logs, metrics, headers and URLs, so they are plain.
 
-/// What is wrong with the name of an account, a caller or a key.
+/// Returns what is wrong with the name of an account, a caller or a key.
 pub fn of_entry(name: &str) -> Result<(), &'static str> {
     const RIGHT: &str = "a name has 1 to 64 letters, digits and any of . _ - @ + and begins with a letter or digit";
     let right = name.len() <= 64
@@ -9,7 +9,8 @@ pub fn of_entry(name: &str) -> Result<(), &'static str> {
     if right { Ok(()) } else { Err(RIGHT) }
 }
 
-/// What is wrong with a model id or an alias. It may hold `/`, as those of many providers do.
+/// Returns what is wrong with a model id or an alias. It may hold `/`, as those of many providers
+/// do.
 pub fn of_model(id: &str) -> Result<(), &'static str> {
     const RIGHT: &str = "a model id has 1 to 256 ASCII characters, no space, none of * ? # % \" \\ ` < > { } | ^, and no empty, `.` or `..` \
                          part between slashes";

@@ -360,7 +360,8 @@ pub struct Digest(pub [u8; 32]);
 impl FromStr for Digest {
     type Err = String;
 
-    /// The message never repeats the text: a key in clear text is the likeliest mistake here.
+    /// Reads a digest. The message never repeats the text: a key in clear text is the likeliest
+    /// mistake here.
     fn from_str(text: &str) -> Result<Self, String> {
         let hex = |text: &str| -> Option<[u8; 32]> {
             let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };

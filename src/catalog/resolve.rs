@@ -74,7 +74,7 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
     })
 }
 
-/// The keys with a secret that is being replaced.
+/// Returns the keys with a secret that is being replaced.
 fn rotating(keys: &HashMap<[u8; 32], KeySecret>) -> Vec<Arc<Key>> {
     let mut rotating: Vec<_> =
         keys.values().filter(|secret| secret.replaced).map(|secret| Arc::clone(&secret.key)).collect();
@@ -83,7 +83,7 @@ fn rotating(keys: &HashMap<[u8; 32], KeySecret>) -> Vec<Arc<Key>> {
     rotating
 }
 
-/// What can be said of some files alone, where others could not even be read: nothing about
+/// Returns what can be said of some files alone, where others could not even be read: nothing about
 /// references.
 pub fn faults(files: &[(String, String)]) -> Problems {
     let mut nobody = |_: Reference<'_>| Err(String::new());
@@ -92,7 +92,7 @@ pub fn faults(files: &[(String, String)]) -> Problems {
     report.problems()
 }
 
-/// SHA-256.
+/// Returns the SHA-256 of a text.
 pub fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text).into()
 }
@@ -136,7 +136,7 @@ fn sections_are_there(report: &RefCell<Report<'_>>) {
     }
 }
 
-/// A gateway that refuses everybody is seldom meant.
+/// Warns where there is no caller: a gateway that refuses everybody is seldom meant.
 fn somebody_may_call(served: &Served, report: &RefCell<Report<'_>>) {
     if served.callers.is_empty() {
         let what = "there are none, so nobody may call: `portcullis key new --caller NAME --name NAME --create` makes the first, with a key";
@@ -170,7 +170,7 @@ fn merge<'r, T>(
     merged
 }
 
-/// The names of a map, for "did you mean".
+/// Returns the names of a map, for "did you mean".
 fn names<'m, T>(map: &'m BTreeMap<&str, T>) -> impl Iterator<Item = &'m str> + Clone {
     map.keys().copied()
 }

@@ -10,8 +10,8 @@ use super::{Catalog, Model, resolve};
 /// demo model only, or be used on this machine only: see [`published_key_problem`].
 pub const PUBLISHED_KEY: &str = "sk-demo-portcullis-published";
 
-/// How much a change takes away, when it is so much that it looks like an accident: more than half
-/// of the callers, models or accounts.
+/// Says how much a change takes away, when it is so much that it looks like an accident: more than
+/// half of the callers, models or accounts.
 pub fn shrinks(old: &Catalog, new: &Catalog) -> Option<String> {
     fn gone<T>(what: &str, old: &[Arc<T>], new: &[Arc<T>], id: impl Fn(&T) -> &str) -> Option<String> {
         // Both lists are sorted by id.
@@ -30,8 +30,9 @@ pub fn shrinks(old: &Catalog, new: &Catalog) -> Option<String> {
     (!parts.is_empty()).then(|| format!("removes {}", parts.join(", ")))
 }
 
-/// Why the published key must not be served on these listeners: one is not loopback, and the key
-/// sees more than the model `demo` on demo accounts. To be asked at start and of every new catalog.
+/// Says why the published key must not be served on these listeners: one is not loopback, and the
+/// key sees more than the model `demo` on demo accounts. To be asked at start and of every new
+/// catalog.
 pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Option<String> {
     let listener = listeners.iter().find(|listener| !listener.ip().to_canonical().is_loopback())?;
     let key = &catalog.keys.get(&resolve::digest(PUBLISHED_KEY))?.key;

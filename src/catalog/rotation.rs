@@ -14,13 +14,13 @@ pub(super) struct KeySecret {
     pub(super) replaced: bool,
 }
 
-/// The end of the newest of a key's secrets: none, or the last.
+/// Returns the end of the newest of a key's secrets: none, or the last.
 pub fn newest(ends: impl Iterator<Item = Option<SystemTime>>) -> Option<SystemTime> {
     ends.max_by_key(|until| (until.is_none(), *until)).flatten()
 }
 
-/// Whether a secret with this end is being replaced, where the newest of its key has that one: a
-/// key whose only secret has an end is not rotated.
+/// Returns whether a secret with this end is being replaced, where the newest of its key has that
+/// one: a key whose only secret has an end is not rotated.
 pub fn is_replaced(until: Option<SystemTime>, newest: Option<SystemTime>) -> bool {
     until.is_some() && until != newest
 }

@@ -105,18 +105,18 @@ pub struct Waiting {
 }
 
 impl Settling {
-    /// The files whose texts are live.
+    /// Begins to follow the files whose texts are live.
     pub fn new(live: impl IntoIterator<Item = (PathBuf, Version)>, now: Instant) -> Self {
         let course = |version| Course { live_at: Some(now), live: true, ..Course::new(Some(version), now) };
         Self { files: live.into_iter().map(|(path, version)| (path, course(version))).collect(), asked: None }
     }
 
-    /// All files that are followed.
+    /// Returns all files that are followed.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.keys().map(PathBuf::as_path)
     }
 
-    /// What was found there last, unless a write cut across.
+    /// Returns what was found there last, unless a write cut across.
     pub fn found(&self, path: &Path) -> Option<&Version> {
         let course = self.files.get(path)?;
         match &course.fresh {
@@ -125,7 +125,7 @@ impl Settling {
         }
     }
 
-    /// Whether a file is followed.
+    /// Returns whether a file is followed.
     pub fn follows(&self, path: &Path) -> bool {
         self.files.contains_key(path)
     }
@@ -146,7 +146,7 @@ impl Settling {
         self.files.entry(path).or_insert(course);
     }
 
-    /// Whether all files that the catalog names were seen whole once.
+    /// Returns whether all files that the catalog names were seen whole once.
     pub fn is_complete(&self) -> bool {
         self.files.values().all(|course| course.whole.is_some())
     }
@@ -164,12 +164,12 @@ impl Settling {
         self.files.retain(|path, _| wanted(path));
     }
 
-    /// Somebody asked to look at once: what is found twice alike is taken.
+    /// Notes that somebody asked to look at once: what is found twice alike is taken.
     pub fn ask(&mut self, now: Instant) {
         self.asked = Some(now);
     }
 
-    /// How long ago somebody asked, unless that is over.
+    /// Returns how long ago somebody asked, unless that is over.
     fn asked_for(&self, now: Instant) -> Option<Duration> {
         self.asked.map(|asked| now.duration_since(asked)).filter(|long| *long < PATIENCE)
     }
@@ -182,7 +182,7 @@ impl Settling {
         }
     }
 
-    /// What may be considered.
+    /// Returns what may be considered.
     pub fn ready(&self, now: Instant) -> Ready {
         let all = self.files.values().all(|course| course.fresh.is_none());
         let looked_twice = self.asked_for(now).is_some_and(|long| long > 2 * AGAIN);
@@ -193,18 +193,18 @@ impl Settling {
         }
     }
 
-    /// Whether nothing is left to look at soon.
+    /// Returns whether nothing is left to look at soon.
     pub fn is_quiet(&self) -> bool {
         self.files.values().all(|course| course.fresh.is_none() && course.ripe.is_none())
     }
 
-    /// The whole texts, as they are to be considered.
+    /// Returns the whole texts, as they are to be considered.
     pub fn whole(&self) -> Whole {
         let whole = |course: &Course| Some((course.whole.clone()?, course.there));
         self.files.iter().filter_map(|(path, course)| Some((path.clone(), whole(course)?))).collect()
     }
 
-    /// These texts were considered. What became whole meanwhile is still to be.
+    /// Notes that these texts were considered. What became whole meanwhile is still to be.
     pub fn considered(&mut self, texts: &Whole, live: bool) {
         for (path, course) in &mut self.files {
             let Some((version, there)) = texts.get(path) else { continue };
@@ -218,12 +218,12 @@ impl Settling {
         }
     }
 
-    /// When the live text of each file was there last: an edit before that is live.
+    /// Returns when the live text of each file was there last: an edit before that is live.
     pub fn live(&self) -> impl Iterator<Item = (&Path, Instant)> {
         self.files.iter().filter_map(|(path, course)| Some((path.as_path(), course.live_at?)))
     }
 
-    /// What waits.
+    /// Returns what waits.
     pub fn waiting(&self, now: Instant) -> Option<Waiting> {
         let since =
             |course: &Course| course.ripe.into_iter().chain(course.fresh.as_ref().map(|fresh| fresh.since)).min();
@@ -305,7 +305,7 @@ impl Course {
         self.ripe.get_or_insert(fresh.since);
     }
 
-    /// Whether there is such a file, as far as is known.
+    /// Returns whether there is such a file, as far as is known.
     fn is_there(&self) -> bool {
         self.whole.as_ref().is_none_or(|whole| whole.text != FileText::Missing)
     }
@@ -317,7 +317,7 @@ impl Fresh {
         Self { version, first: now, last: now, since: now, another: false, renamed: false, open: false }
     }
 
-    /// Whether it was whole, now that something else took its place.
+    /// Returns whether it was whole, now that something else took its place.
     fn is_proven_by(&self, next: &Fresh) -> bool {
         let (Some(version), Some(after)) = (&self.version, &next.version) else { return false };
         !self.open && (self.renamed || self.last.duration_since(self.first) >= AGAIN) && !version.may_become(after)

@@ -47,18 +47,18 @@ pub enum FileText {
 }
 
 impl Version {
-    /// Of a file that is not there.
+    /// Makes the version of a file that is not there.
     pub fn missing() -> Self {
         Self { stat: None, text: FileText::Missing }
     }
 
-    /// Of a file that was read, or not.
+    /// Makes the version of a file that was read, or not.
     pub fn of(stat: Option<Stat>, read: io::Result<Vec<u8>>) -> Self {
         Self { stat, text: FileText::of(read) }
     }
 
-    /// Whether this may be the beginning of what is there now: the same file, with more in it. Of
-    /// what was not there, or was empty, anything may be the rest.
+    /// Returns whether this may be the beginning of what is there now: the same file, with more in
+    /// it. Of what was not there, or was empty, anything may be the rest.
     pub fn may_become(&self, now: &Version) -> bool {
         let FileText::Bytes(before) = &self.text else { return true };
         let same = self.stat.zip(now.stat).is_some_and(|(before, now)| before.id == now.id);
@@ -77,7 +77,7 @@ impl FileText {
         }
     }
 
-    /// The bytes, if there are no more than that, or the error that reading them met.
+    /// Returns the bytes, if there are no more than that, or the error that reading them met.
     pub fn bytes(&self, limit: usize) -> io::Result<&[u8]> {
         match self {
             Self::Bytes(bytes) if bytes.len() > limit => Err(too_large(limit)),
@@ -98,12 +98,12 @@ impl fmt::Debug for FileText {
     }
 }
 
-/// What is said of a file that has more than it may.
+/// Makes the error of a file that has more than it may.
 pub fn too_large(limit: usize) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {} KiB", limit >> 10))
 }
 
-/// Whether a path of the folder is one that the catalog is read from.
+/// Returns whether a path of the folder is one that the catalog is read from.
 pub fn is_source(conf: &Path, path: &Path) -> bool {
     let Ok(rest) = path.strip_prefix(conf) else { return false };
     let named = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();

@@ -24,24 +24,24 @@ pub struct Listed {
     pub price: Price,
 }
 
-/// All of it, sorted by provider and model.
+/// Returns all of it, sorted by provider and model.
 pub fn all() -> &'static [Listed] {
     &LIST
 }
 
-/// What a provider's model of this name costs.
+/// Returns what a provider's model of this name costs.
 pub fn find(provider: &str, model: &str) -> Option<Price> {
     let found = LIST.binary_search_by(|listed| (listed.provider, listed.model).cmp(&(provider, model))).ok()?;
     LIST.get(found).map(|listed| listed.price)
 }
 
-/// The day whose prices these are, such as 2026-01-31.
+/// Returns the day whose prices these are, such as 2026-01-31.
 pub fn date() -> &'static str {
     TEXT.lines().filter_map(|line| line.strip_prefix("# ")).find(|line| line.starts_with("20")).unwrap_or_default()
 }
 
-/// Who stands behind an address. A proxy, another region's address and a server of one's own may
-/// cost something else.
+/// Returns who stands behind an address. A proxy, another region's address and a server of one's
+/// own may cost something else.
 pub fn provider(host: &str) -> Option<&'static str> {
     Some(match host {
         "api.openai.com" => "openai",
@@ -62,7 +62,7 @@ fn rows() -> impl Iterator<Item = &'static str> {
     TEXT.lines().filter(|line| !line.starts_with('#')).skip(1)
 }
 
-/// Nothing, where it is no row: a test reads all of them.
+/// Reads a row. None where it is no row: a test reads all of them.
 fn row(line: &'static str) -> Option<Listed> {
     let cells: Vec<&str> = line.split(',').collect();
     let [provider, model, input, output, cached_input, cache_write, above, long @ ..] = cells.as_slice() else {

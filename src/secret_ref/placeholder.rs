@@ -36,7 +36,7 @@ const LATER: [&str; 9] = [
 ];
 
 impl<'t> Placeholder<'t> {
-    /// What a whole value is, if it is one of these.
+    /// Returns what a whole value is, if it is a placeholder.
     pub(crate) fn of(text: &'t str) -> Option<Self> {
         let text = text.trim();
         let between = |open: &str, close: &str| text.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
@@ -73,8 +73,8 @@ impl<'t> Placeholder<'t> {
         is_example.then_some(Self::Example)
     }
 
-    /// A name is repeated only where it plainly is one: what looks like a secret is none, wherever
-    /// it stands.
+    /// Makes a variable. Its name is repeated only where it plainly is one: what looks like a
+    /// secret is none, wherever it stands.
     fn variable(name: &'t str) -> Self {
         const ENDS: [&str; 8] = ["_KEY", "_TOKEN", "_SECRET", "_ID", "_PASSWORD", "_CREDENTIALS", "_URL", "_AUTH"];
         let is_plain = is_upper_case(name)
@@ -83,7 +83,7 @@ impl<'t> Placeholder<'t> {
         Self::Variable(is_plain.then_some(name))
     }
 
-    /// The same of a text that the environment may have a variable by the name of. It is asked only
+    /// Returns whether a text is the name of a variable that is set. The environment is asked only
     /// for what looks like one: AWS's access key ids do not.
     pub(crate) fn of_name(text: &'t str, is_set: impl FnOnce(&str) -> bool) -> Option<Self> {
         let looks_like_one = is_upper_case(text)
@@ -91,7 +91,7 @@ impl<'t> Placeholder<'t> {
         (looks_like_one && is_set(text)).then_some(Self::Name(text))
     }
 
-    /// What is wrong with it, and the line to write instead. `usual` is the variable that it
+    /// Says what is wrong with it, and the line to write instead. `usual` is the variable that it
     /// usually is in.
     pub(crate) fn wrong(&self, field: &str, usual: Option<&str>) -> String {
         let what = match self {

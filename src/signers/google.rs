@@ -26,10 +26,11 @@ use dialects::wire::json::Writer;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceAccount {
     email: String,
-    /// PKCS #8 in PEM.
-    key: Secret,
+    /// Its private key: PKCS #8 in PEM.
+    pub key: Secret,
     key_id: Option<String>,
-    token_uri: String,
+    /// Where to post the form.
+    pub token_uri: String,
     /// The project that it belongs to, if the file says so.
     pub project: Option<String>,
 }
@@ -75,18 +76,8 @@ impl ServiceAccount {
         Ok(account)
     }
 
-    /// Where to post the form.
-    pub fn token_uri(&self) -> &str {
-        &self.token_uri
-    }
-
-    /// Its private key, for whoever must tell one credential from another.
-    pub fn key(&self) -> &str {
-        self.key.expose()
-    }
-
-    /// The body of the request for a token, an `application/x-www-form-urlencoded`. `now` is in
-    /// seconds since 1970.
+    /// Writes the body of the request for a token, an `application/x-www-form-urlencoded`. `now` is
+    /// in seconds since 1970.
     pub fn form(&self, now: u64) -> Result<Secret, &'static str> {
         // Nothing in an assertion needs to be escaped.
         let assertion = self.assertion(now)?;
@@ -96,7 +87,7 @@ impl ServiceAccount {
         ))
     }
 
-    /// The signed assertion that this account is who asks.
+    /// Returns the signed assertion that this account is who asks.
     pub fn assertion(&self, now: u64) -> Result<Secret, &'static str> {
         let mut header = Writer::default();
         header.object(|w| {
@@ -125,7 +116,7 @@ impl ServiceAccount {
     }
 }
 
-/// A JSON Web Signature in its compact form (RFC 7515 §3.1), by RS256.
+/// Makes a JSON Web Signature in its compact form (RFC 7515 §3.1), by RS256.
 fn signed(key: &RsaKeyPair, header: &[u8], claims: &[u8]) -> Result<Secret, &'static str> {
     let mut jws = [URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims)].join(".");
     let mut signature = vec![0; key.public().modulus_len()];

@@ -36,7 +36,7 @@ struct Unsigned<'r> {
 }
 
 impl Signer {
-    /// A signer with a static key, or a temporary one that comes with a session token.
+    /// Makes a signer with a static key, or a temporary one that comes with a session token.
     pub fn new(
         region: impl Into<String>,
         access_key_id: &str,
@@ -50,7 +50,8 @@ impl Signer {
         }
     }
 
-    /// The headers to add to a POST: `host` as it will be sent, `path` from the first slash on.
+    /// Returns the headers to add to a POST: `host` as it will be sent, `path` from the first slash
+    /// on.
     pub fn headers(&self, host: &str, path: &str, body: &[u8], now: SystemTime) -> Result<Headers, Unsignable> {
         self.sign(&Unsigned { service: SERVICE, method: "POST", host, path, body }, now)
     }

@@ -39,7 +39,7 @@ pub fn edit(text: &str, changes: &[Change<'_>]) -> Result<String, Problem> {
     edit_and_find(text, changes).map(|(edited, _)| edited)
 }
 
-/// The same, and the line where the first of them is now.
+/// Makes the changes likewise, and returns also the line where the first of them is now.
 pub fn edit_and_find(text: &str, changes: &[Change<'_>]) -> Result<(String, Option<usize>), Problem> {
     let (mut expected, faults) = parse(text)?;
     if let Some(fault) = faults.into_iter().next() {
@@ -61,7 +61,7 @@ pub fn edit_and_find(text: &str, changes: &[Change<'_>]) -> Result<(String, Opti
     }
 }
 
-/// A map as a document of its own, in block style.
+/// Writes a map as a document of its own, in block style.
 pub fn document(new: &New) -> String {
     format!("{}\n", new.block(0, 2, "\n").trim_start())
 }
@@ -90,7 +90,7 @@ impl Change<'_> {
         Problem { line, path, what: why.to_owned(), ..Problem::default() }
     }
 
-    /// The text with this change.
+    /// Makes this change to a text.
     fn made(&self, text: &str) -> Result<String, &'static str> {
         let root = find(text, self.path()).ok_or(UNSURE)?;
         let site = Site::at(text, &root, self.path())?;
@@ -115,7 +115,7 @@ impl Change<'_> {
         Ok(edited)
     }
 
-    /// The tree with this change. What does not fit is left: the comparison finds it.
+    /// Makes this change to a tree. What does not fit is left: the comparison finds it.
     fn meant(&self, tree: &mut Node<'_>) {
         let Some((last, above)) = self.path().split_last() else { return };
         match self {
@@ -182,7 +182,7 @@ fn set(node: &mut Node<'_>, path: &[Step<'_>], new: &New) {
     }
 }
 
-/// A value with the maps around it.
+/// Puts the maps of a path around a value.
 fn nested(path: &[Step<'_>], new: &New) -> Option<New> {
     path.iter().rev().try_fold(new.clone(), |new, step| match step {
         Step::Key(key) => Some(New::Map(vec![((*key).to_owned(), new)])),

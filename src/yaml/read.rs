@@ -97,7 +97,7 @@ impl<T: JsonSchema> JsonSchema for Entries<T> {
 /// A list. An item that cannot be read is `None`, so that the others keep their places.
 pub type List<T> = Vec<Option<T>>;
 
-/// The items of a list that could be read, with their places.
+/// Returns the items of a list that could be read, with their places.
 pub fn items<T>(list: Option<&List<T>>) -> impl Iterator<Item = (usize, &T)> {
     list.into_iter().flatten().enumerate().filter_map(|(index, item)| Some((index, item.as_ref()?)))
 }
@@ -229,7 +229,7 @@ struct Reading<'a, 't> {
 }
 
 impl<'a, 't> Reading<'a, 't> {
-    /// The error that another kind of value was expected.
+    /// Returns the error that another kind of value was expected.
     fn not<T>(&self, expected: impl fmt::Display) -> Result<T, Error> {
         let found = match &self.node.value {
             _ if self.node.is_null() => {
@@ -259,7 +259,7 @@ impl<'a, 't> Reading<'a, 't> {
     }
 }
 
-/// Whether a scalar is text, for want of being anything else.
+/// Returns whether a scalar is text, for want of being anything else.
 pub fn reads_as_text(node: &Node<'_>) -> bool {
     match &node.value {
         Value::Quoted(_) => true,
@@ -276,7 +276,7 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// The core schema of YAML 1.2, §10.3.2.
+/// Returns whether a scalar is a number, by the core schema of YAML 1.2, §10.3.2.
 fn is_number(text: &str) -> bool {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     if let Some(digits) = text.strip_prefix("0x") {
@@ -405,7 +405,7 @@ impl<'de> de::Deserializer<'de> for Reading<'_, '_> {
         }
     }
 
-    /// A value that is written as text: also one that looks like a number, so that it is the
+    /// Reads a value that is written as text: also one that looks like a number, so that it is the
     /// value's own type that says what is missing.
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
         match &self.node.value {

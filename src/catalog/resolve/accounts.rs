@@ -93,7 +93,7 @@ impl Written<'_, '_, '_, raw::Account> {
         found
     }
 
-    /// What is written, or what the preset speaks.
+    /// Returns what is written, or what the preset speaks.
     fn speaks(&self, preset: Option<&'static Preset>) -> Option<&'static Protocol> {
         self.raw.dialect.map(|raw::Dialect(protocol)| protocol).or(preset.map(|_| &openai::PROTOCOL))
     }
@@ -145,7 +145,7 @@ impl Written<'_, '_, '_, raw::Account> {
         found
     }
 
-    /// A word that becomes part of an address.
+    /// Checks a word that becomes part of an address.
     fn word<'w>(&self, field: &str, written: Option<&'w str>) -> Option<&'w str> {
         let written = written?;
         let good = !written.is_empty()
@@ -157,7 +157,7 @@ impl Written<'_, '_, '_, raw::Account> {
         good.then_some(written)
     }
 
-    /// What its server reads. A trait of another dialect's servers is a mistake.
+    /// Returns what its server reads. A trait of another dialect's servers is a mistake.
     fn server(&self, speaks: Option<&'static Protocol>) -> Server {
         let Some(written) = &self.raw.traits else { return Server::OWN };
         let section = self.at.key("traits");
@@ -250,8 +250,8 @@ impl Written<'_, '_, '_, raw::Account> {
         Some(base)
     }
 
-    /// What is known of the server there: that it answers nobody without a credential, and under
-    /// which path it is asked.
+    /// Checks an account against what is known of its server: that it answers nobody without a
+    /// credential, and under which path it is asked.
     fn at_a_known_host(&self, protocol: &Protocol, base: &Base) {
         let Some(known) = known::find(protocol, base) else { return };
         let raw = self.raw;
@@ -279,7 +279,7 @@ impl Written<'_, '_, '_, raw::Account> {
         written.any(|(name, _)| names.iter().any(|header| name.eq_ignore_ascii_case(header)))
     }
 
-    /// A demo account calls nobody: whatever says how is a mistake.
+    /// Refuses what says how a demo account is called: it calls nobody.
     fn no_network(&self) -> Option<Base> {
         let raw = self.raw;
         for (field, written) in [
@@ -303,7 +303,7 @@ impl Written<'_, '_, '_, raw::Account> {
         Some(Base { tls: false, host: "".into(), port: 0, path: "".into(), authority: String::new() })
     }
 
-    /// What its callers may refer to.
+    /// Returns what its callers may refer to.
     fn leave(&self, protocol: &Protocol, base: &Base) -> Leave {
         use raw::CallerReference as R;
         let may = |reference: R| items(self.raw.caller_references.as_ref()).any(|(_, written)| *written == reference);

@@ -56,8 +56,8 @@ pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     Ok(Base { tls, host: bare.into(), port, path, authority })
 }
 
-/// Whether an account there is in the operator's own network: its host is not surely public, or is
-/// reached without TLS.
+/// Returns whether an account there is in the operator's own network: its host is not surely
+/// public, or is reached without TLS.
 pub(super) fn is_near(base: &Base) -> bool {
     let v6 = base.host.contains(':').then(|| format!("[{}]", base.host));
     !base.tls || !is_public_host(v6.as_deref().unwrap_or(&base.host))

@@ -207,7 +207,7 @@ impl<'r> All<'_, '_, 'r> {
         found
     }
 
-    /// Equal sets are one object.
+    /// Returns the permissions of these two sets: equal ones are one object.
     fn permissions(&mut self, caller: &Globs, key: Globs) -> Arc<Permissions> {
         let index = self.permissions.len();
         match self.permissions.entry((caller.clone(), key)) {
@@ -244,7 +244,7 @@ impl<'r> All<'_, '_, 'r> {
     }
 }
 
-/// It says more of a caller than keys.
+/// Returns whether more is written of a caller than keys.
 fn is_whole(raw: &raw::Caller) -> bool {
     let raw::Caller { enabled, expires, models, limits, expose_cost, keys: _ } = raw;
     enabled.is_some() || expires.is_some() || models.is_some() || limits.is_some() || expose_cost.is_some()

@@ -20,7 +20,7 @@ impl Written<'_, '_, '_, raw::Account> {
         self.raw.enabled.unwrap_or(true)
     }
 
-    /// What makes the credential of each request, or of an hour.
+    /// Resolves what makes the credential of each request, or of an hour.
     pub(super) fn signer(&self, speaks: &Protocol) -> Option<Signer> {
         let raw = self.raw;
         let needs_one = self.enabled() && raw.key.is_none() && !self.has_header(&["authorization"]);
@@ -37,7 +37,7 @@ impl Written<'_, '_, '_, raw::Account> {
                 let account = ServiceAccount::parse(json.expose())
                     .map_err(|wrong| at.problem(&format!("cannot be used: {wrong}")))
                     .ok()?;
-                let issuer = base::read(account.token_uri(), self.raw.insecure.unwrap_or(false))
+                let issuer = base::read(&account.token_uri, self.raw.insecure.unwrap_or(false))
                     .map_err(|wrong| at.problem(&format!("its `token_uri` {wrong}")))
                     .ok()?;
                 Some(Signer::Google(account, issuer))
@@ -73,12 +73,12 @@ impl Written<'_, '_, '_, raw::Account> {
         }
     }
 
-    /// A secret that a header can carry.
+    /// Finds a secret that a header can carry.
     pub(super) fn secret(&self, written: &SecretRef, usual: Option<&str>, at: &Scribe<'_, '_>) -> Option<Secret> {
         self.found(written, usual, at, credential)
     }
 
-    /// A secret of several lines.
+    /// Finds a secret of several lines.
     fn text(&self, written: &SecretRef, at: &Scribe<'_, '_>) -> Option<Secret> {
         let read = |text: &str| if text.trim().is_empty() { Err("is empty".to_owned()) } else { Ok(Secret::new(text)) };
         self.found(written, Some("GOOGLE_CREDENTIALS"), at, read)
@@ -168,8 +168,8 @@ impl Written<'_, '_, '_, raw::Account> {
     }
 }
 
-/// A secret that a header can carry. The errors go on a sentence that begins with where it was
-/// found.
+/// Checks a secret that a header is to carry. The errors go on a sentence that begins with where
+/// the secret was found.
 fn credential(text: &str) -> Result<Secret, String> {
     if text.is_empty() {
         return Err("is empty".to_owned());
@@ -205,7 +205,7 @@ pub(super) fn fingerprint(
             Some(keys.secret_access_key.expose()),
             keys.session_token.as_ref().map(Secret::expose),
         ),
-        Some(Signer::Google(account, _)) => (Some(account.key()), Some(account.token_uri()), None),
+        Some(Signer::Google(account, _)) => (Some(account.key.expose()), Some(account.token_uri.as_str()), None),
         None => (None, None, None),
     };
     let mut sha = Sha256::new();

@@ -85,7 +85,7 @@ const ALL: &[KnownServer] = &[
     at(Port(11434), &ollama::PROTOCOL, &[""], None),
 ];
 
-/// The server that an account of this dialect asks there.
+/// Returns the server that an account of this dialect asks there.
 pub(super) fn find(protocol: &Protocol, base: &Base) -> Option<&'static KnownServer> {
     ALL.iter().find(|known| {
         known.protocol == protocol
@@ -98,7 +98,8 @@ pub(super) fn find(protocol: &Protocol, base: &Base) -> Option<&'static KnownSer
 }
 
 impl KnownServer {
-    /// As a base writes it; what is somebody's own of it is left out where it may be a secret.
+    /// Writes the host as a base does; what is somebody's own of it is left out where it may be a
+    /// secret.
     pub(super) fn host(&self, base: &Base) -> String {
         let is_plain =
             unless_secret(&base.host) == &*base.host && base.host.split('.').all(|label| label.len() <= LONGEST);
@@ -110,7 +111,7 @@ impl KnownServer {
         }
     }
 
-    /// What is probably wrong with the path, and the address meant.
+    /// Says what is probably wrong with the path, and which address is meant.
     pub(super) fn other_path(&self, base: &Base) -> Option<String> {
         let meant = self.paths.first().copied().unwrap_or_default();
         if self.paths.contains(&&*base.path) {

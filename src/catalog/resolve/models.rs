@@ -47,7 +47,7 @@ pub(super) fn resolve<'r>(
     models
 }
 
-/// Alias → its model. No alias is an id or stands twice.
+/// Gathers the aliases, each with its model. No alias is an id or stands twice.
 fn aliases<'r>(written: &Merged<'r, raw::Model>, section: &Scribe<'_, '_>) -> HashMap<&'r str, &'r str> {
     let mut aliases: HashMap<&str, &str> = HashMap::new();
     for (id, (file, raw)) in written {
@@ -130,7 +130,7 @@ impl Written<'_, '_, '_, raw::Model> {
         Some(model)
     }
 
-    /// `None` if one of them is wrong.
+    /// Resolves the targets; `None` if one of them is wrong.
     fn targets(&self, accounts: &Accounts<'_>) -> Option<Vec<Target>> {
         let list = self.at.key("targets");
         let of_model = prices::read(self.raw.price.as_ref(), &self.at.key("price"));
@@ -194,7 +194,7 @@ impl Written<'_, '_, '_, raw::Model> {
         targets.into_iter().collect()
     }
 
-    /// All targets have a tier or none, and it is looked at.
+    /// Checks that all targets have a tier or none, and that the strategy looks at it.
     fn tiers(&self) {
         let list = self.at.key("targets");
         let tier = |some: bool| items(self.raw.targets.as_ref()).find(|(_, target)| target.tier.is_some() == some);
@@ -242,7 +242,7 @@ impl Written<'_, '_, '_, raw::Model> {
         })
     }
 
-    /// A list of other models: `fallbacks`, and those of `fallbacks_on`.
+    /// Resolves a list of other models: `fallbacks`, and those of `fallbacks_on`.
     fn others(
         &self,
         at: &Scribe<'_, '_>,
@@ -270,7 +270,7 @@ impl Written<'_, '_, '_, raw::Model> {
     }
 }
 
-/// What a model can do: as known, but for what is written.
+/// Returns what a model can do: as known, but for what is written.
 fn traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
     let Some(written) = written else { return known };
     Traits {
@@ -315,8 +315,9 @@ fn effort(word: raw::Effort) -> Effort {
     }
 }
 
-/// Models that fall back on each other in a circle, each circle once. Those of `fallbacks_on` are
-/// not followed further, so they may. No recursion: a chain may be as long as the catalog.
+/// Refuses models that fall back on each other in a circle, each circle once. Those of
+/// `fallbacks_on` are not followed further, so they may. No recursion: a chain may be as long as
+/// the catalog.
 fn circles(written: &Merged<'_, raw::Model>, section: &Scribe<'_, '_>) {
     let fallbacks = |id: &str| {
         written.get(id).and_then(|(_, raw)| *raw).and_then(|raw| raw.fallbacks.as_deref()).unwrap_or_default()

@@ -12,23 +12,15 @@ use crate::scribe::{Report, Scribe};
 use crate::units::Decimal;
 use dialects::upstream::Prices;
 
-/// A price as written.
+/// Reads a price as written.
 pub(super) fn read(written: Option<&raw::Price>, at: &Scribe<'_, '_>) -> Option<Price> {
     let raw = written?;
-    let input = required(raw.input, &at.key("input"));
-    let output = required(raw.output, &at.key("output"));
+    let rates = rates([raw.input, raw.output, raw.cached_input, raw.cache_write, raw.thinking], at);
     let long = read_long(raw.long.as_ref(), &at.key("long"));
     // What is wrong with it has been told: that nobody knows the price need not be told, too.
-    let Some((input, output)) = input.zip(output) else { return Some(Price::FREE) };
-    Some(Price {
-        input,
-        output,
-        cached_input: or(raw.cached_input, input),
-        cache_write: or(raw.cache_write, input),
-        thinking: or(raw.thinking, output),
-        per_request: Usd::of_millionths(or(raw.per_request, 0)),
-        long,
-    })
+    let Some([input, output, cached_input, cache_write, thinking]) = rates else { return Some(Price::FREE) };
+    let per_request = Usd::of_millionths(or(raw.per_request, 0));
+    Some(Price { input, output, cached_input, cache_write, thinking, per_request, long })
 }
 
 fn read_long(written: Option<&raw::LongPrice>, at: &Scribe<'_, '_>) -> Option<Long> {
@@ -39,17 +31,19 @@ fn read_long(written: Option<&raw::LongPrice>, at: &Scribe<'_, '_>) -> Option<Lo
         Some(0) => at_above.problem("must be at least 1; a price for all prompts is written without `long`"),
         Some(_) => {}
     }
-    let input = required(raw.input, &at.key("input"));
-    let output = required(raw.output, &at.key("output"));
+    let [input, output, cached_input, cache_write, thinking] =
+        rates([raw.input, raw.output, raw.cached_input, raw.cache_write, raw.thinking], at)?;
+    Some(Long { above: raw.above?, input, output, cached_input, cache_write, thinking })
+}
+
+/// Returns what a million tokens cost that are read, are written, come out of the cache, go into it,
+/// or are thought. The first two must be written.
+fn rates(written: [Option<Decimal>; 5], at: &Scribe<'_, '_>) -> Option<[u64; 5]> {
+    let [input, output, cached_input, cache_write, thinking] = written;
+    let input = required(input, &at.key("input"));
+    let output = required(output, &at.key("output"));
     let (input, output) = input.zip(output)?;
-    Some(Long {
-        above: raw.above?,
-        input,
-        output,
-        cached_input: or(raw.cached_input, input),
-        cache_write: or(raw.cache_write, input),
-        thinking: or(raw.thinking, output),
-    })
+    Some([input, output, or(cached_input, input), or(cache_write, input), or(thinking, output)])
 }
 
 fn required(written: Option<Decimal>, at: &Scribe<'_, '_>) -> Option<u64> {
@@ -63,7 +57,7 @@ fn or(written: Option<Decimal>, other: u64) -> u64 {
     written.map_or(other, |Decimal(millionths)| millionths)
 }
 
-/// The target's own price, or else the model's, or else what is known of the provider.
+/// Returns the target's own price, or else the model's, or else what is known of the provider.
 pub(super) fn of_target(
     own: Option<Price>,
     of_model: Option<Price>,
@@ -100,8 +94,8 @@ impl<'m> Unpriced<'m> {
         Self { models, list, allowed: HashMap::new() }
     }
 
-    /// A caller's money can be limited only if all that its keys may use has a price, what it falls
-    /// back on included: that is among what they may use.
+    /// Checks that all that a caller's keys may use has a price, if its money is limited. What a
+    /// model falls back on is among what they may use.
     pub(super) fn check_caller<'p>(
         &mut self,
         limits: &Limits,
@@ -115,7 +109,7 @@ impl<'m> Unpriced<'m> {
         self.refuse(limits, found, at);
     }
 
-    /// The same of a key, and of the models that it has limits for.
+    /// Checks the same of a key, and of the models that it has limits for.
     pub(super) fn check_key(&mut self, key: &Key, at: &Scribe<'_, '_>) {
         if self.list.is_empty() {
             return;
@@ -157,9 +151,8 @@ impl<'m> Unpriced<'m> {
         at.key(field).problem(&what);
     }
 
-    /// What has no price costs nobody knows how much, which is worth one warning; unless all of it
-    /// is served over plain HTTP, so hardly by anybody who sends bills, and nothing else in the
-    /// catalog is about money.
+    /// Warns once of what has no price; unless all of it is served over plain HTTP, so hardly by
+    /// anybody who sends bills, and nothing else in the catalog is about money.
     pub(super) fn warn(&self, written: &Merged<'_, raw::Model>, served: &Served, report: &RefCell<Report<'_>>) {
         let Some((first, _)) = self.list.first() else { return };
         let bills = |target: &Target| target.account.base.tls;
@@ -186,7 +179,7 @@ impl<'m> Unpriced<'m> {
 
 const WRITE: &str = "write `price: { input: …, output: … }` beside the model or its target, in dollars for a million tokens, `0` where they cost nothing";
 
-/// The first target of a model that may be asked and has no price.
+/// Returns the first target of a model that may be asked and has no price.
 fn unpriced(model: &Model) -> Option<&Target> {
     model.targets.iter().find(|target| lacks(target))
 }
@@ -195,7 +188,7 @@ fn lacks(target: &Target) -> bool {
     target.account.enabled && target.price.is_none()
 }
 
-/// The first few, each with where it is served from.
+/// Names the first few, each with where it is served from.
 fn named(list: &[(&Model, &Target)]) -> String {
     const SHOWN: usize = 3;
     let one = |(model, target): &(&Model, &Target)| match *model.id == *target.model {

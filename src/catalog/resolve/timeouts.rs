@@ -15,7 +15,7 @@ const DEFAULT: Timeouts = Timeouts {
     total_stream: Duration::from_secs(3600),
 };
 
-/// An account's. `at` is where they are written.
+/// Resolves an account's deadlines. `at` is where they are written.
 pub(super) fn of_account(written: Option<&raw::Timeouts>, at: &Scribe<'_, '_>) -> Timeouts {
     let Some(written) = written else { return DEFAULT };
     let timeouts = over(written, DEFAULT);
@@ -23,7 +23,7 @@ pub(super) fn of_account(written: Option<&raw::Timeouts>, at: &Scribe<'_, '_>) -
     timeouts
 }
 
-/// A model's, over its accounts', one by one.
+/// Puts a model's deadlines over its accounts', one by one.
 pub(super) fn of_model(written: Option<&raw::Timeouts>, targets: &mut [Target], at: &Scribe<'_, '_>) {
     let Some(written) = written else { return };
     check(written, span(written.total).unwrap_or(Duration::MAX), at);
@@ -53,7 +53,7 @@ fn over(written: &raw::Timeouts, default: Timeouts) -> Timeouts {
     }
 }
 
-/// What is wrong with them by themselves; `total` is that of streams.
+/// Checks deadlines by themselves; `total` is that of streams.
 fn check(written: &raw::Timeouts, total: Duration, at: &Scribe<'_, '_>) {
     for (field, written) in [
         ("connect", written.connect),

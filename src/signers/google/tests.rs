@@ -135,7 +135,7 @@ fn an_assertion_says_who_asks_for_what_and_until_when() {
 #[test]
 fn a_file_is_read_with_its_project_and_line_ends_escaped_twice() {
     let account = ServiceAccount::parse(&file(r#","project_id":"p-1""#)).unwrap();
-    assert_eq!((account.project.as_deref(), account.token_uri()), (Some("p-1"), TOKEN_URI));
+    assert_eq!((account.project.as_deref(), account.token_uri.as_str()), (Some("p-1"), TOKEN_URI));
     assert_eq!(ServiceAccount::parse(&file(r#","project_id":"p-1""#).replace("\\n", "\\\\n")).unwrap(), account);
 }
 

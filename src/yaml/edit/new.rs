@@ -21,17 +21,17 @@ pub enum New {
 }
 
 impl New {
-    /// Text.
+    /// Makes a text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
 
-    /// A map of these entries.
+    /// Makes a map of these entries.
     pub fn map<const N: usize>(entries: [(&str, New); N]) -> Self {
         Self::Map(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     }
 
-    /// The same with a note.
+    /// Adds a note.
     pub fn noted(self, note: impl Into<String>) -> Self {
         Self::Noted(Box::new(self), note.into())
     }
@@ -43,7 +43,7 @@ impl New {
         }
     }
 
-    /// Whether it holds a note, wherever.
+    /// Returns whether it holds a note, wherever.
     pub(super) fn is_noted(&self) -> bool {
         match self {
             Self::Noted(..) => true,
@@ -53,13 +53,13 @@ impl New {
         }
     }
 
-    /// On one line, inside brackets or not.
+    /// Writes it on one line, inside brackets or not.
     pub(super) fn flow(&self) -> String {
         self.on_a_line(true)
     }
 
-    /// Behind `key:` or `- ` in block style, with the blank between: on this line, or, for a map,
-    /// on lines of its own.
+    /// Writes what stands behind `key:` or `- ` in block style, with the blank between: on this
+    /// line, or, for a map, on lines of its own.
     pub(super) fn block(&self, indent: usize, step: usize, eol: &str) -> String {
         match self {
             Self::Map(entries) if !entries.is_empty() => entries
@@ -74,7 +74,7 @@ impl New {
         }
     }
 
-    /// In place of a scalar that was written with these quotes.
+    /// Writes it in place of a scalar that was written with these quotes.
     pub(super) fn instead_of(&self, quotes: Quotes, flow: bool) -> String {
         match (self, quotes) {
             (Self::Text(text), Quotes::Single) => format!("'{}'", text.replace('\'', "''")),
@@ -103,7 +103,7 @@ impl New {
         }
     }
 
-    /// The tree that it is read as.
+    /// Returns the tree that it is read as.
     pub(super) fn node<'t>(&self) -> Node<'t> {
         let value = match self {
             Self::Text(text) => Value::Quoted(text.clone().into()),
@@ -120,7 +120,7 @@ pub(super) fn entry<'t>(key: &str, new: &New) -> Entry<'t> {
     Entry { key: key.to_owned().into(), line: 0, column: 0, node: new.node() }
 }
 
-/// Text as a scalar, in quotes where it would be taken for something else.
+/// Writes text as a scalar, in quotes where it would be taken for something else.
 pub(super) fn scalar(text: &str, flow: bool) -> String {
     let plain = |(at, b): (usize, u8)| match b {
         b':' => !flow && text.as_bytes().get(at + 1).is_some_and(u8::is_ascii_alphanumeric),

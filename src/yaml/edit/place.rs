@@ -55,8 +55,8 @@ pub(super) struct PlacedEntry<'t> {
     pub(super) value: Place<'t>,
 }
 
-/// The document, with what lies along the path. `None` if it cannot be told where everything
-/// stands.
+/// Finds where the document stands, with what lies along the path. `None` if that cannot be told of
+/// everything.
 pub(super) fn find<'t>(text: &'t str, path: &[Step<'_>]) -> Option<Place<'t>> {
     let mut reader =
         PlaceFinder { text, lines: lines(text), ascii: text.is_ascii(), parser: Parser::new_from_str(text) };
@@ -68,7 +68,7 @@ pub(super) fn find<'t>(text: &'t str, path: &[Step<'_>]) -> Option<Place<'t>> {
     }
 }
 
-/// Where each line begins. YAML's line ends are `\n`, `\r\n` and `\r`.
+/// Returns where each line begins. YAML's line ends are `\n`, `\r\n` and `\r`.
 fn lines(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let ends = memchr::memchr2_iter(b'\n', b'\r', bytes);
@@ -88,7 +88,8 @@ impl<'t> PlaceFinder<'t> {
         self.parser.next_event()?.ok()
     }
 
-    /// By line and column: the parser's index counts characters, but bytes in some comments.
+    /// Returns the byte of a place by line and column: the parser's index counts characters, but
+    /// bytes in some comments.
     fn byte(&self, marker: Marker) -> Option<usize> {
         let start = *self.lines.get(marker.line().checked_sub(1)?)?;
         if self.ascii {
@@ -99,7 +100,7 @@ impl<'t> PlaceFinder<'t> {
         bytes.nth(marker.col()).map(|at| start + at)
     }
 
-    /// `path` is what of the path lies inside, `None` off it.
+    /// Reads on to the end of a value. `path` is what of the path lies inside, `None` off it.
     fn place(&mut self, event: Event<'t>, span: Span, path: Option<&[Step<'_>]>) -> Option<Place<'t>> {
         let start = self.byte(span.start)?;
         match event {
@@ -149,7 +150,7 @@ impl<'t> PlaceFinder<'t> {
         }
     }
 
-    /// Behind the quote that closes the one which stands here.
+    /// Returns the byte behind the quote that closes the one which stands here.
     fn closing(&self, start: usize, quote: char) -> Option<usize> {
         let mut inside = self.text.get(start..)?.strip_prefix(quote)?.char_indices();
         while let Some((at, c)) = inside.next() {
@@ -219,7 +220,7 @@ impl<'t> PlaceFinder<'t> {
         }
     }
 
-    /// Behind a bracket that closes a list or map in flow style.
+    /// Returns the byte behind a bracket that closes a list or map in flow style.
     fn bracket(&self, span: Span, bracket: char) -> Option<usize> {
         let (start, end) = (self.byte(span.start)?, self.byte(span.end)?);
         // The span of one that closes nothing visible is empty.

@@ -50,7 +50,7 @@ impl<'p, 't> Site<'p, 't> {
         }
     }
 
-    /// Whether all of the path is there.
+    /// Returns whether all of the path is there.
     pub(super) fn is_whole(&self) -> bool {
         self.missing.is_empty()
     }
@@ -67,7 +67,7 @@ impl<'p, 't> Site<'p, 't> {
         self.chain.last().copied().ok_or(UNSURE)
     }
 
-    /// The list or map around the innermost place.
+    /// Returns the list or map around the innermost place.
     fn around(&self) -> Result<&'p Place<'t>, &'static str> {
         self.chain.iter().rev().nth(1).copied().ok_or(UNSURE)
     }
@@ -136,7 +136,7 @@ impl<'p, 't> Site<'p, 't> {
         Ok(vec![(line..line, format!("{eol}{:dash$}- {}", "", behind_a_dash(item)))])
     }
 
-    /// Behind the last of a list or map in flow style.
+    /// Adds behind the last of a list or map in flow style.
     fn in_brackets(&self, around: &Place<'_>, last: Option<&Place<'_>>, new: &str, spaced: bool) -> Splices {
         if let Some(last) = last {
             let end = last.end.ok_or(UNSURE)?;
@@ -182,8 +182,8 @@ impl<'p, 't> Site<'p, 't> {
         }
     }
 
-    /// The first entry of a map that is written `{}` and stands behind a key in block style: on
-    /// lines of its own.
+    /// Adds the first entry of a map that is written `{}` and stands behind a key in block style:
+    /// on lines of its own.
     fn in_place_of_braces(&self, map: &Place<'_>, key: &str, new: &New) -> Option<Vec<Splice>> {
         let (start, colon) = self.colon_before(map, self.around().ok()?).ok()?;
         let end = map.end?;
@@ -198,8 +198,8 @@ impl<'p, 't> Site<'p, 't> {
         Some(vec![(colon..end, String::new()), (line..line, self.on_lines(line, indent + step, step, (key, new)))])
     }
 
-    /// Of the key in block style, in the map around it, that a value stands behind: its first byte,
-    /// and behind its colon.
+    /// Finds the key in block style that a value stands behind, in the map around it: its first
+    /// byte, and the byte behind its colon.
     fn colon_before(&self, value: &Place<'_>, around: &Place<'_>) -> Result<(usize, usize), &'static str> {
         let PlacedValue::Map { flow: false, entries } = &around.kind else { return Err(LAST) };
         let key = &entries.iter().find(|entry| entry.value.start == value.start).ok_or(LAST)?.key;
@@ -210,7 +210,7 @@ impl<'p, 't> Site<'p, 't> {
         Ok((key.start, end + colon.ok_or(UNSURE)? + 1))
     }
 
-    /// Behind the colon of a map in block style that loses its only entry: `{}`.
+    /// Writes `{}` behind the colon of a map in block style that loses its only entry.
     fn emptied(&self) -> Result<Splice, &'static str> {
         let map = self.around()?;
         let (_, colon) = self.colon_before(map, self.chain.iter().rev().nth(2).ok_or(LAST)?)?;
@@ -283,7 +283,7 @@ impl<'p, 't> Site<'p, 't> {
         self.text.get(..at).and_then(|before| before.rfind(['\n', '\r'])).map_or(0, |end| end + 1)
     }
 
-    /// Where this line ends, if nothing but a comment follows on it.
+    /// Returns where this line ends, if nothing but a comment follows on it.
     fn rest_of_line(&self, at: usize) -> Option<usize> {
         let behind = self.text.get(at..)?;
         let rest = behind.get(..behind.find(['\n', '\r']).unwrap_or(behind.len()))?;
@@ -291,19 +291,20 @@ impl<'p, 't> Site<'p, 't> {
         (told.is_empty() || (told.starts_with('#') && told.len() < rest.len())).then_some(at + rest.len())
     }
 
-    /// The line end that stands here.
+    /// Returns the line end that stands here.
     fn line_end(&self, at: usize) -> &'static str {
         let behind = self.text.get(at..).unwrap_or_default();
         ["\r\n", "\n", "\r"].into_iter().find(|end| behind.starts_with(end)).unwrap_or_default()
     }
 
-    /// The line end to write here: this line's, or at the end of a text the first line's.
+    /// Returns the line end to write here: this line's, or at the end of a text the first line's.
     fn eol(&self, at: usize) -> &'static str {
         let first = self.text.find(['\n', '\r']).unwrap_or(self.text.len());
         [at, first].into_iter().map(|at| self.line_end(at)).find(|end| !end.is_empty()).unwrap_or("\n")
     }
 
-    /// Comments on the next lines that are indented deeper belong to what stands above them.
+    /// Passes over comments on the next lines that are indented deeper: they belong to what stands
+    /// above them.
     fn behind_comments(&self, mut line: usize, indent: usize) -> usize {
         loop {
             let next = line + self.line_end(line).len();
@@ -317,21 +318,21 @@ impl<'p, 't> Site<'p, 't> {
         }
     }
 
-    /// How far the first key of a map in block style is indented; a dash before it counts as a
-    /// blank.
+    /// Returns how far the first key of a map in block style is indented; a dash before it counts
+    /// as a blank.
     fn indent(&self, key: usize) -> Result<usize, &'static str> {
         let start = self.line_start(key);
         let before = self.text.get(start..key).ok_or(UNSURE)?;
         if before.bytes().all(|b| b" -".contains(&b)) { Ok(before.len()) } else { Err(UNSURE) }
     }
 
-    /// The same where nothing stands before it.
+    /// Returns how far a key is indented, where nothing stands before it.
     fn indent_of_line(&self, at: usize) -> Result<usize, &'static str> {
         let before = self.text.get(self.line_start(at)..at).ok_or(UNSURE)?;
         if before.bytes().all(|b| b == b' ') { Ok(before.len()) } else { Err(UNSURE) }
     }
 
-    /// How far an item's dash is indented, and where it is.
+    /// Returns how far an item's dash is indented, and where it is.
     fn dash(&self, item: usize) -> Result<(usize, usize), &'static str> {
         let start = self.line_start(item);
         let before = self.text.get(start..item).ok_or(UNSURE)?;
@@ -343,8 +344,8 @@ impl<'p, 't> Site<'p, 't> {
         Ok((indent, start + indent))
     }
 
-    /// How much deeper than this the inside of a map is to be indented: as this is indented in what
-    /// is around it.
+    /// Returns how much deeper than this the inside of a map is to be indented: as this is indented
+    /// in what is around it.
     fn step(&self, indent: usize) -> usize {
         let indents = self.chain.iter().filter_map(|place| match &place.kind {
             PlacedValue::Map { flow: false, entries } => self.indent(entries.first()?.key.start).ok(),
@@ -358,7 +359,7 @@ impl<'p, 't> Site<'p, 't> {
     }
 }
 
-/// An item of a list in block style. A map is written on its line.
+/// Writes an item of a list in block style. A map is written on its line.
 fn behind_a_dash(item: &New) -> String {
     let note = item.note().map(|note| format!(" # {note}")).unwrap_or_default();
     format!("{}{note}", item.flow())
