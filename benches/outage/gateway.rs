@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use fastrand::Rng;
-use portcullis::account::breaker::{Admission, Breaker, Outcome, Pass};
+use portcullis::account::breaker::{Admission, Breaker, BreakerPass, Outcome};
 use portcullis::account::budget::Budget;
 use portcullis::account::latency::{Peak, Rolling};
 use portcullis::account::queue::{Queue, Ticket};
@@ -60,7 +60,7 @@ struct Target {
 struct Attempt {
     request: usize,
     target: usize,
-    pass: Option<Pass>,
+    pass: Option<BreakerPass>,
     began: Time,
     end: End,
     /// Another one was faster.
@@ -312,8 +312,8 @@ impl Gateway<'_> {
             let breaker = &mut self.targets[place].breaker;
             let free = breaker.is_sound(instant);
             let pass = match if alone { breaker.admit_alone(instant) } else { breaker.admit(instant) } {
-                Admission::Yes(pass) | Admission::Probe(pass) => pass,
-                Admission::No(_) => continue,
+                Admission::Allow(pass) | Admission::AllowProbe(pass) => pass,
+                Admission::RefuseUntil(_) => continue,
             };
             // A hedge has a budget of its own.
             let again = self.requests[request].tries > 0 && self.requests[request].running.is_empty();
@@ -328,7 +328,7 @@ impl Gateway<'_> {
         false
     }
 
-    fn begin(&mut self, request: usize, turn: usize, place: usize, pass: Option<Pass>, now: Time) {
+    fn begin(&mut self, request: usize, turn: usize, place: usize, pass: Option<BreakerPass>, now: Time) {
         let end = self.world.ask(place, self.targets[place].in_flight, now);
         self.targets[place].in_flight += 1;
         self.targets[place].awaited += 1;

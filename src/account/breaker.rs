@@ -122,23 +122,23 @@ enum Extent {
 #[must_use]
 pub enum Admission {
     /// It may.
-    Yes(Pass),
+    Allow(BreakerPass),
     /// It may, and how it ends decides. It must be settled, as [`Outcome::Neutral`] if it ends
     /// otherwise.
-    Probe(Pass),
+    AllowProbe(BreakerPass),
     /// It may not, until then at the earliest.
-    No(Instant),
+    RefuseUntil(Instant),
 }
 
 /// What an admitted request is settled with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pass {
+pub struct BreakerPass {
     generation: u32,
     /// Which of its phase's probes it is; 0 = none.
     probe: u32,
 }
 
-impl Pass {
+impl BreakerPass {
     /// Whether it is a probe.
     pub fn is_probe(self) -> bool {
         self.probe > 0
@@ -214,15 +214,15 @@ impl Breaker {
     }
 
     fn ask(&mut self, now: Instant, alone: bool) -> Admission {
-        let beside = Pass { generation: self.generation, probe: 0 };
+        let beside = BreakerPass { generation: self.generation, probe: 0 };
         if let Phase::Open { since, until, cool, extent } = self.phase {
             let soon = match extent {
                 Extent::Whole if alone => until.min(since + ALONE),
-                Extent::Part { .. } if alone && until > now => return Admission::Yes(beside),
+                Extent::Part { .. } if alone && until > now => return Admission::Allow(beside),
                 Extent::Whole | Extent::Part { .. } => until,
             };
             if soon > now {
-                return Admission::No(soon);
+                return Admission::RefuseUntil(soon);
             }
             // One that is asked early, since all are out, is not out for longer because of that.
             let next = if until > now { cool } else { (cool * 2).min(self.settings.longest) };
@@ -235,23 +235,23 @@ impl Breaker {
                     Extent::Whole | Extent::Part { .. } => self.settings.patience,
                 };
                 match (probe.map(|since| since + patience).filter(|lapses| *lapses > now), extent) {
-                    (Some(_), Extent::Part { .. }) if alone => return Admission::Yes(beside),
+                    (Some(_), Extent::Part { .. }) if alone => return Admission::Allow(beside),
                     (Some(lapses), Extent::Whole | Extent::Part { .. }) => {
-                        return Admission::No(lapses.min(now + SOON));
+                        return Admission::RefuseUntil(lapses.min(now + SOON));
                     }
                     (None, _) => {}
                 }
                 *lent += 1;
                 *probe = Some(now);
-                Admission::Probe(Pass { generation: self.generation, probe: *lent })
+                Admission::AllowProbe(BreakerPass { generation: self.generation, probe: *lent })
             }
-            Phase::Closed { .. } | Phase::Open { .. } => Admission::Yes(beside),
+            Phase::Closed { .. } | Phase::Open { .. } => Admission::Allow(beside),
         }
     }
 
     /// Learns how an admitted request ended. Yields the state if that changed it, for the log.
     /// `random` is in [0, 1).
-    pub fn settle(&mut self, pass: Pass, outcome: Outcome, now: Instant, random: f64) -> Option<State> {
+    pub fn settle(&mut self, pass: BreakerPass, outcome: Outcome, now: Instant, random: f64) -> Option<State> {
         if pass.generation != self.generation {
             return None;
         }
@@ -293,7 +293,7 @@ impl Breaker {
     }
 
     /// Learns how an answer ended that had begun, and was settled as good then: whole, or cut.
-    pub fn ended(&mut self, pass: Pass, outcome: Outcome, now: Instant, random: f64) -> Option<State> {
+    pub fn ended(&mut self, pass: BreakerPass, outcome: Outcome, now: Instant, random: f64) -> Option<State> {
         let Phase::Closed { cuts, calls, .. } = &mut self.phase else { return None };
         if pass.generation != self.generation {
             return None;

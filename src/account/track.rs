@@ -5,7 +5,7 @@
 //! admitted is settled exactly once by its [`AttemptGuard`], as a matter of nothing learnt if
 //! nobody says how it ended.
 
-use super::breaker::{Admission, Breaker, Outcome, Pass, State};
+use super::breaker::{Admission, Breaker, BreakerPass, Outcome, State};
 use super::failure::{Class, OUT_OF_REACH, REFUSALS_IN_A_ROW, REFUSED_COOL, Setback, rate_cool};
 use super::health::{Rest, Why};
 use super::latency::Peak;
@@ -127,8 +127,8 @@ impl TargetHealth {
         }
         let admission = if alone { memory.breaker.admit_alone(now) } else { memory.breaker.admit(now) };
         match admission {
-            Admission::Yes(pass) | Admission::Probe(pass) => Ok(self.trial(pass)),
-            Admission::No(until) => Err(Kept::Broken(until)),
+            Admission::Allow(pass) | Admission::AllowProbe(pass) => Ok(self.trial(pass)),
+            Admission::RefuseUntil(until) => Err(Kept::Broken(until)),
         }
     }
 
@@ -139,12 +139,12 @@ impl TargetHealth {
             return None;
         }
         match memory.breaker.admit(now) {
-            Admission::Probe(pass) => Some(self.trial(pass)),
-            Admission::Yes(_) | Admission::No(_) => None,
+            Admission::AllowProbe(pass) => Some(self.trial(pass)),
+            Admission::Allow(_) | Admission::RefuseUntil(_) => None,
         }
     }
 
-    fn trial(self: &Arc<TargetHealth>, pass: Pass) -> AttemptGuard {
+    fn trial(self: &Arc<TargetHealth>, pass: BreakerPass) -> AttemptGuard {
         self.awaited.fetch_add(1, Ordering::Relaxed);
         AttemptGuard { track: self.clone(), pass, awaits: true, stage: Stage::Open }
     }
@@ -274,7 +274,7 @@ impl Memory {
 #[must_use]
 pub struct AttemptGuard {
     track: Arc<TargetHealth>,
-    pass: Pass,
+    pass: BreakerPass,
     awaits: bool,
     stage: Stage,
 }

@@ -22,15 +22,15 @@ fn check(script: &str, state: &str, told: &str) {
         for letter in word.chars() {
             let pass =
                 match if matches!(letter, 'a' | 'b' | 'e') { breaker.admit_alone(now) } else { breaker.admit(now) } {
-                    Admission::Yes(pass) => {
+                    Admission::Allow(pass) => {
                         last = "yes";
                         pass
                     }
-                    Admission::Probe(pass) => {
+                    Admission::AllowProbe(pass) => {
                         last = "probe";
                         pass
                     }
-                    Admission::No(until) => {
+                    Admission::RefuseUntil(until) => {
                         assert!(until > now);
                         last = "no";
                         continue;
@@ -194,7 +194,7 @@ fn who_went_where_nobody_else_was_left_settles_nothing_later() {
         let pass = pass(breaker.admit(start));
         breaker.settle(pass, if n % 2 == 0 { Outcome::Ok } else { BAD }, start, 0.0);
     }
-    let beside: Vec<Pass> = (0..10).map(|_| pass(breaker.admit_alone(start))).collect();
+    let beside: Vec<BreakerPass> = (0..10).map(|_| pass(breaker.admit_alone(start))).collect();
     let now = start + Duration::from_secs(5);
     let probe = pass(breaker.admit(now));
     assert!(probe.is_probe() && !beside.iter().any(|pass| pass.is_probe()));
@@ -208,10 +208,10 @@ fn who_went_where_nobody_else_was_left_settles_nothing_later() {
     assert_eq!(breaker.settle(probe, Outcome::Ok, now, 0.0), Some(State::Closed));
 }
 
-fn pass(admission: Admission) -> Pass {
+fn pass(admission: Admission) -> BreakerPass {
     match admission {
-        Admission::Yes(pass) | Admission::Probe(pass) => pass,
-        Admission::No(_) => panic!("not admitted"),
+        Admission::Allow(pass) | Admission::AllowProbe(pass) => pass,
+        Admission::RefuseUntil(_) => panic!("not admitted"),
     }
 }
 
@@ -228,7 +228,7 @@ fn tripped(now: Instant) -> Breaker {
 fn what_was_admitted_before_it_opened_says_nothing_after() {
     let start = Instant::now();
     let mut breaker = Breaker::default();
-    let old: Vec<Pass> = (0..100).map(|_| pass(breaker.admit(start))).collect();
+    let old: Vec<BreakerPass> = (0..100).map(|_| pass(breaker.admit(start))).collect();
     for pass in &old[..10] {
         breaker.settle(*pass, BAD, start, 0.0);
     }
@@ -253,7 +253,7 @@ fn a_slow_probe_still_counts() {
     let second = pass(breaker.admit(late));
     assert!(slow.is_probe() && second.is_probe());
     breaker.settle(slow, Outcome::Neutral, late, 0.0);
-    assert!(matches!(breaker.admit(late), Admission::No(_)), "the lapsed one's place is not the second one's");
+    assert!(matches!(breaker.admit(late), Admission::RefuseUntil(_)), "the lapsed one's place is not the second one's");
     assert_eq!(breaker.settle(slow, Outcome::Ok, late, 0.0), Some(State::Closed));
     assert_eq!(breaker.settle(second, BAD, late, 0.0), None);
 }
@@ -264,7 +264,7 @@ fn who_waits_for_a_probe_waits_for_a_second() {
     let mut breaker = tripped(start);
     let now = start + Duration::from_secs(5);
     assert!(pass(breaker.admit(now)).is_probe());
-    assert_eq!(breaker.admit(now), Admission::No(now + SOON));
+    assert_eq!(breaker.admit(now), Admission::RefuseUntil(now + SOON));
 }
 
 #[test]
@@ -311,15 +311,18 @@ fn who_is_alone_waits_for_a_second_only() {
     let mut breaker = tripped(start);
     let mut now = start;
     for _ in 0..10 {
-        assert_eq!(breaker.admit_alone(now), Admission::No(now + ALONE));
+        assert_eq!(breaker.admit_alone(now), Admission::RefuseUntil(now + ALONE));
         now += ALONE;
         let probe = pass(breaker.admit_alone(now));
-        assert!(probe.is_probe() && matches!(breaker.admit_alone(now), Admission::No(_)), "one probe at a time");
+        assert!(
+            probe.is_probe() && matches!(breaker.admit_alone(now), Admission::RefuseUntil(_)),
+            "one probe at a time"
+        );
         breaker.settle(probe, BAD, now, 0.9);
     }
     assert_eq!(
         breaker.admit(now),
-        Admission::No(now + Duration::from_secs(5).mul_f64(1.18)),
+        Admission::RefuseUntil(now + Duration::from_secs(5).mul_f64(1.18)),
         "and who is not alone does not wait longer for it"
     );
     now += ALONE;
@@ -349,9 +352,9 @@ fn a_crowd_gets_one_probe() {
             scope.spawn(|| {
                 for _ in 0..1000 {
                     match breaker.lock().unwrap().admit(now) {
-                        Admission::Yes(_) => panic!("a half-open breaker admits probes only"),
-                        Admission::Probe(_) => drop(probes.fetch_add(1, Ordering::AcqRel)),
-                        Admission::No(_) => {}
+                        Admission::Allow(_) => panic!("a half-open breaker admits probes only"),
+                        Admission::AllowProbe(_) => drop(probes.fetch_add(1, Ordering::AcqRel)),
+                        Admission::RefuseUntil(_) => {}
                     }
                 }
             });
@@ -400,23 +403,23 @@ proptest! {
         let settings = Settings { calls, ..Settings::default() };
         let mut now = Instant::now();
         let mut breaker = Breaker::new(settings);
-        let mut out: Vec<(Pass, Beside)> = Vec::new();
+        let mut out: Vec<(BreakerPass, Beside)> = Vec::new();
         // The probe that holds the place, if one does; what failed in a row, and at all, since it
         // last closed; and, where it is broken in part only, what failed in a row since then.
-        let (mut probe, mut in_a_row, mut failed, mut part): (Option<(Pass, Instant)>, u32, u32, Option<u32>) = (None, 0, 0, None);
+        let (mut probe, mut in_a_row, mut failed, mut part): (Option<(BreakerPass, Instant)>, u32, u32, Option<u32>) = (None, 0, 0, None);
         for step in steps {
             let before = breaker.state(now);
             match step {
                 Step::Wait(milliseconds) => now += Duration::from_millis(milliseconds),
                 Step::Ask(alone) => match if alone { breaker.admit_alone(now) } else { breaker.admit(now) } {
-                    Admission::Yes(pass) => {
+                    Admission::Allow(pass) => {
                         let beside = before != State::Closed;
                         let free = before == State::HalfOpen { probing: false };
                         prop_assert!(!beside || alone && part.is_some() && !free);
                         prop_assert!(!pass.is_probe());
                         out.push((pass, Beside(beside)));
                     }
-                    Admission::Probe(pass) => {
+                    Admission::AllowProbe(pass) => {
                         let early = alone && part.is_none() && before != State::Closed;
                         let patience = if early { ALONE } else { settings.patience };
                         let free = before == State::HalfOpen { probing: false };
@@ -425,7 +428,7 @@ proptest! {
                         probe = Some((pass, now));
                         out.push((pass, Beside(false)));
                     }
-                    Admission::No(until) => {
+                    Admission::RefuseUntil(until) => {
                         prop_assert!(!before.admits() && until > now);
                         prop_assert!(!(alone && part.is_some()), "some answers are better than none");
                         prop_assert!(until - now <= settings.longest.mul_f64(1.0 + JITTER));
@@ -484,6 +487,6 @@ proptest! {
         }
         // Whatever was lost on the way: it does not stay shut.
         now += settings.longest.mul_f64(1.0 + JITTER).max(settings.patience);
-        prop_assert!(!matches!(breaker.admit(now), Admission::No(_)));
+        prop_assert!(!matches!(breaker.admit(now), Admission::RefuseUntil(_)));
     }
 }
