@@ -4,7 +4,7 @@
 //! **Invariant:** fields stand in the order of their names, as they do on the page. What a reader
 //! can do without has a default: the gateway that wrote the page may have another version.
 
-use crate::account::breaker::State;
+use crate::account::breaker::BreakerState;
 use crate::account::health::Why;
 use crate::drain::Phase;
 use serde::{Deserialize, Serialize};
@@ -103,12 +103,12 @@ pub enum BreakerReport {
     HalfOpen,
 }
 
-impl From<State> for BreakerReport {
-    fn from(state: State) -> BreakerReport {
+impl From<BreakerState> for BreakerReport {
+    fn from(state: BreakerState) -> BreakerReport {
         match state {
-            State::Closed => BreakerReport::Closed,
-            State::Open(_) => BreakerReport::Open,
-            State::HalfOpen { .. } => BreakerReport::HalfOpen,
+            BreakerState::Closed => BreakerReport::Closed,
+            BreakerState::Open(_) => BreakerReport::Open,
+            BreakerState::HalfOpen { .. } => BreakerReport::HalfOpen,
         }
     }
 }

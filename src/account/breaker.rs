@@ -158,7 +158,7 @@ pub enum Outcome {
 
 /// What it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum BreakerState {
     /// Requests go.
     Closed,
     /// None goes until then.
@@ -170,21 +170,21 @@ pub enum State {
     },
 }
 
-impl State {
+impl BreakerState {
     /// The word in metrics and in `/status`.
     pub fn name(self) -> &'static str {
         match self {
-            State::Closed => "closed",
-            State::Open(_) => "open",
-            State::HalfOpen { .. } => "half_open",
+            BreakerState::Closed => "closed",
+            BreakerState::Open(_) => "open",
+            BreakerState::HalfOpen { .. } => "half_open",
         }
     }
 
     /// Whether a request that came now would be admitted.
     pub fn admits(self) -> bool {
         match self {
-            State::Closed | State::HalfOpen { probing: false } => true,
-            State::Open(_) | State::HalfOpen { probing: true } => false,
+            BreakerState::Closed | BreakerState::HalfOpen { probing: false } => true,
+            BreakerState::Open(_) | BreakerState::HalfOpen { probing: true } => false,
         }
     }
 }
@@ -251,7 +251,7 @@ impl Breaker {
 
     /// Learns how an admitted request ended. Yields the state if that changed it, for the log.
     /// `random` is in [0, 1).
-    pub fn settle(&mut self, pass: BreakerPass, outcome: Outcome, now: Instant, random: f64) -> Option<State> {
+    pub fn settle(&mut self, pass: BreakerPass, outcome: Outcome, now: Instant, random: f64) -> Option<BreakerState> {
         if pass.generation != self.generation {
             return None;
         }
@@ -278,7 +278,7 @@ impl Breaker {
             Phase::Closed { .. } => None,
             Phase::HalfOpen { .. } if pass.is_probe() && !failed => {
                 self.close();
-                Some(State::Closed)
+                Some(BreakerState::Closed)
             }
             Phase::HalfOpen { next, extent, .. } if pass.is_probe() => {
                 let (cool, extent) = (*next, extent.after(failed, many));
@@ -293,7 +293,7 @@ impl Breaker {
     }
 
     /// Learns how an answer ended that had begun, and was settled as good then: whole, or cut.
-    pub fn ended(&mut self, pass: BreakerPass, outcome: Outcome, now: Instant, random: f64) -> Option<State> {
+    pub fn ended(&mut self, pass: BreakerPass, outcome: Outcome, now: Instant, random: f64) -> Option<BreakerState> {
         let Phase::Closed { cuts, calls, .. } = &mut self.phase else { return None };
         if pass.generation != self.generation {
             return None;
@@ -318,7 +318,7 @@ impl Breaker {
     }
 
     /// Whether a closed one opens.
-    fn judge(&mut self, now: Instant, random: f64) -> Option<State> {
+    fn judge(&mut self, now: Instant, random: f64) -> Option<BreakerState> {
         let many = self.many(now);
         let Phase::Closed { in_a_row, cuts, calls } = &self.phase else { return None };
         let (all, failed) = calls.sums(now);
@@ -329,13 +329,13 @@ impl Breaker {
     }
 
     /// What it is now.
-    pub fn state(&self, now: Instant) -> State {
+    pub fn state(&self, now: Instant) -> BreakerState {
         match self.phase {
-            Phase::Closed { .. } => State::Closed,
-            Phase::Open { until, .. } if until > now => State::Open(until),
-            Phase::Open { .. } => State::HalfOpen { probing: false },
+            Phase::Closed { .. } => BreakerState::Closed,
+            Phase::Open { until, .. } if until > now => BreakerState::Open(until),
+            Phase::Open { .. } => BreakerState::HalfOpen { probing: false },
             Phase::HalfOpen { probe, .. } => {
-                State::HalfOpen { probing: probe.is_some_and(|since| since + self.settings.patience > now) }
+                BreakerState::HalfOpen { probing: probe.is_some_and(|since| since + self.settings.patience > now) }
             }
         }
     }
@@ -364,13 +364,13 @@ impl Breaker {
 
     /// Takes on the state that another process tells of its own. What that does not tell, a probe
     /// that is out or how much is broken, is taken for the best.
-    pub fn recall(&mut self, state: State, now: Instant) {
+    pub fn recall(&mut self, state: BreakerState, now: Instant) {
         self.reset();
         let (cool, extent) = (self.settings.cool, Extent::Part { in_a_row: 0 });
         match state {
-            State::Closed => {}
-            State::Open(until) => self.phase = Phase::Open { since: now, until, cool, extent },
-            State::HalfOpen { probing } => {
+            BreakerState::Closed => {}
+            BreakerState::Open(until) => self.phase = Phase::Open { since: now, until, cool, extent },
+            BreakerState::HalfOpen { probing } => {
                 self.phase =
                     Phase::HalfOpen { next: cool, lent: u32::from(probing), probe: probing.then_some(now), extent };
             }
@@ -388,11 +388,11 @@ impl Breaker {
         self.phase = Phase::closed(self.settings);
     }
 
-    fn open(&mut self, cool: Duration, extent: Extent, now: Instant, random: f64) -> State {
+    fn open(&mut self, cool: Duration, extent: Extent, now: Instant, random: f64) -> BreakerState {
         let until = now + cool.mul_f64(1.0 + JITTER * if random.is_finite() { random.clamp(0.0, 1.0) } else { 0.0 });
         self.generation = self.generation.wrapping_add(1);
         self.phase = Phase::Open { since: now, until, cool, extent };
-        State::Open(until)
+        BreakerState::Open(until)
     }
 }
 

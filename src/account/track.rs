@@ -5,7 +5,7 @@
 //! admitted is settled exactly once by its [`AttemptGuard`], as a matter of nothing learnt if
 //! nobody says how it ended.
 
-use super::breaker::{Admission, Breaker, BreakerPass, Outcome, State};
+use super::breaker::{Admission, Breaker, BreakerPass, BreakerState, Outcome};
 use super::failure::{Class, OUT_OF_REACH, REFUSALS_IN_A_ROW, REFUSED_COOL, Setback, rate_cool};
 use super::health::{Rest, Why};
 use super::latency::Peak;
@@ -75,7 +75,7 @@ pub struct Standing {
 #[derive(Debug, Clone, Copy)]
 pub struct Told {
     /// Its breaker.
-    pub breaker: State,
+    pub breaker: BreakerState,
     /// Calls and failures that the breaker looks at.
     pub calls: (u64, u64),
     /// Its own rest.
@@ -104,7 +104,7 @@ impl TargetHealth {
         let awaited = self.awaited.load(Ordering::Relaxed);
         let memory = self.lock();
         let state = memory.breaker.state(now);
-        let sound = if probed { state == State::Closed } else { state.admits() };
+        let sound = if probed { state == BreakerState::Closed } else { state.admits() };
         Standing {
             fit: sound
                 && memory.rest(now).is_none()
@@ -121,7 +121,7 @@ impl TargetHealth {
         if let Some(rest) = memory.rest(now) {
             return Err(Kept::Resting(rest));
         }
-        if probed && !alone && memory.breaker.state(now) != State::Closed {
+        if probed && !alone && memory.breaker.state(now) != BreakerState::Closed {
             // Its probe is made for nobody's request.
             return Err(Kept::Broken(now + Duration::from_secs(1)));
         }
@@ -135,7 +135,7 @@ impl TargetHealth {
     /// The probe of a half-open breaker, if one is due.
     pub fn probe(self: &Arc<TargetHealth>, now: Instant) -> Option<AttemptGuard> {
         let mut memory = self.lock();
-        if memory.rest(now).is_some() || memory.breaker.state(now) != (State::HalfOpen { probing: false }) {
+        if memory.rest(now).is_some() || memory.breaker.state(now) != (BreakerState::HalfOpen { probing: false }) {
             return None;
         }
         match memory.breaker.admit(now) {
@@ -293,7 +293,7 @@ enum Stage {
 impl AttemptGuard {
     /// It has begun to answer, or has answered, after this time. Yields the breaker's state if that
     /// changed it.
-    pub fn answered(&mut self, stream: bool, took: Duration, now: Instant) -> Option<State> {
+    pub fn answered(&mut self, stream: bool, took: Duration, now: Instant) -> Option<BreakerState> {
         self.came();
         let mut memory = self.track.lock();
         memory.peak_mut(stream).observe(took, now);
@@ -392,7 +392,7 @@ impl Drop for AttemptGuard {
 #[derive(Debug, Clone, Copy)]
 pub struct Failed {
     /// The breaker's new state.
-    pub breaker: Option<State>,
+    pub breaker: Option<BreakerState>,
     /// A rest.
     pub rest: Option<Rest>,
 }
@@ -518,7 +518,7 @@ mod tests {
         assert!(
             [false, false, false, false, true, false, false, false, false].map(&mut cut).iter().all(Option::is_none)
         );
-        assert!(matches!(cut(false), Some(State::Open(_))), "five in a row");
+        assert!(matches!(cut(false), Some(BreakerState::Open(_))), "five in a row");
     }
 
     #[test]
@@ -526,7 +526,7 @@ mod tests {
         let (track, now, clock) = (Arc::new(TargetHealth::default()), Instant::now(), SystemTime::now());
         let soon = now + Duration::from_secs(9);
         let told = Told {
-            breaker: State::Open(soon),
+            breaker: BreakerState::Open(soon),
             calls: (0, 0),
             rest: Some(Rest { until: soon, why: Why::Refused }),
             expected: [None, Some(Duration::from_millis(70))],
@@ -540,11 +540,11 @@ mod tests {
             (told.breaker, told.rest, 3, Some(0.25))
         );
         assert_eq!(again.expected, told.expected);
-        track.recall(&Told { breaker: State::HalfOpen { probing: true }, rest: None, ..told }, now, clock);
+        track.recall(&Told { breaker: BreakerState::HalfOpen { probing: true }, rest: None, ..told }, now, clock);
         assert!(matches!(track.admit(false, false, now), Err(Kept::Broken(_))));
-        track.recall(&Told { breaker: State::HalfOpen { probing: false }, rest: None, ..told }, now, clock);
+        track.recall(&Told { breaker: BreakerState::HalfOpen { probing: false }, rest: None, ..told }, now, clock);
         assert!(track.admit(false, false, now).is_ok_and(|trial| trial.is_probe()));
-        track.recall(&Told { breaker: State::Closed, rest: None, ..told }, now, clock);
+        track.recall(&Told { breaker: BreakerState::Closed, rest: None, ..told }, now, clock);
         assert!(track.admit(false, false, now).is_ok_and(|trial| !trial.is_probe()));
     }
 
@@ -560,7 +560,7 @@ mod tests {
         assert!(matches!(track.admit(false, true, later), Err(Kept::Broken(_))));
         let mut probe = track.probe(later).expect("due");
         assert!(track.probe(later).is_none() && track.admit(false, false, later).is_err());
-        assert_eq!(probe.answered(false, Duration::from_millis(9), later), Some(State::Closed));
+        assert_eq!(probe.answered(false, Duration::from_millis(9), later), Some(BreakerState::Closed));
         assert!(track.admit(false, true, later).is_ok());
     }
 }

@@ -103,7 +103,7 @@ fn target(place: &Place, model: &str, track: &TargetHealth, now: Instant, clock:
             outcome: trouble.outcome.to_owned(),
         }),
         model: model.to_owned(),
-        opens_in_ms: if let breaker::State::Open(at) = known.breaker { Some(until(at)) } else { None },
+        opens_in_ms: if let breaker::BreakerState::Open(at) = known.breaker { Some(until(at)) } else { None },
         rest: rest.map(|rest| RestReport { for_ms: until(rest.until), why: rest.why }),
         whole_ms: whole.map(millis),
     }

@@ -138,11 +138,11 @@ fn how_much_it_is_asked_is_not_forgotten_when_it_closes() {
     let opens = (1..).find(|_| settle(BAD, now).is_some());
     assert_eq!(opens, Some(40), "a fiftieth of the calls");
     now += Duration::from_secs(5);
-    assert_eq!(settle(Outcome::Ok, now), Some(State::Closed));
+    assert_eq!(settle(Outcome::Ok, now), Some(BreakerState::Closed));
     let opens = (1..).find(|_| settle(BAD, now).is_some());
     assert_eq!(opens, Some(20), "of so many calls a share is taken; five in a row are still chance");
     now += Duration::from_secs(60);
-    assert_eq!(settle(Outcome::Ok, now), Some(State::Closed));
+    assert_eq!(settle(Outcome::Ok, now), Some(BreakerState::Closed));
     let opens = (1..).find(|_| settle(BAD, now).is_some());
     assert_eq!(opens, Some(5), "that was long ago");
 }
@@ -203,9 +203,9 @@ fn who_went_where_nobody_else_was_left_settles_nothing_later() {
         beside.into_iter().chain([again]).zip([BAD, Outcome::Ok, Outcome::Neutral].into_iter().cycle())
     {
         assert_eq!(breaker.settle(pass, outcome, now, 0.0), None);
-        assert_eq!(breaker.state(now), State::HalfOpen { probing: true });
+        assert_eq!(breaker.state(now), BreakerState::HalfOpen { probing: true });
     }
-    assert_eq!(breaker.settle(probe, Outcome::Ok, now, 0.0), Some(State::Closed));
+    assert_eq!(breaker.settle(probe, Outcome::Ok, now, 0.0), Some(BreakerState::Closed));
 }
 
 fn pass(admission: Admission) -> BreakerPass {
@@ -237,11 +237,11 @@ fn what_was_admitted_before_it_opened_says_nothing_after() {
     for pass in &old[10..20] {
         assert_eq!(breaker.settle(*pass, Outcome::Ok, later, 0.0), None, "nor does its success close it");
     }
-    assert_eq!(breaker.settle(probe, Outcome::Ok, later, 0.0), Some(State::Closed));
+    assert_eq!(breaker.settle(probe, Outcome::Ok, later, 0.0), Some(BreakerState::Closed));
     for pass in &old[20..] {
         assert_eq!(breaker.settle(*pass, BAD, later, 0.0), None);
     }
-    assert_eq!(breaker.state(later), State::Closed);
+    assert_eq!(breaker.state(later), BreakerState::Closed);
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn a_slow_probe_still_counts() {
     assert!(slow.is_probe() && second.is_probe());
     breaker.settle(slow, Outcome::Neutral, late, 0.0);
     assert!(matches!(breaker.admit(late), Admission::RefuseUntil(_)), "the lapsed one's place is not the second one's");
-    assert_eq!(breaker.settle(slow, Outcome::Ok, late, 0.0), Some(State::Closed));
+    assert_eq!(breaker.settle(slow, Outcome::Ok, late, 0.0), Some(BreakerState::Closed));
     assert_eq!(breaker.settle(second, BAD, late, 0.0), None);
 }
 
@@ -274,7 +274,7 @@ fn chance_only_lengthens_a_cool_down() {
         let mut breaker = Breaker::new(Settings { in_a_row: 1, ..Settings::default() });
         let pass = pass(breaker.admit(now));
         let opened = breaker.settle(pass, BAD, now, random);
-        assert_eq!(opened, Some(State::Open(now + Duration::from_millis(milliseconds))));
+        assert_eq!(opened, Some(BreakerState::Open(now + Duration::from_millis(milliseconds))));
     };
     check(0.0, 5000);
     check(0.5, 5500);
@@ -327,7 +327,7 @@ fn who_is_alone_waits_for_a_second_only() {
     );
     now += ALONE;
     let probe = pass(breaker.admit_alone(now));
-    assert_eq!(breaker.settle(probe, Outcome::Ok, now, 0.0), Some(State::Closed));
+    assert_eq!(breaker.settle(probe, Outcome::Ok, now, 0.0), Some(BreakerState::Closed));
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn reset_closes_it() {
     let now = Instant::now();
     let mut breaker = tripped(now);
     breaker.reset();
-    assert_eq!(breaker.state(now), State::Closed);
+    assert_eq!(breaker.state(now), BreakerState::Closed);
     let pass = pass(breaker.admit(now));
     assert!(!pass.is_probe());
     assert_eq!(breaker.settle(pass, BAD, now, 0.0), None, "the failures before are forgotten");
@@ -413,16 +413,16 @@ proptest! {
                 Step::Wait(milliseconds) => now += Duration::from_millis(milliseconds),
                 Step::Ask(alone) => match if alone { breaker.admit_alone(now) } else { breaker.admit(now) } {
                     Admission::Allow(pass) => {
-                        let beside = before != State::Closed;
-                        let free = before == State::HalfOpen { probing: false };
+                        let beside = before != BreakerState::Closed;
+                        let free = before == BreakerState::HalfOpen { probing: false };
                         prop_assert!(!beside || alone && part.is_some() && !free);
                         prop_assert!(!pass.is_probe());
                         out.push((pass, Beside(beside)));
                     }
                     Admission::AllowProbe(pass) => {
-                        let early = alone && part.is_none() && before != State::Closed;
+                        let early = alone && part.is_none() && before != BreakerState::Closed;
                         let patience = if early { ALONE } else { settings.patience };
-                        let free = before == State::HalfOpen { probing: false };
+                        let free = before == BreakerState::HalfOpen { probing: false };
                         prop_assert!(early || free);
                         prop_assert!(probe.is_none_or(|(_, lent)| now - lent >= patience), "two probes at once");
                         probe = Some((pass, now));
@@ -454,22 +454,22 @@ proptest! {
                     }
                     if changed.is_some() && !pass.is_probe() {
                         part = (in_a_row + 1 < settings.in_a_row).then_some(0);
-                    } else if changed == Some(State::Closed) {
+                    } else if changed == Some(BreakerState::Closed) {
                         part = None;
                     }
                     match outcome {
                         Outcome::Ok => {
                             in_a_row = 0;
-                            prop_assert_eq!(breaker.state(now), State::Closed, "an answer never opens it, and a probe's closes it");
+                            prop_assert_eq!(breaker.state(now), BreakerState::Closed, "an answer never opens it, and a probe's closes it");
                         }
                         Outcome::Failed(Class::Transient) if pass.is_probe() => {
-                            prop_assert!(matches!(changed, Some(State::Open(_))), "one failed probe is enough");
+                            prop_assert!(matches!(changed, Some(BreakerState::Open(_))), "one failed probe is enough");
                         }
                         Outcome::Failed(Class::Transient) => {
                             (in_a_row, failed) = (in_a_row + 1, failed + 1);
                             match changed {
                                 Some(state) => prop_assert!(
-                                    matches!(state, State::Open(_)) && (in_a_row >= settings.in_a_row || failed * 2 >= settings.calls)
+                                    matches!(state, BreakerState::Open(_)) && (in_a_row >= settings.in_a_row || failed * 2 >= settings.calls)
                                 ),
                                 None => prop_assert!(in_a_row < settings.in_a_row, "of less than 250 calls"),
                             }

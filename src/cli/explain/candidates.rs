@@ -297,11 +297,11 @@ impl Rehearsal<'_> {
     fn broken(&self, one: &plan::Candidate) -> String {
         let probe = if one.place.account.probe { ", and kept for the instance's own probes" } else { "" };
         match one.track.told(self.now, std::time::SystemTime::now()).breaker {
-            breaker::State::Open(until) => {
+            breaker::BreakerState::Open(until) => {
                 format!("its breaker is open for {} more{probe}", left(until.saturating_duration_since(self.now)))
             }
-            breaker::State::HalfOpen { .. } => format!("its breaker is half open{probe}"),
-            breaker::State::Closed => "its breaker is closed".to_owned(),
+            breaker::BreakerState::HalfOpen { .. } => format!("its breaker is half open{probe}"),
+            breaker::BreakerState::Closed => "its breaker is closed".to_owned(),
         }
     }
 

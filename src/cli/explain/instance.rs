@@ -149,9 +149,11 @@ impl Instance {
                 let time = |time: Option<u64>| time.map(Duration::from_millis);
                 let known = Told {
                     breaker: match target.breaker {
-                        BreakerReport::Closed => breaker::State::Closed,
-                        BreakerReport::Open => breaker::State::Open(after(target.opens_in_ms.unwrap_or_default())),
-                        BreakerReport::HalfOpen => breaker::State::HalfOpen { probing: false },
+                        BreakerReport::Closed => breaker::BreakerState::Closed,
+                        BreakerReport::Open => {
+                            breaker::BreakerState::Open(after(target.opens_in_ms.unwrap_or_default()))
+                        }
+                        BreakerReport::HalfOpen => breaker::BreakerState::HalfOpen { probing: false },
                     },
                     calls: (target.calls, target.failed),
                     // A rest for the credential is the account's.

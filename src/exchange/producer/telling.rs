@@ -3,7 +3,7 @@
 
 use super::Producer;
 use super::progress::Progress;
-use crate::account::breaker::State;
+use crate::account::breaker::BreakerState;
 use crate::account::health::Why;
 use crate::account::track::{AttemptGuard, Failed, Trouble};
 use crate::error::{Refusal, What, scrub};
@@ -218,7 +218,7 @@ impl Producer<'_> {
         }
         let hint = |time: Duration| self.shared.store.iter().for_each(|store| store.hint(account, model, time));
         match breaker {
-            Some(State::Open(until)) => {
+            Some(BreakerState::Open(until)) => {
                 let wait = until.saturating_duration_since(std::time::Instant::now());
                 hint(wait);
                 let seconds = wait.as_secs() + 1;
@@ -226,11 +226,11 @@ impl Producer<'_> {
                     "account {account} is left alone for {seconds} s for {model}: its breaker opened after {after} (HTTP {status}){why}"
                 );
             }
-            Some(State::Closed) => {
+            Some(BreakerState::Closed) => {
                 hint(Duration::ZERO);
                 log::info!("account {account} is back for {model}: its breaker closed after {after}");
             }
-            Some(State::HalfOpen { .. }) | None => {}
+            Some(BreakerState::HalfOpen { .. }) | None => {}
         }
     }
 

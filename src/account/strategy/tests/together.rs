@@ -2,7 +2,7 @@
 //! of who is fit, and against time.
 
 use super::*;
-use crate::account::breaker::{Outcome, Settings, State};
+use crate::account::breaker::{BreakerState, Outcome, Settings};
 use crate::account::failure::{Class, REFUSALS_IN_A_ROW, REFUSED_COOL, Setback, rate_cool};
 use crate::account::track::{AttemptGuard, TargetHealth};
 use std::sync::Arc;
@@ -125,9 +125,9 @@ impl Crowd {
             Outcome::Neutral => None,
         };
         match state {
-            Some(State::Open(until)) => (target.kept_away, target.probe) = (Some(until), None),
-            Some(State::Closed) => (target.kept_away, target.probe) = (None, None),
-            Some(State::HalfOpen { .. }) => panic!("only time half opens it"),
+            Some(BreakerState::Open(until)) => (target.kept_away, target.probe) = (Some(until), None),
+            Some(BreakerState::Closed) => (target.kept_away, target.probe) = (None, None),
+            Some(BreakerState::HalfOpen { .. }) => panic!("only time half opens it"),
             None if trial.is_probe() && target.probe == Some(began) => target.probe = None,
             None => {}
         }
