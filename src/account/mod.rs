@@ -10,12 +10,12 @@ pub mod budget;
 pub mod demand;
 pub mod failure;
 pub mod health;
+pub mod http1_pool;
+pub mod http2_pool;
 pub mod latency;
-pub mod pool;
 pub mod queue;
 pub mod quota;
 pub mod resolver;
-pub mod shared;
 pub mod strategy;
 pub mod token;
 pub mod track;
@@ -46,9 +46,9 @@ pub struct State {
     /// Its targets, by its names for the models.
     tracks: Lock<HashMap<Arc<str>, Weak<TargetHealth>>>,
     /// Idle HTTP/1 connections.
-    pub pool: pool::Pool,
+    pub http1: http1_pool::Http1Pool,
     /// HTTP/2 connections.
-    pub shared: shared::Shared,
+    pub http2: http2_pool::Http2Pool,
     /// What its host name resolves to.
     pub addresses: resolver::Addresses,
     /// The token of an account that signs for one.
@@ -67,8 +67,8 @@ impl State {
             freed: Notify::new(),
             health: health::Health::default(),
             tracks: Lock::default(),
-            pool: pool::Pool::default(),
-            shared: shared::Shared::default(),
+            http1: http1_pool::Http1Pool::default(),
+            http2: http2_pool::Http2Pool::default(),
             addresses: resolver::Addresses::default(),
             tokens: token::Tokens::default(),
             doubted: Lock::default(),
@@ -145,8 +145,8 @@ impl State {
     /// Closes idle connections: those of other settings than these, all if no catalog has the
     /// account any more, and what was idle for too long.
     pub fn sweep(&self, fingerprint: Option<u64>, now: Instant) {
-        self.pool.sweep(fingerprint, now);
-        self.shared.sweep(fingerprint, now);
+        self.http1.sweep(fingerprint, now);
+        self.http2.sweep(fingerprint, now);
     }
 
     /// Requests in flight now.

@@ -328,7 +328,7 @@ impl Attempt {
         {
             session.respect_keepalive();
             if let Some(stream) = session.reuse().await {
-                self.place.state.pool.put(stream, self.place.account.fingerprint);
+                self.place.state.http1.put(stream, self.place.account.fingerprint);
             }
         }
     }

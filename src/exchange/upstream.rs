@@ -76,7 +76,7 @@ impl Upstream {
         if account.dialect.protocol.is_demo() {
             return Ok((Connection::Demo, false));
         }
-        if !fresh && let Some(stream) = state.pool.take(account.fingerprint) {
+        if !fresh && let Some(stream) = state.http1.take(account.fingerprint) {
             return Ok((Connection::Http1(stream), true));
         }
         // Boxed: a new connection is rare, and what it takes would make every exchange twenty
@@ -105,7 +105,7 @@ impl Upstream {
                 break;
             }
             let share = u32::try_from(addresses.len() - nth).map_or(left, |n| left / n).max(LEAST_TRY).min(left);
-            if !fresh && let Some(stream) = state.shared.take(*address, account.fingerprint) {
+            if !fresh && let Some(stream) = state.http2.take(*address, account.fingerprint) {
                 return Ok((Connection::Http2(Box::new(stream)), true));
             }
             match alarm.until(Instant::now() + share, pin!(self.open(place, *address))).await {
@@ -137,7 +137,7 @@ impl Upstream {
         let connection = handshake(transport, settings).await.map_err(|e| failure_of(&e))?;
         let none = || Failure::Unreachable("a new HTTP/2 connection takes no request".to_owned());
         let stream = connection.spawn_stream().await.map_err(|e| failure_of(&e))?.ok_or_else(none)?;
-        place.state.shared.put(&connection, address, place.account.fingerprint);
+        place.state.http2.put(&connection, address, place.account.fingerprint);
         Ok(Connection::Http2(Box::new(stream)))
     }
 

@@ -69,8 +69,8 @@ const IMPURE: &[&str] = &[
 
 /// Who may name Pingora.
 const FRAMEWORK: &[&str] = &[
-    "src/account/pool.rs",
-    "src/account/shared.rs",
+    "src/account/http1_pool.rs",
+    "src/account/http2_pool.rs",
     "src/admin.rs",
     "src/cli",
     "src/connection.rs",

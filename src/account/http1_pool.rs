@@ -18,7 +18,7 @@ const MOST: usize = 1024;
 
 /// The connections, the last used first: it is the least likely to be stale.
 #[derive(Default)]
-pub struct Pool {
+pub struct Http1Pool {
     idle: Lock<Vec<Idle>>,
 }
 
@@ -30,7 +30,7 @@ struct Idle {
     fingerprint: u64,
 }
 
-impl Pool {
+impl Http1Pool {
     /// A connection that is still open, as far as can be seen without asking.
     pub fn take(&self, fingerprint: u64) -> Option<Stream> {
         loop {

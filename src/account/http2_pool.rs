@@ -7,7 +7,7 @@
 //! sweep, every two seconds, lets go of what is closed, was idle for too long, is old, or has old
 //! settings. Requests on a connection that was let go of keep it open until they are done.
 
-use super::pool::IDLE;
+use super::http1_pool::IDLE;
 use crate::lock::Lock;
 use pingora::connectors::http::v2::ConnectionRef;
 use pingora::protocols::http::v2::client::Http2Session;
@@ -24,7 +24,7 @@ const SPARE: usize = 16;
 
 /// The connections that take more requests, or will again.
 #[derive(Default)]
-pub struct Shared {
+pub struct Http2Pool {
     open: Lock<Vec<Open>>,
 }
 
@@ -49,7 +49,7 @@ impl Open {
     }
 }
 
-impl Shared {
+impl Http2Pool {
     /// A place for a request on a connection that has one. The same connection is filled before the
     /// next: what is not needed goes idle.
     pub fn take(&self, address: SocketAddr, fingerprint: u64) -> Option<Http2Session> {
