@@ -30,7 +30,7 @@ mod totals;
 mod trouble;
 
 use crate::config::{self, OnStoreDown};
-use crate::limits::{self, Ask, Bounds, Changes, Refused, Registry, Reservation};
+use crate::limits::{self, Ask, Bounds, Changes, LimitReached, Registry, Reservation};
 use crate::lock::Lock;
 use inbox::{AdmissionRequest, Decision, Inbox};
 use prometheus_client::metrics::counter::Counter;
@@ -62,7 +62,7 @@ pub enum Admission {
     /// What was asked for is taken.
     Admitted(Reservation),
     /// A limit has no room.
-    Refused(Refused),
+    Refused(LimitReached),
     /// The store is down, and the settings admit nothing without it.
     Down,
 }
@@ -273,7 +273,7 @@ impl Drop for Store {
     }
 }
 
-fn admission(admitted: Result<Reservation, Refused>) -> Admission {
+fn admission(admitted: Result<Reservation, LimitReached>) -> Admission {
     match admitted {
         Ok(reservation) => Admission::Admitted(reservation),
         Err(refused) => Admission::Refused(refused),
@@ -322,7 +322,7 @@ impl Core {
 
     /// Lets a refused caller ask again soon: what is over this gateway's share may be within the
     /// whole limit, and that is known as soon as the store answers.
-    fn for_now(&self, mut refused: Refused) -> Refused {
+    fn for_now(&self, mut refused: LimitReached) -> LimitReached {
         let over = &mut refused.over;
         let whole = over.limit.saturating_mul(self.settings.instances);
         if self.settings.instances > 1 && over.asked <= whole {

@@ -3,7 +3,7 @@
 use super::record::Record;
 use crate::error::{Refusal, What};
 use crate::ledger::days;
-use crate::limits::{self, Ask, Bounds, Refused};
+use crate::limits::{self, Ask, Bounds, LimitReached};
 use crate::store::{Admission, Store};
 
 /// Takes from the caller's limits what the request may use, or refuses it.
@@ -33,7 +33,7 @@ pub(super) async fn admit(
 }
 
 /// Notes the limit that has no room, and returns what the caller is told.
-pub(super) fn limited(record: &mut Record, refused: &Refused) -> Refusal {
+pub(super) fn limited(record: &mut Record, refused: &LimitReached) -> Refusal {
     record.left = refused.left;
     record.spending.limited = Some((refused.level, refused.over.kind));
     refused.refusal()

@@ -4,7 +4,7 @@
 //! It counts in this gateway only, and binds only who is about to come in the same way: an
 //! admission asks for its place as ever, and by then this one is given back.
 
-use super::{Bounds, Kind, Refused, Scope, locked};
+use super::{Bounds, Kind, LimitReached, Scope, locked};
 use std::sync::Arc;
 
 /// The places of one upload. Dropped, they are free.
@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub struct Entry([Option<Arc<Scope>>; 3]);
 
 /// Takes a place of all that limit them, or of none. Nothing is asked where nobody limits them.
-pub fn enter(bounds: &Bounds<'_>, now: impl FnOnce() -> u64) -> Result<Option<Entry>, Refused> {
+pub fn enter(bounds: &Bounds<'_>, now: impl FnOnce() -> u64) -> Result<Option<Entry>, LimitReached> {
     let bounds: Bounds<'_> = bounds.iter().filter(|bound| bound.limits.concurrency.is_some()).copied().collect();
     if bounds.is_empty() {
         return Ok(None);
@@ -23,7 +23,13 @@ pub fn enter(bounds: &Bounds<'_>, now: impl FnOnce() -> u64) -> Result<Option<En
         let Some(limit) = Kind::Concurrency.limit(bound.limits, 1) else { continue };
         if let Some(over) = tally.no_place(limit) {
             let left = tally.left(bound.limits, 1, now_ms);
-            return Err(Refused { level: bound.scope.level, name: bound.scope.name.clone(), over, left, share: 1 });
+            return Err(LimitReached {
+                level: bound.scope.level,
+                name: bound.scope.name.clone(),
+                over,
+                left,
+                share: 1,
+            });
         }
     }
     Ok(Some(Entry(tallies.each_mut().map(|locked| {

@@ -203,7 +203,7 @@ impl<'a> FromIterator<Bound<'a>> for Bounds<'a> {
 
 /// What was asked for is too much.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct LimitReached {
     /// Whose limit it is: of several the one that has to be waited for longest.
     pub level: Level,
     /// The scope's name.
@@ -218,7 +218,7 @@ pub struct Refused {
 
 /// Takes one request, one place and what is asked for from all bounds, or from none. Each limit is
 /// divided by `share`, for who shares them with others.
-pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<Reservation, Refused> {
+pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<Reservation, LimitReached> {
     let mut tallies = locked(bounds, now_ms);
     let mut worst: Option<(&Arc<Scope>, Over)> = None;
     for (bound, tally) in tallies.iter().flatten() {
@@ -233,7 +233,7 @@ pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<R
         each.fold(Left::default(), Left::and)
     };
     if let Some((scope, over)) = worst {
-        return Err(Refused {
+        return Err(LimitReached {
             level: scope.level,
             name: scope.name.clone(),
             over,

@@ -1,6 +1,6 @@
 //! What callers are told of their limits: the refusal, and the headers that OpenAI's clients know.
 
-use super::{Bound, Counts, Kind, Left, Level, Refused, Room};
+use super::{Bound, Counts, Kind, Left, Level, LimitReached, Room};
 use crate::error::{Refusal, What};
 use crate::price::Usd;
 use serde_json::json;
@@ -9,7 +9,7 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-impl Refused {
+impl LimitReached {
     /// The answer: which limit it was, how much of it is left, and when there is more.
     pub fn refusal(&self) -> Refusal {
         let over = &self.over;
@@ -161,7 +161,7 @@ mod tests {
             wait: Some(Duration::from_secs(1)),
             estimated: false,
         };
-        let refused = Refused { level: Level::Caller, name: "acme".into(), over, left: Left::default(), share: 2 };
+        let refused = LimitReached { level: Level::Caller, name: "acme".into(), over, left: Left::default(), share: 2 };
         assert_eq!(
             refused.refusal().message,
             "All is used: the limit of 60 requests per minute of caller acme (the part of one of 2 gateways while their store does not decide) is \
@@ -188,7 +188,7 @@ mod tests {
     fn a_refusal_names_the_limit_and_what_is_left_of_it() {
         let told = |level: Level, name: &str, kind: Kind, (limit, used, asked): (u64, u64, u64), wait: Option<u64>| {
             let over = Over { kind, limit, used, asked, wait: wait.map(Duration::from_secs), estimated: false };
-            let refusal = Refused { level, name: name.into(), over, left: Left::default(), share: 1 }.refusal();
+            let refusal = LimitReached { level, name: name.into(), over, left: Left::default(), share: 1 }.refusal();
             (
                 refusal.message.to_string(),
                 refusal.what.row().code.map(str::to_owned),

@@ -6,7 +6,7 @@ use super::outage::Outage;
 use super::protocol::Used;
 use super::thoughts::{ThoughtQueue, ThoughtRequest};
 use super::totals::TotalsRequest;
-use crate::limits::{self, Ask, Bound, Bounds, Left, Limits, Moment, Over, Refused, Reservation, Scope};
+use crate::limits::{self, Ask, Bound, Bounds, Left, LimitReached, Limits, Moment, Over, Reservation, Scope};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -105,7 +105,7 @@ pub(super) struct AdmissionRequest {
 /// The store's answer to a request for an admission.
 pub(super) enum Decision {
     Admitted(Reservation),
-    Refused(Refused),
+    Refused(LimitReached),
     /// The store cannot say: this gateway uses its share of each limit.
     Undecided,
 }
@@ -167,7 +167,7 @@ impl AdmissionRequest {
         }
         let decision = match worst {
             Some((scope, over)) => {
-                Decision::Refused(Refused { level: scope.level, name: scope.name.clone(), over, left, share: 1 })
+                Decision::Refused(LimitReached { level: scope.level, name: scope.name.clone(), over, left, share: 1 })
             }
             // The store's sums and ours differ, as they may beyond what is exact.
             None => Decision::Undecided,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use portcullis::catalog::Catalog;
 use portcullis::catalog::resolve::resolve;
 use portcullis::config;
-use portcullis::limits::{Ask, Changes, KeyScopes, Refused, Registry, Reservation, Spent};
+use portcullis::limits::{Ask, Changes, KeyScopes, LimitReached, Registry, Reservation, Spent};
 use portcullis::price::Usd;
 use portcullis::secret_ref::Reference;
 use portcullis::store::Admission;
@@ -101,7 +101,7 @@ impl Instance {
         }
     }
 
-    async fn refused(&self, ask: Ask) -> Refused {
+    async fn refused(&self, ask: Ask) -> LimitReached {
         match self.admit(ask).await {
             Admission::Refused(refused) => refused,
             Admission::Admitted(_) => panic!("admitted"),
