@@ -73,7 +73,7 @@ pub struct Standing {
 
 /// What `/status` tells of a target.
 #[derive(Debug, Clone, Copy)]
-pub struct Told {
+pub struct TrackStatus {
     /// Its breaker.
     pub breaker: BreakerState,
     /// Calls and failures that the breaker looks at.
@@ -200,11 +200,11 @@ impl TargetHealth {
     }
 
     /// For `/status`.
-    pub fn told(&self, now: Instant, clock: SystemTime) -> Told {
+    pub fn status(&self, now: Instant, clock: SystemTime) -> TrackStatus {
         let awaited = self.awaited.load(Ordering::Relaxed);
         let memory = self.lock();
         let [whole, first] = memory.peaks;
-        Told {
+        TrackStatus {
             breaker: memory.breaker.state(now),
             calls: memory.breaker.calls(now),
             rest: memory.rest(now),
@@ -215,19 +215,19 @@ impl TargetHealth {
     }
 
     /// Takes on what another process tells of its own.
-    pub fn recall(&self, told: &Told, now: Instant, clock: SystemTime) {
-        self.awaited.store(told.awaited, Ordering::Relaxed);
+    pub fn recall(&self, status: &TrackStatus, now: Instant, clock: SystemTime) {
+        self.awaited.store(status.awaited, Ordering::Relaxed);
         let mut memory = self.lock();
-        memory.breaker.recall(told.breaker, now);
-        memory.rest = told.rest;
-        memory.peaks = told.expected.map(|expected| {
+        memory.breaker.recall(status.breaker, now);
+        memory.rest = status.rest;
+        memory.peaks = status.expected.map(|expected| {
             let mut peak = Peak::default();
             if let Some(time) = expected {
                 peak.observe(time, now);
             }
             peak
         });
-        memory.headroom = told.headroom.map(|share| Headroom::constant(share, clock));
+        memory.headroom = status.headroom.map(|share| Headroom::constant(share, clock));
     }
 
     /// Closes its breaker and ends its rest.
@@ -430,7 +430,7 @@ mod tests {
         late.failed(setback(Class::Rate, Some(Duration::from_secs(1))), true, Duration::ZERO, now);
         assert!(matches!(track.admit(true, false, now + Duration::from_secs(6)), Err(Kept::Resting(_))));
         assert!(track.admit(false, false, now + Duration::from_secs(7)).is_ok());
-        assert_eq!(track.told(now, SystemTime::now()).calls, (0, 0), "a limit is no failure");
+        assert_eq!(track.status(now, SystemTime::now()).calls, (0, 0), "a limit is no failure");
     }
 
     #[test]
@@ -487,7 +487,7 @@ mod tests {
     #[test]
     fn nothing_is_awaited_twice_and_nothing_for_ever() {
         let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
-        let awaited = || track.told(now, SystemTime::now()).awaited;
+        let awaited = || track.status(now, SystemTime::now()).awaited;
         let mut trial = admitted(&track, now);
         let other = admitted(&track, now);
         assert_eq!(awaited(), 2);
@@ -495,12 +495,12 @@ mod tests {
         assert_eq!(awaited(), 1);
         trial.failed(setback(Class::Transient, None), true, Duration::from_secs(9), now);
         assert_eq!(
-            track.told(now, SystemTime::now()).expected,
+            track.status(now, SystemTime::now()).expected,
             [None, Some(Duration::from_millis(9))],
             "a cut is not slowness"
         );
         drop((trial, other));
-        assert_eq!((awaited(), track.told(now, SystemTime::now()).calls), (0, (1, 1)));
+        assert_eq!((awaited(), track.status(now, SystemTime::now()).calls), (0, (1, 1)));
     }
 
     #[test]
@@ -525,7 +525,7 @@ mod tests {
     fn what_is_told_of_a_target_is_recalled() {
         let (track, now, clock) = (Arc::new(TargetHealth::default()), Instant::now(), SystemTime::now());
         let soon = now + Duration::from_secs(9);
-        let told = Told {
+        let status = TrackStatus {
             breaker: BreakerState::Open(soon),
             calls: (0, 0),
             rest: Some(Rest { until: soon, why: Why::Refused }),
@@ -533,18 +533,26 @@ mod tests {
             awaited: 3,
             headroom: Some(0.25),
         };
-        track.recall(&told, now, clock);
-        let again = track.told(now, clock);
+        track.recall(&status, now, clock);
+        let again = track.status(now, clock);
         assert_eq!(
             (again.breaker, again.rest, again.awaited, again.headroom),
-            (told.breaker, told.rest, 3, Some(0.25))
+            (status.breaker, status.rest, 3, Some(0.25))
         );
-        assert_eq!(again.expected, told.expected);
-        track.recall(&Told { breaker: BreakerState::HalfOpen { probing: true }, rest: None, ..told }, now, clock);
+        assert_eq!(again.expected, status.expected);
+        track.recall(
+            &TrackStatus { breaker: BreakerState::HalfOpen { probing: true }, rest: None, ..status },
+            now,
+            clock,
+        );
         assert!(matches!(track.admit(false, false, now), Err(Kept::Broken(_))));
-        track.recall(&Told { breaker: BreakerState::HalfOpen { probing: false }, rest: None, ..told }, now, clock);
+        track.recall(
+            &TrackStatus { breaker: BreakerState::HalfOpen { probing: false }, rest: None, ..status },
+            now,
+            clock,
+        );
         assert!(track.admit(false, false, now).is_ok_and(|trial| trial.is_probe()));
-        track.recall(&Told { breaker: BreakerState::Closed, rest: None, ..told }, now, clock);
+        track.recall(&TrackStatus { breaker: BreakerState::Closed, rest: None, ..status }, now, clock);
         assert!(track.admit(false, false, now).is_ok_and(|trial| !trial.is_probe()));
     }
 

@@ -60,7 +60,7 @@ fn read_accounts(books: &Books) {
         }
         let mut least: Option<f64> = None;
         for (model, track) in tracks {
-            let target = track.told(now, clock);
+            let target = track.status(now, clock);
             for word in ["closed", "open", "half_open"] {
                 let model = Name(Some(model.clone()));
                 let labels = BreakerStateLabels { account: name.clone(), model, state: word };

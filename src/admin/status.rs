@@ -87,7 +87,7 @@ fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<Account
 
 fn target(place: &Place, model: &str, track: &TargetHealth, now: Instant, clock: SystemTime) -> TargetReport {
     let until = |at: Instant| millis(at.saturating_duration_since(now));
-    let known = track.told(now, clock);
+    let known = track.status(now, clock);
     let [whole, first] = known.expected;
     let rest = place.state.health.rest(now).or(known.rest);
     TargetReport {
@@ -110,7 +110,7 @@ fn target(place: &Place, model: &str, track: &TargetHealth, now: Instant, clock:
 }
 
 fn catalog(desk: &Desk, snapshot: &Snapshot, now: Instant, clock: SystemTime) -> CatalogReport {
-    let live::Told { refused, held } = desk.books.live.reloads.told();
+    let live::ReloadStatus { refused, held } = desk.books.live.reloads.status();
     let served = &snapshot.catalog;
     CatalogReport {
         accounts: served.accounts().len(),

@@ -22,7 +22,7 @@ pub mod place;
 mod reload;
 mod watch;
 
-pub use reload::{Live, Publisher, Refused, Reloads, Told};
+pub use reload::{Live, Publisher, RefusedReload, ReloadStatus, Reloads};
 pub use watch::{Nudge, watch};
 
 /// How often the files are looked at when nothing seems to happen.

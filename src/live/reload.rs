@@ -17,16 +17,16 @@ use std::time::{Instant, SystemTime};
 
 /// What `/status` tells of reloads that were not taken.
 #[derive(Debug, Clone, Default)]
-pub struct Told {
+pub struct ReloadStatus {
     /// The last refusal.
-    pub refused: Option<Refused>,
+    pub refused: Option<RefusedReload>,
     /// Why a change waits.
     pub held: Option<String>,
 }
 
 /// A refusal.
 #[derive(Debug, Clone)]
-pub struct Refused {
+pub struct RefusedReload {
     /// When.
     pub at: SystemTime,
     /// Whether the files still hold what was refused.
@@ -40,15 +40,15 @@ pub struct Refused {
 /// How reloads went.
 #[derive(Default)]
 pub struct Reloads {
-    told: Lock<Told>,
+    status: Lock<ReloadStatus>,
     settling: Lock<Settling>,
     folder: OnceLock<PathBuf>,
 }
 
 impl Reloads {
     /// For `/status`.
-    pub fn told(&self) -> Told {
-        self.told.lock().clone()
+    pub fn status(&self) -> ReloadStatus {
+        self.status.lock().clone()
     }
 
     /// The change that is not live yet.
@@ -80,8 +80,8 @@ impl Reloads {
         self.settling.lock()
     }
 
-    pub(super) fn tell(&self, change: impl FnOnce(&mut Told)) {
-        change(&mut self.told.lock());
+    pub(super) fn tell(&self, change: impl FnOnce(&mut ReloadStatus)) {
+        change(&mut self.status.lock());
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::folders::{Event, Folders};
 use super::good::{Good, name_in};
-use super::reload::Refused;
+use super::reload::RefusedReload;
 use super::{Live, POLL, Publisher, Snapshot};
 use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
 use crate::catalog::load::{self, Loaded, ReadCatalog};
@@ -343,7 +343,7 @@ impl Watch {
         self.publisher
             .live
             .reloads
-            .tell(|told| told.refused.iter_mut().for_each(|refused| refused.at = SystemTime::now()));
+            .tell(|status| status.refused.iter_mut().for_each(|refused| refused.at = SystemTime::now()));
         self.is_over(&used, whole, false);
         None
     }
@@ -359,7 +359,7 @@ impl Watch {
                 now
             }) + SUSPICIOUS;
             if now < until {
-                self.live.reloads.tell(|told| told.held = Some(loss));
+                self.live.reloads.tell(|status| status.held = Some(loss));
                 return Some(until);
             }
             log::warn!("the catalog {loss}: taken, since it has done so for {} s", SUSPICIOUS.as_secs());
@@ -396,13 +396,14 @@ impl Watch {
     /// Says that these files are refused, once for what they hold.
     fn refuse(&mut self, reasons: Vec<String>, bad: Texts) {
         if !self.good.refused(bad)
-            && self.live.reloads.told().refused.is_some_and(|refused| refused.standing && refused.reasons == reasons)
+            && self.live.reloads.status().refused.is_some_and(|refused| refused.standing && refused.reasons == reasons)
         {
             return;
         }
         log::error!("the catalog's new content is refused, the old one stays live: {}", reasons.join("; "));
-        self.live.reloads.tell(|told| {
-            told.refused = Some(Refused { at: SystemTime::now(), standing: true, reasons, withheld: Vec::new() });
+        self.live.reloads.tell(|status| {
+            status.refused =
+                Some(RefusedReload { at: SystemTime::now(), standing: true, reasons, withheld: Vec::new() });
         });
         // Last, so that whoever is alarmed by it finds the reasons.
         self.publisher.metrics.reload_refused();
@@ -438,8 +439,8 @@ impl Watch {
             "{} stays refused: its last good content serves on, beside the changes of other files, which are live",
             names.join(", ")
         );
-        self.live.reloads.tell(|told| {
-            if let Some(refused) = &mut told.refused {
+        self.live.reloads.tell(|status| {
+            if let Some(refused) = &mut status.refused {
                 refused.withheld = withheld;
             }
         });
@@ -448,8 +449,8 @@ impl Watch {
     /// Everything that the files hold is live.
     fn told_recovered(&mut self) {
         self.good.all_are();
-        self.live.reloads.tell(|told| {
-            if let Some(refused) = &mut told.refused {
+        self.live.reloads.tell(|status| {
+            if let Some(refused) = &mut status.refused {
                 (refused.standing, refused.withheld) = (false, Vec::new());
             }
         });
@@ -459,7 +460,7 @@ impl Watch {
     /// What was considered is decided. What mends an error may be a file that was not there.
     fn is_over(&mut self, used: &Texts, whole: &Whole, live: bool) {
         self.held = None;
-        self.live.reloads.tell(|told| told.held = None);
+        self.live.reloads.tell(|status| status.held = None);
         self.named = used.keys().filter(|path| !is_source(&self.dir, path)).cloned().collect();
         let mut settling = self.live.reloads.settling();
         settling.considered(whole, live);

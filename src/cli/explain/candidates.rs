@@ -296,7 +296,7 @@ impl Rehearsal<'_> {
     /// Returns what the breaker of a candidate does.
     fn broken(&self, one: &plan::Candidate) -> String {
         let probe = if one.place.account.probe { ", and kept for the instance's own probes" } else { "" };
-        match one.track.told(self.now, std::time::SystemTime::now()).breaker {
+        match one.track.status(self.now, std::time::SystemTime::now()).breaker {
             breaker::BreakerState::Open(until) => {
                 format!("its breaker is open for {} more{probe}", left(until.saturating_duration_since(self.now)))
             }

@@ -10,7 +10,7 @@ use super::left;
 use super::report::Report;
 use crate::account::breaker;
 use crate::account::health::{Rest, Why};
-use crate::account::track::Told;
+use crate::account::track::TrackStatus;
 use crate::catalog::{Account, Model};
 use crate::cli::http::{LARGEST, get};
 use crate::drain::Phase;
@@ -147,7 +147,7 @@ impl Instance {
             for (name, track) in tracks {
                 let Some(target) = target_of(reported, name) else { continue };
                 let time = |time: Option<u64>| time.map(Duration::from_millis);
-                let known = Told {
+                let known = TrackStatus {
                     breaker: match target.breaker {
                         BreakerReport::Closed => breaker::BreakerState::Closed,
                         BreakerReport::Open => {
