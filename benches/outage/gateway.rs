@@ -8,12 +8,12 @@ use std::time::{Duration, Instant, SystemTime};
 use fastrand::Rng;
 use portcullis::account::breaker::{Admission, Breaker, BreakerPass, Outcome};
 use portcullis::account::budget::Budget;
+use portcullis::account::failure::{Class, rate_cool};
 use portcullis::account::latency::{Peak, Rolling};
 use portcullis::account::queue::{Queue, Ticket};
 use portcullis::account::quota::{self, Headroom};
 use portcullis::account::strategy::{self, Smooth, View};
 use portcullis::catalog::Strategy;
-use portcullis::exchange::failover::{Class, rate_cool};
 
 use crate::world::{ACCOUNTS, End, Episode, LENGTH, PER_SECOND, Time, World, exponential};
 

@@ -3,7 +3,7 @@
 use std::f64::consts::TAU;
 
 use fastrand::Rng;
-use portcullis::exchange::failover::Class;
+use portcullis::account::failure::Class;
 
 /// A point in virtual time, in seconds.
 pub type Time = f64;

@@ -5,7 +5,7 @@
 //! Pure: it reads no clock, and asks no candidate. Who searches does that, and tells it the result.
 
 use super::admission::Unavailable;
-use super::failover::UNREACHABLE;
+use crate::account::failure::UNREACHABLE;
 use crate::plan::{Candidate, Reach};
 use dialects::neutral::Refused;
 use std::time::{Duration, Instant};

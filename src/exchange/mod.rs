@@ -17,7 +17,6 @@ pub mod producer;
 mod secure;
 pub mod upstream;
 
-pub use crate::account::failure as failover;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;

@@ -19,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dialects::{Dialect, ErrorHead, Protocol};
-use portcullis::exchange::failover::{Class, Failure};
+use portcullis::account::failure::{Class, Failure};
 
 use differences::Differences;
 

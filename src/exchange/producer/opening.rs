@@ -6,13 +6,13 @@
 use super::progress::Progress;
 use super::reading::{Reading, failure_of};
 use super::{Piece, Request};
+use crate::account::failure::Failure;
 use crate::account::{Permit, quota};
 use crate::alarm::Alarm;
 use crate::error::scrub;
 use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
 use crate::exchange::credential;
-use crate::exchange::failover::Failure;
 use crate::exchange::outgoing::Outgoing;
 use crate::memory::Held;
 use crate::plan::Candidate;

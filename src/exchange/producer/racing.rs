@@ -3,10 +3,10 @@
 use super::opening::{FailedAttempt, Gained, Opened};
 use super::state::{Declined, Ended, Running};
 use super::{Piece, Producer, ProducerState};
+use crate::account::failure::{Failure, Then};
 use crate::account::track::Failed;
 use crate::catalog::Hedge;
 use crate::error::Refusal;
-use crate::exchange::failover::{Failure, Then};
 use crate::plan::Reach;
 use std::task::Poll;
 use tokio::time::Instant;

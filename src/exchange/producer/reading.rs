@@ -1,8 +1,8 @@
 //! A reading takes in a stream: what has come of it becomes whole events for the caller.
 
+use crate::account::failure::Failure;
 use crate::alarm::Alarm;
 use crate::exchange::attempt::Attempt;
-use crate::exchange::failover::Failure;
 use crate::memory::Held;
 use dialects::{Stream, StreamFault};
 use std::future::Future;

@@ -8,9 +8,9 @@
 use super::opening::{FailedAttempt, Gained, Opened};
 use super::progress::Progress;
 use super::reading::Reading;
+use crate::account::failure::Failure;
 use crate::account::track::AttemptGuard;
 use crate::exchange::attempt::Attempt;
-use crate::exchange::failover::Failure;
 use crate::memory::Held;
 use dialects::neutral::Losses;
 use std::future::Future;

@@ -4,12 +4,12 @@
 use super::Producer;
 use super::progress::Progress;
 use crate::account::breaker::BreakerState;
+use crate::account::failure::{self, Class, Failure, Setback};
 use crate::account::health::Why;
 use crate::account::track::{AttemptGuard, Failed, Trouble};
 use crate::error::{Refusal, What, scrub};
 use crate::exchange::advice;
 use crate::exchange::choose::Nobody;
-use crate::exchange::failover::{self, Class, Failure, Setback};
 use crate::secret::Secret;
 use crate::settled::{Tried, millis};
 use dialects::neutral::Refused;
@@ -112,7 +112,7 @@ impl Producer<'_> {
         let soonest = [self.search.passed.retry_after, self.failures.limited].into_iter().flatten().min();
         let refusal =
             Refusal::new(What::UpstreamUnavailable, "No upstream account of this model could answer. Try again later.")
-                .retry_after(soonest.map_or(failover::UNREACHABLE, seconds_of));
+                .retry_after(soonest.map_or(failure::UNREACHABLE, seconds_of));
         Refusal { retry_helps: self.search.tries < 2, ..refusal }
     }
 
@@ -137,7 +137,7 @@ impl Producer<'_> {
         // Some other account may be back sooner than the last one that was asked.
         let soonest = [self.search.passed.retry_after, self.failures.limited].into_iter().flatten().min();
         if let Some(wait) = soonest.filter(|_| failure.class() == Class::Rate) {
-            let retry_helps = refusal.retry_helps || (self.search.tries < 2 && wait < failover::MAX_COOL);
+            let retry_helps = refusal.retry_helps || (self.search.tries < 2 && wait < failure::MAX_COOL);
             return Refusal { retry_helps, ..refusal }.retry_after(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
         }
         refusal
@@ -172,7 +172,7 @@ impl Producer<'_> {
             news.rest = state.health.failed(now);
         }
         if failure.class() == Class::Rate {
-            let wait = failover::rate_cool(retry_after);
+            let wait = failure::rate_cool(retry_after);
             self.failures.limited = Some(self.failures.limited.map_or(wait, |sooner| sooner.min(wait)));
         }
         self.failures.hope |= matches!(failure.class(), Class::Rate | Class::Refused | Class::Transient);
