@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// What one account's host resolves to.
 #[derive(Default)]
 pub struct Addresses {
-    known: ArcSwapOption<Known>,
+    known: ArcSwapOption<Resolved>,
     failed: ArcSwapOption<Failed>,
     /// The address that answered last.
     good: ArcSwapOption<SocketAddr>,
@@ -31,14 +31,14 @@ pub struct Addresses {
     looking: Mutex<()>,
 }
 
-struct Known {
+struct Resolved {
     host: Arc<str>,
     port: u16,
     addresses: Vec<SocketAddr>,
     at: Instant,
 }
 
-impl Known {
+impl Resolved {
     fn is_of(&self, account: &Account) -> bool {
         self.host == account.base.host && self.port == account.base.port
     }
@@ -108,7 +108,7 @@ impl Addresses {
         match found.unwrap_or_else(|_| Err(format!("cannot resolve {host}: no answer within {} s", PATIENCE.as_secs())))
         {
             Ok(addresses) => {
-                let known = Known { host: host.clone(), port: account.base.port, addresses, at: Instant::now() };
+                let known = Resolved { host: host.clone(), port: account.base.port, addresses, at: Instant::now() };
                 let addresses = self.good_first(&known.addresses);
                 self.known.store(Some(Arc::new(known)));
                 self.failed.store(None);
@@ -184,8 +184,8 @@ mod tests {
         catalog.accounts()[0].clone()
     }
 
-    fn known(account: &Account, addresses: &[SocketAddr], at: Instant) -> Option<Arc<Known>> {
-        Some(Arc::new(Known {
+    fn known(account: &Account, addresses: &[SocketAddr], at: Instant) -> Option<Arc<Resolved>> {
+        Some(Arc::new(Resolved {
             host: account.base.host.clone(),
             port: account.base.port,
             addresses: addresses.to_vec(),

@@ -57,7 +57,7 @@ pub fn order(
             let load = load(views);
             order.sort_by(|(_, a), (_, b)| standing(a).cmp(&standing(b)).then_with(|| load(a).total_cmp(&load(b))));
         }
-        Strategy::Fastest => order.sort_by_key(|(_, view)| (standing(view), Known::of(view))),
+        Strategy::Fastest => order.sort_by_key(|(_, view)| (standing(view), Speed::of(view))),
     }
     let Some(&(_, best)) = order.first() else { return Vec::new() };
     let first = if let Some(conversation) = sticky.filter(|_| best.fit) {
@@ -134,18 +134,18 @@ fn load(views: &[View]) -> impl Fn(&View) -> f64 + use<> {
 /// How much is known of a target's speed: nothing, and nobody is about to find out; enough; nothing
 /// yet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Known {
-    Not,
-    Well,
+enum Speed {
+    Unknown,
+    Known,
     Soon,
 }
 
-impl Known {
-    fn of(view: &View) -> Known {
+impl Speed {
+    fn of(view: &View) -> Speed {
         match (view.latency, view.awaited) {
-            (Some(_), _) => Known::Well,
-            (None, 0) => Known::Not,
-            (None, _) => Known::Soon,
+            (Some(_), _) => Speed::Known,
+            (None, 0) => Speed::Unknown,
+            (None, _) => Speed::Soon,
         }
     }
 }
@@ -155,7 +155,7 @@ impl Known {
 fn faster(equals: &[Placed<'_>]) -> usize {
     let cost = |view: &View| view.latency.map_or(1.0, |latency| latency.as_secs_f64()) * (view.in_flight as f64 + 1.0);
     match equals {
-        [(_, a), (_, b), ..] if Known::of(a) == Known::of(b) && Known::of(a) != Known::Not => {
+        [(_, a), (_, b), ..] if Speed::of(a) == Speed::of(b) && Speed::of(a) != Speed::Unknown => {
             usize::from(cost(b) < cost(a))
         }
         _ => 0,

@@ -14,9 +14,9 @@ pub mod probe;
 mod progress;
 mod racing;
 mod reading;
+mod report;
 mod state;
 mod streaming;
-mod telling;
 mod thoughts;
 
 use super::Own;

@@ -217,7 +217,7 @@ impl Registry {
             .iter()
             .map(|(id, _)| (Arc::clone(id), purses.get(*id).cloned().unwrap_or_default()))
             .collect();
-        let mut known = Known { list: std::mem::take(&mut *used), next: 0, by_id: None };
+        let mut known = LastUses { list: std::mem::take(&mut *used), next: 0, by_id: None };
         used.reserve(limited.keys.len());
         let mut of_key = |key: KeyLimits<'c>| {
             let ((id, limits), (caller, _)) = (key.key, key.caller);
@@ -295,13 +295,13 @@ impl Registry {
 
 /// What the last catalog's keys were used, looked up by keys that are mostly the same in the same
 /// order: then nothing is hashed.
-struct Known {
+struct LastUses {
     list: Vec<(Arc<str>, Arc<LastUsed>)>,
     next: usize,
     by_id: Option<HashMap<Arc<str>, usize>>,
 }
 
-impl Known {
+impl LastUses {
     fn find(&mut self, id: &Arc<str>) -> Option<Arc<LastUsed>> {
         let at = if self.list.get(self.next).is_some_and(|(known, _)| known == id) {
             self.next

@@ -24,11 +24,11 @@ pub struct Meter {
     prompt_bytes: u64,
     /// When the request's head arrived.
     began: Option<Instant>,
-    state: Lock<State>,
+    state: Lock<MeterState>,
 }
 
 #[derive(Default)]
-struct State {
+struct MeterState {
     /// The targets that are asked, or have answered: no more than two race.
     asked: [Option<Asked>; 2],
     attempts: u32,
@@ -77,12 +77,12 @@ impl Meter {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MeterState> {
         self.state.lock()
     }
 }
 
-impl State {
+impl MeterState {
     fn place(&mut self, candidate: &Candidate, progress: &Arc<Progress>) {
         let asked = Asked {
             account: candidate.place.account.id.clone(),

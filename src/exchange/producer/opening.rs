@@ -111,7 +111,7 @@ impl Opening<'_> {
         let copied = self.said.copied;
         self.said.body = Vec::new();
         let (status, headers) = attempt.head().await?;
-        let kind = Kind::of(headers);
+        let kind = ContentKind::of(headers);
         let compressed =
             headers.get(header::CONTENT_ENCODING).is_some_and(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity"));
         let upstream_id = REQUEST_IDS.iter().find_map(|n| headers.get(*n)).and_then(|v| v.to_str().ok());
@@ -134,7 +134,7 @@ impl Opening<'_> {
             keep_thoughts: account.dialect.protocol.family.is_some(),
         };
         match kind {
-            Kind::Stream(framing) if stream && framing == account.dialect.protocol.framing => {
+            ContentKind::Stream(framing) if stream && framing == account.dialect.protocol.framing => {
                 let limit = self.shared.server.limits.event;
                 let face = self.request.face_of(self.candidate);
                 let stream = account.dialect.stream(&self.candidate.upstream_model, &face, manner, limit);
@@ -144,11 +144,11 @@ impl Opening<'_> {
                 let reading = Reading { attempt, stream, out: Vec::new(), held, idle: timeouts.idle, total };
                 begin(reading, first, shared.server.limits.event, &progress, &mut alarm).await
             }
-            Kind::Json => Ok(self.gather(attempt, manner, &mut alarm).await?),
-            Kind::Stream(_) => {
+            ContentKind::Json => Ok(self.gather(attempt, manner, &mut alarm).await?),
+            ContentKind::Stream(_) => {
                 Err(Failure::Nonsense("an event stream of a kind that was not asked for".to_owned()).into())
             }
-            Kind::Other(kind) => Err(Failure::Nonsense(format!("content-type {kind}")).into()),
+            ContentKind::Other(kind) => Err(Failure::Nonsense(format!("content-type {kind}")).into()),
         }
     }
 
@@ -360,23 +360,23 @@ impl Request {
 }
 
 /// What a content type announces.
-enum Kind {
+enum ContentKind {
     Json,
     Stream(Framing),
     Other(String),
 }
 
-impl Kind {
-    fn of(headers: &HeaderMap) -> Kind {
-        let Some(value) = headers.get(header::CONTENT_TYPE) else { return Kind::Json };
+impl ContentKind {
+    fn of(headers: &HeaderMap) -> ContentKind {
+        let Some(value) = headers.get(header::CONTENT_TYPE) else { return ContentKind::Json };
         let name = value.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
         match name.as_slice() {
-            b"text/event-stream" => Kind::Stream(Framing::Events),
-            b"application/x-ndjson" | b"application/ndjson" => Kind::Stream(Framing::Lines),
-            b"application/vnd.amazon.eventstream" => Kind::Stream(Framing::Frames),
-            b"application/json" => Kind::Json,
-            other if other.ends_with(b"+json") => Kind::Json,
-            other => Kind::Other(String::from_utf8_lossy(other).chars().take(60).collect()),
+            b"text/event-stream" => ContentKind::Stream(Framing::Events),
+            b"application/x-ndjson" | b"application/ndjson" => ContentKind::Stream(Framing::Lines),
+            b"application/vnd.amazon.eventstream" => ContentKind::Stream(Framing::Frames),
+            b"application/json" => ContentKind::Json,
+            other if other.ends_with(b"+json") => ContentKind::Json,
+            other => ContentKind::Other(String::from_utf8_lossy(other).chars().take(60).collect()),
         }
     }
 }
