@@ -10,8 +10,8 @@ use crate::account::strategy::{self, View};
 use crate::account::track::TargetHealth;
 use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
 use crate::limits::Ask;
+use crate::live::Snapshot;
 use crate::live::place::Place;
-use crate::live::{Route, Snapshot};
 use crate::price::{Price, Usd};
 use dialects::Flaws;
 use dialects::front::chat::envelope::Envelope;
@@ -41,6 +41,26 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// Returns a model's target as a candidate.
+    pub fn of(
+        snapshot: &Snapshot,
+        model: &Arc<Model>,
+        target: &Target,
+        track: &Arc<TargetHealth>,
+        reach: Reach,
+    ) -> Option<Candidate> {
+        Some(Candidate {
+            place: snapshot.places.get(target.account.index)?.clone(),
+            track: track.clone(),
+            upstream_model: target.model.clone(),
+            traits: target.traits,
+            timeouts: target.timeouts,
+            price: target.price,
+            model: model.clone(),
+            reach,
+        })
+    }
+
     /// Tells whether an answer with these flaws counts as a failure.
     pub fn refuses(&self, flaws: Flaws) -> bool {
         self.model.refuse_broken_calls && flaws.broken_calls > 0
@@ -77,17 +97,16 @@ pub fn plan(
     stream: bool,
     conversation: Option<u64>,
 ) -> Option<Plan> {
-    let Route { demand, .. } = snapshot.routes.get(model.index)?;
-    let mut candidates = Vec::with_capacity(model.targets.len());
-    add(&mut candidates, snapshot, model, Reach::Any, stream, conversation);
+    let demand = snapshot.routes.get(model.index)?.demand.clone();
+    let candidates = Vec::with_capacity(model.targets.len());
+    let mut planner = Planner { snapshot, stream, conversation, candidates };
+    planner.add(model, Reach::Any);
     let others =
         [(&model.fallbacks, Reach::Any), (&model.on_context, Reach::TooLong), (&model.on_refusal, Reach::Declined)];
     for (ids, reach) in others {
-        for model in ids.iter().filter_map(|id| snapshot.catalog.visible(key, id)) {
-            add(&mut candidates, snapshot, model, reach, stream, conversation);
-        }
+        ids.iter().filter_map(|id| snapshot.catalog.visible(key, id)).for_each(|model| planner.add(model, reach));
     }
-    Some(Plan { candidates, demand: demand.clone() })
+    Some(Plan { candidates: planner.candidates, demand })
 }
 
 /// Returns what a request may use at most: all that is to be read, as estimated, and the longest
@@ -112,64 +131,51 @@ pub fn most(envelope: &Envelope, plan: &Plan) -> Ask {
     most
 }
 
-fn add(
-    candidates: &mut Vec<Candidate>,
-    snapshot: &Snapshot,
-    model: &Arc<Model>,
-    reach: Reach,
+/// A planner puts the candidates for one request in order.
+struct Planner<'s> {
+    snapshot: &'s Snapshot,
     stream: bool,
     conversation: Option<u64>,
-) {
-    let Some(route) = snapshot.routes.get(model.index) else { return };
-    let candidate = |(target, track): (&Target, &Arc<TargetHealth>)| {
-        Some(Candidate {
-            place: snapshot.places.get(target.account.index)?.clone(),
-            track: track.clone(),
-            upstream_model: target.model.clone(),
-            traits: target.traits,
-            timeouts: target.timeouts,
-            price: target.price,
-            model: model.clone(),
-            reach,
-        })
-    };
-    let usable = || model.targets.iter().zip(&route.tracks).filter(|(target, _)| target.account.enabled);
-    // With one target there is nothing to order.
-    if let [_] = model.targets.as_slice() {
-        candidates.extend(usable().filter_map(candidate));
-        return;
-    }
-    let usable: Vec<_> = usable().collect();
-    let (now, clock) = (Instant::now(), SystemTime::now());
-    let views: Vec<View> =
-        usable.iter().map(|(target, track)| view(snapshot, target, track, stream, now, clock)).collect();
-    let order = route.demand.order(model.strategy, &views, conversation.filter(|_| model.sticky));
-    candidates.extend(order.into_iter().filter_map(|place| candidate(*usable.get(place)?)));
+    candidates: Vec<Candidate>,
 }
 
-fn view(
-    snapshot: &Snapshot,
-    target: &Target,
-    track: &TargetHealth,
-    stream: bool,
-    now: Instant,
-    clock: SystemTime,
-) -> View {
-    let account = &target.account;
-    let standing = track.standing(stream, account.probe, now, clock);
-    let state = snapshot.states.get(account.index);
-    let in_flight = state.map_or(0, |state| state.in_flight());
-    let awake = state.is_some_and(|state| state.health.rest(now).is_none());
-    View {
-        identity: strategy::identity(&account.id, &target.model),
-        weight: target.weight,
-        tier: target.tier,
-        in_flight,
-        cap: account.concurrency,
-        latency: standing.latency,
-        awaited: standing.awaited,
-        headroom: standing.headroom,
-        fit: standing.fit && awake && account.concurrency.is_none_or(|most| in_flight < most),
+impl Planner<'_> {
+    /// Adds a model's targets.
+    fn add(&mut self, model: &Arc<Model>, reach: Reach) {
+        let Some(route) = self.snapshot.routes.get(model.index) else { return };
+        let snapshot = self.snapshot;
+        let candidate = |(target, track)| Candidate::of(snapshot, model, target, track, reach);
+        let usable = || model.targets.iter().zip(&route.tracks).filter(|(target, _)| target.account.enabled);
+        // With one target there is nothing to order.
+        if let [_] = model.targets.as_slice() {
+            self.candidates.extend(usable().filter_map(candidate));
+            return;
+        }
+        let usable: Vec<_> = usable().collect();
+        let (now, clock) = (Instant::now(), SystemTime::now());
+        let views: Vec<View> = usable.iter().map(|(target, track)| self.view(target, track, now, clock)).collect();
+        let order = route.demand.order(model.strategy, &views, self.conversation.filter(|_| model.sticky));
+        self.candidates.extend(order.into_iter().filter_map(|place| candidate(*usable.get(place)?)));
+    }
+
+    /// Returns what a target's place in the order depends on.
+    fn view(&self, target: &Target, track: &TargetHealth, now: Instant, clock: SystemTime) -> View {
+        let account = &target.account;
+        let standing = track.standing(self.stream, account.probe, now, clock);
+        let state = self.snapshot.states.get(account.index);
+        let in_flight = state.map_or(0, |state| state.in_flight());
+        let awake = state.is_some_and(|state| state.health.rest(now).is_none());
+        View {
+            identity: strategy::identity(&account.id, &target.model),
+            weight: target.weight,
+            tier: target.tier,
+            in_flight,
+            cap: account.concurrency,
+            latency: standing.latency,
+            awaited: standing.awaited,
+            headroom: standing.headroom,
+            fit: standing.fit && awake && account.concurrency.is_none_or(|most| in_flight < most),
+        }
     }
 }
 

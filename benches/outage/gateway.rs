@@ -311,7 +311,7 @@ impl Gateway<'_> {
             }
             let breaker = &mut self.targets[place].breaker;
             let free = breaker.is_sound(instant);
-            let pass = match if alone { breaker.admit_alone(instant) } else { breaker.admit(instant) } {
+            let pass = match breaker.admit(instant, alone) {
                 Admission::Allow(pass) | Admission::AllowProbe(pass) => pass,
                 Admission::RefuseUntil(_) => continue,
             };

@@ -156,6 +156,18 @@ pub enum Outcome {
     Neutral,
 }
 
+impl Outcome {
+    /// Returns whether the target failed; `None` where the outcome says nothing about the target.
+    fn failed(self) -> Option<bool> {
+        match self {
+            Outcome::Ok => Some(false),
+            Outcome::Failed(Class::Transient) => Some(true),
+            Outcome::Failed(Class::Caller | Class::Credential | Class::Refused | Class::Rate | Class::Ours)
+            | Outcome::Neutral => None,
+        }
+    }
+}
+
 /// What it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakerState {
@@ -201,19 +213,11 @@ impl Breaker {
         Breaker { settings, generation: 0, asked: Window::new(settings.window), phase: Phase::closed(settings) }
     }
 
-    /// Asks for a request that would go now.
-    pub fn admit(&mut self, now: Instant) -> Admission {
-        self.ask(now, false)
-    }
-
-    /// The same for one that nobody else can take. Where it is broken in part it may go, beside the
-    /// probe if there is one; else as one probe a second, cool-down or not, and whether the one
-    /// before it has come back or not: where all are out, the first to be back is found at once.
-    pub fn admit_alone(&mut self, now: Instant) -> Admission {
-        self.ask(now, true)
-    }
-
-    fn ask(&mut self, now: Instant, alone: bool) -> Admission {
+    /// Asks for a request that would go now. `alone`: nobody else can take it. Where the target is
+    /// broken in part, such a request may go beside the probe; else it goes as one probe a second,
+    /// whether the cool-down is over or not, and whether the probe before it has come back or not.
+    /// So where all targets are out, the first to be back is found at once.
+    pub fn admit(&mut self, now: Instant, alone: bool) -> Admission {
         let beside = BreakerPass { generation: self.generation, probe: 0 };
         if let Phase::Open { since, until, cool, extent } = self.phase {
             let soon = match extent {
@@ -255,17 +259,14 @@ impl Breaker {
         if pass.generation != self.generation {
             return None;
         }
-        let failed = match Verdict::of(outcome) {
-            Verdict::Good => false,
-            Verdict::Bad => true,
-            Verdict::None => {
-                match &mut self.phase {
-                    // Only the last one's place is free again: those before it have lapsed.
-                    Phase::HalfOpen { lent, probe, .. } if pass.probe == *lent => *probe = None,
-                    Phase::HalfOpen { .. } | Phase::Open { .. } | Phase::Closed { .. } => {}
-                }
-                return None;
+        let Some(failed) = outcome.failed() else {
+            // Only the last one's place is free again: those before it have lapsed.
+            if let Phase::HalfOpen { lent, probe, .. } = &mut self.phase
+                && pass.probe == *lent
+            {
+                *probe = None;
             }
+            return None;
         };
         self.asked.add((1, u32::from(failed)), now);
         if let Phase::Closed { in_a_row, calls, .. } = &mut self.phase {
@@ -298,18 +299,13 @@ impl Breaker {
         if pass.generation != self.generation {
             return None;
         }
-        match Verdict::of(outcome) {
-            Verdict::Good => {
-                *cuts = 0;
-                None
-            }
-            Verdict::Bad => {
-                *cuts += 1;
-                calls.add((0, 1), now);
-                self.judge(now, random)
-            }
-            Verdict::None => None,
+        if !outcome.failed()? {
+            *cuts = 0;
+            return None;
         }
+        *cuts += 1;
+        calls.add((0, 1), now);
+        self.judge(now, random)
     }
 
     /// So many failures in a row are too many.
@@ -411,24 +407,6 @@ impl Extent {
             }
             Extent::Part { .. } if !failed => Extent::Part { in_a_row: 0 },
             Extent::Part { .. } | Extent::Whole => Extent::Whole,
-        }
-    }
-}
-
-/// What an outcome says about the target.
-enum Verdict {
-    Good,
-    Bad,
-    None,
-}
-
-impl Verdict {
-    fn of(outcome: Outcome) -> Verdict {
-        match outcome {
-            Outcome::Ok => Verdict::Good,
-            Outcome::Failed(Class::Transient) => Verdict::Bad,
-            Outcome::Failed(Class::Caller | Class::Credential | Class::Refused | Class::Rate | Class::Ours)
-            | Outcome::Neutral => Verdict::None,
         }
     }
 }

@@ -117,7 +117,9 @@ mod tests {
             for place in 0..3 {
                 let Some(breaker) = breakers.get_mut((place + n as usize) % 3) else { continue };
                 let free = tries == 0.0 || breaker.is_sound(now);
-                let (Admission::Allow(pass) | Admission::AllowProbe(pass)) = breaker.admit(now) else { continue };
+                let (Admission::Allow(pass) | Admission::AllowProbe(pass)) = breaker.admit(now, false) else {
+                    continue;
+                };
                 if !free && !budget.retry(now) {
                     breaker.settle(pass, Outcome::Neutral, now, 0.0);
                     break;

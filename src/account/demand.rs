@@ -8,8 +8,8 @@ use super::queue::Queue;
 use super::strategy::{self, Smooth, View};
 use crate::catalog::Strategy;
 use crate::lock::Lock;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// What an answer of a model is taken to have before the first has come.
@@ -50,24 +50,24 @@ impl Default for Demand {
 impl Demand {
     /// A request came: the order in which its targets are to be tried.
     pub fn order(&self, strategy: Strategy, views: &[View], sticky: Option<u64>) -> Vec<usize> {
-        strategy::order(strategy, views, sticky, &mut self.lock().smooth, fastrand::f64)
+        strategy::order(strategy, views, sticky, &mut self.memory.lock().smooth, fastrand::f64)
     }
 
     /// A request begins its first attempt.
     pub fn request(&self, now: Instant) {
-        let mut memory = self.lock();
+        let mut memory = self.memory.lock();
         memory.retries.request(now);
         memory.hedges.request(now);
     }
 
     /// Whether one more attempt may be made after a failure; if so, it is counted.
     pub fn retry(&self, now: Instant) -> bool {
-        self.lock().retries.retry(now)
+        self.memory.lock().retries.retry(now)
     }
 
     /// Whether one more may be made beside a slow one, for such a share of the requests.
     pub fn hedge(&self, share: f64, now: Instant) -> bool {
-        self.lock().hedges.retry_within(share, now)
+        self.memory.lock().hedges.retry_within(share, now)
     }
 
     /// How many tokens an answer has as a rule.
@@ -97,23 +97,19 @@ impl Demand {
 
     /// How much of what may be spent on asking again is spent, from 0 to 1.
     pub fn spent(&self, now: Instant) -> f64 {
-        self.lock().retries.spent(now)
+        self.memory.lock().retries.spent(now)
     }
 
     /// A first token, or a whole answer, took so long, or was not waited for any longer.
     pub fn took(&self, stream: bool, time: Duration, now: Instant) {
-        let [whole, first] = &mut self.lock().paces;
+        let [whole, first] = &mut self.memory.lock().paces;
         if stream { first } else { whole }.record(time, now);
     }
 
     /// The time under which such a share of them stays.
     pub fn pace(&self, stream: bool, share: f64, now: Instant) -> Option<Duration> {
-        let [whole, first] = &mut self.lock().paces;
+        let [whole, first] = &mut self.memory.lock().paces;
         if stream { first } else { whole }.quantile(share, now)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock()
     }
 }
 

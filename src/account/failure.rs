@@ -95,14 +95,15 @@ pub enum Class {
 }
 
 /// A row of the table: what follows from a failure.
-struct Facts<'f> {
+pub struct Facts<'f> {
     /// The word in the access line's `attempts`.
-    name: &'static str,
-    class: Class,
+    pub name: &'static str,
+    /// What decides what happens next.
+    pub class: Class,
     /// The upstream's status, where there was one.
-    status: Option<u16>,
+    pub status: Option<u16>,
     /// The whole request had been sent, so that the upstream may have worked, and charge for it.
-    maybe_billed: bool,
+    pub maybe_billed: bool,
     reason: Reason<'f>,
 }
 
@@ -124,8 +125,8 @@ pub struct Setback {
 }
 
 impl Failure {
-    /// The table.
-    fn facts(&self) -> Facts<'_> {
+    /// Returns the row of the table.
+    pub fn facts(&self) -> Facts<'_> {
         use Class::{Credential, Ours, Transient};
         use What::{BadUpstreamResponse as Bad, UpstreamTimeout as Late, UpstreamTruncated, UpstreamUnavailable};
         let row = |name, class, status, maybe_billed, refusal: Refusal| Facts {
@@ -213,11 +214,6 @@ impl Failure {
         if let Failure::Status { retry_after, .. } = self { *retry_after } else { self.error()?.retry_after }
     }
 
-    /// Returns the upstream's status, where there was one.
-    pub fn status(&self) -> Option<u16> {
-        self.facts().status
-    }
-
     /// Returns what only the log gets: never an upstream's own sentences, which may quote the
     /// prompt.
     pub fn detail(&self) -> Option<Cow<'_, str>> {
@@ -243,12 +239,6 @@ impl Failure {
     /// connection neither.
     pub fn unread() -> Failure {
         Failure::Unreachable("it looked at no request, on a new connection neither".to_owned())
-    }
-
-    /// Returns whether the whole request had been sent, so that the upstream may have worked, and
-    /// charge for it.
-    pub fn maybe_billed(&self) -> bool {
-        self.facts().maybe_billed
     }
 
     /// Returns what the caller is told when this was the last attempt. `tries` is how many there

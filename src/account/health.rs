@@ -3,7 +3,6 @@
 
 use super::failure::MAX_COOL;
 use crate::lock::Lock;
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -19,10 +18,7 @@ impl Why {
 
     /// When it is over nothing has changed, unless the operator has done something.
     pub fn is_for_the_operator(self) -> bool {
-        match self {
-            Why::Credential | Why::Refused => true,
-            Why::Rate => false,
-        }
+        self != Why::Rate
     }
 }
 
@@ -68,7 +64,7 @@ impl Health {
         if !self.troubled.load(Ordering::Acquire) {
             return None;
         }
-        let mut memory = self.lock();
+        let mut memory = self.memory.lock();
         if memory.rest.is_some_and(|rest| rest.until <= now) {
             memory.rest = None;
             self.troubled.store(false, Ordering::Release);
@@ -79,7 +75,7 @@ impl Health {
     /// A catalog names the account, with settings of this fingerprint. True if they changed: what
     /// was wrong with the old ones is forgotten.
     pub fn settings(&self, fingerprint: u64) -> bool {
-        let mut memory = self.lock();
+        let mut memory = self.memory.lock();
         let changed = memory.fingerprint.replace(fingerprint).is_some_and(|old| old != fingerprint);
         if changed {
             self.forget(&mut memory);
@@ -91,7 +87,7 @@ impl Health {
     /// log.
     pub fn failed(&self, now: Instant) -> Option<Rest> {
         let rest = Rest { until: now + MAX_COOL, why: Why::Credential };
-        let mut memory = self.lock();
+        let mut memory = self.memory.lock();
         let began = memory.rest.replace(rest).is_none_or(|old| old.until <= now);
         self.troubled.store(true, Ordering::Release);
         began.then_some(rest)
@@ -99,22 +95,18 @@ impl Health {
 
     /// Takes on the rest that another process tells of its own.
     pub fn recall(&self, rest: Option<Rest>) {
-        self.lock().rest = rest;
+        self.memory.lock().rest = rest;
         self.troubled.store(rest.is_some(), Ordering::Release);
     }
 
     /// Ends the rest.
     pub fn reset(&self) {
-        self.forget(&mut self.lock());
+        self.forget(&mut self.memory.lock());
     }
 
     fn forget(&self, memory: &mut Memory) {
         memory.rest = None;
         self.troubled.store(false, Ordering::Release);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock()
     }
 }
 

@@ -61,14 +61,9 @@ impl Http1Pool {
         });
     }
 
-    /// How many wait.
-    pub fn len(&self) -> usize {
+    /// Returns how many connections are idle.
+    pub fn idle(&self) -> usize {
         self.idle.lock().len()
-    }
-
-    /// Whether none waits.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 

@@ -32,6 +32,7 @@ use tokio::sync::Notify;
 use track::TargetHealth;
 
 /// The running state of one account.
+#[derive(Default)]
 pub struct State {
     /// The account's id.
     pub id: Arc<str>,
@@ -60,19 +61,7 @@ pub struct State {
 impl State {
     /// Nothing has happened yet.
     pub fn new(id: Arc<str>) -> State {
-        State {
-            id,
-            in_flight: AtomicUsize::new(0),
-            most: AtomicUsize::new(usize::MAX),
-            freed: Notify::new(),
-            health: health::Health::default(),
-            tracks: Lock::default(),
-            http1: http1_pool::Http1Pool::default(),
-            http2: http2_pool::Http2Pool::default(),
-            addresses: resolver::Addresses::default(),
-            tokens: token::Tokens::default(),
-            doubted: Lock::default(),
-        }
+        State { id, most: AtomicUsize::new(usize::MAX), ..State::default() }
     }
 
     /// It counted what no answer can have. Whether that is to be said: once in a while.
@@ -177,38 +166,17 @@ impl Registry {
     /// The states of a catalog's accounts, in its order. Those that nobody holds are forgotten.
     pub fn adopt(&self, catalog: &Catalog) -> Vec<Arc<State>> {
         let mut states = self.states.lock();
-        let kept: Vec<Arc<State>> = catalog
-            .accounts()
-            .iter()
-            .map(|account| {
-                states
-                    .get(&account.id)
-                    .and_then(Weak::upgrade)
-                    .unwrap_or_else(|| Arc::new(State::new(account.id.clone())))
-            })
-            .collect();
-        states.retain(|_, state| state.strong_count() > 0);
+        let adopted = adopt(&mut states, catalog.accounts().iter().map(|account| &account.id), State::new);
         // Who waits for one that is gone waits in vain.
         let gone =
             states.iter().filter(|(id, _)| catalog.accounts().binary_search_by(|account| account.id.cmp(id)).is_err());
         gone.filter_map(|(_, state)| state.upgrade()).for_each(|state| state.cap(0));
-        states.extend(kept.iter().map(|state| (state.id.clone(), Arc::downgrade(state))));
-        kept
+        adopted
     }
 
     /// The demand for a catalog's models, in its order. What nobody holds is forgotten.
     pub fn demands(&self, catalog: &Catalog) -> Vec<Arc<Demand>> {
-        let mut demands = self.demands.lock();
-        let kept: Vec<Arc<Demand>> = catalog
-            .models()
-            .iter()
-            .map(|model| demands.get(&model.id).and_then(Weak::upgrade).unwrap_or_default())
-            .collect();
-        demands.retain(|_, demand| demand.strong_count() > 0);
-        demands.extend(
-            catalog.models().iter().zip(&kept).map(|(model, demand)| (model.id.clone(), Arc::downgrade(demand))),
-        );
-        kept
+        adopt(&mut self.demands.lock(), catalog.models().iter().map(|model| &model.id), |_| Demand::default())
     }
 
     /// Closes idle connections, those of accounts too that only exchanges of older catalogs still
@@ -222,15 +190,24 @@ impl Registry {
         }
     }
 
-    /// How many are held.
-    pub fn len(&self) -> usize {
+    /// Returns how many accounts' states are held.
+    pub fn held(&self) -> usize {
         self.states.lock().values().filter(|state| state.strong_count() > 0).count()
     }
+}
 
-    /// Whether none is held.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
+/// Returns what is held of these ids, in their order, and makes what is missing. What nobody holds
+/// is forgotten.
+fn adopt<'i, T>(
+    held: &mut HashMap<Arc<str>, Weak<T>>,
+    ids: impl Iterator<Item = &'i Arc<str>>,
+    make: impl Fn(Arc<str>) -> T,
+) -> Vec<Arc<T>> {
+    let one = |id: &Arc<str>| held.get(id).and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(make(id.clone())));
+    let adopted: Vec<_> = ids.map(|id| (id.clone(), one(id))).collect();
+    held.retain(|_, one| one.strong_count() > 0);
+    held.extend(adopted.iter().map(|(id, one)| (id.clone(), Arc::downgrade(one))));
+    adopted.into_iter().map(|(_, one)| one).collect()
 }
 
 #[cfg(test)]

@@ -92,7 +92,6 @@ fn seconds(in_front: usize, admitted: u64, over: Duration) -> u64 {
 }
 
 /// A place in the queue.
-#[derive(Debug)]
 pub struct Ticket {
     turn: Turn,
     queue: Arc<Queue>,
@@ -132,16 +131,6 @@ impl Turn {
                 Poll::Ready(())
             }
         }
-    }
-}
-
-impl std::fmt::Debug for Turn {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Turn::Waits(_) => "Waits",
-            Turn::Come(_) => "Come",
-            Turn::Left => "Left",
-        })
     }
 }
 

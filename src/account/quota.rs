@@ -37,39 +37,28 @@ impl Headroom {
     }
 }
 
-/// The names under which one quota is told.
-struct Names {
-    remaining: &'static str,
-    limit: &'static str,
-    reset: &'static str,
-    /// What the limit is taken for where none is told, as at some of Azure's: so little that only
-    /// who has next to nothing left seems to.
-    usual: f64,
-}
-
-const fn names(remaining: &'static str, limit: &'static str, reset: &'static str, usual: f64) -> Names {
-    Names { remaining, limit, reset, usual }
-}
-
 const REQUESTS: f64 = 100.0;
 const TOKENS: f64 = 100_000.0;
 
 /// Who tells what: OpenAI and all that copy it (Azure, Groq, xAI, Together, Fireworks, vLLM's
 /// proxies); Cerebras by the day and the minute; Anthropic; OpenRouter and other gateways without a
 /// kind; the IETF's older draft.
+///
+/// The headers of a quota's rest, limit and reset; and what the limit is taken for where none is
+/// told, as at some of Azure's: so little that only who has next to nothing left seems to.
 #[rustfmt::skip]
-const QUOTAS: &[Names] = &[
-    names("x-ratelimit-remaining-requests", "x-ratelimit-limit-requests", "x-ratelimit-reset-requests", REQUESTS),
-    names("x-ratelimit-remaining-tokens", "x-ratelimit-limit-tokens", "x-ratelimit-reset-tokens", TOKENS),
-    names("x-ratelimit-remaining-project-tokens", "x-ratelimit-limit-project-tokens", "x-ratelimit-reset-project-tokens", TOKENS),
-    names("x-ratelimit-remaining-requests-day", "x-ratelimit-limit-requests-day", "x-ratelimit-reset-requests-day", REQUESTS),
-    names("x-ratelimit-remaining-tokens-minute", "x-ratelimit-limit-tokens-minute", "x-ratelimit-reset-tokens-minute", TOKENS),
-    names("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-limit", "anthropic-ratelimit-requests-reset", REQUESTS),
-    names("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-limit", "anthropic-ratelimit-tokens-reset", TOKENS),
-    names("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-limit", "anthropic-ratelimit-input-tokens-reset", TOKENS),
-    names("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-limit", "anthropic-ratelimit-output-tokens-reset", TOKENS),
-    names("x-ratelimit-remaining", "x-ratelimit-limit", "x-ratelimit-reset", REQUESTS),
-    names("ratelimit-remaining", "ratelimit-limit", "ratelimit-reset", REQUESTS),
+const QUOTAS: &[(&str, &str, &str, f64)] = &[
+    ("x-ratelimit-remaining-requests", "x-ratelimit-limit-requests", "x-ratelimit-reset-requests", REQUESTS),
+    ("x-ratelimit-remaining-tokens", "x-ratelimit-limit-tokens", "x-ratelimit-reset-tokens", TOKENS),
+    ("x-ratelimit-remaining-project-tokens", "x-ratelimit-limit-project-tokens", "x-ratelimit-reset-project-tokens", TOKENS),
+    ("x-ratelimit-remaining-requests-day", "x-ratelimit-limit-requests-day", "x-ratelimit-reset-requests-day", REQUESTS),
+    ("x-ratelimit-remaining-tokens-minute", "x-ratelimit-limit-tokens-minute", "x-ratelimit-reset-tokens-minute", TOKENS),
+    ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-limit", "anthropic-ratelimit-requests-reset", REQUESTS),
+    ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-limit", "anthropic-ratelimit-tokens-reset", TOKENS),
+    ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-limit", "anthropic-ratelimit-input-tokens-reset", TOKENS),
+    ("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-limit", "anthropic-ratelimit-output-tokens-reset", TOKENS),
+    ("x-ratelimit-remaining", "x-ratelimit-limit", "x-ratelimit-reset", REQUESTS),
+    ("ratelimit-remaining", "ratelimit-limit", "ratelimit-reset", REQUESTS),
 ];
 
 /// Where no reset is told, it is by the minute that most quotas are counted.
@@ -91,9 +80,9 @@ pub fn headroom<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -
         seen: now,
         full_in: reset.unwrap_or(MINUTE).max(AT_LEAST),
     };
-    let quotas = QUOTAS.iter().filter_map(|names| {
-        let share = share(lookup(names.remaining)?, lookup(names.limit), names.usual)?;
-        Some(told(share, lookup(names.reset).and_then(|reset| wait(reset, now))))
+    let quotas = QUOTAS.iter().filter_map(|&(remaining, limit, reset, usual)| {
+        let share = share(lookup(remaining)?, lookup(limit), usual)?;
+        Some(told(share, lookup(reset).and_then(|reset| wait(reset, now))))
     });
     let structured = lookup("ratelimit").and_then(|value| structured(value, lookup("ratelimit-policy")));
     quotas.chain(structured.map(|(share, reset)| told(share, reset))).min_by(|a, b| a.share.total_cmp(&b.share))
@@ -108,9 +97,9 @@ pub fn retry_after<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime
     // Of what is used up the last to be back is waited for. Where nothing seems to be, what was
     // asked for was too much for what is left, and the first change may help.
     let of_quota = || {
-        let resets = QUOTAS.iter().filter_map(|names| {
-            let used_up = lookup(names.remaining).and_then(number).is_some_and(|remaining| remaining <= 0.0);
-            Some((used_up, wait(lookup(names.reset)?, now)?))
+        let resets = QUOTAS.iter().filter_map(|&(remaining, _, reset, _)| {
+            let used_up = lookup(remaining).and_then(number).is_some_and(|remaining| remaining <= 0.0);
+            Some((used_up, wait(lookup(reset)?, now)?))
         });
         resets.reduce(|one, other| match (one, other) {
             ((true, a), (true, b)) => (true, a.max(b)),

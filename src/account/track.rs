@@ -5,14 +5,17 @@
 //! admitted is settled exactly once by its [`AttemptGuard`], as a matter of nothing learnt if
 //! nobody says how it ended.
 
-use super::breaker::{Admission, Breaker, BreakerPass, BreakerState, Outcome};
-use super::failure::{Class, OUT_OF_REACH, REFUSALS_IN_A_ROW, REFUSED_COOL, Setback, rate_cool};
+mod guard;
+
+use super::breaker::{Admission, Breaker, BreakerPass, BreakerState};
+use super::failure::OUT_OF_REACH;
 use super::health::{Rest, Why};
 use super::latency::Peak;
 use super::quota::Headroom;
 use crate::lock::Lock;
+pub use guard::{AttemptGuard, Failed};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The memory of a target.
@@ -88,13 +91,37 @@ pub struct TrackStatus {
     pub headroom: Option<f64>,
 }
 
-/// Why it is not asked.
+/// Why a target cannot be asked now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
-    /// It rests.
+pub enum Unavailable {
+    /// Its account has as many requests as it may.
+    Full,
+    /// Its account or the target itself rests.
     Resting(Rest),
     /// Its breaker keeps requests away, until then at the earliest.
     Broken(Instant),
+}
+
+impl Unavailable {
+    /// Returns for how long the target is unavailable; `None` where nobody knows.
+    pub fn wait(self, now: Instant) -> Option<Duration> {
+        match self {
+            Unavailable::Full => None,
+            Unavailable::Resting(Rest { until, .. }) | Unavailable::Broken(until) => {
+                Some(until.saturating_duration_since(now))
+            }
+        }
+    }
+
+    /// Tells whether only the operator can bring the target back.
+    pub fn is_for_the_operator(self) -> bool {
+        matches!(self, Unavailable::Resting(Rest { why, .. }) if why.is_for_the_operator())
+    }
+
+    /// Tells whether the target waits out its provider's rate limit.
+    pub fn is_for_rate(self) -> bool {
+        matches!(self, Unavailable::Resting(Rest { why: Why::Rate, .. }))
+    }
 }
 
 impl TargetHealth {
@@ -102,7 +129,7 @@ impl TargetHealth {
     /// closed.
     pub fn standing(&self, stream: bool, probed: bool, now: Instant, clock: SystemTime) -> Standing {
         let awaited = self.awaited.load(Ordering::Relaxed);
-        let memory = self.lock();
+        let memory = self.memory.lock();
         let state = memory.breaker.state(now);
         let sound = if probed { state == BreakerState::Closed } else { state.admits() };
         Standing {
@@ -116,29 +143,33 @@ impl TargetHealth {
     }
 
     /// Asks for an attempt that would begin now. `alone`: nobody else can take it.
-    pub fn admit(self: &Arc<TargetHealth>, alone: bool, probed: bool, now: Instant) -> Result<AttemptGuard, Kept> {
-        let mut memory = self.lock();
+    pub fn admit(
+        self: &Arc<TargetHealth>,
+        alone: bool,
+        probed: bool,
+        now: Instant,
+    ) -> Result<AttemptGuard, Unavailable> {
+        let mut memory = self.memory.lock();
         if let Some(rest) = memory.rest(now) {
-            return Err(Kept::Resting(rest));
+            return Err(Unavailable::Resting(rest));
         }
         if probed && !alone && memory.breaker.state(now) != BreakerState::Closed {
             // Its probe is made for nobody's request.
-            return Err(Kept::Broken(now + Duration::from_secs(1)));
+            return Err(Unavailable::Broken(now + Duration::from_secs(1)));
         }
-        let admission = if alone { memory.breaker.admit_alone(now) } else { memory.breaker.admit(now) };
-        match admission {
+        match memory.breaker.admit(now, alone) {
             Admission::Allow(pass) | Admission::AllowProbe(pass) => Ok(self.trial(pass)),
-            Admission::RefuseUntil(until) => Err(Kept::Broken(until)),
+            Admission::RefuseUntil(until) => Err(Unavailable::Broken(until)),
         }
     }
 
     /// The probe of a half-open breaker, if one is due.
     pub fn probe(self: &Arc<TargetHealth>, now: Instant) -> Option<AttemptGuard> {
-        let mut memory = self.lock();
+        let mut memory = self.memory.lock();
         if memory.rest(now).is_some() || memory.breaker.state(now) != (BreakerState::HalfOpen { probing: false }) {
             return None;
         }
-        match memory.breaker.admit(now) {
+        match memory.breaker.admit(now, false) {
             Admission::AllowProbe(pass) => Some(self.trial(pass)),
             Admission::Allow(_) | Admission::RefuseUntil(_) => None,
         }
@@ -146,28 +177,28 @@ impl TargetHealth {
 
     fn trial(self: &Arc<TargetHealth>, pass: BreakerPass) -> AttemptGuard {
         self.awaited.fetch_add(1, Ordering::Relaxed);
-        AttemptGuard { track: self.clone(), pass, awaits: true, stage: Stage::Open }
+        AttemptGuard::new(self.clone(), pass)
     }
 
     /// Whether to ask it after another one has failed multiplies nothing.
     pub fn is_sound(&self, now: Instant) -> bool {
-        self.lock().breaker.is_sound(now)
+        self.memory.lock().breaker.is_sound(now)
     }
 
     /// What to expect of it.
     pub fn expected(&self, stream: bool, now: Instant) -> Option<Duration> {
-        self.lock().peak(stream).at(now, false)
+        self.memory.lock().peak(stream).at(now, false)
     }
 
     /// Its own rest, the account's aside.
     pub fn rest(&self, now: Instant) -> Option<Rest> {
-        self.lock().rest(now)
+        self.memory.lock().rest(now)
     }
 
     /// Another instance has found it broken, and will ask it again then; or none has. No more than
     /// a hint: it is asked last, until it answers.
     pub fn hint(&self, until: Option<Instant>, now: Instant) {
-        let mut memory = self.lock();
+        let mut memory = self.memory.lock();
         let before = memory.hint;
         memory.hint = until.filter(|until| *until > now).map(|until| {
             let refuted = before.is_some_and(|before| before.refuted && until <= before.until + SAME_HINT);
@@ -177,12 +208,12 @@ impl TargetHealth {
 
     /// Learns what an answer's head told of the quota.
     pub fn learn(&self, headroom: Headroom) {
-        self.lock().headroom = Some(headroom);
+        self.memory.lock().headroom = Some(headroom);
     }
 
     /// It failed. Whether that is news: it has not failed in this way since it answered.
     pub fn troubled(&self, trouble: Trouble) -> bool {
-        let mut memory = self.lock();
+        let mut memory = self.memory.lock();
         let is_news =
             memory.trouble.as_ref().is_none_or(|old| (old.outcome, &old.detail) != (trouble.outcome, &trouble.detail));
         memory.trouble = Some(Box::new(trouble));
@@ -191,18 +222,18 @@ impl TargetHealth {
 
     /// How it failed last, if it has not answered since.
     pub fn trouble(&self) -> Option<Trouble> {
-        self.lock().trouble.as_deref().cloned()
+        self.memory.lock().trouble.as_deref().cloned()
     }
 
     /// It could not be reached the last time, and has not answered since.
     pub fn is_out_of_reach(&self) -> bool {
-        self.lock().trouble.as_ref().is_some_and(|trouble| OUT_OF_REACH.contains(&trouble.outcome))
+        self.memory.lock().trouble.as_ref().is_some_and(|trouble| OUT_OF_REACH.contains(&trouble.outcome))
     }
 
     /// For `/status`.
     pub fn status(&self, now: Instant, clock: SystemTime) -> TrackStatus {
         let awaited = self.awaited.load(Ordering::Relaxed);
-        let memory = self.lock();
+        let memory = self.memory.lock();
         let [whole, first] = memory.peaks;
         TrackStatus {
             breaker: memory.breaker.state(now),
@@ -217,7 +248,7 @@ impl TargetHealth {
     /// Takes on what another process tells of its own.
     pub fn recall(&self, status: &TrackStatus, now: Instant, clock: SystemTime) {
         self.awaited.store(status.awaited, Ordering::Relaxed);
-        let mut memory = self.lock();
+        let mut memory = self.memory.lock();
         memory.breaker.recall(status.breaker, now);
         memory.rest = status.rest;
         memory.peaks = status.expected.map(|expected| {
@@ -232,29 +263,28 @@ impl TargetHealth {
 
     /// Closes its breaker and ends its rest.
     pub fn reset(&self) {
-        let mut memory = self.lock();
-        memory.breaker.reset();
+        let mut memory = self.memory.lock();
+        memory.forget();
         memory.rest = None;
-        memory.refusals = 0;
-        memory.trouble = None;
     }
 
     /// The account's settings changed: what was wrong with the old ones is forgotten. Its
     /// provider's limits stay.
     pub fn settings_changed(&self) {
-        let mut memory = self.lock();
-        memory.breaker.reset();
-        memory.refusals = 0;
-        memory.trouble = None;
+        let mut memory = self.memory.lock();
+        memory.forget();
         memory.rest = memory.rest.filter(|rest| rest.why == Why::Rate);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock()
     }
 }
 
 impl Memory {
+    /// Forgets what went wrong, but for the rest.
+    fn forget(&mut self) {
+        self.breaker.reset();
+        self.refusals = 0;
+        self.trouble = None;
+    }
+
     fn rest(&self, now: Instant) -> Option<Rest> {
         self.rest.filter(|rest| rest.until > now)
     }
@@ -270,136 +300,10 @@ impl Memory {
     }
 }
 
-/// One attempt at a target, until it is known what it says about it.
-#[must_use]
-pub struct AttemptGuard {
-    track: Arc<TargetHealth>,
-    pass: BreakerPass,
-    awaits: bool,
-    stage: Stage,
-}
-
-/// What has been said of an attempt.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// Nothing.
-    Open,
-    /// It has begun to answer.
-    Begun,
-    /// How it ended.
-    Ended,
-}
-
-impl AttemptGuard {
-    /// It has begun to answer, or has answered, after this time. Yields the breaker's state if that
-    /// changed it.
-    pub fn answered(&mut self, stream: bool, took: Duration, now: Instant) -> Option<BreakerState> {
-        self.came();
-        let mut memory = self.track.lock();
-        memory.peak_mut(stream).observe(took, now);
-        // It does serve the model.
-        memory.refusals = 0;
-        memory.trouble = None;
-        if let Some(hint) = &mut memory.hint {
-            hint.refuted = true;
-        }
-        memory.rest = memory.rest.filter(|rest| rest.why != Why::Refused);
-        self.stage = Stage::Begun;
-        memory.breaker.settle(self.pass, Outcome::Ok, now, fastrand::f64())
-    }
-
-    /// An answer that had begun is whole.
-    pub fn whole(&mut self, now: Instant) {
-        self.stage = Stage::Ended;
-        self.track.lock().breaker.ended(self.pass, Outcome::Ok, now, 0.0);
-    }
-
-    /// It was a probe that found the target back. How fast one token came says nothing about
-    /// answers.
-    pub fn is_back(&mut self, now: Instant) {
-        self.came();
-        self.stage = Stage::Ended;
-        let mut memory = self.track.lock();
-        memory.trouble = None;
-        memory.breaker.settle(self.pass, Outcome::Ok, now, 0.0);
-    }
-
-    /// It failed, after this time. Yields the rest or the breaker's state that begins with it.
-    pub fn failed(
-        &mut self,
-        Setback { class, retry_after }: Setback,
-        stream: bool,
-        took: Duration,
-        now: Instant,
-    ) -> Failed {
-        let first = self.came();
-        let mut memory = self.track.lock();
-        // A stream that is cut later was not slow to begin.
-        if class == Class::Transient && first {
-            memory.peak_mut(stream).waited(took, now);
-        }
-        let outcome = Outcome::Failed(class);
-        let breaker = match std::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Begun => memory.breaker.ended(self.pass, outcome, now, fastrand::f64()),
-            Stage::Open | Stage::Ended => memory.breaker.settle(self.pass, outcome, now, fastrand::f64()),
-        };
-        let rest = match class {
-            Class::Rate => Some(Rest { until: now + rate_cool(retry_after), why: Why::Rate }),
-            Class::Refused => {
-                memory.refusals += 1;
-                (memory.refusals >= REFUSALS_IN_A_ROW).then(|| Rest { until: now + REFUSED_COOL, why: Why::Refused })
-            }
-            Class::Caller | Class::Credential | Class::Transient | Class::Ours => None,
-        };
-        let news = rest.filter(|_| memory.rest(now).is_none());
-        // A longer rest is never cut short by a later, milder failure.
-        if let Some(rest) = rest.filter(|rest| memory.rest.is_none_or(|old| old.until < rest.until)) {
-            memory.rest = Some(rest);
-        }
-        Failed { breaker, rest: news }
-    }
-
-    /// Whether it is the one that finds out if the target is back.
-    pub fn is_probe(&self) -> bool {
-        self.pass.is_probe()
-    }
-
-    /// Another attempt was faster: what this one has waited, it takes at least.
-    pub fn outrun(&mut self, stream: bool, waited: Duration, now: Instant) {
-        self.track.lock().peak_mut(stream).waited(waited, now);
-    }
-
-    /// It is no longer waited for its first token. Whether it was until now.
-    fn came(&mut self) -> bool {
-        let awaited = std::mem::replace(&mut self.awaits, false);
-        if awaited {
-            self.track.awaited.fetch_sub(1, Ordering::Relaxed);
-        }
-        awaited
-    }
-}
-
-impl Drop for AttemptGuard {
-    fn drop(&mut self) {
-        self.came();
-        if self.stage == Stage::Open {
-            self.track.lock().breaker.settle(self.pass, Outcome::Neutral, Instant::now(), 0.0);
-        }
-    }
-}
-
-/// What begins with a failure, for the log.
-#[derive(Debug, Clone, Copy)]
-pub struct Failed {
-    /// The breaker's new state.
-    pub breaker: Option<BreakerState>,
-    /// A rest.
-    pub rest: Option<Rest>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::failure::{Class, REFUSED_COOL, Setback};
 
     fn setback(class: Class, retry_after: Option<Duration>) -> Setback {
         Setback { class, retry_after }
@@ -428,7 +332,7 @@ mod tests {
         let mut late = admitted(&track, now);
         assert_eq!(fail(&track, Class::Rate, Some(7), now).rest.map(|rest| rest.why), Some(Why::Rate));
         late.failed(setback(Class::Rate, Some(Duration::from_secs(1))), true, Duration::ZERO, now);
-        assert!(matches!(track.admit(true, false, now + Duration::from_secs(6)), Err(Kept::Resting(_))));
+        assert!(matches!(track.admit(true, false, now + Duration::from_secs(6)), Err(Unavailable::Resting(_))));
         assert!(track.admit(false, false, now + Duration::from_secs(7)).is_ok());
         assert_eq!(track.status(now, SystemTime::now()).calls, (0, 0), "a limit is no failure");
     }
@@ -545,7 +449,7 @@ mod tests {
             now,
             clock,
         );
-        assert!(matches!(track.admit(false, false, now), Err(Kept::Broken(_))));
+        assert!(matches!(track.admit(false, false, now), Err(Unavailable::Broken(_))));
         track.recall(
             &TrackStatus { breaker: BreakerState::HalfOpen { probing: false }, rest: None, ..status },
             now,
@@ -565,7 +469,7 @@ mod tests {
         let later = now + Duration::from_secs(7);
         assert!(track.probe(now).is_none() && !track.standing(true, true, later, SystemTime::now()).fit);
         assert!(track.standing(true, false, later, SystemTime::now()).fit);
-        assert!(matches!(track.admit(false, true, later), Err(Kept::Broken(_))));
+        assert!(matches!(track.admit(false, true, later), Err(Unavailable::Broken(_))));
         let mut probe = track.probe(later).expect("due");
         assert!(track.probe(later).is_none() && track.admit(false, false, later).is_err());
         assert_eq!(probe.answered(false, Duration::from_millis(9), later), Some(BreakerState::Closed));

@@ -76,7 +76,7 @@ fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<Account
             dialect: place.account.dialect.protocol.name.to_owned(),
             headroom: targets.iter().filter_map(|target| target.headroom).min_by(f64::total_cmp),
             id: place.account.id.to_string(),
-            idle_connections: place.state.http1.len(),
+            idle_connections: place.state.http1.idle(),
             in_flight: place.state.in_flight(),
             state: account_state(place.account.enabled, &place.state, tracks, now).to_owned(),
             targets,

@@ -2,47 +2,13 @@
 //! words.
 
 use crate::account::Permit;
-use crate::account::health::{Rest, Why};
-use crate::account::track::{AttemptGuard, Kept};
+use crate::account::track::{AttemptGuard, Unavailable};
 use crate::plan::Candidate;
 use bytes::Bytes;
 use dialects::front::chat::envelope::Envelope;
 use dialects::neutral::{self, Refused};
 use dialects::{Outbound, Translate};
-use std::time::{Duration, Instant};
-
-/// Why a candidate cannot be asked now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unavailable {
-    /// Its account has as many requests as it may.
-    Full,
-    /// Its account or its target rests.
-    Resting(Rest),
-    /// Its breaker keeps requests away, until then at the earliest.
-    Broken(Instant),
-}
-
-impl Unavailable {
-    /// Returns for how long it is unavailable; `None` where nobody knows.
-    pub fn wait(self, now: Instant) -> Option<Duration> {
-        match self {
-            Unavailable::Full => None,
-            Unavailable::Resting(Rest { until, .. }) | Unavailable::Broken(until) => {
-                Some(until.saturating_duration_since(now))
-            }
-        }
-    }
-
-    /// Tells whether only the operator can bring it back.
-    pub fn is_for_the_operator(self) -> bool {
-        matches!(self, Unavailable::Resting(Rest { why, .. }) if why.is_for_the_operator())
-    }
-
-    /// Tells whether it waits out its provider's rate limit.
-    pub fn is_for_rate(self) -> bool {
-        matches!(self, Unavailable::Resting(Rest { why: Why::Rate, .. }))
-    }
-}
+use std::time::Instant;
 
 /// Takes a place at the account, and the target's leave to be tried. `alone`: nobody else can take
 /// the request.
@@ -53,10 +19,7 @@ pub fn admit(candidate: &Candidate, alone: bool, now: Instant) -> Result<(Permit
     }
     // The place is taken last: to give one back wakes those who wait, and they would wake each
     // other for as long as the target rests.
-    let trial = candidate.track.admit(alone, account.probe, now).map_err(|kept| match kept {
-        Kept::Resting(rest) => Unavailable::Resting(rest),
-        Kept::Broken(until) => Unavailable::Broken(until),
-    })?;
+    let trial = candidate.track.admit(alone, account.probe, now)?;
     let permit = state.admit().ok_or(Unavailable::Full)?;
     Ok((permit, trial))
 }

@@ -31,7 +31,7 @@ pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> 
         (false, false) => format!("no request could be signed: {said}"),
     };
     let id = &account.id;
-    let act = match (failure.status(), error, &account.signer) {
+    let act = match (failure.facts().status, error, &account.signer) {
         (Some(402), _, _) => "pay for the account at its provider, or raise its limit there".to_owned(),
         (_, Some(error), _) if is_for_money(error) => {
             "pay for the account at its provider, or raise its limit there".to_owned()

@@ -21,7 +21,7 @@ use pingora::protocols::http::v2::client::Http2Session as Http2;
 use pingora::{BError, ErrorType, RetryType};
 use std::collections::VecDeque;
 use std::ops::Deref;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -48,8 +48,10 @@ pub struct Attempt {
     whole_request: bool,
     /// The upstream refused the request, one way or the other, before it answered.
     turned_away: bool,
-    connected: Duration,
-    sent: Instant,
+    /// How long it took to have a connection.
+    pub connected: Duration,
+    /// When the request's last byte was sent.
+    pub sent: Instant,
 }
 
 enum Wire {
@@ -86,18 +88,17 @@ impl Deref for Chunk<'_> {
 }
 
 impl Attempt {
-    /// Connects and sends the request. `fresh` leaves idle connections alone.
+    /// Connects and sends the request.
     pub async fn begin(
         upstream: &Arc<Upstream>,
         place: &Arc<Place>,
         permit: Arc<Permit>,
         outgoing: &Outgoing<'_>,
-        fresh: bool,
         alarm: &mut Alarm,
     ) -> Result<Attempt, Failure> {
         let began = Instant::now();
         let due = outgoing.total.min(began + outgoing.timeouts.connect);
-        let connected = upstream.connect(place, fresh, due, alarm).await;
+        let connected = upstream.connect(place, outgoing.fresh, due, alarm).await;
         let (connection, reused) = connected
             .map_err(|failure| if Instant::now() >= outgoing.total { Failure::TotalTimeout } else { failure })?;
         let mut attempt = Attempt {
@@ -130,16 +131,6 @@ impl Attempt {
         Ok(attempt)
     }
 
-    /// Returns how long it took to have a connection.
-    pub fn connected(&self) -> Duration {
-        self.connected
-    }
-
-    /// Returns when the request's last byte was sent.
-    pub fn sent(&self) -> Instant {
-        self.sent
-    }
-
     /// Sends the request's head and body, in one write where they are small.
     async fn send_http1(
         &mut self,
@@ -155,29 +146,19 @@ impl Attempt {
             body.iter().for_each(|part| head.extend_from_slice(part));
             body = &[];
         }
-        let patience = outgoing.timeouts.idle;
         let mut written = Ok(());
         for slice in std::iter::once(head.as_slice()).chain(body.iter().flat_map(|part| part.chunks(SLICE))) {
             let write = async {
                 stream.write_all(slice).await?;
                 stream.flush().await
             };
-            written = match alarm.until(outgoing.total.min(Instant::now() + patience), pin!(write)).await {
-                Some(Ok(())) => Ok(()),
-                Some(Err(_)) => Err(Failure::Reset),
-                None => Err(late(outgoing.total)),
-            };
+            written = in_time(outgoing, alarm, pin!(write)).await;
             if written.is_err() {
                 break;
             }
         }
-        self.whole_request = written.is_ok();
-        self.sent = Instant::now();
         self.wire = Wire::Http1(Box::new(Http1::new(stream)));
-        match written {
-            Ok(()) => Ok(()),
-            Err(failure) => self.last_words(failure, alarm).await,
-        }
+        self.wrote(written, alarm).await
     }
 
     async fn send_http2(
@@ -196,7 +177,6 @@ impl Attempt {
             return Err(self.stale_or(Failure::Reset));
         }
         let mut written = Ok(());
-        let patience = outgoing.timeouts.idle;
         let slices = outgoing
             .body
             .iter()
@@ -204,29 +184,20 @@ impl Attempt {
         // The empty one ends the stream.
         for slice in slices.chain([Bytes::new()]) {
             let end = slice.is_empty();
-            written = match alarm
-                .until(outgoing.total.min(Instant::now() + patience), pin!(wire.write_request_body(slice, end)))
-                .await
-            {
-                Some(Ok(())) => Ok(()),
-                Some(Err(_)) => Err(Failure::Reset),
-                None => Err(late(outgoing.total)),
-            };
+            written = in_time(outgoing, alarm, pin!(wire.write_request_body(slice, end))).await;
             if written.is_err() {
                 break;
             }
         }
-        self.whole_request = written.is_ok();
-        self.sent = Instant::now();
-        match written {
-            Ok(()) => Ok(()),
-            Err(failure) => self.last_words(failure, alarm).await,
-        }
+        self.wrote(written, alarm).await
     }
 
-    /// Reads the head after a failed write, and leaves it for [`Attempt::head`]: an early 413 or
+    /// Notes whether the whole request was written. After a failed write it reads the head, and leaves it for [`Attempt::head`]: an early 413 or
     /// 429 is better than "reset".
-    async fn last_words(&mut self, failure: Failure, alarm: &mut Alarm) -> Result<(), Failure> {
+    async fn wrote(&mut self, written: Result<(), Failure>, alarm: &mut Alarm) -> Result<(), Failure> {
+        self.whole_request = written.is_ok();
+        self.sent = Instant::now();
+        let Err(failure) = written else { return Ok(()) };
         let read = alarm.until(Instant::now() + LAST_WORDS, pin!(self.read_head())).await;
         match read {
             Some(Ok(())) => Ok(()),
@@ -376,9 +347,18 @@ impl Drop for Attempt {
     }
 }
 
-/// Returns the failure of a write that was not done in time.
-fn late(total: Instant) -> Failure {
-    if Instant::now() >= total { Failure::TotalTimeout } else { Failure::SendTimeout }
+/// Waits for a write, for as long as the upstream may take to read.
+async fn in_time<E>(
+    outgoing: &Outgoing<'_>,
+    alarm: &mut Alarm,
+    write: Pin<&mut impl Future<Output = Result<(), E>>>,
+) -> Result<(), Failure> {
+    match alarm.until(outgoing.total.min(Instant::now() + outgoing.timeouts.idle), write).await {
+        Some(Ok(())) => Ok(()),
+        Some(Err(_)) => Err(Failure::Reset),
+        None if Instant::now() >= outgoing.total => Err(Failure::TotalTimeout),
+        None => Err(Failure::SendTimeout),
+    }
 }
 
 /// Returns the failure that an error means while the head is awaited.

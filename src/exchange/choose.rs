@@ -4,8 +4,8 @@
 //!
 //! Pure: it reads no clock, and asks no candidate. Who searches does that, and tells it the result.
 
-use super::admission::Unavailable;
 use crate::account::failure::UNREACHABLE;
+use crate::account::track::Unavailable;
 use crate::plan::{Candidate, Reach};
 use dialects::neutral::Refused;
 use std::time::{Duration, Instant};

@@ -135,12 +135,13 @@ async fn fetch(
         stream: false,
         timeouts: issuer.account.timeouts,
         total: due,
+        // Once an hour no other connection would be open.
+        fresh: true,
     };
     let mut alarm = Alarm::default();
     let permit = issuer.state.admit().map(Arc::new).ok_or(Failure::Reset)?;
-    // A fresh connection: once an hour no other would be open.
     let looked_at = |failure| if failure == Failure::Stale { Failure::unread() } else { failure };
-    let mut attempt = Attempt::begin(upstream, issuer, permit, &outgoing, true, &mut alarm).await.map_err(looked_at)?;
+    let mut attempt = Attempt::begin(upstream, issuer, permit, &outgoing, &mut alarm).await.map_err(looked_at)?;
     let late = || Failure::ConnectTimeout;
     let (status, _) = alarm.until(due, pin!(attempt.head())).await.ok_or_else(late)?.map_err(looked_at)?;
     let mut answer = Vec::new();

@@ -21,6 +21,8 @@ pub struct Outgoing<'a> {
     pub timeouts: Timeouts,
     /// When the time of all attempts together is over.
     pub total: Instant,
+    /// Whether idle connections are left alone.
+    pub fresh: bool,
 }
 
 impl Outgoing<'_> {

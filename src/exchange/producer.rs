@@ -38,7 +38,7 @@ use dialects::usage::{Source, Usage};
 use dialects::{Answer, AnswerHeader, Flaws};
 use meter::Meter;
 use opening::{AnswerFacts, Gained, WholeAnswer};
-use state::{Declined, Ended, ProducerState, Running, Streaming};
+use state::{Declined, ProducerState, Running, Streaming, Try};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -225,11 +225,11 @@ impl<'x> Producer<'x> {
         for running in self.state.stop_race() {
             // A caller who leaves pays for what was asked for it: once, though two were asked.
             if why == CALLER_LEFT && self.summary.usage.source == Source::None {
-                let Running { place, began, progress, .. } = running;
-                self.summary.usage = progress.spent(self.request.face.prompt_bytes).unwrap_or_default();
+                let attempt = &running.attempt;
+                self.summary.usage = attempt.progress.spent(self.request.face.prompt_bytes).unwrap_or_default();
                 self.summary.maybe_billed |= self.summary.usage.source != Source::None;
-                self.summary.served = Some(place);
-                self.note(place, why, began, None, &progress, None);
+                self.summary.served = Some(attempt.place);
+                self.note(attempt, why, None, None);
             } else {
                 self.give_up(running, why);
             }
@@ -237,47 +237,45 @@ impl<'x> Producer<'x> {
         if self.state.streaming().is_some()
             && let ProducerState::Streaming(live) = std::mem::replace(&mut self.state, ProducerState::Over(None))
         {
-            let Ended { place, began, progress, .. } = live.ended;
             self.summary.maybe_billed = true;
-            self.note(place, why, began, Some(200), &progress, None);
+            self.note(&live.attempt, why, Some(200), None);
         }
     }
 
     /// Passes an answer on.
     fn answer(&mut self, running: Running<'x>, gained: Gained, held: Option<Held>) -> Piece {
-        let Running { place, began, trial, losses, progress, .. } = running;
+        let Running { attempt, losses, .. } = running;
         // An answer in reserve is not needed any more: its connection closes.
         self.summary.maybe_billed |= self.state.take_reserve().is_some();
-        self.summary.served = Some(place);
+        self.summary.served = Some(attempt.place);
         self.summary.losses = losses;
-        self.summary.upstream_request_id = progress.id();
-        self.summary.timing = progress.timing();
+        self.summary.upstream_request_id = attempt.progress.lock().id.clone();
+        self.summary.timing = attempt.progress.timing();
         self.memory.answer = held;
-        let ended = Ended { place, began, trial, progress };
         match gained {
-            Gained::Whole(WholeAnswer { piece, facts, attempt }) => {
-                self.whole(ended, facts);
-                self.commit(ProducerState::Over(attempt));
+            Gained::Whole(WholeAnswer { piece, facts, attempt: connection }) => {
+                self.whole(attempt, facts);
+                self.commit(ProducerState::Over(connection));
                 piece
             }
             Gained::Stream { mut reading, .. } => {
                 let events = std::mem::take(&mut reading.out);
-                self.commit(ProducerState::Streaming(Streaming { ended, reading }));
+                self.commit(ProducerState::Streaming(Streaming { attempt, reading }));
                 Piece::Events(events.into())
             }
         }
     }
 
     /// Takes down that an answer is whole.
-    fn whole(&mut self, Ended { place, began, mut trial, progress }: Ended, facts: AnswerFacts) {
+    fn whole(&mut self, mut attempt: Try, facts: AnswerFacts) {
         let AnswerFacts { usage, kept, flaws } = facts;
         self.summary.usage = usage;
         self.summary.flaws = flaws;
         flaws.names().for_each(|name| self.summary.losses.add(name));
         self.request.demand.answered(usage.completion / self.request.envelope.choices);
-        trial.whole(std::time::Instant::now());
+        attempt.guard.whole(std::time::Instant::now());
         self.keep(kept);
-        self.note(place, "ok", began, Some(200), &progress, None);
+        self.note(&attempt, "ok", Some(200), None);
     }
 
     /// Enters a state in which nobody is asked again: a long stream need not hold what it was
@@ -297,8 +295,8 @@ impl<'x> Producer<'x> {
         let Declined { running, gained, held, noted } = *declined;
         // The trail notes it again by how it ends.
         self.summary.trail.remove(noted);
-        if let Some(candidate) = self.request.candidates.get(running.place) {
-            self.request.meter.wanted(candidate, &running.progress, &self.summary.trail);
+        if let Some(candidate) = self.request.candidates.get(running.attempt.place) {
+            self.request.meter.wanted(candidate, &running.attempt.progress, &self.summary.trail);
         }
         Ok(Some(self.answer(running, gained, held)))
     }

@@ -1,7 +1,6 @@
 //! A secure connection is one over TLS, as Pingora's sessions take it. It is ours, since Pingora's
 //! own flattens rustls's errors into one text, and has no place for a pin.
 
-use crate::tls::trust::{Distrust, Trust};
 use async_trait::async_trait;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::ALPN;
@@ -19,14 +18,9 @@ use tokio_rustls::client::TlsStream;
 
 /// The connection.
 #[derive(Debug)]
-pub(super) struct Secure(TlsStream<Stream>);
+pub(super) struct Secure(pub(super) TlsStream<Stream>);
 
 impl Secure {
-    /// Shakes hands with the server that should be `host`.
-    pub(super) async fn connect(trust: &Trust, host: &str, stream: Stream) -> Result<Secure, Distrust> {
-        trust.connect(host, stream).await.map(Secure)
-    }
-
     fn below(&self) -> &Stream {
         self.0.get_ref().0
     }

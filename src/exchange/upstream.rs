@@ -125,8 +125,8 @@ impl Upstream {
         let tcp = self.transport.new_stream(&peer(place, address)).await.map_err(|e| failure_of(&e))?;
         let Some(trust) = &place.trust else { return Ok(Connection::Http1(tcp)) };
         let distrusted = |Distrust { why, lasts }| Failure::Tls { why, lasts };
-        let transport: Stream =
-            Box::new(Secure::connect(trust, &place.account.base.host, tcp).await.map_err(distrusted)?);
+        let secured = trust.connect(&place.account.base.host, tcp).await.map_err(distrusted)?;
+        let transport: Stream = Box::new(Secure(secured));
         if !matches!(transport.selected_alpn_proto(), Some(ALPN::H2)) {
             return Ok(Connection::Http1(transport));
         }
@@ -236,8 +236,16 @@ mod tests {
             let body = [Bytes::from_static(b"{}")];
             let total = Instant::now();
             let timeouts = account.timeouts;
-            let outgoing =
-                Outgoing { request_id: "r", path: "/p", headers: &own, body: &body, stream: false, timeouts, total };
+            let outgoing = Outgoing {
+                request_id: "r",
+                path: "/p",
+                headers: &own,
+                body: &body,
+                stream: false,
+                timeouts,
+                total,
+                fresh: false,
+            };
             let head = Upstream::default().head(&place, &outgoing, 2, 0);
             let mut shown = format!("POST {}/p HTTP/1.1\r\n", account.base.path);
             for (name, value) in fields(account, &own, HeaderValue::from_static("r"), 2) {

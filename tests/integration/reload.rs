@@ -509,7 +509,7 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
         // Those that began with it have ended, and so it is gone.
         let gone = || (first.upgrade().is_none() && last.load_full().unwrap().upgrade().is_none()).then_some(());
         eventually("old catalogs go", gone).await;
-        assert_eq!(inside.process.books.live.accounts.len(), 2);
+        assert_eq!(inside.process.books.live.accounts.held(), 2);
         eventually("all exchanges end", || (inside.process.books.drain.exchanges() == 0).then_some(())).await;
         // Each exchange saw one version only: what the first upstream was asked for and did not
         // give, the second was. It is asked alone once the first one's breaker is open.
@@ -744,7 +744,7 @@ fn f13_accounts_that_come_and_go_leave_no_state_and_no_series() {
         inside.publish(&catalog(2));
         ask("m").await;
         settled().await;
-        assert_eq!(inside.process.books.live.accounts.len(), 1);
+        assert_eq!(inside.process.books.live.accounts.held(), 1);
         assert_eq!(inside.series(), before, "{}", metrics(&inside.process.books, None));
     });
 }

@@ -20,22 +20,21 @@ fn check(script: &str, state: &str, told: &str) {
             continue;
         }
         for letter in word.chars() {
-            let pass =
-                match if matches!(letter, 'a' | 'b' | 'e') { breaker.admit_alone(now) } else { breaker.admit(now) } {
-                    Admission::Allow(pass) => {
-                        last = "yes";
-                        pass
-                    }
-                    Admission::AllowProbe(pass) => {
-                        last = "probe";
-                        pass
-                    }
-                    Admission::RefuseUntil(until) => {
-                        assert!(until > now);
-                        last = "no";
-                        continue;
-                    }
-                };
+            let pass = match breaker.admit(now, matches!(letter, 'a' | 'b' | 'e')) {
+                Admission::Allow(pass) => {
+                    last = "yes";
+                    pass
+                }
+                Admission::AllowProbe(pass) => {
+                    last = "probe";
+                    pass
+                }
+                Admission::RefuseUntil(until) => {
+                    assert!(until > now);
+                    last = "no";
+                    continue;
+                }
+            };
             let outcome = match letter {
                 '+' | 'a' => Outcome::Ok,
                 '-' | 'b' => BAD,
@@ -128,7 +127,7 @@ fn how_much_it_is_asked_is_not_forgotten_when_it_closes() {
     let start = Instant::now();
     let mut breaker = Breaker::default();
     let mut settle = |outcome: Outcome, now: Instant| {
-        let pass = pass(breaker.admit(now));
+        let pass = pass(breaker.admit(now, false));
         breaker.settle(pass, outcome, now, 0.0)
     };
     for n in 0..2000 {
@@ -153,7 +152,7 @@ fn sound_is_what_it_is_now() {
     let mut breaker = Breaker::default();
     let settle = |breaker: &mut Breaker, outcome: Outcome, seconds: u64| {
         let now = start + Duration::from_secs(seconds);
-        let pass = pass(breaker.admit(now));
+        let pass = pass(breaker.admit(now, false));
         breaker.settle(pass, outcome, now, 0.0);
         breaker.is_sound(now)
     };
@@ -178,7 +177,7 @@ fn calls_are_those_that_it_looks_back_on() {
     let mut breaker = Breaker::default();
     assert_eq!(breaker.calls(start), (0, 0));
     for outcome in [Outcome::Ok, BAD, Outcome::Neutral, Outcome::Failed(Class::Rate), Outcome::Ok] {
-        let pass = pass(breaker.admit(start));
+        let pass = pass(breaker.admit(start, false));
         breaker.settle(pass, outcome, start, 0.0);
     }
     assert_eq!(breaker.calls(start), (3, 1));
@@ -191,14 +190,14 @@ fn who_went_where_nobody_else_was_left_settles_nothing_later() {
     let start = Instant::now();
     let mut breaker = Breaker::default();
     for n in 0..20 {
-        let pass = pass(breaker.admit(start));
+        let pass = pass(breaker.admit(start, false));
         breaker.settle(pass, if n % 2 == 0 { Outcome::Ok } else { BAD }, start, 0.0);
     }
-    let beside: Vec<BreakerPass> = (0..10).map(|_| pass(breaker.admit_alone(start))).collect();
+    let beside: Vec<BreakerPass> = (0..10).map(|_| pass(breaker.admit(start, true))).collect();
     let now = start + Duration::from_secs(5);
-    let probe = pass(breaker.admit(now));
+    let probe = pass(breaker.admit(now, false));
     assert!(probe.is_probe() && !beside.iter().any(|pass| pass.is_probe()));
-    let again = pass(breaker.admit_alone(now));
+    let again = pass(breaker.admit(now, true));
     for (pass, outcome) in
         beside.into_iter().chain([again]).zip([BAD, Outcome::Ok, Outcome::Neutral].into_iter().cycle())
     {
@@ -218,7 +217,7 @@ fn pass(admission: Admission) -> BreakerPass {
 fn tripped(now: Instant) -> Breaker {
     let mut breaker = Breaker::default();
     for _ in 0..5 {
-        let pass = pass(breaker.admit(now));
+        let pass = pass(breaker.admit(now, false));
         breaker.settle(pass, BAD, now, 0.0);
     }
     breaker
@@ -228,12 +227,12 @@ fn tripped(now: Instant) -> Breaker {
 fn what_was_admitted_before_it_opened_says_nothing_after() {
     let start = Instant::now();
     let mut breaker = Breaker::default();
-    let old: Vec<BreakerPass> = (0..100).map(|_| pass(breaker.admit(start))).collect();
+    let old: Vec<BreakerPass> = (0..100).map(|_| pass(breaker.admit(start, false))).collect();
     for pass in &old[..10] {
         breaker.settle(*pass, BAD, start, 0.0);
     }
     let later = start + Duration::from_secs(6);
-    let probe = pass(breaker.admit(later));
+    let probe = pass(breaker.admit(later, false));
     for pass in &old[10..20] {
         assert_eq!(breaker.settle(*pass, Outcome::Ok, later, 0.0), None, "nor does its success close it");
     }
@@ -248,12 +247,15 @@ fn what_was_admitted_before_it_opened_says_nothing_after() {
 fn a_slow_probe_still_counts() {
     let start = Instant::now();
     let mut breaker = tripped(start);
-    let slow = pass(breaker.admit(start + Duration::from_secs(5)));
+    let slow = pass(breaker.admit(start + Duration::from_secs(5), false));
     let late = start + Duration::from_secs(70);
-    let second = pass(breaker.admit(late));
+    let second = pass(breaker.admit(late, false));
     assert!(slow.is_probe() && second.is_probe());
     breaker.settle(slow, Outcome::Neutral, late, 0.0);
-    assert!(matches!(breaker.admit(late), Admission::RefuseUntil(_)), "the lapsed one's place is not the second one's");
+    assert!(
+        matches!(breaker.admit(late, false), Admission::RefuseUntil(_)),
+        "the lapsed one's place is not the second one's"
+    );
     assert_eq!(breaker.settle(slow, Outcome::Ok, late, 0.0), Some(BreakerState::Closed));
     assert_eq!(breaker.settle(second, BAD, late, 0.0), None);
 }
@@ -263,8 +265,8 @@ fn who_waits_for_a_probe_waits_for_a_second() {
     let start = Instant::now();
     let mut breaker = tripped(start);
     let now = start + Duration::from_secs(5);
-    assert!(pass(breaker.admit(now)).is_probe());
-    assert_eq!(breaker.admit(now), Admission::RefuseUntil(now + SOON));
+    assert!(pass(breaker.admit(now, false)).is_probe());
+    assert_eq!(breaker.admit(now, false), Admission::RefuseUntil(now + SOON));
 }
 
 #[test]
@@ -272,7 +274,7 @@ fn chance_only_lengthens_a_cool_down() {
     let now = Instant::now();
     let check = |random: f64, milliseconds: u64| {
         let mut breaker = Breaker::new(Settings { in_a_row: 1, ..Settings::default() });
-        let pass = pass(breaker.admit(now));
+        let pass = pass(breaker.admit(now, false));
         let opened = breaker.settle(pass, BAD, now, random);
         assert_eq!(opened, Some(BreakerState::Open(now + Duration::from_millis(milliseconds))));
     };
@@ -289,7 +291,7 @@ fn among_many_calls_a_few_in_a_row_are_chance() {
     let start = Instant::now();
     let mut breaker = Breaker::default();
     let mut settle = |outcome: Outcome, now: Instant| {
-        let pass = pass(breaker.admit(now));
+        let pass = pass(breaker.admit(now, false));
         breaker.settle(pass, outcome, now, 0.0)
     };
     for n in 0..9000 {
@@ -311,22 +313,22 @@ fn who_is_alone_waits_for_a_second_only() {
     let mut breaker = tripped(start);
     let mut now = start;
     for _ in 0..10 {
-        assert_eq!(breaker.admit_alone(now), Admission::RefuseUntil(now + ALONE));
+        assert_eq!(breaker.admit(now, true), Admission::RefuseUntil(now + ALONE));
         now += ALONE;
-        let probe = pass(breaker.admit_alone(now));
+        let probe = pass(breaker.admit(now, true));
         assert!(
-            probe.is_probe() && matches!(breaker.admit_alone(now), Admission::RefuseUntil(_)),
+            probe.is_probe() && matches!(breaker.admit(now, true), Admission::RefuseUntil(_)),
             "one probe at a time"
         );
         breaker.settle(probe, BAD, now, 0.9);
     }
     assert_eq!(
-        breaker.admit(now),
+        breaker.admit(now, false),
         Admission::RefuseUntil(now + Duration::from_secs(5).mul_f64(1.18)),
         "and who is not alone does not wait longer for it"
     );
     now += ALONE;
-    let probe = pass(breaker.admit_alone(now));
+    let probe = pass(breaker.admit(now, true));
     assert_eq!(breaker.settle(probe, Outcome::Ok, now, 0.0), Some(BreakerState::Closed));
 }
 
@@ -336,7 +338,7 @@ fn reset_closes_it() {
     let mut breaker = tripped(now);
     breaker.reset();
     assert_eq!(breaker.state(now), BreakerState::Closed);
-    let pass = pass(breaker.admit(now));
+    let pass = pass(breaker.admit(now, false));
     assert!(!pass.is_probe());
     assert_eq!(breaker.settle(pass, BAD, now, 0.0), None, "the failures before are forgotten");
 }
@@ -351,7 +353,7 @@ fn a_crowd_gets_one_probe() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..1000 {
-                    match breaker.lock().unwrap().admit(now) {
+                    match breaker.lock().unwrap().admit(now, false) {
                         Admission::Allow(_) => panic!("a half-open breaker admits probes only"),
                         Admission::AllowProbe(_) => drop(probes.fetch_add(1, Ordering::AcqRel)),
                         Admission::RefuseUntil(_) => {}
@@ -411,7 +413,7 @@ proptest! {
             let before = breaker.state(now);
             match step {
                 Step::Wait(milliseconds) => now += Duration::from_millis(milliseconds),
-                Step::Ask(alone) => match if alone { breaker.admit_alone(now) } else { breaker.admit(now) } {
+                Step::Ask(alone) => match breaker.admit(now, alone) {
                     Admission::Allow(pass) => {
                         let beside = before != BreakerState::Closed;
                         let free = before == BreakerState::HalfOpen { probing: false };
@@ -487,6 +489,6 @@ proptest! {
         }
         // Whatever was lost on the way: it does not stay shut.
         now += settings.longest.mul_f64(1.0 + JITTER).max(settings.patience);
-        prop_assert!(!matches!(breaker.admit(now), Admission::RefuseUntil(_)));
+        prop_assert!(!matches!(breaker.admit(now, false), Admission::RefuseUntil(_)));
     }
 }

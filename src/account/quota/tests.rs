@@ -233,7 +233,7 @@ proptest! {
         seconds in 0u64..10_000_000_000,
     ) {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        for names in QUOTAS.iter().map(|names| [names.remaining, names.limit, names.reset]).chain([["ratelimit", "ratelimit-policy", ""]]) {
+        for names in QUOTAS.iter().map(|&(remaining, limit, reset, _)| [remaining, limit, reset]).chain([["ratelimit", "ratelimit-policy", ""]]) {
             let known = |name: &str| names.iter().chain(&["retry-after", "retry-after-ms"]).position(|n| *n == name).and_then(|n| Some(values.get(n)?.as_str()));
             if let Some(told) = headroom(known, now) {
                 prop_assert!((0.0..=1.0).contains(&told.share));

@@ -12,7 +12,7 @@ use crate::plan::Candidate;
 use crate::price::Price;
 use crate::settled::{Tried, Unused, millis};
 use dialects::usage::{Source, Usage};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The meter of one exchange. The default is that of a probe, whose row nobody reads.
@@ -50,14 +50,14 @@ impl Meter {
 
     /// Notes that an attempt begins.
     pub(super) fn asked(&self, candidate: &Candidate, progress: &Arc<Progress>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.attempts = state.attempts.saturating_add(1);
         state.place(candidate, progress);
     }
 
     /// Notes that an answer that was in the trail is used after all.
     pub(super) fn wanted(&self, candidate: &Candidate, progress: &Arc<Progress>, trail: &[Tried]) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.unused = Unused::of(trail);
         state.place(candidate, progress);
     }
@@ -65,20 +65,16 @@ impl Meter {
     /// Notes that an attempt has ended. `used` is what counts as the exchange's own; without it
     /// what the attempt used is in the trail, or nothing.
     pub(super) fn ended(&self, progress: &Progress, used: Option<Usage>, trail: &[Tried]) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.unused = Unused::of(trail);
         match used {
-            Some(used) => progress.used(used),
+            Some(used) => progress.lock().usage = used,
             None => {
                 for place in &mut state.asked {
                     place.take_if(|asked| std::ptr::eq(&raw const *asked.progress, progress));
                 }
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, MeterState> {
-        self.state.lock()
     }
 }
 
@@ -98,7 +94,7 @@ impl MeterState {
 
 impl Runs for Meter {
     fn so_far(&self) -> Row {
-        let state = self.lock();
+        let state = self.state.lock();
         let first = state.asked.iter().flatten().next();
         let mut row = Row {
             account: first.map(|asked| asked.account.clone()),

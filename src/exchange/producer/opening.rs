@@ -115,7 +115,7 @@ impl Opening<'_> {
         let compressed =
             headers.get(header::CONTENT_ENCODING).is_some_and(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity"));
         let upstream_id = REQUEST_IDS.iter().find_map(|n| headers.get(*n)).and_then(|v| v.to_str().ok());
-        self.progress.named(upstream_id.filter(|id| id.len() <= 128).map(|id| scrub(id, &account.secrets())));
+        self.progress.lock().id = upstream_id.filter(|id| id.len() <= 128).map(|id| scrub(id, &account.secrets()));
         if headers.keys().any(|name| name.as_str().contains("ratelimit"))
             && let Some(headroom) = quota::headroom(|name| headers.get(name)?.to_str().ok(), SystemTime::now())
         {
@@ -138,7 +138,7 @@ impl Opening<'_> {
                 let limit = self.shared.server.limits.event;
                 let face = self.request.face_of(self.candidate);
                 let stream = account.dialect.stream(&self.candidate.upstream_model, &face, manner, limit);
-                let first = timeouts.first_token.map(|wait| attempt.sent() + wait);
+                let first = timeouts.first_token.map(|wait| attempt.sent + wait);
                 let Opening { shared, mut held, progress, .. } = self;
                 held.shrink(copied);
                 let reading = Reading { attempt, stream, out: Vec::new(), held, idle: timeouts.idle, total };
@@ -160,7 +160,7 @@ impl Opening<'_> {
         let timeouts = self.candidate.timeouts;
         let due = credential::Due { connect: timeouts.connect, total };
         let headers = credential::headers(upstream, place, &self.said, due, alarm).await?;
-        let outgoing = Outgoing {
+        let mut outgoing = Outgoing {
             request_id: &self.request.request_id,
             path: &self.said.path,
             headers: &headers,
@@ -168,16 +168,18 @@ impl Opening<'_> {
             stream,
             timeouts,
             total,
+            fresh: false,
         };
         for fresh in [false, true] {
-            let begun = Attempt::begin(upstream, place, self.permit.clone(), &outgoing, fresh, alarm).await;
+            outgoing.fresh = fresh;
+            let begun = Attempt::begin(upstream, place, self.permit.clone(), &outgoing, alarm).await;
             let mut attempt = match begun {
                 Err(Failure::Stale) if !fresh => continue,
                 Err(Failure::Stale) => return Err(Failure::unread()),
                 other => other?,
             };
-            self.progress.sent(attempt.connected());
-            let sent = attempt.sent();
+            self.progress.sent(attempt.connected);
+            let sent = attempt.sent;
             let (due, late) = if stream {
                 let first = timeouts.first_token.map(|wait| (sent + wait, Failure::FirstTokenTimeout));
                 soonest([
@@ -193,7 +195,7 @@ impl Opening<'_> {
                 None => return Err(late),
                 Some(Ok(())) => return Ok(attempt),
                 Some(Err(Failure::Stale)) => {
-                    self.progress.unsent();
+                    self.progress.lock().sent = false;
                     if fresh {
                         return Err(Failure::unread());
                     }
@@ -212,7 +214,7 @@ impl Opening<'_> {
         alarm: &mut Alarm,
     ) -> Result<Opened, Failure> {
         let mut body = Vec::new();
-        let (timeouts, sent) = (self.candidate.timeouts, attempt.sent());
+        let (timeouts, sent) = (self.candidate.timeouts, attempt.sent);
         let stream = self.request.envelope.stream;
         loop {
             // Where a stream was asked for, silence is silence, whatever it comes as.
@@ -250,7 +252,7 @@ impl Opening<'_> {
         let piece = if stream { Piece::End(answer.body.into()) } else { Piece::Whole(answer) };
         attempt.finish().await;
         if self.candidate.refuses(flaws) {
-            self.progress.used(usage);
+            self.progress.lock().usage = usage;
             return Err(Failure::BrokenCall(flaws.broken_calls));
         }
         let facts = AnswerFacts { usage, kept, flaws };
@@ -278,7 +280,7 @@ async fn begin(
             first.map(|due| (due, Failure::FirstTokenTimeout)),
         ]);
         let fed = reading.feed(due, late, alarm).await;
-        progress.used(reading.stream.usage_so_far());
+        progress.lock().usage = reading.stream.usage_so_far();
         let whole = match fed {
             Ok(whole) => whole,
             // Only its connection's end was missing.

@@ -3,7 +3,7 @@
 
 use super::opening::Opening;
 use super::progress::Progress;
-use super::state::Running;
+use super::state::{Running, Try};
 use super::{Piece, Producer, ProducerState, Request};
 use crate::account::Permit;
 use crate::account::health::{Rest, Why};
@@ -33,7 +33,7 @@ const LATE: Duration = Duration::from_secs(1);
 pub(super) struct Chosen {
     place: usize,
     permit: Permit,
-    trial: AttemptGuard,
+    guard: AttemptGuard,
     said: Outbound,
     held: Held,
 }
@@ -165,7 +165,7 @@ impl<'x> Producer<'x> {
             if counts && is_budget_spent {
                 continue;
             }
-            let (permit, trial) = match admission::admit(candidate, turn.is_last_resort, now) {
+            let (permit, guard) = match admission::admit(candidate, turn.is_last_resort, now) {
                 Ok(admitted) => admitted,
                 Err(why) => {
                     self.search.pass(&turn, why, now);
@@ -185,7 +185,7 @@ impl<'x> Producer<'x> {
             match written {
                 Ok((held, said)) => {
                     self.summary.not_retried = None;
-                    return Ok(Some(Chosen { place: turn.place, permit, trial, said, held }));
+                    return Ok(Some(Chosen { place: turn.place, permit, guard, said, held }));
                 }
                 // Another candidate may be less strict: one that takes the caller's own format
                 // checks the request itself.
@@ -226,7 +226,7 @@ impl<'x> Producer<'x> {
     }
 
     /// Begins an attempt.
-    pub(super) fn start(&mut self, Chosen { place, permit, trial, mut said, held }: Chosen, is_hedge: bool) {
+    pub(super) fn start(&mut self, Chosen { place, permit, guard, mut said, held }: Chosen, is_hedge: bool) {
         let Some(candidate) = self.request.candidates.get(place) else { return };
         if self.search.tries == 0 && self.request.model.queue.is_some() {
             self.request.demand.queue.admitted(std::time::Instant::now());
@@ -248,7 +248,8 @@ impl<'x> Producer<'x> {
         };
         // Boxed: once a stream runs, what it took to open it need not be held.
         let end = Box::pin(opening.open());
-        self.state.race(Running { place, began: Instant::now(), is_hedge, trial, losses, progress, end });
+        let attempt = Try { place, began: Instant::now(), guard, progress };
+        self.state.race(Running { attempt, is_hedge, losses, end });
     }
 
     /// Tells whether a candidate could be asked now, as far as that can be seen without asking for

@@ -74,18 +74,11 @@ fn due(
     track: &Arc<TargetHealth>,
 ) -> Option<(Request, AttemptGuard)> {
     let now = std::time::Instant::now();
-    let place = snapshot.places.get(target.account.index).filter(|place| place.state.health.rest(now).is_none())?;
+    let candidate = Candidate::of(snapshot, model, target, track, Reach::Any)?;
+    if candidate.place.state.health.rest(now).is_some() {
+        return None;
+    }
     let (trial, envelope) = (track.probe(now)?, envelope::read(BODY).ok()?);
-    let candidate = Candidate {
-        place: place.clone(),
-        track: track.clone(),
-        upstream_model: target.model.clone(),
-        traits: target.traits,
-        timeouts: target.timeouts,
-        price: target.price,
-        model: model.clone(),
-        reach: Reach::Any,
-    };
     let request = Request {
         envelope,
         face: Arc::new(AnswerHeader::default()),

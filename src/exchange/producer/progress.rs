@@ -9,30 +9,25 @@ use std::time::Duration;
 #[derive(Default)]
 pub(super) struct Progress(Lock<Facts>);
 
+/// What is known.
 #[derive(Default)]
-struct Facts {
+pub(super) struct Facts {
     /// The upstream's own id for the request.
-    id: Option<String>,
-    connected: Option<Duration>,
-    begun: Option<Duration>,
+    pub(super) id: Option<String>,
+    /// How long it took to have a connection.
+    pub(super) connected: Option<Duration>,
+    /// How long it took until the upstream began to answer.
+    pub(super) begun: Option<Duration>,
     /// The whole request was sent.
-    sent: bool,
-    usage: Usage,
+    pub(super) sent: bool,
+    /// What was used so far.
+    pub(super) usage: Usage,
 }
 
 impl Progress {
-    fn lock(&self) -> MutexGuard<'_, Facts> {
+    /// Returns what is known, to be read or noted.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Facts> {
         self.0.lock()
-    }
-
-    /// Returns the upstream's own id for the request.
-    pub(super) fn id(&self) -> Option<String> {
-        self.lock().id.clone()
-    }
-
-    /// Notes the upstream's own id for the request.
-    pub(super) fn named(&self, id: Option<String>) {
-        self.lock().id = id;
     }
 
     /// Notes that the whole request was sent, over a connection that took so long.
@@ -42,25 +37,10 @@ impl Progress {
         facts.sent = true;
     }
 
-    /// Notes that the upstream did not look at the request.
-    pub(super) fn unsent(&self) {
-        self.lock().sent = false;
-    }
-
-    /// Notes that the upstream began to answer, after so long.
-    pub(super) fn begun(&self, after: Duration) {
-        self.lock().begun = Some(after);
-    }
-
     /// Returns how long it took to have a connection, and to begin to answer.
     pub(super) fn timing(&self) -> (Option<Duration>, Option<Duration>) {
         let facts = self.lock();
         (facts.connected, facts.begun)
-    }
-
-    /// Notes what was used so far.
-    pub(super) fn used(&self, usage: Usage) {
-        self.lock().usage = usage;
     }
 
     /// Returns what the upstream may charge, if the request was sent.

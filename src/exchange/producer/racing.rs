@@ -1,7 +1,7 @@
 //! The producer while attempts race: the first to open its gate answers, and the others end for it.
 
 use super::opening::{FailedAttempt, Gained, Opened};
-use super::state::{Declined, Ended, Running};
+use super::state::{Declined, Running};
 use super::{Piece, Producer, ProducerState};
 use crate::account::failure::{Failure, Then};
 use crate::account::track::Failed;
@@ -43,7 +43,10 @@ impl<'x> Producer<'x> {
         if !self.may_hedge {
             return None;
         }
-        Some(first.began + self.request.demand.pace(self.request.envelope.stream, after, std::time::Instant::now())?)
+        Some(
+            first.attempt.began
+                + self.request.demand.pace(self.request.envelope.stream, after, std::time::Instant::now())?,
+        )
     }
 
     fn hedge(&mut self) {
@@ -54,7 +57,7 @@ impl<'x> Producer<'x> {
         else {
             return;
         };
-        let beside = Some(first.place);
+        let beside = Some(first.attempt.place);
         // A free place is for the requests that wait.
         if self.request.demand.waiting() == 0
             && self.is_anybody_left(beside)
@@ -73,34 +76,28 @@ impl<'x> Producer<'x> {
         Opened { gained, declined, held }: Opened,
     ) -> Result<Option<Piece>, Refusal> {
         let stream = self.request.envelope.stream;
-        let (now, took) = (std::time::Instant::now(), running.began.elapsed());
-        running.progress.begun(took);
+        let (now, took) = (std::time::Instant::now(), running.attempt.began.elapsed());
+        running.attempt.progress.lock().begun = Some(took);
         // A stream that has ended already must be whole before others end for it.
         let gained = match gained {
-            Gained::Stream { reading, whole: true } => {
-                match self.conclude(running.place, running.began, &running.progress, reading) {
-                    Ok(whole) => Gained::Whole(whole),
-                    Err((failure, reading)) => {
-                        return self.lose(running, FailedAttempt { failure, salvage: Some(reading) });
-                    }
+            Gained::Stream { reading, whole: true } => match self.conclude(&running.attempt, reading) {
+                Ok(whole) => Gained::Whole(whole),
+                Err((failure, reading)) => {
+                    return self.lose(running, FailedAttempt { failure, salvage: Some(reading) });
                 }
-            }
+            },
             Gained::Stream { .. } | Gained::Whole(_) => gained,
         };
-        let change = running.trial.answered(stream, took, now);
+        let change = running.attempt.guard.answered(stream, took, now);
         if self.request.model.hedge.is_some() {
             self.request.demand.took(stream, took, now);
         }
-        self.told(
-            running.place,
-            change.map(|state| Failed { breaker: Some(state), rest: None }),
-            "an answer",
-            None,
-            None,
-        );
+        if change.is_some() {
+            self.report(running.attempt.place, Failed { breaker: change, rest: None }, None, None);
+        }
         if declined && self.search.has(Reach::Declined, &self.request.candidates) {
             let noted = self.summary.trail.len();
-            self.note(running.place, "declined", running.began, Some(200), &running.progress, Some(gained.usage()));
+            self.note(&running.attempt, "declined", Some(200), Some(gained.usage()));
             self.search.reach = Reach::Declined;
             let mut declined = Box::new(Declined { running, gained, held, noted });
             declined.release();
@@ -114,8 +111,8 @@ impl<'x> Producer<'x> {
             self.summary.hedged = Some(true);
         }
         for mut slower in self.state.stop_race() {
-            let waited = slower.began.elapsed();
-            slower.trial.outrun(stream, waited, now);
+            let waited = slower.attempt.began.elapsed();
+            slower.attempt.guard.outrun(stream, waited, now);
             self.request.demand.took(stream, waited, now);
             self.give_up(slower, "slower");
         }
@@ -125,10 +122,10 @@ impl<'x> Producer<'x> {
     /// Takes down an attempt that failed before its gate was open, or with its first events.
     fn lose(&mut self, running: Running<'x>, failed: FailedAttempt) -> Result<Option<Piece>, Refusal> {
         let FailedAttempt { failure, salvage } = failed;
-        let Running { place, began, mut trial, losses, progress, .. } = running;
+        let Running { mut attempt, losses, .. } = running;
         self.summary.losses = losses;
-        self.summary.served = Some(place);
-        self.summary.upstream_request_id = progress.id();
+        self.summary.served = Some(attempt.place);
+        self.summary.upstream_request_id = attempt.progress.lock().id.clone();
         let then = failure.then();
         let goes_on = match then {
             Then::Another => self.state.is_racing() || self.is_anybody_left(None),
@@ -140,9 +137,9 @@ impl<'x> Producer<'x> {
         // A whole answer that is a refusal is better than a part of another answer.
         let has_reserve = self.state.reserve().is_some_and(|reserve| reserve.is_some());
         if let Some(reading) = salvage.filter(|_| !goes_on && !has_reserve) {
-            return self.salvage(Ended { place, began, trial, progress }, failure, *reading);
+            return self.salvage(attempt, failure, *reading);
         }
-        self.failed(&failure, place, began, &mut trial, &progress, true);
+        self.failed(&failure, &mut attempt, true);
         match then {
             Then::Another => {}
             Then::Nobody if goes_on => {}
@@ -165,10 +162,10 @@ impl<'x> Producer<'x> {
 
     /// Ends an attempt that is no longer needed.
     pub(super) fn give_up(&mut self, running: Running<'x>, why: &'static str) {
-        let Running { place, began, progress, end, trial, .. } = running;
-        drop((end, trial));
-        let unused = progress.spent(self.request.face.prompt_bytes);
+        let Running { attempt, end, .. } = running;
+        drop(end);
+        let unused = attempt.progress.spent(self.request.face.prompt_bytes);
         self.summary.maybe_billed |= unused.is_some();
-        self.note(place, why, began, None, &progress, unused);
+        self.note(&attempt, why, None, unused);
     }
 }

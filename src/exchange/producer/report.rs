@@ -2,32 +2,31 @@
 //! to the caller if nothing else comes.
 
 use super::Producer;
-use super::progress::Progress;
+use super::state::Try;
 use crate::account::breaker::BreakerState;
-use crate::account::failure::{self, Class, Failure, Setback};
+use crate::account::failure::{self, Class, Facts, Failure, Setback};
 use crate::account::health::Why;
-use crate::account::track::{AttemptGuard, Failed, Trouble};
+use crate::account::track::{Failed, Trouble};
 use crate::error::{Refusal, What, scrub};
 use crate::exchange::advice;
 use crate::exchange::choose::Nobody;
+use crate::live::place::Place;
 use crate::secret::Secret;
 use crate::settled::{Tried, millis};
 use dialects::neutral::Refused;
 use dialects::usage::{Source, Usage};
 use std::time::Duration;
-use tokio::time::Instant;
 
 impl Producer<'_> {
-    /// The trail of attempts, and where the time went, for keys that may see them.
+    /// Returns the trail of attempts, and where the time went, for keys that may see them.
     pub fn trail_so_far(&self) -> Option<(String, String)> {
-        let running = self.state.streaming().map(|live| (live.ended.place, live.ended.began, "running"));
-        self.debug(running, self.summary.timing)
+        self.debug(self.state.streaming().map(|live| (&live.attempt, "running")), self.summary.timing)
     }
 
-    /// The same, with one that is not in the trail yet: its place, when it began, and how it does.
+    /// Returns the same, with an attempt that is not in the trail yet, and how it does.
     pub(super) fn debug(
         &self,
-        last: Option<(usize, Instant, &str)>,
+        last: Option<(&Try, &str)>,
         (connect, first_byte): (Option<Duration>, Option<Duration>),
     ) -> Option<(String, String)> {
         let before = self.request.debug?;
@@ -36,9 +35,9 @@ impl Producer<'_> {
                 tried.status.filter(|status| *status != 200).map_or_else(String::new, |status| format!("({status})"));
             format!("{};{}{status};{}ms", tried.account, tried.outcome, tried.ms)
         };
-        let last = last.and_then(|(place, began, outcome)| {
-            let account = &self.request.candidates.get(place)?.place.account.id;
-            Some(format!("{account};{outcome};{}ms", millis(began.elapsed())))
+        let last = last.and_then(|(attempt, outcome)| {
+            let account = &self.request.candidates.get(attempt.place)?.place.account.id;
+            Some(format!("{account};{outcome};{}ms", millis(attempt.began.elapsed())))
         });
         let attempts: Vec<String> = self.summary.trail.iter().map(trail).chain(last).collect();
         let queued = Some(self.queued()).filter(|queued| !queued.is_zero());
@@ -127,12 +126,7 @@ impl Producer<'_> {
         }
         let place = self.candidate().map(|c| &c.place);
         let token = place.and_then(|place| place.state.tokens.present());
-        let secrets: Vec<&str> = place
-            .map(|p| p.account.secrets())
-            .unwrap_or_default()
-            .into_iter()
-            .chain(token.as_ref().map(Secret::expose))
-            .collect();
+        let secrets = place.map(|place| secrets(place, token.as_ref())).unwrap_or_default();
         let refusal = failure.refusal(self.search.tries, &secrets);
         // Some other account may be back sooner than the last one that was asked.
         let soonest = [self.search.passed.retry_after, self.failures.limited].into_iter().flatten().min();
@@ -143,73 +137,62 @@ impl Producer<'_> {
         refusal
     }
 
-    /// What follows from a failure for the account and the target, and the trail. `unused`: nothing
-    /// of it is for the caller.
-    pub(super) fn failed(
-        &mut self,
-        failure: &Failure,
-        place: usize,
-        began: Instant,
-        trial: &mut AttemptGuard,
-        progress: &Progress,
-        unused: bool,
-    ) {
-        let Some(candidate) = self.request.candidates.get(place) else { return };
-        let retry_after = failure.retry_after();
-        let state = &candidate.place.state;
-        let now = std::time::Instant::now();
+    /// Takes down what follows from a failure for the account, the target and the trail. `unused`:
+    /// nothing of the answer is for the caller.
+    pub(super) fn failed(&mut self, failure: &Failure, attempt: &mut Try, unused: bool) {
+        let Some(candidate) = self.request.candidates.get(attempt.place) else { return };
+        let (facts, retry_after) = (failure.facts(), failure.retry_after());
+        let (account, state) = (&candidate.place.account, &candidate.place.state);
+        let (now, stream) = (std::time::Instant::now(), self.request.envelope.stream);
         // Who had less time than its account gives, since the caller has less or others took it, is
         // not to blame for the rest.
-        let timeouts = &candidate.timeouts;
-        let given = if self.request.envelope.stream { timeouts.total_stream } else { timeouts.total };
+        let given = if stream { candidate.timeouts.total_stream } else { candidate.timeouts.total };
         let hurried = *failure == Failure::TotalTimeout
-            && self.total(candidate).saturating_duration_since(began) < given.mul_f64(0.9);
-        let class = if hurried { Class::Ours } else { failure.class() };
-        let mut news = trial.failed(Setback { class, retry_after }, self.request.envelope.stream, began.elapsed(), now);
+            && self.total(candidate).saturating_duration_since(attempt.began) < given.mul_f64(0.9);
+        let class = if hurried { Class::Ours } else { facts.class };
+        let mut news = attempt.guard.failed(Setback { class, retry_after }, stream, attempt.began.elapsed(), now);
         let token = state.tokens.present();
-        if failure.class() == Class::Credential {
+        if facts.class == Class::Credential {
             state.tokens.forget();
             news.rest = state.health.failed(now);
         }
-        if failure.class() == Class::Rate {
+        if facts.class == Class::Rate {
             let wait = failure::rate_cool(retry_after);
             self.failures.limited = Some(self.failures.limited.map_or(wait, |sooner| sooner.min(wait)));
         }
-        self.failures.hope |= matches!(failure.class(), Class::Rate | Class::Refused | Class::Transient);
-        let account = &candidate.place.account;
-        let secrets: Vec<&str> = account.secrets().into_iter().chain(token.as_ref().map(Secret::expose)).collect();
-        let refused = news.rest.filter(|rest| rest.why == Why::Credential).is_some();
+        self.failures.hope |= matches!(facts.class, Class::Rate | Class::Refused | Class::Transient);
+        let secrets = secrets(&candidate.place, token.as_ref());
+        let refused = news.rest.is_some_and(|rest| rest.why == Why::Credential);
         let advice = refused.then(|| advice::on_credential(failure, account, &secrets));
         let detail: Option<String> = failure.detail().map(|d| scrub(&d, &secrets).chars().take(200).collect());
-        self.told(place, Some(news), failure.name(), failure.status(), advice.as_deref().or(detail.as_deref()));
-        if !matches!(failure.class(), Class::Caller | Class::Ours) {
-            let trouble = Trouble { outcome: failure.name(), detail: detail.clone(), at: now };
+        self.report(attempt.place, news, Some(&facts), advice.as_deref().or(detail.as_deref()));
+        if !matches!(facts.class, Class::Caller | Class::Ours) {
+            let trouble = Trouble { outcome: facts.name, detail: detail.clone(), at: now };
             if candidate.track.troubled(trouble) && matches!(failure, Failure::Tls { .. }) {
                 let (id, model, why) = (&account.id, &candidate.upstream_model, detail.as_deref().unwrap_or_default());
                 log::warn!("account {id}: no TLS for {model}: {why} (said once)");
             }
         }
-        self.summary.maybe_billed |= failure.maybe_billed();
+        self.summary.maybe_billed |= facts.maybe_billed;
         // Of the last answer, unless a later one is whole.
         if let Failure::BrokenCall(calls) = failure {
             self.summary.flaws.broken_calls = *calls;
         }
-        let unused = progress.spent(self.request.face.prompt_bytes).filter(|_| unused && failure.maybe_billed());
-        self.note(place, failure.name(), began, failure.status(), progress, unused);
+        let unused = attempt.progress.spent(self.request.face.prompt_bytes).filter(|_| unused && facts.maybe_billed);
+        self.note(attempt, facts.name, facts.status, unused);
         if let Some(tried) = self.summary.trail.last_mut() {
             tried.detail = detail;
         }
     }
 
-    /// Says in the log what begins or ends for a target.
-    pub(super) fn told(&self, place: usize, news: Option<Failed>, after: &str, status: Option<u16>, why: Option<&str>) {
-        let (Some(Failed { breaker, rest }), Some(candidate)) = (news, self.request.candidates.get(place)) else {
-            return;
-        };
+    /// Writes into the log what begins or ends for a target, after a failure or an answer.
+    pub(super) fn report(&self, place: usize, news: Failed, failure: Option<&Facts<'_>>, why: Option<&str>) {
+        let Some(candidate) = self.request.candidates.get(place) else { return };
         let (account, model) = (&candidate.place.account.id, &candidate.upstream_model);
-        let status = status.map_or_else(|| "-".to_owned(), |s| s.to_string());
+        let after = failure.map_or("an answer", |failure| failure.name);
+        let status = failure.and_then(|failure| failure.status).map_or_else(|| "-".to_owned(), |s| s.to_string());
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-        if let Some(rest) = rest {
+        if let Some(rest) = news.rest {
             let seconds = rest.until.saturating_duration_since(std::time::Instant::now()).as_secs() + 1;
             log::warn!(
                 "account {account} rests for {seconds} s ({}) after {after} (HTTP {status}) for {model}{why}",
@@ -217,7 +200,7 @@ impl Producer<'_> {
             );
         }
         let hint = |time: Duration| self.shared.store.iter().for_each(|store| store.hint(account, model, time));
-        match breaker {
+        match news.breaker {
             Some(BreakerState::Open(until)) => {
                 let wait = until.saturating_duration_since(std::time::Instant::now());
                 hint(wait);
@@ -234,17 +217,9 @@ impl Producer<'_> {
         }
     }
 
-    /// Adds to the trail. `unused` is what may be charged for an answer that nobody got.
-    pub(super) fn note(
-        &mut self,
-        place: usize,
-        outcome: &'static str,
-        began: Instant,
-        status: Option<u16>,
-        progress: &Progress,
-        unused: Option<Usage>,
-    ) {
-        let Some(candidate) = self.request.candidates.get(place) else { return };
+    /// Adds an attempt to the trail. `unused` is what may be charged for an answer that nobody got.
+    pub(super) fn note(&mut self, attempt: &Try, outcome: &'static str, status: Option<u16>, unused: Option<Usage>) {
+        let Some(candidate) = self.request.candidates.get(attempt.place) else { return };
         if let Some(name) = unused.unwrap_or(self.summary.usage).doubted
             && candidate.place.state.doubted(std::time::Instant::now())
         {
@@ -253,12 +228,12 @@ impl Producer<'_> {
                 "account {account} told a `{name}` that no answer can have, for {model}: its usage is not believed, but estimated instead (said once an hour)"
             );
         }
-        let (connect, first) = progress.timing();
+        let (connect, first) = attempt.progress.timing();
         self.summary.trail.push(Tried {
             account: candidate.place.account.id.clone(),
             model: candidate.upstream_model.clone(),
             outcome,
-            ms: millis(began.elapsed()),
+            ms: millis(attempt.began.elapsed()),
             status,
             connect_ms: connect.map(millis),
             first_ms: first.map(millis),
@@ -269,8 +244,13 @@ impl Producer<'_> {
         });
         // What has ended without being in vain is what the exchange has used.
         let used = Some(self.summary.usage).filter(|usage| unused.is_none() && usage.source != Source::None);
-        self.request.meter.ended(progress, used, &self.summary.trail);
+        self.request.meter.ended(&attempt.progress, used, &self.summary.trail);
     }
+}
+
+/// Returns what must not appear in a text about an account.
+fn secrets<'a>(place: &'a Place, token: Option<&'a Secret>) -> Vec<&'a str> {
+    place.account.secrets().into_iter().chain(token.map(Secret::expose)).collect()
 }
 
 /// The whole seconds that a caller is told for a wait: one at least, and never less than it is.

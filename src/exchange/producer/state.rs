@@ -45,19 +45,16 @@ pub(super) enum ProducerState<'x> {
 
 /// An attempt whose gate is not open yet.
 pub(super) struct Running<'x> {
-    pub(super) place: usize,
-    pub(super) began: Instant,
+    pub(super) attempt: Try,
     /// It began beside a slow one.
     pub(super) is_hedge: bool,
-    pub(super) trial: AttemptGuard,
     pub(super) losses: Losses,
-    pub(super) progress: Arc<Progress>,
     pub(super) end: Pin<Box<dyn Future<Output = Result<Opened, FailedAttempt>> + Send + 'x>>,
 }
 
 /// A stream that runs.
 pub(super) struct Streaming {
-    pub(super) ended: Ended,
+    pub(super) attempt: Try,
     pub(super) reading: Reading,
 }
 
@@ -79,11 +76,12 @@ impl Declined<'_> {
     }
 }
 
-/// What is known of an attempt that has opened its gate, or failed.
-pub(super) struct Ended {
+/// A try is an attempt as the producer keeps account of it.
+pub(super) struct Try {
+    /// The candidate's place.
     pub(super) place: usize,
     pub(super) began: Instant,
-    pub(super) trial: AttemptGuard,
+    pub(super) guard: AttemptGuard,
     pub(super) progress: Arc<Progress>,
 }
 

@@ -1,9 +1,8 @@
 //! The producer while a stream runs: its next events, its end, and the fate of its connection.
 
 use super::opening::{AnswerFacts, WholeAnswer};
-use super::progress::Progress;
 use super::reading::{Reading, failure_of};
-use super::state::{Ended, ProducerState, Streaming};
+use super::state::{ProducerState, Streaming, Try};
 use super::{Piece, Producer};
 use crate::account::failure::Failure;
 use crate::error::Refusal;
@@ -19,12 +18,12 @@ impl Producer<'_> {
     /// Returns the next events of the stream. The stream stays in the state while it is waited for,
     /// so that it is still there if this future is dropped.
     pub(super) async fn advance(&mut self) -> Result<Option<Piece>, Refusal> {
-        let ProducerState::Streaming(Streaming { ended, reading }) = &mut self.state else { return Ok(None) };
+        let ProducerState::Streaming(Streaming { attempt, reading }) = &mut self.state else { return Ok(None) };
         let idle = Instant::now() + reading.idle;
         let (due, late) =
             if reading.total <= idle { (reading.total, Failure::TotalTimeout) } else { (idle, Failure::IdleTimeout) };
         let fed = reading.feed(due, late, &mut self.alarm).await;
-        ended.progress.used(reading.stream.usage_so_far());
+        attempt.progress.lock().usage = reading.stream.usage_so_far();
         let failure = match fed {
             Ok(false) if reading.out.is_empty() => return Ok(None),
             Ok(false) => return Ok(Some(Piece::Events(std::mem::take(&mut reading.out).into()))),
@@ -38,38 +37,32 @@ impl Producer<'_> {
         };
         match failure {
             None => self.close(live),
-            Some(failure) => self.salvage(live.ended, failure, live.reading),
+            Some(failure) => self.salvage(live.attempt, failure, live.reading),
         }
     }
 
     /// Ends a stream that has come to its end.
-    fn close(&mut self, Streaming { ended, reading }: Streaming) -> Result<Option<Piece>, Refusal> {
-        match self.conclude(ended.place, ended.began, &ended.progress, reading) {
-            Ok(WholeAnswer { piece, facts, attempt }) => {
-                self.whole(ended, facts);
-                self.state = ProducerState::Over(attempt);
+    fn close(&mut self, Streaming { attempt, reading }: Streaming) -> Result<Option<Piece>, Refusal> {
+        match self.conclude(&attempt, reading) {
+            Ok(WholeAnswer { piece, facts, attempt: connection }) => {
+                self.whole(attempt, facts);
+                self.state = ProducerState::Over(connection);
                 Ok(Some(piece))
             }
-            Err((failure, reading)) => self.salvage(ended, failure, *reading),
+            Err((failure, reading)) => self.salvage(attempt, failure, *reading),
         }
     }
 
     /// Ends a stream: returns its last events, if it is whole, and its connection, whose fate is
     /// not known yet. A flaw of a whole answer is named before its finishes; or the stream breaks
     /// because of it, where the catalog wants that.
-    pub(super) fn conclude(
-        &self,
-        place: usize,
-        began: Instant,
-        progress: &Progress,
-        mut reading: Reading,
-    ) -> Result<WholeAnswer, (Failure, Box<Reading>)> {
+    pub(super) fn conclude(&self, attempt: &Try, mut reading: Reading) -> Result<WholeAnswer, (Failure, Box<Reading>)> {
         let trail = self
-            .debug(Some((place, began, "ok")), progress.timing())
+            .debug(Some((attempt, "ok")), attempt.progress.timing())
             .map(|(attempts, timing)| trail(&attempts, &timing));
         let before = reading.out.len();
         let failure = match reading.stream.finish(&mut reading.out, trail.as_deref()) {
-            Ok(_) if self.refuses(place, reading.stream.flaws()) => {
+            Ok(_) if self.refuses(attempt.place, reading.stream.flaws()) => {
                 reading.out.truncate(before);
                 Failure::BrokenCall(reading.stream.flaws().broken_calls)
             }
@@ -94,15 +87,14 @@ impl Producer<'_> {
     /// what was used. The failure comes next.
     pub(super) fn salvage(
         &mut self,
-        mut ended: Ended,
+        mut attempt: Try,
         failure: Failure,
         mut reading: Reading,
     ) -> Result<Option<Piece>, Refusal> {
-        self.summary.served = Some(ended.place);
-        self.summary.upstream_request_id = ended.progress.id();
+        self.summary.served = Some(attempt.place);
+        self.summary.upstream_request_id = attempt.progress.lock().id.clone();
         self.summary.usage = reading.stream.usage_so_far();
-        let Ended { place, began, trial, progress } = &mut ended;
-        self.failed(&failure, *place, *began, trial, progress, false);
+        self.failed(&failure, &mut attempt, false);
         self.stop_race();
         self.commit(ProducerState::Over(None));
         let events = std::mem::take(&mut reading.out);

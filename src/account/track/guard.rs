@@ -1,0 +1,142 @@
+//! A guard stands for one attempt at a target. It tells the target's memory how the attempt ended,
+//! exactly once: that nothing was learnt, if it is dropped before anybody says.
+
+use super::TargetHealth;
+use crate::account::breaker::{BreakerPass, BreakerState, Outcome};
+use crate::account::failure::{Class, REFUSALS_IN_A_ROW, REFUSED_COOL, Setback, rate_cool};
+use crate::account::health::{Rest, Why};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// One attempt at a target, until it is known what it says about it.
+#[must_use]
+pub struct AttemptGuard {
+    track: Arc<TargetHealth>,
+    pass: BreakerPass,
+    awaits: bool,
+    stage: Stage,
+}
+
+/// What has been said of an attempt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing.
+    Open,
+    /// It has begun to answer.
+    Begun,
+    /// How it ended.
+    Ended,
+}
+
+impl AttemptGuard {
+    /// Returns the guard of an attempt that begins.
+    pub(super) fn new(track: Arc<TargetHealth>, pass: BreakerPass) -> AttemptGuard {
+        AttemptGuard { track, pass, awaits: true, stage: Stage::Open }
+    }
+
+    /// It has begun to answer, or has answered, after this time. Yields the breaker's state if that
+    /// changed it.
+    pub fn answered(&mut self, stream: bool, took: Duration, now: Instant) -> Option<BreakerState> {
+        self.came();
+        let mut memory = self.track.memory.lock();
+        memory.peak_mut(stream).observe(took, now);
+        // It does serve the model.
+        memory.refusals = 0;
+        memory.trouble = None;
+        if let Some(hint) = &mut memory.hint {
+            hint.refuted = true;
+        }
+        memory.rest = memory.rest.filter(|rest| rest.why != Why::Refused);
+        self.stage = Stage::Begun;
+        memory.breaker.settle(self.pass, Outcome::Ok, now, fastrand::f64())
+    }
+
+    /// An answer that had begun is whole.
+    pub fn whole(&mut self, now: Instant) {
+        self.stage = Stage::Ended;
+        self.track.memory.lock().breaker.ended(self.pass, Outcome::Ok, now, 0.0);
+    }
+
+    /// It was a probe that found the target back. How fast one token came says nothing about
+    /// answers.
+    pub fn is_back(&mut self, now: Instant) {
+        self.came();
+        self.stage = Stage::Ended;
+        let mut memory = self.track.memory.lock();
+        memory.trouble = None;
+        memory.breaker.settle(self.pass, Outcome::Ok, now, 0.0);
+    }
+
+    /// It failed, after this time. Yields the rest or the breaker's state that begins with it.
+    pub fn failed(
+        &mut self,
+        Setback { class, retry_after }: Setback,
+        stream: bool,
+        took: Duration,
+        now: Instant,
+    ) -> Failed {
+        let first = self.came();
+        let mut memory = self.track.memory.lock();
+        // A stream that is cut later was not slow to begin.
+        if class == Class::Transient && first {
+            memory.peak_mut(stream).waited(took, now);
+        }
+        let outcome = Outcome::Failed(class);
+        let breaker = match std::mem::replace(&mut self.stage, Stage::Ended) {
+            Stage::Begun => memory.breaker.ended(self.pass, outcome, now, fastrand::f64()),
+            Stage::Open | Stage::Ended => memory.breaker.settle(self.pass, outcome, now, fastrand::f64()),
+        };
+        let rest = match class {
+            Class::Rate => Some(Rest { until: now + rate_cool(retry_after), why: Why::Rate }),
+            Class::Refused => {
+                memory.refusals += 1;
+                (memory.refusals >= REFUSALS_IN_A_ROW).then(|| Rest { until: now + REFUSED_COOL, why: Why::Refused })
+            }
+            Class::Caller | Class::Credential | Class::Transient | Class::Ours => None,
+        };
+        let news = rest.filter(|_| memory.rest(now).is_none());
+        // A longer rest is never cut short by a later, milder failure.
+        if let Some(rest) = rest.filter(|rest| memory.rest.is_none_or(|old| old.until < rest.until)) {
+            memory.rest = Some(rest);
+        }
+        Failed { breaker, rest: news }
+    }
+
+    /// Whether it is the one that finds out if the target is back.
+    pub fn is_probe(&self) -> bool {
+        self.pass.is_probe()
+    }
+
+    /// Another attempt was faster: what this one has waited, it takes at least.
+    pub fn outrun(&mut self, stream: bool, waited: Duration, now: Instant) {
+        self.track.memory.lock().peak_mut(stream).waited(waited, now);
+    }
+
+    /// It is no longer waited for its first token. Whether it was until now.
+    fn came(&mut self) -> bool {
+        let awaited = std::mem::replace(&mut self.awaits, false);
+        if awaited {
+            self.track.awaited.fetch_sub(1, Ordering::Relaxed);
+        }
+        awaited
+    }
+}
+
+impl Drop for AttemptGuard {
+    fn drop(&mut self) {
+        self.came();
+        if self.stage == Stage::Open {
+            self.track.memory.lock().breaker.settle(self.pass, Outcome::Neutral, Instant::now(), 0.0);
+        }
+    }
+}
+
+/// What begins with a failure, for the log.
+#[derive(Debug, Clone, Copy)]
+pub struct Failed {
+    /// The breaker's new state.
+    pub breaker: Option<BreakerState>,
+    /// A rest.
+    pub rest: Option<Rest>,
+}
