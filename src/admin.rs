@@ -301,7 +301,7 @@ async fn limits(live: &Live, store: Option<&Store>, query: &str) -> Answer {
     let counted = if of_all.is_some() { "all instances" } else { "this instance" };
     let now = days::now();
     let counts = of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
-    let told: Vec<_> = bounds.iter().zip(&counts).map(|(bound, counts)| limits::told(bound, counts, now)).collect();
+    let told: Vec<_> = bounds.iter().zip(&counts).map(|(bound, counts)| limits::report(bound, counts, now)).collect();
     (200, "application/json", format!("{:#}\n", json!({ "counted": counted, "limits": told, "more": more })))
 }
 

@@ -23,9 +23,9 @@ impl Changes {
         let mut scopes = self.scopes.lock();
         let rest = scopes.len().min(most);
         let taken: Vec<Arc<Scope>> = scopes.drain(..rest).collect();
-        for shared in taken.iter().filter_map(|scope| scope.shared.as_ref()) {
+        for scope in &taken {
             // What changes from now on is a change anew: its counts are read after this.
-            shared.listed.store(false, Ordering::SeqCst);
+            scope.shared.listed.store(false, Ordering::SeqCst);
         }
         taken
     }
@@ -42,9 +42,10 @@ impl Changes {
 }
 
 /// What a scope knows of being shared.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Shared {
-    changes: Arc<Changes>,
+    /// Who is told of its changes, if anybody is.
+    changes: Option<Arc<Changes>>,
     listed: AtomicBool,
     told: AtomicU64,
     retired: AtomicBool,
@@ -57,59 +58,47 @@ pub(super) struct Shared {
 impl Scope {
     /// From now on its changes are told.
     pub fn shared(self, changes: Arc<Changes>) -> Scope {
-        Scope {
-            shared: Some(Shared {
-                changes,
-                listed: AtomicBool::default(),
-                told: AtomicU64::default(),
-                retired: AtomicBool::default(),
-                began: OnceLock::new(),
-                is_known: AtomicBool::default(),
-            }),
-            ..self
-        }
+        Scope { shared: Shared { changes: Some(changes), ..Shared::default() }, ..self }
     }
 
     /// Its counts have changed.
     pub fn changed(self: &Arc<Scope>) {
-        let Some(shared) = self.shared.as_ref().filter(|shared| !shared.retired.load(Ordering::SeqCst)) else { return };
-        if !shared.listed.swap(true, Ordering::SeqCst) {
-            shared.changes.scopes.lock().push(self.clone());
-            shared.changes.some.notify_one();
+        let Shared { changes: Some(changes), retired, listed, .. } = &self.shared else { return };
+        if !retired.load(Ordering::SeqCst) && !listed.swap(true, Ordering::SeqCst) {
+            changes.scopes.lock().push(self.clone());
+            changes.some.notify_one();
         }
     }
 
     /// Nobody is bound by it any more: if its name comes back, another one counts for it.
     pub(super) fn retire(&self) {
-        if let Some(shared) = &self.shared {
-            shared.retired.store(true, Ordering::SeqCst);
-        }
+        self.shared.retired.store(true, Ordering::SeqCst);
     }
 
     /// What it counts up to now it began with. What was cut where a process died comes after it:
     /// who counted there had only reserved it.
     pub(super) fn begins(&self) {
-        if let Some(shared) = &self.shared {
+        if self.shared.changes.is_some() {
             // What it began with first stays.
-            shared.began.get_or_init(|| self.tally().counts());
+            self.shared.began.get_or_init(|| self.tally().counts());
         }
     }
 
     /// What it began with, without what was cut where a process died; nothing, if nobody said so.
     pub fn began(&self) -> Counts {
-        self.shared.as_ref().and_then(|shared| shared.began.get().cloned()).unwrap_or_default()
+        self.shared.began.get().cloned().unwrap_or_default()
     }
 
     /// Whether it is known what was kept elsewhere by who counted for it before.
     pub fn is_known(&self) -> bool {
-        self.shared.as_ref().is_none_or(|shared| shared.is_known.load(Ordering::Relaxed))
+        self.shared.changes.is_none() || self.shared.is_known.load(Ordering::Relaxed)
     }
 
     /// It is known now, and this of it was not counted here: each when, how many requests, and what
     /// they used.
     pub fn know(self: &Arc<Scope>, missing: &[(u64, u64, Spent)]) {
-        let Some(shared) = &self.shared else { return };
-        if shared.is_known.swap(true, Ordering::Relaxed) || missing.is_empty() {
+        let Shared { changes, is_known, .. } = &self.shared;
+        if changes.is_none() || is_known.swap(true, Ordering::Relaxed) || missing.is_empty() {
             return;
         }
         let mut tally = self.tally();
@@ -120,13 +109,11 @@ impl Scope {
 
     /// In which epoch all its counts were told last.
     pub fn told(&self) -> u64 {
-        self.shared.as_ref().map_or(0, |shared| shared.told.load(Ordering::Relaxed))
+        self.shared.told.load(Ordering::Relaxed)
     }
 
     /// They have been told.
     pub fn tell(&self, epoch: u64) {
-        if let Some(shared) = &self.shared {
-            shared.told.store(epoch, Ordering::Relaxed);
-        }
+        self.shared.told.store(epoch, Ordering::Relaxed);
     }
 }

@@ -11,14 +11,14 @@
 pub mod changes;
 mod entry;
 pub mod registry;
+mod report;
 pub mod tally;
-mod told;
 
 pub use changes::Changes;
 pub use entry::{Entry, enter};
 pub use registry::{KeyLimits, KeyScopes, LastUsed, Limited, Past, Registry};
+pub use report::report;
 pub use tally::{Ask, Counts, Kind, Left, Moment, Over, Reserved, Room, Spent};
-pub use told::told;
 
 use crate::calendar::{DAY, Month};
 use crate::lock::Lock;
@@ -97,7 +97,7 @@ pub struct Scope {
     /// `acme`, `acme/prod`, or `acme/prod gpt-4o`.
     pub name: Arc<str>,
     tally: Lock<Tally>,
-    shared: Option<changes::Shared>,
+    shared: changes::Shared,
     unpriced: Lock<Unpriced>,
 }
 
@@ -112,29 +112,23 @@ struct Unpriced {
 impl Scope {
     /// Nothing is counted yet.
     pub fn new(level: Level, name: Arc<str>) -> Scope {
-        Scope { level, name, tally: Lock::default(), shared: None, unpriced: Lock::default() }
+        Scope { level, name, tally: Lock::default(), shared: changes::Shared::default(), unpriced: Lock::default() }
     }
 
     /// As of now, the second, day and month that an admission would be counted in.
     pub fn moment(&self, now_ms: u64) -> Moment {
-        let mut tally = self.tally();
-        tally.advance(now_ms);
-        tally.moment()
+        self.tally_at(now_ms).moment()
     }
 
     /// Whether a date has come that had been there before, since a clock was set: what it has is to
     /// be told again. Says so once.
     pub fn came_again(&self, now_ms: u64) -> bool {
-        let mut tally = self.tally();
-        tally.advance(now_ms);
-        tally.came_again()
+        self.tally_at(now_ms).came_again()
     }
 
     /// What is counted, as of now.
     pub fn own(&self, now_ms: u64) -> Counts {
-        let mut tally = self.tally();
-        tally.advance(now_ms);
-        tally.counts()
+        self.tally_at(now_ms).counts()
     }
 
     /// The sums of money lack what so many requests cost, since nobody knows it.
@@ -158,6 +152,12 @@ impl Scope {
 
     fn tally(&self) -> MutexGuard<'_, Tally> {
         self.tally.lock()
+    }
+
+    fn tally_at(&self, now_ms: u64) -> MutexGuard<'_, Tally> {
+        let mut tally = self.tally();
+        tally.advance(now_ms);
+        tally
     }
 }
 
@@ -248,13 +248,9 @@ pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<R
     Ok(reservation)
 }
 
-/// Takes what is asked for without asking the limits: somebody else did, and says what is left.
-pub fn take_unchecked(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, left: Left) -> Reservation {
-    Reservation { left, at: now_ms, ask, held: take(&mut locked(bounds, now_ms), ask, now_ms) }
-}
-
-/// The same, for what the store has counted too, at these moments: only where it is another one
-/// here there is something to tell it.
+/// Takes what is asked for without asking the limits: the store did, and says what is left. It has
+/// counted the same at these moments: only where the moment is another one here there is something
+/// to tell it.
 pub fn take_granted(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, left: Left, counted: &[Moment]) -> Reservation {
     let mut tallies = locked(bounds, now_ms);
     let held = take(&mut tallies, ask, now_ms);
@@ -277,8 +273,7 @@ type Locked<'a> = [Option<(Bound<'a>, MutexGuard<'a, Tally>)>; 3];
 fn locked<'a>(bounds: &Bounds<'a>, now_ms: u64) -> Locked<'a> {
     bounds.0.map(|bound| {
         let bound = bound?;
-        let mut tally = bound.scope.tally();
-        tally.advance(now_ms);
+        let mut tally = bound.scope.tally_at(now_ms);
         tally.watch(bound.limits);
         Some((bound, tally))
     })

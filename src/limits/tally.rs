@@ -193,38 +193,32 @@ impl Tally {
     /// Time goes on, if it does: what is out of the minute, the day, or the month by then is no
     /// longer counted.
     pub fn advance(&mut self, now: u64) {
-        if now <= self.now {
-            if self.now - now > STEP_BACK {
-                self.set_back(now);
+        if now > self.now {
+            if let Some(minute) = &mut self.minute {
+                minute.advance(second(self.now), second(now));
             }
+        } else if self.now - now > STEP_BACK {
+            let back = second(self.now) - second(now);
+            if let Some(minute) = &mut self.minute {
+                minute.set_back(back);
+            }
+            self.back = self.back.saturating_add(back);
+        } else {
             return;
         }
-        if let Some(minute) = &mut self.minute {
-            minute.advance(second(self.now), second(now));
-        }
-        self.now = now;
-        self.turn(now / DAY);
-    }
-
-    fn set_back(&mut self, now: u64) {
-        let back = second(self.now) - second(now);
-        if let Some(minute) = &mut self.minute {
-            minute.set_back(back);
-        }
-        self.back = self.back.saturating_add(back);
         self.now = now;
         self.turn(now / DAY);
     }
 
     /// What runs has reserved for the day, and for the month, on which it was admitted.
     fn turn(&mut self, day: u64) {
-        let (was, month) = (self.dates.day(), self.dates.month());
+        let (was, month) = (self.dates.day, self.dates.month);
         self.came_again |= self.dates.turn(day);
         let [tokens, usd, of_month] = &mut self.reserved;
         if was != day {
             (*tokens, *usd) = (0, 0);
         }
-        if month != self.dates.month() {
+        if month != self.dates.month {
             *of_month = 0;
         }
     }
@@ -274,14 +268,7 @@ impl Tally {
             minute.change(second(self.now), second(at), Count::default(), Count { requests: 1, tokens: ask.tokens });
         }
         self.dates.add(at / DAY, Sums { requests: 1, tokens: ask.tokens.into(), usd: ask.usd.0.into() });
-        let [tokens, usd, of_month] = &mut self.reserved;
-        if at / DAY == self.dates.day() {
-            *tokens = tokens.saturating_add(ask.tokens.into());
-            *usd = usd.saturating_add(ask.usd.0.into());
-        }
-        if Month::of(at / DAY) == self.dates.month() {
-            *of_month = of_month.saturating_add(ask.usd.0.into());
-        }
+        self.reserve(at / DAY, (ask.tokens, ask.usd), u128::saturating_add);
         Counted { at, back: self.back, by_second: self.minute.is_some() }
     }
 
@@ -308,13 +295,18 @@ impl Tally {
         let sums =
             |count: Count, usd: Usd| Sums { requests: count.requests, tokens: count.tokens.into(), usd: usd.0.into() };
         self.dates.replace(entry.at / DAY, sums(what, usd), sums(by, by_usd));
+        self.reserve(entry.at / DAY, (what.tokens, usd), u128::saturating_sub);
+    }
+
+    /// Changes what is reserved for the day, and for its month, where they are the present ones.
+    fn reserve(&mut self, day: u64, (tokens, usd): (u64, Usd), change: impl Fn(u128, u128) -> u128) {
         let [of_tokens, of_usd, of_month] = &mut self.reserved;
-        if entry.at / DAY == self.dates.day() {
-            *of_tokens = of_tokens.saturating_sub(what.tokens.into());
-            *of_usd = of_usd.saturating_sub(usd.0.into());
+        if day == self.dates.day {
+            *of_tokens = change(*of_tokens, tokens.into());
+            *of_usd = change(*of_usd, usd.0.into());
         }
-        if Month::of(entry.at / DAY) == self.dates.month() {
-            *of_month = of_month.saturating_sub(usd.0.into());
+        if Month::of(day) == self.dates.month {
+            *of_month = change(*of_month, usd.0.into());
         }
     }
 
@@ -325,7 +317,7 @@ impl Tally {
 
     /// When something would be counted now.
     pub fn moment(&self) -> Moment {
-        Moment { second: second(self.now), day: self.dates.day(), month: self.dates.month().first }
+        Moment { second: second(self.now), day: self.dates.day, month: self.dates.month.first }
     }
 
     /// A tally that has counted this.
@@ -449,8 +441,8 @@ impl Tally {
         let free = match kind {
             Kind::RequestsPerMinute => gone(|count| count.requests),
             Kind::TokensPerMinute => gone(|count| count.tokens),
-            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => (self.dates.day() + 1).saturating_mul(DAY),
-            Kind::UsdPerMonth => self.dates.month().next.saturating_mul(DAY),
+            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => (self.dates.day + 1).saturating_mul(DAY),
+            Kind::UsdPerMonth => self.dates.month.next.saturating_mul(DAY),
             // When one ends, nobody knows.
             Kind::Concurrency => return PLACE_AGAIN,
         };

@@ -125,7 +125,7 @@ fn a_reservation_is_settled_once_and_by_nothing_if_it_is_dropped() {
     assert_eq!((refused.level, refused.over.kind, refused.over.used), (Level::Caller, Kind::TokensPerDay, 60));
     one.settle(Spent { tokens: 7, usd: Usd(3) });
     drop(admit(&bounds, ask, NOW, 1).unwrap());
-    let unchecked = take_unchecked(&bounds, Ask::of(1_000, Usd(0)), NOW, Left::default());
+    let unchecked = take_granted(&bounds, Ask::of(1_000, Usd(0)), NOW, Left::default(), &[]);
     assert_eq!(scopes[2].own(NOW).day_tokens, 1_007);
     unchecked.settle(Spent { tokens: 200, usd: Usd(0) });
     for scope in &scopes {
@@ -293,7 +293,7 @@ fn what_nobody_knows_the_cost_of_is_told_beside_the_sums_of_money_of_its_month()
         scope.lacks(at, requests);
     }
     let told = |limits: Limits, now| {
-        super::told(&Bound { limits: &limits, scope: &scope }, &scope.own(now), now)["unpriced_requests"].as_u64()
+        super::report(&Bound { limits: &limits, scope: &scope }, &scope.own(now), now)["unpriced_requests"].as_u64()
     };
     let money = Limits { usd_per_month: Some(Usd(5)), ..Limits::default() };
     assert_eq!(told(money, now), Some(3));

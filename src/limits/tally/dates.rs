@@ -24,9 +24,9 @@ pub(super) struct Sums {
 /// Of the present date and of others. What a month counts is money.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Dates {
-    day: u64,
+    pub(super) day: u64,
     today: Sums,
-    month: Month,
+    pub(super) month: Month,
     this_month: u128,
     others: Option<Box<Others>>,
 }
@@ -48,7 +48,7 @@ struct Other<S> {
 
 impl Default for Dates {
     fn default() -> Dates {
-        Dates { day: 0, today: Sums::default(), month: Month::of(0), this_month: 0, others: None }
+        Dates::of(0, Sums::default(), 0)
     }
 }
 
@@ -74,14 +74,6 @@ impl Dates {
     /// Nothing else is known.
     pub(super) fn of(day: u64, today: Sums, this_month: u128) -> Dates {
         Dates { day, today, month: Month::of(day), this_month, others: None }
-    }
-
-    pub(super) fn day(&self) -> u64 {
-        self.day
-    }
-
-    pub(super) fn month(&self) -> Month {
-        self.month
     }
 
     /// What counts for the day.
@@ -158,19 +150,18 @@ impl Dates {
     /// On this day it was not that, but this, if the day is still known.
     pub(super) fn replace(&mut self, day: u64, what: Sums, by: Sums) {
         let usd = |sum: u128| sum.saturating_sub(what.usd).saturating_add(by.usd);
-        let others = self.others.as_deref_mut();
-        let (mut days, mut months) =
-            others.map_or((None, None), |others| (Some(&mut others.days), Some(&mut others.months)));
         if day == self.day {
             self.today = self.today.without(what).and(by);
-        } else if let Some(other) = days.as_mut().and_then(|days| days.iter_mut().find(|other| other.date == day)) {
+        } else if let Some(others) = &mut self.others
+            && let Some(other) = others.days.iter_mut().find(|other| other.date == day)
+        {
             other.sums = other.sums.without(what).and(by);
         }
         if (self.month.first..self.month.next).contains(&day) {
             self.this_month = usd(self.this_month);
-        } else if let Some(months) = &mut months {
+        } else if let Some(others) = &mut self.others {
             let first = Month::of(day).first;
-            months.iter_mut().filter(|other| other.date == first).for_each(|other| other.sums = usd(other.sums));
+            others.months.iter_mut().filter(|other| other.date == first).for_each(|other| other.sums = usd(other.sums));
         }
     }
 }

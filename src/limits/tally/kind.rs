@@ -50,14 +50,7 @@ impl Kind {
 
     /// Whether it counts money.
     pub fn is_money(self) -> bool {
-        match self {
-            Kind::UsdPerDay | Kind::UsdPerMonth => true,
-            Kind::RequestsPerMinute
-            | Kind::RequestsPerDay
-            | Kind::TokensPerMinute
-            | Kind::TokensPerDay
-            | Kind::Concurrency => false,
-        }
+        matches!(self, Kind::UsdPerDay | Kind::UsdPerMonth)
     }
 
     /// What these limits allow of it, or an equal share of that: of what is allowed at all, at
@@ -87,11 +80,7 @@ impl Kind {
 
     /// What of that is no estimate.
     pub fn sure(self, ask: Ask) -> u64 {
-        match self {
-            Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::Concurrency => 1,
-            Kind::TokensPerMinute | Kind::TokensPerDay => ask.sure.tokens,
-            Kind::UsdPerDay | Kind::UsdPerMonth => ask.sure.usd.0,
-        }
+        self.asked(Ask::of(ask.sure.tokens, ask.sure.usd))
     }
 
     /// Whether it is more than all that is allowed, but would not be without what is estimated.

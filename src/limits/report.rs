@@ -84,9 +84,9 @@ impl LimitReached {
     }
 }
 
-/// What `/limits` tells of one scope: its limits, and what is used of them; where money is limited,
-/// how many requests of the month that lacks.
-pub fn told(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> serde_json::Value {
+/// Returns what `/limits` says of one scope: its limits, and what is used of them; where money is
+/// limited, how many requests of the month that lacks.
+pub fn report(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> serde_json::Value {
     let of_minute = |of: fn(&(u64, u64, u64)) -> u64| counts.minute.iter().map(of).fold(0, u64::saturating_add);
     let (mut limits, mut used) = (serde_json::Map::new(), serde_json::Map::new());
     for kind in Kind::ALL {
@@ -104,16 +104,16 @@ pub fn told(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> serde_json::Valu
             told.insert(kind.name().to_owned(), if kind.is_money() { json!(Usd(number)) } else { json!(number) });
         }
     }
-    let mut told =
+    let mut report =
         json!({ "level": bound.scope.level.name(), "name": bound.scope.name, "limits": limits, "used": used });
     let unpriced = bound.scope.unpriced(now_ms);
     if unpriced > 0
         && bound.limits.limits_money()
-        && let Some(told) = told.as_object_mut()
+        && let Some(report) = report.as_object_mut()
     {
-        told.insert("unpriced_requests".to_owned(), unpriced.into());
+        report.insert("unpriced_requests".to_owned(), unpriced.into());
     }
-    told
+    report
 }
 
 impl Left {
