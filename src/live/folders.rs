@@ -4,6 +4,7 @@
 //! out.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 
@@ -53,39 +54,32 @@ impl Folders {
         }
         let sender = self.sender.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            for event in told(event) {
+            for event in events(event) {
                 sender.send(event).ok();
             }
         });
-        match watcher {
-            Ok(mut watcher) => {
-                for (folder, inode) in &wanted {
-                    if inode.is_some()
-                        && let Err(why) = watcher.watch(folder, RecursiveMode::NonRecursive)
-                    {
-                        log::warn!(
-                            "cannot watch {}: {why}; changes are found within {} s all the same",
-                            folder.display(),
-                            POLL.as_secs()
-                        );
-                    }
-                }
-                self.watched = Some((watcher, wanted));
-                true
-            }
+        let warn = |what: &dyn Display, why: notify::Error| {
+            log::warn!("cannot watch {what}: {why}; changes are found within {} s all the same", POLL.as_secs());
+        };
+        let mut watcher = match watcher {
+            Ok(watcher) => watcher,
             Err(why) => {
-                log::warn!(
-                    "cannot watch the catalog's folder: {why}; changes are found within {} s all the same",
-                    POLL.as_secs()
-                );
-                false
+                warn(&"the catalog's folder", why);
+                return false;
+            }
+        };
+        for (folder, _) in wanted.iter().filter(|(_, inode)| inode.is_some()) {
+            if let Err(why) = watcher.watch(folder, RecursiveMode::NonRecursive) {
+                warn(&folder.display(), why);
             }
         }
+        self.watched = Some((watcher, wanted));
+        true
     }
 }
 
 /// What an event says. Reading is an event too, and our own looks would wake us for ever.
-fn told(event: notify::Result<notify::Event>) -> Vec<Event> {
+fn events(event: notify::Result<notify::Event>) -> Vec<Event> {
     let Ok(event) = event else { return vec![Event::Lost] };
     if event.need_rescan() {
         return vec![Event::Lost];

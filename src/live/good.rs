@@ -18,9 +18,10 @@ const MEMORY: Duration = Duration::from_secs(60);
 
 /// The texts that are live, and the files that are not.
 pub(super) struct Good {
-    live: Texts,
+    /// What the live catalog is made of.
+    pub(super) live: Texts,
     /// What was refused last, and is not mended.
-    refused: Texts,
+    pub(super) refused: Texts,
     /// When each file was refused last.
     when: BTreeMap<PathBuf, Instant>,
     /// The folder that problems name files of.
@@ -30,16 +31,6 @@ pub(super) struct Good {
 impl Good {
     pub(super) fn new(dir: &Path, live: &Texts) -> Self {
         Self { live: live.clone(), refused: Texts::new(), when: BTreeMap::new(), dir: dir.to_owned() }
-    }
-
-    /// The live catalog is made of these.
-    pub(super) fn are(&mut self, texts: &Texts) {
-        self.live = texts.clone();
-    }
-
-    /// Nothing is refused any more.
-    pub(super) fn all_are(&mut self) {
-        self.refused.clear();
     }
 
     /// Notes what is refused. Whether that is new.

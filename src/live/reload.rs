@@ -12,7 +12,7 @@ use crate::metrics::Metrics;
 use crate::{calendar, limits};
 use arc_swap::{ArcSwap, Guard};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 /// What `/status` tells of reloads that were not taken.
@@ -40,8 +40,10 @@ pub struct RefusedReload {
 /// How reloads went.
 #[derive(Default)]
 pub struct Reloads {
-    status: Lock<ReloadStatus>,
-    settling: Lock<Settling>,
+    /// What became of the last ones.
+    pub(super) status: Lock<ReloadStatus>,
+    /// What is in the files, and since when.
+    pub(super) settling: Lock<Settling>,
     folder: OnceLock<PathBuf>,
 }
 
@@ -53,7 +55,7 @@ impl Reloads {
 
     /// The change that is not live yet.
     pub fn waiting(&self) -> Option<Waiting> {
-        self.settling().waiting(Instant::now())
+        self.settling.lock().waiting(Instant::now())
     }
 
     /// The folder that is watched.
@@ -64,24 +66,16 @@ impl Reloads {
     /// The files by when the text of theirs that is live was seen there last, the latest change
     /// last.
     pub fn live(&self) -> Vec<(PathBuf, Instant)> {
-        let mut live: Vec<_> = self.settling().live().map(|(path, at)| (path.to_owned(), at)).collect();
+        let mut live: Vec<_> = self.settling.lock().live().map(|(path, at)| (path.to_owned(), at)).collect();
         live.sort_by_key(|(_, at)| *at);
         live
     }
 
     /// Says which folder is watched, and what it held at the start.
     pub(super) fn begin(&self, dir: &Path, live: Texts) {
-        *self.settling() = Settling::new(live, Instant::now());
+        *self.settling.lock() = Settling::new(live, Instant::now());
         // A relative path means another folder once the working directory is another one.
         self.folder.set(std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())).ok();
-    }
-
-    pub(super) fn settling(&self) -> MutexGuard<'_, Settling> {
-        self.settling.lock()
-    }
-
-    pub(super) fn tell(&self, change: impl FnOnce(&mut ReloadStatus)) {
-        change(&mut self.status.lock());
     }
 }
 

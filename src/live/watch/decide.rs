@@ -1,0 +1,258 @@
+//! The decision on what the files hold: it is taken, refused, or waited for.
+
+use super::{LOOK, Tried, Watch, was_changed_within};
+use crate::catalog::load::{self, ReadCatalog};
+use crate::catalog::settle::{ENDLESS, QUIET, Ready, Whole};
+use crate::catalog::texts::{Texts, is_source};
+use crate::catalog::{Catalog, published_key_problem, shrinks};
+use crate::live::Snapshot;
+use crate::live::good::name_in;
+use crate::live::reload::RefusedReload;
+use crate::problem::{Problem, Problems};
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant, SystemTime};
+
+/// A change that takes away more than half of something is taken so long after it was seen first.
+const SUSPICIOUS: Duration = Duration::from_secs(5);
+/// So many catalogs of the past are kept at most.
+const PAST: usize = 16;
+
+impl Watch {
+    /// Considers what is whole, when it is time.
+    pub(super) fn decide(&mut self) {
+        let now = Instant::now();
+        let ready = self.live.reloads.settling.lock().ready(now);
+        let (since, all) = match ready {
+            Ready::Whole { since, all } if now >= self.rest => (since, all),
+            Ready::Whole { .. } | Ready::Wait => return,
+            Ready::Nothing => {
+                self.tried = None;
+                return;
+            }
+        };
+        let whole = self.live.reloads.settling.lock().whole();
+        let texts: Texts = whole.iter().map(|(path, (version, _))| (path.clone(), version.clone())).collect();
+        let is_tried = |tried: &Tried| tried.texts == texts && (tried.all || !all) && now < tried.until;
+        if self.tried.as_ref().is_some_and(is_tried) {
+            return;
+        }
+        let read = self.made_of(&texts);
+        let undecided = self.consider(read, &whole, since, all);
+        self.tried = undecided.map(|until| Tried { texts, all, until });
+        let ended = Instant::now();
+        // Between two catalogs there is as much time for others, but no more than half a second.
+        self.rest = ended + ended.duration_since(now).min(QUIET);
+    }
+
+    /// The catalog that the texts make. A large one takes its time, in which the files are looked
+    /// at as before.
+    fn made_of(&mut self, texts: &Texts) -> ReadCatalog {
+        let (give, take) = channel();
+        let (dir, known) = (self.dir.clone(), texts.clone());
+        // If nobody waits for it any more, nobody needs it.
+        let make = move || drop(give.send(load::of_texts(&dir, known)));
+        let maker = std::thread::Builder::new().name("catalog-maker".to_owned()).spawn(make);
+        while maker.is_ok() {
+            match take.recv_timeout(LOOK) {
+                Ok(read) => return read,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.hear();
+                    self.look();
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        load::of_texts(&self.dir, texts.clone())
+    }
+
+    /// Takes or refuses what was made of the texts. Until when not, if it is too early for either.
+    fn consider(&mut self, read: ReadCatalog, whole: &Whole, since: Instant, all: bool) -> Option<Instant> {
+        let ReadCatalog { catalog, texts: used, .. } = read;
+        let now = Instant::now();
+        if self.names_what_is_young(&used, now) && now.duration_since(since) < ENDLESS {
+            return Some(now);
+        }
+        let live = self.live.load_full();
+        let catalog = match self.is_allowed(catalog) {
+            Ok(catalog) => catalog,
+            // The other half of the change may be in a file that is not whole yet.
+            Err((problems, reasons)) => {
+                let (bad, before) = self.good.blamed(whole, &problems, now);
+                if !before && !all && now.duration_since(since) < ENDLESS {
+                    return Some(since + ENDLESS);
+                }
+                self.refuse(reasons, bad.clone());
+                return self.consider_without(bad, before, used, whole);
+            }
+        };
+        let until = self.hold(&live, &catalog, now);
+        if until.is_none() {
+            self.take(&live, catalog);
+            self.told_recovered();
+            self.good.live = used.clone();
+            self.is_over(&used, whole, true);
+        }
+        until
+    }
+
+    /// Files are wrong. What changed in others becomes live beside the last good content of these,
+    /// unless it came together with what is wrong.
+    fn consider_without(&mut self, mut bad: Texts, before: bool, used: Texts, whole: &Whole) -> Option<Instant> {
+        let live = self.live.load_full();
+        while before && self.good.has_more(whole, &bad) {
+            let ReadCatalog { catalog, texts, .. } = self.made_of(&self.good.instead_of(whole, &bad));
+            match self.is_allowed(catalog) {
+                Ok(catalog) => {
+                    let until = self.hold(&live, &catalog, Instant::now());
+                    if until.is_some() {
+                        return until;
+                    }
+                    self.take_without(&live, catalog, &bad);
+                    self.good.live = texts.clone();
+                    let mut taken = whole.clone();
+                    taken.retain(|path, _| !bad.contains_key(path));
+                    // What is refused may name files that are not there yet.
+                    self.is_over(&texts.into_iter().chain(used).collect(), whole, false);
+                    self.live.reloads.settling.lock().considered(&taken, true);
+                    return None;
+                }
+                Err((problems, _)) if !self.good.blame_more(whole, &problems, &mut bad) => break,
+                Err(_) => {}
+            }
+        }
+        // Whoever waits for his own change finds that it is not taken either.
+        if let Some(refused) = &mut self.live.reloads.status.lock().refused {
+            refused.at = SystemTime::now();
+        }
+        self.is_over(&used, whole, false);
+        None
+    }
+
+    /// Until when a change waits that takes away too much.
+    fn hold(&mut self, live: &Snapshot, catalog: &Catalog, now: Instant) -> Option<Instant> {
+        if let Some(loss) = shrinks(&live.catalog, catalog) {
+            let until = *self.held.get_or_insert_with(|| {
+                log::warn!(
+                    "the catalog's new content {loss}: it is taken if it still does in {} s",
+                    SUSPICIOUS.as_secs()
+                );
+                now
+            }) + SUSPICIOUS;
+            if now < until {
+                self.live.reloads.status.lock().held = Some(loss);
+                return Some(until);
+            }
+            log::warn!("the catalog {loss}: taken, since it has done so for {} s", SUSPICIOUS.as_secs());
+            self.publisher.metrics.shrank();
+        }
+        None
+    }
+
+    /// Whether the texts name files that were never looked at, and that were written just now. They
+    /// are followed from now on.
+    fn names_what_is_young(&mut self, used: &Texts, now: Instant) -> bool {
+        let clock = SystemTime::now();
+        let mut settling = self.live.reloads.settling.lock();
+        for (path, version) in used {
+            if !settling.follows(path) {
+                self.named.insert(path.clone());
+                settling.named(path.clone(), version.clone(), !was_changed_within(version, QUIET, clock), now);
+            }
+        }
+        !settling.is_complete()
+    }
+
+    fn is_allowed(&self, catalog: Result<Catalog, Problems>) -> Result<Catalog, (Vec<Problem>, Vec<String>)> {
+        let catalog = catalog.map_err(|Problems(problems, _)| {
+            let reasons = problems.iter().map(ToString::to_string).collect();
+            (problems, reasons)
+        })?;
+        match published_key_problem(&catalog, &self.listen) {
+            Some(problem) => Err((Vec::new(), vec![problem])),
+            None => Ok(catalog),
+        }
+    }
+
+    /// Says that these files are refused, once for what they hold.
+    fn refuse(&mut self, reasons: Vec<String>, bad: Texts) {
+        if !self.good.refused(bad)
+            && self.live.reloads.status().refused.is_some_and(|refused| refused.standing && refused.reasons == reasons)
+        {
+            return;
+        }
+        log::error!("the catalog's new content is refused, the old one stays live: {}", reasons.join("; "));
+        let refused = RefusedReload { at: SystemTime::now(), standing: true, reasons, withheld: Vec::new() };
+        self.live.reloads.status.lock().refused = Some(refused);
+        // Last, so that whoever is alarmed by it finds the reasons.
+        self.publisher.metrics.reload_refused();
+    }
+
+    fn take(&mut self, live: &Arc<Snapshot>, catalog: Catalog) {
+        if catalog.hash == live.catalog.hash {
+            log::info!("the catalog is back to what is live (hash {})", live.catalog.hash);
+        } else {
+            for warning in unsaid(&live.catalog.warnings, &catalog.warnings) {
+                log::warn!("{warning}");
+            }
+            self.past.push(self.publisher.publish(catalog));
+            self.past.retain(|past| Arc::strong_count(past) > 1);
+            if self.past.len() > PAST {
+                // Its exchanges have been at it for long; the last of them drops it.
+                self.past.remove(0);
+            }
+            let live = self.live.load_full();
+            log::info!(
+                "catalog {} is live: {} accounts, {} models, {} callers, {} keys (hash {})",
+                live.generation,
+                live.catalog.accounts().len(),
+                live.catalog.models().len(),
+                live.catalog.callers().len(),
+                live.catalog.key_count(),
+                live.catalog.hash
+            );
+        }
+    }
+
+    /// Takes a catalog that has the last good content of the files that are wrong.
+    fn take_without(&mut self, live: &Arc<Snapshot>, catalog: Catalog, bad: &Texts) {
+        let withheld: Vec<PathBuf> = bad.keys().cloned().collect();
+        let names: Vec<_> = withheld.iter().map(|path| name_in(&self.dir, path)).collect();
+        self.take(live, catalog);
+        log::error!(
+            "{} stays refused: its last good content serves on, beside the changes of other files, which are live",
+            names.join(", ")
+        );
+        if let Some(refused) = &mut self.live.reloads.status.lock().refused {
+            refused.withheld = withheld;
+        }
+    }
+
+    /// Everything that the files hold is live.
+    fn told_recovered(&mut self) {
+        self.good.refused.clear();
+        if let Some(refused) = &mut self.live.reloads.status.lock().refused {
+            (refused.standing, refused.withheld) = (false, Vec::new());
+        }
+        self.publisher.metrics.reload_recovered();
+    }
+
+    /// What was considered is decided. What mends an error may be a file that was not there.
+    fn is_over(&mut self, used: &Texts, whole: &Whole, live: bool) {
+        self.held = None;
+        self.live.reloads.status.lock().held = None;
+        self.named = used.keys().filter(|path| !is_source(&self.dir, path)).cloned().collect();
+        let mut settling = self.live.reloads.settling.lock();
+        settling.considered(whole, live);
+        settling.keep_only(|path| is_source(&self.dir, path) || self.named.contains(path));
+    }
+}
+
+/// Warnings that are not about the same as before. Where they stand does not count: a line that is
+/// added moves all that follow.
+fn unsaid<'w>(before: &[Problem], now: &'w [Problem]) -> impl Iterator<Item = &'w Problem> {
+    let known: HashSet<_> = before.iter().map(|warning| (&warning.file, &warning.path, &warning.what)).collect();
+    now.iter().filter(move |warning| !known.contains(&(&warning.file, &warning.path, &warning.what)))
+}
