@@ -234,16 +234,16 @@ impl Breaker {
         }
         match &mut self.phase {
             Phase::HalfOpen { lent, probe, extent, .. } => {
-                let patience = match extent {
-                    Extent::Whole if alone => self.settings.patience.min(ALONE),
-                    Extent::Whole | Extent::Part { .. } => self.settings.patience,
-                };
-                match (probe.map(|since| since + patience).filter(|lapses| *lapses > now), extent) {
-                    (Some(_), Extent::Part { .. }) if alone => return Admission::Allow(beside),
-                    (Some(lapses), Extent::Whole | Extent::Part { .. }) => {
-                        return Admission::RefuseUntil(lapses.min(now + SOON));
-                    }
-                    (None, _) => {}
+                let is_part = *extent != Extent::Whole;
+                let patience = self.settings.patience;
+                let patience = if alone && !is_part { patience.min(ALONE) } else { patience };
+                if let Some(lapses) = probe.map(|since| since + patience).filter(|lapses| *lapses > now) {
+                    let is_beside = alone && is_part;
+                    return if is_beside {
+                        Admission::Allow(beside)
+                    } else {
+                        Admission::RefuseUntil(lapses.min(now + SOON))
+                    };
                 }
                 *lent += 1;
                 *probe = Some(now);

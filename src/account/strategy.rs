@@ -48,7 +48,7 @@ pub fn order(
     smooth: &mut Smooth,
     random: impl FnMut() -> f64,
 ) -> Vec<usize> {
-    let standing = |view: &View| Standing::of(strategy, view);
+    let standing = |view: &View| standing(strategy, view);
     let mut order = drawn(views, random);
     // What is equal stays in the order of the draw.
     match strategy {
@@ -85,22 +85,10 @@ pub fn order(
     order.into_iter().map(|(place, _)| place).collect()
 }
 
-/// What goes before everything else in which targets differ; the least is the best.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Standing {
-    unfit: bool,
-    nearly_gone: bool,
-    tier: u32,
-}
-
-impl Standing {
-    fn of(strategy: Strategy, view: &View) -> Standing {
-        Standing {
-            unfit: !view.fit,
-            nearly_gone: view.headroom.is_some_and(|share| share < NEARLY_GONE),
-            tier: if strategy == Strategy::Priority { view.tier } else { 0 },
-        }
-    }
+/// Returns what goes before everything else in which targets differ; the least is the best.
+fn standing(strategy: Strategy, view: &View) -> (bool, bool, u32) {
+    let is_nearly_gone = view.headroom.is_some_and(|share| share < NEARLY_GONE);
+    (!view.fit, is_nearly_gone, if strategy == Strategy::Priority { view.tier } else { 0 })
 }
 
 type Placed<'v> = (usize, &'v View);

@@ -31,17 +31,15 @@ pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> 
         (false, false) => format!("no request could be signed: {said}"),
     };
     let id = &account.id;
-    let act = match (failure.facts().status, error, &account.signer) {
-        (Some(402), _, _) => "pay for the account at its provider, or raise its limit there".to_owned(),
-        (_, Some(error), _) if is_for_money(error) => {
-            "pay for the account at its provider, or raise its limit there".to_owned()
-        }
-        (_, _, Some(Signer::Aws(_))) => format!("put keys that are good into accounts.{id}.aws"),
-        (_, _, Some(Signer::Google(..))) => {
+    let is_for_money = failure.facts().status == Some(402) || error.is_some_and(is_for_money);
+    let act = match &account.signer {
+        _ if is_for_money => "pay for the account at its provider, or raise its limit there".to_owned(),
+        Some(Signer::Aws(_)) => format!("put keys that are good into accounts.{id}.aws"),
+        Some(Signer::Google(..)) => {
             format!("put a service account that is good into accounts.{id}.service_account")
         }
-        (_, _, None) if account.key.is_none() => format!("accounts.{id} has no `key`: give it one"),
-        (_, _, None) => format!("put a key that is good where accounts.{id}.key points"),
+        None if account.key.is_none() => format!("accounts.{id} has no `key`: give it one"),
+        None => format!("put a key that is good where accounts.{id}.key points"),
     };
     format!(
         "{said}. Until you act none of its models can be used: {act}. What changes there is tried at once; else POST /accounts/{id}/reset"

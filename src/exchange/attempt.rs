@@ -271,17 +271,15 @@ impl Attempt {
             // if it is dropped. What a dropped one leaves behind is said before that place: an
             // emptied buffer, whose bytes were yielded before, or the head of a chunk that came in
             // part, with the state that says so.
-            Wire::Http1(session) => match session.read_body_ref().await {
-                Ok(bytes) => Ok(bytes.map(Chunk::Borrowed)),
-                Err(_) => Err(Failure::Cut),
-            },
+            Wire::Http1(session) => {
+                session.read_body_ref().await.map(|bytes| bytes.map(Chunk::Borrowed)).map_err(|_| Failure::Cut)
+            }
             // Pingora 0.9.1, `Http2Session::read_response_body`: it awaits only `RecvStream::data`
             // of h2, a `poll_fn` without state of its own; the connection's task holds the frames.
             // The window is opened again in the poll that yields one.
-            Wire::Http2(wire) => match wire.read_response_body().await {
-                Ok(bytes) => Ok(bytes.map(Chunk::Owned)),
-                Err(_) => Err(Failure::Cut),
-            },
+            Wire::Http2(wire) => {
+                wire.read_response_body().await.map(|bytes| bytes.map(Chunk::Owned)).map_err(|_| Failure::Cut)
+            }
             Wire::Demo(demo) => Ok(demo.next().await.map(|bytes| Chunk::Owned(bytes.into()))),
             Wire::Spent => Ok(None),
         }

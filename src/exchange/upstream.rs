@@ -93,11 +93,8 @@ impl Upstream {
         alarm: &mut Alarm,
     ) -> Result<(Connection, bool), Failure> {
         let Place { account, state, .. } = place;
-        let addresses = match alarm.until(due, pin!(state.addresses.of(account))).await {
-            Some(Ok(addresses)) => addresses,
-            Some(Err(why)) => return Err(Failure::Unreachable(why)),
-            None => return Err(Failure::ConnectTimeout),
-        };
+        let looked_up = alarm.until(due, pin!(state.addresses.of(account))).await;
+        let addresses = looked_up.ok_or(Failure::ConnectTimeout)?.map_err(Failure::Unreachable)?;
         let mut last = Failure::ConnectTimeout;
         for (nth, address) in addresses.iter().enumerate() {
             let left = due.saturating_duration_since(Instant::now());

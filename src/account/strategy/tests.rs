@@ -181,7 +181,7 @@ proptest! {
                 // The home of a conversation comes first; behind it, and without one, tiers and
                 // quotas hold.
                 let rest = &order[usize::from(sticky.is_some() && views[order[0]].fit)..];
-                prop_assert!(rest.is_sorted_by_key(|place| Standing::of(strategy, &views[*place])));
+                prop_assert!(rest.is_sorted_by_key(|place| standing(strategy, &views[*place])));
                 // Conversations stay in the lowest tier; the others go by what is left of the quota
                 // first.
                 let full = |view: &View| sticky.is_some() || view.headroom.is_none_or(|share| share >= NEARLY_GONE);

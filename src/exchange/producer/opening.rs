@@ -180,30 +180,27 @@ impl Opening<'_> {
             };
             self.progress.sent(attempt.connected);
             let sent = attempt.sent;
-            let (due, late) = if stream {
-                let first = timeouts.first_token.map(|wait| (sent + wait, Failure::FirstTokenTimeout));
-                soonest([
-                    Some((total, Failure::TotalTimeout)),
-                    Some((sent + timeouts.first_byte, Failure::FirstByteTimeout)),
-                    first,
-                ])
-            } else {
-                (total, Failure::TotalTimeout)
-            };
+            let first_byte = stream.then(|| (sent + timeouts.first_byte, Failure::FirstByteTimeout));
+            let (due, late) = soonest([Some((total, Failure::TotalTimeout)), first_byte, self.first_token(sent)]);
             let head = alarm.until(due, pin!(attempt.head())).await.map(|head| head.map(drop));
-            match head {
-                None => return Err(late),
-                Some(Ok(())) => return Ok(attempt),
-                Some(Err(Failure::Stale)) => {
+            match head.ok_or(late)? {
+                Ok(()) => return Ok(attempt),
+                Err(Failure::Stale) => {
                     self.progress.lock().sent = false;
                     if fresh {
                         return Err(Failure::unread());
                     }
                 }
-                Some(Err(failure)) => return Err(failure),
+                Err(failure) => return Err(failure),
             }
         }
         Err(Failure::Reset)
+    }
+
+    /// Returns when the first token of a stream is due.
+    fn first_token(&self, sent: Instant) -> Option<(Instant, Failure)> {
+        let wait = self.candidate.timeouts.first_token.filter(|_| self.request.envelope.stream)?;
+        Some((sent + wait, Failure::FirstTokenTimeout))
     }
 
     /// Reads a whole JSON answer; for a caller who asked for a stream it is made into one.
@@ -219,22 +216,16 @@ impl Opening<'_> {
         loop {
             // Where a stream was asked for, silence is silence, whatever it comes as.
             let idle = stream.then(|| (Instant::now() + timeouts.idle, Failure::IdleTimeout));
-            let first = timeouts.first_token.filter(|_| stream).map(|wait| (sent + wait, Failure::FirstTokenTimeout));
-            let (due, late) = soonest([Some((self.total, Failure::TotalTimeout)), idle, first]);
-            match alarm.until(due, pin!(attempt.read())).await {
-                None => return Err(late),
-                Some(Err(failure)) => return Err(failure),
-                Some(Ok(None)) => break,
-                Some(Ok(Some(chunk))) => {
-                    if body.len() + chunk.len() > self.shared.server.limits.response_body {
-                        return Err(Failure::Nonsense("an answer larger than limits.response_body allows".to_owned()));
-                    }
-                    if !self.held.grow(chunk.len()) {
-                        return Err(Failure::NoRoom);
-                    }
-                    body.extend_from_slice(&chunk);
-                }
+            let total = Some((self.total, Failure::TotalTimeout));
+            let (due, late) = soonest([total, idle, self.first_token(sent)]);
+            let Some(chunk) = alarm.until(due, pin!(attempt.read())).await.ok_or(late)?? else { break };
+            if body.len() + chunk.len() > self.shared.server.limits.response_body {
+                return Err(Failure::Nonsense("an answer larger than limits.response_body allows".to_owned()));
             }
+            if !self.held.grow(chunk.len()) {
+                return Err(Failure::NoRoom);
+            }
+            body.extend_from_slice(&chunk);
         }
         let fault = |fault| match fault {
             AnswerFault::Upstream(error) => Failure::InAnswer(error.into()),

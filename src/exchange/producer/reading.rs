@@ -45,17 +45,14 @@ impl Reading {
                 alarm.until(due, pin!(self.attempt.read())).await
             };
             waited = true;
-            match read {
-                None => return Err(late),
-                Some(Err(failure)) => return Err(failure),
-                Some(Ok(None)) => return Ok(true),
-                Some(Ok(Some(chunk))) => match self.stream.feed(&chunk, &mut self.out) {
-                    Err(fault) => return Err(failure_of(fault)),
-                    Ok(()) if self.stream.done() => return Ok(true),
-                    Ok(()) if !self.hold() => return Err(Failure::NoRoom),
-                    Ok(()) if self.out.len() >= TOGETHER => return Ok(false),
-                    Ok(()) => {}
-                },
+            let Some(read) = read else { return Err(late) };
+            let Some(chunk) = read? else { return Ok(true) };
+            match self.stream.feed(&chunk, &mut self.out) {
+                Err(fault) => return Err(failure_of(fault)),
+                Ok(()) if self.stream.done() => return Ok(true),
+                Ok(()) if !self.hold() => return Err(Failure::NoRoom),
+                Ok(()) if self.out.len() >= TOGETHER => return Ok(false),
+                Ok(()) => {}
             }
         }
     }
