@@ -36,8 +36,8 @@ impl Alarm {
         Poll::Pending
     }
 
-    /// The future's value, or `None` once `due` has passed. It is taken pinned, since futures here
-    /// are large and a move is a copy.
+    /// Returns the future's value, or `None` once `due` has passed. It is taken pinned, since
+    /// futures here are large and a move is a copy.
     pub fn until<F: Future>(
         &mut self,
         due: Instant,

@@ -139,7 +139,7 @@ pub struct BreakerPass {
 }
 
 impl BreakerPass {
-    /// Whether it is a probe.
+    /// Returns whether it is a probe.
     pub fn is_probe(self) -> bool {
         self.probe > 0
     }
@@ -183,7 +183,7 @@ pub enum BreakerState {
 }
 
 impl BreakerState {
-    /// The word in metrics and in `/status`.
+    /// Returns the word in metrics and in `/status`.
     pub fn name(self) -> &'static str {
         match self {
             BreakerState::Closed => "closed",
@@ -192,7 +192,7 @@ impl BreakerState {
         }
     }
 
-    /// Whether a request that came now would be admitted.
+    /// Returns whether a request that came now would be admitted.
     pub fn admits(self) -> bool {
         match self {
             BreakerState::Closed | BreakerState::HalfOpen { probing: false } => true,
@@ -313,7 +313,7 @@ impl Breaker {
         u64::from(self.settings.in_a_row).max(self.asked.sums(now).0 / IN_A_ROW)
     }
 
-    /// Whether a closed one opens.
+    /// Opens the breaker if it is closed and too many calls have failed.
     fn judge(&mut self, now: Instant, random: f64) -> Option<BreakerState> {
         let many = self.many(now);
         let Phase::Closed { in_a_row, cuts, calls } = &self.phase else { return None };
@@ -324,7 +324,7 @@ impl Breaker {
         (nothing_works || too_many).then(|| self.open(self.settings.cool, extent, now, random))
     }
 
-    /// What it is now.
+    /// Returns what it is now.
     pub fn state(&self, now: Instant) -> BreakerState {
         match self.phase {
             Phase::Closed { .. } => BreakerState::Closed,
@@ -336,9 +336,9 @@ impl Breaker {
         }
     }
 
-    /// Whether nothing much is known to be wrong with it: its last call was answered, if there was
-    /// one, and so were most of the last seconds'. To ask it after another one has failed moves a
-    /// request, and multiplies nothing.
+    /// Returns whether nothing much is known to be wrong with it: its last call was answered, if
+    /// there was one, and so were most of the last seconds'. To ask it after another one has failed
+    /// moves a request, and multiplies nothing.
     pub fn is_sound(&self, now: Instant) -> bool {
         match &self.phase {
             Phase::Closed { in_a_row: 0, cuts: 0, calls } => {

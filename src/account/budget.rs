@@ -48,12 +48,12 @@ impl Budget {
         self.spent.add((1, 0), now);
     }
 
-    /// Whether one more attempt may be made; if so, it is counted.
+    /// Tells whether one more attempt may be made; if so, it is counted.
     pub fn retry(&mut self, now: Instant) -> bool {
         self.retry_within(self.share, now)
     }
 
-    /// The same for another share than its own.
+    /// Returns the same for another share than its own.
     pub fn retry_within(&mut self, share: f64, now: Instant) -> bool {
         let (requests, spent) = self.spent.sums(now);
         let allowed = self.floor as f64;
@@ -64,7 +64,7 @@ impl Budget {
         granted
     }
 
-    /// How much of it is spent, from 0 to 1: for metrics.
+    /// Returns how much of it is spent, from 0 to 1: for metrics.
     pub fn spent(&self, now: Instant) -> f64 {
         let (requests, spent) = self.spent.sums(now);
         let allowed = (self.floor as f64).max(self.share * requests as f64);

@@ -48,7 +48,7 @@ impl Default for Demand {
 }
 
 impl Demand {
-    /// A request came: the order in which its targets are to be tried.
+    /// Returns the order in which the targets of a request that came are to be tried.
     pub fn order(&self, strategy: Strategy, views: &[View], sticky: Option<u64>) -> Vec<usize> {
         strategy::order(strategy, views, sticky, &mut self.memory.lock().smooth, fastrand::f64)
     }
@@ -60,17 +60,17 @@ impl Demand {
         memory.hedges.request(now);
     }
 
-    /// Whether one more attempt may be made after a failure; if so, it is counted.
+    /// Tells whether one more attempt may be made after a failure; if so, it is counted.
     pub fn retry(&self, now: Instant) -> bool {
         self.memory.lock().retries.retry(now)
     }
 
-    /// Whether one more may be made beside a slow one, for such a share of the requests.
+    /// Returns whether one more may be made beside a slow one, for such a share of the requests.
     pub fn hedge(&self, share: f64, now: Instant) -> bool {
         self.memory.lock().hedges.retry_within(share, now)
     }
 
-    /// How many tokens an answer has as a rule.
+    /// Returns how many tokens an answer has as a rule.
     pub fn typical_output(&self) -> u64 {
         match self.typical.load(Ordering::Relaxed) {
             0 => UNKNOWN_OUTPUT,
@@ -90,12 +90,12 @@ impl Demand {
         self.typical.store(typical.max(1), Ordering::Relaxed);
     }
 
-    /// How many wait.
+    /// Returns how many wait.
     pub fn waiting(&self) -> usize {
         self.queue.waiting() + self.again.waiting()
     }
 
-    /// How much of what may be spent on asking again is spent, from 0 to 1.
+    /// Returns how much of what may be spent on asking again is spent, from 0 to 1.
     pub fn spent(&self, now: Instant) -> f64 {
         self.memory.lock().retries.spent(now)
     }
@@ -106,7 +106,7 @@ impl Demand {
         if stream { first } else { whole }.record(time, now);
     }
 
-    /// The time under which such a share of them stays.
+    /// Returns the time under which such a share of them stays.
     pub fn pace(&self, stream: bool, share: f64, now: Instant) -> Option<Duration> {
         let [whole, first] = &mut self.memory.lock().paces;
         if stream { first } else { whole }.quantile(share, now)

@@ -340,7 +340,7 @@ pub const REFUSALS_IN_A_ROW: u32 = 3;
 /// The rest after a 429 that does not say how long.
 const RATE_COOL: Duration = Duration::from_secs(5);
 
-/// How long the account rests after a 429: what the upstream says, within reason.
+/// Returns how long the account rests after a 429: what the upstream says, within reason.
 pub fn rate_cool(retry_after: Option<Duration>) -> Duration {
     retry_after.unwrap_or(RATE_COOL).clamp(Duration::from_secs(1), MAX_COOL)
 }

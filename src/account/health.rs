@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 impl Why {
-    /// The word for it.
+    /// Returns the word for it.
     pub fn name(self) -> &'static str {
         match self {
             Why::Rate => "rate",
@@ -16,7 +16,8 @@ impl Why {
         }
     }
 
-    /// When it is over nothing has changed, unless the operator has done something.
+    /// Tells whether nothing has changed when the rest is over, unless the operator has done
+    /// something.
     pub fn is_for_the_operator(self) -> bool {
         self != Why::Rate
     }
@@ -59,7 +60,7 @@ struct Memory {
 }
 
 impl Health {
-    /// Whether the account rests.
+    /// Returns the account's rest, if it rests.
     pub fn rest(&self, now: Instant) -> Option<Rest> {
         if !self.troubled.load(Ordering::Acquire) {
             return None;
@@ -72,8 +73,8 @@ impl Health {
         memory.rest
     }
 
-    /// A catalog names the account, with settings of this fingerprint. True if they changed: what
-    /// was wrong with the old ones is forgotten.
+    /// Notes that a catalog names the account, with settings of this fingerprint. Returns true if
+    /// they changed: what was wrong with the old ones is forgotten.
     pub fn settings(&self, fingerprint: u64) -> bool {
         let mut memory = self.memory.lock();
         let changed = memory.fingerprint.replace(fingerprint).is_some_and(|old| old != fingerprint);

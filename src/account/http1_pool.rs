@@ -31,7 +31,7 @@ struct Idle {
 }
 
 impl Http1Pool {
-    /// A connection that is still open, as far as can be seen without asking.
+    /// Takes a connection that is still open, as far as can be seen without asking.
     pub fn take(&self, fingerprint: u64) -> Option<Stream> {
         loop {
             let Idle { mut stream, .. } = {

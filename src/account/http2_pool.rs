@@ -50,8 +50,8 @@ impl Open {
 }
 
 impl Http2Pool {
-    /// A place for a request on a connection that has one. The same connection is filled before the
-    /// next: what is not needed goes idle.
+    /// Takes a place for a request on a connection that has one. The same connection is filled
+    /// before the next: what is not needed goes idle.
     pub fn take(&self, address: SocketAddr, fingerprint: u64) -> Option<Http2Session> {
         let mut open = self.open.lock();
         let room = open.iter_mut().filter(|o| o.has_room(address, fingerprint, 1));
@@ -86,8 +86,8 @@ impl Http2Pool {
     }
 }
 
-/// A stream, if the connection can give one. It is said at once: the future never waits, and a lock
-/// may be held.
+/// Returns a stream, if the connection can give one. It is said at once: the future never waits,
+/// and a lock may be held.
 fn stream(connection: &ConnectionRef) -> Option<Http2Session> {
     match pin!(connection.spawn_stream()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(session)) => session,

@@ -43,9 +43,9 @@ impl Peak {
         }
     }
 
-    /// What to expect of it; `None` while nothing is known. What is not heard of for a while is
-    /// expected to have become faster, so that it gets another try; but while somebody is on the
-    /// way to find out (`awaited`) the others do not follow.
+    /// Returns what to expect of it; `None` while nothing is known. What is not heard of for a
+    /// while is expected to have become faster, so that it gets another try; but while somebody is
+    /// on the way to find out (`awaited`) the others do not follow.
     pub fn at(&self, now: Instant, awaited: bool) -> Option<Duration> {
         let (peak, at) = self.known?;
         let expected = if awaited { peak } else { peak * kept(at, now) };
@@ -53,7 +53,7 @@ impl Peak {
     }
 }
 
-/// How much of a peak is left.
+/// Returns how much of a peak is left.
 fn kept(at: Instant, now: Instant) -> f64 {
     (-now.saturating_duration_since(at).as_secs_f64() / DECAY.as_secs_f64()).exp()
 }
@@ -100,7 +100,7 @@ impl Rolling {
         }
     }
 
-    /// The time that a share `q` of them stayed under; `None` while there are too few.
+    /// Returns the time that a share `q` of them stayed under; `None` while there are too few.
     pub fn quantile(&mut self, q: f64, now: Instant) -> Option<Duration> {
         self.turn(now);
         let total = self.filling.total + self.full.total;

@@ -75,7 +75,7 @@ impl State {
         is_due
     }
 
-    /// A place for one more request, if the cap allows it.
+    /// Takes a place for one more request, if the cap allows it.
     pub fn admit(self: &Arc<State>) -> Option<Permit> {
         let most = self.most.load(Ordering::Acquire);
         self.in_flight
@@ -91,7 +91,7 @@ impl State {
         }
     }
 
-    /// The memory of the target that it knows by this name, kept by whoever holds it.
+    /// Returns the memory of the target that it knows by this name, kept by whoever holds it.
     pub fn track(&self, model: &Arc<str>) -> Arc<TargetHealth> {
         let mut tracks = self.tracks.lock();
         if let Some(track) = tracks.get(model).and_then(Weak::upgrade) {
@@ -163,7 +163,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The states of a catalog's accounts, in its order. Those that nobody holds are forgotten.
+    /// Returns the states of a catalog's accounts, in its order. Those that nobody holds are
+    /// forgotten.
     pub fn adopt(&self, catalog: &Catalog) -> Vec<Arc<State>> {
         let mut states = self.states.lock();
         let adopted = adopt(&mut states, catalog.accounts().iter().map(|account| &account.id), State::new);
@@ -174,7 +175,7 @@ impl Registry {
         adopted
     }
 
-    /// The demand for a catalog's models, in its order. What nobody holds is forgotten.
+    /// Returns the demand for a catalog's models, in its order. What nobody holds is forgotten.
     pub fn demands(&self, catalog: &Catalog) -> Vec<Arc<Demand>> {
         adopt(&mut self.demands.lock(), catalog.models().iter().map(|model| &model.id), |_| Demand::default())
     }

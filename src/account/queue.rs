@@ -55,12 +55,12 @@ impl Queue {
         Some(Ticket { turn, queue: self.clone() })
     }
 
-    /// How many wait, the head among them.
+    /// Returns how many wait, the head among them.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Whether nobody waits.
+    /// Returns whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.waiting() == 0
     }
@@ -70,8 +70,8 @@ impl Queue {
         self.admitted.lock().add((1, 0), now);
     }
 
-    /// In how many seconds one that came now and waited behind all others would be admitted, if it
-    /// goes on as it went of late: 1 to 60.
+    /// Returns in how many seconds one that came now and waited behind all others would be
+    /// admitted, if it goes on as it went of late: 1 to 60.
     pub fn retry_after(&self, now: Instant) -> u64 {
         let (admitted, over) = {
             let admitted = self.admitted.lock();
@@ -81,8 +81,8 @@ impl Queue {
     }
 }
 
-/// How long the last of a queue waits. Where nobody was admitted, it is taken for one: whether the
-/// next one is comes to light no sooner.
+/// Returns how long the last of a queue waits. Where nobody was admitted, it is taken for one:
+/// whether the next one is comes to light no sooner.
 fn seconds(in_front: usize, admitted: u64, over: Duration) -> u64 {
     let over = if admitted == 0 { SPAN } else { over.max(AT_LEAST) };
     let each = over.as_secs_f64() / admitted.max(1) as f64;

@@ -27,9 +27,9 @@ impl Headroom {
         Headroom { share: share.clamp(0.0, 1.0), until: seen + UNTOLD, seen, full_in: MINUTE }
     }
 
-    /// How much of it should be left now; `None` once nothing is known any more. Quotas fill up
-    /// little by little, and their reset is when they are full (so OpenAI and Anthropic): what was
-    /// used up a while ago is partly there again.
+    /// Returns how much of it should be left now; `None` once nothing is known any more. Quotas
+    /// fill up little by little, and their reset is when they are full (so OpenAI and Anthropic):
+    /// what was used up a while ago is partly there again.
     pub fn at(&self, now: SystemTime) -> Option<f64> {
         let passed = now.duration_since(self.seen).ok().filter(|_| now < self.until)?;
         let filled = (passed.as_secs_f64() / self.full_in.as_secs_f64().max(1e-9)).min(1.0);
@@ -71,8 +71,8 @@ const BELIEVED: Duration = Duration::from_secs(300);
 /// And not for less, so that it says anything at all to the requests that follow.
 const AT_LEAST: Duration = Duration::from_secs(1);
 
-/// What a head tells of the tightest quota, if it tells of any. `lookup` yields a header's value by
-/// its name in lower case.
+/// Returns what a head tells of the tightest quota, if it tells of any. `lookup` yields a header's
+/// value by its name in lower case.
 pub fn headroom<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -> Option<Headroom> {
     let told = |share: f64, reset: Option<Duration>| Headroom {
         share: share.clamp(0.0, 1.0),
@@ -88,8 +88,8 @@ pub fn headroom<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -
     quotas.chain(structured.map(|(share, reset)| told(share, reset))).min_by(|a, b| a.share.total_cmp(&b.share))
 }
 
-/// How long to stay away, as a head tells; an hour at most. `retry-after-ms`, `retry-after`, else
-/// the reset of what is used up.
+/// Returns how long to stay away, as a head tells; an hour at most. `retry-after-ms`,
+/// `retry-after`, else the reset of what is used up.
 pub fn retry_after<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -> Option<Duration> {
     const LONGEST: Duration = Duration::from_secs(3600);
     let milliseconds = || lookup("retry-after-ms").and_then(number).map(|ms| seconds(ms / 1000.0));
@@ -110,8 +110,8 @@ pub fn retry_after<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime
     milliseconds().or_else(plainly).or_else(|| of_quota().map(|(_, wait)| wait)).map(|wait| wait.min(LONGEST))
 }
 
-/// What remains of a limit. A limit of 0 or -1 means that there is none, and -1 remaining that it
-/// is not known.
+/// Returns what remains of a limit. A limit of 0 or -1 means that there is none, and -1 remaining
+/// that it is not known.
 fn share(remaining: &str, limit: Option<&str>, usual: f64) -> Option<f64> {
     let remaining = number(remaining).filter(|remaining| *remaining != -1.0)?;
     match limit.and_then(number) {
@@ -121,8 +121,8 @@ fn share(remaining: &str, limit: Option<&str>, usual: f64) -> Option<f64> {
     }
 }
 
-/// The IETF's newer drafts: `limit=100, remaining=50, reset=5`, and `"default";r=50;t=30` with the
-/// quota in `ratelimit-policy: "default";q=100;w=60`.
+/// Reads the IETF's newer drafts: `limit=100, remaining=50, reset=5`, and `"default";r=50;t=30`
+/// with the quota in `ratelimit-policy: "default";q=100;w=60`.
 fn structured(value: &str, policies: Option<&str>) -> Option<(f64, Option<Duration>)> {
     let parameter = |item: &str, names: [&str; 2]| {
         let mut parameters = item.split([';', ',']).filter_map(|part| part.split_once('='));
@@ -145,8 +145,8 @@ fn structured(value: &str, policies: Option<&str>) -> Option<(f64, Option<Durati
     value.split(',').filter_map(|item| one(item, quota(item))).min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// How long from now: a number of seconds, a duration as Go writes it, a time since 1970 in seconds
-/// or milliseconds, RFC 3339, or an HTTP date. What is past is now.
+/// Returns how long from now: a number of seconds, a duration as Go writes it, a time since 1970 in
+/// seconds or milliseconds, RFC 3339, or an HTTP date. What is past is now.
 fn wait(text: &str, now: SystemTime) -> Option<Duration> {
     /// A larger number is a point in time and no wait: 30 years.
     const SINCE_1970: f64 = 1e9;
@@ -171,7 +171,7 @@ fn wait(text: &str, now: SystemTime) -> Option<Duration> {
     httpdate::parse_http_date(text).ok().and_then(|at| from_now(Some(at)))
 }
 
-/// A duration as Go writes it: `6m0s`, `120ms`, `1h2m3.5s`; with days, too.
+/// Reads a duration as Go writes it: `6m0s`, `120ms`, `1h2m3.5s`; with days, too.
 fn span(text: &str) -> Option<Duration> {
     const UNITS: [(&str, f64); 8] = [
         ("ns", 1e-9),
@@ -196,8 +196,8 @@ fn span(text: &str) -> Option<Duration> {
     (!text.is_empty()).then(|| seconds(sum))
 }
 
-/// The first of what may be a list with parameters (`100, 100;w=60`); neither infinite nor no
-/// number.
+/// Returns the first of what may be a list with parameters (`100, 100;w=60`); neither infinite nor
+/// no number.
 fn number(text: &str) -> Option<f64> {
     let first = text.split([',', ';']).next()?.trim();
     first.parse::<f64>().ok().filter(|number| number.is_finite())

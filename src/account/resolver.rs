@@ -51,8 +51,8 @@ struct Failed {
 }
 
 impl Addresses {
-    /// The addresses to try, the last good one first. Resolves only if nothing is known of this
-    /// host yet.
+    /// Returns the addresses to try, the last good one first. Resolves only if nothing is known of
+    /// this host yet.
     pub async fn of(&self, account: &Account) -> Result<Vec<SocketAddr>, String> {
         if let Some(ip) = literal(account) {
             return Ok(vec![SocketAddr::new(ip, account.base.port)]);

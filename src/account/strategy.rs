@@ -38,9 +38,9 @@ pub struct View {
 /// Less than this share of a quota is nearly nothing: what is in flight already may use it up.
 const NEARLY_GONE: f64 = 0.05;
 
-/// The targets' places in the order in which they are to be tried. `sticky` is a [`hash`] of what
-/// the request has in common with those whose target it is to share; `random` yields numbers in [0,
-/// 1).
+/// Returns the targets' places in the order in which they are to be tried. `sticky` is a [`hash`]
+/// of what the request has in common with those whose target it is to share; `random` yields
+/// numbers in [0, 1).
 pub fn order(
     strategy: Strategy,
     views: &[View],
@@ -108,8 +108,8 @@ fn drawn(views: &[View], mut random: impl FnMut() -> f64) -> Vec<Placed<'_>> {
     keyed.into_iter().map(|(_, placed)| placed).collect()
 }
 
-/// How busy a target is for what it can take: its weight, or, where the weights do not differ and
-/// every account has one, its cap.
+/// Returns how busy a target is for what it can take: its weight, or, where the weights do not
+/// differ and every account has one, its cap.
 fn load(views: &[View]) -> impl Fn(&View) -> f64 + use<> {
     let weight = views.first().map(|view| view.weight);
     let by_cap = views.iter().all(|view| Some(view.weight) == weight && view.cap.is_some());
@@ -150,9 +150,9 @@ fn faster(equals: &[Placed<'_>]) -> usize {
     }
 }
 
-/// The place of the one that a conversation belongs to. Rendezvous hashing: each target draws a
-/// number for the conversation, by weight, and the highest wins, so that one that comes or goes
-/// moves only its own conversations.
+/// Returns the place of the one that a conversation belongs to. Rendezvous hashing: each target
+/// draws a number for the conversation, by weight, and the highest wins, so that one that comes or
+/// goes moves only its own conversations.
 fn home<'o>(conversation: u64, fit: impl Iterator<Item = (usize, &'o Placed<'o>)>) -> usize {
     let score = |view: &View| {
         let uniform = ((mix(conversation ^ view.identity.rotate_left(32)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
@@ -162,8 +162,8 @@ fn home<'o>(conversation: u64, fit: impl Iterator<Item = (usize, &'o Placed<'o>)
     fit.map(|(at, (_, view))| (at, score(view), view.identity)).max_by(higher).map_or(0, |(at, ..)| at)
 }
 
-/// Who a target is: the same in every process and version, so that conversations find their target
-/// again.
+/// Returns who a target is: the same in every process and version, so that conversations find their
+/// target again.
 pub fn identity(account: &str, model: &str) -> u64 {
     hash([account.as_bytes(), &[0xff], model.as_bytes()].into_iter().flatten().copied())
 }
@@ -176,7 +176,7 @@ pub fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)))
 }
 
-/// The finisher of SplitMix64.
+/// Mixes a hash's bits, as the finisher of SplitMix64 does.
 fn mix(mut hash: u64) -> u64 {
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -194,7 +194,7 @@ pub struct Smooth {
 }
 
 impl Smooth {
-    /// The place, among equals, of the one whose turn it is.
+    /// Returns the place, among equals, of the one whose turn it is.
     fn pick(&mut self, equals: &[Placed<'_>], views: &[View]) -> usize {
         if equals.len() < 2 {
             return 0;

@@ -49,7 +49,8 @@ pub enum Turn<'t> {
 }
 
 impl Tokens {
-    /// A good token, or the turn to fetch one; waits while another exchange fetches the first.
+    /// Returns a good token, or the turn to fetch one; waits while another exchange fetches the
+    /// first.
     pub async fn turn(&self, fingerprint: u64) -> Turn<'_> {
         if let Some((token, left)) = self.good(fingerprint) {
             if left > EARLY || self.failed_within(fingerprint, EARLY_PAUSE) {
@@ -79,7 +80,7 @@ impl Tokens {
         self.failed.store(Some(Arc::new(Failed { at: Instant::now(), fingerprint })));
     }
 
-    /// The token that goes out, for whoever must keep it out of a text.
+    /// Returns the token that goes out, for whoever must keep it out of a text.
     pub fn present(&self) -> Option<Secret> {
         self.present.load().as_ref().map(|present| present.token.clone())
     }

@@ -2,8 +2,7 @@
 //! rests, its speed, its provider's quota.
 //!
 //! It outlives catalogs, as the account's [`State`](super::State) does. **Invariant:** what was
-//! admitted is settled exactly once by its [`AttemptGuard`], as a matter of nothing learnt if
-//! nobody says how it ended.
+//! admitted is settled exactly once, by its [`AttemptGuard`].
 
 mod guard;
 
@@ -163,7 +162,7 @@ impl TargetHealth {
         }
     }
 
-    /// The probe of a half-open breaker, if one is due.
+    /// Returns the probe of a half-open breaker, if one is due.
     pub fn probe(self: &Arc<TargetHealth>, now: Instant) -> Option<AttemptGuard> {
         let mut memory = self.memory.lock();
         if memory.rest(now).is_some() || memory.breaker.state(now) != (BreakerState::HalfOpen { probing: false }) {
@@ -180,12 +179,12 @@ impl TargetHealth {
         AttemptGuard::new(self.clone(), pass)
     }
 
-    /// Whether to ask it after another one has failed multiplies nothing.
+    /// Returns whether to ask it after another one has failed multiplies nothing.
     pub fn is_sound(&self, now: Instant) -> bool {
         self.memory.lock().breaker.is_sound(now)
     }
 
-    /// What to expect of it.
+    /// Returns what to expect of it.
     pub fn expected(&self, stream: bool, now: Instant) -> Option<Duration> {
         self.memory.lock().peak(stream).at(now, false)
     }
@@ -220,7 +219,7 @@ impl TargetHealth {
         is_news
     }
 
-    /// How it failed last, if it has not answered since.
+    /// Returns how it failed last, if it has not answered since.
     pub fn trouble(&self) -> Option<Trouble> {
         self.memory.lock().trouble.as_deref().cloned()
     }

@@ -49,7 +49,7 @@ impl Window {
         self.youngest(BUCKETS, now)
     }
 
-    /// The same over the last fifth of the span: between a tenth and two.
+    /// Returns the same over the last fifth of the span: between a tenth and two.
     pub fn lately(&self, now: Instant) -> (u64, u64) {
         self.youngest(BUCKETS / 5, now)
     }
@@ -61,8 +61,8 @@ impl Window {
         young.fold((0, 0), |sums, bucket| (sums.0 + u64::from(bucket.counts.0), sums.1 + u64::from(bucket.counts.1)))
     }
 
-    /// How long what is summed now took to come: as long as there are counts, then between nine
-    /// tenths and all of the span.
+    /// Returns how long what is summed now took to come: as long as there are counts, then between
+    /// nine tenths and all of the span.
     pub fn looks_back(&self, now: Instant) -> Duration {
         let Some(began) = self.began else { return Duration::ZERO };
         let whole = self.width * self.number(began, now).saturating_sub(BUCKETS - 1);

@@ -51,7 +51,7 @@ fn is_for_money(error: &UpstreamError) -> bool {
     words.into_iter().any(|word| ["insufficient_quota", "billing"].iter().any(|mark| word.contains(mark)))
 }
 
-/// In one line, without secrets, and short.
+/// Returns the text in one line, without secrets, and short.
 fn sentence(text: &str, secrets: &[&str]) -> String {
     let line: String = scrub(text, secrets).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let line = line.trim();

@@ -192,8 +192,8 @@ impl Attempt {
         self.wrote(written, alarm).await
     }
 
-    /// Notes whether the whole request was written. After a failed write it reads the head, and leaves it for [`Attempt::head`]: an early 413 or
-    /// 429 is better than "reset".
+    /// Notes whether the whole request was written. After a failed write it reads the head, and
+    /// leaves it for [`Attempt::head`]: an early 413 or 429 is better than "reset".
     async fn wrote(&mut self, written: Result<(), Failure>, alarm: &mut Alarm) -> Result<(), Failure> {
         self.whole_request = written.is_ok();
         self.sent = Instant::now();

@@ -58,7 +58,7 @@ pub async fn headers(
     Ok(headers)
 }
 
-/// Those of them that are no credential.
+/// Returns those of them that are no credential.
 pub fn plain(outbound: &Outbound) -> Vec<(HeaderName, HeaderValue)> {
     outbound
         .headers
@@ -67,7 +67,7 @@ pub fn plain(outbound: &Outbound) -> Vec<(HeaderName, HeaderValue)> {
         .collect()
 }
 
-/// The signature of a request to AWS.
+/// Returns the signature of a request to AWS.
 pub fn signed(
     keys: &AwsKeys,
     account: &Account,
@@ -88,7 +88,7 @@ pub fn signed(
     signed.into_iter().map(header).collect()
 }
 
-/// The token for an account, fetched if there is none or it ends soon.
+/// Returns the token for an account, fetched if there is none or it ends soon.
 async fn token(
     upstream: &Arc<Upstream>,
     place: &Arc<Place>,

@@ -30,12 +30,12 @@ impl Changes {
         taken
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.scopes.lock().len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -84,12 +84,13 @@ impl Scope {
         }
     }
 
-    /// What it began with, without what was cut where a process died; nothing, if nobody said so.
+    /// Returns what it began with, without what was cut where a process died; nothing, if nobody
+    /// said so.
     pub fn began(&self) -> Counts {
         self.shared.began.get().cloned().unwrap_or_default()
     }
 
-    /// Whether it is known what was kept elsewhere by who counted for it before.
+    /// Returns whether it is known what was kept elsewhere by who counted for it before.
     pub fn is_known(&self) -> bool {
         self.shared.changes.is_none() || self.shared.is_known.load(Ordering::Relaxed)
     }
@@ -107,7 +108,7 @@ impl Scope {
         self.changed();
     }
 
-    /// In which epoch all its counts were told last.
+    /// Returns in which epoch all its counts were told last.
     pub fn told(&self) -> u64 {
         self.shared.told.load(Ordering::Relaxed)
     }

@@ -46,22 +46,22 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Whether nothing is limited.
+    /// Returns whether nothing is limited.
     pub fn is_none(&self) -> bool {
         *self == Limits::default()
     }
 
-    /// Whether something is limited by the minute.
+    /// Returns whether something is limited by the minute.
     pub fn by_minute(&self) -> bool {
         self.requests_per_minute.is_some() || self.tokens_per_minute.is_some()
     }
 
-    /// Whether something is limited by the day or the month.
+    /// Returns whether something is limited by the day or the month.
     pub fn by_date(&self) -> bool {
         self.requests_per_day.is_some() || self.tokens_per_day.is_some() || self.limits_money()
     }
 
-    /// Whether money is.
+    /// Returns whether money is.
     pub fn limits_money(&self) -> bool {
         self.usd_per_day.is_some() || self.usd_per_month.is_some()
     }
@@ -79,7 +79,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The word that metrics use.
+    /// Returns the word that metrics use.
     pub fn name(self) -> &'static str {
         match self {
             Level::Caller => "caller",
@@ -120,13 +120,13 @@ impl Scope {
         self.tally_at(now_ms).moment()
     }
 
-    /// Whether a date has come that had been there before, since a clock was set: what it has is to
-    /// be told again. Says so once.
+    /// Returns whether a date has come that had been there before, since a clock was set: what it
+    /// has is to be told again. Says so once.
     pub fn came_again(&self, now_ms: u64) -> bool {
         self.tally_at(now_ms).came_again()
     }
 
-    /// What is counted, as of now.
+    /// Returns what is counted, as of now.
     pub fn own(&self, now_ms: u64) -> Counts {
         self.tally_at(now_ms).counts()
     }
@@ -143,8 +143,8 @@ impl Scope {
         }
     }
 
-    /// How many requests of this month the sums of money lack. As long as money is limited all
-    /// prices are known: they are from before.
+    /// Returns how many requests of this month the sums of money lack. As long as money is limited
+    /// all prices are known: they are from before.
     pub fn unpriced(&self, now_ms: u64) -> u64 {
         let unpriced = self.unpriced.lock();
         if unpriced.month == Month::of(now_ms / DAY).first { unpriced.requests } else { 0 }
@@ -180,7 +180,7 @@ impl<'a> Bounds<'a> {
         self.0.iter().flatten()
     }
 
-    /// Whether nothing is limited.
+    /// Returns whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
     }
@@ -268,8 +268,8 @@ pub fn take_granted(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, left: Left, coun
 
 type Locked<'a> = [Option<(Bound<'a>, MutexGuard<'a, Tally>)>; 3];
 
-/// The tallies, as of now. Everybody locks them in this order, and a key's is locked under its
-/// caller's: nobody waits in a circle.
+/// Locks the tallies, as of now. Everybody locks them in this order, and a key's is locked under
+/// its caller's: nobody waits in a circle.
 fn locked<'a>(bounds: &Bounds<'a>, now_ms: u64) -> Locked<'a> {
     bounds.0.map(|bound| {
         let bound = bound?;
@@ -312,7 +312,7 @@ impl Reservation {
         self.give_back(spent);
     }
 
-    /// What it was taken from, from the caller's down.
+    /// Returns what it was taken from, from the caller's down.
     pub fn scopes(&self) -> impl Iterator<Item = &Arc<Scope>> {
         self.held.iter().flatten().map(|held| &held.scope)
     }

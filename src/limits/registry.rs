@@ -57,7 +57,7 @@ impl LastUsed {
         before / 1_000 < at / 1_000 || was_wrong(before, at)
     }
 
-    /// When it was, in milliseconds of Unix time, if it ever was.
+    /// Returns when it was, in milliseconds of Unix time, if it ever was.
     pub fn at(&self) -> Option<u64> {
         Some(self.at.load(Ordering::Relaxed)).filter(|at| *at > 0)
     }
@@ -68,12 +68,12 @@ impl LastUsed {
         latest(&self.old_hash_at, at);
     }
 
-    /// When it was used by such a one last, in milliseconds of Unix time, if it ever was.
+    /// Returns when it was used by such a one last, in milliseconds of Unix time, if it ever was.
     pub fn old_hash_at(&self) -> Option<u64> {
         Some(self.old_hash_at.load(Ordering::Relaxed)).filter(|at| *at > 0)
     }
 
-    /// How often it was.
+    /// Returns how often it was.
     pub fn old_hash_uses(&self) -> u64 {
         self.old_hash.load(Ordering::Relaxed)
     }
@@ -92,7 +92,7 @@ fn latest(last: &AtomicU64, at: u64) -> u64 {
     before
 }
 
-/// The clock was ahead then.
+/// Tells whether the clock was ahead then.
 fn was_wrong(before: u64, now: u64) -> bool {
     before.saturating_sub(now) > STEP_BACK
 }
@@ -133,21 +133,21 @@ pub struct KeyScopes {
 }
 
 impl KeyScopes {
-    /// What bounds an exchange of the key, which is of the same catalog, for a model, given by its
-    /// position.
+    /// Returns what bounds an exchange of the key, which is of the same catalog, for a model, given
+    /// by its position.
     pub fn bounds<'a>(&'a self, key: impl Into<KeyLimits<'a>>, model: usize) -> Bounds<'a> {
         let key = key.into();
         let of_model = of_model(&self.models, model).zip(of_model(key.models, model));
         Bounds([self.caller(key), self.key(key), of_model.map(|(scope, limits)| Bound { limits, scope })])
     }
 
-    /// What bounds all that the key asks for: what is known of it before its body is.
+    /// Returns what bounds all that the key asks for: what is known of it before its body is.
     pub fn entry<'a>(&'a self, key: impl Into<KeyLimits<'a>>) -> Bounds<'a> {
         let key = key.into();
         Bounds([self.caller(key), self.key(key), None])
     }
 
-    /// All that bounds the key, whatever is asked for.
+    /// Returns all that bounds the key, whatever is asked for.
     pub fn every<'a>(&'a self, key: impl Into<KeyLimits<'a>>) -> impl Iterator<Item = Bound<'a>> {
         let key = key.into();
         let models = self
@@ -165,7 +165,7 @@ impl KeyScopes {
         self.key.as_ref().map(|scope| Bound { limits: key.key.1, scope })
     }
 
-    /// All of them, from the caller's down.
+    /// Returns all of them, from the caller's down.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Scope>> {
         self.caller.iter().chain(&self.key).chain(self.models.iter().map(|(_, scope)| scope))
     }
@@ -194,14 +194,14 @@ pub struct Registry {
 type Unseeded = HashMap<Arc<str>, (Weak<Scope>, Limits)>;
 
 impl Registry {
-    /// What its scopes count is kept elsewhere too.
+    /// Returns a registry whose scopes' counts are kept elsewhere too.
     pub fn shared(changes: Arc<Changes>) -> Registry {
         Registry { changes: Some(changes), ..Registry::default() }
     }
 
-    /// The scopes of a catalog's keys, in the order of its keys. Where one is new, all that was
-    /// used before is asked for, once. What this catalog does not limit is forgotten, whoever holds
-    /// it still: it is not counted any more, and would not know of it if it came back.
+    /// Returns the scopes of a catalog's keys, in the order of its keys. Where one is new, all that
+    /// was used before is asked for, once. What this catalog does not limit is forgotten, whoever
+    /// holds it still: it is not counted any more, and would not know of it if it came back.
     pub fn adopt<'c>(&self, catalog: impl Into<Limited<'c>>, seeds: &mut dyn FnMut() -> Vec<Past>) -> Vec<KeyScopes> {
         let limited: Limited<'c> = catalog.into();
         let mut scopes = self.scopes.lock();
@@ -287,7 +287,7 @@ impl Registry {
         }
     }
 
-    /// The scopes that are held, in no order.
+    /// Returns the scopes that are held, in no order.
     pub fn scopes(&self) -> Vec<Arc<Scope>> {
         self.scopes.lock().values().filter_map(Weak::upgrade).collect()
     }

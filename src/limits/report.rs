@@ -10,7 +10,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl LimitReached {
-    /// The answer: which limit it was, how much of it is left, and when there is more.
+    /// Returns the answer: which limit it was, how much of it is left, and when there is more.
     pub fn refusal(&self) -> Refusal {
         let over = &self.over;
         let whose = match self.level {
@@ -117,7 +117,7 @@ pub fn report(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> serde_json::Va
 }
 
 impl Left {
-    /// The headers, where there are limits.
+    /// Returns the headers, where there are limits.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
         const REQUESTS: [&str; 3] =
             ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"];

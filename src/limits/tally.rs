@@ -67,7 +67,7 @@ pub struct Over {
 }
 
 impl Over {
-    /// The one to be told of: the one that has to be waited for longest.
+    /// Returns the one to be told of: the one that has to be waited for longest.
     pub fn worse(self, other: Over) -> Over {
         let later = |over: Over| over.wait.unwrap_or(Duration::MAX);
         if later(other) > later(self) { other } else { self }
@@ -95,7 +95,7 @@ pub struct Left {
 }
 
 impl Left {
-    /// The tightest of both.
+    /// Returns the tightest of both.
     pub fn and(self, other: Left) -> Left {
         Left { requests: tightest(self.requests, other.requests), tokens: tightest(self.tokens, other.tokens) }
     }
@@ -230,7 +230,8 @@ impl Tally {
         }
     }
 
-    /// The limit that has no room for it; of several the one that has to be waited for longest.
+    /// Returns the limit that has no room for it; of several the one that has to be waited for
+    /// longest.
     pub fn over(&self, limits: &Limits, share: u64, ask: Ask, now: u64) -> Option<Over> {
         let mut worst: Option<Over> = None;
         for kind in Kind::ALL {
@@ -259,8 +260,8 @@ impl Tally {
         self.take_at(ask, self.now)
     }
 
-    /// The same, for who read the clock a moment ago: it is of that second and date, as it is in
-    /// the ledger.
+    /// Counts the same, for who read the clock a moment ago: it is of that second and date, as it
+    /// is in the ledger.
     pub(super) fn take_at(&mut self, ask: Ask, at: u64) -> Counted {
         let at = at.min(self.now);
         self.places = self.places.saturating_add(1);
@@ -310,17 +311,17 @@ impl Tally {
         }
     }
 
-    /// Whether a date came that had been there before; says so once.
+    /// Returns whether a date came that had been there before; says so once.
     pub(super) fn came_again(&mut self) -> bool {
         std::mem::take(&mut self.came_again)
     }
 
-    /// When something would be counted now.
+    /// Returns when something would be counted now.
     pub fn moment(&self) -> Moment {
         Moment { second: second(self.now), day: self.dates.day, month: self.dates.month.first }
     }
 
-    /// A tally that has counted this.
+    /// Returns a tally that has counted this.
     pub fn of(counts: &Counts) -> Tally {
         // Somebody else's clock may be ahead.
         let newest = counts.minute.iter().map(|(second, ..)| *second).fold(second(counts.at), u64::max);
@@ -373,7 +374,7 @@ impl Tally {
         self.entering = self.entering.saturating_sub(1);
     }
 
-    /// What is left of these limits.
+    /// Returns what is left of these limits.
     pub fn left(&self, limits: &Limits, share: u64, now: u64) -> Left {
         let room = |kind: Kind| {
             let limit = kind.limit(limits, share)?;
@@ -387,13 +388,13 @@ impl Tally {
         }
     }
 
-    /// The same, once this much more is taken.
+    /// Returns the same, once this much more is taken.
     pub fn left_after(mut self, limits: &Limits, ask: Ask, now: u64) -> Left {
         self.take(ask);
         self.left(limits, 1, now)
     }
 
-    /// What is counted now.
+    /// Returns what is counted now.
     pub fn counts(&self) -> Counts {
         let seconds = minute::window(second(self.now));
         let of_day = self.dates.of_day();
@@ -431,8 +432,8 @@ impl Tally {
         }
     }
 
-    /// How long from `now`, which may be behind the tally's own time, until so much of what is used
-    /// is free.
+    /// Returns how long from `now`, which may be behind the tally's own time, until so much of what
+    /// is used is free.
     fn wait(&self, kind: Kind, excess: u128, now: u64) -> Duration {
         let gone = |of: fn(Count) -> u64| {
             let of_second = |second| self.minute.as_ref().map_or(0, |minute| of(minute.at(second)));

@@ -78,7 +78,7 @@ impl Folders {
     }
 }
 
-/// What an event says. Reading is an event too, and our own looks would wake us for ever.
+/// Returns what an event says. Reading is an event too, and our own looks would wake us for ever.
 fn events(event: notify::Result<notify::Event>) -> Vec<Event> {
     let Ok(event) = event else { return vec![Event::Lost] };
     if event.need_rescan() {

@@ -44,8 +44,8 @@ impl Good {
         new
     }
 
-    /// The changed files that are to blame, and whether each of them was refused before this
-    /// change.
+    /// Returns the changed files that are to blame, and whether each of them was refused before
+    /// this change.
     pub(super) fn blamed(&self, whole: &Whole, problems: &[Problem], now: Instant) -> (Texts, bool) {
         let changed = self.changed(whole);
         let named = named(&self.dir, problems);
@@ -78,12 +78,12 @@ impl Good {
         bad.len() > before
     }
 
-    /// Whether anything changed besides.
+    /// Returns whether anything changed besides.
     pub(super) fn has_more(&self, whole: &Whole, bad: &Texts) -> bool {
         self.changed(whole).keys().any(|path| !bad.contains_key(path))
     }
 
-    /// All texts, with the live ones in place of the bad ones.
+    /// Returns all texts, with the live ones in place of the bad ones.
     pub(super) fn instead_of(&self, whole: &Whole, bad: &Texts) -> Texts {
         let version =
             |path: &PathBuf, version: &Version| if bad.contains_key(path) { self.of(path) } else { version.clone() };

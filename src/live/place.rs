@@ -44,7 +44,7 @@ impl Place {
     }
 }
 
-/// Who issues tokens, as an account: it is called as any other.
+/// Returns who issues tokens, as an account: it is called as any other.
 fn issuer(account: &Account) -> Option<Account> {
     let Some(Signer::Google(_, issuer)) = &account.signer else { return None };
     Some(Account {
@@ -78,8 +78,8 @@ pub(crate) fn write_header(head: &mut Vec<u8>, name: &HeaderName, value: &Header
     head.extend_from_slice(b"\r\n");
 }
 
-/// The headers that depend on the account only; the catalog's own win over ours, but for the
-/// credential's.
+/// Returns the headers that depend on the account only; the catalog's own win over ours, but for
+/// the credential's.
 pub(crate) fn headers(account: &Account) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     let ours = [
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),

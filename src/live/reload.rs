@@ -53,18 +53,18 @@ impl Reloads {
         self.status.lock().clone()
     }
 
-    /// The change that is not live yet.
+    /// Returns the change that is not live yet.
     pub fn waiting(&self) -> Option<Waiting> {
         self.settling.lock().waiting(Instant::now())
     }
 
-    /// The folder that is watched.
+    /// Returns the folder that is watched.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.get().map(PathBuf::as_path)
     }
 
-    /// The files by when the text of theirs that is live was seen there last, the latest change
-    /// last.
+    /// Returns the files by when the text of theirs that is live was seen there last, the latest
+    /// change last.
     pub fn live(&self) -> Vec<(PathBuf, Instant)> {
         let mut live: Vec<_> = self.settling.lock().live().map(|(path, at)| (path.to_owned(), at)).collect();
         live.sort_by_key(|(_, at)| *at);

@@ -136,7 +136,7 @@ impl Watch {
         self.live.reloads.settling.lock().is_quiet()
     }
 
-    /// Whether there is anybody left who could tell something.
+    /// Waits until there is something to look at. Returns whether anybody is left who could tell.
     fn wait(&mut self) -> bool {
         if !self.is_quiet() {
             std::thread::park_timeout(LOOK);
@@ -233,12 +233,12 @@ impl Watch {
     }
 }
 
-/// Whether a file looks as it did when it was read, and no write since then could hide.
+/// Returns whether a file looks as it did when it was read, and no write since then could hide.
 fn is_as_before(path: &Path, known: &Version, clock: SystemTime) -> bool {
     matches!(known.text, FileText::Bytes(_)) && stat(path) == known.stat && !was_changed_within(known, YOUNG, clock)
 }
 
-/// Whether a file was changed so recently, or, if clocks differ, perhaps.
+/// Returns whether a file was changed so recently, or, if clocks differ, perhaps.
 fn was_changed_within(version: &Version, span: Duration, clock: SystemTime) -> bool {
     let Some(stat) = version.stat else { return false };
     let now = clock.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();

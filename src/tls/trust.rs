@@ -40,8 +40,8 @@ pub struct Distrust {
 }
 
 impl Trust {
-    /// The system's authorities, and what this PEM names. `alpn`: the protocols that are offered,
-    /// best first.
+    /// Returns the trust in the system's authorities, and in what this PEM names. `alpn`: the
+    /// protocols that are offered, best first.
     pub fn new(pem: Option<&[u8]>, alpn: &[&[u8]]) -> Trust {
         let provider = Arc::new(ring::default_provider());
         let named: Vec<CertificateDer<'static>> = pem.map(certificates).unwrap_or_default();
@@ -66,13 +66,13 @@ impl Trust {
     }
 }
 
-/// The certificates of a PEM file, those that can be read.
+/// Returns the certificates of a PEM file, those that can be read.
 pub fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     let readable = |der: &CertificateDer<'_>| x509_parser::parse_x509_certificate(der).is_ok();
     CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).filter(readable).collect()
 }
 
-/// Whether one of them is a server's own.
+/// Returns whether one of them is a server's own.
 pub fn has_pin(pem: &[u8]) -> bool {
     certificates(pem).iter().any(is_pin)
 }
@@ -181,8 +181,8 @@ fn is_authority(der: &CertificateDer<'_>) -> bool {
     is_old_root || certificate.basic_constraints().ok().flatten().is_some_and(|constraints| constraints.value.ca)
 }
 
-/// Whether a server can show it as its own: it is no authority's, or names a host. Only such a one
-/// can be what is named, and be believed.
+/// Returns whether a server can show it as its own: it is no authority's, or names a host. Only
+/// such a one can be what is named, and be believed.
 fn is_pin(der: &CertificateDer<'_>) -> bool {
     let names_host = |name: &GeneralName<'_>| matches!(name, GeneralName::DNSName(_) | GeneralName::IPAddress(_));
     let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else { return false };
@@ -217,7 +217,7 @@ impl Distrust {
         }
     }
 
-    /// What rustls says, with its own word for it.
+    /// Returns what rustls says, with its own word for it.
     fn by_tls(error: &Error) -> Distrust {
         if let Error::InvalidCertificate(wrong) = error {
             return Distrust { why: certificate(wrong), lasts: true };
@@ -236,7 +236,7 @@ impl Distrust {
     }
 }
 
-/// What is wrong with a certificate.
+/// Returns what is wrong with a certificate.
 fn certificate(wrong: &CertificateError) -> String {
     let since = |time: &UnixTime| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()));
     if let CertificateError::ExpiredContext { not_after, .. } = wrong {
@@ -278,7 +278,7 @@ fn certificate(wrong: &CertificateError) -> String {
     format!("the certificate is not good: {told}")
 }
 
-/// A name as webpki tells it: `DnsName("a.test")`.
+/// Returns the name in what webpki writes as `DnsName("a.test")`.
 fn plain(told: &str) -> &str {
     let inner = told.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(told);
     inner.trim_matches('"')

@@ -103,7 +103,7 @@ impl AttemptGuard {
         Failed { breaker, rest: news }
     }
 
-    /// Whether it is the one that finds out if the target is back.
+    /// Returns whether it is the one that finds out if the target is back.
     pub fn is_probe(&self) -> bool {
         self.pass.is_probe()
     }

@@ -105,8 +105,8 @@ impl Producer<'_> {
         reason.retry_after(seconds)
     }
 
-    /// The last one's credential was refused, and that is no reason to give up: another one is back
-    /// by itself.
+    /// Returns the refusal after the last one's credential was refused, which is no reason to give
+    /// up: another account is back by itself.
     fn somebody_else_later(&self) -> Refusal {
         let soonest = [self.search.passed.retry_after, self.failures.limited].into_iter().flatten().min();
         let refusal =
@@ -253,7 +253,8 @@ fn secrets<'a>(place: &'a Place, token: Option<&'a Secret>) -> Vec<&'a str> {
     place.account.secrets().into_iter().chain(token.map(Secret::expose)).collect()
 }
 
-/// The whole seconds that a caller is told for a wait: one at least, and never less than it is.
+/// Returns the whole seconds that a caller is told for a wait: one at least, and never less than it
+/// is.
 fn seconds_of(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }

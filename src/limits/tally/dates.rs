@@ -76,13 +76,13 @@ impl Dates {
         Dates { day, today, month: Month::of(day), this_month, others: None }
     }
 
-    /// What counts for the day.
+    /// Returns what counts for the day.
     pub(super) fn of_day(&self) -> Sums {
         let Some(others) = &self.others else { return self.today };
         others.days.iter().filter(|other| other.counts).fold(self.today, |sums, other| sums.and(other.sums))
     }
 
-    /// What counts for the month.
+    /// Returns what counts for the month.
     pub(super) fn of_month(&self) -> u128 {
         let Some(others) = &self.others else { return self.this_month };
         others

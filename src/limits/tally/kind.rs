@@ -48,13 +48,13 @@ impl Kind {
         }
     }
 
-    /// Whether it counts money.
+    /// Returns whether it counts money.
     pub fn is_money(self) -> bool {
         matches!(self, Kind::UsdPerDay | Kind::UsdPerMonth)
     }
 
-    /// What these limits allow of it, or an equal share of that: of what is allowed at all, at
-    /// least 1.
+    /// Returns what these limits allow of it, or an equal share of that: of what is allowed at all,
+    /// at least 1.
     pub fn limit(self, limits: &Limits, share: u64) -> Option<u64> {
         let whole = match self {
             Kind::RequestsPerMinute => limits.requests_per_minute,
@@ -69,7 +69,7 @@ impl Kind {
         Some(if share <= 1 { whole } else { (whole / share).max(whole.min(1)) })
     }
 
-    /// What an exchange asks of it.
+    /// Returns what an exchange asks of it.
     pub fn asked(self, ask: Ask) -> u64 {
         match self {
             Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::Concurrency => 1,
@@ -78,13 +78,13 @@ impl Kind {
         }
     }
 
-    /// What of that is no estimate.
+    /// Returns what of that is no estimate.
     pub fn sure(self, ask: Ask) -> u64 {
         self.asked(Ask::of(ask.sure.tokens, ask.sure.usd))
     }
 
-    /// Whether it is more than all that is allowed, but would not be without what is estimated.
-    /// Where nothing is allowed nothing is.
+    /// Returns whether it is more than all that is allowed, but would not be without what is
+    /// estimated. Where nothing is allowed nothing is.
     pub fn is_over_as_estimated(self, limit: u64, ask: Ask) -> bool {
         limit > 0 && self.asked(ask) > limit && self.sure(ask) <= limit
     }

@@ -81,12 +81,12 @@ impl Minute {
     }
 }
 
-/// The seconds that are counted, oldest first.
+/// Returns the seconds that are counted, oldest first.
 pub(super) fn window(newest: u64) -> std::ops::RangeInclusive<u64> {
     newest.saturating_sub(SECONDS - 1)..=newest
 }
 
-/// The second in which so much of a sum, which is not more than all of it, has left.
+/// Returns the second in which so much of a sum, which is not more than all of it, has left.
 pub(super) fn gone(newest: u64, sum: u128, enough: u128, of: impl Fn(u64) -> u64) -> u64 {
     let mut seconds = window(newest);
     // Mostly the last ones are asked for: all is gone when they are.

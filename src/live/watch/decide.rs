@@ -47,8 +47,8 @@ impl Watch {
         self.rest = ended + ended.duration_since(now).min(QUIET);
     }
 
-    /// The catalog that the texts make. A large one takes its time, in which the files are looked
-    /// at as before.
+    /// Returns the catalog that the texts make. A large one takes its time, in which the files are
+    /// looked at as before.
     fn made_of(&mut self, texts: &Texts) -> ReadCatalog {
         let (give, take) = channel();
         let (dir, known) = (self.dir.clone(), texts.clone());
@@ -151,8 +151,8 @@ impl Watch {
         None
     }
 
-    /// Whether the texts name files that were never looked at, and that were written just now. They
-    /// are followed from now on.
+    /// Returns whether the texts name files that were never looked at, and that were written just
+    /// now. They are followed from now on.
     fn names_what_is_young(&mut self, used: &Texts, now: Instant) -> bool {
         let clock = SystemTime::now();
         let mut settling = self.live.reloads.settling.lock();
