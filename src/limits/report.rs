@@ -13,14 +13,11 @@ impl LimitReached {
     /// Returns the answer: which limit it was, how much of it is left, and when there is more.
     pub fn refusal(&self) -> Refusal {
         let over = &self.over;
-        let whose = match self.level {
-            Level::Caller => format!("caller {}", self.name),
-            Level::Key => format!("key {}", self.name),
+        let whose = match (self.level, self.name.split_once(' ')) {
+            (Level::Caller, _) => format!("caller {}", self.name),
             // Named after both.
-            Level::KeyModel => match self.name.split_once(' ') {
-                Some((key, model)) => format!("key {key} for the model {model}"),
-                None => format!("key {}", self.name),
-            },
+            (Level::KeyModel, Some((key, model))) => format!("key {key} for the model {model}"),
+            (Level::Key | Level::KeyModel, _) => format!("key {}", self.name),
         };
         let amount =
             |number: u64| if over.kind.is_money() { format!("{} USD", Usd(number)) } else { number.to_string() };

@@ -255,13 +255,8 @@ impl Tally {
         worst
     }
 
-    /// Counts it, whether there is room or not.
-    pub(super) fn take(&mut self, ask: Ask) -> Counted {
-        self.take_at(ask, self.now)
-    }
-
-    /// Counts the same, for who read the clock a moment ago: it is of that second and date, as it
-    /// is in the ledger.
+    /// Counts what is asked for, whether there is room or not. Who read the clock a moment ago says
+    /// when: it is of that second and date, as it is in the ledger.
     pub(super) fn take_at(&mut self, ask: Ask, at: u64) -> Counted {
         let at = at.min(self.now);
         self.places = self.places.saturating_add(1);
@@ -390,7 +385,7 @@ impl Tally {
 
     /// Returns the same, once this much more is taken.
     pub fn left_after(mut self, limits: &Limits, ask: Ask, now: u64) -> Left {
-        self.take(ask);
+        self.take_at(ask, self.now);
         self.left(limits, 1, now)
     }
 

@@ -177,20 +177,20 @@ impl<'x> Producer<'x> {
                 (is_budget_spent, self.summary.not_retried) = (true, Some("budget"));
                 continue;
             }
-            let written = match self.write(candidate) {
-                Ok(said) => Ok((self.memory.request.beside(said.copied).ok_or_else(Refusal::no_room)?, said)),
-                Err(refused) => Err(refused),
-            };
-            self.strike(candidate);
-            match written {
-                Ok((held, said)) => {
-                    self.summary.not_retried = None;
-                    return Ok(Some(Chosen { place: turn.place, permit, guard, said, held }));
-                }
+            let said = match self.write(candidate) {
+                Ok(said) => said,
                 // Another candidate may be less strict: one that takes the caller's own format
                 // checks the request itself.
-                Err(refused) => self.search.unable(refused),
-            }
+                Err(refused) => {
+                    self.strike(candidate);
+                    self.search.unable(refused);
+                    continue;
+                }
+            };
+            let held = self.memory.request.beside(said.copied).ok_or_else(Refusal::no_room)?;
+            self.strike(candidate);
+            self.summary.not_retried = None;
+            return Ok(Some(Chosen { place: turn.place, permit, guard, said, held }));
         }
         Ok(None)
     }

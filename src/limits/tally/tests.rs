@@ -1,6 +1,12 @@
 use super::*;
 use proptest::prelude::*;
 
+impl Tally {
+    fn take(&mut self, ask: Ask) -> Counted {
+        self.take_at(ask, self.now)
+    }
+}
+
 /// One that was admitted, with what it counts for now.
 #[derive(Debug, Clone, Copy)]
 struct Event {
