@@ -208,7 +208,7 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// Closed, and nothing has happened yet.
+    /// Returns a breaker that is closed, and to which nothing has happened yet.
     pub fn new(settings: Settings) -> Breaker {
         Breaker { settings, generation: 0, asked: Window::new(settings.window), phase: Phase::closed(settings) }
     }

@@ -43,7 +43,7 @@ impl Budget {
         Budget { share: if share.is_finite() { share.max(0.0) } else { 0.0 }, floor, spent: Window::new(SPAN) }
     }
 
-    /// A request came: its first attempt is free.
+    /// Notes that a request came: its first attempt is free.
     pub fn request(&mut self, now: Instant) {
         self.spent.add((1, 0), now);
     }

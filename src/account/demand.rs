@@ -53,7 +53,7 @@ impl Demand {
         strategy::order(strategy, views, sticky, &mut self.memory.lock().smooth, fastrand::f64)
     }
 
-    /// A request begins its first attempt.
+    /// Notes that a request begins its first attempt.
     pub fn request(&self, now: Instant) {
         let mut memory = self.memory.lock();
         memory.retries.request(now);
@@ -78,7 +78,7 @@ impl Demand {
         }
     }
 
-    /// An answer had so many.
+    /// Notes how many tokens an answer had.
     pub fn answered(&self, tokens: u64) {
         // Two that end at once may lose one of them: it is no count.
         let typical = match self.typical.load(Ordering::Relaxed) {
@@ -100,7 +100,7 @@ impl Demand {
         self.memory.lock().retries.spent(now)
     }
 
-    /// A first token, or a whole answer, took so long, or was not waited for any longer.
+    /// Notes how long a first token, or a whole answer, took, or was waited for.
     pub fn took(&self, stream: bool, time: Duration, now: Instant) {
         let [whole, first] = &mut self.memory.lock().paces;
         if stream { first } else { whole }.record(time, now);

@@ -20,7 +20,7 @@ pub struct Peak {
 }
 
 impl Peak {
-    /// A first token came after this long.
+    /// Notes that a first token came after this long.
     pub fn observe(&mut self, time: Duration, now: Instant) {
         let time = time.as_secs_f64();
         self.known = match self.known {
@@ -33,8 +33,8 @@ impl Peak {
         };
     }
 
-    /// None came in this long, and none will: a failure that was waited for. A quick one says
-    /// nothing about speed.
+    /// Notes that none came in this long, and none will: a failure that was waited for. A quick one
+    /// says nothing about speed.
     pub fn waited(&mut self, time: Duration, now: Instant) {
         /// Of one of whom nothing is known, less than this says nothing either.
         const LONG: Duration = Duration::from_secs(1);
@@ -91,7 +91,7 @@ impl Default for Rolling {
 }
 
 impl Rolling {
-    /// A first token came after this long, or had not come when it was no longer waited for.
+    /// Notes that a first token came after this long, or had not come when nobody waited any more.
     pub fn record(&mut self, time: Duration, now: Instant) {
         self.turn(now);
         if let Some(count) = self.filling.counts.get_mut(bucket(time)) {

@@ -59,12 +59,13 @@ pub struct State {
 }
 
 impl State {
-    /// Nothing has happened yet.
+    /// Returns the state of an account to which nothing has happened yet.
     pub fn new(id: Arc<str>) -> State {
         State { id, most: AtomicUsize::new(usize::MAX), ..State::default() }
     }
 
-    /// It counted what no answer can have. Whether that is to be said: once in a while.
+    /// Notes that the account counted what no answer can have. Returns whether that is to be said:
+    /// once in a while.
     pub fn doubted(&self, now: Instant) -> bool {
         const AGAIN: Duration = Duration::from_secs(3600);
         let mut last = self.doubted.lock();
@@ -84,7 +85,7 @@ impl State {
             .map(|_| Permit(self.clone()))
     }
 
-    /// From now on it may have so many requests in flight.
+    /// Sets how many requests it may have in flight from now on.
     pub fn cap(&self, most: usize) {
         if self.most.swap(most, Ordering::AcqRel) < most {
             self.freed.notify_waiters();
@@ -108,8 +109,8 @@ impl State {
         tracks.values().filter_map(Weak::upgrade).for_each(|track| each(&track));
     }
 
-    /// A catalog names the account. Where its settings changed, what was wrong with the old ones is
-    /// forgotten.
+    /// Notes that a catalog names the account. Where its settings changed, what was wrong with the
+    /// old ones is forgotten.
     pub fn settings(&self, account: &Account) {
         self.cap(if account.enabled { account.concurrency.unwrap_or(usize::MAX) } else { 0 });
         if self.health.settings(account.fingerprint) {
@@ -138,7 +139,7 @@ impl State {
         self.http2.sweep(fingerprint, now);
     }
 
-    /// Requests in flight now.
+    /// Returns how many requests are in flight now.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Acquire)
     }

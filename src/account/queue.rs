@@ -65,7 +65,7 @@ impl Queue {
         self.waiting() == 0
     }
 
-    /// A request begins its first attempt, whether it waited or not.
+    /// Notes that a request begins its first attempt, whether it waited or not.
     pub fn admitted(&self, now: Instant) {
         self.admitted.lock().add((1, 0), now);
     }

@@ -70,12 +70,12 @@ impl Tokens {
         }
     }
 
-    /// A new token.
+    /// Keeps a new token.
     pub fn put(&self, token: Secret, good_for: Duration, fingerprint: u64) {
         self.present.store(Some(Arc::new(Present { token, until: Instant::now() + good_for, fingerprint })));
     }
 
-    /// Nobody issued one.
+    /// Notes that nobody issued a token.
     pub fn failed(&self, fingerprint: u64) {
         self.failed.store(Some(Arc::new(Failed { at: Instant::now(), fingerprint })));
     }
@@ -92,7 +92,7 @@ impl Tokens {
             .is_some_and(|failed| failed.fingerprint == fingerprint && failed.at.elapsed() < time)
     }
 
-    /// The upstream does not take it any more.
+    /// Forgets the token: the upstream does not take it any more.
     pub fn forget(&self) {
         self.present.store(None);
     }

@@ -124,8 +124,8 @@ impl Unavailable {
 }
 
 impl TargetHealth {
-    /// For its place in the order. A target that is `probed` is fit only while its breaker is
-    /// closed.
+    /// Returns what the target's place in the order depends on. A target that is `probed` is fit
+    /// only while its breaker is closed.
     pub fn standing(&self, stream: bool, probed: bool, now: Instant, clock: SystemTime) -> Standing {
         let awaited = self.awaited.load(Ordering::Relaxed);
         let memory = self.memory.lock();
@@ -141,7 +141,7 @@ impl TargetHealth {
         }
     }
 
-    /// Asks for an attempt that would begin now. `alone`: nobody else can take it.
+    /// Admits an attempt that would begin now, or says why not. `alone`: nobody else can take it.
     pub fn admit(
         self: &Arc<TargetHealth>,
         alone: bool,
@@ -189,7 +189,7 @@ impl TargetHealth {
         self.memory.lock().peak(stream).at(now, false)
     }
 
-    /// Its own rest, the account's aside.
+    /// Returns its own rest, the account's aside.
     pub fn rest(&self, now: Instant) -> Option<Rest> {
         self.memory.lock().rest(now)
     }
@@ -210,7 +210,8 @@ impl TargetHealth {
         self.memory.lock().headroom = Some(headroom);
     }
 
-    /// It failed. Whether that is news: it has not failed in this way since it answered.
+    /// Notes how it failed. Returns whether that is news: it has not failed in this way since it
+    /// answered.
     pub fn troubled(&self, trouble: Trouble) -> bool {
         let mut memory = self.memory.lock();
         let is_news =
@@ -224,12 +225,12 @@ impl TargetHealth {
         self.memory.lock().trouble.as_deref().cloned()
     }
 
-    /// It could not be reached the last time, and has not answered since.
+    /// Tells whether it could not be reached the last time, and has not answered since.
     pub fn is_out_of_reach(&self) -> bool {
         self.memory.lock().trouble.as_ref().is_some_and(|trouble| OUT_OF_REACH.contains(&trouble.outcome))
     }
 
-    /// For `/status`.
+    /// Returns what `/status` says of it.
     pub fn status(&self, now: Instant, clock: SystemTime) -> TrackStatus {
         let awaited = self.awaited.load(Ordering::Relaxed);
         let memory = self.memory.lock();
@@ -267,8 +268,8 @@ impl TargetHealth {
         memory.rest = None;
     }
 
-    /// The account's settings changed: what was wrong with the old ones is forgotten. Its
-    /// provider's limits stay.
+    /// Forgets what was wrong with the account's old settings, since they changed. Its provider's
+    /// limits stay.
     pub fn settings_changed(&self) {
         let mut memory = self.memory.lock();
         memory.forget();

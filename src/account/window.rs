@@ -24,7 +24,7 @@ struct Bucket {
 }
 
 impl Window {
-    /// Nothing is counted yet.
+    /// Returns a window that has counted nothing yet.
     pub fn new(span: Duration) -> Window {
         Window { width: (span / BUCKETS).max(Duration::from_millis(1)), began: None, ring: Default::default() }
     }
@@ -44,7 +44,7 @@ impl Window {
         }
     }
 
-    /// Both counts over the span that ends now.
+    /// Returns both counts over the span that ends now.
     pub fn sums(&self, now: Instant) -> (u64, u64) {
         self.youngest(BUCKETS, now)
     }

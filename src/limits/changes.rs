@@ -56,12 +56,12 @@ pub(super) struct Shared {
 }
 
 impl Scope {
-    /// From now on its changes are told.
+    /// Lists its changes from now on.
     pub fn shared(self, changes: Arc<Changes>) -> Scope {
         Scope { shared: Shared { changes: Some(changes), ..Shared::default() }, ..self }
     }
 
-    /// Its counts have changed.
+    /// Notes that its counts have changed.
     pub fn changed(self: &Arc<Scope>) {
         let Shared { changes: Some(changes), retired, listed, .. } = &self.shared else { return };
         if !retired.load(Ordering::SeqCst) && !listed.swap(true, Ordering::SeqCst) {
@@ -70,7 +70,8 @@ impl Scope {
         }
     }
 
-    /// Nobody is bound by it any more: if its name comes back, another one counts for it.
+    /// Notes that nobody is bound by it any more: if its name comes back, another one counts for
+    /// it.
     pub(super) fn retire(&self) {
         self.shared.retired.store(true, Ordering::SeqCst);
     }
@@ -113,7 +114,7 @@ impl Scope {
         self.shared.told.load(Ordering::Relaxed)
     }
 
-    /// They have been told.
+    /// Notes that all its counts were told in this epoch.
     pub fn tell(&self, epoch: u64) {
         self.shared.told.store(epoch, Ordering::Relaxed);
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// One attempt at a target, until it is known what it says about it.
+/// One attempt at a target, until it is known what the attempt says about the target.
 #[must_use]
 pub struct AttemptGuard {
     track: Arc<TargetHealth>,
@@ -18,7 +18,7 @@ pub struct AttemptGuard {
     stage: Stage,
 }
 
-/// What has been said of an attempt.
+/// What the target's memory knows of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Nothing.
@@ -35,8 +35,8 @@ impl AttemptGuard {
         AttemptGuard { track, pass, awaits: true, stage: Stage::Open }
     }
 
-    /// It has begun to answer, or has answered, after this time. Yields the breaker's state if that
-    /// changed it.
+    /// Notes that the target has begun to answer, or has answered, after this time. Returns the
+    /// breaker's state if that changed it.
     pub fn answered(&mut self, stream: bool, took: Duration, now: Instant) -> Option<BreakerState> {
         self.came();
         let mut memory = self.track.memory.lock();
@@ -52,13 +52,13 @@ impl AttemptGuard {
         memory.breaker.settle(self.pass, Outcome::Ok, now, fastrand::f64())
     }
 
-    /// An answer that had begun is whole.
+    /// Notes that an answer that had begun is whole.
     pub fn whole(&mut self, now: Instant) {
         self.stage = Stage::Ended;
         self.track.memory.lock().breaker.ended(self.pass, Outcome::Ok, now, 0.0);
     }
 
-    /// It was a probe that found the target back. How fast one token came says nothing about
+    /// Notes that a probe found the target back. How fast one token came says nothing about
     /// answers.
     pub fn is_back(&mut self, now: Instant) {
         self.came();
@@ -68,7 +68,8 @@ impl AttemptGuard {
         memory.breaker.settle(self.pass, Outcome::Ok, now, 0.0);
     }
 
-    /// It failed, after this time. Yields the rest or the breaker's state that begins with it.
+    /// Notes that the attempt failed, after this time. Returns the rest or the breaker's state that
+    /// begins with it.
     pub fn failed(
         &mut self,
         Setback { class, retry_after }: Setback,
@@ -108,12 +109,13 @@ impl AttemptGuard {
         self.pass.is_probe()
     }
 
-    /// Another attempt was faster: what this one has waited, it takes at least.
+    /// Notes that another attempt was faster: this one takes at least as long as it has waited.
     pub fn outrun(&mut self, stream: bool, waited: Duration, now: Instant) {
         self.track.memory.lock().peak_mut(stream).waited(waited, now);
     }
 
-    /// It is no longer waited for its first token. Whether it was until now.
+    /// Notes that nobody waits for its first token any more. Returns whether somebody did until
+    /// now.
     fn came(&mut self) -> bool {
         let awaited = std::mem::replace(&mut self.awaits, false);
         if awaited {
