@@ -4,10 +4,11 @@
 //! `/livez` and `/readyz` are answered whoever asks, by whatever name, and however many others are
 //! connected.
 
+use crate::calendar;
 use crate::desk::record::Books;
 use crate::exchange::backends::Backends;
+use crate::ledger::Ledger;
 use crate::ledger::report::{Query, Unanswered, texts};
-use crate::ledger::{Ledger, days};
 use crate::limits;
 use crate::live::Live;
 use crate::lock::Lock;
@@ -254,7 +255,7 @@ fn is_from_here(header: &RequestHeader) -> bool {
 
 /// Reads the ledger, off this thread: it may take its time.
 async fn usage(ledger: &Arc<Ledger>, query: &str) -> Answer {
-    let query = match Query::of_url(query, days::now()) {
+    let query = match Query::of_url(query, calendar::now()) {
         Ok(query) => query,
         Err(why) => return (400, PLAIN, format!("{why}\n")),
     };
@@ -299,7 +300,7 @@ async fn limits(live: &Live, store: Option<&Store>, query: &str) -> Answer {
         None => None,
     };
     let counted = if of_all.is_some() { "all instances" } else { "this instance" };
-    let now = days::now();
+    let now = calendar::now();
     let counts = of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
     let told: Vec<_> = bounds.iter().zip(&counts).map(|(bound, counts)| limits::report(bound, counts, now)).collect();
     (200, "application/json", format!("{:#}\n", json!({ "counted": counted, "limits": told, "more": more })))

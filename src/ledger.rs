@@ -25,7 +25,6 @@ mod sink;
 mod sums;
 mod writer;
 
-pub use crate::calendar as days;
 pub use row::Row;
 pub use run::Run;
 pub use running::Runs;
@@ -50,7 +49,7 @@ const LINES: usize = 100_000;
 
 /// Whether the ledger is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum LedgerState {
     /// The file is written.
     Ok,
     /// The file cannot be written; the ledger tries again and again.
@@ -59,13 +58,13 @@ pub enum State {
     Off,
 }
 
-impl State {
+impl LedgerState {
     /// Returns the word in `/status`.
     pub fn name(self) -> &'static str {
         match self {
-            State::Ok => "ok",
-            State::Failing => "failing",
-            State::Off => "off",
+            LedgerState::Ok => "ok",
+            LedgerState::Failing => "failing",
+            LedgerState::Off => "off",
         }
     }
 }
@@ -74,7 +73,7 @@ impl State {
 #[derive(Debug, Clone)]
 pub struct LedgerStatus {
     /// Whether the ledger is written.
-    pub state: State,
+    pub state: LedgerState,
     /// Rows written since the start.
     pub rows: u64,
     /// Rows dropped since the start.
@@ -134,19 +133,10 @@ impl Ledger {
     /// the day's first moment; and row by row, at its own moment, what was admitted in the last 61
     /// seconds or is not written yet. Nothing is in it twice. Nothing is later than now: a row of
     /// the future, from a clock that was ahead, counts today.
+    /// If the file cannot be read now, `limits` are told when it can be read for the first time.
     ///
     /// Reads the file, so no request may call it.
-    pub fn past(&self, now_ms: u64) -> Vec<Past> {
-        self.spent(now_ms, None)
-    }
-
-    /// Returns the same as [`Ledger::past`], for limits that are about to begin with it. If the
-    /// file cannot be read now, these limits are told when it can be read for the first time.
-    pub fn past_of(&self, limits: &Arc<Registry>, now_ms: u64) -> Vec<Past> {
-        self.spent(now_ms, Some(limits))
-    }
-
-    fn spent(&self, now_ms: u64, limits: Option<&Arc<Registry>>) -> Vec<Past> {
+    pub fn past(&self, now_ms: u64, limits: Option<&Arc<Registry>>) -> Vec<Past> {
         let Some(sink) = &self.sink else { return Vec::new() };
         let _reading = sink.reading.lock();
         let _nothing_moves = sink.writing.lock();
@@ -230,14 +220,14 @@ impl Ledger {
     /// Returns what `/status` and `/metrics` show of the ledger.
     pub fn status(&self) -> LedgerStatus {
         let Some(sink) = &self.sink else {
-            return LedgerStatus { state: State::Off, rows: 0, dropped: 0, waiting: 0, error: None };
+            return LedgerStatus { state: LedgerState::Off, rows: 0, dropped: 0, waiting: 0, error: None };
         };
         let (waiting, error) = {
             let backlog = sink.backlog.lock();
             (backlog.rows, backlog.error.clone())
         };
         LedgerStatus {
-            state: if error.is_some() { State::Failing } else { State::Ok },
+            state: if error.is_some() { LedgerState::Failing } else { LedgerState::Ok },
             rows: sink.rows.load(Ordering::Relaxed),
             dropped: sink.dropped.load(Ordering::Relaxed),
             waiting,

@@ -4,6 +4,7 @@
 use crate::access_log::AccessLog;
 use crate::account::Registry;
 use crate::admin::Admin;
+use crate::calendar;
 use crate::catalog::load::Loaded;
 use crate::catalog::{Key, published_key_problem};
 use crate::config::Server;
@@ -11,7 +12,7 @@ use crate::desk::Desk;
 use crate::desk::record::Books;
 use crate::exchange::backends::Backends;
 use crate::gateway::Gateway;
-use crate::ledger::{self, Ledger, days};
+use crate::ledger::{self, Ledger};
 use crate::limits;
 use crate::live::{Live, Publisher, Snapshot};
 use crate::memory::Budget;
@@ -53,7 +54,8 @@ impl Process {
         let changes = server.store.as_ref().map(|_| Arc::new(limits::Changes::default()));
         let limits = Arc::new(changes.clone().map(limits::Registry::shared).unwrap_or_default());
         let catalog = std::mem::take(&mut loaded.catalog);
-        let snapshot = Snapshot::new(catalog, &accounts, &limits, &mut || ledger.past_of(&limits, days::now()), 1);
+        let snapshot =
+            Snapshot::new(catalog, &accounts, &limits, &mut || ledger.past(calendar::now(), Some(&limits)), 1);
         remember_uses(&snapshot, &ledger);
         let metrics = Metrics::default();
         metrics.reloaded(1, false);
@@ -107,7 +109,7 @@ fn remember_uses(snapshot: &Snapshot, ledger: &Ledger) {
     }
     match ledger::read::last_used(ledger.path()) {
         Ok(uses) => {
-            let now = days::now();
+            let now = calendar::now();
             let at = |key: &Key| uses.get(&*key.id).zip(snapshot.scopes.get(key.index));
             for (at, scopes) in snapshot.catalog.keys().filter_map(|key| at(key)) {
                 scopes.used.touch(now.min(*at));

@@ -38,7 +38,7 @@ pub fn metrics(books: &Books, store: Option<&Store>) -> String {
     {
         counter.inc_by(count.saturating_sub(counter.get()));
     }
-    metrics.stores.ledger_up.set(i64::from(ledger.state == ledger::State::Ok));
+    metrics.stores.ledger_up.set(i64::from(ledger.state == ledger::LedgerState::Ok));
     metrics.text()
 }
 

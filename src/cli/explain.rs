@@ -23,14 +23,15 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
+use super::key::Id;
 use super::{ExplainArgs, limits, tell, write};
 use crate::account::Registry;
+use crate::calendar;
+use crate::catalog::Model;
 use crate::catalog::load::{Loaded, Secrets, folder, load, shown};
-use crate::catalog::{Model, name};
 use crate::config::Server;
 use crate::desk::checks;
-use crate::error::What;
-use crate::ledger::days;
+use crate::error::{Refusal, What};
 use crate::limits::{Ask, Bound, Kind, admit};
 use crate::live::Snapshot;
 use crate::plan;
@@ -38,7 +39,7 @@ use candidates::Rehearsal;
 use dialects::front::chat::envelope::{self, Envelope};
 use instance::Instance;
 use order::Order;
-use report::{Obstacle, Report};
+use report::Report;
 
 /// The caller's header that names a conversation.
 const SESSION: &str = "x-portcullis-session";
@@ -71,11 +72,7 @@ struct Input {
 }
 
 fn explain(args: &ExplainArgs) -> Result<Report, String> {
-    let is_id = args
-        .key
-        .split_once('/')
-        .is_some_and(|(caller, key)| name::of_entry(caller).is_ok() && name::of_entry(key).is_ok());
-    if !is_id {
+    if Id::of(&args.key).is_err() {
         // What stands there may be the secret.
         return Err(
             "--key: this is no key's id. It takes the name that logs carry, such as acme/prod, and never the secret"
@@ -128,10 +125,10 @@ fn tried(key: &str, input: &Input) -> Report {
     if let Some(instance) = instance
         && let Some(what) = instance.refuses()
     {
-        report.fault("running", Obstacle::new(What::ShuttingDown, what));
+        report.fault("running", Refusal::new(What::ShuttingDown, what));
     }
     let timeout = checks::timeout(headers).unwrap_or_else(|refusal| {
-        report.fault("request", Obstacle { param: refusal.param, ..Obstacle::new(refusal.what, refusal.message) });
+        report.fault("request", refusal);
         None
     });
     let envelope = read(body, server.limits.request_body, &mut report);
@@ -146,7 +143,7 @@ fn tried(key: &str, input: &Input) -> Report {
     if let Some(plan) = plan::plan(snapshot, &key, &model, envelope.stream, None) {
         within_limits(snapshot, &key, &model, plan::most(&envelope, &plan), &mut report);
     }
-    if !report.obstacles.is_empty() {
+    if !report.refusals.is_empty() {
         return report.refused();
     }
 
@@ -204,12 +201,9 @@ fn within_limits(snapshot: &Snapshot, key: &Key, model: &Model, ask: Ask, report
         );
     }
     // Nothing is used here.
-    match admit(&bounds, ask, days::now(), 1) {
+    match admit(&bounds, ask, calendar::now(), 1) {
         Ok(reservation) => reservation.undo(),
-        Err(refused) => {
-            let refusal = refused.refusal();
-            report.fault("limits", Obstacle::new(refusal.what, refusal.message));
-        }
+        Err(refused) => report.fault("limits", refused.refusal()),
     }
 }
 
@@ -217,7 +211,7 @@ fn within_limits(snapshot: &Snapshot, key: &Key, model: &Model, ask: Ask, report
 fn read(body: &Bytes, limit: usize, report: &mut Report) -> Option<Envelope> {
     if body.len() > limit {
         let what = format!("the body is larger than limits.request_body allows, {limit} bytes");
-        report.fault("request", Obstacle::new(What::TooLarge, what));
+        report.fault("request", Refusal::new(What::TooLarge, what));
         return None;
     }
     match envelope::read(body) {
@@ -227,11 +221,8 @@ fn read(body: &Bytes, limit: usize, report: &mut Report) -> Option<Envelope> {
             Some(envelope)
         }
         Err(fault) => {
-            let param = fault.param.map(String::from);
-            report.fault(
-                "request",
-                Obstacle { param, ..Obstacle::new(What::BadRequest { code: fault.code }, fault.message) },
-            );
+            let refusal = Refusal::new(What::BadRequest { code: fault.code }, fault.message);
+            report.fault("request", Refusal { param: fault.param.map(String::from), ..refusal });
             None
         }
     }

@@ -5,13 +5,13 @@
 //! Everything else goes to standard error.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::{KeyCommand, fail};
+use super::{KeyCommand, fail, no_such};
 use crate::calendar::{DAY, rfc3339};
 use crate::catalog::amend::{Files, KeyPlace};
 use crate::catalog::{Key, name};
-use crate::problem::{nearest, quoted};
 use crate::units::{Span, Time};
 use crate::yaml::Step;
 
@@ -44,14 +44,14 @@ pub(super) fn run(command: &KeyCommand) -> ExitCode {
 
 /// A key's id in the catalog: `acme/prod`.
 #[derive(Clone, Copy)]
-struct Id<'a> {
+pub(super) struct Id<'a> {
     whole: &'a str,
     caller: &'a str,
     name: &'a str,
 }
 
 impl<'a> Id<'a> {
-    fn of(text: &'a str) -> Result<Self, String> {
+    pub(super) fn of(text: &'a str) -> Result<Self, String> {
         let parts = text
             .split_once('/')
             .filter(|(caller, name)| name::of_entry(caller).is_ok() && name::of_entry(name).is_ok());
@@ -81,21 +81,10 @@ impl<'a> Id<'a> {
 
     /// Finds the key in the catalog.
     fn find(self, files: &Files) -> Result<KeyEntry<'_>, String> {
-        let secrets: Vec<_> = files.catalog().secrets().filter(|(_, key, _)| *key.id == *self.whole).collect();
-        match secrets.first() {
-            Some((_, key, _)) => {
-                Ok(KeyEntry { key, secrets: secrets.iter().map(|(digest, _, until)| (*digest, *until)).collect() })
-            }
-            None => {
-                let known = || files.catalog().keys().map(|key| &*key.id);
-                let hint = nearest(self.whole, known()).map(|meant| format!("did you mean {meant}?"));
-                let hint = hint.unwrap_or_else(|| "`portcullis key list` shows them".to_owned());
-                Err(match quoted(self.whole, known()) {
-                    Some(_) => format!("there is no key {}; {hint}", self.whole),
-                    None => format!("there is no such key; {hint}"),
-                })
-            }
-        }
+        KeyEntry::all(files).into_iter().find(|known| *known.key.id == *self.whole).ok_or_else(|| {
+            let known = files.catalog().keys().map(|key| &*key.id);
+            no_such("key", self.whole, known, "; `portcullis key list` shows them")
+        })
     }
 }
 
@@ -104,6 +93,20 @@ impl<'a> Id<'a> {
 struct KeyEntry<'c> {
     key: &'c Key,
     secrets: Vec<(&'c [u8; 32], Option<SystemTime>)>,
+}
+
+impl<'c> KeyEntry<'c> {
+    /// Lists all keys, sorted by their ids.
+    fn all(files: &'c Files) -> Vec<KeyEntry<'c>> {
+        let mut secrets: Vec<_> = files.catalog().secrets().collect();
+        secrets.sort_by_key(|(_, key, _)| &key.id);
+        let same_key = secrets.chunk_by(|(_, one, _), (_, other, _)| one.id == other.id);
+        let entry = |secrets: &[(&'c [u8; 32], &'c Arc<Key>, Option<SystemTime>)]| {
+            let (_, key, _) = secrets.first()?;
+            Some(KeyEntry { key, secrets: secrets.iter().map(|(digest, _, until)| (*digest, *until)).collect() })
+        };
+        same_key.filter_map(entry).collect()
+    }
 }
 
 /// `conf/catalog.d/keys-acme.yaml:4`

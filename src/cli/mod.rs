@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Parser, Subcommand};
 
 use crate::ledger::report;
-use crate::problem::quoted;
+use crate::problem::{nearest, quoted};
 
 mod check;
 mod explain;
@@ -356,6 +356,18 @@ fn discreet(mut wrong: clap::Error) -> clap::Error {
         }
     }
     wrong
+}
+
+/// Says that there is nothing of this name, and which name may be meant, or else `advice`. The name is
+/// repeated only where it is nearly a known one: it may be a secret.
+fn no_such<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>, advice: &str) -> String {
+    let known: Vec<&str> = known.collect();
+    let nothing = match quoted(name, known.iter().copied()) {
+        Some(_) => format!("there is no {what} {name}"),
+        None => format!("there is no such {what}"),
+    };
+    let hint = nearest(name, known).map_or_else(|| advice.to_owned(), |meant| format!("; did you mean {meant}?"));
+    nothing + &hint
 }
 
 /// Prints a result. If the reader is gone, `println!` would panic; this fails.

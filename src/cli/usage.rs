@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::{UsageArgs, fail, print, tell};
+use crate::calendar::now;
 use crate::catalog::load::{Secrets, catalog, folder, server};
-use crate::ledger::days::now;
 use crate::ledger::read;
 use crate::ledger::report::{Asked, Query, answer};
 use crate::problem::{nearest, quoted, shown};

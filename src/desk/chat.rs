@@ -4,10 +4,10 @@
 use super::front_door::CHAT;
 use super::record::Record;
 use super::{Desk, Planned, checks, intake, limits};
+use crate::calendar;
 use crate::catalog::Key;
 use crate::error::{Refusal, What};
 use crate::exchange::producer::{Before, Request};
-use crate::ledger::days;
 use crate::limits::enter;
 use crate::live::Snapshot;
 use crate::price::ShowCost;
@@ -29,7 +29,7 @@ impl Desk {
     ) -> Result<Planned, Refusal> {
         let timeout = checks::timeout(&session.req_header().headers)?;
         let scopes = snapshot.scopes.get(key.index).ok_or_else(Refusal::invalid_key)?;
-        let entry = enter(&scopes.entry(key), days::now).map_err(|refused| limits::limited(record, &refused))?;
+        let entry = enter(&scopes.entry(key), calendar::now).map_err(|refused| limits::limited(record, &refused))?;
         let (body, held) =
             intake::body(session, &self.settings, &self.memory, &self.books.drain, &scopes.purse).await?;
         let read = Instant::now();

@@ -1,9 +1,12 @@
 //! The admission of a request by its caller's limits.
 
 use super::record::Record;
+use crate::calendar;
 use crate::error::{Refusal, What};
-use crate::ledger::days;
-use crate::limits::{self, Ask, Bounds, LimitReached};
+use crate::limits;
+use crate::limits::Ask;
+use crate::limits::Bounds;
+use crate::limits::LimitReached;
 use crate::store::{Admission, Store};
 
 /// Takes from the caller's limits what the request may use, or refuses it.
@@ -14,7 +17,7 @@ pub(super) async fn admit(
     ask: Ask,
     generation: u64,
 ) -> Result<(), Refusal> {
-    let now = days::now();
+    let now = calendar::now();
     let admitted = match store {
         // Most have no limits, and nothing to ask.
         Some(store) if !bounds.is_empty() => match store.admit(bounds, ask, now).await {

@@ -13,6 +13,7 @@ pub mod relay;
 pub mod reply;
 pub mod request_id;
 
+use crate::calendar;
 use crate::catalog::Key;
 use crate::config::Server;
 use crate::drain::Phase;
@@ -20,7 +21,6 @@ use crate::error::{Refusal, What};
 use crate::exchange::backends::Backends;
 use crate::exchange::producer::{Producer, Request};
 use crate::exchange::{self, Own, Panicked};
-use crate::ledger::days;
 use crate::limits::KeyScopes;
 use crate::live::Snapshot;
 use crate::memory::{Budget, Held};
@@ -122,7 +122,7 @@ impl Desk {
         let key = auth::key(&snapshot.catalog, headers, record.sender.address, SystemTime::now());
         let (key, old) = key.map(|(key, old)| (key.clone(), old)).ok_or_else(Refusal::invalid_key)?;
         if let Some(KeyScopes { used, .. }) = snapshot.scopes.get(key.index) {
-            let now = days::now();
+            let now = calendar::now();
             if used.touch(now) {
                 self.books.ledger.used(key.id.clone(), now);
             }

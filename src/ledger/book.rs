@@ -309,15 +309,15 @@ fn keep_from(transaction: &Transaction<'_>, name: &str, from: u64) -> rusqlite::
 /// program.
 fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if is_new(&transaction)? {
+    let has_table = |which: &str| {
+        transaction.query_row(&format!("SELECT EXISTS (SELECT 1 FROM sqlite_schema {which})"), [], |row| row.get(0))
+    };
+    if !has_table("")? {
         transaction.pragma_update(None, "application_id", APPLICATION)?;
     }
     is_ours(&transaction)?;
     // This version must not make tables in a file of a newer form.
-    if transaction
-        .query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'meta'", [], |row| row.get::<_, i64>(0))?
-        > 0
-    {
+    if has_table("WHERE name = 'meta'")? {
         check(&transaction)?;
     }
     transaction.execute_batch(TABLES)?;
@@ -328,11 +328,6 @@ fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
     let instance = transaction.query_row("SELECT value FROM meta WHERE name = 'instance'", [], |row| row.get(0))?;
     transaction.commit()?;
     Ok(instance)
-}
-
-fn is_new(connection: &Connection) -> rusqlite::Result<bool> {
-    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    Ok(tables == 0)
 }
 
 /// Checks that a file is a ledger that this version understands.

@@ -4,9 +4,11 @@
 //! **Invariant:** in the file an exchange is among the running ones or among the rows, never among
 //! both: each step is one transaction. Sums are those of rows.
 
+use super::Row;
 use super::book::{self, Book, COLUMNS, Fault, VALUES, number, values};
 use super::life::{self, Dead};
-use super::{Row, days};
+use super::past::take_out;
+use crate::calendar::{day_of, start_of};
 use crate::limits::Past;
 use crate::price::Usd;
 use dialects::usage::{Source, Usage};
@@ -75,7 +77,7 @@ pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
             same.cut = true;
             continue;
         }
-        let begin = days::start_of(days::day_of(own.at));
+        let begin = start_of(day_of(own.at));
         let is_its_sum = |past: &&mut Past| {
             let is_whose = past.caller == own.caller && past.key == own.key && past.model == own.model;
             is_whose
@@ -86,10 +88,7 @@ pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
         };
         // An older row counts no more.
         let Some(sum) = past.iter_mut().find(is_its_sum) else { continue };
-        sum.requests = sum.requests.saturating_sub(own.requests);
-        sum.tokens = sum.tokens.saturating_sub(own.tokens);
-        sum.usd = Usd(sum.usd.0.saturating_sub(own.usd.0));
-        sum.unpriced = sum.unpriced.saturating_sub(own.unpriced);
+        take_out(sum, &own);
         let at = sum.at;
         past.push(Past { at, cut: true, ..own });
     }
@@ -130,7 +129,6 @@ fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         stream: row.get(17)?,
         status: row.get(18)?,
         total_ms: count(19)?,
-        first_byte_ms: None,
-        run: None,
+        ..Row::default()
     })
 }

@@ -1,18 +1,19 @@
 //! Reads the past from the file: what was spent this month, for limits to begin with.
 
 use super::book::number;
-use super::days::{day_of, month_of, start_of};
 use super::read::{Range, Reader, Table, View, unreadable, whole};
-use super::sums::{Column, Sums};
+use super::sums::Column;
+use crate::calendar::{day_of, month_of, start_of};
 use crate::limits::Past;
 use crate::price::Usd;
-use rusqlite::Row;
+use rusqlite::{Row, params_from_iter};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
 /// A window of a minute is never longer than this, in milliseconds.
 const MINUTE: u64 = 61_000;
+
 /// Returns the first moment of which [`Ledger::past`](super::Ledger::past) tells.
 pub(super) fn since(now_ms: u64) -> u64 {
     start_of(month_of(day_of(now_ms))).min(now_ms.saturating_sub(MINUTE))
@@ -34,11 +35,13 @@ const AHEAD: &str = "WITH before AS (SELECT
         CAST(total(prompt) + total(completion) AS INTEGER), CAST(total(cost) AS INTEGER), sum(cost IS NULL), at / 86400000 AS dated
     FROM exchange, before WHERE at >= ?1 AND (exchange.rowid > before.day OR exchange.rowid > before.month) GROUP BY 1, 2, 3, 4, dated";
 
-/// A day, a caller, a key, a model.
-type Spender = (u64, Arc<str>, Arc<str>, Arc<str>);
+/// Reads the rows of the last minute, each at its moment, but none later than ?3, which is in day ?4.
+const RECENT: &str = "SELECT min(at, ?3), caller, key, model, 1, prompt + completion, coalesce(cost, 0), cost IS NULL,
+        CASE WHEN at / 86400000 > ?4 THEN at / 86400000 END
+    FROM exchange WHERE at BETWEEN ?1 AND ?2";
 
-/// The sums of days, by who spent them.
-type Days = BTreeMap<Spender, Sums>;
+/// The sums of days: by the day, the caller, the key and the model.
+type Days = BTreeMap<(u64, Arc<str>, Arc<str>, Arc<str>), Past>;
 
 fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
     let view = reader.view()?;
@@ -47,95 +50,42 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
     let today = day_of(now_ms);
     let range = Range { from: month_of(today), until: today + 1, caller: None, key: None, model: None };
     view.read(Table::Days, &range, &mut |key, sums| {
-        let spender = (key.day, names.of(key.caller), names.of(key.key), names.of(key.model));
-        days.entry(spender).or_default().add(&sums);
+        let (caller, its_key, model) = (names.of(key.caller), names.of(key.key), names.of(key.model));
+        let day = days.entry((key.day, caller.clone(), its_key.clone(), model.clone())).or_insert_with(|| Past {
+            at: start_of(key.day),
+            caller,
+            key: its_key,
+            model,
+            ..Past::default()
+        });
+        day.requests = day.requests.saturating_add(sums[Column::Requests]);
+        day.tokens = day.tokens.saturating_add(sums.tokens());
+        day.usd = Usd(day.usd.0.saturating_add(sums[Column::Cost]));
+        day.unpriced = day.unpriced.saturating_add(sums[Column::Unpriced]);
         true
     })?;
-    let mut past = recent(&view, &mut names, &mut days, now_ms)?;
-    past.extend(ahead(&view, &mut names, now_ms)?);
-    let days = days.into_iter().filter(|(_, sums)| sums[Column::Requests] > 0);
-    past.extend(days.map(|((day, caller, key, model), sums)| Past {
-        at: start_of(day),
-        dated: None,
-        caller,
-        key,
-        model,
-        requests: sums[Column::Requests],
-        tokens: sums.tokens(),
-        usd: Usd(sums[Column::Cost]),
-        unpriced: sums[Column::Unpriced],
-        cut: false,
-    }));
-    Ok(past)
-}
-
-/// Returns the latest moment that counts as now.
-fn late(now_ms: u64) -> u64 {
-    now_ms.saturating_add(MINUTE)
-}
-
-/// Reads the rows of the last minute, and takes them out of the sums of their days.
-fn recent(view: &View<'_>, names: &mut NamePool, days: &mut Days, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
-    let mut past = Vec::new();
-    let mut recent = view.transaction.prepare(
-        "SELECT at, caller, key, model, prompt, completion, coalesce(cost, 0), cost IS NULL FROM exchange WHERE at BETWEEN ?1 AND ?2",
-    )?;
-    let mut rows = recent.query([now_ms.saturating_sub(MINUTE), late(now_ms)].map(number))?;
-    while let Some(row) = rows.next()? {
-        let [caller, key, model] = names.at(row, 1)?;
-        let at = whole(row, 0)?;
-        let (prompt, completion, cost, unpriced) = (whole(row, 4)?, whole(row, 5)?, whole(row, 6)?, whole(row, 7)?);
-        if let Some(day) = days.get_mut(&(day_of(at), caller.clone(), key.clone(), model.clone())) {
-            for (column, part) in [
-                (Column::Requests, 1),
-                (Column::Prompt, prompt),
-                (Column::Completion, completion),
-                (Column::Cost, cost),
-                (Column::Unpriced, unpriced),
-            ] {
-                day[column] = day[column].saturating_sub(part);
-            }
+    // The latest moment that counts as now.
+    let late = now_ms.saturating_add(MINUTE);
+    let mut past = names.read(&view, RECENT, &[now_ms.saturating_sub(MINUTE), late, now_ms, today])?;
+    for recent in &past {
+        let day = recent.dated.unwrap_or_else(|| day_of(recent.at));
+        if let Some(sum) = days.get_mut(&(day, recent.caller.clone(), recent.key.clone(), recent.model.clone())) {
+            take_out(sum, recent);
         }
-        past.push(Past {
-            at: at.min(now_ms),
-            dated: Some(day_of(at)).filter(|day| *day > day_of(now_ms)),
-            caller,
-            key,
-            model,
-            requests: 1,
-            tokens: prompt.saturating_add(completion),
-            usd: Usd(cost),
-            unpriced,
-            cut: false,
-        });
     }
+    // Rows from a clock that was days ahead also count today, or this month.
+    let ahead = start_of(today + 1).max(late.saturating_add(1));
+    past.extend(names.read(&view, AHEAD, &[ahead, start_of(today), start_of(month_of(today))])?);
+    past.extend(days.into_values().filter(|day| day.requests > 0));
     Ok(past)
 }
 
-/// Reads rows from a clock that was days ahead. Such a row also counts today, or this month, if it
-/// was written after all rows from before.
-fn ahead(view: &View<'_>, names: &mut NamePool, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
-    let today = day_of(now_ms);
-    let first = start_of(today + 1).max(late(now_ms).saturating_add(1));
-    let mut past = Vec::new();
-    let mut ahead = view.transaction.prepare(AHEAD)?;
-    let mut rows = ahead.query([first, start_of(today), start_of(month_of(today))].map(number))?;
-    while let Some(row) = rows.next()? {
-        let [caller, key, model] = names.at(row, 1)?;
-        past.push(Past {
-            at: whole(row, 0)?,
-            dated: Some(whole(row, 8)?),
-            caller,
-            key,
-            model,
-            requests: whole(row, 4)?,
-            tokens: whole(row, 5)?,
-            usd: Usd(whole(row, 6)?),
-            unpriced: whole(row, 7)?,
-            cut: false,
-        });
-    }
-    Ok(past)
+/// Takes a part out of a sum.
+pub(super) fn take_out(sum: &mut Past, part: &Past) {
+    sum.requests = sum.requests.saturating_sub(part.requests);
+    sum.tokens = sum.tokens.saturating_sub(part.tokens);
+    sum.usd = Usd(sum.usd.0.saturating_sub(part.usd.0));
+    sum.unpriced = sum.unpriced.saturating_sub(part.unpriced);
 }
 
 /// Names, with one piece of memory for each.
@@ -143,10 +93,25 @@ fn ahead(view: &View<'_>, names: &mut NamePool, now_ms: u64) -> rusqlite::Result
 struct NamePool(HashSet<Arc<str>>);
 
 impl NamePool {
-    /// Reads three names, of which the first is in this column.
-    fn at(&mut self, row: &Row<'_>, column: usize) -> rusqlite::Result<[Arc<str>; 3]> {
-        let mut name = |column: usize| Ok::<_, rusqlite::Error>(self.of(row.get_ref(column)?.as_str()?));
-        Ok([name(column)?, name(column + 1)?, name(column + 2)?])
+    /// Reads what was spent, in the columns of [`AHEAD`] and [`RECENT`].
+    fn read(&mut self, view: &View<'_>, sql: &str, bounds: &[u64]) -> rusqlite::Result<Vec<Past>> {
+        let mut statement = view.transaction.prepare(sql)?;
+        let mut name = |row: &Row<'_>, column| Ok::<_, rusqlite::Error>(self.of(row.get_ref(column)?.as_str()?));
+        let rows = statement.query_map(params_from_iter(bounds.iter().copied().map(number)), |row| {
+            Ok(Past {
+                at: whole(row, 0)?,
+                dated: row.get::<_, Option<i64>>(8)?.and_then(|day| u64::try_from(day).ok()),
+                caller: name(row, 1)?,
+                key: name(row, 2)?,
+                model: name(row, 3)?,
+                requests: whole(row, 4)?,
+                tokens: whole(row, 5)?,
+                usd: Usd(whole(row, 6)?),
+                unpriced: whole(row, 7)?,
+                cut: false,
+            })
+        })?;
+        rows.collect()
     }
 
     fn of(&mut self, name: &str) -> Arc<str> {

@@ -10,9 +10,9 @@ mod shown;
 
 pub use query::{Asked, BY, Group, Query, SINCE, texts};
 
-use super::days::{date, day_of, start_of};
 use super::read::{Reader, Table, View, is_over};
 use super::sums::{Column, SumKey, Sums};
+use crate::calendar::{date, day_of, start_of};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! A row is what the ledger keeps of one exchange. Pure.
 
-use super::{Run, days};
+use super::Run;
+use crate::calendar::day_of;
 use crate::error::Outcome;
 use crate::limits::Past;
 use crate::price::Usd;
@@ -59,19 +60,10 @@ impl Row {
             caller: name(&sender.caller),
             key: name(&sender.key),
             model: name(&request.model),
-            account: None,
-            upstream_model: None,
-            usage: Usage::default(),
             cost: Some(Usd::ZERO),
-            unused_tokens: 0,
-            unused_cost: None,
             outcome: Outcome::Shutdown.name(),
-            attempts: 0,
             stream: request.stream,
-            status: 0,
-            total_ms: 0,
-            first_byte_ms: None,
-            run: None,
+            ..Row::default()
         }
     }
 
@@ -110,7 +102,7 @@ impl Row {
     pub(super) fn past(&self, now_ms: u64) -> Past {
         Past {
             at: self.at.min(now_ms),
-            dated: Some(days::day_of(self.at)).filter(|day| *day > days::day_of(now_ms)),
+            dated: Some(day_of(self.at)).filter(|day| *day > day_of(now_ms)),
             caller: self.caller.clone(),
             key: self.key.clone(),
             model: self.model.clone(),

@@ -23,6 +23,7 @@ const CHUNK: usize = 512;
 pub(super) const MOST: usize = 64 << 20;
 
 /// What requests and the writer share.
+#[derive(Default)]
 pub(super) struct Sink {
     pub(super) path: PathBuf,
     pub(super) retention: Duration,
@@ -99,23 +100,7 @@ impl Batch {
 impl Sink {
     /// Makes an empty sink for a file.
     pub(super) fn new(config: &config::Ledger) -> Sink {
-        Sink {
-            path: config.path.clone(),
-            retention: config.retention,
-            backlog: Lock::default(),
-            filled: Condvar::new(),
-            done: Condvar::new(),
-            writing: Lock::default(),
-            reading: Lock::default(),
-            answering: Lock::default(),
-            owed: Lock::default(),
-            limits: Lock::default(),
-            running: Running::default(),
-            cut: Lock::default(),
-            life: Lock::default(),
-            rows: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-        }
+        Sink { path: config.path.clone(), retention: config.retention, ..Sink::default() }
     }
 
     /// Adds a row, or drops and counts it if too many wait.

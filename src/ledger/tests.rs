@@ -1,6 +1,6 @@
-use super::days::{DAY, day_of, start_of};
 use super::report::{Asked, Bounds, Query, Unanswered, answer};
 use super::*;
+use crate::calendar::{self, DAY, day_of, start_of};
 use crate::limits;
 use crate::price::Usd;
 use dialects::usage::{self, Source, Usage};
@@ -135,7 +135,7 @@ fn what_is_written_is_in_the_file_with_its_sums() {
     ledger.used("acme/dev".into(), NOW);
     ledger.flush();
     let told = ledger.status();
-    assert_eq!((told.state, told.rows, told.dropped, told.waiting, told.error), (State::Ok, 1_000, 0, 0, None));
+    assert_eq!((told.state, told.rows, told.dropped, told.waiting, told.error), (LedgerState::Ok, 1_000, 0, 0, None));
     let connection = folder.read();
     assert_eq!(count(&connection, "exchange"), 1_000);
     assert_sums(&connection);
@@ -153,7 +153,7 @@ proptest! {
     #[test]
     fn the_past_is_the_sum_of_its_rows(
         rows in prop::collection::vec((prop_oneof![0..40 * DAY, 0..150_000_u64], 0..2_usize, 0..2_usize, 0..100_u64, prop::option::of(0..1_000_u64)), 0..80),
-        now in prop_oneof![Just(NOW), Just(start_of(day_of(NOW)) + 30_000), Just(start_of(days::month_of(day_of(NOW))) + 20_000)],
+        now in prop_oneof![Just(NOW), Just(start_of(day_of(NOW)) + 30_000), Just(start_of(calendar::month_of(day_of(NOW))) + 20_000)],
         split in 0..80_usize,
     ) {
         let rows: Vec<Row> = rows.into_iter().map(|(ago, key, model, prompt, cost)| Row {
@@ -171,7 +171,7 @@ proptest! {
         drop(ledger);
         let ledger = folder.open();
         second.iter().for_each(|row| ledger.write(row.clone()));
-        let past = ledger.past(now);
+        let past = ledger.past(now, None);
 
         let spent = |past: &[Past]| {
             let mut sums: BTreeMap<(u64, String, String), (u64, u64, u64)> = BTreeMap::new();
@@ -185,7 +185,7 @@ proptest! {
             at: row.at, dated: None, caller: row.caller.clone(), key: row.key.clone(), model: row.model.clone(),
             requests: 1, tokens: row.usage.total(), usd: row.cost.unwrap_or_default(), unpriced: u64::from(row.cost.is_none()), cut: false,
         }).collect();
-        let this_month = |past: &Past| past.at >= start_of(days::month_of(day_of(now)));
+        let this_month = |past: &Past| past.at >= start_of(calendar::month_of(day_of(now)));
         let kept: Vec<Past> = naive.iter().filter(|past| past.at >= now - 61_000 || this_month(past)).cloned().collect();
         prop_assert_eq!(spent(&past), spent(&kept));
         let unpriced = |past: &[Past]| past.iter().map(|past| past.unpriced).sum::<u64>();
@@ -216,7 +216,7 @@ fn what_a_clock_wrote_that_was_ahead_counts_now_and_not_for_ever() {
         let begun = |now: u64| {
             let mut tally = limits::tally::Tally::default();
             tally.watch(&limits);
-            for past in ledger.past(now) {
+            for past in ledger.past(now, None) {
                 assert!(past.at <= now, "{past:?}");
                 tally.recall(past.at, past.dated, past.requests, limits::Spent { tokens: past.tokens, usd: past.usd });
             }
@@ -256,7 +256,7 @@ fn when_a_key_was_last_used_does_not_wait_for_a_clock_that_was_ahead() {
 #[test]
 fn what_is_old_goes_in_steps_and_its_sums_stay() {
     let folder = Folder::new();
-    let today = day_of(days::now());
+    let today = day_of(calendar::now());
     let ledger = folder.open();
     for n in 0..2_500 {
         ledger.write(row(start_of(today - 3) + n));
@@ -271,7 +271,7 @@ fn what_is_old_goes_in_steps_and_its_sums_stay() {
     let connection = folder.read();
     eventually("the old rows are deleted", || count(&connection, "exchange") == 3);
     ledger.flush();
-    assert_eq!((count(&connection, "exchange"), ledger.status().state), (3, State::Ok));
+    assert_eq!((count(&connection, "exchange"), ledger.status().state), (3, LedgerState::Ok));
     let days: Vec<u64> = connection
         .prepare("SELECT day FROM daily ORDER BY day")
         .unwrap()
@@ -291,7 +291,7 @@ fn an_instance_keeps_its_name() {
     assert_eq!((folder.open().instance(), name.len()), (name.clone(), 16));
     assert_ne!(other.open().instance(), name);
     let off = Ledger::open(&config::Ledger { enabled: false, ..folder.config() });
-    assert_eq!((off.instance(), off.status().state), (off.instance(), State::Off));
+    assert_eq!((off.instance(), off.status().state), (off.instance(), LedgerState::Off));
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn a_ledger_that_is_off_does_nothing() {
     ledger.write(row(NOW));
     ledger.used("k".into(), NOW);
     ledger.flush();
-    assert_eq!((ledger.past(NOW), ledger.status().waiting, folder.file().exists()), (Vec::new(), 0, false));
+    assert_eq!((ledger.past(NOW, None), ledger.status().waiting, folder.file().exists()), (Vec::new(), 0, false));
 }
 
 /// Whatever stands in its way: rows wait, it says why, and when the obstacle is gone it goes on by
@@ -315,11 +315,11 @@ fn check_obstacle(put: impl FnOnce(&Path), why: &str, remove: impl FnOnce(&Path)
     ledger.flush();
     let told = ledger.status();
     let error = told.error.expect("an error");
-    assert_eq!((told.state, told.rows, told.waiting), (State::Failing, 0, 1), "{error}");
+    assert_eq!((told.state, told.rows, told.waiting), (LedgerState::Failing, 0, 1), "{error}");
     assert!(error.contains(why), "{error}");
-    assert_eq!(ledger.past(NOW).len(), 1, "what waits was spent, too");
+    assert_eq!(ledger.past(NOW, None).len(), 1, "what waits was spent, too");
     remove(&folder.file());
-    eventually("it is written", || ledger.status().state == State::Ok && ledger.status().waiting == 0);
+    eventually("it is written", || ledger.status().state == LedgerState::Ok && ledger.status().waiting == 0);
     let connection = folder.read();
     assert_eq!(count(&connection, "exchange"), 1);
     assert_sums(&connection);
@@ -390,11 +390,11 @@ fn a_damaged_page() {
     ledger.write(row(NOW));
     ledger.flush();
     let told = ledger.status();
-    assert!(told.state == State::Failing && told.error.clone().unwrap().contains("malformed"), "{told:?}");
-    assert_eq!(ledger.past(NOW).len(), 1);
+    assert!(told.state == LedgerState::Failing && told.error.clone().unwrap().contains("malformed"), "{told:?}");
+    assert_eq!(ledger.past(NOW, None).len(), 1);
     assert!(answer(&folder.file(), &Query::new(&Asked::default(), NOW).unwrap(), None).is_err());
     std::fs::rename(folder.file(), folder.path().join("old")).unwrap();
-    eventually("a new one is begun", || ledger.status().state == State::Ok && ledger.status().rows == 1);
+    eventually("a new one is begun", || ledger.status().state == LedgerState::Ok && ledger.status().rows == 1);
 }
 
 #[test]
@@ -408,7 +408,7 @@ fn a_file_that_somebody_has_locked() {
         ledger.status().error.is_some_and(|why| why.contains("another program keeps it locked"))
     });
     other.execute_batch("COMMIT").unwrap();
-    eventually("it is written", || ledger.status().state == State::Ok && ledger.status().rows == 1);
+    eventually("it is written", || ledger.status().state == LedgerState::Ok && ledger.status().rows == 1);
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn tables_that_somebody_dropped_are_made_anew() {
         eventually("it says so", || {
             ledger.status().error.is_some_and(|why| why.contains("it is made anew, without what it held"))
         });
-        eventually("it is written again", || ledger.status().state == State::Ok && ledger.status().waiting == 0);
+        eventually("it is written again", || ledger.status().state == LedgerState::Ok && ledger.status().waiting == 0);
         assert_eq!(count(&other, "exchange"), if dropped.contains(&"exchange") { 1 } else { 2 }, "{dropped:?}");
         assert_eq!(count(&other, "daily"), 1, "{dropped:?}");
         assert!(answer(&folder.file(), &Query::new(&Asked::default(), NOW + 2).unwrap(), None).unwrap().is_some());
@@ -464,7 +464,7 @@ fn one_that_does_not_say_its_form_any_more_does_again_after_a_restart() {
     ledger.flush();
     assert_eq!(
         (ledger.status().state, count(&folder.read(), "exchange"), ledger.instance() == instance),
-        (State::Ok, 3, false)
+        (LedgerState::Ok, 3, false)
     );
 }
 
@@ -487,7 +487,7 @@ fn garbage_beside_the_file_harms_nothing() {
         ledger.flush();
         assert_eq!(
             (ledger.status().state, ledger.status().rows, before),
-            (State::Ok, 1, 1),
+            (LedgerState::Ok, 1, 1),
             "{end}: {:?}",
             ledger.status()
         );
@@ -517,12 +517,13 @@ fn garbage_in_the_log_of_a_file_that_is_open_is_told() {
     ledger.flush();
     let told = ledger.status();
     assert!(
-        told.state == State::Failing && told.error.as_ref().is_some_and(|why| why.contains("; move the file away")),
+        told.state == LedgerState::Failing
+            && told.error.as_ref().is_some_and(|why| why.contains("; move the file away")),
         "{told:?}"
     );
-    assert_eq!((told.waiting, ledger.past(NOW).len()), (1, 1));
+    assert_eq!((told.waiting, ledger.past(NOW, None).len()), (1, 1));
     remove(&folder.file());
-    eventually("a new one is begun", || ledger.status().state == State::Ok && ledger.status().rows == 1);
+    eventually("a new one is begun", || ledger.status().state == LedgerState::Ok && ledger.status().rows == 1);
 }
 
 #[test]
@@ -584,10 +585,10 @@ fn the_largest_numbers_stop_nothing() {
     }
     ledger.write(Row { at: u64::MAX, ..row(NOW) });
     ledger.flush();
-    assert_eq!((ledger.status().state, ledger.status().rows), (State::Ok, 5));
+    assert_eq!((ledger.status().state, ledger.status().rows), (LedgerState::Ok, 5));
     let used = answer(&folder.file(), &Query::new(&Asked::default(), NOW + 5).unwrap(), None).unwrap().unwrap();
     assert!(used.json().contains("\"prompt_tokens\": 4294967296"), "{}", used.json());
-    assert!(!ledger.past(NOW).is_empty());
+    assert!(!ledger.past(NOW, None).is_empty());
 }
 
 #[test]
@@ -651,7 +652,7 @@ fn a_panic_while_writing_ends_nothing() {
     assert_eq!((ledger.status().waiting, ledger.status().dropped), (2, 0), "they are tried once more");
     eventually("they are given up", || (ledger.status().waiting, ledger.status().dropped) == (0, 2));
     ledger.write(row(NOW + 2));
-    eventually("it goes on", || ledger.status().state == State::Ok && ledger.status().rows == 1);
+    eventually("it goes on", || ledger.status().state == LedgerState::Ok && ledger.status().rows == 1);
 }
 
 #[test]
@@ -687,7 +688,7 @@ fn rows_that_come_while_the_past_is_asked_for_stay_in_their_order() {
         scope.spawn(|| (0..20_000).for_each(|n| ledger.write(row(NOW + n))));
         let mut before = 0;
         while before < 20_000 {
-            let now = ledger.past(NOW + 20_000).iter().map(|past| past.requests).sum();
+            let now = ledger.past(NOW + 20_000, None).iter().map(|past| past.requests).sum();
             assert!(before <= now && now <= 20_000, "{before} {now}");
             before = now;
         }

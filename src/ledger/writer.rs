@@ -6,8 +6,8 @@ mod running;
 
 use super::EVERY;
 use super::book::{Book, Fault};
-use super::days::{DAY, day_of, now, start_of};
 use super::sink::{Backlog, Sink};
+use crate::calendar::{DAY, day_of, now, start_of};
 use crate::lock::wait_for;
 use running::SoFar;
 use std::collections::HashMap;

@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 
 /// What was used before: what scopes begin with. No two of them count the same, and one that sums
 /// up a while is of its begin.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Past {
     /// When, in milliseconds of Unix time; never later than now.
     pub at: u64,

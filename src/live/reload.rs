@@ -132,7 +132,7 @@ impl Publisher {
             .any(|a| catalog.accounts().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
             || old.catalog.models().iter().any(|a| catalog.models().binary_search_by(|b| b.id.cmp(&a.id)).is_err())
             || old.catalog.callers().iter().any(|a| catalog.callers().binary_search_by(|b| b.id.cmp(&a.id)).is_err());
-        let past = &mut || ledger.past_of(&live.limits, calendar::now());
+        let past = &mut || ledger.past(calendar::now(), Some(&live.limits));
         let snapshot = Snapshot::new(catalog, &live.accounts, &live.limits, past, old.generation + 1);
         let generation = snapshot.generation;
         drop(live.snapshot.swap(Arc::new(snapshot)));

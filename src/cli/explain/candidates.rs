@@ -1,6 +1,7 @@
 //! A rehearsal asks the candidates, one after the other, as the gateway would if each attempt
 //! failed.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use bytes::Bytes;
 
 use super::instance::Instance;
 use super::order::Order;
-use super::report::{Candidate, Costs, Obstacle, Report, State, Verdict};
+use super::report::{Candidate, CandidateState, Costs, Report, Verdict};
 use super::{Key, key, left, named, shown, span};
 use crate::account::breaker;
 use crate::account::track::Unavailable;
@@ -17,12 +18,13 @@ use crate::cli::prices;
 use crate::config::Server;
 use crate::error::What;
 use crate::exchange::admission;
+use crate::error::Refusal;
 use crate::exchange::choose::{Look, Nobody, Prospect, Search};
 use crate::live::Snapshot;
 use crate::plan::{self, Reach};
 use dialects::Outbound;
 use dialects::front::chat::envelope::Envelope;
-use dialects::neutral::{Complaint, Refused};
+use dialects::neutral::Refused;
 
 /// The rehearsal of a request.
 pub(super) struct Rehearsal<'a> {
@@ -39,11 +41,13 @@ pub(super) struct Rehearsal<'a> {
 
 /// What would become of a candidate.
 enum Fate {
-    /// It is asked, as the attempt of this number.
-    Asked(usize, Box<Outbound>),
-    /// The same, since nobody else is left.
-    LastResort(usize, Box<Outbound>),
-    InCase(Box<Outbound>),
+    /// It is asked, as the attempt of this number; without a number, if the request turns out to be
+    /// of the kind that it is there for.
+    Asked {
+        attempt: Option<usize>,
+        is_last_resort: bool,
+        outbound: Box<Outbound>,
+    },
     Unavailable(Unavailable),
     Unable(Refused),
     /// All attempts are made before its turn comes.
@@ -53,10 +57,10 @@ enum Fate {
 impl Rehearsal<'_> {
     /// Asks all candidates, and notes what comes of the request.
     pub(super) fn tell(&self, order: &Order, report: &mut Report) {
-        let mut thoughts = false;
-        let fates = self.fates(&order.candidates, &mut thoughts);
+        let thoughts = Cell::new(false);
+        let fates = self.fates(&order.candidates, &thoughts);
         report.verdict = self.verdict(&order.candidates, &fates);
-        if thoughts {
+        if thoughts.get() {
             report.fact(
                 "thoughts",
                 "signed thinking that the instance keeps for the request's tool calls would be put back: here there is none",
@@ -78,36 +82,29 @@ impl Rehearsal<'_> {
         report.candidates.sort_by_key(|one| (one.reach, place(one)));
     }
 
-    fn fates(&self, candidates: &[plan::Candidate], thoughts: &mut bool) -> Vec<Fate> {
+    /// Asks the candidates, and notes in `thoughts` whether one would get signed thinking back.
+    fn fates(&self, candidates: &[plan::Candidate], thoughts: &Cell<bool>) -> Vec<Fate> {
         let mut search = Search::new(candidates.len(), self.server.attempts);
-        let mut fates: Vec<Fate> = candidates
-            .iter()
-            .map(|candidate| match candidate.reach {
-                Reach::Any => Fate::Beyond,
-                Reach::TooLong | Reach::Declined => {
-                    self.ask(candidate, false, thoughts).map_or_else(|fate| fate, Fate::InCase)
-                }
-            })
-            .collect();
+        let in_case = |candidate: &plan::Candidate| match candidate.reach {
+            Reach::Any => Fate::Beyond,
+            Reach::TooLong | Reach::Declined => self.ask(candidate, None, false, thoughts),
+        };
+        let mut fates: Vec<Fate> = candidates.iter().map(in_case).collect();
         let mut look = Look::new(None);
         while let Some(Prospect { place, candidate, is_last_resort }) = search.next(&mut look, candidates) {
             let Some(fate) = fates.get_mut(place) else { continue };
-            match self.ask(candidate, is_last_resort, thoughts) {
-                Ok(said) => {
+            let now = self.ask(candidate, Some(search.tries + 1), is_last_resort, thoughts);
+            match now {
+                // As the last resort it is unavailable for the reason that came first.
+                Fate::Unavailable(_) if is_last_resort => continue,
+                Fate::Asked { .. } => {
                     search.tries += 1;
                     search.strike(place);
-                    let asked = if is_last_resort { Fate::LastResort } else { Fate::Asked };
-                    *fate = asked(search.tries, said);
                 }
-                // As the last resort it is unavailable for the reason that came first.
-                Err(Fate::Unavailable(_)) if is_last_resort => {}
-                Err(why) => {
-                    if let Fate::Unable(_) = why {
-                        search.strike(place);
-                    }
-                    *fate = why;
-                }
+                Fate::Unable(_) => search.strike(place),
+                Fate::Unavailable(_) | Fate::Beyond => {}
             }
+            *fate = now;
         }
         fates
     }
@@ -116,42 +113,40 @@ impl Rehearsal<'_> {
     fn ask(
         &self,
         candidate: &plan::Candidate,
+        attempt: Option<usize>,
         is_last_resort: bool,
-        thoughts: &mut bool,
-    ) -> Result<Box<Outbound>, Fate> {
+        thoughts: &Cell<bool>,
+    ) -> Fate {
         if let Some(refused) = admission::unable(candidate, self.body, self.envelope, &|_| None) {
-            return Err(Fate::Unable(refused));
+            return Fate::Unable(refused);
         }
-        drop(admission::admit(candidate, is_last_resort, self.now).map_err(Fate::Unavailable)?);
-        let asked = std::cell::Cell::new(false);
+        if let Err(why) = admission::admit(candidate, is_last_resort, self.now) {
+            return Fate::Unavailable(why);
+        }
         let family = candidate.place.account.dialect.protocol.family;
         let kept = |_: &str| {
-            asked.set(asked.get() || family.is_some());
+            thoughts.set(thoughts.get() || family.is_some());
             None
         };
-        let said = admission::write(candidate, self.body, self.envelope, &kept);
-        *thoughts |= asked.get();
-        said.map(Box::new).map_err(Fate::Unable)
+        match admission::write(candidate, self.body, self.envelope, &kept) {
+            Ok(outbound) => Fate::Asked { attempt, is_last_resort, outbound: Box::new(outbound) },
+            Err(refused) => Fate::Unable(refused),
+        }
     }
 
     fn verdict(&self, candidates: &[plan::Candidate], fates: &[Fate]) -> Verdict {
-        let mut attempts: Vec<(usize, String)> = candidates
-            .iter()
-            .zip(fates)
-            .filter_map(|(candidate, fate)| match fate {
-                Fate::Asked(nth, _) | Fate::LastResort(nth, _) => Some((*nth, named(candidate))),
-                Fate::InCase(_) | Fate::Unavailable(_) | Fate::Unable(_) | Fate::Beyond => None,
-            })
-            .collect();
+        let attempt = |(candidate, fate): (&plan::Candidate, &Fate)| match fate {
+            Fate::Asked { attempt: Some(nth), is_last_resort, .. } => Some((*nth, *is_last_resort, named(candidate))),
+            Fate::Asked { .. } | Fate::Unavailable(_) | Fate::Unable(_) | Fate::Beyond => None,
+        };
+        let mut attempts: Vec<_> = candidates.iter().zip(fates).filter_map(attempt).collect();
         attempts.sort();
-        let attempts: Vec<String> = attempts.into_iter().map(|(_, name)| name).collect();
-        if attempts.is_empty() {
-            return self.nobody(candidates, fates);
-        }
-        let is_last_resort = !fates.iter().any(|fate| matches!(fate, Fate::Asked(..)));
-        let only = if is_last_resort { ", as nobody better is left" } else { "" };
+        // Those who are asked because nobody better is left come after all others.
+        let Some((_, is_last_resort, _)) = attempts.first() else { return self.nobody(candidates, fates) };
+        let only = if *is_last_resort { ", as nobody better is left" } else { "" };
         let then = if attempts.len() > 1 { "; each next one only if those before it fail" } else { "" };
-        let says = format!("it would be sent to {}{only}{then}", attempts.join(", then "));
+        let names: Vec<String> = attempts.into_iter().map(|(_, _, name)| name).collect();
+        let says = format!("it would be sent to {}{only}{then}", names.join(", then "));
         Verdict { tried: true, says, ..Verdict::default() }
     }
 
@@ -167,7 +162,7 @@ impl Rehearsal<'_> {
                     search.pass(&Prospect { place, candidate, is_last_resort: false }, *why, self.now);
                 }
                 Fate::Unable(refused) => search.unable(refused.clone()),
-                Fate::Asked(..) | Fate::LastResort(..) | Fate::InCase(_) | Fate::Beyond => {}
+                Fate::Asked { .. } | Fate::Beyond => {}
             }
         }
         let soonest = search.passed.soonest;
@@ -178,25 +173,20 @@ impl Rehearsal<'_> {
             return Verdict { tried: true, says, ..Verdict::default() };
         }
         is_for_the_operator &= search.passed.count > 0;
-        let obstacle = |what: What, complaint: &Complaint| Obstacle {
-            param: Some(complaint.param.clone()),
-            ..Obstacle::new(what, complaint.message.clone())
-        };
         let busy = |what: What| {
-            let waits = self
-                .model
-                .queue
-                .map(|queue| format!(", after up to {} in the queue", span(queue.wait)))
-                .unwrap_or_default();
+            let waits = self.model.queue.map(|queue| format!(", after up to {} in the queue", span(queue.wait)));
+            let waits = waits.unwrap_or_default();
             let back = soonest.map(|wait| format!("; the first is back in {}", left(wait))).unwrap_or_default();
-            Obstacle::new(what, format!("no account can take it at the moment{waits}{back}"))
+            Refusal::new(what, format!("no account can take it at the moment{waits}{back}"))
         };
         Verdict::refused(&match search.nobody(is_for_the_operator) {
             Nobody::Unable(Refused::Invalid(complaint)) => {
-                obstacle(What::BadRequest { code: Some("invalid_value") }, &complaint)
+                Refusal::new(What::BadRequest { code: Some("invalid_value") }, complaint.message).param(complaint.param)
             }
-            Nobody::Unable(Refused::Unsupported(complaint)) => obstacle(What::Unsupported, &complaint),
-            Nobody::ForTheOperator => Obstacle::new(
+            Nobody::Unable(Refused::Unsupported(complaint)) => {
+                Refusal::new(What::Unsupported, complaint.message).param(complaint.param)
+            }
+            Nobody::ForTheOperator => Refusal::new(
                 What::NoCapacity,
                 "no account can take it before you act: trying again does not help, and the caller is told so",
             ),
@@ -240,46 +230,45 @@ impl Rehearsal<'_> {
     }
 
     fn candidate(&self, one: &plan::Candidate, first_for: Option<f64>, fate: Fate) -> Candidate {
-        let written = |said: &Outbound| Some(shown::upstream(one, said, self.envelope, self.body, self.timeout));
         let in_case = match one.reach {
             Reach::Any => "",
             Reach::TooLong => "asked if the request is too long for the model",
             Reach::Declined => "asked if the model will not answer",
         };
-        let (state, attempt, why, request) = match &fate {
-            Fate::Asked(nth, said) => {
-                let why = asked(*nth, first_for.filter(|_| one.model.id == self.model.id));
-                (State::Asked, Some(*nth), why, written(said))
+        let (state, why) = match &fate {
+            Fate::Asked { attempt: None, .. } => (CandidateState::InCase, in_case.to_owned()),
+            Fate::Asked { is_last_resort: true, .. } => (
+                CandidateState::LastResort,
+                format!("{}; asked if nobody else is left, and then perhaps only once a second", self.broken(one)),
+            ),
+            Fate::Asked { attempt: Some(nth), .. } => {
+                (CandidateState::Asked, asked(*nth, first_for.filter(|_| one.model.id == self.model.id)))
             }
-            Fate::LastResort(nth, said) => {
-                let why =
-                    format!("{}; asked if nobody else is left, and then perhaps only once a second", self.broken(one));
-                (State::LastResort, Some(*nth), why, written(said))
-            }
-            Fate::InCase(said) => (State::InCase, None, in_case.to_owned(), written(said)),
             Fate::Unavailable(Unavailable::Full) => {
                 let cap = one.place.account.concurrency.unwrap_or_default();
-                (State::Full, None, format!("full: its account has {cap} requests in flight, as many as it may"), None)
+                let why = format!("full: its account has {cap} requests in flight, as many as it may");
+                (CandidateState::Full, why)
             }
             Fate::Unavailable(Unavailable::Resting(rest)) => {
                 let wait = rest.until.saturating_duration_since(self.now);
-                (State::Resting, None, format!("rests for {} more ({})", left(wait), rest.why.name()), None)
+                (CandidateState::Resting, format!("rests for {} more ({})", left(wait), rest.why.name()))
             }
-            Fate::Unavailable(Unavailable::Broken(_)) => (State::Broken, None, self.broken(one), None),
+            Fate::Unavailable(Unavailable::Broken(_)) => (CandidateState::Broken, self.broken(one)),
             Fate::Unable(Refused::Invalid(complaint) | Refused::Unsupported(complaint)) => {
-                (State::Unable, None, format!("cannot express `{}`: {}", complaint.param, complaint.message), None)
+                (CandidateState::Unable, format!("cannot express `{}`: {}", complaint.param, complaint.message))
             }
             Fate::Beyond => {
                 let most = self.server.attempts;
-                (
-                    State::Beyond,
-                    None,
-                    format!("not asked: {most} attempts are the most (`attempts` in server.yaml)"),
-                    None,
-                )
+                let why = format!("not asked: {most} attempts are the most (`attempts` in server.yaml)");
+                (CandidateState::Beyond, why)
             }
         };
-        let is_conditional = one.reach != Reach::Any && state != State::InCase;
+        let (attempt, request) = if let Fate::Asked { attempt, outbound, .. } = &fate {
+            (*attempt, Some(shown::upstream(one, outbound, self.envelope, self.body, self.timeout)))
+        } else {
+            (None, None)
+        };
+        let is_conditional = one.reach != Reach::Any && state != CandidateState::InCase;
         let why = if is_conditional { format!("{in_case}, but: {why}") } else { why };
         let is_it = |target: &&Target| target.account.id == one.place.account.id && target.model == one.upstream_model;
         Candidate {
@@ -315,7 +304,7 @@ impl Rehearsal<'_> {
                 account: Some(target.account.id.to_string()),
                 upstream_model: Some(target.model.to_string()),
                 price: costs(target),
-                ..Candidate::of_model(&model.id, reach, State::Disabled, "its account is disabled".to_owned())
+                ..Candidate::of_model(&model.id, reach, CandidateState::Disabled, "its account is disabled".to_owned())
             }));
         };
         disabled(self.model, Reach::Any, report);
@@ -330,7 +319,7 @@ impl Rehearsal<'_> {
                     None => disabled(model, reach, report),
                     Some(why) => {
                         let why = format!("passed over: {why}");
-                        report.candidates.push(Candidate::of_model(&model.id, reach, State::Hidden, why));
+                        report.candidates.push(Candidate::of_model(&model.id, reach, CandidateState::Hidden, why));
                     }
                 }
             }

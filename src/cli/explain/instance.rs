@@ -123,11 +123,8 @@ impl Instance {
                     );
                 }
                 let time = |what: &str, time: Option<u64>| time.map(|time| format!("{what} in {time}ms"));
-                does.extend(
-                    [time("first token", target.first_token_ms), time("whole answer", target.whole_ms)]
-                        .into_iter()
-                        .flatten(),
-                );
+                does.extend(time("first token", target.first_token_ms));
+                does.extend(time("whole answer", target.whole_ms));
                 does.extend(target.headroom.map(|share| format!("{:.0} % of the quota left", share * 100.0)));
             }
             None => does.push("/status does not know this model there".to_owned()),
@@ -170,40 +167,26 @@ impl Instance {
     /// Notes where the instance does not serve what the files say.
     pub(super) fn differ(&self, model: &Model, report: &mut Report) {
         let catalog = &self.status.catalog;
+        let mut fact = |says: String| report.fact("catalog", says);
         if catalog.last_refusal.as_ref().is_some_and(|refusal| refusal.standing) {
-            report.fact(
-                "catalog",
-                "the instance refused what its files hold now, and serves an older catalog than this one",
-            );
+            fact("the instance refused what its files hold now, and serves an older catalog than this one".to_owned());
         }
         if let Some(held) = &catalog.held {
-            report.fact(
-                "catalog",
-                format!("the instance holds a change back ({held}), and serves an older catalog than this one"),
-            );
+            fact(format!("the instance holds a change back ({held}), and serves an older catalog than this one"));
         }
         if self.model(&model.id).is_none() {
-            report.fact(
-                "catalog",
-                format!("the instance does not serve the model \"{}\": it has another catalog", model.id),
-            );
+            fact(format!("the instance does not serve the model \"{}\": it has another catalog", model.id));
         }
         for account in model.targets.iter().map(|target| &target.account) {
             let Some(reported) = self.account(&account.id) else { continue };
             if (reported.state == "disabled") == account.enabled {
                 let has = if account.enabled { "disabled" } else { "enabled" };
-                report.fact(
-                    "catalog",
-                    format!("in the instance the account {} is {has}: it has another catalog", account.id),
-                );
+                fact(format!("in the instance the account {} is {has}: it has another catalog", account.id));
             } else if reported.concurrency != account.concurrency {
-                report.fact(
-                    "catalog",
-                    format!(
-                        "in the instance the account {} has another `concurrency`: it has another catalog",
-                        account.id
-                    ),
-                );
+                fact(format!(
+                    "in the instance the account {} has another `concurrency`: it has another catalog",
+                    account.id
+                ));
             }
         }
     }

@@ -5,30 +5,28 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::Key;
-use super::report::{Obstacle, Report};
+use super::report::Report;
 use crate::access_log::rfc3339;
 use crate::catalog::{self, Catalog, Model};
-use crate::error::What;
-use crate::problem::{nearest, quoted};
+use crate::cli::no_such;
+use crate::error::{Refusal, What};
+use crate::problem::nearest;
 
 /// Returns the key with this id, whether it may be used or not.
 pub(super) fn find(catalog: &Catalog, id: &str, now: SystemTime, report: &mut Report) -> Option<Key> {
     let secrets: Vec<_> = catalog.secrets_of(id).collect();
     let Some((key, _)) = secrets.first() else {
-        let known = || catalog.keys().map(|key| &*key.id);
-        let meant = nearest(id, known()).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-        let what =
-            quoted(id, known()).map_or_else(|| "there is no such key".to_owned(), |_| format!("there is no key {id}"));
-        report.fault("key", Obstacle::new(What::InvalidKey, format!("{what}{meant}")));
+        let why = no_such("key", id, catalog.keys().map(|key| &*key.id), "");
+        report.fault("key", Refusal::new(What::InvalidKey, why));
         return None;
     };
     let gone = |until: &Option<SystemTime>| until.is_some_and(|until| until <= now);
     let good = secrets.iter().filter(|(_, until)| !gone(until)).count();
     let mut faults = Vec::new();
-    for (whose, enabled, expires) in
-        [("the key", key.enabled, key.expires), ("its caller", key.caller.enabled, key.caller.expires)]
-    {
-        let name = if whose == "the key" { &key.id } else { &key.caller.id };
+    for (whose, name, enabled, expires) in [
+        ("the key", &key.id, key.enabled, key.expires),
+        ("its caller", &key.caller.id, key.caller.enabled, key.caller.expires),
+    ] {
         if !enabled {
             faults.push(format!("{whose} {name} is disabled"));
         }
@@ -43,7 +41,7 @@ pub(super) fn find(catalog: &Catalog, id: &str, now: SystemTime, report: &mut Re
     if key.usable(now).is_ok() && good > 0 {
         report.fact("key", standing(key, secrets.len(), good));
     } else {
-        report.fault("key", Obstacle::new(What::InvalidKey, faults.join("; ")));
+        report.fault("key", Refusal::new(What::InvalidKey, faults.join("; ")));
     }
     Some(Arc::clone(key))
 }
@@ -87,8 +85,8 @@ pub(super) fn model(catalog: &Catalog, key: &catalog::Key, id: &str, report: &mu
     }
 }
 
-fn not_found(why: String) -> Obstacle {
-    Obstacle { param: Some("model".to_owned()), ..Obstacle::new(What::ModelNotFound, why) }
+fn not_found(why: String) -> Refusal {
+    Refusal::new(What::ModelNotFound, why).param("model")
 }
 
 /// Returns why the key does not see a model.

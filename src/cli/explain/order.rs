@@ -26,6 +26,8 @@ pub(super) struct Order {
 struct Count {
     first: usize,
     ranks: usize,
+    /// Its place has changed.
+    moved: bool,
 }
 
 impl Order {
@@ -42,7 +44,6 @@ impl Order {
         let plan = || plan::plan(snapshot, key, model, stream, conversation).map(|plan| plan.candidates);
         let candidates = plan()?;
         let mut counts = vec![Count::default(); candidates.len()];
-        let mut moved = vec![false; candidates.len()];
         for _ in 0..DRAWS {
             let drawn = plan()?;
             let mut found = vec![false; candidates.len()];
@@ -55,19 +56,16 @@ impl Order {
                     continue;
                 };
                 let is_first = group.replace(of_group(one)) != Some(of_group(one));
-                if let (Some(count), Some(found), Some(moved)) =
-                    (counts.get_mut(at), found.get_mut(at), moved.get_mut(at))
-                {
+                if let (Some(count), Some(found)) = (counts.get_mut(at), found.get_mut(at)) {
                     count.first += usize::from(is_first);
                     count.ranks += rank;
                     *found = true;
-                    *moved |= at != rank;
+                    count.moved |= at != rank;
                 }
             }
         }
-        let shaken: Vec<_> =
-            candidates.iter().zip(&moved).filter(|(_, moved)| **moved).map(|(one, _)| of_group(one)).collect();
         let mut places: Vec<_> = candidates.into_iter().zip(counts).collect();
+        let shaken: Vec<_> = places.iter().filter(|(_, count)| count.moved).map(|(one, _)| of_group(one)).collect();
         places.sort_by_key(|(_, count)| count.ranks);
         let place = |(candidate, count): (Candidate, Count)| {
             let first_for = shaken.contains(&of_group(&candidate)).then_some(count.first as f64 / DRAWS as f64);

@@ -1,10 +1,8 @@
 //! A report is what `explain` finds out, before it is written for people or for machines.
 
-use std::borrow::Cow;
-
 use serde::Serialize;
 
-use crate::error::What;
+use crate::error::Refusal;
 use crate::plan::Reach;
 
 /// The report.
@@ -17,7 +15,7 @@ pub(super) struct Report {
     pub(super) candidates: Vec<Candidate>,
     /// In the order in which the gateway meets them: the caller learns of the first.
     #[serde(skip)]
-    pub(super) obstacles: Vec<Obstacle>,
+    pub(super) refusals: Vec<Refusal>,
 }
 
 /// What becomes of the request.
@@ -41,24 +39,10 @@ pub(super) struct Fact {
     pub(super) fault: bool,
 }
 
-/// A reason why nobody is asked.
-#[derive(Debug)]
-pub(super) struct Obstacle {
-    pub(super) what: What,
-    pub(super) says: Cow<'static, str>,
-    pub(super) param: Option<String>,
-}
-
-impl Obstacle {
-    pub(super) fn new(what: What, says: impl Into<Cow<'static, str>>) -> Obstacle {
-        Obstacle { what, says: says.into(), param: None }
-    }
-}
-
 /// What becomes of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum State {
+pub(super) enum CandidateState {
     /// It is asked.
     Asked,
     /// It is asked if nobody else is left, although its breaker is not closed.
@@ -91,7 +75,7 @@ pub(super) struct Candidate {
     pub(super) upstream_model: Option<String>,
     #[serde(rename = "for")]
     pub(super) reach: Reach,
-    pub(super) state: State,
+    pub(super) state: CandidateState,
     /// The number of the attempt that asks it.
     pub(super) attempt: Option<usize>,
     /// The share of the requests for which it is the first of its model, where that changes from
@@ -107,7 +91,7 @@ pub(super) struct Candidate {
 
 impl Candidate {
     /// Returns what is reported of a model none of whose targets is named.
-    pub(super) fn of_model(model: &str, reach: Reach, state: State, why: String) -> Candidate {
+    pub(super) fn of_model(model: &str, reach: Reach, state: CandidateState, why: String) -> Candidate {
         Candidate {
             model: model.to_owned(),
             account: None,
@@ -164,17 +148,17 @@ impl Report {
     }
 
     /// Adds a fact because of which nobody is asked.
-    pub(super) fn fault(&mut self, about: &'static str, obstacle: Obstacle) {
-        let is_new = |param: &&String| *param != about && !obstacle.says.contains(&format!("`{param}`"));
-        let param = obstacle.param.as_ref().filter(is_new).map(|param| format!(" (`{param}`)")).unwrap_or_default();
-        self.facts.push(Fact { about, says: format!("{}{param}", obstacle.says), fault: true });
-        self.obstacles.push(obstacle);
+    pub(super) fn fault(&mut self, about: &'static str, refusal: Refusal) {
+        let is_new = |param: &&String| *param != about && !refusal.message.contains(&format!("`{param}`"));
+        let param = refusal.param.as_ref().filter(is_new).map(|param| format!(" (`{param}`)")).unwrap_or_default();
+        self.facts.push(Fact { about, says: format!("{}{param}", refusal.message), fault: true });
+        self.refusals.push(refusal);
     }
 
-    /// Returns the report that nobody is asked, because of the first obstacle.
+    /// Returns the report that nobody is asked, because of the first refusal.
     pub(super) fn refused(mut self) -> Report {
-        if let Some(obstacle) = self.obstacles.first() {
-            self.verdict = Verdict::refused(obstacle);
+        if let Some(refusal) = self.refusals.first() {
+            self.verdict = Verdict::refused(refusal);
         }
         self
     }
@@ -189,16 +173,16 @@ impl Report {
 }
 
 impl Verdict {
-    pub(super) fn refused(Obstacle { what, says, param }: &Obstacle) -> Verdict {
-        let row = what.row();
-        let code = row.code.map(str::to_owned);
-        let answer = code.as_ref().map_or_else(|| row.status.to_string(), |code| format!("{} {code}", row.status));
+    /// Returns the verdict that nobody is asked, and that the caller gets this refusal.
+    pub(super) fn refused(refusal: &Refusal) -> Verdict {
+        let row = refusal.what.row();
+        let code = row.code.map(|code| format!(" {code}")).unwrap_or_default();
         Verdict {
             tried: false,
-            says: format!("nobody would be asked, the caller gets {answer}: {says}"),
+            says: format!("nobody would be asked, the caller gets {}{code}: {}", row.status, refusal.message),
             status: Some(row.status),
-            code,
-            param: param.clone(),
+            code: row.code.map(str::to_owned),
+            param: refusal.param.clone(),
         }
     }
 }

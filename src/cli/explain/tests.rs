@@ -1,4 +1,4 @@
-use super::report::State;
+use super::report::CandidateState;
 use super::*;
 use crate::catalog::resolve::resolve;
 use crate::config;
@@ -82,7 +82,7 @@ fn status(a: Value, b: Value) -> Value {
         "models": [model("m"), model("patient"), model("fast"), model("own")]})
 }
 
-fn states(report: &Report) -> Vec<(String, State, Option<usize>)> {
+fn states(report: &Report) -> Vec<(String, CandidateState, Option<usize>)> {
     let one =
         |one: &report::Candidate| (one.account.clone().unwrap_or_else(|| one.model.clone()), one.state, one.attempt);
     report.candidates.iter().map(one).collect()
@@ -246,9 +246,9 @@ fn a_request_that_cannot_be_read_is_told_why_and_so_is_all_else() {
 
 #[test]
 fn what_the_instance_tells_decides_who_is_asked() {
-    use State::{Asked, Broken, Disabled, Full, Hidden, LastResort, Resting};
+    use CandidateState::{Asked, Broken, Disabled, Full, Hidden, LastResort, Resting};
     let fine = || json!({});
-    let check = |told: Value, expected: &[(&str, State, Option<usize>)], why: &str| {
+    let check = |told: Value, expected: &[(&str, CandidateState, Option<usize>)], why: &str| {
         let report = of("m", Some(told));
         let expected: Vec<_> =
             expected.iter().map(|(account, state, nth)| ((*account).to_owned(), *state, *nth)).collect();
@@ -256,7 +256,7 @@ fn what_the_instance_tells_decides_who_is_asked() {
         assert!(report.candidates.iter().any(|one| one.why.contains(why)), "no {why:?} in {:#?}", report.candidates);
     };
     let rest = [("off", Disabled, None), ("claude", Asked, Some(2)), ("hidden", Hidden, None)];
-    let all = |first: [(&'static str, State, Option<usize>); 2]| [first.as_slice(), &rest].concat();
+    let all = |first: [(&'static str, CandidateState, Option<usize>); 2]| [first.as_slice(), &rest].concat();
     let limited = json!({"rest": {"why": "rate", "for_ms": 12_000}});
     check(
         status(limited.clone(), fine()),
@@ -296,7 +296,7 @@ fn no_more_are_asked_than_may_be() {
     let mut narrow = input(CATALOG, None, &chat("m"));
     narrow.server.attempts = 2;
     let report = tried("acme/prod", &narrow);
-    assert_eq!(report.candidates.iter().filter(|one| one.state == State::Beyond).count(), 1);
+    assert_eq!(report.candidates.iter().filter(|one| one.state == CandidateState::Beyond).count(), 1);
     assert!(report.verdict.says.starts_with("it would be sent to a (x), then b (y);"), "{}", report.verdict.says);
 }
 
@@ -424,7 +424,7 @@ fn a_conversation_has_a_home() {
 fn what_cannot_be_expressed_is_told() {
     let body = |model: &str| format!(r#"{{"model":"{model}","seed":7,"messages":[{{"role":"user","content":"Hi"}}]}}"#);
     let report = tried("acme/prod", &input(CATALOG, None, &body("strict")));
-    assert_eq!(states(&report), [("claude".to_owned(), State::Unable, None)]);
+    assert_eq!(states(&report), [("claude".to_owned(), CandidateState::Unable, None)]);
     assert!(report.candidates.first().unwrap().why.starts_with("cannot express `seed`: "), "{report:#?}");
     assert_eq!((report.verdict.status, report.verdict.param.as_deref()), (Some(400), Some("seed")));
     let report = tried("acme/prod", &input(CATALOG, None, &body("other")));
@@ -437,9 +437,9 @@ fn who_is_there_in_case_is_told_for_which() {
     assert_eq!(
         states(&report),
         [
-            ("a".to_owned(), State::Asked, Some(1)),
-            ("claude".to_owned(), State::InCase, None),
-            ("hidden".to_owned(), State::Hidden, None)
+            ("a".to_owned(), CandidateState::Asked, Some(1)),
+            ("claude".to_owned(), CandidateState::InCase, None),
+            ("hidden".to_owned(), CandidateState::Hidden, None)
         ]
     );
     let other = report.candidates.get(1).unwrap();

@@ -1,6 +1,6 @@
 //! Writes a report for people: short, in columns, what matters first.
 
-use super::report::{Candidate, Costs, Fact, Report, State, Upstream};
+use super::report::{Candidate, CandidateState, Costs, Fact, Report, Upstream};
 use crate::plan::Reach;
 
 /// Writes the report. In bytes, since a body is written as it would be sent.
@@ -14,11 +14,9 @@ pub(super) fn render(report: &Report) -> Vec<u8> {
     }
     candidates(&report.candidates, &mut out);
     let mut out = out.into_bytes();
-    for candidate in in_turn(&report.candidates) {
-        if let Some(request) = &candidate.request {
-            upstream(candidate, request, &mut out);
-        }
-    }
+    let mut requests: Vec<_> = report.candidates.iter().filter_map(|one| Some((one, one.request.as_ref()?))).collect();
+    requests.sort_by_key(|(one, _)| one.attempt.unwrap_or(usize::MAX));
+    requests.into_iter().for_each(|(candidate, request)| upstream(candidate, request, &mut out));
     out
 }
 
@@ -26,21 +24,19 @@ fn candidates(candidates: &[Candidate], out: &mut String) {
     if candidates.is_empty() {
         return;
     }
-    let whose = |one: &Candidate| one.account.clone().unwrap_or_else(|| "-".to_owned());
-    let what = |one: &Candidate| one.upstream_model.clone().unwrap_or_else(|| "-".to_owned());
-    let width = |text: &dyn Fn(&Candidate) -> String| {
-        candidates.iter().map(|one| text(one).chars().count()).max().unwrap_or_default()
+    let width = |name: fn(&Candidate) -> &Option<String>| {
+        candidates.iter().map(|one| or_dash(name(one)).chars().count()).max().unwrap_or_default()
     };
-    let (first, second) = (width(&whose), width(&what));
+    let (first, second) = (width(|one| &one.account), width(|one| &one.upstream_model));
     let mut group = None;
     for one in candidates {
         if group.replace((&one.model, one.reach)) != Some((&one.model, one.reach)) {
             out.push_str(&format!("\n{}\n", heading(one, candidates)));
         }
-        let turn = one
-            .attempt
-            .map_or_else(|| (if one.state == State::InCase { "?" } else { "-" }).to_owned(), |nth| nth.to_string());
-        out.push_str(&format!("  {turn:>2}  {:first$}  {:second$}  {}\n", whose(one), what(one), one.why));
+        let never = if one.state == CandidateState::InCase { "?" } else { "-" };
+        let turn = one.attempt.map_or_else(|| never.to_owned(), |nth| nth.to_string());
+        let (account, model) = (or_dash(&one.account), or_dash(&one.upstream_model));
+        out.push_str(&format!("  {turn:>2}  {account:first$}  {model:second$}  {}\n", one.why));
         if let Some(does) = &one.does {
             out.push_str(&format!("      {:first$}  {:second$}  {does}\n", "", ""));
         }
@@ -48,6 +44,10 @@ fn candidates(candidates: &[Candidate], out: &mut String) {
             out.push_str(&format!("      {:first$}  {:second$}  {}\n", "", "", price(one.price.as_ref())));
         }
     }
+}
+
+fn or_dash(name: &Option<String>) -> &str {
+    name.as_deref().unwrap_or("-")
 }
 
 fn price(price: Option<&Costs>) -> String {
@@ -66,17 +66,9 @@ fn heading(one: &Candidate, all: &[Candidate]) -> String {
     }
 }
 
-/// Returns the candidates that are asked, in their turns, and then the others.
-fn in_turn(candidates: &[Candidate]) -> Vec<&Candidate> {
-    let mut all: Vec<_> = candidates.iter().collect();
-    all.sort_by_key(|one| one.attempt.unwrap_or(usize::MAX));
-    all
-}
-
 fn upstream(candidate: &Candidate, request: &Upstream, out: &mut Vec<u8>) {
     let mut text = String::new();
-    let (account, model) =
-        (candidate.account.as_deref().unwrap_or_default(), candidate.upstream_model.as_deref().unwrap_or_default());
+    let (account, model) = (or_dash(&candidate.account), or_dash(&candidate.upstream_model));
     let turn = candidate.attempt.map_or_else(|| "in case".to_owned(), |nth| format!("request {nth}"));
     text.push_str(&format!("\n{turn}: to {account} ({model})\n"));
     let deadlines: Vec<String> = request.deadlines.iter().map(|(name, time)| format!("{name} {time}")).collect();

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use super::running::{self, Running};
+use super::running;
 use super::standing::Standing;
 use super::{Id, ahead, place, stamp};
 use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
-use crate::cli::{ExpireKeyArgs, KeyArgs, fail, print, tell};
+use crate::cli::{ExpireKeyArgs, KeyArgs, tell};
 use crate::yaml::edit::{Change, New};
 
 /// Switches a key on or off.
@@ -79,14 +79,10 @@ impl Edit<'_> {
             tell(&format!("{} does not work: {hinders}", id.whole));
         }
         let at_place = place(files, at);
-        Ok(match running::wait(files, at.file, SystemTime::now()) {
-            Running::Late(why) => {
-                fail(&format!("{}: {by_hand} is written, in {at_place}, but is not in effect yet: {why}", id.whole))
-            }
-            running @ (Running::Has | Running::Nobody(_) | Running::Unknown(_)) => {
-                print(&format!("{} {result}: {at_place}; {}\n", id.whole, running.says()))
-            }
-        })
+        Ok(running::wait(files, at.file, SystemTime::now()).report(
+            &format!("{} {result}: {at_place}", id.whole),
+            &format!("{}: {by_hand} is written, in {at_place}, but is not in effect yet", id.whole),
+        ))
     }
 }
 
@@ -94,12 +90,8 @@ impl Edit<'_> {
 fn already(files: &mut Files, id: Id<'_>, says: &str) -> ExitCode {
     let file = id.written(files).map(|at| at.file).unwrap_or_default();
     let since = running::written_at(files, file);
-    match running::wait(files, file, since) {
-        Running::Late(why) => {
-            fail(&format!("{} {says} in the files already, but that is not in effect yet: {why}", id.whole))
-        }
-        running @ (Running::Has | Running::Nobody(_) | Running::Unknown(_)) => {
-            print(&format!("{} {says} already; {}\n", id.whole, running.says()))
-        }
-    }
+    running::wait(files, file, since).report(
+        &format!("{} {says} already", id.whole),
+        &format!("{} {says} in the files already, but that is not in effect yet", id.whole),
+    )
 }

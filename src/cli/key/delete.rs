@@ -3,11 +3,10 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use super::running::{self, Running};
-use super::{Id, place};
+use super::{Id, place, running};
 use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
-use crate::cli::{KeyArgs, fail, print};
+use crate::cli::KeyArgs;
 use crate::yaml::edit::Change;
 
 /// Deletes a key. Its caller stays, even without keys.
@@ -17,18 +16,12 @@ pub(super) fn run(args: &KeyArgs) -> Result<ExitCode, String> {
     id.find(&files)?;
     let at = id.written(&files)?;
     files.change(at.file, &[Change::Remove(id.path())]).map_err(|why| {
-        format!(
-            "{why}\nNothing is changed. By hand: take out callers.{}.keys.{}, {}",
-            id.caller,
-            id.name,
-            place(&files, at)
-        )
+        let at = place(&files, at);
+        format!("{why}\nNothing is changed. By hand: take out callers.{}.keys.{}, {at}", id.caller, id.name)
     })?;
     let at_place = place(&files, at);
-    Ok(match running::wait(&mut files, at.file, SystemTime::now()) {
-        Running::Late(why) => fail(&format!("{} is out of {at_place}, but still works: {why}", id.whole)),
-        running @ (Running::Has | Running::Nobody(_) | Running::Unknown(_)) => {
-            print(&format!("{} is deleted, out of {at_place}; {}\n", id.whole, running.says()))
-        }
-    })
+    Ok(running::wait(&mut files, at.file, SystemTime::now()).report(
+        &format!("{} is deleted, out of {at_place}", id.whole),
+        &format!("{} is out of {at_place}, but still works", id.whole),
+    ))
 }

@@ -23,41 +23,31 @@ pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, Stri
     if let Some(caller) = &args.caller {
         let callers = files.catalog().callers();
         if !callers.iter().any(|known| *known.id == **caller) {
-            let meant = nearest(caller, callers.iter().map(|caller| &*caller.id))
-                .map(|meant| format!("; did you mean {meant}?"));
-            return Err(format!("--caller: there is no such caller{}", meant.unwrap_or_default()));
+            let meant = nearest(caller, callers.iter().map(|caller| &*caller.id));
+            let hint = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+            return Err(format!("--caller: there is no such caller{hint}"));
         }
     }
     let used = last_used(&conf);
     let places: HashMap<String, KeyPlace> = files.places().into_iter().collect();
-    let rows = keys(&files)
+    let rows = KeyEntry::all(&files)
         .into_iter()
         .filter(|known| args.caller.as_ref().is_none_or(|caller| *known.key.caller.id == **caller));
-    let rows: Vec<Row<'_>> = rows
+    let rows: Vec<ListedKey<'_>> = rows
         .map(|known| {
             let (place, used) = (places.get(&*known.key.id).copied(), used.get(&*known.key.id).map(|at| stamp(*at)));
-            Row::of(&files, &known, place, used, now)
+            ListedKey::of(&files, &known, place, used, now)
         })
         .collect();
-    Ok(print(&if args.json { machine(&rows) } else { human(&rows) }))
-}
-
-/// Lists all keys, sorted by their ids.
-fn keys(files: &Files) -> Vec<KeyEntry<'_>> {
-    let mut found: Vec<KeyEntry<'_>> = vec![];
-    let mut secrets: Vec<_> = files.catalog().secrets().collect();
-    secrets.sort_unstable_by(|(_, a, _), (_, b, _)| a.id.cmp(&b.id));
-    for (digest, key, until) in secrets {
-        match found.last_mut() {
-            Some(last) if last.key.id == key.id => last.secrets.push((digest, until)),
-            Some(_) | None => found.push(KeyEntry { key, secrets: vec![(digest, until)] }),
-        }
-    }
-    found
+    Ok(print(&if args.json {
+        format!("{:#}\n", Value::from_iter(rows.iter().map(ListedKey::json)))
+    } else {
+        human(&rows)
+    }))
 }
 
 /// What the list says of a key.
-pub(super) struct Row<'f> {
+pub(super) struct ListedKey<'f> {
     key: &'f Key,
     standing: Standing,
     expires: Option<String>,
@@ -65,15 +55,15 @@ pub(super) struct Row<'f> {
     used: Option<String>,
 }
 
-impl<'f> Row<'f> {
+impl<'f> ListedKey<'f> {
     pub(super) fn of(
         files: &Files,
         known: &KeyEntry<'f>,
         place: Option<KeyPlace>,
         used: Option<String>,
         now: SystemTime,
-    ) -> Row<'f> {
-        Row {
+    ) -> ListedKey<'f> {
+        ListedKey {
             standing: Standing::of(known, now),
             expires: expires(known).map(stamp),
             place: place.map(|place| (files.name(place.file), place.line)),
@@ -84,7 +74,7 @@ impl<'f> Row<'f> {
 
     /// Writes the row for machines.
     pub(super) fn json(&self) -> Value {
-        let Row { key, standing, expires, place, used } = self;
+        let ListedKey { key, standing, expires, place, used } = self;
         json!({
             "id": key.id,
             "caller": key.caller.id,
@@ -100,13 +90,9 @@ impl<'f> Row<'f> {
     }
 }
 
-fn machine(rows: &[Row<'_>]) -> String {
-    format!("{:#}\n", Value::Array(rows.iter().map(Row::json).collect()))
-}
-
-fn human(rows: &[Row<'_>]) -> String {
+fn human(rows: &[ListedKey<'_>]) -> String {
     let head = ["KEY", "STATE", "EXPIRES", "MODELS", "LAST USED", "FILE"].map(str::to_owned);
-    let rows = rows.iter().map(|Row { key, standing, expires, place, used }| {
+    let rows = rows.iter().map(|ListedKey { key, standing, expires, place, used }| {
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         let place = place.as_ref().map(|(file, line)| format!("{file}:{line}")).unwrap_or_default();
         [key.id.to_string(), standing.says(), or_none(expires), models(key), or_none(used), place]

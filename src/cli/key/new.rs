@@ -8,8 +8,7 @@ use super::{Id, ahead, place, running, stamp};
 use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
 use crate::catalog::name;
-use crate::cli::{NewKeyArgs, print, tell};
-use crate::problem::{nearest, quoted};
+use crate::cli::{NewKeyArgs, fail, no_such, print, tell};
 use crate::yaml::Step;
 use crate::yaml::edit::{Change, New, document};
 
@@ -51,7 +50,6 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
         }
     }
     let written = id.written(&files).ok();
-    let file = written.as_ref().map(|at| at.file);
     let at = written.map(|at| place(&files, at)).unwrap_or_default();
     let about =
         if args.create { format!("callers.{}", id.caller) } else { format!("callers.{}.keys.{}", id.caller, id.name) };
@@ -67,32 +65,27 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
         tell(&format!("the caller {} is new{all}", id.caller));
     }
     tell(&format!("{whole} is in {at}. Its secret, shown this once and stored nowhere:"));
-    let printed = once(&secret.text, &mut files, "no key is made");
-    Ok(match file {
-        Some(file) if printed == ExitCode::SUCCESS => running::tell_of(&mut files, file, printed),
-        Some(_) | None => printed,
+    Ok(once(&secret.text, &mut files, written.map(|at| at.file), "no key is made"))
+}
+
+/// Prints a secret, and waits until the gateway has it from this file. If it cannot be printed,
+/// nobody ever has it, and the files become as they were.
+pub(super) fn once(secret: &str, files: &mut Files, file: Option<usize>, undone: &str) -> ExitCode {
+    if print(&format!("{secret}\n")) == ExitCode::SUCCESS {
+        exposed().into_iter().for_each(tell);
+        return file.map_or(ExitCode::SUCCESS, |file| running::tell_of(files, file));
+    }
+    fail(&match files.undo() {
+        Ok(()) => format!("the secret could not be printed: {undone}"),
+        Err(why) => {
+            format!("{why}\nThe secret could not be printed, and is lost: `portcullis key rotate` makes another")
+        }
     })
 }
 
-/// Prints a secret. If that fails, nobody ever has it, and the files become as they were.
-pub(super) fn once(secret: &str, files: &mut Files, undone: &str) -> ExitCode {
-    let printed = print(&format!("{secret}\n"));
-    if printed == ExitCode::SUCCESS {
-        exposed().into_iter().for_each(tell);
-    } else {
-        match files.undo() {
-            Ok(()) => tell(&format!("the secret could not be printed: {undone}")),
-            Err(why) => tell(&format!(
-                "{why}\nThe secret could not be printed, and is lost: `portcullis key rotate` makes another"
-            )),
-        }
-    }
-    printed
-}
-
 fn is_free(files: &Files, id: Id<'_>, create: bool) -> Result<(), String> {
-    let known = || files.catalog().callers().iter().map(|caller| &*caller.id);
-    let exists = known().any(|caller| *caller == *id.caller);
+    let known = files.catalog().callers().iter().map(|caller| &*caller.id);
+    let exists = known.clone().any(|caller| *caller == *id.caller);
     if exists && create {
         return Err(format!(
             "the caller {} exists: leave --create out. What it may use stands in the catalog",
@@ -100,11 +93,9 @@ fn is_free(files: &Files, id: Id<'_>, create: bool) -> Result<(), String> {
         ));
     }
     if !exists && !create {
-        let meant = nearest(id.caller, known()).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-        let what = quoted(id.caller, known())
-            .map_or_else(|| "there is no such caller".to_owned(), |_| format!("there is no caller {}", id.caller));
+        let nobody = no_such("caller", id.caller, known, "");
         return Err(format!(
-            "{what}{meant}\nThe same command with --create makes it, with --model 'gpt-*' for some models only. Or write it, in catalog.yaml or a file \
+            "{nobody}\nThe same command with --create makes it, with --model 'gpt-*' for some models only. Or write it, in catalog.yaml or a file \
              of catalog.d: `callers: {{ NAME: {{ models: [\"gpt-*\"] }} }}`"
         ));
     }

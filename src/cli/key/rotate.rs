@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use super::new::once;
 use super::secret::NewSecret;
 use super::standing::Standing;
-use super::{Id, ahead, place, running, stamp, time};
+use super::{Id, ahead, place, stamp, time};
 use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
 use crate::cli::{RotateKeyArgs, tell};
@@ -37,8 +37,7 @@ pub(super) fn run(args: &RotateKeyArgs, now: SystemTime) -> Result<ExitCode, Str
         )
     })?;
     say(&files, id, now)?;
-    let printed = once(&secret.text, &mut files, "nothing is changed");
-    Ok(if printed == ExitCode::SUCCESS { running::tell_of(&mut files, at.file, printed) } else { printed })
+    Ok(once(&secret.text, &mut files, Some(at.file), "nothing is changed"))
 }
 
 /// Says until when the old secrets work.

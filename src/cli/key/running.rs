@@ -15,7 +15,7 @@ use crate::calendar::rfc3339;
 use crate::catalog::amend::Files;
 use crate::catalog::load::{Secrets, server};
 use crate::cli::http::get;
-use crate::cli::tell;
+use crate::cli::{fail, print, tell};
 use crate::status::{CatalogReport, FolderReport, Status};
 
 /// How long a command waits for its change.
@@ -42,7 +42,7 @@ pub(super) enum Running {
 }
 
 impl Running {
-    pub(super) fn says(&self) -> String {
+    fn says(&self) -> String {
         match self {
             Self::Has => "the running gateway has it".to_owned(),
             Self::Nobody(why) => {
@@ -52,16 +52,24 @@ impl Running {
             Self::Late(why) => format!("it is not in effect yet: {why}"),
         }
     }
+
+    /// Prints that something is done, or fails with `late`: the gateway does not have it.
+    pub(super) fn report(&self, done: &str, late: &str) -> ExitCode {
+        match self {
+            Self::Late(why) => fail(&format!("{late}: {why}")),
+            Self::Has | Self::Nobody(_) | Self::Unknown(_) => print(&format!("{done}; {}\n", self.says())),
+        }
+    }
 }
 
-/// Waits for a change of a file that was made at that time, and says how it went; fails if the
-/// gateway does not have it.
-pub(super) fn tell_of(files: &mut Files, file: usize, printed: ExitCode) -> ExitCode {
+/// Waits for a change of a file that was made just now, and says how it went. Fails if the gateway
+/// does not have it.
+pub(super) fn tell_of(files: &mut Files, file: usize) -> ExitCode {
     let running = wait(files, file, SystemTime::now());
     tell(&running.says());
     match running {
         Running::Late(_) => ExitCode::FAILURE,
-        Running::Has | Running::Nobody(_) | Running::Unknown(_) => printed,
+        Running::Has | Running::Nobody(_) | Running::Unknown(_) => ExitCode::SUCCESS,
     }
 }
 

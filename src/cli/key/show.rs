@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use super::list::{Row, last_used};
+use super::list::{ListedKey, last_used};
 use super::standing::{Standing, expires};
 use super::{Id, KeyEntry, place, stamp};
 use crate::catalog::amend::Files;
@@ -27,7 +27,7 @@ pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, Strin
     let at = id.written(&files).ok();
     let used = last_used(&conf).get(id.whole).map(|at| stamp(*at));
     if args.json {
-        let row = Row::of(&files, &known, at, used, now);
+        let row = ListedKey::of(&files, &known, at, used, now);
         return Ok(print(&format!("{:#}\n", machine(&files, &known, &row))));
     }
     let at = at.map(|at| place(&files, at)).unwrap_or_default();
@@ -39,7 +39,7 @@ pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, Strin
 }
 
 /// Writes for machines what `key list` says of the key, and more.
-fn machine(files: &Files, known: &KeyEntry<'_>, row: &Row<'_>) -> Value {
+fn machine(files: &Files, known: &KeyEntry<'_>, row: &ListedKey<'_>) -> Value {
     let (key, mut told) = (known.key, row.json());
     let hashes =
         known.secrets.iter().map(|(digest, until)| json!({ "hash": short(digest), "until": until.map(stamp) }));

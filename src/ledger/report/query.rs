@@ -1,6 +1,6 @@
 //! A [`Query`] is a question to the ledger: how to group, which time, whose requests.
 
-use crate::ledger::days::{date, time};
+use crate::calendar::{date, time};
 use crate::ledger::read::Range;
 use crate::ledger::sums::SumKey;
 use crate::units::Time;

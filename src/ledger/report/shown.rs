@@ -1,90 +1,63 @@
 //! Writes an answer as a table, as CSV or as JSON. Pure.
 
 use super::{Answer, Column, Group, Used};
-use crate::ledger::days::time;
+use crate::calendar::time;
 use crate::price::Usd;
 use crate::table::columns;
 use serde_json::{Map, Value, json};
 
-/// A sum of money, as far as it is known. A request that costs nothing, such as a failed one, says
-/// nothing of what the others cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Money {
-    /// The whole sum is known.
-    All(Usd),
-    /// At least this much: nobody knows what some requests cost.
-    Part(Usd),
-    /// Nothing is known.
-    Unknown,
-}
-
-impl Money {
-    fn of(sum: u64, unpriced: u64) -> Money {
-        match (sum, unpriced) {
-            (sum, 0) => Money::All(Usd(sum)),
-            (0, _) => Money::Unknown,
-            (sum, _) => Money::Part(Usd(sum)),
-        }
-    }
-
-    /// Returns the known part.
-    fn usd(self) -> Option<String> {
-        match self {
-            Money::All(usd) | Money::Part(usd) => Some(usd.to_string()),
-            Money::Unknown => None,
-        }
-    }
-
-    /// Returns how much of the sum is known.
-    fn known(self) -> &'static str {
-        match self {
-            Money::All(_) => "all",
-            Money::Part(_) => "part",
-            Money::Unknown => "none",
-        }
-    }
-
-    /// Writes the sum for people.
-    fn shown(self) -> String {
-        match self {
-            Money::All(usd) => usd.to_string(),
-            Money::Part(usd) => format!(">={usd}"),
-            Money::Unknown => "unknown".to_owned(),
-        }
-    }
-}
-
 impl Used {
-    fn columns(&self) -> [(&'static str, Cell); 16] {
-        let count = |column: Column| Cell::Count(self.sums[column]);
-        let money = |sum: Column, unpriced: Column| Money::of(self.sums[sum], self.sums[unpriced]);
-        let cost = money(Column::Cost, Column::Unpriced);
-        let unused_cost = money(Column::UnusedCost, Column::UnusedUnpriced);
+    /// Lists the columns for programs. What nobody knows is null. Amounts are texts, since a program
+    /// would read a number as a float.
+    fn columns(&self) -> [(&'static str, Value); 16] {
+        let count = |column: Column| Value::from(self.sums[column]);
+        let (cost, cost_known) = self.money(Column::Cost, Column::Unpriced);
+        let (unused_cost, unused_cost_known) = self.money(Column::UnusedCost, Column::UnusedUnpriced);
         [
             ("requests", count(Column::Requests)),
-            ("failed", Cell::Count(self.failed)),
+            ("failed", self.failed.into()),
             ("prompt_tokens", count(Column::Prompt)),
             ("completion_tokens", count(Column::Completion)),
             ("cached_tokens", count(Column::Cached)),
             ("cache_write_tokens", count(Column::CacheWrite)),
             ("reasoning_tokens", count(Column::Reasoning)),
-            ("total_tokens", Cell::Count(self.sums.tokens())),
+            ("total_tokens", self.sums.tokens().into()),
             ("estimated_requests", count(Column::Estimated)),
-            ("cost_usd", Cell::Usd(cost)),
-            ("cost_known", Cell::Known(cost)),
+            ("cost_usd", cost.into()),
+            ("cost_known", cost_known.into()),
             ("unpriced_requests", count(Column::Unpriced)),
             ("unused_tokens", count(Column::UnusedTokens)),
-            ("unused_cost_usd", Cell::Usd(unused_cost)),
-            ("unused_cost_known", Cell::Known(unused_cost)),
+            ("unused_cost_usd", unused_cost.into()),
+            ("unused_cost_known", unused_cost_known.into()),
             ("unused_unpriced_requests", count(Column::UnusedUnpriced)),
         ]
     }
+
+    /// Returns the known part of a sum of money, and how much of the sum is known. A request that
+    /// costs nothing, such as a failed one, says nothing of what the others cost.
+    fn money(&self, sum: Column, unpriced: Column) -> (Option<String>, &'static str) {
+        match (self.sums[sum], self.sums[unpriced]) {
+            (sum, 0) => (Some(Usd(sum).to_string()), "all"),
+            (0, _) => (None, "none"),
+            (sum, _) => (Some(Usd(sum).to_string()), "part"),
+        }
+    }
+
+    /// Writes the cost for people.
+    fn shown_cost(&self) -> String {
+        match self.money(Column::Cost, Column::Unpriced) {
+            (Some(usd), "part") => format!(">={usd}"),
+            (usd, _) => usd.unwrap_or_else(|| "unknown".to_owned()),
+        }
+    }
 }
 
-enum Cell {
-    Count(u64),
-    Usd(Money),
-    Known(Money),
+/// Writes a value as a cell of a table. Null is nothing.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        value => value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned),
+    }
 }
 
 /// The columns of the table, with its words for them.
@@ -114,10 +87,8 @@ impl Answer {
             text.push_str("no requests\n");
             return text;
         }
-        let mut table = vec![self.by.iter().map(|group| group.name().to_owned()).collect::<Vec<_>>()];
-        if let Some(head) = table.first_mut() {
-            head.extend(SHORT.map(|(_, short)| short.to_owned()));
-        }
+        let head = self.by.iter().map(|group| group.name()).chain(SHORT.map(|(_, short)| short));
+        let mut table = vec![head.map(str::to_owned).collect::<Vec<_>>()];
         let total = (
             self.by.iter().enumerate().map(|(at, _)| if at == 0 { "total" } else { "" }.to_owned()).collect(),
             self.total,
@@ -127,11 +98,7 @@ impl Answer {
                 |name: &String| if name.is_empty() && line < self.lines.len() { "-".to_owned() } else { name.clone() };
             let mut cells: Vec<String> = names.iter().map(dash).collect();
             let shown = used.columns().into_iter().filter(|(name, _)| SHORT.iter().any(|(column, _)| column == name));
-            cells.extend(shown.map(|(_, cell)| match cell {
-                Cell::Count(count) => count.to_string(),
-                Cell::Usd(money) => money.shown(),
-                Cell::Known(money) => money.known().to_owned(),
-            }));
+            cells.extend(shown.map(|(name, value)| if name == "cost_usd" { used.shown_cost() } else { cell(&value) }));
             table.push(cells);
         }
         text + &columns(&table, self.by.len())
@@ -139,24 +106,18 @@ impl Answer {
 
     /// Writes CSV for programs that read tables, without the notes.
     pub fn csv(&self) -> String {
-        let head: Vec<String> = self.by.iter().map(|group| group.name().to_owned()).collect();
-        let columns = Used::default().columns().map(|(name, _)| name.to_owned());
-        let mut text = head.into_iter().chain(columns).collect::<Vec<_>>().join(",");
+        let columns = Used::default().columns().map(|(name, _)| name);
+        let mut text = self.by.iter().map(|group| group.name()).chain(columns).collect::<Vec<_>>().join(",");
         text.push('\n');
         for (names, used) in &self.lines {
-            let cells = used.columns().map(|(_, cell)| match cell {
-                Cell::Count(count) => count.to_string(),
-                Cell::Usd(money) => money.usd().unwrap_or_default(),
-                Cell::Known(money) => money.known().to_owned(),
-            });
+            let cells = used.columns().map(|(_, value)| cell(&value));
             text.push_str(&names.iter().map(|name| quoted(name)).chain(cells).collect::<Vec<_>>().join(","));
             text.push('\n');
         }
         text
     }
 
-    /// Writes JSON for programs. Amounts are texts, since a program would read a number as a float.
-    /// What nobody knows is null.
+    /// Writes JSON for programs.
     pub fn json(&self) -> String {
         let lines: Vec<Value> = self
             .lines
@@ -164,10 +125,8 @@ impl Answer {
             .map(|(names, used)| {
                 let mut object = object(used);
                 for (group, name) in self.by.iter().zip(names) {
-                    object.insert(
-                        group.name().to_owned(),
-                        if name.is_empty() { Value::Null } else { name.as_str().into() },
-                    );
+                    let name = Some(name.as_str()).filter(|name| !name.is_empty());
+                    object.insert(group.name().to_owned(), name.into());
                 }
                 Value::Object(object)
             })
@@ -190,12 +149,7 @@ impl Answer {
 }
 
 fn object(used: &Used) -> Map<String, Value> {
-    let value = |cell| match cell {
-        Cell::Count(count) => Value::from(count),
-        Cell::Usd(money) => money.usd().map_or(Value::Null, Value::from),
-        Cell::Known(money) => Value::from(money.known()),
-    };
-    used.columns().into_iter().map(|(name, cell)| (name.to_owned(), value(cell))).collect()
+    used.columns().into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Quotes a cell of CSV (RFC 4180).

@@ -1,8 +1,8 @@
 use super::super::Row;
-use super::super::days::DAY;
 use super::super::tests::{Folder, row};
 use super::query::moment;
 use super::*;
+use crate::calendar::{self, DAY};
 use crate::price::Usd;
 use dialects::usage::Usage;
 use proptest::prelude::*;
@@ -209,7 +209,7 @@ proptest! {
 #[test]
 fn what_is_older_than_the_rows_is_told_in_whole_days() {
     let folder = Folder::new();
-    let now = super::super::days::now();
+    let now = calendar::now();
     let today = day_of(now);
     let at = |days: u64, hour: u64| start_of(today - days) + hour * 3_600_000;
     let ledger = folder.open();

@@ -58,7 +58,7 @@ fn what_runs_is_written_as_it_grows_and_replaced_by_its_row() {
     stream.says(&folder, 40_000);
     let connection = folder.read();
     assert_eq!((count(&connection, "exchange"), count(&connection, "daily")), (0, 0), "no sum has it yet");
-    assert_eq!(ledger.past(NOW), Vec::new());
+    assert_eq!(ledger.past(NOW, None), Vec::new());
     ledger.write(Row { run, ..row(NOW) });
     ledger.flush();
     assert_eq!((running(&folder), count(&connection, "exchange")), (Vec::new(), 1));
@@ -80,7 +80,7 @@ fn what_ran_in_a_process_that_died_is_a_row_of_the_next_one() {
     stream.says(&folder, 500);
     // As long as it lives, nobody else takes it.
     let two = folder.open();
-    assert_eq!((running(&folder), two.past(NOW)), (vec![500], Vec::new()));
+    assert_eq!((running(&folder), two.past(NOW, None)), (vec![500], Vec::new()));
     drop(two);
     kill(&folder);
     let three = folder.open();
@@ -91,7 +91,7 @@ fn what_ran_in_a_process_that_died_is_a_row_of_the_next_one() {
     assert_eq!(told(cut), "shutdown estimated 10 500 1000 7");
     assert_eq!(count(&connection, "exchange"), 1);
     assert_sums(&connection);
-    assert_eq!(three.past(NOW).iter().map(|past| (past.requests, past.tokens)).collect::<Vec<_>>(), [(1, 510)]);
+    assert_eq!(three.past(NOW, None).iter().map(|past| (past.requests, past.tokens)).collect::<Vec<_>>(), [(1, 510)]);
     let used = read::last_used(&folder.file()).unwrap();
     assert_eq!(used.get("acme/prod"), Some(&NOW));
     // Its own end comes late, if it was no death: it is one more row, and nothing of anybody else's
@@ -114,7 +114,7 @@ fn a_ledger_from_before_has_no_such_table_and_one_whose_table_goes_has_it_again(
     stream.says(&folder, 9);
     folder.read().execute_batch("DROP TABLE running").unwrap();
     ledger.write(Row { run, ..row(NOW) });
-    eventually("its row is written", || ledger.status().waiting == 0 && ledger.status().state == State::Ok);
+    eventually("its row is written", || ledger.status().waiting == 0 && ledger.status().state == LedgerState::Ok);
     assert_eq!((running(&folder), count(&folder.read(), "exchange")), (Vec::new(), 1));
 }
 
@@ -125,7 +125,7 @@ fn limits_that_have_begun_are_told_what_is_found_later() {
     limited.exchange();
     limited.ledger.flush();
     let other = folder.open();
-    let (stream, _run) = Stream::begin(&other, days::now());
+    let (stream, _run) = Stream::begin(&other, calendar::now());
     stream.says(&folder, 30);
     kill(&folder);
     // It opens the file once more.
@@ -140,8 +140,8 @@ fn limits_that_have_begun_are_told_what_is_found_later() {
 #[test]
 fn what_was_cut_is_told_apart_from_what_limits_began_with() {
     let folder = Folder::new();
-    let now = days::now();
-    let earlier = [now, now - 120_000, days::start_of(days::month_of(days::day_of(now))), now - 62 * DAY];
+    let now = calendar::now();
+    let earlier = [now, now - 120_000, calendar::start_of(calendar::month_of(calendar::day_of(now))), now - 62 * DAY];
     let ledger = folder.open();
     earlier.iter().for_each(|at| ledger.write(row(*at)));
     ledger.flush();
@@ -155,12 +155,13 @@ fn what_was_cut_is_told_apart_from_what_limits_began_with() {
         let of = past.iter().filter(|past| past.cut == cut);
         of.fold((0, 0, 0), |sums, past| (sums.0 + past.requests, sums.1 + past.tokens, sums.2 + past.usd.0))
     };
-    let past = next.past(now);
+    let past = next.past(now, None);
     assert_eq!((sums(&past, false), sums(&past, true)), ((3, 45, 3_000), (3, 120, 3_000)), "{past:?}");
     assert!(past.iter().filter(|past| !past.cut).all(|past| past.tokens == 15 * past.requests), "{past:?}");
     let limited = Limited::begin(next);
     let (began, counts) = (limited.began(), limited.counts());
-    let of_today = u64::try_from(earlier.iter().filter(|at| days::day_of(**at) == days::day_of(now)).count()).unwrap();
+    let of_today =
+        u64::try_from(earlier.iter().filter(|at| calendar::day_of(**at) == calendar::day_of(now)).count()).unwrap();
     assert_eq!((began.day_requests, began.day_tokens, began.month_usd.0), (of_today, of_today * 15, 3_000));
     assert_eq!((counts.day_requests, counts.day_tokens, counts.month_usd.0), (of_today * 2, of_today * 55, 6_000));
 }

@@ -21,8 +21,8 @@ impl Limited {
         );
         let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| unreachable!("it names nothing")).unwrap();
         let registry = Arc::new(Registry::shared(Arc::default()));
-        let now = days::now();
-        let scopes = registry.adopt(&catalog, &mut || ledger.past_of(&registry, now));
+        let now = calendar::now();
+        let scopes = registry.adopt(&catalog, &mut || ledger.past(now, Some(&registry)));
         Limited { ledger, catalog, registry, scopes }
     }
 
@@ -32,12 +32,12 @@ impl Limited {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        self.scopes.iter().flat_map(KeyScopes::all).next().unwrap().own(days::now())
+        self.scopes.iter().flat_map(KeyScopes::all).next().unwrap().own(calendar::now())
     }
 
     /// As the gateway does it: counted, settled, written.
     pub(super) fn exchange(&self) {
-        let (key, now) = (self.catalog.keys().next().unwrap(), days::now());
+        let (key, now) = (self.catalog.keys().next().unwrap(), calendar::now());
         let held = admit(&self.scopes[key.index].bounds(key, 0), Ask::of(15, Usd(0)), now, 1).unwrap();
         held.settle(Spent { tokens: 15, usd: Usd(1_000) });
         self.ledger.write(row(now));
@@ -46,7 +46,7 @@ impl Limited {
 
 fn with_rows(folder: &Folder, rows: u64) {
     let ledger = folder.open();
-    (0..rows).for_each(|_| ledger.write(row(days::now())));
+    (0..rows).for_each(|_| ledger.write(row(calendar::now())));
     drop(ledger);
     eventually("all is in the file itself", || folder.read().pragma_update(None, "journal_mode", "DELETE").is_ok());
 }
@@ -62,12 +62,14 @@ fn what_could_not_be_read_at_the_start_is_recalled_once() {
     (0..3).for_each(|_| limited.exchange());
     assert_eq!(limited.counts().day_requests, 3);
     std::fs::rename(&away, folder.file()).unwrap();
-    eventually("it is written", || limited.ledger.status().state == State::Ok && limited.ledger.status().waiting == 0);
+    eventually("it is written", || {
+        limited.ledger.status().state == LedgerState::Ok && limited.ledger.status().waiting == 0
+    });
     assert_eq!((limited.counts().day_requests, limited.counts().day_tokens), (43, 43 * 15), "each once");
     (0..2).for_each(|_| limited.exchange());
     limited.ledger.flush();
     assert_eq!((limited.counts().day_requests, limited.ledger.status().rows), (45, 5));
-    limited.registry.recall(limited.ledger.past(days::now()));
+    limited.registry.recall(limited.ledger.past(calendar::now(), None));
     assert_eq!(limited.counts().day_requests, 45, "nobody waits for it any more");
 }
 
@@ -83,7 +85,9 @@ fn a_disk_that_comes_late_is_one_that_could_not_be_read() {
     assert_eq!(limited.counts().day_requests, 1);
     std::fs::remove_file(&data).unwrap();
     std::fs::rename(&away, &data).unwrap();
-    eventually("it is written", || limited.ledger.status().state == State::Ok && limited.ledger.status().waiting == 0);
+    eventually("it is written", || {
+        limited.ledger.status().state == LedgerState::Ok && limited.ledger.status().waiting == 0
+    });
     assert_eq!(limited.counts().day_requests, 8);
 }
 
@@ -96,7 +100,7 @@ fn one_question_at_a_time_and_the_past_waits_for_none() {
     let deadline = || Instant::now() + Duration::from_secs(8);
     let answering = ledger.sink.as_ref().unwrap().answering.lock();
     assert_eq!(ledger.answer(&query, deadline()), Err(report::Unanswered::Busy));
-    assert_eq!(ledger.past(NOW).len(), 1);
+    assert_eq!(ledger.past(NOW, None).len(), 1);
     drop(answering);
     assert!(ledger.answer(&query, deadline()).unwrap().unwrap().json().contains("\"requests\": 1,"));
 }
