@@ -126,7 +126,7 @@ pub enum What {
 
 /// A row of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row<'a> {
+pub struct ErrorRow<'a> {
     /// HTTP status.
     pub status: u16,
     /// `error.type`
@@ -139,7 +139,7 @@ pub struct Row<'a> {
 
 impl What {
     /// Returns the row of the table.
-    pub fn row(&self) -> Row<'_> {
+    pub fn row(&self) -> ErrorRow<'_> {
         use Outcome as O;
         const REQUEST: &str = "invalid_request_error";
         const UPSTREAM: &str = "upstream_error";
@@ -173,7 +173,7 @@ impl What {
             What::ShuttingDown => (503, SERVER, Some("shutting_down"), O::Shutdown),
             What::Internal => (500, SERVER, Some("internal_error"), O::Internal),
         };
-        Row { status, kind, code, outcome }
+        ErrorRow { status, kind, code, outcome }
     }
 }
 
@@ -280,15 +280,10 @@ pub fn scrub(text: &str, secrets: &[&str]) -> String {
     }
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.');
     let mut out = String::with_capacity(text.len());
-    let mut rest = text.as_str();
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !word(c)).unwrap_or(rest.len());
-        let (head, tail) = rest.split_at(end);
+    for piece in text.split_inclusive(|c| !word(c)) {
+        let (head, between) = piece.split_at(piece.find(|c| !word(c)).unwrap_or(piece.len()));
         out.push_str(if looks_secret(head) { "[redacted]" } else { head });
-        let next = tail.find(word).unwrap_or(tail.len());
-        let (between, after) = tail.split_at(next);
         out.push_str(between);
-        rest = after;
     }
     out
 }

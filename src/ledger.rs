@@ -31,6 +31,7 @@ pub use running::Runs;
 
 use crate::config;
 use crate::limits::{Past, Registry};
+use crate::status::{LedgerReport, LedgerState};
 use sink::Sink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -46,43 +47,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const THOUSANDS: u64 = 50;
 /// An answer has this many lines at most: more than anybody reads, and some ten megabytes.
 const LINES: usize = 100_000;
-
-/// Whether the ledger is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LedgerState {
-    /// The file is written.
-    Ok,
-    /// The file cannot be written; the ledger tries again and again.
-    Failing,
-    /// The settings turn the ledger off.
-    Off,
-}
-
-impl LedgerState {
-    /// Returns the word in `/status`.
-    pub fn name(self) -> &'static str {
-        match self {
-            LedgerState::Ok => "ok",
-            LedgerState::Failing => "failing",
-            LedgerState::Off => "off",
-        }
-    }
-}
-
-/// What `/status` and `/metrics` show of the ledger.
-#[derive(Debug, Clone)]
-pub struct LedgerStatus {
-    /// Whether the ledger is written.
-    pub state: LedgerState,
-    /// Rows written since the start.
-    pub rows: u64,
-    /// Rows dropped since the start.
-    pub dropped: u64,
-    /// Rows that wait to be written.
-    pub waiting: u64,
-    /// Why the file cannot be written.
-    pub error: Option<Arc<str>>,
-}
 
 /// The ledger. Its thread ends with it, or with the process.
 pub struct Ledger {
@@ -218,20 +182,19 @@ impl Ledger {
     }
 
     /// Returns what `/status` and `/metrics` show of the ledger.
-    pub fn status(&self) -> LedgerStatus {
-        let Some(sink) = &self.sink else {
-            return LedgerStatus { state: LedgerState::Off, rows: 0, dropped: 0, waiting: 0, error: None };
-        };
-        let (waiting, error) = {
-            let backlog = sink.backlog.lock();
-            (backlog.rows, backlog.error.clone())
-        };
-        LedgerStatus {
-            state: if error.is_some() { LedgerState::Failing } else { LedgerState::Ok },
+    pub fn status(&self) -> LedgerReport {
+        let path = self.path.display().to_string();
+        let Some(sink) = &self.sink else { return LedgerReport { path, ..LedgerReport::default() } };
+        let backlog = sink.backlog.lock();
+        let (waiting, problem) = (backlog.rows, backlog.error.as_deref().map(str::to_owned));
+        drop(backlog);
+        LedgerReport {
+            path,
+            state: if problem.is_some() { LedgerState::Failing } else { LedgerState::Ok },
             rows: sink.rows.load(Ordering::Relaxed),
             dropped: sink.dropped.load(Ordering::Relaxed),
             waiting,
-            error,
+            problem,
         }
     }
 

@@ -240,10 +240,23 @@ pub struct LedgerReport {
     pub problem: Option<String>,
     /// Rows written since the start.
     pub rows: u64,
-    /// `ok`, `failing` or `off`.
-    pub state: String,
+    /// Whether it is written.
+    pub state: LedgerState,
     /// Rows that wait to be written.
     pub waiting: u64,
+}
+
+/// Whether the ledger is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LedgerState {
+    /// The file is written.
+    Ok,
+    /// The file cannot be written; the ledger tries again and again.
+    Failing,
+    /// The settings turn the ledger off.
+    #[default]
+    Off,
 }
 
 /// A model.

@@ -32,13 +32,14 @@ mod trouble;
 use crate::config::{self, OnStoreDown};
 use crate::limits::{self, Ask, Bounds, Changes, LimitReached, Registry, Reservation};
 use crate::lock::Lock;
+use crate::status::StoreReport;
 use inbox::{AdmissionRequest, Decision, Inbox};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
@@ -88,25 +89,6 @@ impl State {
             State::Up => "up",
         }
     }
-}
-
-/// What `/status` shows of the store.
-#[derive(Debug, Clone)]
-pub struct StoreStatus {
-    /// Whether the store decides.
-    pub state: State,
-    /// How long it has been in this state.
-    pub time: Duration,
-    /// The store's address.
-    pub address: String,
-    /// The gateways that live, this one included, as the store last said.
-    pub live: usize,
-    /// The number of counts that wait to be sent.
-    pub waiting: usize,
-    /// How far the store's clock is ahead of ours, in milliseconds.
-    pub clock_ahead_ms: i64,
-    /// Why the store is down, while it is.
-    pub error: Option<String>,
 }
 
 /// Until when an account is broken for a model, by the account and its name for the model.
@@ -204,30 +186,24 @@ impl Store {
             }
         };
         core.meters.seconds.observe(began.elapsed().as_secs_f64());
-        if decision.is_some() {
-            core.inbox().circuit.answered();
-        }
+        // The connection is lost.
+        let Some(decision) = decision else { return core.without(State::Down, bounds, ask, now_ms) };
+        core.inbox.lock().circuit.answered();
         match decision {
-            Some(Decision::Admitted(reservation)) => Admission::Admitted(reservation),
-            Some(Decision::Refused(refused)) => Admission::Refused(refused),
-            Some(Decision::Undecided) => core.without(State::Joining, bounds, ask, now_ms),
-            // The connection is lost.
-            None => core.without(State::Down, bounds, ask, now_ms),
+            Some(admitted) => admission(admitted),
+            None => core.without(State::Joining, bounds, ask, now_ms),
         }
     }
 
     /// Tells other gateways that an account is broken for a model for this time; no time at all
     /// takes that back.
     pub fn hint(&self, account: &str, model: &str, time: Duration) {
-        let mut inbox = self.core.inbox();
         let name = format!("{account} {model}");
-        inbox.hints.retain(|(other, _)| *other != name);
-        // While the store does not listen, hints are not kept for long.
-        if inbox.hints.len() < 1_000 {
-            inbox.hints.push((name, time));
-        }
-        drop(inbox);
-        self.core.work.notify_one();
+        self.core.post(|inbox| {
+            inbox.hints.retain(|(other, _)| *other != name);
+            // While the store does not listen, hints are not kept for long.
+            (inbox.hints.len() < 1_000).then(|| inbox.hints.push((name, time)))
+        });
     }
 
     /// Waits until the store has sent hints again, and returns what other gateways found broken.
@@ -238,16 +214,16 @@ impl Store {
 
     /// Returns whether the store decides.
     pub fn state(&self) -> State {
-        self.core.inbox().state
+        self.core.inbox.lock().state
     }
 
     /// Returns what `/status` shows of the store.
-    pub fn status(&self) -> StoreStatus {
+    pub fn status(&self) -> StoreReport {
         let waiting = self.core.changes.len();
-        let inbox = self.core.inbox();
-        StoreStatus {
-            state: inbox.state,
-            time: inbox.since.elapsed(),
+        let inbox = self.core.inbox.lock();
+        StoreReport {
+            state: inbox.state.name().to_owned(),
+            for_seconds: inbox.since.elapsed().as_secs(),
             address: self.core.settings.address.to_string(),
             live: inbox.live,
             waiting,
@@ -281,28 +257,25 @@ fn admission(admitted: Result<Reservation, LimitReached>) -> Admission {
 }
 
 impl Core {
-    fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock()
-    }
-
-    /// Puts something into the inbox, and wakes the store's thread unless that is an error.
-    fn post<T, E>(&self, put: impl FnOnce(&mut Inbox) -> Result<T, E>) -> Result<T, E> {
-        let posted = put(&mut self.inbox())?;
+    /// Puts something into the inbox, and wakes the store's thread if it is there.
+    fn post<T>(&self, put: impl FnOnce(&mut Inbox) -> Option<T>) -> Option<T> {
+        let posted = put(&mut self.inbox.lock())?;
         self.work.notify_one();
-        Ok(posted)
+        Some(posted)
     }
 
     /// Puts a request for an admission into the inbox, if the store decides at all.
     fn ask(&self, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Result<oneshot::Receiver<Decision>, State> {
         let (request, answer) = AdmissionRequest::new(bounds, ask, now_ms);
-        self.post(|inbox| match inbox.state {
-            State::Up if inbox.admissions.len() >= MOST_WAITING => Err(State::Down),
-            State::Up => {
-                inbox.admissions.push_back(request);
-                Ok(answer)
-            }
-            State::Joining | State::Down => Err(inbox.state),
-        })
+        let mut inbox = self.inbox.lock();
+        match inbox.state {
+            State::Up if inbox.admissions.len() >= MOST_WAITING => return Err(State::Down),
+            State::Up => inbox.admissions.push_back(request),
+            State::Joining | State::Down => return Err(inbox.state),
+        }
+        drop(inbox);
+        self.work.notify_one();
+        Ok(answer)
     }
 
     /// Decides without the store's answer: by what is counted here and this gateway's share of each
@@ -334,14 +307,14 @@ impl Core {
     /// Counts a request that had no answer in time; too many in a row take the store out.
     fn missed(&self) {
         self.meters.errors.inc();
-        let too_many = self.inbox().circuit.missed(Instant::now(), fastrand::f64());
+        let too_many = self.inbox.lock().circuit.missed(Instant::now(), fastrand::f64());
         if too_many {
             self.too_slow();
         }
     }
 
     fn leave(&self) {
-        self.inbox().leaving = true;
+        self.inbox.lock().leaving = true;
         self.work.notify_one();
     }
 }

@@ -4,8 +4,8 @@ use crate::account::State;
 use crate::account::health::Why;
 use crate::account::track::TargetHealth;
 use crate::desk::record::Books;
-use crate::ledger;
 use crate::metrics::labels::{AccountLabels, AccountStateLabels, BreakerStateLabels, KeyLabels, ModelLabels, Name};
+use crate::status::LedgerState;
 use crate::store::{self, Store};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -38,7 +38,7 @@ pub fn metrics(books: &Books, store: Option<&Store>) -> String {
     {
         counter.inc_by(count.saturating_sub(counter.get()));
     }
-    metrics.stores.ledger_up.set(i64::from(ledger.state == ledger::LedgerState::Ok));
+    metrics.stores.ledger_up.set(i64::from(ledger.state == LedgerState::Ok));
     metrics.text()
 }
 

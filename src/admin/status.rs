@@ -16,7 +16,7 @@ use crate::live::place::Place;
 use crate::live::{self, Route, Snapshot};
 use crate::status::{
     AccountReport, CatalogReport, ChangeReport, EndlessReport, FailureReport, FileReport, FolderReport, KeyReport,
-    LedgerReport, ModelReport, RefusalReport, RestReport, Status, StoreReport, TargetReport,
+    ModelReport, RefusalReport, RestReport, Status, TargetReport,
 };
 
 /// The page lists at most so many keys: people read it.
@@ -32,35 +32,16 @@ pub(super) fn of(desk: &Desk) -> Status {
         let id = model.id.to_string();
         ModelReport { id, retry_budget_spent: rounded(demand.spent(now)), waiting: demand.waiting() }
     });
-    let ledger = desk.books.ledger.status();
     Status {
         accounts: accounts(&snapshot, now, clock),
         catalog: catalog(desk, &snapshot, now, clock),
         exchanges: desk.books.drain.exchanges(),
         keys: keys(&snapshot),
-        ledger: LedgerReport {
-            dropped: ledger.dropped,
-            path: desk.books.ledger.path().display().to_string(),
-            problem: ledger.error.map(|error| error.to_string()),
-            rows: ledger.rows,
-            state: ledger.state.name().to_owned(),
-            waiting: ledger.waiting,
-        },
+        ledger: desk.books.ledger.status(),
         models: models.collect(),
         phase: desk.books.drain.phase(),
         ready: desk.books.drain.ready(),
-        store: desk.backends.store.as_ref().map(|store| {
-            let store = store.status();
-            StoreReport {
-                address: store.address,
-                clock_ahead_ms: store.clock_ahead_ms,
-                error: store.error,
-                for_seconds: store.time.as_secs(),
-                live: store.live,
-                state: store.state.name().to_owned(),
-                waiting: store.waiting,
-            }
-        }),
+        store: desk.backends.store.as_ref().map(|store| store.status()),
         uptime_seconds: desk.started.elapsed().as_secs(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }

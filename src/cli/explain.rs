@@ -163,18 +163,7 @@ fn tried(key: &str, input: &Input) -> Report {
         let by = conversation.map(|_| known_by(session.is_some(), &envelope));
         order::tell_home(by, home.as_ref(), &order, &mut report);
     }
-    let rehearsal = Rehearsal {
-        server,
-        snapshot,
-        instance: instance.as_ref(),
-        key: &key,
-        model: &model,
-        envelope: &envelope,
-        body,
-        timeout,
-        now,
-    };
-    rehearsal.tell(&order, &mut report);
+    Rehearsal { input, key: &key, model: &model, envelope: &envelope, timeout, now }.tell(&order, &mut report);
     report
 }
 

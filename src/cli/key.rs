@@ -68,9 +68,7 @@ impl<'a> Id<'a> {
 
     /// Returns the path of a field of the key.
     fn field(self, field: &'a str) -> Vec<Step<'a>> {
-        let mut path = self.path();
-        path.push(Step::Key(field));
-        path
+        [self.path(), vec![Step::Key(field)]].concat()
     }
 
     /// Returns where the files have the key.

@@ -68,7 +68,8 @@ pub(super) fn run(args: &UsageArgs) -> ExitCode {
 /// Returns why nothing is found: a name of the question is neither in the catalog nor in the
 /// ledger. None: the names are there, or the catalog cannot be read.
 fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
-    let (catalog, used) = (catalog(conf, Secrets::Assume).catalog.ok()?, read::names(ledger).ok()?);
+    let catalog = catalog(conf, Secrets::Assume).catalog.ok()?;
+    let [used_callers, used_keys, used_models] = read::names(ledger).ok()?;
     let callers: Vec<&str> = catalog.callers().iter().map(|caller| &*caller.id).collect();
     let keys: Vec<&str> = catalog.keys().map(|key| &*key.id).collect();
     let models: Vec<&str> = catalog.models().iter().map(|model| &*model.id).collect();
@@ -82,9 +83,9 @@ fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
         ));
     }
     let asked = [
-        ("caller", args.caller.as_deref(), callers, &used.callers),
-        ("key", args.key.as_deref(), keys, &used.keys),
-        ("model", args.model.as_deref(), models, &used.models),
+        ("caller", args.caller.as_deref(), callers, &used_callers),
+        ("key", args.key.as_deref(), keys, &used_keys),
+        ("model", args.model.as_deref(), models, &used_models),
     ];
     let (what, name, there, were) = asked.into_iter().find_map(|(what, name, there, were)| {
         let name = name.filter(|name| !there.contains(name) && !were.contains(*name))?;

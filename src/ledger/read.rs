@@ -175,26 +175,16 @@ pub(super) fn whole(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default())
 }
 
-/// The callers, keys and models in the sums of days.
-#[derive(Debug, Default)]
-#[expect(missing_docs, reason = "each is what its name says")]
-pub struct LedgerNames {
-    pub callers: BTreeSet<String>,
-    pub keys: BTreeSet<String>,
-    pub models: BTreeSet<String>,
-}
-
-/// Reads the callers, keys and models of a ledger. Nothing if there is no file yet.
-pub fn names(path: &Path) -> Result<LedgerNames, String> {
-    let Some(reader) = Reader::open(path)? else { return Ok(LedgerNames::default()) };
+/// Reads the callers, keys and models of a ledger, as far as the sums of days have them. Nothing if
+/// there is no file yet.
+pub fn names(path: &Path) -> Result<[BTreeSet<String>; 3], String> {
+    let Some(reader) = Reader::open(path)? else { return Ok(Default::default()) };
     let distinct = |column: &str| -> rusqlite::Result<BTreeSet<String>> {
         let mut statement = reader.connection.prepare(&format!("SELECT DISTINCT {column} FROM daily"))?;
         statement.query_map([], |row| row.get(0))?.collect()
     };
-    let read = || -> rusqlite::Result<LedgerNames> {
-        Ok(LedgerNames { callers: distinct("caller")?, keys: distinct("key")?, models: distinct("model")? })
-    };
-    read().map_err(|why| unreadable(path, why))
+    let read = || Ok([distinct("caller")?, distinct("key")?, distinct("model")?]);
+    read().map_err(|why: rusqlite::Error| unreadable(path, why))
 }
 
 /// Reads when each key was last used, in milliseconds of Unix time. Nothing if there is no file

@@ -5,7 +5,7 @@ use super::Row;
 use crate::calendar::day_of;
 use dialects::usage::Source;
 use std::collections::HashMap;
-use std::ops::{Index, IndexMut};
+use std::ops::Index;
 
 /// What the rows of a sum have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,13 +62,6 @@ impl Index<Column> for Sums {
 
     fn index(&self, column: Column) -> &u64 {
         &self.0[column as usize]
-    }
-}
-
-#[expect(clippy::indexing_slicing, reason = "each column has its place in the array")]
-impl IndexMut<Column> for Sums {
-    fn index_mut(&mut self, column: Column) -> &mut u64 {
-        &mut self.0[column as usize]
     }
 }
 

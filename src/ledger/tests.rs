@@ -135,7 +135,7 @@ fn what_is_written_is_in_the_file_with_its_sums() {
     ledger.used("acme/dev".into(), NOW);
     ledger.flush();
     let told = ledger.status();
-    assert_eq!((told.state, told.rows, told.dropped, told.waiting, told.error), (LedgerState::Ok, 1_000, 0, 0, None));
+    assert_eq!((told.state, told.rows, told.dropped, told.waiting, told.problem), (LedgerState::Ok, 1_000, 0, 0, None));
     let connection = folder.read();
     assert_eq!(count(&connection, "exchange"), 1_000);
     assert_sums(&connection);
@@ -314,7 +314,7 @@ fn check_obstacle(put: impl FnOnce(&Path), why: &str, remove: impl FnOnce(&Path)
     ledger.write(row(NOW));
     ledger.flush();
     let told = ledger.status();
-    let error = told.error.expect("an error");
+    let error = told.problem.expect("an error");
     assert_eq!((told.state, told.rows, told.waiting), (LedgerState::Failing, 0, 1), "{error}");
     assert!(error.contains(why), "{error}");
     assert_eq!(ledger.past(NOW, None).len(), 1, "what waits was spent, too");
@@ -390,7 +390,7 @@ fn a_damaged_page() {
     ledger.write(row(NOW));
     ledger.flush();
     let told = ledger.status();
-    assert!(told.state == LedgerState::Failing && told.error.clone().unwrap().contains("malformed"), "{told:?}");
+    assert!(told.state == LedgerState::Failing && told.problem.clone().unwrap().contains("malformed"), "{told:?}");
     assert_eq!(ledger.past(NOW, None).len(), 1);
     assert!(answer(&folder.file(), &Query::new(&Asked::default(), NOW).unwrap(), None).is_err());
     std::fs::rename(folder.file(), folder.path().join("old")).unwrap();
@@ -405,7 +405,7 @@ fn a_file_that_somebody_has_locked() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     ledger.write(row(NOW));
     eventually("it says so", || {
-        ledger.status().error.is_some_and(|why| why.contains("another program keeps it locked"))
+        ledger.status().problem.is_some_and(|why| why.contains("another program keeps it locked"))
     });
     other.execute_batch("COMMIT").unwrap();
     eventually("it is written", || ledger.status().state == LedgerState::Ok && ledger.status().rows == 1);
@@ -440,7 +440,7 @@ fn tables_that_somebody_dropped_are_made_anew() {
         dropped.iter().for_each(|table| other.execute_batch(&format!("DROP TABLE {table}")).unwrap());
         ledger.write(row(NOW + 1));
         eventually("it says so", || {
-            ledger.status().error.is_some_and(|why| why.contains("it is made anew, without what it held"))
+            ledger.status().problem.is_some_and(|why| why.contains("it is made anew, without what it held"))
         });
         eventually("it is written again", || ledger.status().state == LedgerState::Ok && ledger.status().waiting == 0);
         assert_eq!(count(&other, "exchange"), if dropped.contains(&"exchange") { 1 } else { 2 }, "{dropped:?}");
@@ -518,7 +518,7 @@ fn garbage_in_the_log_of_a_file_that_is_open_is_told() {
     let told = ledger.status();
     assert!(
         told.state == LedgerState::Failing
-            && told.error.as_ref().is_some_and(|why| why.contains("; move the file away")),
+            && told.problem.as_ref().is_some_and(|why| why.contains("; move the file away")),
         "{told:?}"
     );
     assert_eq!((told.waiting, ledger.past(NOW, None).len()), (1, 1));
@@ -648,7 +648,7 @@ fn a_panic_while_writing_ends_nothing() {
     let ledger = folder.open();
     ledger.write(row(NOW));
     ledger.write(Row { outcome: "panics", ..row(NOW + 1) });
-    eventually("it says so", || ledger.status().error.is_some_and(|why| why.contains("panicked")));
+    eventually("it says so", || ledger.status().problem.is_some_and(|why| why.contains("panicked")));
     assert_eq!((ledger.status().waiting, ledger.status().dropped), (2, 0), "they are tried once more");
     eventually("they are given up", || (ledger.status().waiting, ledger.status().dropped) == (0, 2));
     ledger.write(row(NOW + 2));

@@ -17,7 +17,7 @@ const WELL: Duration = Duration::from_secs(30);
 /// Whether the store is asked.
 #[derive(Debug)]
 pub(super) struct Circuit {
-    state: State,
+    state: CircuitState,
     /// The next pause.
     pause: Duration,
     /// Requests in a row without an answer in time.
@@ -25,7 +25,7 @@ pub(super) struct Circuit {
 }
 
 #[derive(Debug)]
-enum State {
+enum CircuitState {
     /// Requests ask the store.
     Closed { since: Instant },
     /// Nobody asks until then.
@@ -35,7 +35,7 @@ enum State {
 impl Circuit {
     /// Makes an open circuit that is tried at once.
     pub(super) fn new(now: Instant) -> Circuit {
-        Circuit { state: State::Open { until: now }, pause: FIRST, missed: 0 }
+        Circuit { state: CircuitState::Open { until: now }, pause: FIRST, missed: 0 }
     }
 
     /// Returns whether requests ask the store.
@@ -46,8 +46,8 @@ impl Circuit {
     /// Returns when the store is tried again.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.state {
-            State::Closed { .. } => None,
-            State::Open { until } => Some(until),
+            CircuitState::Closed { .. } => None,
+            CircuitState::Open { until } => Some(until),
         }
     }
 
@@ -68,19 +68,19 @@ impl Circuit {
 
     /// Opens the circuit: the connection is lost, or a trial has failed.
     pub(super) fn failed(&mut self, now: Instant, random: f64) {
-        if let State::Closed { since } = self.state
+        if let CircuitState::Closed { since } = self.state
             && now.saturating_duration_since(since) >= WELL
         {
             self.pause = FIRST;
         }
-        self.state = State::Open { until: now + self.pause.mul_f64(1.0 + JITTER * random) };
+        self.state = CircuitState::Open { until: now + self.pause.mul_f64(1.0 + JITTER * random) };
         self.pause = (self.pause * 2).min(LONGEST);
     }
 
     /// Closes the circuit: a trial was answered in time.
     pub(super) fn close(&mut self, now: Instant) {
         if !self.is_closed() {
-            self.state = State::Closed { since: now };
+            self.state = CircuitState::Closed { since: now };
         }
         self.missed = 0;
     }

@@ -3,7 +3,7 @@
 
 use super::Core;
 use super::link::Link;
-use super::session::{End, Session};
+use super::session::Session;
 use crate::tls::trust::Trust;
 use std::time::Instant;
 
@@ -16,28 +16,27 @@ pub(super) async fn drive(core: &Core) {
             return;
         }
         match once(core, tls.as_ref(), &process).await {
-            End::Left => return,
-            End::Lost(why) => {
+            Ok(()) => return,
+            Err(why) => {
                 core.meters.errors.inc();
-                core.inbox().circuit.failed(Instant::now(), fastrand::f64());
+                core.inbox.lock().circuit.failed(Instant::now(), fastrand::f64());
                 core.out(&why);
             }
         }
     }
 }
 
-async fn once(core: &Core, tls: Option<&Trust>, process: &str) -> End {
-    match Link::open(&core.settings, tls).await {
-        Ok(link) => Session::new(core, link, process).run().await,
-        Err(why) => End::Lost(why),
-    }
+/// Opens a connection, and keeps it until the process leaves. An error says why it is lost.
+async fn once(core: &Core, tls: Option<&Trust>, process: &str) -> Result<(), String> {
+    let link = Link::open(&core.settings, tls).await?;
+    Session::new(core, link, process).run().await
 }
 
 /// Waits until the next try is due. Returns true if there is to be none.
 async fn pause(core: &Core) -> bool {
     loop {
         let due = {
-            let inbox = core.inbox();
+            let inbox = core.inbox.lock();
             if inbox.leaving {
                 return true;
             }

@@ -3,10 +3,21 @@
 use super::State;
 use super::circuit::Circuit;
 use super::outage::Outage;
-use super::protocol::Used;
+use super::protocol::tally;
 use super::thoughts::{ThoughtQueue, ThoughtRequest};
 use super::totals::TotalsRequest;
-use crate::limits::{self, Ask, Bound, Bounds, Left, LimitReached, Limits, Moment, Over, Reservation, Scope};
+use crate::limits;
+use crate::limits::Ask;
+use crate::limits::Bound;
+use crate::limits::Bounds;
+use crate::limits::Left;
+use crate::limits::LimitReached;
+use crate::limits::Limits;
+use crate::limits::Moment;
+use crate::limits::Over;
+use crate::limits::Reservation;
+use crate::limits::Scope;
+use crate::limits::Counts;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -102,13 +113,9 @@ pub(super) struct AdmissionRequest {
     answer: oneshot::Sender<Decision>,
 }
 
-/// The store's answer to a request for an admission.
-pub(super) enum Decision {
-    Admitted(Reservation),
-    Refused(LimitReached),
-    /// The store cannot say: this gateway uses its share of each limit.
-    Undecided,
-}
+/// The store's answer to a request for an admission. None: the store cannot say, and this gateway
+/// uses its share of each limit.
+pub(super) type Decision = Option<Result<Reservation, LimitReached>>;
 
 impl AdmissionRequest {
     /// Makes a request, and the place where its answer arrives.
@@ -139,47 +146,45 @@ impl AdmissionRequest {
     }
 
     /// Admits the request: the store has taken from all scopes, of which this was used before.
-    pub(super) fn grant(self, used: Vec<Used>, moments: &[Moment]) {
+    pub(super) fn grant(self, used: Vec<Counts>, moments: &[Moment]) {
         let each = used.into_iter().zip(self.bounds()).zip(moments);
-        let left = each.map(|((used, (limits, _)), moment)| used.left(limits, self.ask, *moment, self.now_ms));
+        let left = each.map(|((used, (limits, _)), moment)| {
+            tally(used, *moment, self.now_ms).left_after(limits, self.ask, self.now_ms)
+        });
         let left = left.fold(Left::default(), Left::and);
         let bounds: Bounds<'_> = self.bounds().map(|(limits, scope)| Bound { limits, scope }).collect();
         let reservation = limits::take_granted(&bounds, self.ask, self.now_ms, left, moments);
         // Who has waited too long was admitted without the store, or not at all.
-        if let Err(Decision::Admitted(unwanted)) = self.answer.send(Decision::Admitted(reservation)) {
+        if let Err(Some(Ok(unwanted))) = self.answer.send(Some(Ok(reservation))) {
             unwanted.undo();
         }
     }
 
     /// Refuses the request: the store has taken nothing from the scopes, of which this was used
     /// before.
-    pub(super) fn refuse(self, used: Vec<Used>, moments: &[Moment]) {
+    pub(super) fn refuse(self, used: Vec<Counts>, moments: &[Moment]) {
         let mut worst: Option<(&Arc<Scope>, Over)> = None;
         let mut left = Left::default();
         for ((used, (limits, scope)), moment) in used.into_iter().zip(self.bounds()).zip(moments) {
-            let (over, room) = used.over(limits, self.ask, *moment, self.now_ms);
-            left = left.and(room);
-            match (over, worst) {
+            let used = tally(used, *moment, self.now_ms);
+            left = left.and(used.left(limits, 1, self.now_ms));
+            match (used.over(limits, 1, self.ask, self.now_ms), worst) {
                 (Some(over), Some((_, other))) if other.worse(over) == other => {}
                 (Some(over), _) => worst = Some((scope, over)),
                 (None, _) => {}
             }
         }
-        let decision = match worst {
-            Some((scope, over)) => {
-                Decision::Refused(LimitReached { level: scope.level, name: scope.name.clone(), over, left, share: 1 })
-            }
-            // The store's sums and ours differ, as they may beyond what is exact.
-            None => Decision::Undecided,
-        };
+        // Where there is none, the store's sums and ours differ, as they may beyond what is exact.
+        let refused =
+            worst.map(|(scope, over)| LimitReached { level: scope.level, name: scope.name.clone(), over, left, share: 1 });
         // If nobody waits any more, nobody needs to know.
-        self.answer.send(decision).ok();
+        self.answer.send(refused.map(Err)).ok();
     }
 
     /// Leaves the decision to this gateway. The store may have taken something: it hears this
     /// gateway's counts of all scopes again.
     pub(super) fn leave_undecided(self) {
         self.scopes().for_each(|scope| scope.changed());
-        self.answer.send(Decision::Undecided).ok();
+        self.answer.send(None).ok();
     }
 }

@@ -24,17 +24,6 @@ pub(super) struct Link {
     _driver: JoinSet<()>,
 }
 
-/// Commands that are sent together.
-#[derive(Default)]
-pub(super) struct Batch(Pipeline);
-
-impl Batch {
-    /// Adds a command.
-    pub(super) fn add(&mut self, command: Cmd) {
-        self.0.add_command(command);
-    }
-}
-
 impl Link {
     /// Opens a connection.
     pub(super) async fn open(settings: &Store, tls: Option<&Trust>) -> Result<Link, String> {
@@ -46,12 +35,12 @@ impl Link {
     }
 
     /// Sends all commands, and returns an answer to each.
-    pub(super) async fn send(&mut self, batch: &Batch, patience: Duration) -> Result<Vec<Value>, String> {
-        let count = batch.0.len();
+    pub(super) async fn send(&mut self, batch: &Pipeline, patience: Duration) -> Result<Vec<Value>, String> {
+        let count = batch.len();
         if count == 0 {
             return Ok(Vec::new());
         }
-        let answers = tokio::time::timeout(patience, self.connection.send_packed_commands(&batch.0, 0, count)).await;
+        let answers = tokio::time::timeout(patience, self.connection.send_packed_commands(batch, 0, count)).await;
         let answers = answers
             .map_err(|_| format!("it has not answered for {patience:?}"))?
             .map_err(|error| error_text(&error))?;
@@ -71,11 +60,8 @@ impl Link {
 
 /// Returns the error that an answer is, if it is one.
 pub(super) fn error_of(value: &Value) -> Option<String> {
-    if let Value::ServerError(error) = value {
-        Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
-    } else {
-        None
-    }
+    let Value::ServerError(error) = value else { return None };
+    Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
 }
 
 fn call(script: &str, keys: &[String], arguments: &[&str]) -> Cmd {

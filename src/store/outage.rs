@@ -42,7 +42,7 @@ impl Core {
     /// Takes the store out: nobody waits for it any longer.
     pub(super) fn out(&self, why: &str) {
         let why = trouble::line(&self.settings.address, why);
-        let mut inbox = self.inbox();
+        let mut inbox = self.inbox.lock();
         inbox.go_down(why.clone());
         let is_news = inbox.outage.as_mut().is_some_and(|outage| !std::mem::replace(&mut outage.said_down, true));
         drop(inbox);
@@ -58,7 +58,7 @@ impl Core {
 
     /// Logs that the store was empty, or lacked a part.
     pub(super) fn log_loss(&self) {
-        let mut inbox = self.inbox();
+        let mut inbox = self.inbox.lock();
         if inbox.loss_logged.is_some_and(|logged| logged.elapsed() < LOSS_AGAIN) {
             return;
         }

@@ -6,7 +6,7 @@
 
 use crate::calendar::start_of;
 use crate::limits::tally::Tally;
-use crate::limits::{Ask, Counts, Kind, Left, Level, Limits, Moment, Over, Spent};
+use crate::limits::{Ask, Counts, Kind, Level, Limits, Moment, Spent};
 use crate::price::Usd;
 use redis::Value;
 use std::fmt::Write as _;
@@ -26,8 +26,8 @@ pub(super) fn key(prefix: &str, level: Level, name: &str) -> String {
 
 /// Writes an instance's own part, whole.
 pub(super) fn own_part(counts: &Counts) -> String {
-    let mut json = format!("[{}", counts.moment.day);
-    for number in [
+    let mut numbers = vec![
+        counts.moment.day,
         counts.day_requests,
         counts.day_tokens,
         counts.day_usd.0,
@@ -37,22 +37,18 @@ pub(super) fn own_part(counts: &Counts) -> String {
         counts.reserved.day_tokens,
         counts.reserved.day_usd.0,
         counts.reserved.month_usd.0,
-    ] {
-        write!(json, ",{}", number.min(MOST)).ok();
-    }
-    for (second, requests, tokens) in &counts.minute {
-        let tokens = tokens.min(&MOST);
-        // To a text there is always room for more.
-        write!(json, ",{second},{requests},{tokens}").ok();
-    }
-    json.push(']');
-    json
+    ];
+    numbers.extend(counts.minute.iter().flat_map(|(second, requests, tokens)| [*second, *requests, *tokens]));
+    numbers.iter_mut().for_each(|number| *number = MOST.min(*number));
+    // Numbers always serialise.
+    serde_json::to_string(&numbers).unwrap_or_default()
 }
 
 /// Writes what is asked for of some scopes.
 pub(super) fn admission<'s>(live: &[String], ask: Ask, scopes: impl Iterator<Item = (&'s Limits, Moment)>) -> String {
     let asked = |number: u64| if number > MOST { TOO_MUCH } else { number };
     let mut json = format!("[{}", serde_json::json!(live));
+    // To a text there is always room for more.
     for number in [ask.tokens, ask.usd.0, ask.sure.tokens, ask.sure.usd.0] {
         write!(json, ",{}", asked(number)).ok();
     }
@@ -78,64 +74,52 @@ pub(super) fn totals(live: &[String], Moment { second, day, month }: Moment) -> 
 /// Reads the answer to [`totals`]. No counts: they lack ours.
 pub(super) fn read_totals(value: &Value, moment: Moment, now_ms: u64) -> Option<Option<Counts>> {
     match read_admission(value)? {
-        AdmissionAnswer::Granted(mut used) => Some(Some(used.pop()?.counts(moment, now_ms))),
+        AdmissionAnswer::Granted(mut used) => Some(Some(Counts { at: now_ms, moment, ..used.pop()? })),
         AdmissionAnswer::Unknown { .. } => Some(None),
         AdmissionAnswer::Refused(_) => None,
     }
 }
 
-/// An instance's part when its process ended, without what was only reserved.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct EarlierPart {
-    day: u64,
-    day_requests: u64,
-    day_tokens: u64,
-    day_usd: u64,
-    month: u64,
-    month_usd: u64,
-}
-
-/// Reads the answer to `was`: zeros, if no other process has sent a part under this name.
-pub(super) fn read_earlier_part(value: &Value) -> Option<EarlierPart> {
+/// Reads the answer to `was`: an instance's part when its process ended, without what was only
+/// reserved. Nothing is counted if no other process has sent a part under this name.
+pub(super) fn read_earlier_part(value: &Value) -> Option<Counts> {
     match numbers(value)?.as_slice() {
-        [1] => Some(EarlierPart::default()),
-        [1, day, day_requests, day_tokens, day_usd, month, month_usd] => Some(EarlierPart {
-            day: *day,
+        [1] => Some(Counts::default()),
+        [1, day, day_requests, day_tokens, day_usd, month, month_usd] => Some(Counts {
+            moment: Moment { second: 0, day: *day, month: *month },
             day_requests: *day_requests,
             day_tokens: *day_tokens,
-            day_usd: *day_usd,
-            month: *month,
-            month_usd: *month_usd,
+            day_usd: Usd(*day_usd),
+            month_usd: Usd(*month_usd),
+            ..Counts::default()
         }),
         _ => None,
     }
 }
 
-impl EarlierPart {
-    /// Lists what still counts and is not in the counts that the next process began with: the
-    /// ledger of a process that was killed may lack the last rows. Each entry says when, how many
-    /// requests, and what they used.
-    pub(super) fn missing(&self, began: &Counts, now: Moment) -> Vec<(u64, u64, Spent)> {
-        let mut missing = Vec::new();
-        let mut usd_of_day = 0;
-        if self.day == now.day {
-            let (requests, tokens, usd) = match began.moment.day == now.day {
-                true => (began.day_requests, began.day_tokens, began.day_usd.0),
-                false => (0, 0, 0),
-            };
-            usd_of_day = self.day_usd.saturating_sub(usd);
-            let spent = Spent { tokens: self.day_tokens.saturating_sub(tokens), usd: Usd(usd_of_day) };
-            missing.push((start_of(now.day), self.day_requests.saturating_sub(requests), spent));
-        }
-        // On its first day all of a month is of that day.
-        if self.month == now.month && now.month != now.day {
-            let usd = if began.moment.month == now.month { began.month_usd.0 } else { 0 };
-            let usd = self.month_usd.saturating_sub(usd).saturating_sub(usd_of_day);
-            missing.push((start_of(now.month), 0, Spent { tokens: 0, usd: Usd(usd) }));
-        }
-        missing.retain(|(_, requests, spent)| *requests > 0 || *spent != Spent::default());
-        missing
+/// Lists what of an earlier part still counts and is not in the counts that the next process began
+/// with: the ledger of a process that was killed may lack the last rows. Each entry says when, how
+/// many requests, and what they used.
+pub(super) fn missing(earlier: &Counts, began: &Counts, now: Moment) -> Vec<(u64, u64, Spent)> {
+    let mut missing = Vec::new();
+    let mut usd_of_day = 0;
+    if earlier.moment.day == now.day {
+        let (requests, tokens, usd) = match began.moment.day == now.day {
+            true => (began.day_requests, began.day_tokens, began.day_usd.0),
+            false => (0, 0, 0),
+        };
+        usd_of_day = earlier.day_usd.0.saturating_sub(usd);
+        let spent = Spent { tokens: earlier.day_tokens.saturating_sub(tokens), usd: Usd(usd_of_day) };
+        missing.push((start_of(now.day), earlier.day_requests.saturating_sub(requests), spent));
     }
+    // On its first day all of a month is of that day.
+    if earlier.moment.month == now.month && now.month != now.day {
+        let usd = if began.moment.month == now.month { began.month_usd.0 } else { 0 };
+        let usd = earlier.month_usd.0.saturating_sub(usd).saturating_sub(usd_of_day);
+        missing.push((start_of(now.month), 0, Spent { tokens: 0, usd: Usd(usd) }));
+    }
+    missing.retain(|(_, requests, spent)| *requests > 0 || *spent != Spent::default());
+    missing
 }
 
 /// Returns whether nothing is counted.
@@ -144,42 +128,22 @@ pub(super) fn is_nothing(counts: &Counts) -> bool {
     day && counts.month_usd == Usd(0) && counts.places == 0 && counts.minute.is_empty()
 }
 
-/// The script's answer to an [`admission`], with what all gateways had used of each scope before.
+/// The script's answer to an [`admission`], with what all gateways together had used of each scope
+/// before. These counts lack the time, and what is only reserved: the script does not send them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AdmissionAnswer {
     /// It was taken from all scopes.
-    Granted(Vec<Used>),
+    Granted(Vec<Counts>),
     /// Nothing was taken.
-    Refused(Vec<Used>),
+    Refused(Vec<Counts>),
     /// The scope at this place does not know the epoch. `has_part`: it knows the instance, from
     /// another epoch.
     Unknown { place: usize, has_part: bool },
 }
 
-/// What all gateways together had used of a scope. It lacks the time, and what is only reserved:
-/// the script does not send them.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Used(Counts);
-
-impl Used {
-    fn counts(self, moment: Moment, now_ms: u64) -> Counts {
-        Counts { at: now_ms, moment, ..self.0 }
-    }
-
-    fn tally(self, moment: Moment, now_ms: u64) -> Tally {
-        Tally::of(&self.counts(moment, now_ms))
-    }
-
-    /// Returns what is left once this much more is taken.
-    pub(super) fn left(self, limits: &Limits, ask: Ask, moment: Moment, now_ms: u64) -> Left {
-        self.tally(moment, now_ms).left_after(limits, ask, now_ms)
-    }
-
-    /// Returns the limit that has no room for this much more, and what is left.
-    pub(super) fn over(self, limits: &Limits, ask: Ask, moment: Moment, now_ms: u64) -> (Option<Over>, Left) {
-        let tally = self.tally(moment, now_ms);
-        (tally.over(limits, 1, ask, now_ms), tally.left(limits, 1, now_ms))
-    }
+/// Returns the tally of what all gateways together had used of a scope.
+pub(super) fn tally(used: Counts, moment: Moment, now_ms: u64) -> Tally {
+    Tally::of(&Counts { at: now_ms, moment, ..used })
 }
 
 /// Reads the answer to an [`admission`].
@@ -197,12 +161,12 @@ pub(super) fn read_admission(value: &Value) -> Option<AdmissionAnswer> {
     }
 }
 
-fn used(value: &Value) -> Option<Used> {
+fn used(value: &Value) -> Option<Counts> {
     let numbers = numbers(value)?;
     let [places, day_requests, day_tokens, day_usd, month_usd, minute @ ..] = numbers.as_slice() else { return None };
     let (minute, _) = minute.as_chunks();
     let minute = minute.iter().map(|[second, requests, tokens]| (*second, *requests, *tokens));
-    Some(Used(Counts {
+    Some(Counts {
         places: *places,
         day_requests: *day_requests,
         day_tokens: *day_tokens,
@@ -210,7 +174,7 @@ fn used(value: &Value) -> Option<Used> {
         month_usd: Usd(*month_usd),
         minute: minute.collect(),
         ..Counts::default()
-    }))
+    })
 }
 
 /// What the store tells an instance that says that it lives.
@@ -317,7 +281,7 @@ mod tests {
         };
         let check = |numbers: [i64; 6], expected: &[(u64, u64, u64, u64)]| {
             let answer = ints(&[&[1], &numbers[..]].concat());
-            let missing = read_earlier_part(&answer).expect("an answer").missing(&began, now);
+            let missing = missing(&read_earlier_part(&answer).expect("an answer"), &began, now);
             let missing: Vec<_> = missing
                 .into_iter()
                 .map(|(at, requests, spent)| (at / 86_400_000, requests, spent.tokens, spent.usd.0))
@@ -334,11 +298,10 @@ mod tests {
         check([20_757, 50, 8_000, 600, 20_728, 1_900], &[]);
         // What began with yesterday's rows only has nothing of today.
         let yesterday = Counts { moment: Moment { day: 20_769, ..now }, ..began.clone() };
-        let was_today =
-            EarlierPart { day: 20_770, day_requests: 2, day_tokens: 3, day_usd: 4, month: 20_758, month_usd: 174 };
-        assert_eq!(was_today.missing(&yesterday, now), [(20_770 * 86_400_000, 2, Spent { tokens: 3, usd: Usd(4) })]);
-        assert_eq!(read_earlier_part(&ints(&[1])), Some(EarlierPart::default()));
-        assert!(EarlierPart::default().missing(&began, now).is_empty());
+        let was_today = read_earlier_part(&ints(&[1, 20_770, 2, 3, 4, 20_758, 174])).expect("an answer");
+        assert_eq!(missing(&was_today, &yesterday, now), [(20_770 * 86_400_000, 2, Spent { tokens: 3, usd: Usd(4) })]);
+        assert_eq!(read_earlier_part(&ints(&[1])), Some(Counts::default()));
+        assert!(missing(&Counts::default(), &began, now).is_empty());
         for nonsense in [ints(&[]), ints(&[0]), ints(&[1, 2]), Value::Nil] {
             assert_eq!(read_earlier_part(&nonsense), None, "{nonsense:?}");
         }
@@ -352,12 +315,13 @@ mod tests {
         let limits = Limits { requests_per_minute: Some(4), tokens_per_day: Some(100), ..Limits::default() };
         let answer = |code: i64| read_admission(&Value::Array(vec![Value::Int(code), used.clone()]));
         let Some(AdmissionAnswer::Refused(mut refused)) = answer(2) else { panic!("refused") };
-        let (over, left) = refused.remove(0).over(&limits, Ask::of(10, Usd(0)), moment, NOW);
-        let over = over.expect("a limit");
+        let used_before = tally(refused.remove(0), moment, NOW);
+        let over = used_before.over(&limits, 1, Ask::of(10, Usd(0)), NOW).expect("a limit");
+        let left = used_before.left(&limits, 1, NOW);
         assert_eq!((over.kind, over.used, over.wait), (Kind::RequestsPerMinute, 4, Some(Duration::from_secs(30))));
         assert_eq!(left.tokens.map(|room| room.remaining), Some(50));
         let Some(AdmissionAnswer::Granted(mut granted)) = answer(1) else { panic!("granted") };
-        let left = granted.remove(0).left(&limits, Ask::of(10, Usd(0)), moment, NOW);
+        let left = tally(granted.remove(0), moment, NOW).left_after(&limits, Ask::of(10, Usd(0)), NOW);
         assert_eq!(
             (left.requests.map(|room| room.remaining), left.tokens.map(|room| room.remaining)),
             (Some(0), Some(40))

@@ -6,21 +6,23 @@
 //! that is sent is always all that the store can know of it. If nobody waits any more when an
 //! admission comes, it is undone and the part is sent again.
 
-use super::link::{Batch, Link};
-use crate::calendar::now as clock_ms;
-use crate::limits::{Moment, Scope};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 mod answers;
 mod batch;
 mod epoch;
 mod phase;
+
 use super::inbox::AdmissionRequest;
+use super::link::Link;
 use super::thoughts::ThoughtRequest;
 use super::totals::TotalsRequest;
 use super::{Core, protocol};
+use crate::calendar::now as clock_ms;
+use crate::limits::{Moment, Scope};
 use epoch::Epoch;
 use phase::Phase;
+use redis::Pipeline;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A connection that is silent for longer is lost.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -30,14 +32,6 @@ const GRACE: Duration = Duration::from_secs(12);
 /// Clocks that differ by more, in milliseconds, are worth a warning: windows are that much apart.
 /// If our own clock is set back by more, what is counted may have moved.
 const CLOCKS: u64 = 2_000;
-
-/// How a session ends.
-pub(super) enum End {
-    /// The process leaves.
-    Left,
-    /// The connection is lost, for this reason.
-    Lost(String),
-}
 
 /// One connection to the store.
 pub(super) struct Session<'s> {
@@ -73,7 +67,7 @@ enum Sent {
 impl<'s> Session<'s> {
     /// Begins a session over a new connection.
     pub(super) fn new(core: &'s Core, link: Link, process: &'s str) -> Session<'s> {
-        let instance = core.inbox().instance.clone();
+        let instance = core.inbox.lock().instance.clone();
         Session {
             core,
             link,
@@ -87,23 +81,17 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Sends batches and reads their answers until the connection is lost or the process leaves.
-    pub(super) async fn run(mut self) -> End {
-        loop {
-            if self.wait().await {
-                self.say_farewell().await;
-                return End::Left;
-            }
+    /// Sends batches and reads their answers until the process leaves. An error says why the
+    /// connection is lost.
+    pub(super) async fn run(mut self) -> Result<(), String> {
+        let patience = PATIENCE.max(self.core.settings.timeout * 2);
+        while !self.wait().await {
             let batch = self.batch();
-            let patience = PATIENCE.max(self.core.settings.timeout * 2);
-            let answers = match self.link.send(&batch.commands, patience).await {
-                Ok(answers) => answers,
-                Err(why) => return End::Lost(why),
-            };
-            if let Err(why) = self.read(batch.sent, answers) {
-                return End::Lost(why);
-            }
+            let answers = self.link.send(&batch.commands, patience).await?;
+            self.read(batch.sent, answers)?;
         }
+        self.say_farewell().await;
+        Ok(())
     }
 
     /// Waits until there is something to send. Returns true if the process leaves and everything is
@@ -111,7 +99,7 @@ impl<'s> Session<'s> {
     async fn wait(&self) -> bool {
         loop {
             let due = {
-                let inbox = self.core.inbox();
+                let inbox = self.core.inbox.lock();
                 let all_told = self.epoch.backlog.is_empty() && self.core.changes.is_empty();
                 if inbox.leaving && all_told {
                     return true;
@@ -134,10 +122,8 @@ impl<'s> Session<'s> {
 
     /// Takes this gateway out of the list of those that live, so that the others need not find out.
     async fn say_farewell(&mut self) {
-        let mut batch = Batch::default();
-        let mut leave = redis::cmd("HDEL");
-        leave.arg(self.name("instances")).arg(&self.instance);
-        batch.add(leave);
+        let mut batch = Pipeline::new();
+        batch.cmd("HDEL").arg(self.name("instances")).arg(&self.instance);
         // The process ends, whether the store answers or not.
         self.link.send(&batch, PATIENCE).await.ok();
     }

@@ -4,7 +4,7 @@
 //! family and the call: the id of another caller's call finds nothing. A thought that is too long
 //! is not stored. A thought that cannot be stored now is not stored later.
 
-use super::{Core, State, Store};
+use super::{Core, Inbox, State, Store};
 use dialects::Family;
 use dialects::neutral::Thought;
 use redis::{Cmd, Value};
@@ -77,14 +77,15 @@ impl Store {
     /// Stores the thoughts that led to a call. Returns at once.
     pub fn keep(&self, key: &str, family: Family, call: &str, thoughts: &[Thought<'_>]) {
         let text = written(thoughts);
-        let mut inbox = self.core.inbox();
-        if inbox.state == State::Down || text.len() > LONGEST || inbox.new_thoughts.bytes + text.len() > MOST_WAITING {
-            return;
-        }
-        inbox.new_thoughts.bytes += text.len();
-        inbox.new_thoughts.waiting.push_back((name(key, family, call), text));
-        drop(inbox);
-        self.core.work.notify_one();
+        self.core.post(|inbox| {
+            let (is_down, queue) = (inbox.state == State::Down, &mut inbox.new_thoughts);
+            if is_down || text.len() > LONGEST || queue.bytes + text.len() > MOST_WAITING {
+                return None;
+            }
+            queue.bytes += text.len();
+            queue.waiting.push_back((name(key, family, call), text));
+            Some(())
+        });
     }
 
     /// Finds the thoughts that led to these calls, as far as they arrive in time. Each comes with
@@ -106,14 +107,14 @@ impl Core {
     fn request_thoughts(&self, key: &str, calls: &[(Family, &str)]) -> Option<oneshot::Receiver<Vec<Option<Vec<u8>>>>> {
         let names: Vec<String> = calls.iter().take(AT_ONCE).map(|(family, call)| name(key, *family, call)).collect();
         let (answer, heard) = oneshot::channel();
-        let mut inbox = self.inbox();
-        if names.is_empty() || inbox.state == State::Down {
-            return None;
-        }
-        inbox.thoughts.push_back(ThoughtRequest { names, answer });
-        drop(inbox);
-        self.work.notify_one();
-        Some(heard)
+        let put = |inbox: &mut Inbox| {
+            if names.is_empty() || inbox.state == State::Down {
+                return None;
+            }
+            inbox.thoughts.push_back(ThoughtRequest { names, answer });
+            Some(heard)
+        };
+        self.post(put)
     }
 }
 

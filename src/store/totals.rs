@@ -42,8 +42,8 @@ impl Core {
                 inbox.totals.push_back(TotalsRequest { scope: scope.clone(), answer });
                 totals
             };
-            if inbox.state == State::Up { Ok(scopes.iter().map(ask).collect()) } else { Err(()) }
+            (inbox.state == State::Up).then(|| scopes.iter().map(ask).collect())
         };
-        self.post(put).ok()
+        self.post(put)
     }
 }

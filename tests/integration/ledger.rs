@@ -73,7 +73,7 @@ fn a_child_that_writes_rows() {
         ledger.flush();
         std::thread::park_timeout(Duration::from_millis(20));
         let told = ledger.status();
-        println!("told {:?} {} {:?}", told.state, told.waiting, told.error);
+        println!("told {:?} {} {:?}", told.state, told.waiting, told.problem);
     }
     println!("over {}", ledger.status().rows);
 }
@@ -260,7 +260,7 @@ fn a_full_disk_and_a_read_only_one() {
         ledger.write(row(&format!("full-{n}"), "acme", "m", None));
     }
     let failing = |why: &str| {
-        let look = || match ledger.status().error {
+        let look = || match ledger.status().problem {
             Some(error) if error.contains(why) => Ok(()),
             other => Err(format!("{other:?}")),
         };
@@ -274,7 +274,7 @@ fn a_full_disk_and_a_read_only_one() {
     disk.remount("size=8m");
     let works = |rows: u64| {
         let look = || {
-            if ledger.status().rows == rows && ledger.status().error.is_none() {
+            if ledger.status().rows == rows && ledger.status().problem.is_none() {
                 Ok(())
             } else {
                 Err(format!("{:?}", ledger.status()))
@@ -298,7 +298,7 @@ fn a_full_disk_and_a_read_only_one() {
     assert!(ran.status.success() && ran.stdout.contains("\nacme,2002,0,200200,"), "{}{}", ran.stdout, ran.stderr);
     let ledger = self::ledger(&disk.0.join("new/ledger.sqlite"));
     ledger.write(row("nowhere", "acme", "m", None));
-    assert!(ledger.status().error.is_some_and(|why| why.contains("the folder") && why.contains("cannot be made")));
+    assert!(ledger.status().problem.is_some_and(|why| why.contains("the folder") && why.contains("cannot be made")));
 }
 
 /// Two callers, two models, one price unknown.

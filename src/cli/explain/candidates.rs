@@ -5,22 +5,17 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-
-use super::instance::Instance;
 use super::order::Order;
 use super::report::{Candidate, CandidateState, Costs, Report, Verdict};
-use super::{Key, key, left, named, shown, span};
+use super::{Input, Key, key, left, named, shown, span};
 use crate::account::breaker;
 use crate::account::track::Unavailable;
 use crate::catalog::{Model, Target};
 use crate::cli::prices;
-use crate::config::Server;
 use crate::error::What;
 use crate::exchange::admission;
 use crate::error::Refusal;
 use crate::exchange::choose::{Look, Nobody, Prospect, Search};
-use crate::live::Snapshot;
 use crate::plan::{self, Reach};
 use dialects::Outbound;
 use dialects::front::chat::envelope::Envelope;
@@ -28,13 +23,10 @@ use dialects::neutral::Refused;
 
 /// The rehearsal of a request.
 pub(super) struct Rehearsal<'a> {
-    pub(super) server: &'a Server,
-    pub(super) snapshot: &'a Snapshot,
-    pub(super) instance: Option<&'a Instance>,
+    pub(super) input: &'a Input,
     pub(super) key: &'a Key,
     pub(super) model: &'a Arc<Model>,
     pub(super) envelope: &'a Envelope,
-    pub(super) body: &'a Bytes,
     pub(super) timeout: Option<Duration>,
     pub(super) now: Instant,
 }
@@ -84,7 +76,7 @@ impl Rehearsal<'_> {
 
     /// Asks the candidates, and notes in `thoughts` whether one would get signed thinking back.
     fn fates(&self, candidates: &[plan::Candidate], thoughts: &Cell<bool>) -> Vec<Fate> {
-        let mut search = Search::new(candidates.len(), self.server.attempts);
+        let mut search = Search::new(candidates.len(), self.input.server.attempts);
         let in_case = |candidate: &plan::Candidate| match candidate.reach {
             Reach::Any => Fate::Beyond,
             Reach::TooLong | Reach::Declined => self.ask(candidate, None, false, thoughts),
@@ -117,7 +109,7 @@ impl Rehearsal<'_> {
         is_last_resort: bool,
         thoughts: &Cell<bool>,
     ) -> Fate {
-        if let Some(refused) = admission::unable(candidate, self.body, self.envelope, &|_| None) {
+        if let Some(refused) = admission::unable(candidate, &self.input.body, self.envelope, &|_| None) {
             return Fate::Unable(refused);
         }
         if let Err(why) = admission::admit(candidate, is_last_resort, self.now) {
@@ -128,7 +120,7 @@ impl Rehearsal<'_> {
             thoughts.set(thoughts.get() || family.is_some());
             None
         };
-        match admission::write(candidate, self.body, self.envelope, &kept) {
+        match admission::write(candidate, &self.input.body, self.envelope, &kept) {
             Ok(outbound) => Fate::Asked { attempt, is_last_resort, outbound: Box::new(outbound) },
             Err(refused) => Fate::Unable(refused),
         }
@@ -152,7 +144,7 @@ impl Rehearsal<'_> {
 
     /// Returns what comes of a request that no candidate is asked for at once.
     fn nobody(&self, candidates: &[plan::Candidate], fates: &[Fate]) -> Verdict {
-        let mut search = Search::new(candidates.len(), self.server.attempts);
+        let mut search = Search::new(candidates.len(), self.input.server.attempts);
         let mut is_for_the_operator = true;
         let places = candidates.iter().zip(fates).enumerate();
         for (place, (candidate, fate)) in places.filter(|(_, (candidate, _))| candidate.reach == Reach::Any) {
@@ -208,7 +200,7 @@ impl Rehearsal<'_> {
                 ),
             );
         }
-        let reported = self.instance.and_then(|instance| instance.model(&self.model.id));
+        let reported = self.input.instance.as_ref().and_then(|instance| instance.model(&self.model.id));
         if let Some(queue) = self.model.queue {
             let waiting =
                 reported.map(|model| format!("; {} wait now, and go before it", model.waiting)).unwrap_or_default();
@@ -258,13 +250,13 @@ impl Rehearsal<'_> {
                 (CandidateState::Unable, format!("cannot express `{}`: {}", complaint.param, complaint.message))
             }
             Fate::Beyond => {
-                let most = self.server.attempts;
+                let most = self.input.server.attempts;
                 let why = format!("not asked: {most} attempts are the most (`attempts` in server.yaml)");
                 (CandidateState::Beyond, why)
             }
         };
         let (attempt, request) = if let Fate::Asked { attempt, outbound, .. } = &fate {
-            (*attempt, Some(shown::upstream(one, outbound, self.envelope, self.body, self.timeout)))
+            (*attempt, Some(shown::upstream(one, outbound, self.envelope, &self.input.body, self.timeout)))
         } else {
             (None, None)
         };
@@ -276,7 +268,11 @@ impl Rehearsal<'_> {
             upstream_model: Some(one.upstream_model.to_string()),
             attempt,
             first_for,
-            does: self.instance.and_then(|instance| instance.does(&one.place.account, &one.upstream_model)),
+            does: self
+                .input
+                .instance
+                .as_ref()
+                .and_then(|instance| instance.does(&one.place.account, &one.upstream_model)),
             price: one.model.targets.iter().find(is_it).and_then(costs),
             request,
             ..Candidate::of_model(&one.model.id, one.reach, state, why)
@@ -314,8 +310,8 @@ impl Rehearsal<'_> {
             (&self.model.on_refusal, Reach::Declined),
         ];
         for (ids, reach) in others {
-            for model in ids.iter().filter_map(|id| self.snapshot.catalog.model(id)) {
-                match key::hidden(&self.snapshot.catalog, self.key, model) {
+            for model in ids.iter().filter_map(|id| self.input.snapshot.catalog.model(id)) {
+                match key::hidden(&self.input.snapshot.catalog, self.key, model) {
                     None => disabled(model, reach, report),
                     Some(why) => {
                         let why = format!("passed over: {why}");

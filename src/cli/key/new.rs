@@ -23,12 +23,11 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
     if args.models.iter().any(|glob| glob.is_empty() || !glob.bytes().all(|b| b.is_ascii_graphic())) {
         return Err("--model: takes a glob over model ids, such as \"gpt-*\"".to_owned());
     }
-    if args.print {
-        return printed(args, &NewSecret::make()?, expires);
-    }
-
     let whole = format!("{}/{}", args.caller, args.name);
     let id = Id::of(&whole)?;
+    if args.print {
+        return Ok(printed(id, args, &NewSecret::make()?, expires));
+    }
     let mut files = Files::lock(&folder(args.conf.conf.as_deref()))?;
     is_free(&files, id, args.create)?;
     let secret = NewSecret::make()?;
@@ -36,9 +35,9 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
     let name = format!("keys-{}.yaml", args.caller);
     match files.position(&format!("catalog.d/{name}")) {
         Some(file) => {
-            let by_hand =
-                |why| format!("{why}\nNo key is made. `portcullis key new --print` prints what to write there by hand");
-            files.change(file, &[Change::Set(path, new)]).map_err(by_hand)?;
+            files.change(file, &[Change::Set(path, new)]).map_err(|why| {
+                format!("{why}\nNo key is made. `portcullis key new --print` prints what to write there by hand")
+            })?;
         }
         None => {
             let text = format!(
@@ -134,16 +133,15 @@ fn around(path: &[Step<'_>], new: New) -> New {
 }
 
 /// Prints what to paste, for catalogs that are written in another way.
-fn printed(args: &NewKeyArgs, secret: &NewSecret, expires: Option<SystemTime>) -> Result<ExitCode, String> {
-    let whole = format!("{}/{}", args.caller, args.name);
-    let (path, new) = entry(Id::of(&whole)?, secret, args, expires);
+fn printed(id: Id<'_>, args: &NewKeyArgs, secret: &NewSecret, expires: Option<SystemTime>) -> ExitCode {
+    let (path, new) = entry(id, secret, args, expires);
     let yaml = document(&around(&path, new));
     let printed = print(&format!(
         "The key, shown this once and stored nowhere:\n\n{}\n\nFor conf/catalog.yaml or a file of conf/catalog.d:\n\n{yaml}",
         secret.text
     ));
     exposed().into_iter().for_each(tell);
-    Ok(printed)
+    printed
 }
 
 #[cfg(test)]

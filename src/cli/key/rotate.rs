@@ -97,21 +97,17 @@ fn changes<'a>(
         }
         (Hashes::Several(ends), until) => {
             let at = |index: usize| [id.field("hashes"), vec![Step::Index(index)]].concat();
+            let is_gone = |end: &Option<SystemTime>| until.is_none() || end.is_some_and(|end| end <= now);
             let mut changes = Vec::new();
-            let mut gone = Vec::new();
-            for (index, end) in ends.iter().enumerate() {
-                match (end, until) {
-                    (_, None) => gone.push(index),
-                    (Some(end), Some(_)) if *end <= now => gone.push(index),
-                    (Some(_), Some(_)) => {}
-                    (None, Some(until)) => {
-                        changes
-                            .push(Change::Set([at(index), vec![Step::Key("until")]].concat(), New::text(stamp(until))));
-                    }
-                }
+            if let Some(until) = until {
+                let open = ends.iter().enumerate().filter(|(_, end)| end.is_none());
+                changes.extend(open.map(|(index, _)| {
+                    Change::Set([at(index), vec![Step::Key("until")]].concat(), New::text(stamp(until)))
+                }));
             }
             changes.push(Change::Push(id.field("hashes"), item()));
-            changes.extend(gone.into_iter().rev().map(|index| Change::Remove(at(index))));
+            let gone = ends.iter().enumerate().rev().filter(|(_, end)| is_gone(end));
+            changes.extend(gone.map(|(index, _)| Change::Remove(at(index))));
             changes
         }
     }

@@ -41,34 +41,31 @@ impl Standing {
 
     /// Returns the word for machines.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Disabled => "disabled",
-            Self::Expired => "expired",
-            Self::CallerDisabled => "caller_disabled",
-            Self::CallerExpired => "caller_expired",
-            Self::Rotating(_) => "rotating",
-        }
+        self.words().0
     }
 
     /// Returns the words for people.
     pub(super) fn says(self) -> String {
-        match self {
-            Self::Rotating(until) => format!("rotating until {}", stamp(until)),
-            Self::Ok | Self::Disabled | Self::Expired | Self::CallerDisabled | Self::CallerExpired => {
-                self.name().replace('_', " ")
-            }
+        if let Self::Rotating(until) = self {
+            return format!("rotating until {}", stamp(until));
         }
+        self.name().replace('_', " ")
     }
 
     /// Returns what keeps the key from working.
     pub(super) fn hinders(self) -> Option<&'static str> {
+        self.words().1
+    }
+
+    /// Returns the word for machines, and what keeps the key from working.
+    fn words(self) -> (&'static str, Option<&'static str>) {
         match self {
-            Self::Ok | Self::Rotating(_) => None,
-            Self::Disabled => Some("the key is disabled"),
-            Self::Expired => Some("the key has expired"),
-            Self::CallerDisabled => Some("its caller is disabled"),
-            Self::CallerExpired => Some("its caller has expired"),
+            Self::Ok => ("ok", None),
+            Self::Rotating(_) => ("rotating", None),
+            Self::Disabled => ("disabled", Some("the key is disabled")),
+            Self::Expired => ("expired", Some("the key has expired")),
+            Self::CallerDisabled => ("caller_disabled", Some("its caller is disabled")),
+            Self::CallerExpired => ("caller_expired", Some("its caller has expired")),
         }
     }
 }

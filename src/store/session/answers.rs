@@ -30,7 +30,7 @@ impl Session<'_> {
                 }
                 Sent::EarlierPart(scope) => {
                     let earlier = protocol::read_earlier_part(&answer).ok_or_else(wrong)?;
-                    scope.know(&earlier.missing(&scope.began(), scope.moment(self.clock_ms)));
+                    scope.know(&protocol::missing(&earlier, &scope.began(), scope.moment(self.clock_ms)));
                     self.epoch.backlog.push(scope);
                 }
                 Sent::OwnPart => {
@@ -68,7 +68,7 @@ impl Session<'_> {
                         Some(counts) => drop(request.answer.send(counts)),
                         None if self.may_be_forgotten(&request.scope) => {
                             request.scope.tell(UNTOLD);
-                            self.core.inbox().totals.push_back(request);
+                            self.core.inbox.lock().totals.push_back(request);
                         }
                         // The store has lost other gateways' parts too: the caller gets ours alone.
                         None => {}
@@ -88,7 +88,7 @@ impl Session<'_> {
         if again.is_empty() {
             return;
         }
-        let mut inbox = self.core.inbox();
+        let mut inbox = self.core.inbox.lock();
         for request in again.into_iter().rev() {
             if request.tries < TRIES { inbox.admissions.push_front(request) } else { request.leave_undecided() }
         }
@@ -160,7 +160,7 @@ impl Session<'_> {
     fn update_inbox(&self, beat: &BeatAnswer, trial: Option<Duration>, now: Instant) {
         let core = self.core;
         let live = self.phase.live().len();
-        let mut inbox = core.inbox();
+        let mut inbox = core.inbox.lock();
         inbox.live = live;
         inbox.clock_ahead_ms =
             i64::try_from(beat.clock_ms).unwrap_or_default() - i64::try_from(clock_ms()).unwrap_or_default();
@@ -199,7 +199,7 @@ impl Session<'_> {
             "another process keeps the same ledger as this one, and counts in the store by the same name: each should have its own"
         );
         self.instance = format!("{}.{}", self.instance, self.process);
-        self.core.inbox().instance.clone_from(&self.instance);
+        self.core.inbox.lock().instance.clone_from(&self.instance);
         self.begin_epoch();
     }
 

@@ -4,9 +4,8 @@ use super::epoch::UNTOLD;
 use super::{AdmissionRequest, CLOCKS, Sent, Session, TotalsRequest, clock_ms};
 use crate::limits::{Moment, Scope};
 use crate::store::inbox::Inbox;
-use crate::store::link::Batch;
 use crate::store::{protocol, totals};
-use redis::Cmd;
+use redis::{Cmd, Pipeline};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,13 +20,13 @@ const PARTS: usize = 64;
 /// Commands, and what was sent with each, in their order.
 #[derive(Default)]
 pub(super) struct Sending {
-    pub(super) commands: Batch,
+    pub(super) commands: Pipeline,
     pub(super) sent: Vec<Sent>,
 }
 
 impl Sending {
     fn add(&mut self, command: Cmd, sent: Sent) {
-        self.commands.add(command);
+        self.commands.add_command(command);
         self.sent.push(sent);
     }
 }
@@ -44,7 +43,7 @@ impl Session<'_> {
         }
         self.clock_ms = clock_ms;
         let core = self.core;
-        let mut inbox = core.inbox();
+        let mut inbox = core.inbox.lock();
         if inbox.circuit.due().is_some_and(|due| due <= now) {
             self.add_beat(&mut inbox, true, &mut batch);
             return batch;
@@ -79,7 +78,7 @@ impl Session<'_> {
             admissions.into_iter().partition::<Vec<_>, _>(|request| request.scopes().all(|scope| scope.is_known()));
         let (totals, later) = totals.into_iter().partition::<Vec<_>, _>(|request| request.scope.is_known());
         if !early.is_empty() || !later.is_empty() {
-            let mut inbox = core.inbox();
+            let mut inbox = core.inbox.lock();
             early.into_iter().rev().for_each(|request| inbox.admissions.push_front(request));
             later.into_iter().rev().for_each(|request| inbox.totals.push_front(request));
         }
