@@ -110,10 +110,7 @@ impl Ledger {
         let read = past::read(&sink.path, now_ms);
         // A file that is not there may be on a disk that is not there yet.
         let failing = sink.backlog.lock().error.is_some();
-        let unknown = match &read {
-            Ok(past) => past.is_none() && failing,
-            Err(_) => true,
-        };
+        let unknown = read.as_ref().map_or(true, |past| past.is_none() && failing);
         if unknown && let Some(limits) = limits {
             limits.owe();
             *sink.owed.lock() = Some(Arc::downgrade(limits));

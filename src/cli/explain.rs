@@ -218,16 +218,14 @@ fn read(body: &Bytes, limit: usize, report: &mut Report) -> Option<Envelope> {
 }
 
 fn running(server: &Server, instance: Option<&Instance>, report: &mut Report) {
-    match instance {
-        Some(instance) => report.fact("running", format!("as {} tells", instance.source)),
-        None => report.fact(
-            "running",
-            format!(
-                "nothing is known: every account is taken for healthy and idle. `--status http://{}/status` asks the instance",
-                server.admin
-            ),
+    let says = match instance {
+        Some(instance) => format!("as {} tells", instance.source),
+        None => format!(
+            "nothing is known: every account is taken for healthy and idle. `--status http://{}/status` asks the instance",
+            server.admin
         ),
-    }
+    };
+    report.fact("running", says);
 }
 
 /// Names the part of the request that tells which conversation it belongs to.

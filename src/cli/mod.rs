@@ -358,8 +358,8 @@ fn discreet(mut wrong: clap::Error) -> clap::Error {
     wrong
 }
 
-/// Says that there is nothing of this name, and which name may be meant, or else `advice`. The name is
-/// repeated only where it is nearly a known one: it may be a secret.
+/// Says that there is nothing of this name, and which name may be meant, or else `advice`. The name
+/// is repeated only where it is nearly a known one: it may be a secret.
 fn no_such<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>, advice: &str) -> String {
     let known: Vec<&str> = known.collect();
     let nothing = match quoted(name, known.iter().copied()) {

@@ -1,7 +1,6 @@
 //! `portcullis prices` prints what models cost: those of the list that Portcullis brings, or those
 //! of a catalog.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use super::{PricesArgs, fail, print};
@@ -12,13 +11,7 @@ use crate::table::columns;
 
 /// Prints the list, or the prices of a catalog.
 pub(super) fn run(args: &PricesArgs) -> ExitCode {
-    match &args.conf {
-        None => print(&listed()),
-        Some(conf) => of_catalog(conf),
-    }
-}
-
-fn of_catalog(conf: &Path) -> ExitCode {
+    let Some(conf) = &args.conf else { return print(&listed()) };
     match catalog(conf, Secrets::Assume).catalog {
         Ok(catalog) => print(&shown(&catalog)),
         Err(problems) => fail(&problems.to_string()),

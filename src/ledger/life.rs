@@ -44,9 +44,8 @@ impl Life {
 
     /// Returns whether others can see the file.
     pub(super) fn is_in_place(&self) -> bool {
-        let same =
-            |one: &std::fs::Metadata, other: &std::fs::Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
-        self.file.metadata().is_ok_and(|held| std::fs::metadata(&self.path).is_ok_and(|there| same(&held, &there)))
+        let (Ok(held), Ok(there)) = (self.file.metadata(), std::fs::metadata(&self.path)) else { return false };
+        (held.dev(), held.ino()) == (there.dev(), there.ino())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads the past from the file: what was spent this month, for limits to begin with.
+//! The past is what was spent this month, for limits to begin with. It is read from the file.
 
 use super::book::number;
 use super::read::{Range, Reader, Table, View, unreadable, whole};
@@ -35,7 +35,8 @@ const AHEAD: &str = "WITH before AS (SELECT
         CAST(total(prompt) + total(completion) AS INTEGER), CAST(total(cost) AS INTEGER), sum(cost IS NULL), at / 86400000 AS dated
     FROM exchange, before WHERE at >= ?1 AND (exchange.rowid > before.day OR exchange.rowid > before.month) GROUP BY 1, 2, 3, 4, dated";
 
-/// Reads the rows of the last minute, each at its moment, but none later than ?3, which is in day ?4.
+/// Reads the rows of the last minute, each at its moment, but none later than ?3, which is in the
+/// day ?4.
 const RECENT: &str = "SELECT min(at, ?3), caller, key, model, 1, prompt + completion, coalesce(cost, 0), cost IS NULL,
         CASE WHEN at / 86400000 > ?4 THEN at / 86400000 END
     FROM exchange WHERE at BETWEEN ?1 AND ?2";

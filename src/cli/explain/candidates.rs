@@ -63,12 +63,7 @@ impl Rehearsal<'_> {
             order.places().zip(fates).map(|((one, share), fate)| self.candidate(one, share, fate)).collect();
         self.left_out(report);
         // Each with those of its model.
-        let mut groups: Vec<(String, Reach)> = Vec::new();
-        for one in &report.candidates {
-            if !groups.iter().any(|(model, reach)| *model == one.model && *reach == one.reach) {
-                groups.push((one.model.clone(), one.reach));
-            }
-        }
+        let groups: Vec<_> = report.candidates.iter().map(|one| (one.model.clone(), one.reach)).collect();
         let place =
             |one: &Candidate| groups.iter().position(|(model, reach)| *model == one.model && *reach == one.reach);
         report.candidates.sort_by_key(|one| (one.reach, place(one)));

@@ -6,7 +6,7 @@
 
 use std::fs::{self, Metadata};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
@@ -123,11 +123,7 @@ pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Runni
 /// Returns the address at which this machine reaches such a listener.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
-        address.set_ip(if address.is_ipv4() {
-            IpAddr::V4(Ipv4Addr::LOCALHOST)
-        } else {
-            IpAddr::V6(Ipv6Addr::LOCALHOST)
-        });
+        address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
     }
     address
 }

@@ -7,8 +7,8 @@ use crate::table::columns;
 use serde_json::{Map, Value, json};
 
 impl Used {
-    /// Lists the columns for programs. What nobody knows is null. Amounts are texts, since a program
-    /// would read a number as a float.
+    /// Lists the columns for programs. What nobody knows is null. Amounts are texts, since a
+    /// program would read a number as a float.
     fn columns(&self) -> [(&'static str, Value); 16] {
         let count = |column: Column| Value::from(self.sums[column]);
         let (cost, cost_known) = self.money(Column::Cost, Column::Unpriced);
@@ -54,10 +54,10 @@ impl Used {
 
 /// Writes a value as a cell of a table. Null is nothing.
 fn cell(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        value => value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned),
+    if value.is_null() {
+        return String::new();
     }
+    value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
 /// The columns of the table, with its words for them.
