@@ -1,6 +1,6 @@
-//! Connections are counted and timed here, around the proxy:
+//! A connection is counted and timed here, around the proxy. It gets:
 //!
-//! * a cap: each connection holds one permit, since neither Pingora's settings nor its connection
+//! * a place: there are so many and no more, since neither Pingora's settings nor its connection
 //!   filter can count them;
 //! * the time that a request's head may take: Pingora bounds the time of each byte, but not of the
 //!   whole, so that a caller who sends a byte at a time would hold a place for ever;
@@ -9,16 +9,17 @@
 
 mod misread;
 
-use crate::config::{ClientTimeouts, Server};
-use crate::desk::front_door::CHAT;
+use crate::alarm::Alarm;
+use crate::config::Server;
 use crate::desk::record::{Books, Record};
 use crate::desk::{auth, request_id};
 use async_trait::async_trait;
+use bytes::{Buf, Bytes};
 use http::HeaderMap;
-use misread::Seen;
+use misread::HeadBytes;
 use pingora::apps::ServerApp;
 use pingora::protocols::raw_connect::ProxyDigest;
-use pingora::protocols::tls::{SslDigest, TlsRef};
+use pingora::protocols::tls::SslDigest;
 use pingora::protocols::{
     ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest,
     UniqueID, UniqueIDType,
@@ -30,11 +31,11 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 /// The proxy behind its cap.
 pub struct Connections<P> {
@@ -55,7 +56,7 @@ impl<P> Connections<P> {
 impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         let Ok(_place) = self.places.try_acquire() else {
-            self.books.metrics.refused_connection();
+            self.books.metrics.process.refused_connections.inc();
             return None;
         };
         let stream: Stream = match stream.selected_alpn_proto() {
@@ -71,18 +72,9 @@ impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
     }
 }
 
-/// Tells the connection that a request has begun: from here on its own deadlines hold.
-pub fn head_is_here(session: &Session) {
-    tell(session, BUSY);
-}
-
-/// Tells the connection that the request is over: what comes next is another head.
-pub fn next_head(session: &Session) {
-    tell(session, OVER);
-}
-
-fn tell(session: &Session, phase: u8) {
-    // A stream of HTTP/2 has none, and a listener that is not ours another.
+/// Tells the connection of a session which phase begins.
+pub fn enter(session: &Session, phase: u8) {
+    // A stream of HTTP/2 has no such connection, and a listener that is not ours has another one.
     if let Some(timed) = session.as_downstream().stream().and_then(|stream| (**stream).as_any().downcast_ref::<Timed>())
     {
         timed.phase.store(phase, Ordering::Release);
@@ -91,14 +83,14 @@ fn tell(session: &Session, phase: u8) {
 
 /// The phase in which a head is awaited or read.
 const HEAD: u8 = 0;
-/// The phase in which a request runs.
-const BUSY: u8 = 1;
-/// The phase after its end.
-const OVER: u8 = 2;
+/// The phase in which a request runs. The deadlines of its exchange hold.
+pub const BUSY: u8 = 1;
+/// The phase after a request's end. What comes next is another head.
+pub const OVER: u8 = 2;
 
-/// How Pingora's own answer to a head begins that it cannot read.
+/// The beginning of Pingora's own answer to a head that it cannot read.
 const MISREAD: &[u8] = b"HTTP/1.1 400 ";
-/// What is left of such a request is read for so long, so that the caller sees the answer and not a
+/// For so long the rest of such a request is read, so that the caller sees the answer and not a
 /// reset.
 const DRAIN_UNREAD: Duration = Duration::from_secs(1);
 
@@ -109,16 +101,15 @@ struct Timed {
     settings: Arc<Server>,
     books: Arc<Books>,
     phase: AtomicU8,
-    /// The head's first byte has come.
+    /// Whether the head's first byte has come.
     begun: bool,
     due: Instant,
-    alarm: Option<Pin<Box<Sleep>>>,
-    keepalive: Duration,
-    client_read: Duration,
-    /// Of the head that is being read.
-    seen: Seen,
-    /// It could not be read: this is said instead of what Pingora says, and so much of it has been.
-    refusal: Option<(Vec<u8>, usize)>,
+    alarm: Alarm,
+    /// The head that is being read.
+    head: HeadBytes,
+    /// The rest of the answer to a head that could not be read, which stands in for Pingora's own
+    /// answer.
+    refusal: Option<Bytes>,
 }
 
 impl fmt::Debug for Timed {
@@ -129,7 +120,6 @@ impl fmt::Debug for Timed {
 
 impl Timed {
     fn new(stream: Stream, settings: Arc<Server>, books: Arc<Books>) -> Timed {
-        let ClientTimeouts { keepalive, client_read, .. } = settings.timeouts;
         Timed {
             stream,
             settings,
@@ -137,10 +127,8 @@ impl Timed {
             phase: AtomicU8::new(OVER),
             begun: false,
             due: Instant::now(),
-            alarm: None,
-            keepalive,
-            client_read,
-            seen: Seen::default(),
+            alarm: Alarm::default(),
+            head: HeadBytes::default(),
             refusal: None,
         }
     }
@@ -148,10 +136,11 @@ impl Timed {
     /// Returns the answer to a head that cannot be read. It is an exchange as any other, and ends
     /// with this answer.
     fn refuse(&self) -> Vec<u8> {
-        let refusal = self.seen.fault();
-        let (method, path) = self.seen.asked();
+        let refusal = self.head.fault();
+        let (method, path) = self.head.asked();
         let mut record = Record::new(self.books.clone());
-        if let Some(began) = self.due.into_std().checked_sub(self.client_read).filter(|_| self.begun) {
+        if let Some(began) = self.due.into_std().checked_sub(self.settings.timeouts.client_read).filter(|_| self.begun)
+        {
             record.began = began;
         }
         record.request.id = request_id::make();
@@ -160,26 +149,23 @@ impl Timed {
         record.sender.address = auth::address(&self.settings, peer, &HeaderMap::new());
         record.answer.status = refusal.what.row().status;
         let bare = method == "HEAD";
-        record.answer.bytes = if bare { 0 } else { (CHAT.error_body)(&refusal).len() as u64 };
+        let body = (record.front.error_body)(&refusal);
+        record.answer.bytes = if bare { 0 } else { body.len() as u64 };
         record.refused(&refusal);
-        misread::answer(&refusal, &record.request.id, bare, SystemTime::now())
+        misread::answer(record.answer.status, &record.request.id, &body, bare, SystemTime::now())
     }
 
     /// Writes that answer, and tells Pingora that its own is written.
     fn poll_refuse(&mut self, cx: &mut Context<'_>, theirs: usize) -> Poll<io::Result<usize>> {
-        let (ours, mut said) = self.refusal.take().unwrap_or_else(|| (self.refuse(), 0));
-        while let Some(rest) = ours.get(said..).filter(|rest| !rest.is_empty()) {
-            match Pin::new(&mut self.stream).poll_write(cx, rest) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(more)) => said += more,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => {
-                    self.refusal = Some((ours, said));
-                    return Poll::Pending;
-                }
+        if self.refusal.is_none() {
+            self.refusal = Some(self.refuse().into());
+        }
+        while let Some(rest) = self.refusal.as_mut().filter(|rest| !rest.is_empty()) {
+            match ready!(Pin::new(&mut self.stream).poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                written => rest.advance(written),
             }
         }
-        self.refusal = Some((ours, said));
         Poll::Ready(Ok(theirs))
     }
 
@@ -191,15 +177,6 @@ impl Timed {
             // Who goes on for longer sees the reset.
             drop(tokio::time::timeout(DRAIN_UNREAD, all).await);
         }
-    }
-
-    fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let due = self.due;
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
-        if alarm.deadline() != due {
-            alarm.as_mut().reset(due);
-        }
-        alarm.as_mut().poll(cx)
     }
 }
 
@@ -213,20 +190,20 @@ impl AsyncRead for Timed {
         if phase == OVER {
             *this.phase.get_mut() = HEAD;
             this.begun = false;
-            this.seen.clear();
+            this.head.clear();
         }
         let before = buf.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(cx, buf)?;
-        this.seen.note(buf.filled().get(before..).unwrap_or_default());
+        this.head.note(buf.filled().get(before..).unwrap_or_default());
         if read.is_ready() && !this.begun && buf.filled().len() > before {
             this.begun = true;
-            this.due = Instant::now() + this.client_read;
+            this.due = Instant::now() + this.settings.timeouts.client_read;
             return Poll::Ready(Ok(()));
         }
         // Bytes that are always there must not put off the end either. Before the first byte
         // Pingora's own deadline holds.
-        let overdue =
-            this.begun && if read.is_ready() { Instant::now() >= this.due } else { this.poll_overdue(cx).is_ready() };
+        let overdue = this.begun
+            && if read.is_ready() { Instant::now() >= this.due } else { this.alarm.poll(cx, this.due).is_ready() };
         if overdue { Poll::Ready(Err(ErrorKind::TimedOut.into())) } else { read.map(Ok) }
     }
 }
@@ -234,7 +211,7 @@ impl AsyncRead for Timed {
 #[async_trait]
 impl Peek for Timed {
     async fn try_peek(&mut self, buf: &mut [u8]) -> io::Result<bool> {
-        let peeked = tokio::time::timeout(self.keepalive, self.stream.try_peek(buf)).await??;
+        let peeked = tokio::time::timeout(self.settings.timeouts.keepalive, self.stream.try_peek(buf)).await??;
         if peeked && buf.starts_with(b"PRI * HTTP/2.0") {
             // Its connections have deadlines of their own.
             *self.phase.get_mut() = BUSY;
@@ -291,10 +268,6 @@ impl UniqueID for Timed {
 }
 
 impl Ssl for Timed {
-    fn get_ssl(&self) -> Option<&TlsRef> {
-        self.stream.get_ssl()
-    }
-
     fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
         self.stream.get_ssl_digest()
     }
@@ -308,32 +281,16 @@ impl GetTimingDigest for Timed {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
         self.stream.get_timing_digest()
     }
-
-    fn get_read_pending_time(&self) -> Duration {
-        self.stream.get_read_pending_time()
-    }
-
-    fn get_write_pending_time(&self) -> Duration {
-        self.stream.get_write_pending_time()
-    }
 }
 
 impl GetProxyDigest for Timed {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
         self.stream.get_proxy_digest()
     }
-
-    fn set_proxy_digest(&mut self, digest: ProxyDigest) {
-        self.stream.set_proxy_digest(digest);
-    }
 }
 
 impl GetSocketDigest for Timed {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         self.stream.get_socket_digest()
-    }
-
-    fn set_socket_digest(&mut self, digest: SocketDigest) {
-        self.stream.set_socket_digest(digest);
     }
 }

@@ -1,4 +1,5 @@
-//! Portcullis as a Pingora proxy: one short method for each of Pingora's phases, and no policy.
+//! The gateway is Portcullis as a Pingora proxy: one short method for each of Pingora's phases, and
+//! no policy.
 //!
 //! Everything happens in `request_filter` and `proxy_upstream_filter`; Pingora's own loop to the
 //! upstream is never entered. **Invariant:** `Ok` is returned to Pingora only after an explicit end
@@ -32,6 +33,7 @@ impl Gateway {
         Gateway { desk }
     }
 
+    /// Writes a refusal, after which the connection may be used again.
     async fn refuse(
         &self,
         session: &mut Session,
@@ -62,7 +64,7 @@ impl ProxyHttp for Gateway {
 
     async fn early_request_filter(&self, session: &mut Session, context: &mut Context) -> pingora::Result<()> {
         let began = Instant::now();
-        connection::head_is_here(session);
+        connection::enter(session, connection::BUSY);
         self.desk.welcome(session, &mut context.record);
         context.record.times.own += began.elapsed();
         Ok(())
@@ -103,7 +105,7 @@ impl ProxyHttp for Gateway {
 
     async fn logging(&self, session: &mut Session, _: Option<&Error>, context: &mut Context) {
         context.record.request.bytes = session.as_downstream().body_bytes_read() as u64;
-        connection::next_head(session);
+        connection::enter(session, connection::OVER);
     }
 
     fn suppress_error_log(&self, _: &Session, _: &Context, _: &Error) -> bool {

@@ -85,8 +85,8 @@ pub(crate) struct CatalogMetrics {
 /// What went wrong in the process.
 pub(crate) struct ProcessMetrics {
     pub(crate) lines_dropped: Gauge,
-    refused_connections: Counter,
-    panics: Counter,
+    pub(crate) refused_connections: Counter,
+    pub(crate) panics: Counter,
 }
 
 /// What the ledger and the store that instances share do.

@@ -1,58 +1,58 @@
-//! Heads of HTTP/1 that Pingora's parser refuses before there is a request: what was wrong with
-//! one, as far as its bytes tell, and the bytes of its answer in the one form.
+//! A misread head is one of HTTP/1 that Pingora's parser refuses, so that there is no request. Here
+//! its bytes tell what is wrong with it, and its answer is written.
 //!
-//! Pingora says of all of them 400, with nothing else. It is asked for no reason, so that a good
-//! head costs no more than to be remembered until it is read. Pure.
+//! Pingora answers all of them with an empty 400, and gives no reason. A good head costs no more
+//! than the copy of its first bytes. Pure.
 
-use crate::desk::front_door::CHAT;
 use crate::error::{Refusal, What};
 use http::StatusCode;
 use std::time::SystemTime;
 
-/// So much of a head is kept: what is read of it at once, as a rule.
+/// So many bytes of a head are kept. Most heads are shorter.
 const KEPT: usize = 4096;
-/// So many fields are read.
+/// Pingora reads so many fields.
 const FIELDS: usize = 256;
-/// And so many bytes of them.
+/// Pingora reads so many bytes of a head.
 const LARGEST: usize = 1_048_575;
-/// A longer target is no URI to the library that reads it.
+/// The library that reads URIs takes no longer target.
 const LONGEST_TARGET: usize = 65_534;
-/// What stands in the first line after the target.
+/// The length of what follows the target in the first line.
 const VERSION: usize = " HTTP/1.1\r".len();
 
 /// A head as far as it was read.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// Its beginning.
+pub(super) struct HeadBytes {
+    /// The beginning of the head.
     kept: Vec<u8>,
-    /// Bytes and lines of what came after that.
+    /// The number of bytes that came after it.
     more: usize,
+    /// The number of lines in those bytes.
     more_lines: usize,
-    /// How much of that belongs to the first line.
+    /// The number of those bytes that belong to the first line.
     more_target: usize,
 }
 
-impl Seen {
-    /// Another head begins. What it needs stays allocated.
+impl HeadBytes {
+    /// Forgets the head, since another one begins. The memory stays allocated.
     pub(super) fn clear(&mut self) {
         self.kept.clear();
         (self.more, self.more_lines, self.more_target) = (0, 0, 0);
     }
 
-    /// Some more of it.
+    /// Adds bytes that were read.
     pub(super) fn note(&mut self, bytes: &[u8]) {
+        let mut more = bytes;
         if self.kept.is_empty() {
-            let (kept, more) = bytes.split_at(bytes.len().min(KEPT));
+            let kept;
+            (kept, more) = bytes.split_at(bytes.len().min(KEPT));
             self.kept.extend_from_slice(kept);
-            if more.is_empty() {
-                return;
-            }
-            return self.count(more);
         }
-        self.count(bytes);
+        if !more.is_empty() {
+            self.count(more);
+        }
     }
 
-    /// Of a head that is not there at once, which few are not.
+    /// Counts what is not kept. Most heads are there at once, and have none of it.
     fn count(&mut self, bytes: &[u8]) {
         if self.more_lines == 0 && !self.start().contains(&b'\n') {
             self.more_target += memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
@@ -61,18 +61,18 @@ impl Seen {
         self.more_lines += lines(bytes);
     }
 
-    /// Without the empty lines that may stand before it.
+    /// Returns what is kept, without the empty lines that may stand before a head.
     fn start(&self) -> &[u8] {
         let first = self.kept.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(self.kept.len());
         self.kept.get(first..).unwrap_or_default()
     }
 
-    /// The first line, as far as it is kept.
+    /// Returns the first line, as far as it is kept.
     fn line(&self) -> &[u8] {
         self.start().split(|byte| *byte == b'\n').next().unwrap_or_default()
     }
 
-    /// What was asked for, if it can be told: the method and the target.
+    /// Returns the method and the path, or empty texts where the first line has none.
     pub(super) fn asked(&self) -> (&str, &str) {
         let line = std::str::from_utf8(self.line()).unwrap_or_default();
         let mut words = line.split(' ');
@@ -85,16 +85,14 @@ impl Seen {
         }
     }
 
-    /// What is wrong with it.
+    /// Returns what is wrong with the head.
     pub(super) fn fault(&self) -> Refusal {
         let line = self.line().len() + self.more_target;
         let target =
             line.saturating_sub(self.line().iter().position(|byte| *byte == b' ').map_or(0, |at| at + 1) + VERSION);
         if target > LONGEST_TARGET {
-            return Refusal::new(
-                What::TargetTooLong,
-                format!("The request's target is longer than {LONGEST_TARGET} bytes."),
-            );
+            let message = format!("The request's target is longer than {LONGEST_TARGET} bytes.");
+            return Refusal::new(What::TargetTooLong, message);
         }
         if lines(self.start()) + self.more_lines > FIELDS + 1 {
             return Refusal::new(What::HeadersTooLarge, format!("The request has more than {FIELDS} header fields."));
@@ -108,7 +106,7 @@ impl Seen {
     }
 }
 
-/// The lines of what belongs to the head.
+/// Counts the lines up to the end of the head.
 fn lines(bytes: &[u8]) -> usize {
     let ends = [
         memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 2),
@@ -118,11 +116,10 @@ fn lines(bytes: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', bytes.get(..end).unwrap_or_default()).count()
 }
 
-/// The answer to it, after which the connection closes. `bare`: its body must not be sent.
-pub(super) fn answer(refusal: &Refusal, request_id: &str, bare: bool, now: SystemTime) -> Vec<u8> {
-    let status = refusal.what.row().status;
+/// Returns the bytes of the answer to such a head, after which the connection closes. Where it is
+/// `bare`, its body must not be sent.
+pub(super) fn answer(status: u16, request_id: &str, body: &[u8], bare: bool, now: SystemTime) -> Vec<u8> {
     let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default();
-    let body = (CHAT.error_body)(refusal);
     let mut answer = format!(
         "HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nx-request-id: {request_id}\r\ndate: {}\r\n\
          connection: close\r\n\r\n",
@@ -131,7 +128,7 @@ pub(super) fn answer(refusal: &Refusal, request_id: &str, bare: bool, now: Syste
     )
     .into_bytes();
     if !bare {
-        answer.extend_from_slice(&body);
+        answer.extend_from_slice(body);
     }
     answer
 }
@@ -139,10 +136,11 @@ pub(super) fn answer(refusal: &Refusal, request_id: &str, bare: bool, now: Syste
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::desk::front_door::CHAT;
     use proptest::prelude::*;
 
-    fn seen(reads: &[&[u8]]) -> Seen {
-        let mut seen = Seen::default();
+    fn seen(reads: &[&[u8]]) -> HeadBytes {
+        let mut seen = HeadBytes::default();
         for read in reads {
             seen.note(read);
         }
@@ -207,7 +205,12 @@ mod tests {
     #[test]
     fn an_answer_is_whole() {
         let refusal = seen(&[b"\x16"]).fault();
-        let answer = String::from_utf8(answer(&refusal, "id-1", false, SystemTime::UNIX_EPOCH)).expect("text");
+        let answer = |bare| {
+            let error = (CHAT.error_body)(&refusal);
+            super::answer(refusal.what.row().status, "id-1", &error, bare, SystemTime::UNIX_EPOCH)
+        };
+        assert!(answer(true).ends_with(b"\r\n\r\n"));
+        let answer = String::from_utf8(answer(false)).expect("text");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n") && head.contains("x-request-id: id-1\r\n"), "{head}");
         assert!(
@@ -215,7 +218,6 @@ mod tests {
             "{head}"
         );
         assert_eq!(body.as_bytes(), (CHAT.error_body)(&refusal));
-        assert!(super::answer(&refusal, "i", true, SystemTime::UNIX_EPOCH).ends_with(b"\r\n\r\n"));
     }
 
     proptest! {

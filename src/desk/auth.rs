@@ -1,7 +1,7 @@
 //! Finds the key that a request's headers carry. The key is looked up by its SHA-256, so that the
 //! secret is compared with nothing and how long it takes says nothing of it.
 //!
-//! Every reason to refuse ends in the same answer; which it was is known to nobody but this module.
+//! Every reason to refuse ends in the same answer, so that nobody outside learns which one it was.
 
 use crate::catalog::{Catalog, Key};
 use crate::config::Server;
@@ -11,10 +11,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Longer than this is no key of ours, and is not hashed.
+/// A longer text is no key of ours, and is not hashed.
 const LONGEST: usize = 512;
 
-/// Where SDKs put the key, besides `authorization`.
+/// The headers besides `authorization` in which SDKs send the key.
 const OTHERS: [&str; 3] = ["x-api-key", "api-key", "x-goog-api-key"];
 
 /// Returns the key that a request may use, and whether its secret is one that is being replaced.
@@ -46,6 +46,7 @@ fn secret(headers: &HeaderMap) -> Option<&[u8]> {
     found
 }
 
+/// Returns the secret of an `authorization` header.
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked(7)?;
     (scheme.eq_ignore_ascii_case(b"bearer ") && !rest.starts_with(b" ")).then(|| rest.trim_ascii_end())

@@ -1,11 +1,11 @@
-//! Reading and planning a chat completion: what is asked for, who may be asked, and whether the
-//! caller's limits allow it.
+//! A chat completion is read and planned here: what is asked for, which targets may be tried, and
+//! whether the caller's limits allow it.
 
-use super::front_door::CHAT;
 use super::record::Record;
 use super::{Desk, Planned, checks, intake, limits};
 use crate::calendar;
 use crate::catalog::Key;
+use crate::drain::Phase;
 use crate::error::{Refusal, What};
 use crate::exchange::producer::{Before, Request};
 use crate::limits::enter;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 impl Desk {
-    /// Reads a chat completion, and plans who may be asked.
+    /// Reads a chat completion, and plans which targets may be tried.
     pub(super) async fn chat(
         &self,
         session: &mut Session,
@@ -27,6 +27,10 @@ impl Desk {
         snapshot: Arc<Snapshot>,
         key: &Key,
     ) -> Result<Planned, Refusal> {
+        if self.books.drain.phase() > Phase::Delaying {
+            let message = "The gateway is shutting down. Try again: another one will answer.";
+            return Err(Refusal::new(What::ShuttingDown, message).retry_after(1));
+        }
         let timeout = checks::timeout(&session.req_header().headers)?;
         let scopes = snapshot.scopes.get(key.index).ok_or_else(Refusal::invalid_key)?;
         let entry = enter(&scopes.entry(key), calendar::now).map_err(|refused| limits::limited(record, &refused))?;
@@ -36,27 +40,21 @@ impl Desk {
         record.request.bytes = body.len() as u64;
         exchange::panic_here(session, "intake");
         let envelope = envelope::read(&body).map_err(|fault| {
-            let refusal = Refusal::new(What::BadRequest { code: fault.code }, fault.message);
-            match fault.param {
-                Some(param) => refusal.param(param),
-                None => refusal,
-            }
+            let param = fault.param.map(String::from);
+            Refusal { param, ..Refusal::new(What::BadRequest { code: fault.code }, fault.message) }
         })?;
         record.request.stream = envelope.stream;
         let model =
             snapshot.catalog.visible(key, &envelope.model).ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
         record.request.model = Some(model.id.clone());
         let session_id = session.req_header().headers.get("x-portcullis-session").map(|value| value.as_bytes());
-        let conversation = if plan::is_sticky(&snapshot.catalog, model) {
-            plan::conversation(session_id, &body, &envelope)
-        } else {
-            None
-        };
+        let is_sticky = plan::is_sticky(&snapshot.catalog, model);
+        let conversation = is_sticky.then(|| plan::conversation(session_id, &body, &envelope)).flatten();
         let plan = plan::plan(&snapshot, key, model, envelope.stream, conversation)
             .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
         let face = AnswerHeader {
             model: envelope.model.clone(),
-            id: (CHAT.make_id)(),
+            id: (record.front.make_id)(),
             created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             show_usage: envelope.include_usage,
             prompt_bytes: envelope.prompt_bytes.saturating_add(envelope.more_bytes) as u64,

@@ -1,5 +1,5 @@
-//! The checks of a request's headers: what is refused whoever asks, and what the caller asks for in
-//! a header of ours.
+//! A check looks at a request's headers: it refuses what nobody may send, or reads what the caller
+//! asks for in a header of ours.
 
 use crate::error::{Refusal, What};
 use crate::units::Span;

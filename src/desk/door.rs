@@ -1,9 +1,9 @@
-//! A door is what a caller may ask for: method and path → [`Door`]. No header and no key counts: an
-//! unknown path is a 404 whoever asks.
+//! A door is what a caller may ask for. The method and the path say which one it is; no header and
+//! no key counts, so an unknown path is a 404 for everybody.
 
 use crate::error::{Refusal, What};
 
-/// What is asked for.
+/// A door.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Door {
     /// `GET /v1/models`
@@ -24,7 +24,7 @@ pub enum Door {
 }
 
 impl Door {
-    /// The word in logs and metrics.
+    /// Returns the door's name in logs and metrics.
     pub fn name(&self) -> &'static str {
         match self {
             Door::Models => "models",
@@ -82,8 +82,8 @@ fn by_path(path: &str) -> Option<Door> {
     }
 }
 
-/// As clients put a path together from a base URL that ends with a slash, or without `/v1`: slashes
-/// too many, and no version.
+/// Finds the door of a path with too many slashes, or without `/v1`. Clients make such paths from a
+/// base URL that ends with a slash, or has no version.
 fn loosely(path: &str) -> Option<Door> {
     let path = skip_slashes(path)?;
     match path.trim_end_matches('/') {
@@ -107,31 +107,26 @@ fn loosely(path: &str) -> Option<Door> {
     }
 }
 
-/// What follows one slash or more.
+/// Returns what follows one slash or more.
 fn skip_slashes(path: &str) -> Option<&str> {
     path.starts_with('/').then(|| path.trim_start_matches('/'))
 }
 
-/// `%2F` and its kin; ids are UTF-8. Anything else that a `%` begins is no id.
+/// Decodes an id, with `%2F` and the like. Ids are UTF-8, and a `%` has two digits.
 fn decode(id: &str) -> Option<String> {
-    if !id.contains('%') {
-        return Some(id.to_owned());
-    }
-    let mut out = Vec::with_capacity(id.len());
-    let mut bytes = id.bytes();
-    while let Some(b) = bytes.next() {
-        if b == b'%' {
-            let high = char::from(bytes.next()?).to_digit(16)?;
-            let low = char::from(bytes.next()?).to_digit(16)?;
-            out.push(u8::try_from(high * 16 + low).ok()?);
-        } else {
-            out.push(b);
-        }
+    let mut parts = id.split('%');
+    let mut out = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        // `from_str_radix` takes a sign, too.
+        let digits = Some(digits).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+        out.push(u8::from_str_radix(digits, 16).ok()?);
+        out.extend_from_slice(rest.as_bytes());
     }
     String::from_utf8(out).ok()
 }
 
-/// Near misses say what to use.
+/// Returns the message for an unknown path. For near misses it says what to use.
 fn unknown(path: &str) -> String {
     let bare = path.trim_matches('/').to_ascii_lowercase();
     // The client adds it to a base URL that should have it, or has it already.
@@ -166,6 +161,8 @@ mod tests {
         check("GET", "/v1/models/org%2Fm", Ok(Door::Model("org/m".into())));
         check("GET", "/v1/models/a%zz", Err(404));
         check("GET", "/v1/models/a%ff", Err(404));
+        check("GET", "/v1/models/a%+f", Err(404));
+        check("GET", "/v1/models/a%2", Err(404));
         check("GET", "/v1/models/", Ok(Door::Models));
         check("GET", "/v1/chat/completions", Err(405));
         check("OPTIONS", "/v1/models", Err(405));

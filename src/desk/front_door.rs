@@ -1,11 +1,14 @@
-//! A front door is the format that a caller speaks: what its answers look like, but for the answer
-//! itself, which the dialects write. Pure, but for the ids.
+//! A front door is the format that a caller speaks: its ids, its errors, its frames, the end of its
+//! streams. The answer itself is written by the dialects. Pure, but for the ids.
+//!
+//! **Invariant:** no other file of the desk, and none that writes to callers, knows such a format.
 
+use super::door::Door;
 use crate::error::Refusal;
 use bytes::Bytes;
 use serde::Serialize;
 
-/// One format.
+/// A format. There is one static for each.
 pub struct FrontDoor {
     /// Makes the id of an answer.
     pub make_id: fn() -> String,
@@ -19,6 +22,17 @@ pub struct FrontDoor {
     pub late_header: fn(&str, &str) -> Bytes,
     /// The `content-type` of a stream.
     pub stream_type: &'static str,
+}
+
+impl FrontDoor {
+    /// Returns the format of those who ask at a door. Where no door was found, the only answer is a
+    /// refusal.
+    pub fn of(door: Option<&Door>) -> &'static FrontDoor {
+        match door {
+            Some(Door::Chat | Door::Models | Door::Model(_) | Door::Live | Door::Ready | Door::Preflight { .. })
+            | None => &CHAT,
+        }
+    }
 }
 
 /// OpenAI's chat completions.

@@ -17,10 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Bytes a second. A caller that is slower for longer than `client_read` is not waited for.
+/// So many bytes a second. The gateway does not wait for a caller that is slower for longer than
+/// `client_read`.
 const LEAST_RATE: u64 = 16 * 1024;
 
-/// More room than this is made only for bytes that have come.
+/// So much room is made before the bytes have come, and no more.
 const AT_ONCE: usize = 4 << 20;
 
 /// Reads the whole body. What it holds in memory is counted in the caller's purse.
@@ -38,14 +39,11 @@ pub async fn body(
     if !held.grow(declared) {
         return Err(Refusal::no_room());
     }
+    let header = session.req_header();
+    let expects = header.headers.get(header::EXPECT);
     // HTTP/1.0 knows no interim answers (RFC 9110, 10.1.1).
-    let interim = session.req_header().version > Version::HTTP_10;
-    if interim
-        && session
-            .req_header()
-            .headers
-            .get(header::EXPECT)
-            .is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+    if header.version > Version::HTTP_10
+        && expects.is_some_and(|what| what.as_bytes().eq_ignore_ascii_case(b"100-continue"))
     {
         // A caller who cannot be written to will be noticed by the next read.
         session.as_downstream_mut().write_continue_response().await.map_err(|_| left())?;
@@ -53,10 +51,10 @@ pub async fn body(
     let limit = settings.limits.request_body;
     let began = Instant::now();
     let mut alarm = Alarm::default();
-    let mut first: Option<Bytes> = None;
+    let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     loop {
-        let so_far = first.as_ref().map_or(0, Bytes::len) + rest.len();
+        let so_far = first.len() + rest.len();
         let patience = settings.timeouts.client_read;
         let earned = Duration::from_secs(u64::try_from(so_far).unwrap_or(u64::MAX) / LEAST_RATE);
         let due = (Instant::now() + patience).min(began + patience + earned);
@@ -83,19 +81,17 @@ pub async fn body(
         if !held.grow((so_far + chunk.len()).saturating_sub(held.bytes())) {
             return Err(Refusal::no_room());
         }
-        match &first {
-            None => first = Some(chunk),
-            Some(start) => {
-                if rest.is_empty() {
-                    rest.reserve(declared.min(AT_ONCE).max(start.len() + chunk.len()));
-                    rest.extend_from_slice(start);
-                    first = Some(Bytes::new());
-                }
-                rest.extend_from_slice(&chunk);
-            }
+        if so_far == 0 {
+            first = chunk;
+            continue;
         }
+        if rest.is_empty() {
+            rest.reserve(declared.min(AT_ONCE).max(so_far + chunk.len()));
+            rest.extend_from_slice(&std::mem::take(&mut first));
+        }
+        rest.extend_from_slice(&chunk);
     }
-    let mut body = if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() };
+    let mut body = if rest.is_empty() { first } else { rest.freeze() };
     if packed {
         body = gzip::unpacked(body, limit, &mut held).await?;
     }
@@ -122,21 +118,14 @@ const FORM: &str = "application/x-www-form-urlencoded";
 /// Reads the headers, and refuses what can be refused before a byte of the body is read.
 fn check_headers(session: &Session, limit: usize) -> Result<Head, Refusal> {
     let headers = &session.req_header().headers;
-    let mut packed = false;
-    if let Some(encoding) =
-        headers.get(header::CONTENT_ENCODING).filter(|e| !e.as_bytes().eq_ignore_ascii_case(b"identity"))
-    {
-        packed =
-            [&b"gzip"[..], b"x-gzip"].iter().any(|name| encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(name));
-        if !packed {
-            let shown: String = String::from_utf8_lossy(encoding.as_bytes()).chars().take(40).collect();
-            return Err(Refusal::new(
-                What::UnsupportedMedia,
-                format!(
-                    "The header `content-encoding: {shown}` is not supported; send the body uncompressed, or with `content-encoding: gzip`."
-                ),
-            ));
-        }
+    let encoding = headers.get(header::CONTENT_ENCODING).map_or(&b"identity"[..], |encoding| encoding.as_bytes());
+    let packed = [&b"gzip"[..], b"x-gzip"].iter().any(|name| encoding.trim_ascii().eq_ignore_ascii_case(name));
+    if !packed && !encoding.eq_ignore_ascii_case(b"identity") {
+        let shown: String = String::from_utf8_lossy(encoding).chars().take(40).collect();
+        let message = format!(
+            "The header `content-encoding: {shown}` is not supported; send the body uncompressed, or with `content-encoding: gzip`."
+        );
+        return Err(Refusal::new(What::UnsupportedMedia, message));
     }
     let mut form = false;
     if let Some(kind) = headers.get(header::CONTENT_TYPE) {
@@ -146,22 +135,17 @@ fn check_headers(session: &Session, limit: usize) -> Result<Head, Refusal> {
             return Err(no_json(&String::from_utf8_lossy(kind.as_bytes())));
         }
     }
-    let declared = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|v| v.to_str().ok())
-        .and_then(|v| v.trim().parse::<usize>().ok())
-        .unwrap_or(0);
+    let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.trim().parse().ok());
+    let declared = declared.unwrap_or(0);
     if declared > limit { Err(too_large(limit)) } else { Ok(Head { declared, packed, form }) }
 }
 
 fn no_json(kind: &str) -> Refusal {
     let shown: String = kind.chars().take(80).collect();
-    Refusal::new(
-        What::UnsupportedMedia,
-        format!(
-            "A body of the kind `{shown}` is not supported; send a JSON object, with the header `content-type: application/json`."
-        ),
-    )
+    let message = format!(
+        "A body of the kind `{shown}` is not supported; send a JSON object, with the header `content-type: application/json`."
+    );
+    Refusal::new(What::UnsupportedMedia, message)
 }
 
 fn too_large(limit: usize) -> Refusal {
@@ -170,10 +154,9 @@ fn too_large(limit: usize) -> Refusal {
 
 fn late(so_far: usize, began: Instant) -> Refusal {
     let waited = began.elapsed().as_millis();
-    Refusal::new(
-        What::BodyTimeout,
-        format!("The request's body did not come in time ({so_far} bytes in {waited} ms). Send it without pauses."),
-    )
+    let message =
+        format!("The request's body did not come in time ({so_far} bytes in {waited} ms). Send it without pauses.");
+    Refusal::new(What::BodyTimeout, message)
 }
 
 /// Returns what a caller is told if its body cannot be read. Pingora has names of its own for
@@ -184,18 +167,13 @@ fn unreadable(session: &mut Session, error: &pingora::Error) -> Refusal {
     }
     // Pingora takes such a body for done, but where the next request begins nobody knows.
     session.set_keepalive(None);
-    Refusal::new(
-        What::BadRequest { code: None },
-        "The request's body is not in chunks, as its `transfer-encoding` says.",
-    )
+    let message = "The request's body is not in chunks, as its `transfer-encoding` says.";
+    Refusal::new(What::BadRequest { code: None }, message)
 }
 
 fn cut() -> Refusal {
-    Refusal::new(
-        What::ShuttingDown,
-        "The gateway is shutting down and could not wait for the rest of the request. Try again: another one will answer.",
-    )
-    .retry_after(1)
+    let message = "The gateway is shutting down and could not wait for the rest of the request. Try again: another one will answer.";
+    Refusal::new(What::ShuttingDown, message).retry_after(1)
 }
 
 fn left() -> Refusal {

@@ -27,8 +27,7 @@ use crate::memory::{Budget, Held};
 use crate::models;
 use bytes::Bytes;
 use door::Door;
-use front_door::CHAT;
-use http::HeaderMap;
+use front_door::FrontDoor;
 use pingora_proxy::Session;
 use record::{Books, Record};
 use relay::{End, Relay, account_for};
@@ -83,6 +82,7 @@ impl Desk {
         let header = session.req_header();
         let door = door::find(header.method.as_str(), header.uri.path(), !self.settings.cors.is_empty())?;
         record.request.door = door.name();
+        record.front = FrontDoor::of(Some(&door));
         exchange::panic_here(session, "door");
         let written = match door {
             Door::Live | Door::Ready => {
@@ -92,24 +92,17 @@ impl Desk {
             }
             Door::Preflight { methods } => self.reply(session, record).preflight(methods).await,
             Door::Models => {
-                let (snapshot, key) = self.open(&session.req_header().headers, record)?;
-                exchange::panic_here(session, "auth");
+                let (snapshot, key) = self.open(session, record)?;
                 let list = snapshot.lists.list(&snapshot.catalog, &key);
                 self.reply(session, record).plain(200, "application/json", list).await
             }
             Door::Model(id) => {
-                let (snapshot, key) = self.open(&session.req_header().headers, record)?;
-                exchange::panic_here(session, "auth");
+                let (snapshot, key) = self.open(session, record)?;
                 let one = models::one(&snapshot.catalog, &key, &id).ok_or_else(|| Refusal::model_not_found(&id))?;
                 self.reply(session, record).plain(200, "application/json", one).await
             }
             Door::Chat => {
-                let (snapshot, key) = self.open(&session.req_header().headers, record)?;
-                exchange::panic_here(session, "auth");
-                if self.books.drain.phase() > Phase::Delaying {
-                    let message = "The gateway is shutting down. Try again: another one will answer.";
-                    return Err(Refusal::new(What::ShuttingDown, message).retry_after(1));
-                }
+                let (snapshot, key) = self.open(session, record)?;
                 return self.chat(session, record, snapshot, &key).await.map(Some);
             }
         };
@@ -117,7 +110,8 @@ impl Desk {
     }
 
     /// Finds out whose request it is, and notes that the key is used.
-    fn open(&self, headers: &HeaderMap, record: &mut Record) -> Result<(Arc<Snapshot>, Arc<Key>), Refusal> {
+    fn open(&self, session: &Session, record: &mut Record) -> Result<(Arc<Snapshot>, Arc<Key>), Refusal> {
+        let headers = &session.req_header().headers;
         let snapshot = self.books.live.load_full();
         let key = auth::key(&snapshot.catalog, headers, record.sender.address, SystemTime::now());
         let (key, old) = key.map(|(key, old)| (key.clone(), old)).ok_or_else(Refusal::invalid_key)?;
@@ -133,6 +127,7 @@ impl Desk {
         record.sender.caller = Some(key.caller.id.clone());
         record.sender.key = Some(key.id.clone());
         record.times.auth = Some(record.began.elapsed());
+        exchange::panic_here(session, "auth");
         Ok((snapshot, key))
     }
 
@@ -145,10 +140,8 @@ impl Desk {
         exchange::panic_here(session, "exchange");
         let own = Own::default();
         let mut producer = Producer::new(&self.backends, &request, body, held, &own);
-        let relayed = {
-            let relay = Relay::new(self.reply(session, record));
-            exchange::guarded(&own, pin!(relay.run(&mut producer))).await
-        };
+        let relay = Relay::new(self.reply(session, record));
+        let relayed = exchange::guarded(&own, pin!(relay.run(&mut producer))).await;
         record.times.own += own.so_far();
         relayed.unwrap_or_else(|Panicked| {
             account_for(record, &mut producer);
@@ -161,13 +154,12 @@ impl Desk {
 
     /// Returns what writes to this caller.
     pub fn reply<'x>(&'x self, session: &'x mut Session, record: &'x mut Record) -> Reply<'x> {
-        // Every caller speaks chat, as yet.
-        Reply { session, record, settings: &self.settings, drain: &self.books.drain, front: &CHAT }
+        Reply { session, record, settings: &self.settings, drain: &self.books.drain }
     }
 
     /// Counts a panic of ours, and returns what the caller is told.
     pub fn panicked(&self) -> Refusal {
-        self.books.metrics.panicked();
+        self.books.metrics.process.panics.inc();
         Refusal::new(
             What::Internal,
             "The gateway failed. Try again; if it fails again, tell its operator the request id.",

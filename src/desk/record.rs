@@ -5,6 +5,7 @@
 //! tells the drain that the exchange is over. Only the caller's limits are settled before, when it
 //! is certain what was used and the answer's end is about to leave.
 
+use super::front_door::FrontDoor;
 use crate::access_log::AccessLog;
 use crate::drain::Drain;
 use crate::error::{Outcome, Refusal, What};
@@ -42,6 +43,8 @@ pub struct Record {
     began_at: SystemTime,
     /// Probes of health are no exchanges: they leave no line.
     pub is_exchange: bool,
+    /// The format that the caller speaks, as far as is known.
+    pub front: &'static FrontDoor,
     /// Who sent the request.
     pub sender: Sender,
     /// What was asked for.
@@ -58,10 +61,9 @@ pub struct Record {
     pub spending: Spending,
     /// What the tokens of the account that answered cost, if that is known.
     price: Option<Price>,
-    reservation: Option<Reservation>,
+    /// What the limits hold for it, and the generation of the catalog that let it in.
+    reservation: Option<(Reservation, u64)>,
     is_settled: bool,
-    /// The generation of the catalog that let it in.
-    generation: u64,
     /// Its place among the exchanges that run, until its row is written.
     run: Option<Run>,
     /// What the ledger reads while it runs.
@@ -78,6 +80,7 @@ impl Record {
             began: Instant::now(),
             began_at: SystemTime::now(),
             is_exchange: true,
+            front: FrontDoor::of(None),
             sender: Sender::default(),
             request: Incoming { door: "none", ..Incoming::default() },
             answer: Served::default(),
@@ -88,7 +91,6 @@ impl Record {
             price: None,
             reservation: None,
             is_settled: false,
-            generation: 0,
             run: None,
             meter: None,
             outcome: None,
@@ -118,10 +120,9 @@ impl Record {
 
     /// Notes that the caller's limits let the exchange in.
     pub fn admit(&mut self, reservation: Reservation, generation: u64) {
-        self.generation = generation;
         self.left = reservation.left;
         self.spending.admitted = Some(reservation.at);
-        self.reservation = Some(reservation);
+        self.reservation = Some((reservation, generation));
     }
 
     /// Returns the meter of what the exchange uses, which the ledger reads from now on. What is
@@ -156,11 +157,11 @@ impl Record {
             (Some(_), Source::Reported | Source::Estimated) => self.price.map(|price| price.cost(usage)),
         };
         self.spending.cost = cost;
-        let Some(reservation) = self.reservation.take() else { return };
+        let Some((reservation, generation)) = self.reservation.take() else { return };
         let spent = Spent { tokens: usage.total(), usd: cost.unwrap_or_default() };
         let live = &self.books.live;
         // A limit that is new since the exchange began counts it, too.
-        if live.load().generation != self.generation
+        if live.load().generation != generation
             && let (Some(caller), Some(key), Some(model)) = (&self.sender.caller, &self.sender.key, &self.request.model)
         {
             let past = Past {
@@ -206,7 +207,7 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.books.metrics.panicked();
+            self.books.metrics.process.panics.inc();
         }
         if self.is_exchange {
             let settled = self.settled();

@@ -79,11 +79,10 @@ pub struct Relay<'x> {
     last_write: Instant,
 }
 
-/// What ended a wait.
-enum Event {
-    Piece(Result<Piece, Refusal>),
+/// Why no further piece of an answer comes.
+enum Stop {
+    Refused(Refusal),
     CallerLeft,
-    Due,
     Cutting,
 }
 
@@ -100,12 +99,13 @@ impl<'x> Relay<'x> {
         end
     }
 
+    /// Relays pieces until the answer ends.
     async fn relay(&mut self, producer: &mut Producer<'_>) -> End {
         let (began, drain) = (Instant::now(), self.reply.drain);
         let timeouts = self.reply.settings.timeouts;
         let mut cutting = pin!(drain.cutting());
         loop {
-            let event = {
+            let piece = {
                 let mut next = pin!(producer.next());
                 loop {
                     let due = match (self.reply.record.request.stream, self.head) {
@@ -113,18 +113,16 @@ impl<'x> Relay<'x> {
                         (true, false) => Some(began + timeouts.commit_after),
                         (true, true) => Some(self.last_write + timeouts.comment),
                     };
-                    match self.wait(next.as_mut(), cutting.as_mut(), due).await {
-                        Event::Due => {
-                            if self.keep_alive().await.is_err() {
-                                break Event::CallerLeft;
-                            }
-                        }
-                        event @ (Event::Piece(_) | Event::CallerLeft | Event::Cutting) => break event,
+                    if let Some(piece) = self.wait(next.as_mut(), cutting.as_mut(), due).await {
+                        break piece;
+                    }
+                    if self.keep_alive().await.is_err() {
+                        break Err(Stop::CallerLeft);
                     }
                 }
             };
-            match event {
-                Event::Piece(Ok(Piece::Whole(answer))) => {
+            match piece {
+                Ok(Piece::Whole(answer)) => {
                     exchange::panic_here(self.reply.session, "relay");
                     let estimated = answer.usage.source == Source::Estimated;
                     count(self.reply.record, producer);
@@ -134,68 +132,58 @@ impl<'x> Relay<'x> {
                         Err(()) => self.broken(producer),
                     };
                 }
-                Event::Piece(Ok(Piece::Events(bytes))) => {
-                    let notes = self.notes(producer, false);
-                    if self.events(bytes, false, &notes).await.is_err() {
+                Ok(Piece::Events(bytes)) => {
+                    if self.events(producer, bytes, false).await.is_err() {
                         return self.broken(producer);
                     }
                 }
-                Event::Piece(Ok(Piece::End(bytes))) => {
-                    let notes = self.notes(producer, false);
+                Ok(Piece::End(bytes)) => {
                     count(self.reply.record, producer);
-                    if self.events(bytes, true, &notes).await.is_err() {
+                    if self.events(producer, bytes, true).await.is_err() {
                         return self.broken(producer);
                     }
                     self.reply.record.end(Outcome::Ok);
                     producer.settle().await;
                     return End::Answered;
                 }
-                Event::Piece(Err(refusal)) => {
+                Err(Stop::Refused(refusal)) => {
                     let notes = self.notes(producer, false);
                     count(self.reply.record, producer);
                     return self.refuse(refusal, notes).await;
                 }
-                Event::CallerLeft => {
-                    return self.broken(producer);
-                }
-                Event::Cutting => {
+                Err(Stop::CallerLeft) => return self.broken(producer),
+                Err(Stop::Cutting) => {
                     producer.abandon("shutdown");
                     count(self.reply.record, producer);
-                    let refusal = Refusal::new(
-                        What::ShuttingDown,
-                        "The gateway is shutting down and could not wait for the answer to end. What was received is not complete.",
-                    );
-                    return self.refuse(refusal.retry_after(1), Notes::default()).await;
+                    let message = "The gateway is shutting down and could not wait for the answer to end. What was received is not complete.";
+                    let refusal = Refusal::new(What::ShuttingDown, message).retry_after(1);
+                    return self.refuse(refusal, Notes::default()).await;
                 }
-                // Taken care of where it came up.
-                Event::Due => {}
             }
         }
     }
 
-    /// Waits for the next piece, and watches everything else meanwhile.
+    /// Waits for the next piece, and watches everything else meanwhile. Returns none once `due` has
+    /// passed.
     async fn wait(
         &mut self,
         mut next: Pin<&mut impl Future<Output = Result<Piece, Refusal>>>,
         mut cutting: Pin<&mut impl Future<Output = ()>>,
         due: Option<Instant>,
-    ) -> Event {
+    ) -> Option<Result<Piece, Stop>> {
         let mut left = pin!(self.reply.session.as_downstream_mut().read_body_or_idle(true));
         let alarm = &mut self.alarm;
         std::future::poll_fn(move |context| {
             if let Poll::Ready(piece) = next.as_mut().poll(context) {
-                return Poll::Ready(Event::Piece(piece));
+                return Poll::Ready(Some(piece.map_err(Stop::Refused)));
             }
             if left.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Event::CallerLeft);
+                return Poll::Ready(Some(Err(Stop::CallerLeft)));
             }
             if cutting.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Event::Cutting);
+                return Poll::Ready(Some(Err(Stop::Cutting)));
             }
-            match due {
-                Some(due) => alarm.poll(context, due).map(|()| Event::Due),
-                None => Poll::Pending,
-            }
+            due.map_or(Poll::Pending, |due| alarm.poll(context, due).map(|()| None))
         })
         .await
     }
@@ -204,20 +192,23 @@ impl<'x> Relay<'x> {
     /// answer.
     async fn keep_alive(&mut self) -> Result<(), ()> {
         self.begin(&Notes::default()).await?;
-        self.send(Bytes::from_static(self.reply.front.keepalive), false).await
+        self.send(Bytes::from_static(self.reply.record.front.keepalive), false).await
     }
 
-    /// Writes events. Where the head left before it was known who answers, what it would have said
-    /// of that is said in the stream.
-    async fn events(&mut self, bytes: Bytes, end: bool, notes: &Notes) -> Result<(), ()> {
-        if self.head && self.reply.record.times.first_byte.is_none() {
-            for (name, value) in [("x-portcullis-model", &notes.model), ("x-portcullis-dropped", &notes.dropped)] {
-                if let Some(value) = value {
-                    self.send((self.reply.front.late_header)(name, value), false).await?;
+    /// Writes events. If the head left before it was known who answers, the stream says what is
+    /// missing in it.
+    async fn events(&mut self, producer: &mut Producer<'_>, bytes: Bytes, end: bool) -> Result<(), ()> {
+        if self.reply.record.times.first_byte.is_none() {
+            let notes = self.notes(producer, false);
+            if self.head {
+                for (name, value) in [("x-portcullis-model", &notes.model), ("x-portcullis-dropped", &notes.dropped)] {
+                    if let Some(value) = value {
+                        self.send((self.reply.record.front.late_header)(name, value), false).await?;
+                    }
                 }
             }
+            self.begin(&notes).await?;
         }
-        self.begin(notes).await?;
         self.answer(bytes, end).await
     }
 
@@ -238,18 +229,20 @@ impl<'x> Relay<'x> {
         self.send(bytes, end).await
     }
 
+    /// Writes bytes, and notes when.
     async fn send(&mut self, bytes: Bytes, end: bool) -> Result<(), ()> {
         self.reply.write(bytes, end).await?;
         self.last_write = Instant::now();
         Ok(())
     }
 
+    /// Ends the answer with a refusal, or returns it if nothing was written yet.
     async fn refuse(&mut self, refusal: Refusal, notes: Notes) -> End {
         self.reply.record.refused(&refusal);
         if !self.head {
             return End::Refused(refusal, notes);
         }
-        match self.answer((self.reply.front.error_event)(&refusal).into(), true).await {
+        match self.answer((self.reply.record.front.error_event)(&refusal).into(), true).await {
             Ok(()) => End::Answered,
             Err(()) => End::Broken,
         }
@@ -268,6 +261,7 @@ impl<'x> Relay<'x> {
         Notes { model: served.map(ToString::to_string), attempts, timing, dropped, estimated }
     }
 
+    /// Ends the exchange of a caller who is gone.
     fn broken(&mut self, producer: &mut Producer<'_>) -> End {
         producer.abandon(CALLER_LEFT);
         self.reply.record.end(Outcome::ClientLeft);

@@ -3,7 +3,6 @@
 //! An `Err(())` means that the caller cannot be written to any more; nothing must be written after
 //! it.
 
-use super::front_door::FrontDoor;
 use super::record::Record;
 use crate::alarm::Alarm;
 use crate::config::Server;
@@ -26,6 +25,12 @@ const DRAIN_UNREAD: Duration = Duration::from_secs(1);
 const SLICE: usize = 64 * 1024;
 /// How long a write may still take once everything is being cut.
 const LAST_WRITE: Duration = Duration::from_millis(100);
+
+/// The headers that a page of an allowed origin may read.
+const EXPOSED: &str = "x-request-id, x-portcullis-model, x-portcullis-dropped, x-portcullis-usage, \
+    x-portcullis-attempts, server-timing, retry-after, x-should-retry, x-ratelimit-limit-requests, \
+    x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, \
+    x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens";
 
 /// What a head says about how the answer was made.
 #[derive(Default)]
@@ -52,8 +57,6 @@ pub struct Reply<'x> {
     pub settings: &'x Server,
     /// Whether connections close.
     pub drain: &'x Drain,
-    /// The format that the caller speaks.
-    pub front: &'static FrontDoor,
 }
 
 impl Reply<'_> {
@@ -62,17 +65,13 @@ impl Reply<'_> {
         let mut head = self.head(200)?;
         notes.add_to(&mut head)?;
         self.record.times.first_byte = Some(self.record.began.elapsed());
-        self.whole(head, "application/json", body).await?;
-        self.record.end(Outcome::Ok);
-        Ok(())
+        self.whole(head, "application/json", body).await
     }
 
     /// Writes any other whole answer.
     pub async fn plain(&mut self, status: u16, kind: &'static str, body: Bytes) -> Result<(), ()> {
         let head = self.head(status)?;
-        self.whole(head, kind, body).await?;
-        self.record.end(Outcome::Ok);
-        Ok(())
+        self.whole(head, kind, body).await
     }
 
     /// Writes the answer to a preflight; the rest of CORS is in every head.
@@ -81,17 +80,10 @@ impl Reply<'_> {
         insert(&mut head, "access-control-allow-methods", methods)?;
         // Whatever a page of an allowed origin wants to send: SDKs for browsers have headers of
         // their own (OpenAI's a dozen `x-stainless-…`).
-        let wanted = self
-            .session
-            .req_header()
-            .headers
-            .get(header::ACCESS_CONTROL_REQUEST_HEADERS)
-            .and_then(|wanted| wanted.to_str().ok());
-        insert(
-            &mut head,
-            "access-control-allow-headers",
-            wanted.unwrap_or("authorization, content-type, x-request-id"),
-        )?;
+        let wanted = self.session.req_header().headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
+        let wanted = wanted.and_then(|wanted| wanted.to_str().ok());
+        let usual = "authorization, content-type, x-request-id";
+        insert(&mut head, "access-control-allow-headers", wanted.unwrap_or(usual))?;
         insert(&mut head, "access-control-max-age", "600")?;
         self.cors(&mut head)?;
         self.write_head(head).await?;
@@ -128,13 +120,13 @@ impl Reply<'_> {
             self.session.set_close_on_response_before_downstream_finish(false);
             self.session.set_total_drain_timeout(Some(DRAIN_UNREAD));
         }
-        self.whole(head, "application/json", (self.front.error_body)(refusal).into()).await
+        self.whole(head, "application/json", (self.record.front.error_body)(refusal).into()).await
     }
 
     /// Writes the head of a stream.
     pub async fn stream_head(&mut self, notes: &Notes) -> Result<(), ()> {
         let mut head = self.head(200)?;
-        insert(&mut head, "content-type", self.front.stream_type)?;
+        insert(&mut head, "content-type", self.record.front.stream_type)?;
         insert(&mut head, "cache-control", "no-cache, no-transform")?;
         insert(&mut head, "x-accel-buffering", "no")?;
         notes.add_to(&mut head)?;
@@ -166,16 +158,18 @@ impl Reply<'_> {
         }
     }
 
+    /// Writes a whole answer, which ends the exchange.
     async fn whole(&mut self, mut head: ResponseHeader, kind: &'static str, body: Bytes) -> Result<(), ()> {
         insert(&mut head, "content-type", kind)?;
         head.insert_header(header::CONTENT_LENGTH, body.len()).map_err(drop)?;
         self.cors(&mut head)?;
-        let bodiless = self.session.req_header().method == Method::HEAD;
         self.write_head(head).await?;
-        if bodiless {
-            return Ok(());
+        if self.session.req_header().method != Method::HEAD {
+            self.write(body, true).await?;
         }
-        self.write(body, true).await
+        // A refusal has ended the exchange before.
+        self.record.end(Outcome::Ok);
+        Ok(())
     }
 
     /// Begins a head.
@@ -210,12 +204,7 @@ impl Reply<'_> {
         let origin = self.session.req_header().headers.get(header::ORIGIN).and_then(|o| o.to_str().ok());
         if let Some(origin) = origin.filter(|o| allowed.iter().any(|allowed| allowed == "*" || allowed == o)) {
             insert(head, "access-control-allow-origin", origin)?;
-            insert(
-                head,
-                "access-control-expose-headers",
-                "x-request-id, x-portcullis-model, x-portcullis-dropped, x-portcullis-usage, x-portcullis-attempts, server-timing, retry-after, x-should-retry, x-ratelimit-limit-requests, \
-                 x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens",
-            )?;
+            insert(head, "access-control-expose-headers", EXPOSED)?;
         }
         Ok(())
     }
@@ -225,17 +214,15 @@ impl Notes {
     fn add_to(&self, head: &mut ResponseHeader) -> Result<(), ()> {
         let Notes { model, attempts, timing, dropped, estimated } = self;
         for (name, value) in [
-            ("x-portcullis-model", model),
-            ("x-portcullis-attempts", attempts),
-            ("server-timing", timing),
-            ("x-portcullis-dropped", dropped),
+            ("x-portcullis-model", model.as_deref()),
+            ("x-portcullis-attempts", attempts.as_deref()),
+            ("server-timing", timing.as_deref()),
+            ("x-portcullis-dropped", dropped.as_deref()),
+            ("x-portcullis-usage", estimated.then_some("estimated")),
         ] {
             if let Some(value) = value {
                 insert(head, name, value)?;
             }
-        }
-        if *estimated {
-            insert(head, "x-portcullis-usage", "estimated")?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The request id, and the path as logs show it.
+//! A request id names one request in logs and answers. Here is also the path as logs show it.
 
 use http::HeaderMap;
 

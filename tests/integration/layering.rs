@@ -94,6 +94,13 @@ const OF_ONE_DIALECT: &[&str] = &[
     "src/signers",
 ];
 
+/// Who writes to callers. What is written looks as the caller's front door says.
+const CALLER_FACING: &[&str] = &["src/connection.rs", "src/connection", "src/desk", "src/gateway.rs"];
+
+/// What stands in the answers of one format only.
+const CALLERS_FORMATS: &[&str] =
+    &["chatcmpl", "chat.completion", "data: ", "event: ", "[DONE]", ": keepalive", "text/event-stream", "\"error\""];
+
 #[test]
 fn pure_modules_know_no_framework_no_clock_and_no_files() {
     for path in PURE {
@@ -122,6 +129,24 @@ fn few_files_name_a_dialect() {
         let named = dialects.iter().find(|path| names(&code, path));
         assert!(allowed.contains(&file) || named.is_none(), "{} must not name {named:?}", file.display());
     }
+}
+
+#[test]
+fn only_a_front_door_writes_in_its_callers_format() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files: Vec<_> = CALLER_FACING.iter().flat_map(|path| sources(path)).map(|(file, _)| file).collect();
+    let (doors, others): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|file| file.file_name().unwrap().to_str().unwrap().starts_with("front_door"));
+    let words = |file: &PathBuf| {
+        let source = std::fs::read_to_string(root.join(file)).unwrap();
+        let source = source.split("#[cfg(test)]\nmod tests").next().unwrap().to_owned();
+        CALLERS_FORMATS.iter().filter(|word| source.contains(*word)).copied().collect::<Vec<_>>()
+    };
+    for file in others {
+        assert_eq!(words(&file), [""; 0], "{} must not know what a caller's format looks like", file.display());
+    }
+    let known: std::collections::BTreeSet<_> = doors.iter().flat_map(words).collect();
+    assert!(known.len() > 3, "the words are those of front doors: {known:?}");
 }
 
 #[test]
