@@ -1,70 +1,127 @@
-//! Portcullis: an LLM gateway on Pingora. One address, one key, standard chat completions; behind
-//! it many accounts at many providers.
+//! Portcullis is an LLM gateway on Pingora. Callers send standard chat completions to one address,
+//! with one key. Behind it are many accounts at many providers.
+//!
+//! This file is the map: the words, the way of a request, what always holds, and where to look for
+//! what.
 //!
 //! # Words
 //!
-//! | Word | Meaning |
+//! | Word | Definition |
 //! |---|---|
-//! | caller | who calls us: a team or an app, with its own configuration; owns keys |
-//! | key | a secret that a caller sends; can do at most what its caller can |
-//! | account | an upstream account: a provider's address and a credential |
-//! | model | a public model id, as callers see it |
-//! | target | one way to serve a model: an account, and the name it knows the model by |
-//! | dialect | a wire format |
-//! | catalog | the immutable snapshot of callers, keys, accounts and models |
-//! | exchange | one request's life, from accepted to settled |
+//! | caller | a team or an app that uses the gateway; it has its own limits, and it owns keys |
+//! | key | the secret that a caller sends with a request; it allows at most what its caller may do |
+//! | account | an address of a provider, and a credential for it |
+//! | model | an id that callers may ask for |
+//! | target | one way to serve a model: an account, and that account's name for the model |
+//! | dialect | the wire format of a provider; the crate [`dialects`] translates it |
+//! | front door | the format that a caller speaks: its ids, its errors, its streams |
+//! | catalog | all callers, keys, accounts and models at one moment; it never changes, a new one replaces it |
+//! | snapshot | a catalog, and the running state that belongs to its entries |
+//! | exchange | the life of one request, from its first byte until it is settled |
 //! | attempt | one try at one target |
-//! | commit | the moment the answer's first data leaves for the caller; after it nothing can be tried again |
-//! | breaker | what keeps requests away from a target that fails, and lets one find out when it is back |
-//! | hedge | a second attempt beside a slow first one; the first to commit answers |
-//! | limit | how much a caller, a key, or a key of one model, may use in a while |
-//! | scope | one of those three that has limits, with what is counted against them |
-//! | reservation | what an exchange may come to use, taken when it is admitted; settling replaces it by what it did |
-//! | price | what a target's tokens cost, each kind; unknown is not zero |
+//! | candidate | a target that may be tried for a request |
+//! | commit | the moment when the first data of an answer leaves for the caller; no other attempt follows it |
+//! | hedge | a second attempt beside a slow first one; the caller gets the answer that commits first |
+//! | breaker | a switch that keeps requests away from a target that fails, and tests later whether it works again |
+//! | limit | how much a caller, a key, or a key of one model may use in a time |
+//! | scope | a caller, a key, or a key of one model, with the use that is counted for it |
+//! | reservation | the most that an exchange may use; the limits hold it until the exchange is settled |
+//! | settling | the end of an exchange: what it used replaces the reservation, and is written down once |
+//! | ledger | the file with one row for each settled exchange |
+//! | store | a Redis or Valkey server, through which several gateways share limits |
+//! | price | what the tokens of a target cost, for each kind of token; an unknown price is not zero |
 //!
 //! # The way of a request
 //!
-//! [`connection`] counts it in → [`gateway`], one short method for each of Pingora's phases →
-//! [`desk`] decides what becomes of it: [`desk::door`]: what is asked for → [`desk::auth`]: by whom
-//! → [`models`] answers lists → [`desk::intake`] reads the body → [`plan`]: what may be tried →
-//! [`exchange`]: attempts until one commits, each the next one picked by what [`account`] remembers
-//! of targets, each in the words of its account's dialect ([`dialects`]), and the relay of its
-//! answer, in the caller's format → [`desk::reply`] writes it → [`desk::record`] settles it, once:
-//! what is known at its end is a [`settled::Settled`], which [`access_log`], [`metrics`] and
-//! [`ledger`] read. What a model wants back with the next turn waits in the [`vault`]. Where
-//! several instances share limits, hints and thoughts, [`store`] asks and tells them. [`process`]
-//! puts all of it together.
+//! 1. [`connection`] counts the connection, and bounds the time of the request's head.
+//! 2. [`gateway`] has one short method for each of Pingora's phases. They call the [`desk`].
+//! 3. [`desk::door`] finds what is asked for, and [`desk::auth`] finds whose key it is. Lists of
+//!    [`models`] are answered at once.
+//! 4. [`desk::intake`] reads the body. [`plan`] says which targets may be tried, and in what order.
+//!    The caller's [`limits`] admit the request, or refuse it.
+//! 5. [`exchange`] tries one target after another until an attempt commits. [`account`] says which
+//!    targets are fit. The request is written in the dialect of each target.
+//! 6. [`desk::relay`] takes the answer piece by piece, and [`desk::reply`] writes it to the caller.
+//! 7. [`desk::record`] settles the exchange when it ends. What is known then is a
+//!    [`settled::Settled`]; [`access_log`], [`metrics`] and [`ledger`] read it.
 //!
-//! `portcullis explain`, of [`cli`], goes the same way up to where somebody would be called, and
-//! tells what it met: without a process, and with no secret read. What it shows is what the
-//! gateway's own code made.
-//!
-//! `portcullis key …` changes the catalog's files ([`catalog::amend`]), each by the bytes that must
-//! change ([`yaml::edit`]); the gateway finds it as it finds any change of theirs.
+//! [`process`] makes the parts, and [`server`] runs them. `portcullis explain` ([`cli`]) goes the
+//! same way with the same code, up to the first attempt, and prints what it found.
 //!
 //! # What always holds
 //!
 //! * A stream that ends is complete, or says that it is not.
-//! * An exchange keeps the catalog that it began with, and is settled exactly once, however it
-//!   ends.
-//! * Nothing that a caller sends decides where a request goes, but for the model's id. No URL in a
-//!   request is ever fetched here; and none goes to who would fetch it with the operator's rights,
-//!   or in the operator's network, unless the account says so.
-//! * What a dialect cannot say is named to the caller, or the request is refused; nothing is left
-//!   out in silence.
-//! * Of each file of the catalog only a whole text is taken, and nobody's writing holds up another
-//!   file.
-//! * A secret is a [`secret::Secret`]: it cannot be printed.
-//! * What is asked for is taken from all limits that bound it or from none, and counts for when it
-//!   was admitted. A refusal takes nothing.
-//! * Each instance counts its own part exactly; what is shared is the sum of parts, and no request
-//!   waits long for it.
-//! * Before the commit two attempts may race, and any failure may be mended; what was asked in vain
-//!   is counted as such, and an outage is not multiplied.
-//! * [`wire`], [`dialect`], [`usage`], [`price`], [`account::strategy`] and what it goes by
-//!   ([`account::breaker`], [`account::latency`], [`account::quota`]), [`account::failure`],
-//!   [`account::budget`], [`limits::tally`] and the catalog's `mod`, `raw`, `resolve`, `settle`
-//!   and `texts` are pure: no Pingora, no clock, no file, no socket.
+//! * An exchange keeps the catalog that it began with. It is settled exactly once, in whatever way
+//!   it ends.
+//! * Only the model's id decides where a request goes. The gateway fetches no URL of a request. It
+//!   sends no URL to a provider that would fetch it with the operator's rights or in the operator's
+//!   network, unless the account allows it.
+//! * If a dialect cannot say a field of a request, the caller is told its name, or the request is
+//!   refused. No field is dropped in silence.
+//! * A file of the catalog is taken only as a whole. A file that is still being written does not
+//!   hold up the other files.
+//! * A secret is a [`secret::Secret`], which cannot be printed.
+//! * A request takes what it may use from all limits that bound it, or from none. It counts for the
+//!   time of its admission. A request that is refused takes nothing.
+//! * Each instance counts its own part exactly. The shared count is the sum of the parts, and no
+//!   request waits long for it.
+//! * Before the commit any failure may lead to another attempt, and two attempts may race. What is
+//!   used in vain is counted as such, and retries do not multiply an outage.
+//! * Much of the code is pure: it takes values, the time included, and knows no Pingora, no clock,
+//!   no file and no socket. The test `layering` has the list, and which files may name Pingora.
+//! * No modules import each other in a circle. The test `house` says so.
+//!
+//! # Where to look
+//!
+//! | Module | What is there |
+//! |---|---|
+//! | **Ground** | **small parts that know nothing of the gateway** |
+//! | [`address`] | ranges of IP addresses, as an operator writes them |
+//! | [`alarm`] | one timer for many deadlines |
+//! | [`calendar`] | days and months of UTC, and times as texts |
+//! | [`lock`] | a mutex that a panic does not close |
+//! | [`memory`] | the budget of what all requests together may hold in memory |
+//! | [`problem`] | an error in the operator's files: file, line, cause and fix, without secrets |
+//! | [`secret`] | a text that cannot be printed |
+//! | [`table`] | text in columns, for the terminal |
+//! | [`units`] | durations, sizes, shares and times, as an operator writes them |
+//! | **Configuration** | **from files to values** |
+//! | [`catalog`] | callers, keys, accounts and models: reading them, checking them, finding them, changing their files |
+//! | [`config`] | `server.yaml`: ports, timeouts, limits of the process |
+//! | [`price`] | the list of prices that comes with the program |
+//! | `scribe` | the helper that reads a file's values and collects all of its errors |
+//! | [`secret_ref`] | names of environment variables and files that hold a secret |
+//! | [`yaml`] | the YAML reader and the editor, which know the lines of a file |
+//! | **State of accounts and limits** | **what outlives a catalog** |
+//! | [`account`] | places, rests, breakers, latencies, quotas, connections; how the next target is chosen |
+//! | [`ledger`] | the rows of settled exchanges, their sums, and reports of use and cost |
+//! | [`limits`] | what callers may use and have used: admission, reservation, settling |
+//! | [`live`] | the catalog that is served now, and the thread that watches its files |
+//! | [`store`] | limits, hints and thoughts that several gateways share |
+//! | [`vault`] | signed thoughts, kept for the next turn of a conversation |
+//! | **Exchange** | **the side of the providers** |
+//! | [`exchange`] | attempts, retries, hedges, connections to providers, credentials |
+//! | [`plan`] | which targets may be tried for a request, and in what order |
+//! | [`signers`] | signatures for AWS, tokens for Google |
+//! | [`tls`] | which certificates are trusted, and the certificates of the listeners |
+//! | **Desk** | **the side of the callers** |
+//! | [`connection`] | the cap on connections, the deadline of a head, the answer to a head that cannot be read |
+//! | [`desk`] | doors, keys, bodies, admission, answers, the record of an exchange |
+//! | [`error`] | everything that can go wrong for a caller: status, type and code |
+//! | [`gateway`] | Pingora's phases |
+//! | [`models`] | the lists of models |
+//! | [`settled`] | what is known of an exchange at its end |
+//! | **Operator** | **running the process, and seeing what it does** |
+//! | [`access_log`] | one line for each exchange |
+//! | [`admin`] | the admin listener: `/metrics`, `/status`, `/usage`, `/limits` and the probes |
+//! | [`drain`] | the phases of a shutdown, and the number of running exchanges |
+//! | [`log`] | messages for the operator, on stderr |
+//! | [`metrics`] | counters and histograms |
+//! | [`process`] | the parts of a process, made once |
+//! | [`server`] | listeners, background work, signals, shutdown |
+//! | [`status`] | the type of the page `/status` |
+//! | **Command line** | |
+//! | [`cli`] | `serve`, `check`, `explain`, `key`, `usage` and the other subcommands, a file each |
 
 pub mod access_log;
 pub mod account;

@@ -1,8 +1,8 @@
-//! Arguments → subcommand.
+//! The program: it sets the allocator, and runs the command line.
 
 use std::process::ExitCode;
 
-/// The system's allocator costs a fifth more CPU per request, and keeps what it was given.
+/// The system's allocator needs a fifth more CPU for a request, and gives no memory back.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -10,6 +10,7 @@ use crate::limits;
 use crate::limits::Ask;
 use crate::limits::Bound;
 use crate::limits::Bounds;
+use crate::limits::Counts;
 use crate::limits::Left;
 use crate::limits::LimitReached;
 use crate::limits::Limits;
@@ -17,7 +18,6 @@ use crate::limits::Moment;
 use crate::limits::Over;
 use crate::limits::Reservation;
 use crate::limits::Scope;
-use crate::limits::Counts;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -175,8 +175,13 @@ impl AdmissionRequest {
             }
         }
         // Where there is none, the store's sums and ours differ, as they may beyond what is exact.
-        let refused =
-            worst.map(|(scope, over)| LimitReached { level: scope.level, name: scope.name.clone(), over, left, share: 1 });
+        let refused = worst.map(|(scope, over)| LimitReached {
+            level: scope.level,
+            name: scope.name.clone(),
+            over,
+            left,
+            share: 1,
+        });
         // If nobody waits any more, nobody needs to know.
         self.answer.send(refused.map(Err)).ok();
     }
