@@ -5,7 +5,7 @@
 //! is ever part of a line. If the sink stalls, lines beyond `MOST` bytes are dropped, and so is
 //! what it refuses; both are counted, since a full disk must not stop the traffic.
 
-pub use crate::calendar::rfc3339;
+use crate::calendar::rfc3339;
 use crate::config::{Access, Format};
 use crate::lock::{self, Lock};
 use crate::settled::{Settled, Tried, millis};
@@ -164,12 +164,11 @@ impl Sink {
     fn run(&self, mut file: Option<File>) {
         let mut failing = false;
         loop {
-            {
-                let mut waiting = self.waiting.lock();
-                while waiting.is_empty() {
-                    waiting = lock::wait(&self.filled, waiting);
-                }
+            let mut waiting = self.waiting.lock();
+            while waiting.is_empty() {
+                waiting = lock::wait(&self.filled, waiting);
             }
+            drop(waiting);
             std::thread::park_timeout(GATHER);
             if self.reopen.swap(false, Ordering::AcqRel)
                 && let Some(path) = &self.path
@@ -185,21 +184,17 @@ impl Sink {
                 Some(file) => file.write_all(&lines),
                 None => std::io::stdout().lock().write_all(&lines).and_then(|()| std::io::stdout().lock().flush()),
             };
-            match written {
-                Ok(()) if failing => log::info!("the access log can be written again"),
-                Ok(()) => {}
-                Err(why) => {
-                    let lines = memchr::memchr_iter(b'\n', &lines).count();
-                    self.dropped.fetch_add(u64::try_from(lines).unwrap_or(u64::MAX), Ordering::Relaxed);
-                    // Once an outage.
-                    if !failing {
-                        log::error!("the access log cannot be written, its lines are dropped: {why}");
-                    }
-                    failing = true;
-                    continue;
+            let has_failed = std::mem::replace(&mut failing, written.is_err());
+            if let Err(why) = written {
+                let lines = memchr::memchr_iter(b'\n', &lines).count();
+                self.dropped.fetch_add(lines as u64, Ordering::Relaxed);
+                // Once an outage.
+                if !has_failed {
+                    log::error!("the access log cannot be written, its lines are dropped: {why}");
                 }
+            } else if has_failed {
+                log::info!("the access log can be written again");
             }
-            failing = false;
         }
     }
 }
@@ -215,31 +210,32 @@ fn open(path: &PathBuf) -> Result<File, String> {
 /// Writes the line as text.
 fn text(out: &mut Vec<u8>, settled: &Settled) {
     let Settled { began_at, sender, request, answer, attempts, times, spending, outcome, total } = settled;
-    let dash = |value: &Option<Arc<str>>| value.as_deref().unwrap_or("-").to_owned();
     // Of a head that could not be read nothing may be known.
-    let or_dash = |value: &str| if value.is_empty() { "-".to_owned() } else { value.to_owned() };
+    fn or_dash(value: Option<&str>) -> &str {
+        value.filter(|value| !value.is_empty()).unwrap_or("-")
+    }
     let detail = |tried: &Tried| tried.detail.as_ref().map(|detail| format!(":{detail:?}")).unwrap_or_default();
     let tries = attempts.trail.iter().map(|t| format!("{}:{}:{}ms{}", t.account, t.outcome, t.ms, detail(t)));
-    out.extend_from_slice(
-        format!(
-            "{} {} {} {} {} {} {} {}ms own={}us model={} key={} account={} tokens={}+{}({}) tries=[{}]",
-            rfc3339(*began_at),
-            request.id,
-            sender.address.map_or_else(|| "-".to_owned(), |address| address.to_string()),
-            or_dash(&request.method),
-            or_dash(&request.path),
-            answer.status,
-            outcome.name(),
-            millis(*total),
-            micros(times.own),
-            dash(&request.model),
-            dash(&sender.key),
-            dash(&answer.account),
-            spending.usage.prompt,
-            spending.usage.completion,
-            spending.usage.source.name(),
-            tries.collect::<Vec<_>>().join(",")
-        )
-        .as_bytes(),
-    );
+    let (usage, address) = (&spending.usage, sender.address.map(|address| address.to_string()));
+    // Writing to memory cannot fail.
+    drop(write!(
+        out,
+        "{} {} {} {} {} {} {} {}ms own={}us model={} key={} account={} tokens={}+{}({}) tries=[{}]",
+        rfc3339(*began_at),
+        request.id,
+        or_dash(address.as_deref()),
+        or_dash(Some(&request.method)),
+        or_dash(Some(&request.path)),
+        answer.status,
+        outcome.name(),
+        millis(*total),
+        micros(times.own),
+        or_dash(request.model.as_deref()),
+        or_dash(sender.key.as_deref()),
+        or_dash(answer.account.as_deref()),
+        usage.prompt,
+        usage.completion,
+        usage.source.name(),
+        tries.collect::<Vec<_>>().join(",")
+    ));
 }

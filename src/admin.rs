@@ -1,8 +1,8 @@
-//! The admin listener: `/metrics`, `/status`, `/usage`, and the probes. A service of its own, on
-//! its own thread, so that it answers while everything else is drained, up to the process's last
-//! moment. It knows no keys: bind it to an address that only operators reach. **Invariant:**
-//! `/livez` and `/readyz` are answered whoever asks, by whatever name, and however many others are
-//! connected.
+//! The admin listener shows operators `/metrics`, `/status`, `/usage` and `/limits`, and answers
+//! probes. It is a service of its own, on its own thread, so that it answers during a drain, up to
+//! the process's last moment. It asks for no key: bind it to an address that only operators reach.
+//! **Invariant:** `/livez` and `/readyz` are answered, no matter who asks, by which name, and how
+//! many others are connected.
 
 use crate::calendar;
 use crate::desk::record::Books;
@@ -31,22 +31,22 @@ mod places;
 mod readings;
 mod status;
 
-use host::Names;
-use places::{Place, Places};
+use host::HostNames;
+use places::{Connected, Places};
 pub use readings::metrics;
 
-/// Connections at once, most of which send nothing: see [`places`].
+/// So many connections are open at once. Most of them send nothing: see [`places`].
 const CONNECTIONS: usize = 512;
-/// And so many that ask for more than a probe does: scrapers are few,
+/// So many requests that are no probes are answered at once: scrapers are few.
 const ASKING: usize = 64;
-/// and quick.
+/// An answer may take so long: scrapers are quick.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A request's head is there at once.
+/// The head of a request may take so long.
 const HEAD: Duration = Duration::from_secs(5);
-/// Between two lines of the log about a name that is refused.
+/// The time between two log lines about names that are refused.
 const SILENCE: Duration = Duration::from_secs(60);
 const PLAIN: &str = "text/plain";
-/// On each answer, since a browser may show it. None of it is a page.
+/// Headers on each answer, since a browser may show it.
 const GUARDS: [(&str, &str); 5] = [
     (
         "content-security-policy",
@@ -58,27 +58,27 @@ const GUARDS: [(&str, &str); 5] = [
     ("cross-origin-resource-policy", "same-origin"),
     ("cache-control", "no-store"),
 ];
-/// So many limited callers, keys and models of keys are told of.
+/// `/limits` shows so many callers, keys and models of keys.
 const SCOPES: usize = 1_000;
 
 /// The service.
 pub struct Admin {
-    desk: Arc<Desk>,
+    pages: Arc<Pages>,
 }
 
-/// What all connections share.
-struct Desk {
+/// The pages that all connections share.
+struct Pages {
     books: Arc<Books>,
     backends: Arc<Backends>,
     started: Instant,
-    names: Names,
+    names: HostNames,
     asking: Semaphore,
     /// When it was logged last that a name is refused.
     warned: Lock<Option<Instant>>,
 }
 
-/// An answer: its status, its kind, its body.
-type Answer = (u16, &'static str, String);
+/// A page: its status, its content type, its body.
+type Page = (u16, &'static str, String);
 
 impl Admin {
     /// Returns the service. The process began to serve when it was `started`.
@@ -86,16 +86,16 @@ impl Admin {
         // Where a file is not there, that name is not known.
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let names =
-            Names::new(read("/proc/sys/kernel/hostname").trim(), &read("/etc/hosts"), &backends.server.admin_hosts);
+            HostNames::new(read("/proc/sys/kernel/hostname").trim(), &read("/etc/hosts"), &backends.server.admin_hosts);
         let (asking, warned) = (Semaphore::new(ASKING), Lock::default());
-        Admin { desk: Arc::new(Desk { books, backends, started, names, asking, warned }) }
+        Admin { pages: Arc::new(Pages { books, backends, started, names, asking, warned }) }
     }
 }
 
 #[async_trait]
 impl Service for Admin {
     async fn start_service(&mut self, _: Option<ListenFds>, _: ShutdownWatch, _: usize) {
-        let address = self.desk.backends.server.admin;
+        let address = self.pages.backends.server.admin;
         let listener = match TcpListener::bind(address).await {
             Ok(listener) => listener,
             Err(why) => {
@@ -110,14 +110,14 @@ impl Service for Admin {
                 Ok((stream, _)) => {
                     // If all are busy, whoever comes next is let go at once.
                     let Some((place, leaving)) = places.take() else { continue };
-                    let desk = self.desk.clone();
+                    let pages = self.pages.clone();
                     #[expect(
                         clippy::disallowed_methods,
                         reason = "owned by this service's runtime, bounded in number and time"
                     )]
                     tokio::spawn(async move {
                         // A scraper that is too slow is let go; there is nothing to tell it.
-                        drop(tokio::time::timeout(PATIENCE, desk.serve(stream, &place, leaving)).await);
+                        drop(tokio::time::timeout(PATIENCE, pages.serve(stream, &place, leaving)).await);
                     });
                 }
                 Err(why) => {
@@ -137,8 +137,9 @@ impl Service for Admin {
     }
 }
 
-impl Desk {
-    async fn serve(&self, stream: TcpStream, place: &Place, leaving: Receiver<()>) -> pingora::Result<()> {
+impl Pages {
+    /// Reads one request, and writes its page.
+    async fn serve(&self, stream: TcpStream, place: &Connected, leaving: Receiver<()>) -> pingora::Result<()> {
         let mut session = ServerSession::new_http1(Box::new(Stream::from(stream)));
         let has_head = tokio::select! {
             head = tokio::time::timeout(HEAD, session.read_request()) => matches!(head, Ok(Ok(true))),
@@ -170,7 +171,8 @@ impl Desk {
         session.finish().await.map(drop)
     }
 
-    async fn answer(&self, header: &RequestHeader) -> Answer {
+    /// Returns the page that a request asks for.
+    async fn answer(&self, header: &RequestHeader) -> Page {
         // A probe is told nothing that is worth a name or a place, and must be answered whoever
         // else asks.
         if let Some(healthy) = self.probe(header) {
@@ -212,8 +214,7 @@ impl Desk {
         }
     }
 
-    /// Whether all is well, for who asks nothing else. `OPTIONS /` is what HAProxy asks unless it
-    /// is told better.
+    /// Returns whether all is well, if a request is a probe. HAProxy asks `OPTIONS /` by default.
     fn probe(&self, header: &RequestHeader) -> Option<bool> {
         let options = header.method == http::Method::OPTIONS;
         let asks = options || header.method == http::Method::GET || header.method == http::Method::HEAD;
@@ -225,7 +226,7 @@ impl Desk {
         }
     }
 
-    /// The operator may have to add a name.
+    /// Logs that a name is refused, since the operator may have to add it.
     fn warn(&self, host: &str) {
         let mut warned = self.warned.lock();
         if warned.is_none_or(|at| at.elapsed() >= SILENCE) {
@@ -235,15 +236,15 @@ impl Desk {
     }
 }
 
-/// All hosts that a request names. That of a target with a host of its own is the same, or Pingora
+/// Returns all hosts that a request names. If its target names one, that is the same, or Pingora
 /// hangs up.
 fn hosts(header: &RequestHeader) -> impl Iterator<Item = &str> {
     // What is no text is no host, either.
     header.headers.get_all(http::header::HOST).iter().map(|value| value.to_str().unwrap_or("?"))
 }
 
-/// Whether a request comes from no page, or from one of ours: a page of another site cannot send
-/// the header without asking before.
+/// Returns whether a request comes from no page, or from one of ours: a page of another site cannot
+/// send the header without asking before.
 fn is_from_here(header: &RequestHeader) -> bool {
     let text = |name: http::HeaderName| header.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let Some(origin) = text(http::header::ORIGIN) else { return true };
@@ -254,7 +255,7 @@ fn is_from_here(header: &RequestHeader) -> bool {
 }
 
 /// Reads the ledger, off this thread: it may take its time.
-async fn usage(ledger: &Arc<Ledger>, query: &str) -> Answer {
+async fn usage(ledger: &Arc<Ledger>, query: &str) -> Page {
     let query = match Query::of_url(query, calendar::now()) {
         Ok(query) => query,
         Err(why) => return (400, PLAIN, format!("{why}\n")),
@@ -268,17 +269,14 @@ async fn usage(ledger: &Arc<Ledger>, query: &str) -> Answer {
     match tokio::task::spawn_blocking(answer).await {
         Ok(Ok(Some(json))) => (200, "application/json", json),
         Ok(Ok(None)) => (503, PLAIN, "the ledger has no file\n".to_owned()),
-        Ok(Err(why @ Unanswered::TooMuch(_))) => (400, PLAIN, format!("{why}\n")),
-        Ok(Err(why @ (Unanswered::TooLong | Unanswered::Busy | Unanswered::Unreadable(_)))) => {
-            (503, PLAIN, format!("{why}\n"))
-        }
+        Ok(Err(why)) => (if let Unanswered::TooMuch(_) = why { 400 } else { 503 }, PLAIN, format!("{why}\n")),
         Err(why) => (500, PLAIN, format!("the ledger was not read: {why}\n")),
     }
 }
 
-/// How all limits stand, or those of one caller: the first of them by name. Those of a caller are
-/// in each of its keys' bounds.
-async fn limits(live: &Live, store: Option<&Store>, query: &str) -> Answer {
+/// Shows how all limits stand, or those of one caller: the first of them by name. Those of a caller
+/// are in the bounds of each of its keys.
+async fn limits(live: &Live, store: Option<&Store>, query: &str) -> Page {
     let texts = match texts(query, &["caller"]) {
         Ok(texts) => texts,
         Err(why) => return (400, PLAIN, format!("{why}\n")),
@@ -307,7 +305,7 @@ async fn limits(live: &Live, store: Option<&Store>, query: &str) -> Answer {
 }
 
 /// Ends an account's rests and closes its breakers.
-fn reset(live: &Live, account: &str) -> Answer {
+fn reset(live: &Live, account: &str) -> Page {
     let snapshot = live.load();
     match snapshot.states.iter().find(|state| *state.id == *account) {
         Some(state) => {

@@ -1,12 +1,12 @@
-//! The operator's log, on stderr: only what somebody can act on. What happens to requests is in the
-//! access log.
+//! The operator's log is on stderr. It says only what somebody can act on; what happens to requests
+//! is in the access log.
 //!
 //! Pingora's own messages are held to INFO and above: below that they print headers, with
 //! credentials, and bodies.
 
 use crate::calendar::rfc3339;
 use crate::config::Format;
-use ::log::{Level, LevelFilter, Log, Metadata, Record};
+use ::log::{LevelFilter, Log, Metadata, Record};
 use serde::Serialize;
 use std::io::Write;
 use std::time::SystemTime;
@@ -19,7 +19,7 @@ struct Stderr {
 #[derive(Serialize)]
 struct Line {
     time: String,
-    level: &'static str,
+    level: String,
     message: String,
 }
 
@@ -57,13 +57,7 @@ impl Log for Stderr {
             return;
         }
         let time = rfc3339(SystemTime::now());
-        let level = match record.level() {
-            Level::Error => "error",
-            Level::Warn => "warn",
-            Level::Info => "info",
-            Level::Debug => "debug",
-            Level::Trace => "trace",
-        };
+        let level = record.level().as_str().to_ascii_lowercase();
         let line = match self.format {
             // Strings always serialise.
             Format::Json => serde_json::to_string(&Line { time, level, message }).unwrap_or_default(),

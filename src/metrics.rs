@@ -1,4 +1,5 @@
-//! `/metrics`: counters and histograms of exchanges, gauges of accounts and of the catalog.
+//! A metric is a number that `/metrics` shows: counters and histograms of exchanges, gauges of
+//! accounts and of the catalog.
 //!
 //! **Invariant:** labels come from the catalog and from our own enums only, never from a request,
 //! so their number is bounded; when a reload takes something out of the catalog, the series start
@@ -10,25 +11,21 @@ use crate::price::Usd;
 use crate::settled::Settled;
 use crate::store;
 use dialects::usage::Source;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 use std::borrow::Cow;
-use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 use labels::{
-    AccountLabels, AccountStateLabels, AttemptLabels, Bare, BreakerStateLabels, CostLabels, DoorLabels, DroppedLabels,
-    ExchangeLabels, HedgeLabels, KeyLabels, LimitedLabels, ModelLabels, Name, TokensLabels, UnpricedLabels,
-    UnusedLabels,
+    AttemptLabels, CostLabels, DoorLabels, ExchangeLabels, NameLabels, TokensLabels, UnpricedLabels, WordLabels,
 };
 
-/// All of them, in the order in which `/metrics` shows them.
+/// All metrics, in the order in which `/metrics` shows them.
 pub struct Metrics {
     registry: Registry,
     exchanges: ExchangeMetrics,
@@ -48,32 +45,32 @@ struct ExchangeMetrics {
     tokens: Family<TokensLabels, Counter>,
     cost: Family<CostLabels, Counter<f64, AtomicU64>>,
     unpriced: Family<UnpricedLabels, Counter>,
-    limited: Family<LimitedLabels, Counter>,
+    limited: Family<(NameLabels<1>, WordLabels<2>), Counter>,
     attempts: Family<AttemptLabels, Counter>,
     estimated: Family<DoorLabels, Counter>,
-    losses: Family<DroppedLabels, Counter>,
+    losses: Family<(NameLabels<2>, WordLabels<1>), Counter>,
 }
 
 /// How the accounts are when somebody looks.
 pub(crate) struct AccountMetrics {
-    pub(crate) in_flight: Family<AccountLabels, Gauge>,
-    pub(crate) states: Family<AccountStateLabels, Gauge>,
-    pub(crate) breakers: Family<BreakerStateLabels, Gauge>,
-    pub(crate) headroom: Family<AccountLabels, Gauge<f64, AtomicU64>>,
+    pub(crate) in_flight: Family<NameLabels<1>, Gauge>,
+    pub(crate) states: Family<(NameLabels<1>, WordLabels<1>), Gauge>,
+    pub(crate) breakers: Family<(NameLabels<2>, WordLabels<1>), Gauge>,
+    pub(crate) headroom: Family<NameLabels<1>, Gauge<f64, AtomicU64>>,
 }
 
 /// What the requests for a model needed besides one answer.
 pub(crate) struct ModelMetrics {
-    hedges: Family<HedgeLabels, Counter>,
-    pub(crate) waiting: Family<ModelLabels, Gauge>,
-    shed: Family<ModelLabels, Counter>,
-    spared: Family<ModelLabels, Counter>,
-    unused: Family<UnusedLabels, Counter>,
+    hedges: Family<(NameLabels<1>, WordLabels<1>), Counter>,
+    pub(crate) waiting: Family<NameLabels<1>, Gauge>,
+    shed: Family<NameLabels<1>, Counter>,
+    spared: Family<NameLabels<1>, Counter>,
+    unused: Family<(NameLabels<2>, WordLabels<1>), Counter>,
 }
 
 /// How changes of the catalog went.
 pub(crate) struct CatalogMetrics {
-    pub(crate) old_hashes: Family<KeyLabels, Counter>,
+    pub(crate) old_hashes: Family<NameLabels<1>, Counter>,
     generation: Gauge,
     last_success: Gauge<f64, AtomicU64>,
     refusals: Counter,
@@ -93,22 +90,21 @@ pub(crate) struct ProcessMetrics {
 pub(crate) struct StoreMetrics {
     pub(crate) ledger_rows: Counter,
     pub(crate) ledger_dropped: Counter,
-    pub(crate) up: Family<Bare, Gauge>,
-    errors: Family<Bare, Counter>,
-    seconds: Histograms<Bare>,
+    pub(crate) up: Family<WordLabels<0>, Gauge>,
+    errors: Family<WordLabels<0>, Counter>,
+    seconds: Histograms<WordLabels<0>>,
     pub(crate) ledger_up: Gauge,
 }
 
-const SECONDS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
-const OWN: [f64; 10] = [0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002_5, 0.01, 0.05, 0.25];
+/// Histograms by their labels.
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
-fn seconds() -> Histogram {
-    Histogram::new(SECONDS)
-}
-
-fn own() -> Histogram {
-    Histogram::new(OWN)
-}
+/// Makes a histogram of the time that callers wait.
+const SECONDS: fn() -> Histogram =
+    || Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0]);
+/// Makes a histogram of the time that the gateway itself is at work.
+const OWN: fn() -> Histogram =
+    || Histogram::new([0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002_5, 0.01, 0.05, 0.25]);
 
 /// Adds a metric. The client library adds `_total` to counters by itself.
 fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
@@ -117,13 +113,11 @@ fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &
     metric
 }
 
-/// Histograms by their labels.
-type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
-
 /// Adds histograms.
-fn add_times<L>(registry: &mut Registry, name: &str, help: &str, new: fn() -> Histogram) -> Histograms<L>
+fn times<L>(registry: &mut Registry, name: &str, help: &str, new: fn() -> Histogram) -> Histograms<L>
 where
-    L: EncodeLabelSet + Clone + Debug + Hash + Eq + Send + Sync + 'static,
+    Histograms<L>: Metric,
+    L: Clone + Eq + Hash,
 {
     let metric = Family::new_with_constructor(new);
     registry.register(name, help, metric.clone());
@@ -136,14 +130,9 @@ impl Default for Metrics {
         let r = &mut registry;
         let exchanges = ExchangeMetrics {
             requests: add(r, "requests", "Exchanges by how they ended"),
-            seconds: add_times(r, "request_seconds", "From the request's head to the answer's last byte", seconds),
-            first_byte: add_times(
-                r,
-                "first_byte_seconds",
-                "From the request's head to the answer's first byte",
-                seconds,
-            ),
-            own: add_times(r, "own_seconds", "Time that an exchange spent running in Portcullis itself", own),
+            seconds: times(r, "request_seconds", "From the request's head to the answer's last byte", SECONDS),
+            first_byte: times(r, "first_byte_seconds", "From the request's head to the answer's first byte", SECONDS),
+            own: times(r, "own_seconds", "Time that an exchange spent running in Portcullis itself", OWN),
             tokens: add(r, "tokens", "Tokens, as counted or estimated"),
             cost: add(r, "cost_usd", "What tokens cost, where their price is known"),
             unpriced: add(r, "cost_unknown", "Answers whose price is not known"),
@@ -216,7 +205,7 @@ impl Default for Metrics {
                 "store_errors",
                 "Admissions that the store did not answer in time, and connections lost or not had",
             ),
-            seconds: add_times(r, "store_seconds", "From asking the store for an admission to its answer", own),
+            seconds: times(r, "store_seconds", "From asking the store for an admission to its answer", OWN),
             ledger_up: add(r, "ledger_up", "1 while the ledger can be written; 0 also where it is switched off"),
         };
         Metrics { registry, exchanges, accounts, models, catalog, process, stores }
@@ -244,14 +233,14 @@ impl Metrics {
     pub fn settle(&self, settled: &Settled) {
         let Settled { sender, request, answer, attempts, times, spending, outcome, total, .. } = settled;
         let Metrics { exchanges, models, .. } = self;
-        let (model, account, caller) =
-            (Name(request.model.clone()), Name(answer.account.clone()), Name(sender.caller.clone()));
+        let (model, account, caller) = (request.model.clone(), answer.account.clone(), sender.caller.clone());
         let door = DoorLabels { door: request.door, model: model.clone() };
         exchanges.seconds.get_or_create(&door).observe(total.as_secs_f64());
         exchanges.own.get_or_create(&door).observe(times.own.as_secs_f64());
         if let Some(first_byte) = times.first_byte {
             exchanges.first_byte.get_or_create(&door).observe(first_byte.as_secs_f64());
         }
+        let target = |account| [("model", model.clone()), ("account", account)];
         let usage = &spending.usage;
         for (kind, count) in [
             ("prompt", usage.prompt),
@@ -279,8 +268,8 @@ impl Metrics {
             None => {}
         }
         if let Some((level, kind)) = spending.limited {
-            let labels = LimitedLabels { caller: caller.clone(), level: level.name(), limit: kind.name() };
-            exchanges.limited.get_or_create(&labels).inc();
+            let words = [("level", level.name()), ("limit", kind.name())];
+            exchanges.limited.get_or_create(&([("caller", caller.clone())], words)).inc();
         }
         if usage.source == Source::Estimated {
             exchanges.estimated.get_or_create(&door).inc();
@@ -288,30 +277,26 @@ impl Metrics {
         for name in &answer.dropped {
             // A field that only the caller knows is no label.
             let param = if let Cow::Borrowed(known) = name { known } else { "other" };
-            exchanges
-                .losses
-                .get_or_create(&DroppedLabels { model: model.clone(), account: account.clone(), param })
-                .inc();
+            exchanges.losses.get_or_create(&(target(account.clone()), [("param", param)])).inc();
         }
         for tried in &attempts.trail {
-            let account = Name(Some(tried.account.clone()));
+            let account = Some(tried.account.clone());
             exchanges.attempts.get_or_create(&AttemptLabels { account: account.clone(), outcome: tried.outcome }).inc();
             for (kind, count) in [("prompt", tried.prompt_tokens), ("completion", tried.completion_tokens)] {
                 if let Some(count) = count.filter(|count| *count > 0) {
-                    let labels = UnusedLabels { model: model.clone(), account: account.clone(), kind };
-                    models.unused.get_or_create(&labels).inc_by(count);
+                    models.unused.get_or_create(&(target(account.clone()), [("kind", kind)])).inc_by(count);
                 }
             }
         }
         if let Some(won) = attempts.hedge_won {
-            let labels = HedgeLabels { model: model.clone(), outcome: if won { "won" } else { "lost" } };
-            models.hedges.get_or_create(&labels).inc();
+            let outcome = if won { "won" } else { "lost" };
+            models.hedges.get_or_create(&([("model", model.clone())], [("outcome", outcome)])).inc();
         }
         if attempts.shed {
-            models.shed.get_or_create(&ModelLabels { model: model.clone() }).inc();
+            models.shed.get_or_create(&[("model", model.clone())]).inc();
         }
         if attempts.not_retried == Some("budget") {
-            models.spared.get_or_create(&ModelLabels { model: model.clone() }).inc();
+            models.spared.get_or_create(&[("model", model.clone())]).inc();
         }
         let labels = ExchangeLabels { door: request.door, model, account, caller, outcome: outcome.name() };
         exchanges.requests.get_or_create(&labels).inc();
@@ -323,16 +308,6 @@ impl Metrics {
             errors: self.stores.errors.get_or_create(&[]).clone(),
             seconds: self.stores.seconds.get_or_create(&[]).clone(),
         }
-    }
-
-    /// Counts a connection that was closed because there are too many.
-    pub fn refused_connection(&self) {
-        self.process.refused_connections.inc();
-    }
-
-    /// Counts an exchange that ended in a panic.
-    pub fn panicked(&self) {
-        self.process.panics.inc();
     }
 
     /// Notes that a catalog was taken.

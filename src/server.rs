@@ -1,7 +1,7 @@
-//! The process: ports, listeners, background work, signals, and the way down.
+//! A server runs a process: ports, listeners, background work, signals and the shutdown.
 //!
-//! Pingora's own shutdown sleeps the whole grace even when idle, and ignores a second signal; so
-//! signals are ours, and a thread of ours ends the process as soon as nothing is left to do.
+//! Pingora's own shutdown always sleeps for the whole grace, and ignores a second signal. So this
+//! module handles signals, and a thread of its own ends the process as soon as no exchange is left.
 
 use crate::catalog::load::Loaded;
 use crate::config::{self, Listen};
@@ -23,7 +23,7 @@ use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch, Shut
 use pingora::services::background::{BackgroundService, GenBackgroundService, background_service};
 use pingora::services::listening::Service;
 use pingora_proxy::HttpProxy;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -31,15 +31,15 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 
-/// A caller's connection reads into so much: heads and most bodies fit.
+/// The size of the read buffer of a caller's connection. Heads and most bodies fit.
 const READ_BUFFER: usize = 8 * 1024;
-/// And gathers so much before it writes: a head and a small answer leave together.
+/// The size of its write buffer. A head and a small answer leave together.
 const WRITE_BUFFER: usize = 16 * 1024;
-/// How often idle upstream connections are looked at.
+/// The time between two looks at idle upstream connections.
 const SWEEP: Duration = Duration::from_secs(2);
-/// What is cut off at the end of the grace has so long to say so.
+/// Exchanges that are cut off at the end of the grace have so long to tell their callers.
 const CUT: Duration = Duration::from_secs(2);
-/// And so long after a second signal.
+/// After a second signal they have so long.
 const LAST_LINES: Duration = Duration::from_millis(250);
 
 /// Serves until told to stop. Returns only if it cannot begin.
@@ -76,29 +76,26 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     Ok(())
 }
 
-/// Tells before anything begins that an address cannot be had: Pingora would stay alive without its
-/// listener, or abort.
+/// Checks before anything begins that each address can be bound: Pingora would stay alive without
+/// its listener, or abort.
 fn ports(server: &config::Server) -> Result<(), String> {
     let mut held: Vec<(SocketAddr, TcpListener)> = Vec::new();
     for address in server.listen.iter().map(|l| l.address).chain([server.admin]) {
         // All are held until each is bound, since they may be in each other's way.
-        let listener = TcpListener::bind(address).map_err(|e| match held.iter().find(|(other, _)| other.port() == address.port()) {
-            Some((other, _)) => format!(
-                "cannot listen on {address}: {e}, by {other}; `listen` and `admin` in server.yaml, or --listen, name the same port twice"
-            ),
-            None => {
-                format!(
-                    "cannot listen on {address}: {e}; is another process listening there? `listen` and `admin` in server.yaml say where"
-                )
-            }
+        let listener = TcpListener::bind(address).map_err(|e| {
+            let (by, hint) = match held.iter().find(|(other, _)| other.port() == address.port()) {
+                Some((other, _)) => (format!(", by {other};"), ", or --listen, name the same port twice"),
+                None => ("; is another process listening there?".to_owned(), " say where"),
+            };
+            format!("cannot listen on {address}: {e}{by} `listen` and `admin` in server.yaml{hint}")
         })?;
         held.push((address, listener));
     }
     Ok(())
 }
 
-/// One service for plain listeners, one for those with h2c: it is an option of a service, not of a
-/// listener.
+/// Returns a service for plain listeners and one for those with h2c: it is an option of a service,
+/// not of a listener.
 fn services(
     process: &Process,
     conf: &Arc<ServerConf>,
@@ -111,15 +108,9 @@ fn services(
         if listeners.is_empty() {
             continue;
         }
-        let mut service = Service::new(
-            "callers".to_owned(),
-            Connections::new(
-                proxy(process, conf, h2c),
-                places.clone(),
-                process.settings.clone(),
-                process.books.clone(),
-            ),
-        );
+        let Process { settings, books, .. } = process.clone();
+        let callers = Connections::new(proxy(process, conf, h2c), places.clone(), settings, books);
+        let mut service = Service::new("callers".to_owned(), callers);
         for listen in listeners {
             let buffers = L4BufferSettings::new(READ_BUFFER, WRITE_BUFFER);
             let mut endpoint = ListenerConfig::tcp(listen.address.to_string()).l4_buffer(buffers);
@@ -152,8 +143,8 @@ fn proxy(process: &Process, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<Gate
     proxy
 }
 
-/// Everything that goes on beside the exchanges: watching the catalog, resolving names, closing
-/// idle connections, SIGHUP, becoming ready.
+/// Makes the service of everything that goes on beside the exchanges: it watches the catalog,
+/// resolves names, closes idle connections, handles SIGHUP, and becomes ready.
 pub fn background(
     process: &Process,
     dir: &Path,
@@ -189,38 +180,31 @@ impl BackgroundService for Background {
 }
 
 impl Background {
-    /// Ready is who accepts connections, not who means to.
+    /// Waits until each address accepts connections, and becomes ready then.
     async fn become_ready(&self) {
-        for listen in &self.process.settings.listen {
+        let Process { settings, books, .. } = &self.process;
+        for listen in &settings.listen {
             let mut address = listen.address;
             if address.ip().is_unspecified() {
-                address.set_ip(if address.is_ipv4() {
-                    std::net::Ipv4Addr::LOCALHOST.into()
-                } else {
-                    std::net::Ipv6Addr::LOCALHOST.into()
-                });
+                let is_v4 = address.is_ipv4();
+                address.set_ip(if is_v4 { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
             }
             while tokio::net::TcpStream::connect(address).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }
-        self.process.books.drain.enter(Phase::Serving);
-        let live = self.process.books.live.load();
-        let at: Vec<String> = self
-            .process
-            .settings
-            .listen
-            .iter()
-            .map(|l| format!("{}://{}", if l.tls.is_some() { "https" } else { "http" }, l.address))
-            .collect();
+        books.drain.enter(Phase::Serving);
+        let catalog = &books.live.load().catalog;
+        let scheme = |listen: &Listen| if listen.tls.is_some() { "https" } else { "http" };
+        let at = settings.listen.iter().map(|listen| format!("{}://{}", scheme(listen), listen.address));
         log::info!(
             "serving on {} (admin on http://{}): {} accounts, {} models, {} callers, {} keys",
-            at.join(", "),
-            self.process.settings.admin,
-            live.catalog.accounts().len(),
-            live.catalog.models().len(),
-            live.catalog.callers().len(),
-            live.catalog.key_count()
+            at.collect::<Vec<_>>().join(", "),
+            settings.admin,
+            catalog.accounts().len(),
+            catalog.models().len(),
+            catalog.callers().len(),
+            catalog.key_count()
         );
     }
 
@@ -254,7 +238,7 @@ impl Background {
         }
     }
 
-    /// What other instances found broken is asked last here, too.
+    /// Takes over what other instances found broken: it is asked last here, too.
     async fn hints(&self) {
         let Some(store) = &self.process.backends.store else { return };
         loop {
@@ -269,8 +253,8 @@ impl Background {
         }
     }
 
-    /// In a server that is not ours, the way down begins without us. Ours has begun it already when
-    /// this is told.
+    /// Waits for Pingora's shutdown. In another program's server it begins without our signals; in
+    /// ours the drain has begun before.
     async fn shut_down(&self, mut shutdown: ShutdownWatch) {
         while !*shutdown.borrow_and_update() {
             if shutdown.changed().await.is_err() {
@@ -302,7 +286,7 @@ impl Background {
     }
 }
 
-/// SIGTERM and SIGINT: the first drains, the second ends.
+/// Handles SIGTERM and SIGINT: the first one drains, the second one ends the process.
 struct Signals {
     process: Process,
 }
@@ -317,14 +301,9 @@ impl ShutdownSignalWatch for Signals {
         either(&mut term, &mut int).await;
         let drain = self.process.settings.drain;
         self.process.books.drain.enter(Phase::Delaying);
-        say(
-            log::Level::Info,
-            format!(
-                "asked to stop: {} exchanges run, they have {:?}; a second signal ends at once",
-                self.process.books.drain.exchanges(),
-                drain.delay + drain.grace
-            ),
-        );
+        let (run, time) = (self.process.books.drain.exchanges(), drain.delay + drain.grace);
+        let what = format!("asked to stop: {run} exchanges run, they have {time:?}; a second signal ends at once");
+        say(log::Level::Info, what);
         tokio::select! {
             () = tokio::time::sleep(drain.delay) => {}
             () = either(&mut term, &mut int) => {
@@ -344,6 +323,7 @@ impl ShutdownSignalWatch for Signals {
     }
 }
 
+/// Waits for either signal.
 async fn either(term: &mut Signal, int: &mut Signal) {
     tokio::select! {
         _ = term.recv() => {}
@@ -366,13 +346,8 @@ fn close(process: &Process, mut term: Signal, mut int: Signal) {
             // The listeners close at the same moment; what they accepted just before counts too.
             tokio::time::sleep(Duration::from_millis(20)).await;
             if tokio::time::timeout(process.settings.drain.grace, process.books.drain.idle()).await.is_err() {
-                say(
-                    log::Level::Warn,
-                    format!(
-                        "{} exchanges did not end in time: they are cut, and told so",
-                        process.books.drain.exchanges()
-                    ),
-                );
+                let run = process.books.drain.exchanges();
+                say(log::Level::Warn, format!("{run} exchanges did not end in time: they are cut, and told so"));
                 cut(process, CUT).await;
             }
             0
@@ -388,13 +363,13 @@ fn close(process: &Process, mut term: Signal, mut int: Signal) {
     end(process, code);
 }
 
-/// What still runs is told so, and settled.
+/// Cuts off the exchanges that still run, and waits until they are settled.
 async fn cut(process: &Process, patience: Duration) {
     process.books.drain.enter(Phase::Cutting);
     drop(tokio::time::timeout(patience, process.books.drain.idle()).await);
 }
 
-/// Logs, but does not wait for ever: whoever reads the log may have stopped for good, and the
+/// Logs, but does not wait for ever: the reader of the log may have stopped for good, and the
 /// process must end all the same.
 fn say(level: log::Level, what: String) {
     let (said, heard) = channel();
@@ -408,6 +383,7 @@ fn say(level: log::Level, what: String) {
     }
 }
 
+/// Ends the process, after everything is written.
 fn end(process: &Process, code: i32) -> ! {
     process.books.access_log.flush();
     process.books.ledger.finish();
@@ -416,10 +392,8 @@ fn end(process: &Process, code: i32) -> ! {
     }
     let lost = process.books.ledger.status().waiting;
     if lost > 0 {
-        say(
-            log::Level::Error,
-            format!("{lost} rows of the ledger are lost, since it could not be written up to the end"),
-        );
+        let what = format!("{lost} rows of the ledger are lost, since it could not be written up to the end");
+        say(log::Level::Error, what);
     }
     say(log::Level::Info, "stopped".to_owned());
     #[expect(

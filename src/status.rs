@@ -4,7 +4,6 @@
 //! **Invariant:** fields stand in the order of their names, as they do on the page. What a reader
 //! can do without has a default: the gateway that wrote the page may have another version.
 
-use crate::account::breaker::BreakerState;
 use crate::account::health::Why;
 use crate::drain::Phase;
 use serde::{Deserialize, Serialize};
@@ -101,16 +100,6 @@ pub enum BreakerReport {
     Closed,
     Open,
     HalfOpen,
-}
-
-impl From<BreakerState> for BreakerReport {
-    fn from(state: BreakerState) -> BreakerReport {
-        match state {
-            BreakerState::Closed => BreakerReport::Closed,
-            BreakerState::Open(_) => BreakerReport::Open,
-            BreakerState::HalfOpen { .. } => BreakerReport::HalfOpen,
-        }
-    }
 }
 
 /// The last failure of a target.

@@ -1,7 +1,7 @@
-//! Which names the admin listener answers to.
+//! A host name is one that the admin listener answers to, or refuses.
 //!
 //! A page that an operator visits can make its own name mean 127.0.0.1 (DNS rebinding), and then
-//! read what is asked for under that name. It needs a name that everybody can look up for that. So
+//! read the answers under that name. For that it needs a name that everybody can look up. So
 //! an address passes, and so does every name that nobody can have in the public DNS; others must be
 //! written in `admin.hosts`.
 
@@ -12,26 +12,19 @@ const PRIVATE: [&str; 6] = ["localhost", "svc", "cluster.local", "internal", "lo
 
 /// The names that are this gateway's own, besides those that are nobody's.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Names(Vec<String>);
+pub(super) struct HostNames(Vec<String>);
 
-impl Names {
-    /// The machine's own name, those that stand beside it in a table of hosts, and those that the
-    /// operator wrote.
+impl HostNames {
+    /// Collects the machine's own name, the names beside it in a table of hosts, and the names that
+    /// the operator wrote.
     pub(super) fn new(own: &str, hosts: &str, written: &[String]) -> Self {
         let lines = hosts.lines().map(|line| line.split('#').next().unwrap_or_default().split_whitespace().skip(1));
         let beside = lines.filter(|names| names.clone().any(|name| name == own)).flatten();
-        Self(
-            beside
-                .chain([own])
-                .map(ToOwned::to_owned)
-                .chain(written.iter().cloned())
-                .map(|name| plain(&name))
-                .filter(|name| !name.is_empty())
-                .collect(),
-        )
+        let names = beside.chain([own]).chain(written.iter().map(String::as_str)).map(plain);
+        Self(names.filter(|name| !name.is_empty()).collect())
     }
 
-    /// Whether a request that names this host may be answered: the text of `Host`.
+    /// Returns whether a request with this text in `Host` may be answered.
     pub(super) fn allow(&self, host: &str) -> bool {
         let Some(name) = name(host) else { return false };
         let private = |ending: &str| name.strip_suffix(ending).is_some_and(|rest| rest.ends_with('.'));
@@ -45,8 +38,8 @@ impl Names {
     }
 }
 
-/// The host without its port: in lower case, an IPv6 address without brackets. None: no host is
-/// written so.
+/// Returns the host without its port, in lower case, an IPv6 address without brackets; or none, if
+/// no host is written so.
 fn name(host: &str) -> Option<String> {
     let host = host.trim();
     if let Some(rest) = host.strip_prefix('[') {
@@ -66,12 +59,12 @@ fn is_port(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// One form of each name.
+/// Returns a name in its one form.
 fn plain(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-/// What is said to whoever asks by another name.
+/// Returns the answer to a request by another name.
 pub(super) fn refusal(host: &str) -> String {
     let shown = name(host).filter(|name| name.len() <= 253);
     let written = shown.as_deref().unwrap_or("NAME");
@@ -89,7 +82,7 @@ mod tests {
     #[track_caller]
     fn check(hosts: &[&str], allowed: bool) {
         let table = "127.0.0.1 localhost\n10.0.0.7\tgw-1.of.example.net Gw-1.Example.com # evil.example\n10.0.0.8 gw-2.example.com\n";
-        let names = Names::new("Gw-1.Example.com", table, &["admin.example.org".to_owned()]);
+        let names = HostNames::new("Gw-1.Example.com", table, &["admin.example.org".to_owned()]);
         for host in hosts {
             assert_eq!(names.allow(host), allowed, "{host:?}");
         }

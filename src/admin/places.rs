@@ -1,13 +1,12 @@
-//! Who may be connected to the admin listener at once.
+//! A place is the right to be connected to the admin listener.
 //!
-//! Whoever has not sent a request's head yet is idle. When all places are taken, the oldest idle
-//! one has to go, so that no number of them keeps anybody out. **Invariant:** who has sent a head
-//! is never sent away by somebody else's coming.
+//! A connection is idle until it has sent a request's head. When all places are taken, the oldest
+//! idle connection has to go, so that idle ones keep nobody out. **Invariant:** a connection that
+//! has sent a head is never closed because another one comes.
 
 use crate::lock::Lock;
 use std::collections::VecDeque;
-use std::sync::{Arc, MutexGuard};
-
+use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// All places.
@@ -24,23 +23,23 @@ struct Taken {
     idle: VecDeque<(u64, oneshot::Sender<()>)>,
 }
 
-/// A taken place.
-pub(super) struct Place {
+/// A connection that has a place, and gives it back when it is dropped.
+pub(super) struct Connected {
     number: u64,
     places: Arc<Places>,
 }
 
 impl Places {
-    /// So many.
+    /// Makes so many places.
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, taken: Lock::default() })
     }
 
     /// Takes a place for an idle connection, if need be from the oldest idle one. The receiver ends
     /// when the connection has to go. None: all are busy.
-    pub(super) fn take(self: &Arc<Self>) -> Option<(Place, oneshot::Receiver<()>)> {
+    pub(super) fn take(self: &Arc<Self>) -> Option<(Connected, oneshot::Receiver<()>)> {
         let (leave, leaving) = oneshot::channel();
-        let mut taken = self.taken();
+        let mut taken = self.taken.lock();
         if taken.count >= self.most {
             // It gives its place back only when it is polled next; until then there is one more
             // than the most.
@@ -50,30 +49,24 @@ impl Places {
         taken.next += 1;
         let number = taken.next;
         taken.idle.push_back((number, leave));
-        Some((Place { number, places: self.clone() }, leaving))
-    }
-
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock()
+        Some((Connected { number, places: self.clone() }, leaving))
     }
 }
 
-impl Place {
-    /// A head has come. Whether it came in time: nobody was given this place meanwhile.
+impl Connected {
+    /// Notes that a head has come. Returns whether it came in time: nobody was given this place
+    /// meanwhile.
     pub(super) fn is_busy(&self) -> bool {
-        let mut taken = self.places.taken();
+        let mut taken = self.places.taken.lock();
         let at = taken.idle.iter().position(|(number, _)| *number == self.number);
-        at.and_then(|at| taken.idle.remove(at)).is_some_and(|(_, leave)| {
-            // It is to stay: its receiver is looked at no more.
-            drop(leave);
-            true
-        })
+        // The receiver of one that stays is looked at no more.
+        at.and_then(|at| taken.idle.remove(at)).is_some()
     }
 }
 
-impl Drop for Place {
+impl Drop for Connected {
     fn drop(&mut self) {
-        let mut taken = self.places.taken();
+        let mut taken = self.places.taken.lock();
         taken.count = taken.count.saturating_sub(1);
         taken.idle.retain(|(number, _)| *number != self.number);
     }
@@ -99,6 +92,6 @@ mod tests {
         all.remove(1);
         assert!(places.take().is_some());
         drop((all, fourth));
-        assert_eq!(places.taken().count, 0);
+        assert_eq!(places.taken.lock().count, 0);
     }
 }

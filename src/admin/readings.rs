@@ -1,10 +1,9 @@
-//! The readings of `/metrics`: gauges of the running state, set anew each time somebody asks.
+//! A reading is a gauge of the running state. It is set anew each time somebody asks for `/metrics`.
 
 use crate::account::State;
 use crate::account::health::Why;
 use crate::account::track::TargetHealth;
 use crate::desk::record::Books;
-use crate::metrics::labels::{AccountLabels, AccountStateLabels, BreakerStateLabels, KeyLabels, ModelLabels, Name};
 use crate::status::LedgerState;
 use crate::store::{self, Store};
 use std::sync::Arc;
@@ -16,15 +15,13 @@ pub fn metrics(books: &Books, store: Option<&Store>) -> String {
     let (metrics, snapshot) = (&books.metrics, books.live.load());
     metrics.models.waiting.clear();
     for (model, route) in snapshot.catalog.models().iter().zip(&snapshot.routes) {
-        let labels = ModelLabels { model: Name(Some(model.id.clone())) };
         let waiting = i64::try_from(route.demand.waiting()).unwrap_or(i64::MAX);
-        metrics.models.waiting.get_or_create(&labels).set(waiting);
+        metrics.models.waiting.get_or_create(&[("model", Some(model.id.clone()))]).set(waiting);
     }
     metrics.catalog.old_hashes.clear();
     for key in snapshot.catalog.rotating() {
         let uses = snapshot.scopes.get(key.index).map(|scopes| scopes.used.old_hash_uses()).unwrap_or_default();
-        let labels = KeyLabels { key: Name(Some(key.id.clone())) };
-        metrics.catalog.old_hashes.get_or_create(&labels).inc_by(uses);
+        metrics.catalog.old_hashes.get_or_create(&[("key", Some(key.id.clone()))]).inc_by(uses);
     }
     let waits = books.live.reloads.waiting().map(|waiting| waiting.since.elapsed());
     metrics.catalog.edit_waits.set(waits.unwrap_or_default().as_secs_f64());
@@ -42,6 +39,7 @@ pub fn metrics(books: &Books, store: Option<&Store>) -> String {
     metrics.text()
 }
 
+/// Sets the gauges of the accounts.
 fn read_accounts(books: &Books) {
     let (metrics, snapshot) = (&books.metrics.accounts, books.live.load());
     let (now, clock) = (Instant::now(), SystemTime::now());
@@ -50,26 +48,25 @@ fn read_accounts(books: &Books) {
     metrics.breakers.clear();
     metrics.headroom.clear();
     for ((account, state), tracks) in snapshot.catalog.accounts().iter().zip(&snapshot.states).zip(&snapshot.tracks) {
-        let name = Name(Some(account.id.clone()));
+        let name = [("account", Some(account.id.clone()))];
         let in_flight = i64::try_from(state.in_flight()).unwrap_or(i64::MAX);
-        metrics.in_flight.get_or_create(&AccountLabels { account: name.clone() }).set(in_flight);
+        metrics.in_flight.get_or_create(&name).set(in_flight);
         let present = account_state(account.enabled, state, tracks, now);
         for word in ["ok", "disabled", "cooling_rate", "cooling_credential"] {
-            let labels = AccountStateLabels { account: name.clone(), state: word };
-            metrics.states.get_or_create(&labels).set(i64::from(word == present));
+            metrics.states.get_or_create(&(name.clone(), [("state", word)])).set(i64::from(word == present));
         }
         let mut least: Option<f64> = None;
         for (model, track) in tracks {
             let target = track.status(now, clock);
             for word in ["closed", "open", "half_open"] {
-                let model = Name(Some(model.clone()));
-                let labels = BreakerStateLabels { account: name.clone(), model, state: word };
-                metrics.breakers.get_or_create(&labels).set(i64::from(word == target.breaker.name()));
+                let names = [("account", Some(account.id.clone())), ("model", Some(model.clone()))];
+                let breaker = metrics.breakers.get_or_create(&(names, [("state", word)]));
+                breaker.set(i64::from(word == target.breaker.name()));
             }
             least = [least, target.headroom].into_iter().flatten().min_by(f64::total_cmp);
         }
         if let Some(least) = least {
-            metrics.headroom.get_or_create(&AccountLabels { account: name }).set(least);
+            metrics.headroom.get_or_create(&name).set(least);
         }
     }
 }

@@ -6,17 +6,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::Desk;
+use super::Pages;
 use super::readings::account_state;
-use crate::account::breaker;
+use crate::account::breaker::BreakerState;
 use crate::account::track::TargetHealth;
 use crate::calendar::rfc3339;
 use crate::catalog::Key;
 use crate::live::place::Place;
 use crate::live::{self, Route, Snapshot};
+use crate::settled::millis;
 use crate::status::{
-    AccountReport, CatalogReport, ChangeReport, EndlessReport, FailureReport, FileReport, FolderReport, KeyReport,
-    ModelReport, RefusalReport, RestReport, Status, TargetReport,
+    AccountReport, BreakerReport, CatalogReport, ChangeReport, EndlessReport, FailureReport, FileReport, FolderReport,
+    KeyReport, ModelReport, RefusalReport, RestReport, Status, TargetReport,
 };
 
 /// The page lists at most so many keys: people read it.
@@ -25,8 +26,8 @@ const KEYS: usize = 1_000;
 const FILES: usize = 1_000;
 
 /// Returns the page, as it is now.
-pub(super) fn of(desk: &Desk) -> Status {
-    let snapshot = desk.books.live.load();
+pub(super) fn of(pages: &Pages) -> Status {
+    let snapshot = pages.books.live.load();
     let (now, clock) = (Instant::now(), SystemTime::now());
     let models = snapshot.catalog.models().iter().zip(&snapshot.routes).map(|(model, Route { demand, .. })| {
         let id = model.id.to_string();
@@ -34,22 +35,21 @@ pub(super) fn of(desk: &Desk) -> Status {
     });
     Status {
         accounts: accounts(&snapshot, now, clock),
-        catalog: catalog(desk, &snapshot, now, clock),
-        exchanges: desk.books.drain.exchanges(),
+        catalog: catalog(pages, &snapshot, now, clock),
+        exchanges: pages.books.drain.exchanges(),
         keys: keys(&snapshot),
-        ledger: desk.books.ledger.status(),
+        ledger: pages.books.ledger.status(),
         models: models.collect(),
-        phase: desk.books.drain.phase(),
-        ready: desk.books.drain.ready(),
-        store: desk.backends.store.as_ref().map(|store| store.status()),
-        uptime_seconds: desk.started.elapsed().as_secs(),
+        phase: pages.books.drain.phase(),
+        ready: pages.books.drain.ready(),
+        store: pages.backends.store.as_ref().map(|store| store.status()),
+        uptime_seconds: pages.started.elapsed().as_secs(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }
 
 fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<AccountReport> {
-    let places = snapshot.places.iter().zip(&snapshot.tracks);
-    let accounts = places.map(|(place, tracks)| {
+    let accounts = snapshot.places.iter().zip(&snapshot.tracks).map(|(place, tracks)| {
         let targets = tracks.iter().map(|(model, track)| target(place, model, track, now, clock));
         let targets: Vec<TargetReport> = targets.collect();
         AccountReport {
@@ -71,9 +71,14 @@ fn target(place: &Place, model: &str, track: &TargetHealth, now: Instant, clock:
     let known = track.status(now, clock);
     let [whole, first] = known.expected;
     let rest = place.state.health.rest(now).or(known.rest);
+    let (breaker, opens_in_ms) = match known.breaker {
+        BreakerState::Closed => (BreakerReport::Closed, None),
+        BreakerState::Open(at) => (BreakerReport::Open, Some(until(at))),
+        BreakerState::HalfOpen { .. } => (BreakerReport::HalfOpen, None),
+    };
     TargetReport {
         awaited: known.awaited,
-        breaker: known.breaker.into(),
+        breaker,
         calls: known.calls.0,
         failed: known.calls.1,
         first_token_ms: first.map(millis),
@@ -84,39 +89,39 @@ fn target(place: &Place, model: &str, track: &TargetHealth, now: Instant, clock:
             outcome: trouble.outcome.to_owned(),
         }),
         model: model.to_owned(),
-        opens_in_ms: if let breaker::BreakerState::Open(at) = known.breaker { Some(until(at)) } else { None },
+        opens_in_ms,
         rest: rest.map(|rest| RestReport { for_ms: until(rest.until), why: rest.why }),
         whole_ms: whole.map(millis),
     }
 }
 
-fn catalog(desk: &Desk, snapshot: &Snapshot, now: Instant, clock: SystemTime) -> CatalogReport {
-    let live::ReloadStatus { refused, held } = desk.books.live.reloads.status();
+fn catalog(pages: &Pages, snapshot: &Snapshot, now: Instant, clock: SystemTime) -> CatalogReport {
+    let live::ReloadStatus { refused, held } = pages.books.live.reloads.status();
     let served = &snapshot.catalog;
     CatalogReport {
         accounts: served.accounts().len(),
         callers: served.callers().len(),
-        files: files(desk, now, clock),
-        folder: folder(desk),
+        files: files(pages, now, clock),
+        folder: folder(pages),
         generation: snapshot.generation,
         hash: served.hash.clone(),
         held,
         keys: served.key_count(),
         last_refusal: refused.map(|refused| RefusalReport {
-            withheld: refused.withheld.iter().take(FILES).map(|path| name(desk, path)).collect(),
+            withheld: refused.withheld.iter().take(FILES).map(|path| name(pages, path)).collect(),
             reasons: refused.reasons,
             standing: refused.standing,
             time: rfc3339(refused.at),
         }),
         loaded: rfc3339(snapshot.loaded),
         models: served.models().len(),
-        waiting: waiting(desk, now),
+        waiting: waiting(pages, now),
         warnings: served.warnings.iter().map(ToString::to_string).collect(),
     }
 }
 
-fn folder(desk: &Desk) -> Option<FolderReport> {
-    let path = desk.books.live.reloads.folder()?;
+fn folder(pages: &Pages) -> Option<FolderReport> {
+    let path = pages.books.live.reloads.folder()?;
     let metadata = std::fs::metadata(path).ok();
     Some(FolderReport {
         device: metadata.as_ref().map(MetadataExt::dev),
@@ -125,47 +130,40 @@ fn folder(desk: &Desk) -> Option<FolderReport> {
     })
 }
 
-fn waiting(desk: &Desk, now: Instant) -> Option<ChangeReport> {
-    let waiting = desk.books.live.reloads.waiting()?;
+fn waiting(pages: &Pages, now: Instant) -> Option<ChangeReport> {
+    let waiting = pages.books.live.reloads.waiting()?;
     let since = |since: Instant| millis(now.saturating_duration_since(since));
     let endless = waiting.endless.iter().take(FILES);
     Some(ChangeReport {
-        endless: endless.map(|(path, at)| EndlessReport { file: name(desk, path), for_ms: since(*at) }).collect(),
-        files: waiting.files.iter().take(FILES).map(|path| name(desk, path)).collect(),
+        endless: endless.map(|(path, at)| EndlessReport { file: name(pages, path), for_ms: since(*at) }).collect(),
+        files: waiting.files.iter().take(FILES).map(|path| name(pages, path)).collect(),
         for_ms: since(waiting.since),
     })
 }
 
 /// Lists the files that changed last.
-fn files(desk: &Desk, now: Instant, clock: SystemTime) -> Vec<FileReport> {
-    let live = desk.books.live.reloads.live();
+fn files(pages: &Pages, now: Instant, clock: SystemTime) -> Vec<FileReport> {
+    let live = pages.books.live.reloads.live();
     let at = |at: Instant| rfc3339(clock.checked_sub(now.saturating_duration_since(at)).unwrap_or(clock));
     let last = live.iter().rev().take(FILES);
-    last.map(|(path, seen)| FileReport { file: name(desk, path), live_as_of: at(*seen) }).collect()
+    last.map(|(path, seen)| FileReport { file: name(pages, path), live_as_of: at(*seen) }).collect()
 }
 
 /// Returns a file's name as the operator knows it: `catalog.d/10-acme.yaml`.
-fn name(desk: &Desk, path: &Path) -> String {
-    let within = desk
-        .books
-        .live
-        .reloads
-        .folder()
-        .and_then(|folder| std::path::absolute(path).ok()?.strip_prefix(folder).ok().map(Path::to_owned));
-    within.as_deref().unwrap_or(path).display().to_string()
+fn name(pages: &Pages, path: &Path) -> String {
+    let (folder, absolute) = (pages.books.live.reloads.folder(), std::path::absolute(path).ok());
+    let within = folder.zip(absolute.as_deref()).and_then(|(folder, path)| path.strip_prefix(folder).ok());
+    within.unwrap_or(path).display().to_string()
 }
 
 /// Lists the keys that were ever used, as far as is known, the last one first.
 fn keys(snapshot: &Snapshot) -> Vec<KeyReport> {
     let time = |at: u64| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(at));
-    let mut used: Vec<_> = snapshot
-        .catalog
-        .keys()
-        .filter_map(|key| {
-            let used = &snapshot.scopes.get(key.index)?.used;
-            Some((used.at()?, key, used.old_hash_at()))
-        })
-        .collect();
+    let used = snapshot.catalog.keys().filter_map(|key| {
+        let used = &snapshot.scopes.get(key.index)?.used;
+        Some((used.at()?, key, used.old_hash_at()))
+    });
+    let mut used: Vec<_> = used.collect();
     // A key with several secrets comes several times.
     used.sort_unstable_by_key(|(_, key, _)| key.index);
     used.dedup_by_key(|(_, key, _)| key.index);
@@ -182,8 +180,4 @@ fn keys(snapshot: &Snapshot) -> Vec<KeyReport> {
 /// Rounds a share to the thousandth.
 fn rounded(share: f64) -> f64 {
     (share * 1000.0).round() / 1000.0
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

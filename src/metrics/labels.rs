@@ -1,18 +1,17 @@
-//! The labels of the metrics: each struct is one set of labels, and a field is a label's name.
+//! A metric's labels say which of its series is meant. Labels that every exchange looks up are
+//! structs, whose fields' names need not be hashed; the others are lists of names and values.
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
-use std::fmt::Write;
+use prometheus_client::encoding::EncodeLabelSet;
 use std::sync::Arc;
 
 /// A name from the catalog, or nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Name(pub(crate) Option<Arc<str>>);
+pub(crate) type Name = Option<Arc<str>>;
 
-impl EncodeLabelValue for Name {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
-        encoder.write_str(self.0.as_deref().unwrap_or(""))
-    }
-}
+/// Labels whose values are names from the catalog.
+pub(crate) type NameLabels<const N: usize> = [(&'static str, Name); N];
+
+/// Labels whose values are words of ours. Without any, a family has one series at most.
+pub(crate) type WordLabels<const N: usize> = [(&'static str, &'static str); N];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ExchangeLabels {
@@ -45,23 +44,9 @@ pub(crate) struct UnpricedLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct LimitedLabels {
-    pub(crate) caller: Name,
-    pub(crate) level: &'static str,
-    pub(crate) limit: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct AttemptLabels {
     pub(crate) account: Name,
     pub(crate) outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct DroppedLabels {
-    pub(crate) model: Name,
-    pub(crate) account: Name,
-    pub(crate) param: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -69,47 +54,3 @@ pub(crate) struct DoorLabels {
     pub(crate) door: &'static str,
     pub(crate) model: Name,
 }
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct AccountLabels {
-    pub(crate) account: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct ModelLabels {
-    pub(crate) model: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct KeyLabels {
-    pub(crate) key: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct HedgeLabels {
-    pub(crate) model: Name,
-    pub(crate) outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct UnusedLabels {
-    pub(crate) model: Name,
-    pub(crate) account: Name,
-    pub(crate) kind: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct BreakerStateLabels {
-    pub(crate) account: Name,
-    pub(crate) model: Name,
-    pub(crate) state: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct AccountStateLabels {
-    pub(crate) account: Name,
-    pub(crate) state: &'static str,
-}
-
-/// No labels: what is not there for everybody is a family of at most one.
-pub(crate) type Bare = [(&'static str, &'static str); 0];

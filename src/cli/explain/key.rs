@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use super::Key;
 use super::report::Report;
-use crate::access_log::rfc3339;
+use crate::calendar::rfc3339;
 use crate::catalog::{self, Catalog, Model};
 use crate::cli::no_such;
 use crate::error::{Refusal, What};

@@ -42,7 +42,7 @@ pub async fn probe(live: &Live, backends: &Arc<Backends>, memory: &Arc<Budget>, 
             let id = match ended {
                 Ok((id, ())) => id,
                 Err(error) => {
-                    metrics.panicked();
+                    metrics.process.panics.inc();
                     error.id()
                 }
             };
