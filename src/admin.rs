@@ -98,10 +98,7 @@ impl Service for Admin {
         let address = self.pages.backends.server.admin;
         let listener = match TcpListener::bind(address).await {
             Ok(listener) => listener,
-            Err(why) => {
-                log::error!("the admin listener cannot bind {address}: {why}");
-                return;
-            }
+            Err(why) => return log::error!("the admin listener cannot bind {address}: {why}"),
         };
         let places = Places::new(CONNECTIONS);
         // Our listeners' connections are the runtime's children; it ends with the process.

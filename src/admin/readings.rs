@@ -1,4 +1,4 @@
-//! A reading is a gauge of the running state. It is set anew each time somebody asks for `/metrics`.
+//! A reading is a gauge of the running state. It is set anew for each request of `/metrics`.
 
 use crate::account::State;
 use crate::account::health::Why;
@@ -85,7 +85,6 @@ pub(super) fn account_state(
     if state.health.rest(now).is_some() {
         return "cooling_credential";
     }
-    let for_rate =
-        |(_, track): &(Arc<str>, Arc<TargetHealth>)| track.rest(now).is_some_and(|rest| rest.why == Why::Rate);
-    if tracks.iter().any(for_rate) { "cooling_rate" } else { "ok" }
+    let mut rests = tracks.iter().filter_map(|(_, track)| track.rest(now));
+    if rests.any(|rest| rest.why == Why::Rate) { "cooling_rate" } else { "ok" }
 }

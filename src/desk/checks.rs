@@ -61,10 +61,10 @@ pub(super) fn protected(session: &Session) -> Result<(), Refusal> {
     let named = session.req_header().headers.get_all(header::CONNECTION);
     let named = named.iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).map(str::trim);
     match named.into_iter().find_map(|n| PROTECTED.iter().find(|p| p.eq_ignore_ascii_case(n))) {
-        Some(name) => Err(Refusal::new(
-            What::BadRequest { code: None },
-            format!("The header `connection` must not name `{name}`."),
-        )),
+        Some(name) => {
+            let message = format!("The header `connection` must not name `{name}`.");
+            Err(Refusal::new(What::BadRequest { code: None }, message))
+        }
         None => Ok(()),
     }
 }
