@@ -18,7 +18,8 @@ use crate::front::chat::envelope::Envelope;
 use crate::neutral::answer::{AnswerOptions, Kept};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
-    self, Answer, AnswerFault, AnswerHeader, ErrorHead, Losses, Refused, Target, Undo, UpstreamError, Written,
+    self, Answer, AnswerFault, AnswerHeader, ErrorHead, FieldRefused, Losses, Refused, Target, Undo, UpstreamError,
+    Written,
 };
 use crate::upstream::{Prices, Protocol, Settings, openai};
 use translated::Stream as Translated;
@@ -98,9 +99,9 @@ impl Dialect {
         // What cannot be read here is for the account's server to judge, as is everything else that
         // passes through.
         if job.traits.deny()
-            && let Ok(request) = chat::read::read(job.body)
+            && let Ok((request, spelling)) = chat::read::read(job.body)
         {
-            job.traits.check(&request)?;
+            job.traits.check(&request).map_err(|why| spelling.refused(&request, why))?;
         }
         let to = openai::To {
             model: job.model,
@@ -194,10 +195,10 @@ impl Dialect {
     }
 }
 
-type Write = fn(&neutral::Request<'_>, &Target<'_>) -> Result<Written, Refused>;
+type Write = fn(&neutral::Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>;
 
 fn translate(job: &Translate<'_>, path: Cow<'static, str>, write: Write) -> Result<Outbound, Refused> {
-    let request = chat::read::read(job.body)?;
+    let (request, spelling) = chat::read::read(job.body)?;
     let target = Target {
         model: job.model,
         traits: job.traits,
@@ -206,7 +207,7 @@ fn translate(job: &Translate<'_>, path: Cow<'static, str>, write: Write) -> Resu
         within: job.within.filter(|_| !job.envelope.stream),
         kept: job.kept,
     };
-    let written = write(&request, &target)?;
+    let written = spelling.written(&request, write(&request, &target))?;
     let copied = written.body.len();
     Ok(Outbound {
         path,

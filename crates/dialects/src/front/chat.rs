@@ -1,6 +1,7 @@
 //! OpenAI's chat completions, as callers speak them.
 
 pub mod envelope;
+pub mod fields;
 mod media;
 pub mod read;
 pub mod references;

@@ -4,11 +4,12 @@
 //! A result may stand anywhere before the assistant's next writer. Which result belongs to no call
 //! is for the dialects to say: some can do without.
 
-use super::refused::Refused;
+use super::field::Field;
+use super::refused::FieldRefused;
 use super::request::{Message, PartKind, Request, Role};
 
 /// Refuses a conversation in which a call is left without a result, be it at its end.
-pub fn answered(request: &Request<'_>) -> Result<(), Refused> {
+pub fn answered(request: &Request<'_>) -> Result<(), FieldRefused> {
     // The calls that wait for a result, and the message that made them.
     let mut open: Vec<(usize, &str)> = Vec::new();
     let mut has_results = false;
@@ -37,10 +38,10 @@ pub fn answered(request: &Request<'_>) -> Result<(), Refused> {
     all(&open)
 }
 
-fn all(open: &[(usize, &str)]) -> Result<(), Refused> {
+fn all(open: &[(usize, &str)]) -> Result<(), FieldRefused> {
     let Some((index, _)) = open.first() else { return Ok(()) };
-    let param = format!("messages[{index}].tool_calls");
-    Err(Refused::invalid(
+    let param = Field::Calls(*index);
+    Err(FieldRefused::invalid(
         param,
         "Each call must be answered by a tool message before anybody else speaks. One of these is not.",
     ))
@@ -77,12 +78,12 @@ mod tests {
         };
         let messages: Vec<_> = conversation.split(' ').map(message).collect();
         let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
-        let found = match answered(&read(body.as_bytes()).unwrap()) {
+        let found = match answered(&read(body.as_bytes()).unwrap().0) {
             Ok(()) => None,
-            Err(Refused::Invalid(complaint)) => Some(complaint.param),
-            Err(Refused::Unsupported(complaint)) => panic!("{complaint:?}"),
+            Err(FieldRefused::Invalid(complaint)) => Some(complaint.param),
+            Err(FieldRefused::Unsupported(complaint)) => panic!("{complaint:?}"),
         };
-        assert_eq!(found, unanswered.map(|index| format!("messages[{index}].tool_calls")), "{conversation}");
+        assert_eq!(found, unanswered.map(Field::Calls), "{conversation}");
     }
 
     #[test]

@@ -2,63 +2,113 @@
 
 use std::borrow::Cow;
 
-/// The fields of a request that a dialect left out, weakened or added to: names as in the request,
-/// without indexes (`messages[].name`), each once.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Losses {
-    names: Vec<Cow<'static, str>>,
+use super::field::Field;
+
+/// The fields of a request that a dialect left out, weakened or added to, each once. `F` is how a
+/// field is named: as the caller wrote it, without indexes (`messages[].name`), or, inside a
+/// dialect, as a [`Field`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Losses<F = Cow<'static, str>> {
+    names: Vec<F>,
     /// Of those the first that is left out or weakened.
     first: Option<usize>,
 }
 
+/// The fields that a dialect left out, weakened or added to.
+pub type LostFields = Losses<Field>;
+
+/// What is noted in the end where a caller makes up hundreds of fields.
+const MOST: usize = 64;
+
+impl<F> Default for Losses<F> {
+    fn default() -> Self {
+        Self { names: Vec::new(), first: None }
+    }
+}
+
+impl<F: PartialEq> Losses<F> {
+    /// Returns the fields.
+    pub fn names(&self) -> &[F] {
+        &self.names
+    }
+
+    /// Notes a field, or the rest if there are too many. Returns where it stands among the fields.
+    fn note(&mut self, name: F, rest: F) -> usize {
+        if let Some(place) = self.names.iter().position(|known| *known == name) {
+            return place;
+        }
+        if self.names.len() < MOST {
+            self.names.push(if self.names.len() + 1 < MOST { name } else { rest });
+        }
+        self.names.len() - 1
+    }
+}
+
+impl LostFields {
+    /// Notes that a field is lost.
+    pub fn add(&mut self, field: Field) {
+        let place = self.note(field, Field::Rest);
+        self.first.get_or_insert(place);
+    }
+
+    /// Notes that a field is lost, if it is.
+    pub fn add_if(&mut self, is_lost: bool, field: Field) {
+        if is_lost {
+            self.add(field);
+        }
+    }
+
+    /// Notes that something is added to a field that the caller did not say, and that nothing of it
+    /// is lost: nobody is refused for that.
+    pub fn add_to(&mut self, field: Field) {
+        self.note(field, Field::Rest);
+    }
+
+    /// Writes them in other words.
+    pub(crate) fn in_words(self, name: impl Fn(&Field) -> Cow<'static, str>) -> Losses {
+        let mut losses = Losses::default();
+        for (place, field) in self.names.iter().enumerate() {
+            let place_of_name = losses.name(name(field));
+            if self.first == Some(place) {
+                losses.first = Some(place_of_name);
+            }
+        }
+        losses
+    }
+}
+
 impl Losses {
-    /// This field is lost. Whoever makes up hundreds of them is told of `other` in the end.
+    /// Notes that a field is lost.
     pub fn add(&mut self, name: impl Into<Cow<'static, str>>) {
         let place = self.name(name.into());
         self.first.get_or_insert(place);
     }
 
-    /// Something is added to this field that the caller did not say, and nothing of it is lost: it
-    /// is named, and nobody is refused for it.
-    pub fn add_to(&mut self, name: impl Into<Cow<'static, str>>) {
-        self.name(name.into());
-    }
-
-    /// Where it stands among the names.
+    /// Returns where a name stands among the names.
     fn name(&mut self, name: Cow<'static, str>) -> usize {
-        const MOST: usize = 64;
-        if let Some(place) = self.names.iter().position(|known| *known == name) {
-            return place;
-        }
-        if self.names.len() < MOST {
-            let name = match OPTIONAL.iter().find(|known| **known == name) {
-                Some(known) => Cow::Borrowed(*known),
-                None => name,
-            };
-            self.names.push(if self.names.len() + 1 < MOST { name } else { "other".into() });
-        }
-        self.names.len() - 1
+        let known = OPTIONAL.iter().find(|known| **known == name);
+        self.note(known.map_or(name, |known| Cow::Borrowed(*known)), "other".into())
     }
 
-    /// This field is lost, by the name that the caller wrote: what a caller made up must not swell
-    /// logs or headers.
+    /// Notes that a field is lost, by the name that the caller wrote ([`shown`]).
     pub fn add_written(&mut self, prefix: &str, name: &str) {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-        // What is this long may be a key that slipped in among the names.
-        let is_word = |word: &str| word.bytes().all(is_plain) && !word.split('.').any(looks_secret);
-        let is_shown = !name.is_empty() && name.len() <= 48 && !looks_secret(name) && name.split("[]").all(is_word);
-        self.add(format!("{prefix}{}", if is_shown { name } else { "other" }));
+        self.add(format!("{prefix}{}", shown(name)));
     }
 
-    /// The names.
-    pub fn names(&self) -> &[Cow<'static, str>] {
-        &self.names
-    }
-
-    /// The first field that is left out or weakened.
+    /// Returns the first field that is left out or weakened.
     pub fn first(&self) -> Option<&str> {
         self.names.get(self.first?).map(AsRef::as_ref)
     }
+}
+
+/// Returns the name that the caller wrote, or `other`: what a caller made up must not swell logs or
+/// headers.
+pub(crate) fn shown(name: &str) -> &str {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    // What is this long may be a key that slipped in among the names.
+    let is_word = |word: &str| word.bytes().all(is_plain) && !word.split('.').any(looks_secret);
+    let is_shown = !name.is_empty() && name.len() <= 48 && !looks_secret(name) && name.split("[]").all(is_word);
+    if is_shown { name } else { "other" }
 }
 
 /// The fields of OpenAI's own that reading keeps as it finds them: their names are known, and may
@@ -100,16 +150,17 @@ mod tests {
 
     #[test]
     fn what_is_only_added_to_is_named_and_is_no_loss() {
-        let mut losses = Losses::default();
-        losses.add_to("tools");
-        assert_eq!((losses.names().len(), losses.first()), (1, None));
-        losses.add("seed");
-        losses.add("tools");
-        assert_eq!((losses.names().len(), losses.first()), (2, Some("seed")));
-        let mut losses = Losses::default();
-        losses.add_to("tools");
-        losses.add("tools");
-        assert_eq!((losses.names().len(), losses.first()), (1, Some("tools")), "it is lost besides");
+        let in_words = |losses: &LostFields| losses.clone().in_words(|field| format!("{field:?}").into());
+        let mut losses = LostFields::default();
+        losses.add_to(Field::Tools);
+        assert_eq!((losses.names().len(), in_words(&losses).first()), (1, None));
+        losses.add(Field::Seed);
+        losses.add(Field::Tools);
+        assert_eq!((losses.names().len(), in_words(&losses).first()), (2, Some("Seed")));
+        let mut losses = LostFields::default();
+        losses.add_to(Field::Tools);
+        losses.add(Field::Tools);
+        assert_eq!((losses.names().len(), in_words(&losses).first()), (1, Some("Tools")), "it is lost besides");
     }
 
     #[test]
@@ -121,7 +172,7 @@ mod tests {
             &"0a".repeat(16),
             "Abcdefghijklmnopqrstuvwxyz012",
         ] {
-            let mut losses = Losses::default();
+            let mut losses: Losses = Losses::default();
             losses.add_written("messages[].", name);
             assert_eq!(losses.names(), ["messages[].other"], "{name}");
         }
@@ -129,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_a_caller_made_up_is_named_only_if_it_is_plain() {
-        let mut losses = Losses::default();
+        let mut losses: Losses = Losses::default();
         for name in ["odd", "a.b-c_1", "", "a b", "odd", &"x".repeat(49), "a[0]", "content[].x"] {
             losses.add_written("messages[].", name);
         }

@@ -6,13 +6,14 @@
 //! [`Event`]s, and the front door makes its answer of those, buffered or streamed. So both kinds of
 //! answer say the same.
 //!
-//! **Invariant:** nothing is left out in silence. What a dialect cannot say is in [`Losses`], or
-//! the request is [`Refused`].
+//! **Invariant:** nothing is left out in silence. What a dialect cannot say is in
+//! [`LostFields`], or the request is [`FieldRefused`].
 
 pub mod answer;
 pub mod answered;
 mod event;
 mod fault;
+mod field;
 pub(crate) mod flaws;
 mod losses;
 pub(crate) mod mark;
@@ -30,11 +31,13 @@ pub mod usage;
 pub use answer::{Answer, AnswerHeader};
 pub use event::{Emit, Event, Finish, Reader, Tokens};
 pub use fault::{AnswerFault, ErrorHead, StreamFault, UpstreamError};
+pub use field::Field;
 pub use flaws::Flaws;
-pub use losses::{Losses, looks_secret};
-pub use refused::{Complaint, Refused};
+pub(crate) use losses::shown;
+pub use losses::{Losses, LostFields, looks_secret};
+pub use refused::{Complaint, FieldRefused, Refused};
 pub use request::{
     Cache, Call, Effort, Family, Format, Media, Message, Number, Part, PartKind, Raw, Request, Role, Thought, Tool,
-    ToolChoice, ToolKind, Words,
+    ToolChoice, ToolKind,
 };
 pub use target::{Kept, Target, Undo, Written};

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::traits::Traits;
-use super::{Format, Losses, Raw, Refused, Request, Tool, ToolChoice};
+use super::{Field, FieldRefused, Format, LostFields, Raw, Request, Tool, ToolChoice};
 
 /// The tools that a model is shown, and what it may do with them.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl<'r, 'a> Offer<'r, 'a> {
         traits: &Traits,
         naming: Naming,
         refusal: &str,
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, FieldRefused> {
         let (choice, named): (_, &'r [Cow<'a, str>]) = match &request.tool_choice {
             None | Some(ToolChoice::Auto) => (Choice::Free, &[]),
             Some(ToolChoice::None) if request.tools.is_empty() => (Choice::Free, &[]),
@@ -113,10 +113,10 @@ impl<'r, 'a> Offer<'r, 'a> {
         };
         if choice.is_forced() && request.tools.is_empty() {
             let message = "The choice is a tool that is not in `tools`.";
-            return Err(Refused::invalid(request.words.tool_choice, message));
+            return Err(FieldRefused::invalid(Field::ToolChoice, message));
         }
         if choice.is_forced() && !traits.forced_tools {
-            return Err(Refused::unsupported(request.words.tool_choice, refusal));
+            return Err(FieldRefused::unsupported(Field::ToolChoice, refusal));
         }
         let (choice, shows_all) = match (naming, choice) {
             (Naming::Several, _) | (Naming::One, Choice::One(_)) => (choice, true),
@@ -139,25 +139,25 @@ impl<'r, 'a> Offer<'r, 'a> {
         &self,
         format: Option<&'r Format<'a>>,
         ways: Ways,
-        losses: &mut Losses,
-    ) -> Result<Form<'r, 'a>, Refused> {
+        losses: &mut LostFields,
+    ) -> Result<Form<'r, 'a>, FieldRefused> {
         let Some(format) = format else { return Ok(Form::Free) };
         if ways.native {
             return Ok(Form::Native(format));
         }
         if self.choice.is_forced() {
-            losses.add("response_format");
+            losses.add(Field::Format);
             return Ok(Form::Free);
         }
         if ways.tool {
             return Ok(Form::Tool(AnswerTool::of(format)));
         }
         if ways.words {
-            losses.add("response_format");
+            losses.add(Field::Format);
             return Ok(Form::Words);
         }
         let refusal = if self.tools.is_empty() { ways.refusal } else { ways.refusal_beside_tools };
-        Err(Refused::unsupported("response_format", refusal))
+        Err(FieldRefused::unsupported(Field::Format, refusal))
     }
 }
 

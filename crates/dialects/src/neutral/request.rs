@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use super::field::Field;
 use crate::wire::json::{Cursor, Kind};
 
 /// A caller's request, read whole. What is `null` in it counts as absent.
@@ -55,31 +56,6 @@ pub struct Request<'a> {
     /// `messages`, `stream`, `stream_options`. Also fields inside `tools` and `response_format`
     /// that nobody knows, by their path without indexes: `tools.function.x`.
     pub others: Vec<(Cow<'a, str>, Raw<'a>)>,
-    /// What the caller calls those of them that have two names.
-    pub words: Words,
-}
-
-/// Which name the caller wrote, where a field has an older one too: a loss or a refusal names that.
-/// Of two that say the same, the newer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Words {
-    /// `max_completion_tokens` or `max_tokens`.
-    pub max_tokens: &'static str,
-    /// `safety_identifier` or `user`.
-    pub user: &'static str,
-    /// `tools` or `functions`.
-    pub tools: &'static str,
-    /// `tool_choice` or `function_call`.
-    pub tool_choice: &'static str,
-    /// `messages[].thinking_blocks`, or OpenRouter's `messages[].reasoning_details`.
-    pub thoughts: &'static str,
-}
-
-impl Default for Words {
-    fn default() -> Self {
-        let thoughts = "messages[].thinking_blocks";
-        Self { max_tokens: "max_tokens", user: "user", tools: "tools", tool_choice: "tool_choice", thoughts }
-    }
 }
 
 /// JSON text of one whole value, as it was written.
@@ -218,9 +194,9 @@ impl Call<'_> {
         is_object.then_some(text)
     }
 
-    /// The field that is weakened where they are none, and are put into one.
-    pub fn weakened(&self) -> &'static str {
-        if self.is_custom { "messages[].tool_calls[].custom" } else { "messages[].tool_calls[].function.arguments" }
+    /// Returns the field that is weakened where they are none, and are put into one.
+    pub fn weakened(&self) -> Field {
+        if self.is_custom { Field::CustomCall } else { Field::CallArguments }
     }
 }
 

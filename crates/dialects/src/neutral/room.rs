@@ -56,7 +56,7 @@ mod tests {
                 r#"{{"messages":[],"tools":[{{"function":{{"name":"f","parameters":{{"description":"{long}"}}}}}}]}}"#
             ),
         ] {
-            let room = read(body.as_bytes()).unwrap().room();
+            let room = read(body.as_bytes()).unwrap().0.room();
             assert!((long.len()..long.len() * 6 / 5).contains(&room), "{room}");
         }
     }

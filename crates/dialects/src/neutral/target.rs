@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::field::Field;
 use super::losses::Losses;
 use super::request::Thought;
 use super::traits::Traits;
@@ -27,13 +28,14 @@ pub struct Target<'a> {
 /// Thoughts that were kept for the next turn.
 pub type Kept = Arc<[Thought<'static>]>;
 
-/// A request in a dialect's words.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Written {
+/// A request in a dialect's words. `F` is how the fields that it does not say are named, as in
+/// [`Losses`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written<F = Field> {
     /// The body.
     pub body: Vec<u8>,
     /// What it does not say.
-    pub losses: Losses,
+    pub losses: Losses<F>,
     /// What reading the answer must undo.
     pub undo: Undo,
     /// Headers that the body needs, besides those that every request has.

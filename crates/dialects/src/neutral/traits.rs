@@ -5,7 +5,8 @@
 //! Where the callers' own format passes through, a request is not written anew: `tools`, `images`
 //! and `structured` decide whether it can be sent at all, and nothing else here applies.
 
-use super::refused::Refused;
+use super::field::Field;
+use super::refused::FieldRefused;
 use super::request::{Effort, Format, Media, PartKind, Request};
 
 /// The facts.
@@ -74,31 +75,30 @@ impl Traits {
 
     /// Refuses a request for what such a model cannot do, where nothing of it can be left out or
     /// said in another way.
-    pub fn check(&self, request: &Request<'_>) -> Result<(), Refused> {
+    pub fn check(&self, request: &Request<'_>) -> Result<(), FieldRefused> {
         if !self.tools && !request.tools.is_empty() {
-            return Err(Refused::unsupported(request.words.tools, "This model knows no tools."));
+            return Err(FieldRefused::unsupported(Field::Tools, "This model knows no tools."));
         }
         if !self.structured && matches!(request.format, Some(Format::JsonSchema { .. })) {
-            return Err(Refused::unsupported("response_format", "This model cannot answer in a schema."));
+            return Err(FieldRefused::unsupported(Field::Format, "This model cannot answer in a schema."));
         }
         for (index, message) in request.messages.iter().enumerate() {
             if !self.tools && !message.calls.is_empty() {
-                return Err(Refused::unsupported(
-                    format!("messages[{index}].tool_calls"),
-                    "This model knows no tools.",
-                ));
+                return Err(FieldRefused::unsupported(Field::Calls(index), "This model knows no tools."));
             }
             if self.images {
                 continue;
             }
             for (place, part) in message.content.iter().enumerate() {
-                let field = match &part.kind {
-                    PartKind::Image(..) => "image_url",
-                    PartKind::File(Media::Inline(kind, _), _) if kind.starts_with("image/") => "file",
-                    PartKind::Text(_) | PartKind::Audio(..) | PartKind::File(..) => continue,
+                let is_image = match &part.kind {
+                    PartKind::Image(..) => true,
+                    PartKind::File(Media::Inline(kind, _), _) => kind.starts_with("image/"),
+                    PartKind::Text(_) | PartKind::Audio(..) | PartKind::File(..) => false,
                 };
-                let param = format!("messages[{index}].content[{place}].{field}");
-                return Err(Refused::unsupported(param, "This model does not see pictures."));
+                if is_image {
+                    let place = Field::Part(index, place);
+                    return Err(FieldRefused::unsupported(place, "This model does not see pictures."));
+                }
             }
         }
         Ok(())
@@ -179,11 +179,13 @@ impl Efforts {
 mod tests {
     use super::*;
     use crate::front::chat::read::read;
+    use crate::neutral::Refused;
 
     #[track_caller]
     fn check(traits: Traits, fields: &str, refused: Option<&str>) {
         let body = format!("{{{fields}}}");
-        let found = match traits.check(&read(body.as_bytes()).unwrap()) {
+        let (request, spelling) = read(body.as_bytes()).unwrap();
+        let found = match traits.check(&request).map_err(|why| spelling.refused(&request, why)) {
             Ok(()) => None,
             Err(Refused::Unsupported(complaint)) => Some(complaint.param),
             Err(Refused::Invalid(complaint)) => panic!("{complaint:?}"),

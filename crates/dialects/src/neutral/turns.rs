@@ -8,7 +8,8 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use super::losses::Losses;
+use super::field::Field;
+use super::losses::LostFields;
 use super::request::{Cache, Call, Message, Part, PartKind, Request, Role, Thought};
 use super::target::Kept;
 
@@ -79,19 +80,19 @@ pub struct Outcome<'r, 'a> {
 pub fn turns<'r, 'a>(
     request: &'r Request<'a>,
     kept: &dyn Fn(&str) -> Option<Kept>,
-    losses: &mut Losses,
+    losses: &mut LostFields,
 ) -> Turns<'r, 'a> {
     let mut draft = Draft::default();
     for (index, message) in request.messages.iter().enumerate() {
         for name in &message.others {
-            losses.add_written("messages[].", name);
+            losses.add(Field::OtherOfMessage(name.to_string()));
         }
         let answers = matches!(message.role, Role::Tool | Role::Function);
         if message.name.is_some() && !answers {
-            losses.add("messages[].name");
+            losses.add(Field::ParticipantName);
         }
         if message.cache.is_some() && !answers {
-            losses.add("cache_control");
+            losses.add(Field::CacheHint);
         }
         match message.role {
             Role::System | Role::Developer => draft.system(message, losses),
@@ -132,11 +133,11 @@ struct Made<'r> {
 }
 
 impl<'r, 'a> Draft<'r, 'a> {
-    fn system(&mut self, message: &'r Message<'a>, losses: &mut Losses) {
+    fn system(&mut self, message: &'r Message<'a>, losses: &mut LostFields) {
         for part in &message.content {
             match part.kind {
                 PartKind::Text(_) => self.system.push(part),
-                PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => losses.add("messages[].content"),
+                PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => losses.add(Field::SystemMedia),
             }
         }
     }
@@ -146,14 +147,14 @@ impl<'r, 'a> Draft<'r, 'a> {
         index: usize,
         message: &'r Message<'a>,
         kept: &dyn Fn(&str) -> Option<Kept>,
-        losses: &mut Losses,
+        losses: &mut LostFields,
     ) {
         let mut items = Vec::with_capacity(message.content.len() + message.calls.len() + 1);
         for thoughts in message.thoughts.chunk_by(|one, other| one.is_whole() == other.is_whole()) {
             if thoughts.first().is_some_and(Thought::is_whole) {
                 items.push(Item::Thoughts(Thoughts::Said(thoughts)));
             } else {
-                losses.add("messages[].thinking_blocks");
+                losses.add(Field::Thoughts);
             }
         }
         let says_thoughts = !items.is_empty();
@@ -183,7 +184,7 @@ impl<'r, 'a> Draft<'r, 'a> {
             items.push(Item::Call(call, signature));
         }
         if message.reasoning.is_some() && !remembered {
-            losses.add("messages[].reasoning_content");
+            losses.add(Field::Reasoning);
         }
         self.say(true, items);
     }
@@ -199,7 +200,7 @@ impl<'r, 'a> Draft<'r, 'a> {
         self.count += 1;
     }
 
-    fn result(&mut self, message: &'r Message<'a>, losses: &mut Losses) {
+    fn result(&mut self, message: &'r Message<'a>, losses: &mut LostFields) {
         let id = message.tool_call_id.as_deref().unwrap_or_default();
         let cache =
             message.cache.as_ref().or_else(|| message.content.iter().rev().find_map(|part| part.cache.as_ref()));
@@ -221,7 +222,7 @@ impl<'r, 'a> Draft<'r, 'a> {
         }
         // A second result of one call, which providers refuse: the later one counts, where the
         // first one stood, beside its call.
-        losses.add("messages[]");
+        losses.add(Field::SecondResult);
         let (turn, place) = made.map_or((0, 0), |made| made.last);
         if let Some((_, first)) = self.turns.get_mut(turn).and_then(|turn| turn.results.get_mut(place)) {
             first.parts = &message.content;

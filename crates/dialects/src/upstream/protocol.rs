@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use super::quirks::Quirks;
 use crate::neutral::traits::Traits;
-use crate::neutral::{AnswerFault, Emit, ErrorHead, Family, Reader, Refused, Request, Target, UpstreamError, Written};
+use crate::neutral::{
+    AnswerFault, Emit, ErrorHead, Family, FieldRefused, Reader, Request, Target, UpstreamError, Written,
+};
 
 /// What is the same for all accounts that speak a dialect.
 pub struct Protocol {
@@ -54,7 +56,7 @@ pub struct Protocol {
 /// How a request of the neutral form is written, and an answer is read into it.
 pub struct Translation {
     /// Writes a request.
-    pub request: fn(&Request<'_>, &Target<'_>) -> Result<Written, Refused>,
+    pub request: fn(&Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>,
     /// Reads a buffered answer of this model.
     pub answer: fn(&str, &[u8], Emit<'_>) -> Result<(), AnswerFault>,
     /// Begins to read a stream of this model.

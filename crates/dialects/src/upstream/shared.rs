@@ -2,4 +2,5 @@
 
 pub(crate) mod flat;
 pub mod lenient;
+pub(crate) mod options;
 pub(crate) mod unique;

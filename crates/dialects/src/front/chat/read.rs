@@ -15,18 +15,19 @@ mod value;
 use std::borrow::Cow;
 use std::cell::Cell;
 
+use super::fields::Spelling;
 use crate::neutral::{Effort, Format, Raw, Refused, Request};
 use crate::wire::json::{Cursor, Kind};
 use message::{Pending, message};
 use tools::{Choice, Tools};
 use value::{Fault, Name, Value};
 
-/// Reads a body.
-pub fn read(body: &[u8]) -> Result<Request<'_>, Refused> {
+/// Reads a body: the request, and how the caller spells it.
+pub fn read(body: &[u8]) -> Result<(Request<'_>, Spelling), Refused> {
     whole(body).map_err(|why| *why)
 }
 
-fn whole(body: &[u8]) -> Result<Request<'_>, Fault> {
+fn whole(body: &[u8]) -> Result<(Request<'_>, Spelling), Fault> {
     let mut cursor = Cursor::new(body);
     let mut reading = Reading::default();
     let elements = Cell::new(0);
@@ -136,11 +137,12 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    fn request(self) -> Result<Request<'a>, Fault> {
+    fn request(self) -> Result<(Request<'a>, Spelling), Fault> {
         let mut request = self.request;
+        let mut spelling = Spelling::default();
         let first = self.max_completion_tokens;
         if first.is_some() {
-            request.words.max_tokens = "max_completion_tokens";
+            spelling.max_tokens = "max_completion_tokens";
         }
         request.max_tokens = first.or(self.max_tokens.map(|(number, _)| number));
         if let Some((number, raw)) = self.max_tokens
@@ -149,11 +151,11 @@ impl<'a> Reading<'a> {
             request.others.push(("max_tokens".into(), raw));
         }
         if self.pending.has_details {
-            request.words.thoughts = "messages[].reasoning_details";
+            spelling.thoughts = "messages[].reasoning_details";
         }
         request.user = self.safety_identifier;
         if request.user.is_some() {
-            request.words.user = "safety_identifier";
+            spelling.user = "safety_identifier";
         }
         if let Some((user, raw)) = self.user {
             match &request.user {
@@ -169,7 +171,7 @@ impl<'a> Reading<'a> {
         request.tool_choice = match (self.tool_choice, self.function_call) {
             (Some(choice), None) => choice.of(&self.tools)?,
             (None, Some((choice, _))) => {
-                request.words.tool_choice = "function_call";
+                spelling.tool_choice = "function_call";
                 choice.of(&self.tools)?
             }
             (Some(choice), Some((_, raw))) => {
@@ -179,11 +181,11 @@ impl<'a> Reading<'a> {
             (None, None) => None,
         };
         if self.tools.are_functions {
-            request.words.tools = "functions";
+            spelling.tools = "functions";
         }
         request.tools = self.tools.list;
         request.others.extend(self.tools.others);
-        Ok(request)
+        Ok((request, spelling))
     }
 }
 

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::front::chat::fields::tests::in_words;
 use crate::neutral::{Cache, Media};
 
 fn text(text: &'static str) -> Part<'static> {
@@ -105,7 +106,7 @@ fn none(_: &str) -> Option<Kept> {
 /// `system | U item, item | A item … ; losses`
 fn told(messages: Vec<Message<'static>>, kept: &dyn Fn(&str) -> Option<Kept>) -> String {
     let request = Request { messages, ..Request::default() };
-    let mut losses = Losses::default();
+    let mut losses = LostFields::default();
     let turns = turns(&request, kept, &mut losses);
     let system: Vec<String> = turns.system.iter().map(|it| part(it)).collect();
     let mut told = system.join(", ");
@@ -115,7 +116,7 @@ fn told(messages: Vec<Message<'static>>, kept: &dyn Fn(&str) -> Option<Kept>) ->
         let items: Vec<String> = turn.items.iter().map(item).collect();
         told = format!("{told} | {} {}", if turn.is_assistant { 'A' } else { 'U' }, items.join(", "));
     }
-    for name in losses.names() {
+    for name in in_words(losses).names() {
         told = format!("{told} ; {name}");
     }
     told

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use crate::neutral::turns::Outcome;
-use crate::neutral::{Cache, Call, Losses, Media, Part, PartKind, Thought};
+use crate::neutral::{Cache, Call, Field, LostFields, Media, Part, PartKind, Thought};
 use crate::upstream::claude::alternation::is_blank;
 use crate::upstream::claude::blocks::{CacheHints, image_type, is_blank_part, write_input};
 use crate::upstream::claude::conversation::BlockWriter;
@@ -15,7 +15,7 @@ use crate::wire::json::Writer;
 pub(super) struct Blocks<'r, 'l> {
     pub(super) names: &'l Names<'r>,
     pub(super) breakpoints: Breakpoints,
-    pub(super) losses: &'l mut Losses,
+    pub(super) losses: &'l mut LostFields,
 }
 
 /// The places where a prompt cache may end, as far as the API takes them.
@@ -45,18 +45,18 @@ impl Source<'_> {
 
 impl Breakpoints {
     /// Takes those that the API takes of so many.
-    pub(super) fn of(count: usize, losses: &mut Losses) -> Self {
+    pub(super) fn of(count: usize, losses: &mut LostFields) -> Self {
         Self(CacheHints::of(count, 4, losses))
     }
 
     /// Writes the member, if there is a hint here.
-    pub(super) fn write(&mut self, w: &mut Writer, hint: Option<&Cache<'_>>, losses: &mut Losses) {
+    pub(super) fn write(&mut self, w: &mut Writer, hint: Option<&Cache<'_>>, losses: &mut LostFields) {
         let Some(cache) = self.0.next(hint) else { return };
         w.key("cache_control").object(|w| {
             w.key("type").text("ephemeral");
             match cache.ttl.as_deref() {
                 Some(ttl @ ("5m" | "1h")) => w.key("ttl").text(ttl),
-                Some(_) => losses.add("cache_control"),
+                Some(_) => losses.add(Field::CacheHint),
                 None => {}
             }
         });
@@ -150,9 +150,7 @@ impl Blocks<'_, '_> {
             });
             match kind {
                 PartKind::File(_, Some(name)) if !is_image && !is_blank(name) => w.key("title").text(name),
-                PartKind::Image(_, Some(detail)) if detail != "auto" => {
-                    self.losses.add("messages[].content[].image_url.detail")
-                }
+                PartKind::Image(_, Some(detail)) if detail != "auto" => self.losses.add(Field::ImageDetail),
                 PartKind::Text(_) | PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => {}
             }
             self.breakpoints.write(w, cache, self.losses);

@@ -3,8 +3,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
+use crate::front::chat::fields::tests::{Worded, through};
 use crate::front::chat::read;
-use crate::neutral::{Event, Kept, Losses, Reader as _, Refused, Target, Thought, Written};
+use crate::neutral::{Event, Kept, Losses, Reader as _, Refused, Target, Thought};
 
 /// A model without any quirk, but for what each test wants.
 pub(crate) const OPUS_4_1: &str = "claude-opus-4-1";
@@ -31,11 +32,10 @@ fn kept(id: &str) -> Option<Kept> {
 }
 
 /// Writes a request given as a caller sends it.
-pub(crate) fn write(model: &str, body: &str) -> Result<Written, Refused> {
-    let read = read::read(body.as_bytes())?;
+pub(crate) fn write(model: &str, body: &str) -> Result<Worded, Refused> {
     let target =
         Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &kept };
-    request(&read, &target)
+    through(body.as_bytes(), &target, request)
 }
 
 /// Writes a request of one message with these fields besides: what stands between `max_tokens` and
@@ -130,7 +130,7 @@ fn mutated(text: &'static str) -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #[test]
     fn no_request_panics_and_what_is_written_is_json(body in mutated(REQUEST), model in proptest::sample::select(vec![OPUS_4_1, SONNET_4, HAIKU_3_5, OPUS_4_6, OPUS_5, OPUS_5_5, "glm"])) {
-        let Ok(read) = read::read(&body) else { return Ok(()) };
+        let Ok((read, _)) = read::read(&body) else { return Ok(()) };
         let target = Target { model, traits: traits(model), default_max_tokens: Some(50), stream: true, within: None, kept: &kept };
         if let Ok(written) = request(&read, &target) {
             let value: serde_json::Value = serde_json::from_slice(&written.body).unwrap();

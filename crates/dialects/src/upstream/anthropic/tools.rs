@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::blocks::Breakpoints;
 use crate::neutral::offer::{Choice, Naming};
-use crate::neutral::{Losses, Request};
+use crate::neutral::{Field, LostFields, Request};
 use crate::upstream::claude::schema;
 use crate::upstream::claude::tools::{Api, Tools};
 use crate::wire::json::Writer;
@@ -14,14 +14,14 @@ pub(super) const API: Api = Api { none: true, naming: Naming::One, fitted_schema
 
 /// Returns the functions that were called, where there are no tools: the API refuses calls then, so
 /// that they must be there to be understood.
-pub(super) fn stubs<'r>(request: &'r Request<'_>, losses: &mut Losses) -> Vec<&'r str> {
+pub(super) fn stubs<'r>(request: &'r Request<'_>, losses: &mut LostFields) -> Vec<&'r str> {
     if !request.tools.is_empty() {
         return Vec::new();
     }
     let called: BTreeSet<&str> =
         request.messages.iter().flat_map(|message| &message.calls).map(|call| &*call.name).collect();
     if !called.is_empty() {
-        losses.add_to(request.words.tools);
+        losses.add_to(Field::Tools);
     }
     called.into_iter().collect()
 }
@@ -50,7 +50,7 @@ pub(super) fn write_tools(
     tools: &Tools<'_, '_>,
     request: &Request<'_>,
     breakpoints: &mut Breakpoints,
-    losses: &mut Losses,
+    losses: &mut LostFields,
 ) {
     if !tools.any() {
         return;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::models::Family;
 use crate::neutral::turns::{Item, Outcome};
-use crate::neutral::{Cache, Call, Losses, Media, Part, PartKind, Thought};
+use crate::neutral::{Cache, Call, Field, LostFields, Media, Part, PartKind, Thought};
 use crate::upstream::claude::alternation::Side;
 use crate::upstream::claude::blocks::{CacheHints, image_type, is_blank_part, write_input};
 use crate::upstream::claude::conversation::BlockWriter;
@@ -18,7 +18,7 @@ pub(super) struct Blocks<'r, 'l> {
     /// The names of the documents so far, each with the number to try for the next one of the same:
     /// no two may have one.
     pub(super) documents: BTreeMap<String, u64>,
-    pub(super) losses: &'l mut Losses,
+    pub(super) losses: &'l mut LostFields,
 }
 
 /// The places where a prompt cache may end, as far as the model takes them: blocks of their own,
@@ -38,28 +38,28 @@ pub(super) enum Source<'p> {
 
 impl CachePoints {
     /// Takes those that the model takes of so many.
-    pub(super) fn of(count: usize, family: Family, losses: &mut Losses) -> Self {
+    pub(super) fn of(count: usize, family: Family, losses: &mut LostFields) -> Self {
         Self { family, hints: CacheHints::of(count, if family.caches() { 4 } else { 0 }, losses) }
     }
 
     /// Writes one behind a tool, if there is a hint on it.
-    pub(super) fn tool(&mut self, w: &mut Writer, cache: Option<&Cache<'_>>, losses: &mut Losses) {
+    pub(super) fn tool(&mut self, w: &mut Writer, cache: Option<&Cache<'_>>, losses: &mut LostFields) {
         // Nova's tools are not cached.
         if self.family == Family::Claude {
             self.write(w, cache, losses);
         } else if cache.is_some() {
-            losses.add("cache_control");
+            losses.add(Field::CacheHint);
         }
     }
 
     /// Writes one, if there is a hint here.
-    fn write(&mut self, w: &mut Writer, hint: Option<&Cache<'_>>, losses: &mut Losses) {
+    fn write(&mut self, w: &mut Writer, hint: Option<&Cache<'_>>, losses: &mut LostFields) {
         let Some(cache) = self.hints.next(hint) else { return };
         let is_long = match (cache.ttl.as_deref(), self.family) {
             (None | Some("5m"), _) => false,
             (Some("1h"), Family::Claude) => true,
             (Some(_), _) => {
-                losses.add("cache_control");
+                losses.add(Field::CacheHint);
                 false
             }
         };
@@ -142,7 +142,7 @@ impl Blocks<'_, '_> {
         if let PartKind::Image(_, Some(detail)) = kind
             && detail != "auto"
         {
-            self.losses.add("messages[].content[].image_url.detail");
+            self.losses.add(Field::ImageDetail);
         }
         // What has no source was refused before anything was written.
         match source(kind) {

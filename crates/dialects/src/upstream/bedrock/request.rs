@@ -6,22 +6,22 @@ use std::collections::BTreeMap;
 use super::blocks::{Blocks, CachePoints, Source, source};
 use super::models::Family;
 use super::tools;
-use crate::neutral::traits::Sampling;
-use crate::neutral::{Losses, Number, Raw, Refused, Request, Target, ToolChoice, Written, schema, turns};
+use crate::neutral::{Field, FieldRefused, LostFields, Raw, Request, Target, ToolChoice, Written, schema, turns};
 use crate::upstream::claude::conversation::Conversation;
-use crate::upstream::claude::fields::{lose_others, write_share, write_stops};
+use crate::upstream::claude::fields::{Dials, lose_numbers, lose_others, write_stops};
 use crate::upstream::claude::refuse::refuse;
 use crate::upstream::claude::thinking::Thinking;
 use crate::upstream::claude::tools::{Situation, Tools};
+use crate::upstream::shared::options;
 use crate::wire::json::Writer;
 
 /// Writes a request. Which model it is for, and whether it streams, is in the path.
-pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Refused> {
+pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
     let may_call = request.tool_choice != Some(ToolChoice::None);
     refuse(request, traits, may_call, |kind| source(kind).map(|source| matches!(source, Source::Image(..))))?;
     let family = Family::of(target.model, traits);
-    let mut losses = Losses::default();
+    let mut losses = LostFields::default();
     let turns = turns::turns(request, target.kept, &mut losses);
     let refusal = "This model needs a message of the user that says something.";
     let mut conversation = Conversation::of(request, &turns, traits, refusal, &mut losses)?;
@@ -40,9 +40,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
     // Newer models refuse thoughts out of their place, unless they are told to drop them by a
     // header that this API does not have.
     conversation.sends_thoughts = thinking.may_be_on(traits) && family.signs() && !traits.bound_thoughts;
-    if !conversation.sends_thoughts && conversation.has_callers_thoughts() {
-        losses.add(request.words.thoughts);
-    }
+    losses.add_if(!conversation.sends_thoughts && conversation.has_callers_thoughts(), Field::Thoughts);
 
     let of_tools = if family == Family::Claude { tools.cache_hints() } else { 0 };
     let mut points = CachePoints::of(of_tools + conversation.cache_hints(), family, &mut losses);
@@ -63,8 +61,14 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
         member(w, "additionalModelRequestFields", |w| dial.write_more(w, &thinking));
         describe(w, request, &mut losses);
     });
-    // A Claude's fate of `thinking` is decided where it is read.
-    lose_others(request, (request.words.user, request.user.is_some()), family == Family::Claude, &mut losses);
+    lose_numbers(request, &mut losses);
+    losses.add_if(request.user.is_some(), Field::User);
+    match family {
+        Family::Claude => lose_others(request, &mut losses),
+        Family::Nova | Family::Nova2 | Family::OpenAi | Family::Mistral | Family::Other => {
+            options::lose_others(request, &mut losses);
+        }
+    }
     Ok(Written { body: w.into_bytes(), losses, headers: Vec::new(), undo: tools.undo() })
 }
 
@@ -82,9 +86,7 @@ fn member(w: &mut Writer, key: &'static str, inside: impl FnOnce(&mut Writer)) {
 struct Dial<'r> {
     family: Family,
     max_tokens: Option<u64>,
-    temperature: Option<Number<'r>>,
-    top_p: Option<Number<'r>>,
-    top_k: Option<u64>,
+    dials: Dials<'r>,
     effort: Option<&'static str>,
 }
 
@@ -94,7 +96,7 @@ impl<'r> Dial<'r> {
         target: &Target<'_>,
         family: Family,
         thinking: &Thinking<'_>,
-        losses: &mut Losses,
+        losses: &mut LostFields,
     ) -> Self {
         // Silence is the most that the model can say, which a budget must be less than.
         let is_bounded = family == Family::Claude && thinking.is_bounded();
@@ -105,63 +107,35 @@ impl<'r> Dial<'r> {
         let mut dial = Self {
             family,
             max_tokens: says_most.then(|| thinking.max_tokens()),
-            temperature: request.temperature,
-            top_p: request.top_p,
-            top_k: request.top_k,
+            dials: Dials { temperature: request.temperature, top_p: request.top_p, top_k: request.top_k },
             effort: thinking.effort(),
         };
         let in_output_config = matches!(family, Family::Claude | Family::Mistral | Family::Other);
         if !target.traits.server.output_config && in_output_config && dial.effort.take().is_some() {
-            losses.add("reasoning_effort");
+            losses.add(Field::Effort);
         }
-        dial.sample(target.traits.sampling, family == Family::Claude && thinking.is_on(), losses);
-        let takes_top_k = matches!(family, Family::Claude | Family::Nova | Family::Nova2);
-        if !takes_top_k && dial.top_k.take().is_some() {
-            losses.add("top_k");
-        }
-        let can_be_off = matches!(family, Family::Claude | Family::Nova | Family::Nova2);
-        if thinking.is_off() && !can_be_off {
-            losses.add("reasoning_effort");
+        let (sampling, thinks) = (target.traits.sampling, family == Family::Claude && thinking.is_on());
+        dial.dials.restrict_temperature(sampling, thinks, losses);
+        dial.dials.restrict_top_p(sampling, thinks, losses);
+        dial.dials.restrict_top_k(sampling, thinks, losses);
+        if !matches!(family, Family::Claude | Family::Nova | Family::Nova2) {
+            losses.add_if(dial.dials.top_k.take().is_some(), Field::TopK);
+            losses.add_if(thinking.is_off(), Field::Effort);
         }
         // Nova's highest effort goes with neither of them.
-        let is_bound = dial.max_tokens.is_some() || dial.temperature.is_some() || dial.top_p.is_some();
+        let is_bound = dial.max_tokens.is_some() || dial.dials.temperature.is_some() || dial.dials.top_p.is_some();
         if family == Family::Nova2 && dial.effort == Some("high") && is_bound {
-            losses.add("reasoning_effort");
+            losses.add(Field::Effort);
             dial.effort = Some("medium");
         }
         dial
     }
 
-    /// Leaves out what the model refuses; a default is no loss.
-    fn sample(&mut self, sampling: Sampling, thinks: bool, losses: &mut Losses) {
-        let mut lose = |name: &'static str, number: &mut Option<Number<'_>>, is_lost: bool| {
-            if is_lost && number.take().is_some_and(|number| number.value != 1.0) {
-                losses.add(name);
-            }
-        };
-        let neither = sampling == Sampling::Neither || thinks;
-        lose("temperature", &mut self.temperature, neither);
-        let excludes = |top_p: f64| match sampling {
-            Sampling::Neither => true,
-            Sampling::One if self.temperature.is_some() => true,
-            Sampling::One | Sampling::Both => thinks && top_p < 0.95,
-        };
-        let is_lost = self.top_p.is_some_and(|top_p| excludes(top_p.value));
-        lose("top_p", &mut self.top_p, is_lost);
-        if neither && self.top_k.take().is_some() {
-            losses.add("top_k");
-        }
-    }
-
-    fn write_inference(&self, w: &mut Writer, request: &Request<'_>, losses: &mut Losses) {
+    fn write_inference(&self, w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
         if let Some(max_tokens) = self.max_tokens {
             w.key("maxTokens").number(max_tokens);
         }
-        for (key, name, number) in [("temperature", "temperature", self.temperature), ("topP", "top_p", self.top_p)] {
-            if let Some(number) = number {
-                write_share(w, key, number, name, losses);
-            }
-        }
+        self.dials.write(w, ["temperature", "topP"], losses);
         write_stops(w, "stopSequences", &request.stop, losses);
     }
 
@@ -181,13 +155,13 @@ impl<'r> Dial<'r> {
     fn write_more(&self, w: &mut Writer, thinking: &Thinking<'_>) {
         match self.family {
             Family::Claude => {
-                if let Some(top_k) = self.top_k {
+                if let Some(top_k) = self.dials.top_k {
                     w.key("top_k").number(top_k);
                 }
                 thinking.write(w, false, &mut Vec::new());
             }
             Family::Nova | Family::Nova2 => {
-                if let Some(top_k) = self.top_k {
+                if let Some(top_k) = self.dials.top_k {
                     w.key("inferenceConfig").object(|w| w.key("topK").number(top_k));
                 }
                 if thinking.is_off() {
@@ -210,11 +184,9 @@ impl<'r> Dial<'r> {
 }
 
 /// In which tier, and what the provider's log is told.
-fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut Losses) {
-    match request.service_tier.as_deref() {
-        None | Some("auto" | "default") => {}
-        Some(tier @ ("priority" | "flex" | "reserved")) => w.key("serviceTier").object(|w| w.key("type").text(tier)),
-        Some(_) => losses.add("service_tier"),
+fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
+    if let Some(tier) = options::tier(request, &TIERS, losses) {
+        w.key("serviceTier").object(|w| w.key("type").text(tier));
     }
     if let Some(Raw(metadata)) = request.metadata {
         match labels(metadata) {
@@ -222,10 +194,18 @@ fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut Losses) {
             Some(labels) => {
                 w.key("requestMetadata").object(|w| labels.iter().for_each(|(name, value)| w.name(name).text(value)))
             }
-            None => losses.add("metadata"),
+            None => losses.add(Field::Metadata),
         }
     }
 }
+
+const TIERS: [(&str, Option<&str>); 5] = [
+    ("auto", None),
+    ("default", None),
+    ("priority", Some("priority")),
+    ("flex", Some("flex")),
+    ("reserved", Some("reserved")),
+];
 
 /// Names and values, if all of them may be there.
 fn labels(metadata: &str) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {

@@ -7,7 +7,7 @@
 use super::blocks::CachePoints;
 use super::models::Family;
 use crate::neutral::offer::{Choice, Naming};
-use crate::neutral::{Losses, Request};
+use crate::neutral::{Field, LostFields, Request};
 use crate::upstream::claude::tools::{Api, Tools};
 use crate::wire::json::Writer;
 
@@ -29,21 +29,21 @@ pub(super) fn complete<'r, 'a>(
     tools: &mut Tools<'r, 'a>,
     request: &'r Request<'a>,
     has_calls: bool,
-    losses: &mut Losses,
+    losses: &mut LostFields,
 ) {
     if has_calls && !tools.any() {
         if request.tools.is_empty() {
             // It might be called, though nobody offers it: the answer hides that, and this says
             // that it is there.
-            losses.add_to(request.words.tools);
+            losses.add_to(Field::Tools);
             tools.stubs.push(STUB_NAME);
         } else {
-            losses.add(request.words.tool_choice);
+            losses.add(Field::ToolChoice);
             tools.offer.tools.extend(&request.tools);
         }
     }
     if request.parallel_tool_calls == Some(false) && !tools.offer.tools.is_empty() {
-        losses.add("parallel_tool_calls");
+        losses.add(Field::ParallelCalls);
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) fn write_output(w: &mut Writer, tools: &Tools<'_, '_>) {
 }
 
 /// Writes the members of `toolConfig`.
-pub(super) fn write_tools(w: &mut Writer, tools: &Tools<'_, '_>, points: &mut CachePoints, losses: &mut Losses) {
+pub(super) fn write_tools(w: &mut Writer, tools: &Tools<'_, '_>, points: &mut CachePoints, losses: &mut LostFields) {
     w.key("tools").array(|w| {
         tools.stubs.iter().for_each(|_| w.raw(STUB));
         tools.describe(losses, |name, described, cache, losses| {

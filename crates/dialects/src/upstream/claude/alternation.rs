@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use super::names::give;
 use crate::neutral::answered::answered;
 use crate::neutral::turns::{Item, Turn};
-use crate::neutral::{PartKind, Refused, Request, Role};
+use crate::neutral::{Field, FieldRefused, PartKind, Request, Role};
 use crate::upstream::shared::unique::Unique;
 
 /// What one side says: of one turn, or of several between which nothing is said.
@@ -66,7 +66,7 @@ pub(crate) fn sides<'t, 'r, 'a>(
 }
 
 /// The ids of all calls and results, in the order in which they are written, as the API takes them.
-pub(crate) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Result<Vec<Cow<'r, str>>, Refused> {
+pub(crate) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Result<Vec<Cow<'r, str>>, FieldRefused> {
     answered(request)?;
     let mut unique = Unique::default();
     let mut ids = Vec::new();
@@ -106,7 +106,7 @@ pub(crate) fn is_blank(text: &str) -> bool {
     !text.bytes().next().is_some_and(|first| first.is_ascii_graphic()) && text.trim().is_empty()
 }
 
-fn orphan<T>(request: &Request<'_>, id: &str) -> Result<T, Refused> {
+fn orphan<T>(request: &Request<'_>, id: &str) -> Result<T, FieldRefused> {
     let is_it =
         |role, call: Option<&str>| matches!(role, Role::Tool | Role::Function) && call.unwrap_or_default() == id;
     let index = request
@@ -114,8 +114,8 @@ fn orphan<T>(request: &Request<'_>, id: &str) -> Result<T, Refused> {
         .iter()
         .rposition(|message| is_it(message.role, message.tool_call_id.as_deref()))
         .unwrap_or_default();
-    Err(Refused::invalid(
-        format!("messages[{index}]"),
+    Err(FieldRefused::invalid(
+        Field::Message(index),
         "A tool message must answer a call of the assistant's message before it. This one answers none.",
     ))
 }

@@ -1,7 +1,7 @@
 //! Rules for single blocks that hold in both APIs.
 
 use super::alternation::is_blank;
-use crate::neutral::{Cache, Call, Losses, Part, PartKind};
+use crate::neutral::{Cache, Call, Field, LostFields, Part, PartKind};
 use crate::wire::json::Writer;
 
 /// Whether a part is a text in which there is nothing to read.
@@ -10,10 +10,10 @@ pub(crate) fn is_blank_part(part: &Part<'_>) -> bool {
 }
 
 /// Writes the input of a call. Arguments that are no object are put into one.
-pub(crate) fn write_input(w: &mut Writer, call: &Call<'_>, losses: &mut Losses) {
+pub(crate) fn write_input(w: &mut Writer, call: &Call<'_>, losses: &mut LostFields) {
     if call.signature.is_some() {
         // Google's.
-        losses.add("messages[].tool_calls[].extra_content");
+        losses.add(Field::CallSignature);
     }
     match call.object() {
         Some(object) => w.key("input").raw(object),
@@ -33,9 +33,9 @@ pub(crate) struct CacheHints {
 
 impl CacheHints {
     /// Takes the last few of so many: what comes again is longest there.
-    pub(crate) fn of(count: usize, most: usize, losses: &mut Losses) -> Self {
+    pub(crate) fn of(count: usize, most: usize, losses: &mut LostFields) -> Self {
         if count > most {
-            losses.add("cache_control");
+            losses.add(Field::CacheHint);
         }
         Self { surplus: count.saturating_sub(most) }
     }

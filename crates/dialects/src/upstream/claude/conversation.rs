@@ -11,7 +11,7 @@ use super::blocks::is_blank_part;
 use super::thinking::Thinking;
 use crate::neutral::traits::Traits;
 use crate::neutral::turns::{Item, Outcome, Thoughts, Turn, Turns};
-use crate::neutral::{Call, Losses, Part, Refused, Request, Role, Thought};
+use crate::neutral::{Call, Field, FieldRefused, LostFields, Part, Request, Role, Thought};
 use crate::wire::json::Writer;
 
 /// A conversation that can be written.
@@ -51,22 +51,22 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
         turns: &'t Turns<'r, 'a>,
         traits: &Traits,
         refusal: &str,
-        losses: &mut Losses,
-    ) -> Result<Self, Refused> {
+        losses: &mut LostFields,
+    ) -> Result<Self, FieldRefused> {
         let spoken = alternation::spoken(&turns.turns);
         let ids = alternation::ids(request, &spoken)?;
         let system: Vec<_> = turns.system.iter().copied().filter(|part| !is_blank_part(part)).collect();
         if spoken.is_empty() {
             if system.is_empty() {
-                return Err(Refused::unsupported("messages", refusal));
+                return Err(FieldRefused::unsupported(Field::Messages, refusal));
             }
-            losses.add("messages[].role");
+            losses.add(Field::SystemRole);
         }
         let conversation = Self { system, turns: &turns.turns, spoken, ids, sends_thoughts: false };
         if conversation.is_prefilled() && !traits.prefill {
             let last = request.messages.iter().rposition(|message| message.role == Role::Assistant).unwrap_or_default();
-            return Err(Refused::unsupported(
-                format!("messages[{last}]"),
+            return Err(FieldRefused::unsupported(
+                Field::Message(last),
                 "This model does not go on from words of the assistant: the user must speak last.",
             ));
         }
@@ -105,7 +105,7 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
     }
 
     /// Leaves thinking out where the API wants thoughts that are not there.
-    pub(crate) fn check_thoughts(&self, thinking: &mut Thinking<'_>, losses: &mut Losses) {
+    pub(crate) fn check_thoughts(&self, thinking: &mut Thinking<'_>, losses: &mut LostFields) {
         let calling = || self.sides().rfind(|side| side.has_calls());
         if thinking.needs_thoughts()
             && (self.is_prefilled() || calling().is_some_and(|side| !side.begins_with_thoughts()))

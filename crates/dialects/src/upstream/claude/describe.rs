@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::schema::{self, Fit, Fitted};
-use crate::neutral::{Losses, Tool, ToolKind};
+use crate::neutral::{Field, LostFields, Tool, ToolKind};
 
 /// What a tool does and takes, as it is said to the model.
 #[derive(Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub(crate) struct Described<'t> {
 
 impl<'t> Described<'t> {
     /// Of a caller's tool. `limits`: where models can be held to a schema.
-    pub(crate) fn of(tool: &'t Tool<'_>, limits: Option<&mut Limits>, losses: &mut Losses) -> Self {
+    pub(crate) fn of(tool: &'t Tool<'_>, limits: Option<&mut Limits>, losses: &mut LostFields) -> Self {
         let (schema, strict) = match &tool.kind {
             ToolKind::Function(schema, strict) => (schema.as_ref().map(|raw| raw.0), strict.unwrap_or(false)),
             ToolKind::Custom | ToolKind::Other => (None, false),
@@ -26,13 +26,13 @@ impl<'t> Described<'t> {
         if strict {
             if let Some(fitted) = limits.and_then(|limits| limits.strict(schema)) {
                 if fitted.fit == Fit::Weaker {
-                    losses.add("tools[].function.parameters");
+                    losses.add(Field::ToolParameters);
                 }
                 return Self { about: about.map(Cow::Borrowed), schema: fitted.text.into(), strict };
             }
-            losses.add("tools[].function.strict");
+            losses.add(Field::ToolStrict);
         }
-        Self::loosely(about, schema, "tools[].function.parameters", losses)
+        Self::loosely(about, schema, Field::ToolParameters, losses)
     }
 
     /// Of a schema that nothing is held to. What may not stand at its top becomes words; `lost` is
@@ -40,8 +40,8 @@ impl<'t> Described<'t> {
     pub(crate) fn loosely(
         about: Option<&'t str>,
         schema: Option<&'t str>,
-        lost: &'static str,
-        losses: &mut Losses,
+        lost: Field,
+        losses: &mut LostFields,
     ) -> Self {
         let parameters = schema::parameters(schema);
         let Some(moved) = parameters.moved else {

@@ -3,52 +3,80 @@
 use std::borrow::Cow;
 
 use super::alternation::is_blank;
-use crate::neutral::{Losses, Number, Request};
+use crate::neutral::traits::Sampling;
+use crate::neutral::{Field, LostFields, Number, Request};
+use crate::upstream::shared::options::Range;
 use crate::wire::json::Writer;
 
 /// Writes the stop sequences, without those in which there is nothing to read.
-pub(crate) fn write_stops(w: &mut Writer, key: &'static str, stops: &[Cow<'_, str>], losses: &mut Losses) {
+pub(crate) fn write_stops(w: &mut Writer, key: &'static str, stops: &[Cow<'_, str>], losses: &mut LostFields) {
     let (blank, stops): (Vec<_>, Vec<_>) = stops.iter().partition(|stop| is_blank(stop));
-    if !blank.is_empty() {
-        losses.add("stop");
-    }
+    losses.add_if(!blank.is_empty(), Field::Stop);
     if !stops.is_empty() {
         w.key(key).array(|w| stops.into_iter().for_each(|stop| w.text(stop)));
     }
 }
 
-/// Writes a number between 0 and 1, or the bound that it is beyond. `name` is the caller's.
-pub(crate) fn write_share(
-    w: &mut Writer,
-    key: &'static str,
-    number: Number<'_>,
-    name: &'static str,
-    losses: &mut Losses,
-) {
-    match number.value {
-        ..0.0 => w.key(key).number(0),
-        0.0..=1.0 => w.key(key).raw(number.text),
-        _ => w.key(key).number(1),
+/// `temperature`, `top_p` and `top_k`, as far as the model lets them be said.
+pub(crate) struct Dials<'r> {
+    pub(crate) temperature: Option<Number<'r>>,
+    pub(crate) top_p: Option<Number<'r>>,
+    pub(crate) top_k: Option<u64>,
+}
+
+impl Dials<'_> {
+    /// Leaves out a temperature that the model refuses; a default is no loss.
+    pub(crate) fn restrict_temperature(&mut self, sampling: Sampling, thinks: bool, losses: &mut LostFields) {
+        if sampling == Sampling::Neither || thinks {
+            losses.add_if(self.temperature.take().is_some_and(is_meant), Field::Temperature);
+        }
     }
-    if !(0.0..=1.0).contains(&number.value) {
-        losses.add(name);
+
+    /// Leaves out a `top_p` that the model refuses beside this temperature.
+    pub(crate) fn restrict_top_p(&mut self, sampling: Sampling, thinks: bool, losses: &mut LostFields) {
+        let excludes = |top_p: Number<'_>| match sampling {
+            Sampling::Neither => true,
+            Sampling::One if self.temperature.is_some() => true,
+            Sampling::One | Sampling::Both => thinks && top_p.value < 0.95,
+        };
+        if self.top_p.is_some_and(excludes) {
+            losses.add_if(self.top_p.take().is_some_and(is_meant), Field::TopP);
+        }
+    }
+
+    /// Leaves out a `top_k` that the model refuses.
+    pub(crate) fn restrict_top_k(&mut self, sampling: Sampling, thinks: bool, losses: &mut LostFields) {
+        if sampling == Sampling::Neither || thinks {
+            losses.add_if(self.top_k.take().is_some(), Field::TopK);
+        }
+    }
+
+    /// Writes `temperature` and `top_p`, by the API's names for them.
+    pub(crate) fn write(&self, w: &mut Writer, keys: [&'static str; 2], losses: &mut LostFields) {
+        let numbers = [(Field::Temperature, self.temperature), (Field::TopP, self.top_p)];
+        for (key, (field, number)) in keys.into_iter().zip(numbers) {
+            if let Some(number) = number {
+                Range { field, key, least: "0", most: "1" }.write(w, number, losses);
+            }
+        }
     }
 }
 
-/// Names what no Claude takes. `own`: a field that only one of the APIs does not take, and whether
-/// it is there. `thinking` may be a field that is read.
-pub(crate) fn lose_others(request: &Request<'_>, own: (&'static str, bool), reads_thinking: bool, losses: &mut Losses) {
-    let says = |number: &Option<Number<'_>>| number.is_some_and(|number| number.value != 0.0);
-    let lost = [
-        ("frequency_penalty", says(&request.frequency_penalty)),
-        ("presence_penalty", says(&request.presence_penalty)),
-        ("seed", request.seed.is_some()),
-        own,
-    ];
-    lost.into_iter().filter(|(_, is_lost)| *is_lost).for_each(|(name, _)| losses.add(name));
-    for (name, _) in &request.others {
-        if name != "thinking" || !reads_thinking {
-            losses.add_written("", name);
-        }
-    }
+/// Whether a share says something else than silence does.
+pub(crate) fn is_meant(number: Number<'_>) -> bool {
+    number.value != 1.0
+}
+
+/// Notes what no Claude takes.
+pub(crate) fn lose_numbers(request: &Request<'_>, losses: &mut LostFields) {
+    let says = |number: Option<Number<'_>>| number.is_some_and(|number| number.value != 0.0);
+    losses.add_if(says(request.frequency_penalty), Field::FrequencyPenalty);
+    losses.add_if(says(request.presence_penalty), Field::PresencePenalty);
+    losses.add_if(request.seed.is_some(), Field::Seed);
+}
+
+/// Notes the other fields of a request, but for `thinking`: its fate is decided where it is read.
+pub(crate) fn lose_others(request: &Request<'_>, losses: &mut LostFields) {
+    let others = request.others.iter().filter(|(name, _)| name != "thinking");
+    others.for_each(|(name, _)| losses.add(Field::Other(name.to_string())));
 }

@@ -2,7 +2,7 @@
 //! conversations turns.
 
 use crate::neutral::traits::Traits;
-use crate::neutral::{Message, PartKind, Refused, Request, Role, ToolKind};
+use crate::neutral::{Field, FieldRefused, Message, PartKind, Request, Role, ToolKind};
 
 /// Refuses what cannot be said. `shows_tools`: whether the model is shown the tools. `is_image`: of
 /// a part, or why it cannot be carried.
@@ -11,25 +11,21 @@ pub(crate) fn refuse(
     traits: &Traits,
     shows_tools: bool,
     is_image: impl Fn(&PartKind<'_>) -> Result<bool, &'static str>,
-) -> Result<(), Refused> {
-    if request.n.is_some_and(|n| n > 1) {
-        return Err(Refused::unsupported("n", "This model's provider gives one choice. Ask several times."));
-    }
-    if request.logprobs {
-        return Err(Refused::unsupported("logprobs", "This model's provider does not tell log probabilities."));
-    }
-    if request.wants_audio {
-        return Err(Refused::unsupported("modalities", "This model does not speak."));
-    }
+) -> Result<(), FieldRefused> {
+    FieldRefused::any([
+        (request.n.is_some(), Field::Choices, "This model's provider gives one choice. Ask several times."),
+        (request.logprobs, Field::Logprobs, "This model's provider does not tell log probabilities."),
+        (request.wants_audio, Field::Audio, "This model does not speak."),
+    ])?;
     for (index, tool) in request.tools.iter().enumerate() {
         match tool.kind {
             ToolKind::Function(..) if traits.tools || !shows_tools => {}
             ToolKind::Function(..) => {
-                return Err(Refused::unsupported(request.words.tools, "This model knows no tools."));
+                return Err(FieldRefused::unsupported(Field::Tools, "This model knows no tools."));
             }
             ToolKind::Custom | ToolKind::Other => {
-                return Err(Refused::unsupported(
-                    format!("tools[{index}]"),
+                return Err(FieldRefused::unsupported(
+                    Field::Tool(index),
                     "Only tools of type `function` can be used here.",
                 ));
             }
@@ -43,28 +39,25 @@ fn of_message(
     message: &Message<'_>,
     traits: &Traits,
     is_image: impl Fn(&PartKind<'_>) -> Result<bool, &'static str>,
-) -> Result<(), Refused> {
+) -> Result<(), FieldRefused> {
     if !message.calls.is_empty() && !traits.tools {
-        return Err(Refused::unsupported(format!("messages[{index}].tool_calls"), "This model knows no tools."));
+        return Err(FieldRefused::unsupported(Field::Calls(index), "This model knows no tools."));
     }
     // Of what the system says only texts are taken; the rest is a loss that is already said.
     if matches!(message.role, Role::System | Role::Developer) {
         return Ok(());
     }
     for (place, part) in message.content.iter().enumerate() {
-        let field = match &part.kind {
-            PartKind::Text(_) => continue,
-            PartKind::Image(..) => "image_url",
-            PartKind::Audio(..) => "input_audio",
-            PartKind::File(..) => "file",
-        };
+        if matches!(part.kind, PartKind::Text(_)) {
+            continue;
+        }
         let why = match is_image(&part.kind) {
             Err(why) => why,
             Ok(_) if message.role == Role::Assistant => "Pictures and files are taken from the user only.",
             Ok(true) if !traits.images => "This model does not see pictures.",
             Ok(_) => continue,
         };
-        return Err(Refused::unsupported(format!("messages[{index}].content[{place}].{field}"), why));
+        return Err(FieldRefused::unsupported(Field::Part(index, place), why));
     }
     Ok(())
 }

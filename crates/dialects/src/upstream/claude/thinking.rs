@@ -2,7 +2,7 @@
 
 use crate::neutral::schema::{members, string};
 use crate::neutral::traits::{Efforts, Thinking as Kind, Traits};
-use crate::neutral::{Effort, Losses, Raw, Refused, Request, Target};
+use crate::neutral::{Effort, Field, FieldRefused, LostFields, Raw, Request, Target};
 use crate::wire::json::Writer;
 use std::time::Duration;
 
@@ -48,7 +48,11 @@ const MIN_BUDGET: u64 = 1024;
 
 impl<'a> Thinking<'a> {
     /// Of what the request says and what the model takes.
-    pub(crate) fn of(request: &Request<'a>, target: &Target<'_>, losses: &mut Losses) -> Result<Self, Refused> {
+    pub(crate) fn of(
+        request: &Request<'a>,
+        target: &Target<'_>,
+        losses: &mut LostFields,
+    ) -> Result<Self, FieldRefused> {
         let traits = &target.traits;
         let cap = traits.max_output.unwrap_or(u64::MAX);
         let silent = traits.max_output.unwrap_or(MAX_TOKENS);
@@ -57,7 +61,7 @@ impl<'a> Thinking<'a> {
         let is_bounded = said.is_none() && in_time < silent;
         let plain = said.unwrap_or(silent.min(in_time)).clamp(1, cap.max(1));
         if request.max_tokens.is_some_and(|said| said != plain) {
-            losses.add(request.words.max_tokens);
+            losses.add(Field::MaxTokens);
         }
         let mut thinking = Self { mode: Mode::Unsaid, effort: None, plain, max_tokens: plain, is_bounded };
         // What the caller did not bound may grow by what is thought.
@@ -66,21 +70,21 @@ impl<'a> Thinking<'a> {
         let said = own(request);
         let own = if traits.thinking == Kind::None { None } else { said.map(read).transpose()?.flatten() };
         if said.is_some() && own.is_none() {
-            losses.add("thinking");
+            losses.add(Field::Thinking);
         }
         if let Some((raw, (own, budget))) = said.zip(own) {
             thinking.mode = Mode::Own(raw, own);
             thinking.max_tokens = room(whole(budget));
             if budget > 0.0 && whole(budget) >= thinking.max_tokens {
                 let message = "`thinking.budget_tokens` must be less than the most tokens of the answer";
-                return Err(Refused::invalid("thinking.budget_tokens", message));
+                return Err(FieldRefused::invalid(Field::ThinkingBudget, message));
             }
             match request.effort {
                 // A model may think as it likes, and at this effort.
                 Some(effort) if own == Own::Adaptive && effort != Effort::None => {
                     thinking.say(effort, traits.efforts, losses)
                 }
-                Some(_) => losses.add("reasoning_effort"),
+                Some(_) => losses.add(Field::Effort),
                 None => {}
             }
             return Ok(thinking);
@@ -90,7 +94,7 @@ impl<'a> Thinking<'a> {
         }
         match (request.effort, traits.thinking) {
             (None, _) | (Some(Effort::None), Kind::Unknown | Kind::None | Kind::Budget) => {}
-            (Some(_), Kind::Unknown | Kind::None) => losses.add("reasoning_effort"),
+            (Some(_), Kind::Unknown | Kind::None) => losses.add(Field::Effort),
             (Some(Effort::None), Kind::Effort) if traits.thinking_off => thinking.mode = Mode::Off,
             (Some(effort), Kind::Effort) => {
                 if effort != Effort::None {
@@ -105,7 +109,7 @@ impl<'a> Thinking<'a> {
                 // thinking.
                 let budget = wanted.min((max_tokens - plain).max(max_tokens / 4 * 3));
                 if budget < MIN_BUDGET {
-                    losses.add("reasoning_effort");
+                    losses.add(Field::Effort);
                 } else {
                     (thinking.mode, thinking.max_tokens) = (Mode::Budget(budget), max_tokens);
                 }
@@ -150,8 +154,8 @@ impl<'a> Thinking<'a> {
     }
 
     /// The model is not told to think, for something else that it is told would not go with it.
-    pub(crate) fn leave_out(&mut self, losses: &mut Losses) {
-        losses.add(if matches!(self.mode, Mode::Own(..)) { "thinking" } else { "reasoning_effort" });
+    pub(crate) fn leave_out(&mut self, losses: &mut LostFields) {
+        losses.add(if matches!(self.mode, Mode::Own(..)) { Field::Thinking } else { Field::Effort });
         (self.mode, self.max_tokens) = (Mode::Unsaid, self.plain);
     }
 
@@ -188,13 +192,13 @@ impl<'a> Thinking<'a> {
     }
 
     /// The effort is not told, since the server would not read it.
-    pub(crate) fn leave_out_effort(&mut self, losses: &mut Losses) {
+    pub(crate) fn leave_out_effort(&mut self, losses: &mut LostFields) {
         if self.effort.take().is_some() {
-            losses.add("reasoning_effort");
+            losses.add(Field::Effort);
         }
     }
 
-    fn say(&mut self, meant: Effort, known: Efforts, losses: &mut Losses) {
+    fn say(&mut self, meant: Effort, known: Efforts, losses: &mut LostFields) {
         let word = known.nearest(meant);
         self.effort = word.map(|word| match word {
             Effort::None | Effort::Minimal | Effort::Low => "low",
@@ -204,7 +208,7 @@ impl<'a> Thinking<'a> {
             Effort::Max => "max",
         });
         if word != Some(meant) {
-            losses.add("reasoning_effort");
+            losses.add(Field::Effort);
         }
     }
 }
@@ -234,7 +238,7 @@ fn own<'a>(request: &Request<'a>) -> Option<&'a str> {
 
 /// What Anthropic's own object says, and its budget, or 0; `None` if it is no object. What is not
 /// known is not let through: it could cost more than what was reckoned with.
-fn read(raw: &str) -> Result<Option<(Own, f64)>, Refused> {
+fn read(raw: &str) -> Result<Option<(Own, f64)>, FieldRefused> {
     let Some(members) = members(raw) else { return Ok(None) };
     // Of a name that comes twice the last one counts, as elsewhere.
     let find = |wanted: &str| members.iter().rev().find_map(|(name, value)| (name == wanted).then_some(*value));
@@ -244,7 +248,7 @@ fn read(raw: &str) -> Result<Option<(Own, f64)>, Refused> {
         Some("adaptive" | "between_tools") => Own::Adaptive,
         Some(_) | None => {
             let message = "`thinking.type` must be one of `enabled`, `adaptive`, `disabled` and `between_tools`";
-            return Err(Refused::invalid("thinking.type", message));
+            return Err(FieldRefused::invalid(Field::ThinkingType, message));
         }
     };
     let budget = find("budget_tokens").filter(|_| own == Own::Budget).and_then(|number| number.parse().ok());

@@ -13,7 +13,7 @@ use super::schema::{self, Fit};
 use super::thinking::Thinking;
 use crate::neutral::offer::{Choice, Form, Naming, Offer, Ways};
 use crate::neutral::traits::Traits;
-use crate::neutral::{Cache, Format, Losses, Raw, Refused, Request, Undo};
+use crate::neutral::{Cache, Field, FieldRefused, Format, LostFields, Raw, Request, Undo};
 
 /// What the model may call, must call, and must answer in.
 #[derive(Debug)]
@@ -82,8 +82,6 @@ const HINT: &str =
 const ANSWER_TOOL: &str = "json_answer";
 const ABOUT_ANSWER_TOOL: &str =
     "Gives the answer. Its input is all of the answer: nothing that is said besides is read.";
-/// The field that a schema of the answer stands in.
-const ANSWER_SCHEMA: &str = "response_format.json_schema.schema";
 
 impl<'r, 'a> Tools<'r, 'a> {
     /// Decides which tools are shown, and how the answer gets its format.
@@ -91,8 +89,8 @@ impl<'r, 'a> Tools<'r, 'a> {
         request: &'r Request<'a>,
         situation: Situation<'_, 'r>,
         thinking: &mut Thinking<'_>,
-        losses: &mut Losses,
-    ) -> Result<Self, Refused> {
+        losses: &mut LostFields,
+    ) -> Result<Self, FieldRefused> {
         let Situation { api, traits, has_calls, prefilled, stubs } = situation;
         let mut offer = Offer::of(request, traits, api.naming, "This model cannot be made to call a tool.")?;
         if offer.choice == Choice::Never && !api.none {
@@ -128,7 +126,7 @@ impl<'r, 'a> Tools<'r, 'a> {
                     thinking.leave_out(losses);
                 }
                 if offer.may_call() && request.parallel_tool_calls == Some(true) {
-                    losses.add("parallel_tool_calls");
+                    losses.add(Field::ParallelCalls);
                 }
                 let about = match tool.description {
                     Some(about) => format!("{ABOUT_ANSWER_TOOL}\n\n{about}"),
@@ -165,8 +163,8 @@ impl<'r, 'a> Tools<'r, 'a> {
     /// Describes each tool but the stubs, with its name at the upstream and its hint for the cache.
     pub(crate) fn describe(
         &self,
-        losses: &mut Losses,
-        mut write: impl FnMut(&str, &Described<'_>, Option<&Cache<'_>>, &mut Losses),
+        losses: &mut LostFields,
+        mut write: impl FnMut(&str, &Described<'_>, Option<&Cache<'_>>, &mut LostFields),
     ) {
         let mut limits = self.limits;
         for tool in &self.offer.tools {
@@ -174,7 +172,7 @@ impl<'r, 'a> Tools<'r, 'a> {
             write(self.names.written(&tool.name), &described, tool.cache.as_ref(), losses);
         }
         if let Some(answer) = &self.answer {
-            let described = Described::loosely(Some(&answer.about), Some(answer.schema), ANSWER_SCHEMA, losses);
+            let described = Described::loosely(Some(&answer.about), Some(answer.schema), Field::FormatSchema, losses);
             write(&answer.name, &described, None, losses);
         }
     }
@@ -191,7 +189,7 @@ impl<'r, 'a> Tools<'r, 'a> {
 
 impl<'r> Native<'r> {
     /// Returns the format as the API's own field takes it, if it has a schema that can be taken.
-    fn of(format: &'r Format<'_>, api: Api, limits: &mut Limits, losses: &mut Losses) -> Option<Self> {
+    fn of(format: &'r Format<'_>, api: Api, limits: &mut Limits, losses: &mut LostFields) -> Option<Self> {
         let Format::JsonSchema { name, description, schema: Some(Raw(schema)), .. } = format else { return None };
         let about = description.as_deref();
         if !api.fitted_schemas {
@@ -202,7 +200,7 @@ impl<'r> Native<'r> {
             return None;
         }
         if fitted.fit == Fit::Weaker {
-            losses.add(ANSWER_SCHEMA);
+            losses.add(Field::FormatSchema);
         }
         Some(Self { schema: Cow::Owned(fitted.text), name, about })
     }

@@ -5,19 +5,20 @@ use std::borrow::Cow;
 use super::tools::Tools;
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
-    Effort, Losses, Media, Message, Number, Part, PartKind, Refused, Request, Role, Target, Undo, Written,
+    Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request, Role, Target, Undo, Written,
 };
 use crate::upstream::shared::flat;
+use crate::upstream::shared::options::{self, Range};
 use crate::wire::json::Writer;
 
 /// Writes a request.
-pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Refused> {
+pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
     flat::refuse(request, traits, true)?;
     if request.stop.len() > MAX_STOPS {
-        return Err(Refused::unsupported("stop", "This provider takes five stop sequences at most."));
+        return Err(FieldRefused::unsupported(Field::Stop, "This provider takes five stop sequences at most."));
     }
-    let mut losses = Losses::default();
+    let mut losses = LostFields::default();
     let tools = Tools::of(request, traits, &mut losses)?;
     flat::lost(request, &mut losses);
 
@@ -44,7 +45,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Re
 const MAX_STOPS: usize = 5;
 
 /// Writes a message, unless it says nothing, which Cohere refuses.
-fn write_message(w: &mut Writer, message: &Message<'_>, traits: &Traits, losses: &mut Losses) {
+fn write_message(w: &mut Writer, message: &Message<'_>, traits: &Traits, losses: &mut LostFields) {
     match message.role {
         Role::System | Role::Developer => write_words(w, "system", message, losses),
         Role::User => write_words(w, "user", message, losses),
@@ -58,7 +59,7 @@ fn write_message(w: &mut Writer, message: &Message<'_>, traits: &Traits, losses:
     }
 }
 
-fn write_words(w: &mut Writer, role: &str, message: &Message<'_>, losses: &mut Losses) {
+fn write_words(w: &mut Writer, role: &str, message: &Message<'_>, losses: &mut LostFields) {
     if message.content.is_empty() {
         return;
     }
@@ -71,7 +72,7 @@ fn write_words(w: &mut Writer, role: &str, message: &Message<'_>, losses: &mut L
 
 /// Thinking goes back to a model that thinks as thinking, and to others as the plan behind their
 /// calls.
-fn write_assistant(w: &mut Writer, message: &Message<'_>, traits: &Traits, losses: &mut Losses) {
+fn write_assistant(w: &mut Writer, message: &Message<'_>, traits: &Traits, losses: &mut LostFields) {
     let thinks = match traits.thinking {
         Thinking::Budget | Thinking::Effort => true,
         Thinking::None | Thinking::Unknown => false,
@@ -81,7 +82,7 @@ fn write_assistant(w: &mut Writer, message: &Message<'_>, traits: &Traits, losse
         Some(text) if thinks => (Some(text), None),
         Some(text) if !message.calls.is_empty() => (None, Some(text)),
         Some(_) => {
-            losses.add("messages[].reasoning_content");
+            losses.add(Field::Reasoning);
             (None, None)
         }
         None => (None, None),
@@ -117,7 +118,7 @@ fn write_assistant(w: &mut Writer, message: &Message<'_>, traits: &Traits, losse
 }
 
 /// One text as a string, and everything else as parts.
-fn write_content(w: &mut Writer, parts: &[Part<'_>], thinking: Option<&str>, losses: &mut Losses) {
+fn write_content(w: &mut Writer, parts: &[Part<'_>], thinking: Option<&str>, losses: &mut LostFields) {
     if thinking.is_none() {
         match parts {
             [] => return w.text(""),
@@ -139,14 +140,14 @@ fn write_content(w: &mut Writer, parts: &[Part<'_>], thinking: Option<&str>, los
                     w.key("text").text(text);
                 }),
                 PartKind::Image(media, detail) => write_image(w, media, detail.as_deref(), losses),
-                // Refused before.
+                // FieldRefused before.
                 PartKind::Audio(..) | PartKind::File(..) => {}
             }
         }
     });
 }
 
-fn write_image(w: &mut Writer, media: &Media<'_>, detail: Option<&str>, losses: &mut Losses) {
+fn write_image(w: &mut Writer, media: &Media<'_>, detail: Option<&str>, losses: &mut LostFields) {
     let url = match media {
         Media::Inline(kind, bytes) => Cow::Owned(format!("data:{kind};base64,{bytes}")),
         Media::Url(url) => Cow::Borrowed(&**url),
@@ -158,49 +159,44 @@ fn write_image(w: &mut Writer, media: &Media<'_>, detail: Option<&str>, losses: 
             w.key("url").text(&url);
             match detail {
                 Some(detail @ ("auto" | "low" | "high")) => w.key("detail").text(detail),
-                Some(_) => losses.add("messages[].content[].image_url.detail"),
+                Some(_) => losses.add(Field::ImageDetail),
                 None => {}
             }
         });
     });
 }
 
-fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, losses: &mut Losses) {
+fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields) {
     let traits = &target.traits;
-    let max_tokens = flat::max_tokens(request, target.default_max_tokens, traits, losses);
+    let max_tokens = options::max_tokens(request, target.default_max_tokens, traits, losses);
     if let Some(max_tokens) = max_tokens {
         w.key("max_tokens").number(max_tokens);
     }
-    let (temperature, top_p) = flat::sampling(request, traits, losses);
-    if let Some(temperature) = temperature {
-        w.key("temperature").raw(within(temperature, (0.0, "0"), (f64::MAX, ""), "temperature", losses));
-    }
-    if let Some(top_p) = top_p {
-        w.key("p").raw(within(top_p, (0.01, "0.01"), (0.99, "0.99"), "top_p", losses));
+    let (temperature, top_p) = options::sampling(request, traits, losses);
+    for (range, number) in [(TEMPERATURE, temperature), (TOP_P, top_p)] {
+        if let Some(number) = number {
+            range.write(w, number, losses);
+        }
     }
     if let Some(top_k) = request.top_k {
         w.key("k").number(top_k.min(MAX_K));
-        if top_k > MAX_K {
-            losses.add("top_k");
-        }
+        losses.add_if(top_k > MAX_K, Field::TopK);
     }
-    for (name, penalty) in
-        [("frequency_penalty", request.frequency_penalty), ("presence_penalty", request.presence_penalty)]
+    for (range, penalty) in
+        [(FREQUENCY_PENALTY, request.frequency_penalty), (PRESENCE_PENALTY, request.presence_penalty)]
     {
         match penalty {
             // There is no praise.
-            Some(penalty) if penalty.value < 0.0 => losses.add(name),
-            Some(penalty) => w.key(name).raw(within(penalty, (0.0, "0"), (1.0, "1"), name, losses)),
+            Some(penalty) if penalty.value < 0.0 => losses.add(range.field),
+            Some(penalty) => range.write(w, penalty, losses),
             None => {}
         }
     }
     if !request.stop.is_empty() {
         w.key("stop_sequences").array(|w| request.stop.iter().for_each(|stop| w.text(stop)));
     }
-    match request.seed.map(u64::try_from) {
-        Some(Ok(seed)) => w.key("seed").number(seed),
-        Some(Err(_)) => losses.add("seed"),
-        None => {}
+    if let Some(seed) = options::seed::<u64>(request, losses) {
+        w.key("seed").number(seed);
     }
     if let Some(effort) = request.effort {
         write_thinking(w, effort, max_tokens, traits, losses);
@@ -209,24 +205,13 @@ fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, los
 
 const MAX_K: u64 = 500;
 
-/// The number as it was written, or the bound that it is beyond.
-fn within<'n>(
-    number: Number<'n>,
-    low: (f64, &'n str),
-    high: (f64, &'n str),
-    name: &'static str,
-    losses: &mut Losses,
-) -> &'n str {
-    let bound = match number.value {
-        value if value < low.0 => low.1,
-        value if value > high.0 => high.1,
-        _ => return number.text,
-    };
-    losses.add(name);
-    bound
-}
+const TEMPERATURE: Range = Range { field: Field::Temperature, key: "temperature", least: "0", most: "" };
+const TOP_P: Range = Range { field: Field::TopP, key: "p", least: "0.01", most: "0.99" };
+const FREQUENCY_PENALTY: Range =
+    Range { field: Field::FrequencyPenalty, key: "frequency_penalty", least: "0", most: "1" };
+const PRESENCE_PENALTY: Range = Range { field: Field::PresencePenalty, key: "presence_penalty", least: "0", most: "1" };
 
-fn write_thinking(w: &mut Writer, effort: Effort, max_tokens: Option<u64>, traits: &Traits, losses: &mut Losses) {
+fn write_thinking(w: &mut Writer, effort: Effort, max_tokens: Option<u64>, traits: &Traits, losses: &mut LostFields) {
     let thinks = match traits.thinking {
         Thinking::Budget | Thinking::Effort => true,
         Thinking::None if effort == Effort::None => return,
@@ -242,7 +227,7 @@ fn write_thinking(w: &mut Writer, effort: Effort, max_tokens: Option<u64>, trait
         Effort::Xhigh | Effort::Max => None,
     };
     if !thinks || effort == Effort::None && !traits.thinking_off {
-        return losses.add("reasoning_effort");
+        return losses.add(Field::Effort);
     }
     w.key("thinking").object(|w| {
         w.key("type").text(if effort == Effort::None { "disabled" } else { "enabled" });

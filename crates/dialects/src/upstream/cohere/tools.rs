@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 
 use crate::neutral::offer::{AnswerTool, Choice, Form, Ways};
 use crate::neutral::traits::Traits;
-use crate::neutral::{Format, Losses, Raw, Refused, Request, Tool};
+use crate::neutral::{Field, FieldRefused, Format, LostFields, Raw, Request, Tool};
 use crate::upstream::shared::flat;
 use crate::wire::json::Writer;
 
@@ -23,7 +23,7 @@ pub(super) struct Tools<'r, 'a> {
 impl<'r, 'a> Tools<'r, 'a> {
     /// Decides which tools are shown, what is said of the choice, and how the answer gets its
     /// format.
-    pub(super) fn of(request: &'r Request<'a>, traits: &Traits, losses: &mut Losses) -> Result<Self, Refused> {
+    pub(super) fn of(request: &'r Request<'a>, traits: &Traits, losses: &mut LostFields) -> Result<Self, FieldRefused> {
         let mut offer = flat::offer(request, traits)?;
         // Tools that may not be called are not shown where that cannot be said, nor beside a
         // format.
@@ -40,7 +40,7 @@ impl<'r, 'a> Tools<'r, 'a> {
         };
         let form = offer.form(request.format.as_ref(), ways, losses)?;
         if let Form::Native(Format::JsonSchema { description: Some(_), .. }) = form {
-            losses.add("response_format.json_schema.description");
+            losses.add(Field::FormatDescription);
         }
         let choice = match offer.choice {
             _ if matches!(form, Form::Tool(_)) => Some("REQUIRED"),
@@ -68,7 +68,7 @@ impl<'r, 'a> Tools<'r, 'a> {
     }
 
     /// Writes tools, choice and format.
-    pub(super) fn write(&self, w: &mut Writer, losses: &mut Losses) {
+    pub(super) fn write(&self, w: &mut Writer, losses: &mut LostFields) {
         let answer = self.answer();
         if !self.tools.is_empty() || answer.is_some() {
             w.key("tools").array(|w| {
@@ -100,7 +100,7 @@ impl<'r, 'a> Tools<'r, 'a> {
     }
 
     /// Strict are all of the tools or none, and only if each has a parameter that must be given.
-    fn write_strict(&self, w: &mut Writer, losses: &mut Losses) {
+    fn write_strict(&self, w: &mut Writer, losses: &mut LostFields) {
         let answer = if let Form::Tool(tool) = self.form { Some(tool) } else { None };
         let any_tool = self.tools.iter().any(|tool| flat::is_strict(tool));
         let strict_answer = answer.is_some_and(|tool| tool.strict);
@@ -113,10 +113,10 @@ impl<'r, 'a> Tools<'r, 'a> {
             return w.key("strict_tools").bool(true);
         }
         if any_tool {
-            losses.add("tools[].function.strict");
+            losses.add(Field::ToolStrict);
         }
         if strict_answer {
-            losses.add("response_format.json_schema.strict");
+            losses.add(Field::FormatStrict);
         }
     }
 }

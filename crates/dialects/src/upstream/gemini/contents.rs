@@ -6,7 +6,7 @@ use super::media::{self, Carried};
 use super::names::Names;
 use super::{Service, models};
 use crate::neutral::turns::{Item, Outcome, Thoughts, Turn, Turns};
-use crate::neutral::{Call, Losses, Part, PartKind, Refused, Request, Target, Words};
+use crate::neutral::{Call, Field, FieldRefused, LostFields, Part, PartKind, Request, Target};
 use crate::wire::json::{Cursor, Kind, Writer};
 
 /// Taken by Google instead of a signature that nobody has, for calls that another model made or
@@ -19,9 +19,9 @@ pub(super) struct Contents<'c, 'r, 'a, 't> {
     pub target: &'c Target<'t>,
     pub service: Service,
     pub names: &'c Names<'c>,
-    pub losses: &'c mut Losses,
+    pub losses: &'c mut LostFields,
     /// The first thing that cannot be written.
-    pub refused: Option<Refused>,
+    pub refused: Option<FieldRefused>,
 }
 
 impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
@@ -37,7 +37,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
         w.key("contents").array(|w| {
             let mut system_left = !turns.system.is_empty() && !hears_system;
             if system_left {
-                self.losses.add("messages[].role");
+                self.losses.add(Field::SystemRole);
             }
             if system_left && !starts_with_user {
                 system_left = false;
@@ -84,7 +84,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
 
     fn part(&mut self, part: &Part<'a>, w: &mut Writer) {
         if part.cache.is_some() {
-            self.losses.add("cache_control");
+            self.losses.add(Field::CacheHint);
         }
         if let PartKind::Text(text) = &part.kind {
             w.object(|w| w.key("text").text(text));
@@ -126,7 +126,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
             self.refused.get_or_insert_with(|| orphaned(self.request, &outcome.id));
         }
         if outcome.cache.is_some() {
-            self.losses.add("cache_control");
+            self.losses.add(Field::CacheHint);
         }
         let mut media = Vec::new();
         for part in outcome.parts.iter().filter(|part| !matches!(part.kind, PartKind::Text(_))) {
@@ -165,11 +165,11 @@ fn current_turn(turns: &[Turn<'_, '_>]) -> usize {
 
 /// Takes out the thoughts, and the turns that were nothing else. Google signs calls: what else is
 /// signed is another provider's.
-pub(super) fn prune(turns: &mut Turns<'_, '_>, words: Words, losses: &mut Losses) {
+pub(super) fn prune(turns: &mut Turns<'_, '_>, losses: &mut LostFields) {
     for turn in &mut turns.turns {
         turn.items.retain(|item| match item {
             Item::Thoughts(Thoughts::Said(_)) => {
-                losses.add(words.thoughts);
+                losses.add(Field::Thoughts);
                 false
             }
             Item::Thoughts(Thoughts::Kept(_)) => false,
@@ -253,10 +253,10 @@ fn write_carried(carried: &Carried<'_>, w: &mut Writer) {
 }
 
 /// The refusal of a result that belongs to no call.
-fn orphaned(request: &Request<'_>, id: &str) -> Refused {
+fn orphaned(request: &Request<'_>, id: &str) -> FieldRefused {
     let place = request.messages.iter().position(|message| message.tool_call_id.as_deref() == Some(id));
-    let param = place.map_or_else(|| "messages".to_owned(), |index| format!("messages[{index}].tool_call_id"));
-    Refused::invalid(param, "a tool's result must follow the assistant's message that called it, with the same id")
+    let param = place.map_or(Field::Messages, Field::CallId);
+    FieldRefused::invalid(param, "a tool's result must follow the assistant's message that called it, with the same id")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::{Service, models};
-use crate::neutral::{Losses, Media, Part, PartKind, Refused, Request, Target};
+use crate::neutral::{Field, FieldRefused, LostFields, Media, Part, PartKind, Request, Target};
 
 /// How Google gets a part's bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,14 +20,14 @@ pub(super) fn carried<'p>(
     part: &'p PartKind<'_>,
     target: &Target<'_>,
     service: Service,
-    losses: &mut Losses,
+    losses: &mut LostFields,
 ) -> Result<Carried<'p>, &'static str> {
     match part {
         PartKind::Text(_) => Err("text is no medium"),
         PartKind::Image(..) if !target.traits.images => Err("this model does not see images"),
         PartKind::Image(media, detail) => {
             if detail.as_deref().is_some_and(|detail| detail != "auto") {
-                losses.add("messages[].content[].image_url.detail");
+                losses.add(Field::ImageDetail);
             }
             match of_media(media, "image/jpeg", target, service)? {
                 Carried::Inline(kind, _) if !is_image(&kind) => {
@@ -51,7 +51,7 @@ pub(super) fn carried<'p>(
         PartKind::File(media, name) => {
             let by_name = name.as_deref().and_then(type_of);
             if name.is_some() {
-                losses.add("messages[].content[].file.filename");
+                losses.add(Field::FileName);
             }
             of_media(media, by_name.unwrap_or("application/pdf"), target, service)
         }
@@ -157,16 +157,10 @@ fn type_of(address: &str) -> Option<&'static str> {
 }
 
 /// The refusal of a part, which names its place.
-pub(super) fn refused(request: &Request<'_>, part: &Part<'_>, why: &'static str) -> Refused {
-    let field = match part.kind {
-        PartKind::Text(_) => "text",
-        PartKind::Image(..) => "image_url",
-        PartKind::Audio(..) => "input_audio",
-        PartKind::File(..) => "file",
-    };
+pub(super) fn refused(request: &Request<'_>, part: &Part<'_>, why: &'static str) -> FieldRefused {
     let place = request.messages.iter().enumerate().find_map(|(message, one)| {
         let place = one.content.iter().position(|other| std::ptr::eq(other, part))?;
-        Some(format!("messages[{message}].content[{place}].{field}"))
+        Some(Field::Part(message, place))
     });
-    Refused::unsupported(place.unwrap_or_else(|| "messages".to_owned()), why)
+    FieldRefused::unsupported(place.unwrap_or(Field::Messages), why)
 }

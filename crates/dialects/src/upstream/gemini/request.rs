@@ -5,29 +5,33 @@ use super::contents::{self, Contents};
 use super::tools::{self, Plan};
 use super::{Service, models};
 use crate::neutral::answered::answered;
-use crate::neutral::traits::{Sampling, Thinking};
+use crate::neutral::traits::Thinking;
 use crate::neutral::turns::turns;
-use crate::neutral::{Effort, Losses, Number, Raw, Refused, Request, Target, Undo, Written};
+use crate::neutral::{Effort, Field, FieldRefused, LostFields, Raw, Request, Target, Undo, Written};
+use crate::upstream::shared::options::{self, Range};
 use crate::wire::json::{Cursor, Kind, Writer, slice, text_of};
 
 /// Writes a request for the Gemini API.
-pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Refused> {
+pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     write(request, target, Service::Gemini)
 }
 
 /// Writes a request for either service.
-pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service) -> Result<Written, Refused> {
+pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service) -> Result<Written, FieldRefused> {
     refuse(request)?;
-    let mut losses = Losses::default();
+    let mut losses = LostFields::default();
     answered(request)?;
     let plan = Plan::of(request, target, &mut losses)?;
     let mut turns = turns(request, target.kept, &mut losses);
-    contents::prune(&mut turns, request.words, &mut losses);
+    contents::prune(&mut turns, &mut losses);
     if turns.turns.is_empty() && turns.system.is_empty() {
-        return Err(Refused::unsupported("messages", "this model needs a message that says something"));
+        return Err(FieldRefused::unsupported(Field::Messages, "this model needs a message that says something"));
     }
     if !target.traits.prefill && turns.turns.last().is_some_and(|turn| turn.is_assistant) {
-        return Err(Refused::unsupported("messages", "with this model, the last message must not be the assistant's"));
+        return Err(FieldRefused::unsupported(
+            Field::Messages,
+            "with this model, the last message must not be the assistant's",
+        ));
     }
     let mut w = Writer::with_capacity(request.room());
     let mut refused = None;
@@ -41,17 +45,21 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
         if config != b"{}" {
             w.key("generationConfig").raw(std::str::from_utf8(&config).unwrap_or("{}"));
         }
-        if let Some(tier) = request.service_tier.as_deref().filter(|tier| matches!(*tier, "flex" | "priority")) {
+        losses.add_if(request.user.is_some(), Field::User);
+        let fitting = request.metadata.filter(|_| service == Service::Vertex).and_then(labels);
+        losses
+            .add_if(fitting.is_none() && request.metadata.is_some_and(|metadata| !is_empty(metadata)), Field::Metadata);
+        if let Some(tier) = options::tier(request, &TIERS, &mut losses) {
             w.key("serviceTier").text(tier);
         }
-        if let Some(labels) = request.metadata.filter(|_| service == Service::Vertex).and_then(labels) {
+        if let Some(labels) = fitting {
             w.key("labels").raw(labels);
         }
+        options::lose_others(request, &mut losses);
     });
     if let Some(refused) = refused {
         return Err(refused);
     }
-    say_losses(request, service, &mut losses);
     let format_tool = plan.answer.map(|(name, _)| name);
     Ok(Written {
         body: w.into_bytes(),
@@ -66,21 +74,18 @@ const MAX_STOPS: usize = 5;
 /// and so many candidates.
 const MAX_CANDIDATES: u64 = 8;
 
+const TIERS: [(&str, Option<&str>); 5] =
+    [("auto", None), ("default", None), ("standard", None), ("flex", Some("flex")), ("priority", Some("priority"))];
+
 /// Refuses what would mean something else if it were left out.
-fn refuse(request: &Request<'_>) -> Result<(), Refused> {
-    if request.wants_audio {
-        return Err(Refused::unsupported("modalities", "this model is asked for text only, not for audio"));
-    }
-    if request.logprobs || request.top_logprobs.is_some() {
-        return Err(Refused::unsupported("logprobs", "log probabilities are not available from this model"));
-    }
-    if request.n.is_some_and(|n| n > MAX_CANDIDATES) {
-        return Err(Refused::unsupported("n", "this model gives at most eight choices"));
-    }
-    if request.stop.len() > MAX_STOPS {
-        return Err(Refused::unsupported("stop", "this model takes at most five stop sequences"));
-    }
-    Ok(())
+fn refuse(request: &Request<'_>) -> Result<(), FieldRefused> {
+    let (choices, stops) = (request.n.unwrap_or(1), request.stop.len());
+    FieldRefused::any([
+        (request.wants_audio, Field::Audio, "this model is asked for text only, not for audio"),
+        (request.logprobs, Field::Logprobs, "log probabilities are not available from this model"),
+        (choices > MAX_CANDIDATES, Field::Choices, "this model gives at most eight choices"),
+        (stops > MAX_STOPS, Field::Stop, "this model takes at most five stop sequences"),
+    ])
 }
 
 /// How the answer is to be made.
@@ -89,38 +94,31 @@ fn config(
     target: &Target<'_>,
     service: Service,
     plan: &Plan<'_, '_>,
-    losses: &mut Losses,
+    losses: &mut LostFields,
 ) -> Vec<u8> {
     let mut w = Writer::with_capacity(256);
     w.object(|w| {
         sampling(request, target, losses, w);
-        if let Some(n) = request.n.filter(|n| *n > 1) {
+        if let Some(n) = request.n {
             w.key("candidateCount").number(n);
         }
-        if let Some(limit) = limit(request, target, losses) {
+        if let Some(limit) = options::max_tokens(request, target.default_max_tokens, &target.traits, losses) {
             w.key("maxOutputTokens").number(limit);
         }
         if request.stop.iter().any(|stop| !stop.is_empty()) {
             w.key("stopSequences")
                 .array(|w| request.stop.iter().filter(|stop| !stop.is_empty()).for_each(|stop| w.text(stop)));
         }
-        match request.seed.map(i32::try_from) {
-            Some(Ok(seed)) => w.key("seed").raw(&seed.to_string()),
-            Some(Err(_)) => losses.add("seed"),
-            None => {}
+        if let Some(seed) = options::seed::<i32>(request, losses) {
+            w.key("seed").raw(&seed.to_string());
         }
-        let penalties = [
-            ("presence_penalty", "presencePenalty", request.presence_penalty),
-            ("frequency_penalty", "frequencyPenalty", request.frequency_penalty),
-        ];
-        for (ours, theirs, penalty) in penalties {
+        for (range, penalty) in
+            [(PRESENCE_PENALTY, request.presence_penalty), (FREQUENCY_PENALTY, request.frequency_penalty)]
+        {
             match penalty {
                 Some(penalty) if penalty.value == 0.0 => {}
-                // The upper bound is said to be out of bounds.
-                Some(penalty) if models::takes_penalties(target.model, service) => {
-                    bounded(ours, theirs, penalty, ("-2", "1.99"), losses, w)
-                }
-                Some(_) => losses.add(ours),
+                Some(penalty) if models::takes_penalties(target.model, service) => range.write(w, penalty, losses),
+                Some(_) => losses.add(range.field),
                 None => {}
             }
         }
@@ -132,62 +130,31 @@ fn config(
     w.into_bytes()
 }
 
-fn sampling(request: &Request<'_>, target: &Target<'_>, losses: &mut Losses, w: &mut Writer) {
-    let (temperature, top_p) = match target.traits.sampling {
-        Sampling::Both => (true, true),
-        Sampling::One => (true, request.temperature.is_none()),
-        Sampling::Neither => (false, false),
-    };
-    match request.temperature {
-        Some(value) if temperature => bounded("temperature", "temperature", value, ("0", "2"), losses, w),
-        Some(_) => losses.add("temperature"),
-        None => {}
-    }
-    match request.top_p {
-        Some(value) if top_p => bounded("top_p", "topP", value, ("0", "1"), losses, w),
-        Some(_) => losses.add("top_p"),
-        None => {}
+const TEMPERATURE: Range = Range { field: Field::Temperature, key: "temperature", least: "0", most: "2" };
+const TOP_P: Range = Range { field: Field::TopP, key: "topP", least: "0", most: "1" };
+// The upper bound of penalties is said to be out of bounds.
+const PRESENCE_PENALTY: Range =
+    Range { field: Field::PresencePenalty, key: "presencePenalty", least: "-2", most: "1.99" };
+const FREQUENCY_PENALTY: Range =
+    Range { field: Field::FrequencyPenalty, key: "frequencyPenalty", least: "-2", most: "1.99" };
+
+fn sampling(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields, w: &mut Writer) {
+    let (temperature, top_p) = options::sampling(request, &target.traits, losses);
+    for (range, number) in [(TEMPERATURE, temperature), (TOP_P, top_p)] {
+        if let Some(number) = number {
+            range.write(w, number, losses);
+        }
     }
     match request.top_k {
-        Some(0) => losses.add("top_k"),
+        Some(0) => losses.add(Field::TopK),
         Some(value) => w.key("topK").number(value),
         None => {}
     }
 }
 
-/// Writes a number, or the bound that it is beyond.
-fn bounded(
-    ours: &'static str,
-    theirs: &'static str,
-    number: Number<'_>,
-    (least, most): (&str, &str),
-    losses: &mut Losses,
-    w: &mut Writer,
-) {
-    let value = |bound: &str| bound.parse().unwrap_or(number.value);
-    let text = match () {
-        () if number.value < value(least) => least,
-        () if number.value > value(most) => most,
-        () => number.text,
-    };
-    if text != number.text {
-        losses.add(ours);
-    }
-    w.key(theirs).raw(text);
-}
-
-fn limit(request: &Request<'_>, target: &Target<'_>, losses: &mut Losses) -> Option<u64> {
-    let limit = request.max_tokens.or(target.default_max_tokens)?;
-    let most = target.traits.max_output.unwrap_or(u64::MAX);
-    if request.max_tokens.is_some_and(|limit| limit > most) {
-        losses.add(request.words.max_tokens);
-    }
-    Some(limit.min(most))
-}
-
 /// Thoughts are shown where a model can think, unless it is asked not to: they cost the same
 /// unseen.
-fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut Losses, w: &mut Writer) {
+fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields, w: &mut Writer) {
     let Some(effort) = request.effort else {
         match target.traits.thinking {
             Thinking::Budget | Thinking::Effort => {
@@ -201,7 +168,7 @@ fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut Losses, w: 
     let (said, is_other) = match target.traits.thinking {
         Thinking::None | Thinking::Unknown => {
             if effort != Effort::None || target.traits.thinking == Thinking::Unknown {
-                losses.add("reasoning_effort");
+                losses.add(Field::Effort);
             }
             return;
         }
@@ -221,7 +188,7 @@ fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut Losses, w: 
         }
     };
     if is_other {
-        losses.add("reasoning_effort");
+        losses.add(Field::Effort);
     }
     if matches!(said, Said::Nothing) && effort == Effort::None {
         return;
@@ -266,29 +233,6 @@ fn labels(metadata: Raw<'_>) -> Option<&str> {
         Ok(())
     });
     (read.is_ok() && fit && (1..=64).contains(&count)).then_some(metadata.0)
-}
-
-/// What has no place in a request to Google.
-fn say_losses(request: &Request<'_>, service: Service, losses: &mut Losses) {
-    if request.user.is_some() {
-        losses.add(request.words.user);
-    }
-    if let Some(metadata) = request.metadata
-        && !is_empty(metadata)
-        && (service == Service::Gemini || labels(metadata).is_none())
-    {
-        losses.add("metadata");
-    }
-    if request
-        .service_tier
-        .as_deref()
-        .is_some_and(|tier| !matches!(tier, "auto" | "default" | "standard" | "flex" | "priority"))
-    {
-        losses.add("service_tier");
-    }
-    for (name, _) in &request.others {
-        losses.add_written("", name);
-    }
 }
 
 fn is_empty(object: Raw<'_>) -> bool {

@@ -6,7 +6,7 @@ use super::open_api;
 use super::schema::Schema;
 use crate::neutral::offer::{AnswerTool, Choice, Form, Naming, Offer, Ways};
 use crate::neutral::traits::Traits;
-use crate::neutral::{Format, Losses, Raw, Refused, Request, Target, Tool, ToolChoice, ToolKind};
+use crate::neutral::{Field, FieldRefused, Format, LostFields, Raw, Request, Target, Tool, ToolChoice, ToolKind};
 use crate::wire::json::Writer;
 
 /// What becomes of the tools and the format of a request.
@@ -25,7 +25,11 @@ pub(super) struct Plan<'r, 'a> {
 
 impl<'r, 'a> Plan<'r, 'a> {
     /// Decides which functions are declared, and how the answer gets its format.
-    pub(super) fn of(request: &'r Request<'a>, target: &Target<'_>, losses: &mut Losses) -> Result<Self, Refused> {
+    pub(super) fn of(
+        request: &'r Request<'a>,
+        target: &Target<'_>,
+        losses: &mut LostFields,
+    ) -> Result<Self, FieldRefused> {
         let traits = &target.traits;
         check(request, traits, losses)?;
         let refusal = "this model cannot be made to call a tool";
@@ -34,7 +38,7 @@ impl<'r, 'a> Plan<'r, 'a> {
         let goes_with_tools = traits.structured && traits.structured_with_tools;
         let stands_in_the_way = format.is_some() && !goes_with_tools && offer.choice == Choice::Never;
         if !offer.tools.is_empty() && (!traits.tools || stands_in_the_way) {
-            losses.add(request.words.tools);
+            losses.add(Field::Tools);
             offer.tools.clear();
         }
         let native = goes_with_tools || (traits.structured && offer.tools.is_empty());
@@ -56,14 +60,14 @@ impl<'r, 'a> Plan<'r, 'a> {
             None
         };
         if request.parallel_tool_calls == Some(false) && !offer.tools.is_empty() {
-            losses.add("parallel_tool_calls");
+            losses.add(Field::ParallelCalls);
         }
         let native = if let Form::Native(format) = form { Some(format) } else { None };
         Ok(Self { names, offer, native, answer, in_json_schema: traits.server.parameters_json_schema })
     }
 
     /// Writes `tools` and `toolConfig`.
-    pub(super) fn write(&self, losses: &mut Losses, w: &mut Writer) {
+    pub(super) fn write(&self, losses: &mut LostFields, w: &mut Writer) {
         let Offer { tools, choice, named } = &self.offer;
         if tools.is_empty() && self.answer.is_none() {
             return;
@@ -74,7 +78,7 @@ impl<'r, 'a> Plan<'r, 'a> {
                 w.key("functionDeclarations").array(|w| {
                     for tool in tools {
                         if is_free && matches!(tool.kind, ToolKind::Function(_, Some(true))) {
-                            losses.add("tools[].function.strict");
+                            losses.add(Field::ToolStrict);
                         }
                         w.object(|w| self.declaration(tool, losses, w));
                     }
@@ -105,7 +109,7 @@ impl<'r, 'a> Plan<'r, 'a> {
         });
     }
 
-    fn declaration(&self, tool: &Tool<'_>, losses: &mut Losses, w: &mut Writer) {
+    fn declaration(&self, tool: &Tool<'_>, losses: &mut LostFields, w: &mut Writer) {
         w.key("name").text(&self.names.theirs(&tool.name));
         if let Some(description) = &tool.description {
             w.key("description").text(description);
@@ -113,11 +117,11 @@ impl<'r, 'a> Plan<'r, 'a> {
         let ToolKind::Function(Some(Raw(parameters)), _) = tool.kind else { return };
         let schema = Schema::read(parameters);
         if !schema.has_no_properties() && write_parameters(&schema, self.in_json_schema, w) {
-            losses.add("tools[].function.parameters");
+            losses.add(Field::ToolParameters);
         }
     }
 
-    fn answer_declaration(&self, name: &str, tool: &AnswerTool<'_>, losses: &mut Losses, w: &mut Writer) {
+    fn answer_declaration(&self, name: &str, tool: &AnswerTool<'_>, losses: &mut LostFields, w: &mut Writer) {
         const WHAT: &str = "Gives the final answer. When no other function needs to be called any more, call this one; its arguments are the answer.";
         w.key("name").text(name);
         match tool.description {
@@ -125,16 +129,16 @@ impl<'r, 'a> Plan<'r, 'a> {
             None => w.key("description").text(WHAT),
         }
         if write_parameters(&Schema::read(tool.schema.0), self.in_json_schema, w) {
-            losses.add("response_format.json_schema.schema");
+            losses.add(Field::FormatSchema);
         }
     }
 }
 
 /// Refuses tools that cannot be declared.
-fn check(request: &Request<'_>, traits: &Traits, losses: &mut Losses) -> Result<(), Refused> {
+fn check(request: &Request<'_>, traits: &Traits, losses: &mut LostFields) -> Result<(), FieldRefused> {
     if !traits.tools {
         if !request.tools.is_empty() && request.tool_choice != Some(ToolChoice::None) {
-            return Err(Refused::unsupported(request.words.tools, "this model does not know tools"));
+            return Err(FieldRefused::unsupported(Field::Tools, "this model does not know tools"));
         }
         return Ok(());
     }
@@ -142,14 +146,14 @@ fn check(request: &Request<'_>, traits: &Traits, losses: &mut Losses) -> Result<
         let why = match tool.kind {
             ToolKind::Function(..) => {
                 if tool.cache.is_some() {
-                    losses.add("cache_control");
+                    losses.add(Field::CacheHint);
                 }
                 continue;
             }
             ToolKind::Custom => "custom tools are not known to this model: declare a function",
             ToolKind::Other => "tools of this type cannot be used with this model: only functions can",
         };
-        return Err(Refused::unsupported(format!("tools[{index}]"), why));
+        return Err(FieldRefused::unsupported(Field::Tool(index), why));
     }
     Ok(())
 }
@@ -164,13 +168,13 @@ fn write_parameters(schema: &Schema<'_>, in_json_schema: bool, w: &mut Writer) -
 }
 
 /// Writes the format as such.
-pub(super) fn write_format(format: &Format<'_>, in_json_schema: bool, losses: &mut Losses, w: &mut Writer) {
+pub(super) fn write_format(format: &Format<'_>, in_json_schema: bool, losses: &mut LostFields, w: &mut Writer) {
     w.key("responseMimeType").text("application/json");
     match format {
         Format::JsonObject | Format::JsonSchema { schema: None, .. } => {}
         Format::JsonSchema { description, schema: Some(Raw(json)), .. } => {
             if description.is_some() {
-                losses.add("response_format.json_schema.description");
+                losses.add(Field::FormatDescription);
             }
             let schema = Schema::read(json);
             let lost = if in_json_schema {
@@ -179,7 +183,7 @@ pub(super) fn write_format(format: &Format<'_>, in_json_schema: bool, losses: &m
                 open_api::write(&schema, w.key("responseSchema"))
             };
             if lost {
-                losses.add("response_format.json_schema.schema");
+                losses.add(Field::FormatSchema);
             }
         }
     }

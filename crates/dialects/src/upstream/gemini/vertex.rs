@@ -1,7 +1,7 @@
 //! What is Vertex AI's own: its hosts by region, and paths that name the project.
 
 use super::{COMMON, Service, TRANSLATION, action, request};
-use crate::neutral::{Refused, Request, Target, Written};
+use crate::neutral::{FieldRefused, Request, Target, Written};
 use crate::upstream::protocol::{BaseUrl, Prices, Protocol, SignsWith, Translation};
 use crate::wire::percent::segment;
 
@@ -52,7 +52,7 @@ fn vertex_path(project: &str, location: &str, model: &str, stream: bool) -> Stri
 }
 
 /// Writes a request for Vertex AI.
-pub(super) fn vertex_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Refused> {
+pub(super) fn vertex_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     request::write(request, target, Service::Vertex)
 }
 

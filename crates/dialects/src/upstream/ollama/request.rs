@@ -4,25 +4,26 @@ use std::collections::HashMap;
 
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
-    Effort, Format, Losses, Media, Message, Number, PartKind, Refused, Request, Role, Target, Tool, Undo, Written,
+    Effort, Field, FieldRefused, Format, LostFields, Media, Message, Number, PartKind, Request, Role, Target, Tool,
+    Undo, Written,
 };
-use crate::upstream::shared::flat;
+use crate::upstream::shared::{flat, options};
 use crate::wire::json::Writer;
 
 /// Writes a request.
-pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Refused> {
+pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
     flat::refuse(request, traits, false)?;
     // Nothing makes a model call a tool, whatever the catalog says of it.
     let offer = flat::offer(request, &Traits { forced_tools: false, ..*traits })?;
     let has_tools = offer.may_call();
     if request.format.is_some() && has_tools && !traits.structured_with_tools {
-        return Err(Refused::unsupported("response_format", "This model cannot answer in a format and use tools."));
+        return Err(FieldRefused::unsupported(Field::Format, "This model cannot answer in a format and use tools."));
     }
     if request.format.is_some() && !traits.structured {
-        return Err(Refused::unsupported("response_format", "This model cannot answer in a format."));
+        return Err(FieldRefused::unsupported(Field::Format, "This model cannot answer in a format."));
     }
-    let mut losses = Losses::default();
+    let mut losses = LostFields::default();
     flat::lost(request, &mut losses);
 
     let mut w = Writer::with_capacity(request.room());
@@ -53,7 +54,7 @@ fn write_message<'r>(
     w: &mut Writer,
     message: &'r Message<'_>,
     names: &mut HashMap<&'r str, &'r str>,
-    losses: &mut Losses,
+    losses: &mut LostFields,
 ) {
     let role = match message.role {
         Role::System | Role::Developer => "system",
@@ -92,11 +93,11 @@ fn write_message<'r>(
 }
 
 /// Pictures stand beside the text, as bare base64.
-fn write_images(w: &mut Writer, message: &Message<'_>, losses: &mut Losses) {
+fn write_images(w: &mut Writer, message: &Message<'_>, losses: &mut LostFields) {
     let images = || {
         message.content.iter().filter_map(|part| match &part.kind {
             PartKind::Image(Media::Inline(_, bytes), detail) => Some((bytes, detail)),
-            // Refused before.
+            // FieldRefused before.
             PartKind::Image(Media::Url(_) | Media::Id(_), _)
             | PartKind::Text(_)
             | PartKind::Audio(..)
@@ -110,29 +111,29 @@ fn write_images(w: &mut Writer, message: &Message<'_>, losses: &mut Losses) {
         for (bytes, detail) in images() {
             w.text(bytes);
             if detail.as_deref().is_some_and(|detail| detail != "auto") {
-                losses.add("messages[].content[].image_url.detail");
+                losses.add(Field::ImageDetail);
             }
         }
     });
 }
 
-fn write_tools(w: &mut Writer, tools: &[&Tool<'_>], losses: &mut Losses) {
+fn write_tools(w: &mut Writer, tools: &[&Tool<'_>], losses: &mut LostFields) {
     w.key("tools").array(|w| {
         for tool in tools {
             if flat::is_strict(tool) {
-                losses.add("tools[].function.strict");
+                losses.add(Field::ToolStrict);
             }
             flat::write_tool(w, &tool.name, tool.description.as_deref(), flat::parameters(tool));
         }
     });
 }
 
-fn write_format(w: &mut Writer, format: Option<&Format<'_>>, losses: &mut Losses) {
+fn write_format(w: &mut Writer, format: Option<&Format<'_>>, losses: &mut LostFields) {
     match format {
         None => {}
         Some(Format::JsonSchema { schema: Some(schema), description, .. }) => {
             if description.is_some() {
-                losses.add("response_format.json_schema.description");
+                losses.add(Field::FormatDescription);
             }
             w.key("format").raw(schema.0);
         }
@@ -140,9 +141,9 @@ fn write_format(w: &mut Writer, format: Option<&Format<'_>>, losses: &mut Losses
     }
 }
 
-fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, losses: &mut Losses) {
-    let max_tokens = flat::max_tokens(request, target.default_max_tokens, &target.traits, losses);
-    let (temperature, top_p) = flat::sampling(request, &target.traits, losses);
+fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields) {
+    let max_tokens = options::max_tokens(request, target.default_max_tokens, &target.traits, losses);
+    let (temperature, top_p) = options::sampling(request, &target.traits, losses);
     let numbers: [(&str, Option<Number<'_>>); 4] = [
         ("temperature", temperature),
         ("top_p", top_p),
@@ -175,13 +176,13 @@ fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, los
     });
 }
 
-fn write_thinking(w: &mut Writer, effort: Effort, traits: &Traits, losses: &mut Losses) {
+fn write_thinking(w: &mut Writer, effort: Effort, traits: &Traits, losses: &mut LostFields) {
     let asks_none = effort == Effort::None;
     match traits.thinking {
         // How hard it thinks is its own affair: what is neither off nor ordinary is weakened.
         Thinking::Budget => {
             if asks_none && !traits.thinking_off || !matches!(effort, Effort::None | Effort::Medium) {
-                losses.add("reasoning_effort");
+                losses.add(Field::Effort);
             }
             w.key("think").bool(!asks_none || !traits.thinking_off);
         }
@@ -195,14 +196,14 @@ fn write_thinking(w: &mut Writer, effort: Effort, traits: &Traits, losses: &mut 
                 Effort::Xhigh | Effort::Max => ("high", false),
             };
             if !is_meant {
-                losses.add("reasoning_effort");
+                losses.add(Field::Effort);
             }
             w.key("think").text(word);
         }
         // Whoever cannot think takes this order, and no other.
         Thinking::Unknown if asks_none => w.key("think").bool(false),
         Thinking::None if asks_none => {}
-        Thinking::Unknown | Thinking::None => losses.add("reasoning_effort"),
+        Thinking::Unknown | Thinking::None => losses.add(Field::Effort),
     }
 }
 

@@ -10,45 +10,45 @@ use std::borrow::Cow;
 
 use crate::neutral::answered::answered;
 use crate::neutral::offer::{Choice, Naming, Offer};
-use crate::neutral::traits::{Sampling, Traits};
+use crate::neutral::traits::Traits;
 use crate::neutral::{
-    Call, Losses, Media, Message, Number, Part, PartKind, Raw, Refused, Request, Role, Tool, ToolChoice, ToolKind,
-    Words,
+    Call, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Raw, Request, Role, Tool, ToolChoice,
+    ToolKind,
 };
+use crate::upstream::shared::options;
 use crate::wire::json::Writer;
 
 /// Refuses what neither dialect can say: several choices, probabilities, sound, and what stands in
 /// messages besides text, but for pictures in the user's that are here, or at a URL where the
 /// provider fetches those (`urls`).
-pub(crate) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Result<(), Refused> {
-    if request.n.is_some_and(|n| n > 1) {
-        return Err(Refused::unsupported("n", "This model gives one choice an answer."));
-    }
-    if request.logprobs || request.top_logprobs.is_some() {
-        return Err(Refused::unsupported("logprobs", "This model gives no log probabilities."));
-    }
-    if request.wants_audio {
-        return Err(Refused::unsupported("modalities", "This model answers in text only."));
-    }
+pub(crate) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Result<(), FieldRefused> {
+    FieldRefused::any([
+        (request.n.is_some(), Field::Choices, "This model gives one choice an answer."),
+        (request.logprobs, Field::Logprobs, "This model gives no log probabilities."),
+        (request.wants_audio, Field::Audio, "This model answers in text only."),
+    ])?;
     answered(request)?;
     if !request.messages.iter().any(speaks) {
-        return Err(Refused::unsupported("messages", "This model needs a message that says something."));
+        return Err(FieldRefused::unsupported(Field::Messages, "This model needs a message that says something."));
     }
     for (index, message) in request.messages.iter().enumerate() {
         if matches!(message.role, Role::Tool | Role::Function) && message.tool_call_id.is_none() {
-            return Err(Refused::invalid(
-                format!("messages[{index}].tool_call_id"),
+            return Err(FieldRefused::invalid(
+                Field::CallId(index),
                 "The result of a tool must name the call that it answers.",
             ));
         }
         for (place, part) in message.content.iter().enumerate() {
-            if let Err((field, why)) = carried(message.role, part, traits, urls) {
-                return Err(Refused::unsupported(format!("messages[{index}].content[{place}].{field}"), why));
+            if let Err(why) = carried(message.role, part, traits, urls) {
+                return Err(FieldRefused::unsupported(Field::Part(index, place), why));
             }
         }
     }
     if !traits.prefill && request.messages.last().is_some_and(|message| message.role == Role::Assistant) {
-        return Err(Refused::unsupported("messages", "This model cannot go on from the assistant's own words."));
+        return Err(FieldRefused::unsupported(
+            Field::Messages,
+            "This model cannot go on from the assistant's own words.",
+        ));
     }
     Ok(())
 }
@@ -63,13 +63,13 @@ pub(crate) fn speaks(message: &Message<'_>) -> bool {
         || has_thought
 }
 
-/// Whether a part can be carried; else its field, and why not.
-fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(), (&'static str, &'static str)> {
+/// Checks that a part can be carried; else it says why not.
+fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(), &'static str> {
     let media = match &part.kind {
         PartKind::Text(_) => return Ok(()),
         PartKind::Image(media, _) => media,
-        PartKind::Audio(..) => return Err(("input_audio", "This model cannot hear.")),
-        PartKind::File(..) => return Err(("file", "This model takes no files.")),
+        PartKind::Audio(..) => return Err("This model cannot hear."),
+        PartKind::File(..) => return Err("This model takes no files."),
     };
     let why = match (media, role) {
         _ if !traits.images => "This model cannot see pictures.",
@@ -83,71 +83,52 @@ fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(
         }
         (Media::Url(_) | Media::Inline(..), Role::User) => return Ok(()),
     };
-    Err(("image_url", why))
+    Err(why)
 }
 
 /// Names what neither dialect can say and what it can do without.
-pub(crate) fn lost(request: &Request<'_>, losses: &mut Losses) {
-    for message in &request.messages {
-        of_message(message, request.words, losses);
-    }
-    if request.tools.iter().any(|tool| tool.cache.is_some()) {
-        losses.add("cache_control");
-    }
-    if request.parallel_tool_calls == Some(false) && !request.tools.is_empty() {
-        losses.add("parallel_tool_calls");
-    }
-    if request.user.is_some() {
-        losses.add(request.words.user);
-    }
-    if request.metadata.is_some() {
-        losses.add("metadata");
-    }
-    if request.service_tier.as_ref().is_some_and(|tier| !matches!(&**tier, "auto" | "default")) {
-        losses.add("service_tier");
-    }
-    for (name, _) in &request.others {
-        losses.add_written("", name);
-    }
+pub(crate) fn lost(request: &Request<'_>, losses: &mut LostFields) {
+    request.messages.iter().for_each(|message| of_message(message, losses));
+    losses.add_if(request.tools.iter().any(|tool| tool.cache.is_some()), Field::CacheHint);
+    losses.add_if(request.parallel_tool_calls == Some(false) && !request.tools.is_empty(), Field::ParallelCalls);
+    losses.add_if(request.user.is_some(), Field::User);
+    losses.add_if(request.metadata.is_some(), Field::Metadata);
+    options::tier(request, &[("auto", None), ("default", None)], losses);
+    options::lose_others(request, losses);
 }
 
-fn of_message(message: &Message<'_>, words: Words, losses: &mut Losses) {
+fn of_message(message: &Message<'_>, losses: &mut LostFields) {
+    let is_result = matches!(message.role, Role::Tool | Role::Function);
+    let has_cache_hint = message.cache.is_some() || message.content.iter().any(|part| part.cache.is_some());
+    let has_signed_call = message.calls.iter().any(|call| call.signature.is_some());
     // The name of a function is said by its result.
-    if message.name.is_some() && !matches!(message.role, Role::Tool | Role::Function) {
-        losses.add("messages[].name");
-    }
-    if message.cache.is_some() || message.content.iter().any(|part| part.cache.is_some()) {
-        losses.add("cache_control");
-    }
+    losses.add_if(message.name.is_some() && !is_result, Field::ParticipantName);
+    losses.add_if(has_cache_hint, Field::CacheHint);
     // Signatures are another provider's, and without it worth nothing.
-    if !message.thoughts.is_empty() {
-        losses.add(words.thoughts);
-    }
-    if message.calls.iter().any(|call| call.signature.is_some()) {
-        losses.add("messages[].tool_calls[].extra_content");
-    }
+    losses.add_if(!message.thoughts.is_empty(), Field::Thoughts);
+    losses.add_if(has_signed_call, Field::CallSignature);
     for call in message.calls.iter().filter(|call| call.object().is_none()) {
         losses.add(call.weakened());
     }
     for name in &message.others {
-        losses.add_written("messages[].", name);
+        losses.add(Field::OtherOfMessage(name.to_string()));
     }
 }
 
 /// Decides which tools are shown and which must be called. A choice among tools is made by showing
 /// no others.
-pub(crate) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result<Offer<'r, 'a>, Refused> {
+pub(crate) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result<Offer<'r, 'a>, FieldRefused> {
     let is_function = |tool: &Tool<'_>| matches!(tool.kind, ToolKind::Function(..));
     let must_not_call = request.tool_choice == Some(ToolChoice::None);
     if !must_not_call {
         if let Some(index) = request.tools.iter().position(|tool| !is_function(tool)) {
-            return Err(Refused::unsupported(
-                format!("tools[{index}]"),
+            return Err(FieldRefused::unsupported(
+                Field::Tool(index),
                 "This provider knows tools of type `function` only.",
             ));
         }
         if !traits.tools && !request.tools.is_empty() {
-            return Err(Refused::unsupported(request.words.tools, "This model knows no tools."));
+            return Err(FieldRefused::unsupported(Field::Tools, "This model knows no tools."));
         }
     }
     let mut offer = Offer::of(request, traits, Naming::None, "This model cannot be made to call a tool.")?;
@@ -209,41 +190,6 @@ pub(crate) fn text<'m>(content: &'m [Part<'_>]) -> Cow<'m, str> {
         joined.push_str(text);
     }
     Cow::Owned(joined)
-}
-
-/// The most tokens to ask for.
-pub(crate) fn max_tokens(
-    request: &Request<'_>,
-    default: Option<u64>,
-    traits: &Traits,
-    losses: &mut Losses,
-) -> Option<u64> {
-    let asked = request.max_tokens.or(default)?;
-    let allowed = traits.max_output.map_or(asked, |most| asked.min(most));
-    if allowed < asked && request.max_tokens.is_some() {
-        losses.add(request.words.max_tokens);
-    }
-    Some(allowed)
-}
-
-/// `temperature` and `top_p`, as far as the model lets them be said.
-pub(crate) fn sampling<'a>(
-    request: &Request<'a>,
-    traits: &Traits,
-    losses: &mut Losses,
-) -> (Option<Number<'a>>, Option<Number<'a>>) {
-    let (temperature, top_p) = match traits.sampling {
-        Sampling::Both => (request.temperature, request.top_p),
-        Sampling::One => (request.temperature, request.top_p.filter(|_| request.temperature.is_none())),
-        Sampling::Neither => (None, None),
-    };
-    if temperature != request.temperature {
-        losses.add("temperature");
-    }
-    if top_p != request.top_p {
-        losses.add("top_p");
-    }
-    (temperature, top_p)
 }
 
 /// Whether an upstream's words say that the prompt is longer than the model can read.

@@ -18,17 +18,29 @@ fn body(messages: &str) -> &'static [u8] {
 /// The request that has these fields besides one message.
 #[track_caller]
 fn request(fields: &str) -> Request<'static> {
-    let mut request = read(body(&format!(r#"{{"role":"user","content":"x"}}~{fields}"#))).unwrap();
+    spelled(fields).0
+}
+
+/// The same, and how it is spelled.
+#[track_caller]
+fn spelled(fields: &str) -> (Request<'static>, Spelling) {
+    let (mut request, spelling) = read(body(&format!(r#"{{"role":"user","content":"x"}}~{fields}"#))).unwrap();
     request.messages.clear();
-    request
+    (request, spelling)
 }
 
 /// The fields change nothing but what `expected` does.
 #[track_caller]
 fn check(fields: &str, expected: impl FnOnce(&mut Request<'static>)) {
-    let mut request_ = Request::default();
-    expected(&mut request_);
-    assert_eq!(request(fields), request_, "{fields}");
+    check_spelled(fields, |request, _| expected(request));
+}
+
+/// The fields change nothing but what `expected` does, to the request and to its spelling.
+#[track_caller]
+fn check_spelled(fields: &str, expected: impl FnOnce(&mut Request<'static>, &mut Spelling)) {
+    let (mut request, mut spelling) = (Request::default(), Spelling::default());
+    expected(&mut request, &mut spelling);
+    assert_eq!(spelled(fields), (request, spelling), "{fields}");
 }
 
 fn part(part: &Part<'_>) -> String {
@@ -69,7 +81,7 @@ fn message(message: &Message<'_>) -> String {
 /// The messages, one a line.
 #[track_caller]
 fn said(messages: &str, expected: &[&str]) {
-    let request = read(body(messages)).unwrap_or_else(|why| panic!("{messages}: {why:?}"));
+    let (request, _) = read(body(messages)).unwrap_or_else(|why| panic!("{messages}: {why:?}"));
     let told: Vec<String> = request.messages.iter().map(message).collect();
     assert_eq!(told, expected, "{messages}");
 }
@@ -77,7 +89,7 @@ fn said(messages: &str, expected: &[&str]) {
 /// The content of a user's message.
 #[track_caller]
 fn parts(content: &str, expected: &[&str]) {
-    let request = read(body(&format!(r#"{{"role":"user","content":{content}}}"#)))
+    let (request, _) = read(body(&format!(r#"{{"role":"user","content":{content}}}"#)))
         .unwrap_or_else(|why| panic!("{content}: {why:?}"));
     let told: Vec<String> = request.messages[0].content.iter().map(part).collect();
     assert_eq!(told, expected, "{content}");
@@ -86,7 +98,7 @@ fn parts(content: &str, expected: &[&str]) {
 #[track_caller]
 fn told(body: &[u8]) -> String {
     match read(body) {
-        Ok(request) => panic!("read {}: {request:?}", String::from_utf8_lossy(body)),
+        Ok((request, _)) => panic!("read {}: {request:?}", String::from_utf8_lossy(body)),
         Err(Refused::Invalid(complaint)) => format!("{} | {}", complaint.param, complaint.message),
         Err(Refused::Unsupported(complaint)) => format!("unsupported {} | {}", complaint.param, complaint.message),
     }
@@ -162,23 +174,23 @@ fn efforts() {
 #[test]
 fn newer_names_win() {
     check(r#""max_tokens":5"#, |it| it.max_tokens = Some(5));
-    check(r#""max_tokens":5,"max_completion_tokens":5.0"#, |it| {
+    check_spelled(r#""max_tokens":5,"max_completion_tokens":5.0"#, |it, spelling| {
         it.max_tokens = Some(5);
-        it.words.max_tokens = "max_completion_tokens";
+        spelling.max_tokens = "max_completion_tokens";
     });
-    check(r#""max_tokens":5,"max_completion_tokens":6"#, |it| {
+    check_spelled(r#""max_tokens":5,"max_completion_tokens":6"#, |it, spelling| {
         it.max_tokens = Some(6);
-        it.words.max_tokens = "max_completion_tokens";
+        spelling.max_tokens = "max_completion_tokens";
         it.others = vec![("max_tokens".into(), Raw("5"))];
     });
     check(r#""user":"a""#, |it| it.user = Some("a".into()));
-    check(r#""safety_identifier":"a","user":"a""#, |it| {
+    check_spelled(r#""safety_identifier":"a","user":"a""#, |it, spelling| {
         it.user = Some("a".into());
-        it.words.user = "safety_identifier";
+        spelling.user = "safety_identifier";
     });
-    check(r#""user":"a","safety_identifier":"b""#, |it| {
+    check_spelled(r#""user":"a","safety_identifier":"b""#, |it, spelling| {
         it.user = Some("b".into());
-        it.words.user = "safety_identifier";
+        spelling.user = "safety_identifier";
         it.others = vec![("user".into(), Raw(r#""a""#))];
     });
 }
@@ -566,7 +578,7 @@ fn files() {
 fn a_picture_is_not_copied() {
     let body =
         body(r#"{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}"#);
-    let request = read(body).unwrap();
+    let (request, _) = read(body).unwrap();
     let PartKind::Image(Media::Inline(_, data), None) = &request.messages[0].content[0].kind else { panic!() };
     assert!(matches!(data, Cow::Borrowed("AAAA")));
 }
@@ -687,7 +699,7 @@ fn thoughts() {
         said(&format!(r#"{{"role":"assistant","reasoning_details":{odd}}}"#), &["Assistant ;reasoning_details"]);
     }
     said(r#"{"role":"assistant","reasoning_details":[]}"#, &["Assistant"]);
-    let words = |field: &str| read(body(&format!(r#"{{"role":"assistant",{field}}}"#))).unwrap().words.thoughts;
+    let words = |field: &str| read(body(&format!(r#"{{"role":"assistant",{field}}}"#))).unwrap().1.thoughts;
     assert_eq!(words(r#""thinking_blocks":[{"thinking":"h","signature":"s"}]"#), "messages[].thinking_blocks");
     assert_eq!(words(r#""reasoning_details":[{"text":"h","signature":"s"}]"#), "messages[].reasoning_details");
 }
@@ -711,7 +723,7 @@ fn other_fields_of_messages_are_named() {
         ],
     );
     let many: Vec<String> = (0..100).map(|number| format!(r#","x{number}":1"#)).collect();
-    let request = read(body(&format!(r#"{{"role":"user"{}}}"#, many.concat()))).unwrap();
+    let (request, _) = read(body(&format!(r#"{{"role":"user"{}}}"#, many.concat()))).unwrap();
     let others = &request.messages[0].others;
     assert_eq!((others.len(), others[0].as_ref(), others[63].as_ref()), (64, "x0", "other"));
 }
@@ -826,7 +838,7 @@ fn choices_of_tools() {
     let functions = r#""functions":[{"name":"f"}]"#;
     chosen(&format!(r#"{functions},"function_call":"none""#), Some(ToolChoice::None));
     chosen(&format!(r#"{functions},"function_call":{{"name":"f"}}"#), Some(ToolChoice::Named("f".into())));
-    let words = |fields: &str| request(fields).words;
+    let words = |fields: &str| spelled(fields).1;
     let older = words(&format!(r#"{functions},"function_call":"none""#));
     assert_eq!((older.tools, older.tool_choice), ("functions", "function_call"));
     let mixed = words(&format!(

@@ -106,7 +106,8 @@ fn what_would_change_the_meaning_is_refused() {
 
 #[test]
 fn a_stream_is_asked_for() {
-    let read = crate::front::chat::read::read(br#"{"model":"x","messages":[{"role":"user","content":"hi"}]}"#).unwrap();
+    let (read, _) =
+        crate::front::chat::read::read(br#"{"model":"x","messages":[{"role":"user","content":"hi"}]}"#).unwrap();
     let traits = super::super::traits(OPUS_4_1);
     let target = crate::neutral::Target {
         model: "m\"",

@@ -3,7 +3,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
+use crate::front::chat::fields::tests::{Worded, through};
 use crate::front::chat::read;
+use crate::neutral::Refused;
 use crate::neutral::{Kept, Thought, Undo};
 use crate::upstream::bedrock::traits;
 
@@ -19,7 +21,7 @@ const GPT: &str = "openai.gpt-oss-120b-1:0";
 const QWEN: &str = "qwen.qwen3-32b-v1:0";
 const R1: &str = "us.deepseek.r1-v1:0";
 
-fn written(model: &str, body: &str) -> Result<Written, Refused> {
+fn written(model: &str, body: &str) -> Result<Worded, Refused> {
     written_with(model, None, body, &|_| None)
 }
 
@@ -28,9 +30,9 @@ fn written_with(
     default_max_tokens: Option<u64>,
     body: &str,
     kept: &dyn Fn(&str) -> Option<Kept>,
-) -> Result<Written, Refused> {
+) -> Result<Worded, Refused> {
     let target = Target { model, traits: traits(model), default_max_tokens, stream: true, within: None, kept };
-    request(&read::read(body.as_bytes()).unwrap(), &target)
+    through(body.as_bytes(), &target, request)
 }
 
 /// A whole request: its body, and the names of what is lost.
@@ -847,7 +849,7 @@ proptest! {
             body.replace_range(at..(at + length).min(body.len()), &with);
         }
         let read = read::read(body.as_bytes());
-        let Ok(read) = read else { return Ok(()) };
+        let Ok((read, _)) = read else { return Ok(()) };
         let target = Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &|_| None };
         if let Ok(written) = request(&read, &target) {
             let text = String::from_utf8(written.body).unwrap();

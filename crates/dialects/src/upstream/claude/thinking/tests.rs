@@ -29,7 +29,7 @@ fn older_models_get_a_budget() {
 
 #[test]
 fn what_nobody_bounds_grows_by_what_is_thought() {
-    let read = crate::front::chat::read::read(
+    let (read, _) = crate::front::chat::read::read(
         br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"reasoning_effort":"medium"}"#,
     )
     .unwrap();
@@ -56,7 +56,7 @@ fn what_nobody_bounds_grows_by_what_is_thought() {
 fn a_buffered_answer_that_nobody_bounds_comes_in_time() {
     let most = |more: &str, within: Option<u64>| {
         let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}]{more}}}"#);
-        let read = crate::front::chat::read::read(body.as_bytes()).unwrap();
+        let (read, _) = crate::front::chat::read::read(body.as_bytes()).unwrap();
         let within = within.map(std::time::Duration::from_secs);
         let traits = crate::upstream::anthropic::traits(SONNET_4_5);
         let target = crate::neutral::Target {

@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::front::chat::fields::tests::{Worded, through};
 use crate::front::chat::read::read;
+use crate::neutral::{Losses, Refused};
 use crate::upstream::cohere::traits;
 
 const MODEL: &str = "command-a-03-2025";
@@ -9,10 +11,10 @@ const THINKER: &str = "command-a-reasoning-08-2025";
 const OLD: &str = "command-r-08-2024";
 const SEER: &str = "command-a-vision-07-2025";
 
-fn written(body: &str, model: &str) -> Result<Written, Refused> {
+fn written(body: &str, model: &str) -> Result<Worded, Refused> {
     let target =
         Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &|_| None };
-    request(&read(body.as_bytes()).unwrap(), &target)
+    through(body.as_bytes(), &target, request)
 }
 
 #[track_caller]
@@ -196,9 +198,10 @@ fn the_target_says_the_rest() {
             within: None,
             kept: &|_| None,
         };
-        let written = super::request(
-            &read(br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"stream":true}"#).unwrap(),
+        let written = through(
+            br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"stream":true}"#,
             &target,
+            super::request,
         );
         String::from_utf8(written.unwrap().body).unwrap()
     };
@@ -360,8 +363,7 @@ fn the_catalog_may_know_better() {
         let target =
             Target { model: "m", traits, default_max_tokens: None, stream: false, within: None, kept: &|_| None };
         let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
-        let written =
-            super::request(&read(body.as_bytes()).unwrap(), &target).map_err(|refused| format!("{refused:?}"))?;
+        let written = through(body.as_bytes(), &target, super::request).map_err(|refused| format!("{refused:?}"))?;
         Ok::<_, String>(String::from_utf8(written.body).unwrap())
     };
     let both = written(Traits::UNKNOWN, &format!(r#"{},"tools":[{A}]"#, format(""))).unwrap();
@@ -383,7 +385,7 @@ proptest! {
         let mut body = RICH.as_bytes().to_vec();
         let at = at % body.len();
         body[at] = byte;
-        let Ok(read) = read(&body) else { return Ok(()) };
+        let Ok((read, _)) = read(&body) else { return Ok(()) };
         let target = Target { model, traits: traits(model), default_max_tokens: None, stream: true, within: None, kept: &|_| None };
         if let Ok(written) = request(&read, &target) {
             let json: Result<serde_json::Value, _> = serde_json::from_slice(&written.body);

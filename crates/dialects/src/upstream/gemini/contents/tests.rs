@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::super::request;
 use super::super::request::tests::{nothing_kept, shown, target, written};
 use super::super::vertex::vertex_request;
-use crate::front::chat::read;
+use crate::front::chat::fields::tests::through;
 use crate::neutral::{Kept, Thought};
 
 /// Of a model that has no thoughts to show.
@@ -196,16 +196,14 @@ fn addresses_go_where_google_fetches_them_itself() {
 #[test]
 fn files_of_googles_storage_are_on_vertex_only() {
     let body = r#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"gs://b/a.gif"}}]}]}"#;
-    let read = read::read(body.as_bytes()).unwrap();
-    let (body, _) = shown(vertex_request(&read, &target(PLAIN, &nothing_kept))).unwrap();
+    let (body, _) = shown(through(body.as_bytes(), &target(PLAIN, &nothing_kept), vertex_request)).unwrap();
     assert!(body.contains(r#"{"fileData":{"mimeType":"image/gif","fileUri":"gs://b/a.gif"}}"#), "{body}");
 }
 
 #[test]
 fn files_of_the_gemini_api_are_not_on_vertex() {
     let body = r#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://generativelanguage.googleapis.com/v1beta/files/x"}}]}]}"#;
-    let read = read::read(body.as_bytes()).unwrap();
-    let found = shown(vertex_request(&read, &target(NEW, &nothing_kept)));
+    let found = shown(through(body.as_bytes(), &target(NEW, &nothing_kept), vertex_request));
     assert_eq!(found.unwrap_err().0, "unsupported messages[0].content[0].image_url");
 }
 
@@ -215,11 +213,10 @@ fn a_blind_model_gets_no_pictures() {
     let file = r#"{"type":"file","file":{"file_data":"data:image/png;base64,AAAA"}}"#;
     for (part, field) in [(picture, "image_url"), (file, "file")] {
         let body = format!(r#"{{"messages":[{{"role":"user","content":[{part}]}}]}}"#);
-        let read = read::read(body.as_bytes()).unwrap();
         let mut target = target(PLAIN, &nothing_kept);
         target.traits.images = false;
         assert_eq!(
-            shown(request(&read, &target)).unwrap_err().0,
+            shown(through(body.as_bytes(), &target, request)).unwrap_err().0,
             format!("unsupported messages[0].content[0].{field}")
         );
     }
@@ -412,8 +409,7 @@ fn signatures_come_back() {
             .then(|| Arc::from([Thought { signature: Some("eQ==".into()), of_call: true, ..Thought::default() }]))
     };
     let body = format!(r#"{{"messages":[{}]}}"#, conversation(&[("call_1", "f", "", "")], &[("call_1", "x")]));
-    let read = read::read(body.as_bytes()).unwrap();
-    let (body, losses) = shown(request(&read, &target(NEW, &kept))).unwrap();
+    let (body, losses) = shown(through(body.as_bytes(), &target(NEW, &kept), request)).unwrap();
     let expected = format!(
         r#"{{"contents":[{QUESTION},{{"role":"model","parts":[{}]}},{{"role":"user","parts":[{}]}}]}}"#,
         call("f", r#","thoughtSignature":"eQ==""#),

@@ -5,8 +5,10 @@ use proptest::prelude::*;
 use super::super::traits;
 use super::super::vertex::vertex_request;
 use super::*;
+use crate::front::chat::fields::tests::{Worded, through};
 use crate::front::chat::read;
-use crate::neutral::traits::Traits;
+use crate::neutral::Refused;
+use crate::neutral::traits::{Sampling, Traits};
 use crate::neutral::{Kept, Thought};
 
 /// The target that the tests ask.
@@ -20,11 +22,10 @@ pub(in super::super) fn nothing_kept(_: &str) -> Option<Kept> {
 
 /// Body and losses, or the refusal.
 pub(in super::super) fn written(model: &str, body: &str) -> Result<(String, String), (String, String)> {
-    let request = read::read(body.as_bytes()).unwrap_or_else(|refused| panic!("{refused:?}: {body}"));
-    shown(super::request(&request, &target(model, &nothing_kept)))
+    shown(through(body.as_bytes(), &target(model, &nothing_kept), super::request))
 }
 
-pub(in super::super) fn shown(written: Result<Written, Refused>) -> Result<(String, String), (String, String)> {
+pub(in super::super) fn shown(written: Result<Worded, Refused>) -> Result<(String, String), (String, String)> {
     match written {
         Ok(Written { body, losses, .. }) => {
             let body = String::from_utf8(body).unwrap();
@@ -103,26 +104,25 @@ fn numbers_out_of_bounds_are_cut() {
 #[test]
 fn the_catalog_has_its_say() {
     let body = format!(r#"{{{HI},"temperature":0.5,"top_p":0.5}}"#);
-    let request = read::read(body.as_bytes()).unwrap();
     #[track_caller]
-    fn check(request: &Request<'_>, traits: Traits, default: Option<u64>, config: &str, losses: &str) {
+    fn check(request: &str, traits: Traits, default: Option<u64>, config: &str, losses: &str) {
         let target = Target { traits, default_max_tokens: default, ..target("tuned", &nothing_kept) };
         let expected = format!(r#"{{{SAID},"generationConfig":{{{config}}}}}"#);
-        assert_eq!(shown(super::request(request, &target)), Ok((expected, losses.to_owned())));
+        assert_eq!(shown(through(request.as_bytes(), &target, super::request)), Ok((expected, losses.to_owned())));
     }
     let known = Traits::UNKNOWN;
     let with = |sampling| Traits { sampling, ..known };
-    check(&request, known, Some(64), r#""temperature":0.5,"topP":0.5,"maxOutputTokens":64"#, "");
+    check(&body, known, Some(64), r#""temperature":0.5,"topP":0.5,"maxOutputTokens":64"#, "");
     check(
-        &request,
+        &body,
         Traits { max_output: Some(32), ..known },
         Some(64),
         r#""temperature":0.5,"topP":0.5,"maxOutputTokens":32"#,
         "",
     );
-    check(&request, with(Sampling::One), None, r#""temperature":0.5"#, "top_p");
-    check(&request, with(Sampling::Neither), Some(1), r#""maxOutputTokens":1"#, "temperature top_p");
-    let only = Request { temperature: None, ..request };
+    check(&body, with(Sampling::One), None, r#""temperature":0.5"#, "top_p");
+    check(&body, with(Sampling::Neither), Some(1), r#""maxOutputTokens":1"#, "temperature top_p");
+    let only = format!(r#"{{{HI},"top_p":0.5}}"#);
     check(&only, with(Sampling::One), None, r#""topP":0.5"#, "");
 }
 
@@ -175,10 +175,9 @@ fn metadata_are_labels_on_vertex_if_they_can_be() {
     #[track_caller]
     fn check(metadata: &str, labels: Option<&str>) {
         let body = format!(r#"{{{HI},"metadata":{metadata}}}"#);
-        let request = read::read(body.as_bytes()).unwrap();
         let labels_written = labels.map_or_else(String::new, |labels| format!(r#","labels":{labels}"#));
         let losses = if labels.is_some() { "" } else { "metadata" };
-        let found = shown(vertex_request(&request, &target(PLAIN, &nothing_kept)));
+        let found = shown(through(body.as_bytes(), &target(PLAIN, &nothing_kept), vertex_request));
         assert_eq!(found, Ok((format!("{{{SAID}{labels_written}}}"), losses.to_owned())), "{metadata}");
     }
     check(r#"{"team":"a-1_b","x":""}"#, Some(r#"{"team":"a-1_b","x":""}"#));
@@ -261,10 +260,9 @@ fn an_empty_conversation_is_no_request() {
 #[test]
 fn the_last_word() {
     let body = r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}"#;
-    let request = read::read(body.as_bytes()).unwrap();
-    assert!(super::request(&request, &target(PLAIN, &nothing_kept)).is_ok());
+    assert!(through(body.as_bytes(), &target(PLAIN, &nothing_kept), super::request).is_ok());
     let target = Target { traits: Traits { prefill: false, ..Traits::UNKNOWN }, ..target("tuned", &nothing_kept) };
-    assert_eq!(shown(super::request(&request, &target)).unwrap_err().0, "unsupported messages");
+    assert_eq!(shown(through(body.as_bytes(), &target, super::request)).unwrap_err().0, "unsupported messages");
 }
 
 const GOOD: &str = r##"{"model":"m","messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"é\n"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]},{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f g","arguments":"{\"a\":1}"},"extra_content":{"google":{"thought_signature":"eA=="}}}]},{"role":"tool","tool_call_id":"c1","content":"{}"}],"tools":[{"type":"function","function":{"name":"f g","parameters":{"type":"object","properties":{"a":{"const":1}}}}}],"tool_choice":{"type":"function","function":{"name":"f g"}},"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"}}},"stop":["a"],"seed":7,"temperature":0.5,"reasoning_effort":"low","metadata":{"a":"b"}}"##;
@@ -279,7 +277,7 @@ proptest! {
         let model = ["gemini-2.5-pro", "gemini-3.8-flash", "gemma-3-27b-it", "tuned"][model];
         // The way of a body: who checks it is JSON comes before.
         if serde_json::from_slice::<serde_json::Value>(&body).is_ok()
-            && let Ok(request) = read::read(&body)
+            && let Ok((request, _)) = read::read(&body)
         {
             for written in [super::request(&request, &target(model, &kept)), vertex_request(&request, &target(model, &kept))].into_iter().flatten() {
                 prop_assert!(serde_json::from_slice::<serde_json::Value>(&written.body).is_ok());

@@ -1,6 +1,6 @@
 use super::super::request::tests::{nothing_kept, target};
 use super::super::{models, request};
-use crate::front::chat::read;
+use crate::front::chat::fields::tests::through;
 use crate::neutral::Refused;
 
 const HI: &str = r#"{"messages":[{"role":"user","content":"hi"}]"#;
@@ -14,8 +14,7 @@ const NEW: &str = "gemini-3.8-flash";
 #[track_caller]
 fn check(model: &str, fields: &str, expected: &str, losses: &str, undo: (&[(&str, &str)], Option<&str>)) {
     let body = format!("{HI},{fields}}}");
-    let read = read::read(body.as_bytes()).unwrap();
-    let written = request(&read, &target(model, &nothing_kept)).unwrap();
+    let written = through(body.as_bytes(), &target(model, &nothing_kept), request).unwrap();
     let text = String::from_utf8(written.body).unwrap();
     let text = text
         .replace(r#","generationConfig":{"thinkingConfig":{"includeThoughts":true}}"#, "")
@@ -29,8 +28,7 @@ fn check(model: &str, fields: &str, expected: &str, losses: &str, undo: (&[(&str
 #[track_caller]
 fn check_refused(model: &str, fields: &str, param: &str) {
     let body = format!("{HI},{fields}}}");
-    let read = read::read(body.as_bytes()).unwrap();
-    match request(&read, &target(model, &nothing_kept)) {
+    match through(body.as_bytes(), &target(model, &nothing_kept), request) {
         Err(Refused::Unsupported(complaint)) => assert_eq!(complaint.param, param),
         other => panic!("{other:?}"),
     }
@@ -120,12 +118,11 @@ fn tools_that_cannot_be() {
     check_refused(OLD, &format!(r#""tools":[{TOOL},{{"type":"web_search"}}]"#), "tools[1]");
     check_refused("gemma-3-27b-it", &format!(r#""tools":[{TOOL}]"#), "tools");
     check("gemma-3-27b-it", &format!(r#""tools":[{TOOL}],"tool_choice":"none""#), "", "tools", NOTHING);
-    let read = format!(r#"{HI},"tools":[{TOOL}],"tool_choice":"required"}}"#);
-    let read = read::read(read.as_bytes()).unwrap();
+    let body = format!(r#"{HI},"tools":[{TOOL}],"tool_choice":"required"}}"#);
     let mut target = target(OLD, &nothing_kept);
     target.traits.forced_tools = false;
     assert!(
-        matches!(request(&read, &target), Err(Refused::Unsupported(complaint)) if complaint.param == "tool_choice")
+        matches!(through(body.as_bytes(), &target, request), Err(Refused::Unsupported(complaint)) if complaint.param == "tool_choice")
     );
 }
 
@@ -201,10 +198,9 @@ fn formats_that_no_call_can_have() {
 #[test]
 fn a_model_without_formats_answers_by_a_call_too() {
     let body = format!("{HI},{SCHEMA}}}");
-    let read = read::read(body.as_bytes()).unwrap();
     let mut target = target("tuned", &nothing_kept);
     target.traits.structured = false;
-    let written = request(&read, &target).unwrap();
+    let written = through(body.as_bytes(), &target, request).unwrap();
     let expected = format!(
         r#"{SAID},"tools":[{{"functionDeclarations":[{ANSWER}]}}],"toolConfig":{{"functionCallingConfig":{{"mode":"ANY"}}}}}}"#
     );
@@ -212,8 +208,7 @@ fn a_model_without_formats_answers_by_a_call_too() {
     assert_eq!(written.undo.format_tool.as_deref(), Some("out_put"));
 
     let body = format!(r#"{HI},"tools":[{TOOL}],"tool_choice":"none",{SCHEMA}}}"#);
-    let read = read::read(body.as_bytes()).unwrap();
-    let written = request(&read, &target).unwrap();
+    let written = through(body.as_bytes(), &target, request).unwrap();
     assert_eq!(String::from_utf8(written.body).unwrap(), expected);
     assert_eq!(written.losses.names(), ["tools"]);
 }
@@ -227,10 +222,9 @@ fn servers_that_know_no_json_schema_are_asked_in_older_words() {
     };
     let ask = |model: &'static str, fields: &str| {
         let body = format!("{HI},{fields}}}");
-        let read = read::read(body.as_bytes()).unwrap();
         let target = target(model, &nothing_kept);
         let traits = target.traits.at(server);
-        let written = request(&read, &crate::neutral::Target { traits, ..target }).unwrap();
+        let written = through(body.as_bytes(), &crate::neutral::Target { traits, ..target }, request).unwrap();
         (String::from_utf8(written.body).unwrap(), written.losses.names().join(" "))
     };
     let schema = r##"{"type":"object","properties":{"q":{"$ref":"#/$defs/Q"}},"required":["q"],"$defs":{"Q":{"type":["string","null"]}}}"##;

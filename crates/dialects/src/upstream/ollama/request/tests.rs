@@ -1,15 +1,17 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::front::chat::fields::tests::{Worded, through};
 use crate::front::chat::read::read;
+use crate::neutral::Refused;
 use crate::upstream::ollama::traits;
 
 const MODEL: &str = "gemma3:12b";
 
-fn written(body: &str, model: &str) -> Result<Written, Refused> {
+fn written(body: &str, model: &str) -> Result<Worded, Refused> {
     let target =
         Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &|_| None };
-    request(&read(body.as_bytes()).unwrap(), &target)
+    through(body.as_bytes(), &target, request)
 }
 
 #[track_caller]
@@ -169,7 +171,7 @@ fn whether_it_streams_is_always_said() {
         kept: &|_| None,
     };
     let written =
-        request(&read(br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"stream":true}"#).unwrap(), &target)
+        through(br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"stream":true}"#, &target, request)
             .unwrap();
     let expected =
         r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}],"options":{"num_predict":9}}"#;
@@ -206,7 +208,7 @@ fn nothing_makes_a_model_call_a_tool() {
         within: None,
         kept: &|_| None,
     };
-    let refused = request(&read(body.as_bytes()).unwrap(), &target).unwrap_err();
+    let refused = through(body.as_bytes(), &target, request).unwrap_err();
     assert!(matches!(refused, Refused::Unsupported(complaint) if complaint.param == "tool_choice"));
 }
 
@@ -260,7 +262,7 @@ proptest! {
         let mut body = RICH.as_bytes().to_vec();
         let at = at % body.len();
         body[at] = byte;
-        let Ok(read) = read(&body) else { return Ok(()) };
+        let Ok((read, _)) = read(&body) else { return Ok(()) };
         let target = Target { model, traits: traits(model), default_max_tokens: None, stream: true, within: None, kept: &|_| None };
         if let Ok(written) = request(&read, &target) {
             let json: Result<serde_json::Value, _> = serde_json::from_slice(&written.body);

@@ -1,12 +1,14 @@
 use super::*;
 use crate::front::chat::read::read;
+use crate::neutral::Refused;
 
 #[track_caller]
 fn check_losses(fields: &str, expected: &[&str]) {
     let body = format!(r#"{{"model":"m",{fields}}}"#);
-    let mut losses = Losses::default();
-    lost(&read(body.as_bytes()).unwrap(), &mut losses);
-    assert_eq!(losses.names(), expected, "{fields}");
+    let mut losses = LostFields::default();
+    let (request, spelling) = read(body.as_bytes()).unwrap();
+    lost(&request, &mut losses);
+    assert_eq!(spelling.losses(&request, losses).names(), expected, "{fields}");
 }
 
 #[test]
@@ -70,7 +72,8 @@ fn what_cannot_be_said_is_named() {
 fn check_refused(fields: &str, traits: Traits, urls: bool, expected: Option<&str>) {
     let hi = if fields.contains("messages") { "" } else { r#","messages":[{"role":"user","content":"hi"}]"# };
     let body = format!(r#"{{"model":"m",{fields}{hi}}}"#);
-    let param = match refuse(&read(body.as_bytes()).unwrap(), &traits, urls) {
+    let (request, spelling) = read(body.as_bytes()).unwrap();
+    let param = match refuse(&request, &traits, urls).map_err(|why| spelling.refused(&request, why)) {
         Ok(()) => None,
         Err(Refused::Unsupported(complaint) | Refused::Invalid(complaint)) => Some(complaint.param),
     };
@@ -150,7 +153,7 @@ fn a_result_must_name_its_call() {
     };
     let request = Request { messages: vec![message], ..Request::default() };
     assert!(
-        matches!(refuse(&request, &Traits::UNKNOWN, true), Err(Refused::Invalid(complaint)) if complaint.param == "messages[0].tool_call_id")
+        matches!(refuse(&request, &Traits::UNKNOWN, true), Err(Refused::Invalid(complaint)) if complaint.param == Field::CallId(0))
     );
 }
 
@@ -158,8 +161,8 @@ fn a_result_must_name_its_call() {
 fn check_offer(fields: &str, traits: Traits, expected: Result<(&[&str], Choice), &str>) {
     let tools = r#"{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b"}}"#;
     let body = format!(r#"{{"model":"m",{}}}"#, fields.replace("AB", tools));
-    let request = read(body.as_bytes()).unwrap();
-    let offer = offer(&request, &traits);
+    let (request, spelling) = read(body.as_bytes()).unwrap();
+    let offer = offer(&request, &traits).map_err(|why| spelling.refused(&request, why));
     let expected = expected.map(|(tools, choice)| (tools.to_vec(), choice)).map_err(str::to_owned);
     let found =
         offer.map(|offer| (offer.tools.iter().map(|tool| &*tool.name).collect(), offer.choice)).map_err(|refused| {
@@ -203,7 +206,7 @@ fn a_choice_among_tools_is_made_by_showing_no_others() {
 
     // Not from a body, which is refused before.
     let request = Request { tool_choice: Some(ToolChoice::Required), ..Request::default() };
-    assert!(matches!(offer(&request, &all), Err(Refused::Invalid(complaint)) if complaint.param == "tool_choice"));
+    assert!(matches!(offer(&request, &all), Err(Refused::Invalid(complaint)) if complaint.param == Field::ToolChoice));
 }
 
 #[test]
@@ -237,37 +240,12 @@ fn arguments_are_objects() {
 fn texts_are_joined_by_lines() {
     let of = |content: &str| {
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":{content}}}]}}"#);
-        text(&read(body.as_bytes()).unwrap().messages[0].content).into_owned()
+        text(&read(body.as_bytes()).unwrap().0.messages[0].content).into_owned()
     };
     assert_eq!(of("null"), "");
     assert_eq!(of(r#""a""#), "a");
     assert_eq!(of(r#"[{"type":"text","text":"a"}]"#), "a");
     assert_eq!(of(r#"[{"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"text","text":"c"}]"#), "a\nb\nc");
-}
-
-#[test]
-fn what_the_model_cannot_say_is_left_out_or_cut() {
-    let request = read(br#"{"model":"m","temperature":0.5,"top_p":0.9,"max_tokens":100}"#).unwrap();
-    let said = |traits: Traits| {
-        let mut losses = Losses::default();
-        let (temperature, top_p) = sampling(&request, &traits, &mut losses);
-        let most = max_tokens(&request, Some(7), &traits, &mut losses);
-        (temperature.is_some(), top_p.is_some(), most, losses.names().join(" "))
-    };
-    let all = Traits::UNKNOWN;
-    assert_eq!(said(all), (true, true, Some(100), String::new()));
-    assert_eq!(said(Traits { sampling: Sampling::One, ..all }), (true, false, Some(100), "top_p".into()));
-    assert_eq!(
-        said(Traits { sampling: Sampling::Neither, ..all }),
-        (false, false, Some(100), "temperature top_p".into())
-    );
-    assert_eq!(said(Traits { max_output: Some(50), ..all }), (true, true, Some(50), "max_tokens".into()));
-
-    let (silent, mut losses) = (Request::default(), Losses::default());
-    assert_eq!(max_tokens(&silent, Some(7), &all, &mut losses), Some(7));
-    assert_eq!(max_tokens(&silent, Some(7), &Traits { max_output: Some(5), ..all }, &mut losses), Some(5));
-    assert_eq!(max_tokens(&silent, None, &Traits { max_output: Some(5), ..all }, &mut losses), None);
-    assert_eq!(losses.names().len(), 0);
 }
 
 #[test]

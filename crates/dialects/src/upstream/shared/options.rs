@@ -1,0 +1,118 @@
+//! Options are the fields of a request beside the conversation, the tools and the format. Each
+//! dialect has tables of what its provider takes of them; what reads the tables is here.
+
+use crate::neutral::traits::{Sampling, Traits};
+use crate::neutral::{Field, LostFields, Number, Request};
+use crate::wire::json::Writer;
+
+/// How a provider takes a number.
+pub(crate) struct Range {
+    /// What it is.
+    pub(crate) field: Field,
+    /// What the provider calls it.
+    pub(crate) key: &'static str,
+    /// The least that it takes.
+    pub(crate) least: &'static str,
+    /// The most that it takes; empty if nothing is too much.
+    pub(crate) most: &'static str,
+}
+
+impl Range {
+    /// Writes a number, or the bound that it is beyond.
+    pub(crate) fn write(&self, w: &mut Writer, number: Number<'_>, losses: &mut LostFields) {
+        let bound = |text: &str| text.parse().unwrap_or(number.value);
+        let text = match () {
+            () if number.value < bound(self.least) => self.least,
+            () if number.value > bound(self.most) => self.most,
+            () => number.text,
+        };
+        losses.add_if(text != number.text, self.field.clone());
+        w.key(self.key).raw(text);
+    }
+}
+
+/// Returns the tier to ask for. The table has the caller's words, and the provider's for each: none
+/// where that is what silence means. Any other word is lost.
+pub(crate) fn tier(
+    request: &Request<'_>,
+    table: &[(&str, Option<&'static str>)],
+    losses: &mut LostFields,
+) -> Option<&'static str> {
+    let tier = request.service_tier.as_deref()?;
+    let known = table.iter().find(|(word, _)| *word == tier);
+    losses.add_if(known.is_none(), Field::ServiceTier);
+    known.and_then(|(_, word)| *word)
+}
+
+/// Returns the seed, if the provider takes such a number.
+pub(crate) fn seed<N: TryFrom<i64>>(request: &Request<'_>, losses: &mut LostFields) -> Option<N> {
+    let seed = N::try_from(request.seed?).ok();
+    losses.add_if(seed.is_none(), Field::Seed);
+    seed
+}
+
+/// Returns the most tokens to ask for.
+pub(crate) fn max_tokens(
+    request: &Request<'_>,
+    default: Option<u64>,
+    traits: &Traits,
+    losses: &mut LostFields,
+) -> Option<u64> {
+    let asked = request.max_tokens.or(default)?;
+    let allowed = traits.max_output.map_or(asked, |most| asked.min(most));
+    losses.add_if(allowed < asked && request.max_tokens.is_some(), Field::MaxTokens);
+    Some(allowed)
+}
+
+/// Returns `temperature` and `top_p`, as far as the model lets them be said.
+pub(crate) fn sampling<'a>(
+    request: &Request<'a>,
+    traits: &Traits,
+    losses: &mut LostFields,
+) -> (Option<Number<'a>>, Option<Number<'a>>) {
+    let (temperature, top_p) = match traits.sampling {
+        Sampling::Both => (request.temperature, request.top_p),
+        Sampling::One => (request.temperature, request.top_p.filter(|_| request.temperature.is_none())),
+        Sampling::Neither => (None, None),
+    };
+    losses.add_if(temperature != request.temperature, Field::Temperature);
+    losses.add_if(top_p != request.top_p, Field::TopP);
+    (temperature, top_p)
+}
+
+/// Notes the other fields of a request, which no provider takes.
+pub(crate) fn lose_others(request: &Request<'_>, losses: &mut LostFields) {
+    request.others.iter().for_each(|(name, _)| losses.add(Field::Other(name.to_string())));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::chat::fields::tests::in_words;
+    use crate::front::chat::read::read;
+
+    #[test]
+    fn what_the_model_cannot_say_is_left_out_or_cut() {
+        let (request, _) = read(br#"{"model":"m","temperature":0.5,"top_p":0.9,"max_tokens":100}"#).unwrap();
+        let said = |traits: Traits| {
+            let mut losses = LostFields::default();
+            let (temperature, top_p) = sampling(&request, &traits, &mut losses);
+            let most = max_tokens(&request, Some(7), &traits, &mut losses);
+            (temperature.is_some(), top_p.is_some(), most, in_words(losses).names().join(" "))
+        };
+        let all = Traits::UNKNOWN;
+        assert_eq!(said(all), (true, true, Some(100), String::new()));
+        assert_eq!(said(Traits { sampling: Sampling::One, ..all }), (true, false, Some(100), "top_p".into()));
+        assert_eq!(
+            said(Traits { sampling: Sampling::Neither, ..all }),
+            (false, false, Some(100), "temperature top_p".into())
+        );
+        assert_eq!(said(Traits { max_output: Some(50), ..all }), (true, true, Some(50), "max_tokens".into()));
+
+        let (silent, mut losses) = (Request::default(), LostFields::default());
+        assert_eq!(max_tokens(&silent, Some(7), &all, &mut losses), Some(7));
+        assert_eq!(max_tokens(&silent, Some(7), &Traits { max_output: Some(5), ..all }, &mut losses), Some(5));
+        assert_eq!(max_tokens(&silent, None, &Traits { max_output: Some(5), ..all }, &mut losses), None);
+        assert_eq!(losses.names().len(), 0);
+    }
+}
