@@ -17,9 +17,9 @@ use serde::Deserialize;
 
 use crate::secret::Secret;
 use dialects::UpstreamError;
-use dialects::upstream::gemini::lenient::Text;
 use dialects::upstream::openai;
 use dialects::upstream::shared::lenient::Count;
+use dialects::upstream::shared::text::Text;
 use dialects::wire::json::Writer;
 
 /// A service account, as the file of its key tells it.

@@ -22,7 +22,7 @@ use crate::neutral::{
     Written,
 };
 use crate::upstream::{Prices, Protocol, Settings, openai};
-use translated::Stream as Translated;
+use translated::TranslatedStream;
 
 pub use stream::Stream;
 
@@ -171,7 +171,7 @@ impl Dialect {
             Some(translation) => {
                 let reader = (translation.reader)(model);
                 let framing = self.protocol.framing;
-                Stream::Translated(Box::new(Translated::new(header, options, framing, reader, event_limit)))
+                Stream::Translated(Box::new(TranslatedStream::new(header, options, framing, reader, event_limit)))
             }
         }
     }

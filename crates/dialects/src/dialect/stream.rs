@@ -2,7 +2,7 @@
 //!
 //! However the bytes are cut, the same comes out, and nothing is made to look whole that is not.
 
-use super::translated::Stream as Translated;
+use super::translated::TranslatedStream;
 use crate::neutral::answer::Kept;
 use crate::neutral::usage::Usage;
 use crate::neutral::{Flaws, StreamFault};
@@ -13,7 +13,7 @@ pub enum Stream {
     /// It is the standard's own, made standard in what it is not.
     Passed(Box<openai::Stream>),
     /// Another dialect's.
-    Translated(Box<Translated>),
+    Translated(Box<TranslatedStream>),
 }
 
 impl Stream {

@@ -24,7 +24,7 @@ use crate::wire::json::{Cursor, slice};
 use crate::wire::{frames, lines, sse};
 
 /// The reading of one attempt's stream.
-pub struct Stream {
+pub struct TranslatedStream {
     decoder: Decoder,
     telling: Telling,
 }
@@ -43,7 +43,7 @@ struct Telling {
     has_failed: bool,
 }
 
-impl Stream {
+impl TranslatedStream {
     /// A stream at its start; no event may be longer than `event_limit` bytes.
     pub fn new(
         header: &AnswerHeader,
@@ -182,7 +182,7 @@ impl Stream {
     }
 }
 
-impl fmt::Debug for Stream {
+impl fmt::Debug for TranslatedStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stream")
             .field("decoder", &self.decoder)

@@ -90,7 +90,7 @@ impl Losses {
         self.note(known.map_or(name, |known| Cow::Borrowed(*known)), "other".into())
     }
 
-    /// Notes that a field is lost, by the name that the caller wrote ([`shown`]).
+    /// Notes that a field is lost, by the name that the caller wrote, if it may be shown.
     pub fn add_written(&mut self, prefix: &str, name: &str) {
         self.add(format!("{prefix}{}", shown(name)));
     }

@@ -37,7 +37,7 @@ pub(crate) use losses::shown;
 pub use losses::{Losses, LostFields, looks_secret};
 pub use refused::{Complaint, FieldRefused, Refused};
 pub use request::{
-    Cache, Call, Effort, Family, Format, Media, Message, Number, Part, PartKind, Raw, Request, Role, Thought, Tool,
-    ToolChoice, ToolKind,
+    Cache, Call, Effort, Family, Format, Media, Message, Number, Part, PartKind, Penalties, Raw, Request, Role,
+    Thought, Tool, ToolChoice, ToolKind,
 };
 pub use target::{Kept, Target, Undo, Written};

@@ -28,10 +28,8 @@ pub struct Request<'a> {
     pub top_p: Option<Number<'a>>,
     /// `top_k`: no field of OpenAI's, but every other dialect's.
     pub top_k: Option<u64>,
-    /// `frequency_penalty`.
-    pub frequency_penalty: Option<Number<'a>>,
-    /// `presence_penalty`.
-    pub presence_penalty: Option<Number<'a>>,
+    /// What speaks against words that came before.
+    pub penalties: Penalties<'a>,
     /// `stop`, as a list.
     pub stop: Vec<Cow<'a, str>>,
     /// `seed`.
@@ -40,8 +38,6 @@ pub struct Request<'a> {
     pub n: Option<u64>,
     /// `logprobs: true`, or `top_logprobs`.
     pub logprobs: bool,
-    /// `top_logprobs`.
-    pub top_logprobs: Option<u64>,
     /// `reasoning_effort`.
     pub effort: Option<Effort>,
     /// `modalities` names something else than text, or `audio` is there.
@@ -69,6 +65,15 @@ pub struct Number<'a> {
     pub text: &'a str,
     /// The nearest value, to be compared.
     pub value: f64,
+}
+
+/// What speaks against words that came before.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Penalties<'a> {
+    /// `frequency_penalty`: the more, the oftener they came.
+    pub frequency: Option<Number<'a>>,
+    /// `presence_penalty`: however often they came.
+    pub presence: Option<Number<'a>>,
 }
 
 /// Who speaks.

@@ -88,12 +88,8 @@ pub fn turns<'r, 'a>(
             losses.add(Field::OtherOfMessage(name.to_string()));
         }
         let answers = matches!(message.role, Role::Tool | Role::Function);
-        if message.name.is_some() && !answers {
-            losses.add(Field::ParticipantName);
-        }
-        if message.cache.is_some() && !answers {
-            losses.add(Field::CacheHint);
-        }
+        losses.add_if(message.name.is_some() && !answers, Field::ParticipantName);
+        losses.add_if(message.cache.is_some() && !answers, Field::CacheHint);
         match message.role {
             Role::System | Role::Developer => draft.system(message, losses),
             Role::User => draft.say(false, message.content.iter().map(Item::Part)),
@@ -108,13 +104,13 @@ pub fn turns<'r, 'a>(
 #[derive(Default)]
 struct Draft<'r, 'a> {
     system: Vec<&'r Part<'a>>,
-    turns: Vec<Open<'r, 'a>>,
+    turns: Vec<OpenTurn<'r, 'a>>,
     calls: HashMap<&'r str, Made<'r>>,
     count: usize,
 }
 
 /// A turn that may still grow.
-struct Open<'r, 'a> {
+struct OpenTurn<'r, 'a> {
     is_assistant: bool,
     /// By the number of their calls. They only come in front at the end, so that their places stay.
     results: Vec<(usize, Outcome<'r, 'a>)>,
@@ -183,9 +179,7 @@ impl<'r, 'a> Draft<'r, 'a> {
             remembered |= signature.is_some();
             items.push(Item::Call(call, signature));
         }
-        if message.reasoning.is_some() && !remembered {
-            losses.add(Field::Reasoning);
-        }
+        losses.add_if(message.reasoning.is_some() && !remembered, Field::Reasoning);
         self.say(true, items);
     }
 
@@ -242,7 +236,7 @@ impl<'r, 'a> Draft<'r, 'a> {
 
     fn finish(self) -> Turns<'r, 'a> {
         let turns = self.turns.into_iter().map(|open| {
-            let Open { is_assistant, mut results, mut items } = open;
+            let OpenTurn { is_assistant, mut results, mut items } = open;
             if !results.is_empty() {
                 results.sort_by_key(|(number, _)| *number);
                 items.splice(..0, results.into_iter().map(|(_, outcome)| Item::Result(outcome)));
@@ -284,9 +278,12 @@ fn news(kept: Kept, known: &mut HashSet<Cow<'_, str>>) -> Option<Kept> {
 }
 
 /// The last turn, and its index: of this side, begun now if it must be. Never `None`.
-fn open<'t, 'r, 'a>(turns: &'t mut Vec<Open<'r, 'a>>, is_assistant: bool) -> Option<(usize, &'t mut Open<'r, 'a>)> {
+fn open<'t, 'r, 'a>(
+    turns: &'t mut Vec<OpenTurn<'r, 'a>>,
+    is_assistant: bool,
+) -> Option<(usize, &'t mut OpenTurn<'r, 'a>)> {
     if turns.last().is_none_or(|turn| turn.is_assistant != is_assistant) {
-        turns.push(Open { is_assistant, results: Vec::new(), items: Vec::new() });
+        turns.push(OpenTurn { is_assistant, results: Vec::new(), items: Vec::new() });
     }
     Some(turns.len().saturating_sub(1)).zip(turns.last_mut())
 }

@@ -11,14 +11,13 @@ mod error;
 mod models;
 mod request;
 mod stream;
-mod text;
 mod tools;
 
 pub use answer::answer;
 pub use error::error;
 pub use models::traits;
 pub use request::request;
-pub use stream::Reader;
+pub use stream::AnthropicReader;
 
 use super::protocol::{BaseUrl, Protocol, Translation};
 use crate::neutral::Family;
@@ -37,7 +36,7 @@ pub static PROTOCOL: Protocol = Protocol {
     translation: Some(Translation {
         request,
         answer: |_, body, emit| answer(body, emit),
-        reader: |_| Box::new(Reader::default()),
+        reader: |_| Box::new(AnthropicReader::default()),
         max_tokens: "/max_tokens",
     }),
     error: |_, head, body| error(head.status, head.content_type, body),

@@ -15,7 +15,7 @@ mod models;
 mod request;
 mod tools;
 
-pub use answer::{Reader, answer};
+pub use answer::{ConverseReader, answer};
 pub use error::error;
 pub use models::traits;
 pub use request::request;
@@ -40,7 +40,7 @@ pub static PROTOCOL: Protocol = Protocol {
     translation: Some(Translation {
         request,
         answer,
-        reader: |model| Box::new(Reader::new(model)),
+        reader: |model| Box::new(ConverseReader::new(model)),
         max_tokens: "/inferenceConfig/maxTokens",
     }),
     error: |_, head, body| error(head.status, head.error_type, head.content_type, body),

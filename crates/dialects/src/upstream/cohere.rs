@@ -9,7 +9,7 @@ mod error;
 mod request;
 mod tools;
 
-pub use answer::{Reader, answer};
+pub use answer::{CohereReader, answer};
 pub use error::error;
 pub use request::request;
 
@@ -27,7 +27,7 @@ pub static PROTOCOL: Protocol = Protocol {
     translation: Some(Translation {
         request,
         answer: |_, body, emit| answer(body, emit),
-        reader: |_| Box::new(Reader::new()),
+        reader: |_| Box::new(CohereReader::new()),
         max_tokens: "/max_tokens",
     }),
     error: |_, head, body| error(head.status, head.content_type, body),

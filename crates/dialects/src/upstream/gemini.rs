@@ -6,7 +6,7 @@
 mod answer;
 mod contents;
 mod error;
-pub mod lenient;
+mod lenient;
 mod media;
 mod models;
 mod names;
@@ -16,7 +16,7 @@ mod schema;
 mod tools;
 mod vertex;
 
-pub use answer::{Reader, answer};
+pub use answer::{GeminiReader, answer};
 pub use error::error;
 pub use models::traits;
 pub use request::request;
@@ -51,7 +51,7 @@ const COMMON: Protocol = Protocol {
 const TRANSLATION: Translation = Translation {
     request,
     answer: |_, body, emit| answer(body, emit),
-    reader: |_| Box::new(Reader::default()),
+    reader: |_| Box::new(GeminiReader::default()),
     max_tokens: "/generationConfig/maxOutputTokens",
 };
 

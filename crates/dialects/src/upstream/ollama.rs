@@ -8,7 +8,7 @@ mod answer;
 mod error;
 mod request;
 
-pub use answer::{Reader, answer};
+pub use answer::{OllamaReader, answer};
 pub use error::error;
 pub use request::request;
 
@@ -28,7 +28,7 @@ pub static PROTOCOL: Protocol = Protocol {
     translation: Some(Translation {
         request,
         answer: |_, body, emit| answer(body, emit),
-        reader: |_| Box::new(Reader::new()),
+        reader: |_| Box::new(OllamaReader::new()),
         max_tokens: "/options/num_predict",
     }),
     error: |_, head, body| error(head.status, head.content_type, body),

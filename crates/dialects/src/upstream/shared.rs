@@ -3,4 +3,5 @@
 pub(crate) mod flat;
 pub mod lenient;
 pub(crate) mod options;
+pub mod text;
 pub(crate) mod unique;

@@ -143,8 +143,8 @@ struct Run {
     kept: Vec<Kept>,
 }
 
-fn stream(show_usage: bool, options: &AnswerOptions, framing: Framing) -> Stream {
-    Stream::new(&header(show_usage), options.clone(), framing, Box::new(Script::default()), 1 << 20)
+fn stream(show_usage: bool, options: &AnswerOptions, framing: Framing) -> TranslatedStream {
+    TranslatedStream::new(&header(show_usage), options.clone(), framing, Box::new(Script::default()), 1 << 20)
 }
 
 fn run<'a>(
@@ -295,7 +295,7 @@ fn the_last_line_end_may_be_missing() {
     let bytes = framed(Framing::Frames, &[r#"["text",0,"a"]"#, STOP, r#"["ping"]"#]);
     let whole = |bytes: &[u8]| {
         let reader = Box::new(EndsWithTheFile(Script::default()));
-        let mut stream = Stream::new(&header(false), options(), Framing::Frames, reader, 1 << 20);
+        let mut stream = TranslatedStream::new(&header(false), options(), Framing::Frames, reader, 1 << 20);
         let mut out = Vec::new();
         stream.feed(bytes, &mut out).and_then(|()| stream.finish(&mut out, None)).map(drop)
     };
@@ -312,14 +312,14 @@ fn what_is_larger_than_allowed_is_refused() {
         (Framing::Lines, "an event is larger than allowed"),
         (Framing::Frames, "a frame is too large"),
     ] {
-        let mut stream = Stream::new(&header(true), options(), framing, Box::new(Script::default()), 100);
+        let mut stream = TranslatedStream::new(&header(true), options(), framing, Box::new(Script::default()), 100);
         let long = format!(r#"["text",0,"{}"]"#, "x".repeat(100));
         let bytes = framed(framing, &[r#"["text",0,"a"]"#, STOP, &long]);
         let mut out = Vec::new();
         assert_eq!(stream.feed(&bytes, &mut out), Err(StreamFault::Broken(why)));
         assert!(stream.opened() && !stream.whole() && !out.is_empty());
         // After the end it does not matter.
-        let mut stream = Stream::new(&header(true), options(), framing, Box::new(Script::default()), 100);
+        let mut stream = TranslatedStream::new(&header(true), options(), framing, Box::new(Script::default()), 100);
         let bytes = framed(framing, &[r#"["text",0,"a"]"#, END, &long]);
         assert_eq!((stream.feed(&bytes, &mut out), stream.feed(&bytes, &mut out)), (Ok(()), Ok(())));
         assert!(stream.done() && stream.whole() && stream.finish(&mut out, None).is_ok());
@@ -370,7 +370,7 @@ fn memory_does_not_grow_with_the_stream() {
     let events = [r#"["text",0,"abc"]"#, r#"["arguments",0,"abc"]"#, r#"["usage",9,3]"#];
     let bytes = framed(Framing::Events, &events);
     let mut out = Vec::new();
-    let size = |stream: &Stream| format!("{stream:?}").len();
+    let size = |stream: &TranslatedStream| format!("{stream:?}").len();
     stream.feed(&framed(Framing::Events, &[r#"["call",0,"a","f"]"#]), &mut out).unwrap();
     stream.feed(&bytes, &mut out).unwrap();
     let early = size(&stream);

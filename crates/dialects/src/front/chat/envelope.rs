@@ -117,7 +117,7 @@ pub fn read(body: &[u8]) -> Result<Envelope, Fault> {
 
     // Room for an ordinary request, so that the list does not grow step by step.
     let names = Vec::with_capacity(16);
-    let mut seen = Seen { names, ..Seen::default() };
+    let mut seen = TopFields { names, ..TopFields::default() };
     let top = cursor.object(|cursor, key| seen.field(cursor, &key)).map_err(syntax)?;
     cursor.end().map_err(syntax)?;
     seen.envelope(top.start, body.len())
@@ -125,7 +125,7 @@ pub fn read(body: &[u8]) -> Result<Envelope, Fault> {
 
 /// What the scan has met so far. Faults in fields wait for its end, since broken JSON comes first.
 #[derive(Default)]
-struct Seen<'a> {
+struct TopFields<'a> {
     names: Vec<Cow<'a, [u8]>>,
     fault: Option<Fault>,
     model: Option<(String, Span)>,
@@ -145,7 +145,7 @@ struct Seen<'a> {
     read: Read,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> TopFields<'a> {
     /// Consumes the value of a top-level field.
     fn field(&mut self, cursor: &mut Cursor<'a>, key: &Span) -> Result<(), Broken> {
         let name = json::name_of(cursor.text(), key);

@@ -14,19 +14,19 @@ const LARGEST_PICTURE: u64 = 5_000;
 
 /// The kinds of parts that hold media, by the name of their member, which is their type too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum MediaPlace {
     Image,
     Audio,
     File,
 }
 
-impl Place {
+impl MediaPlace {
     /// By the name of a member or of a type.
-    pub(super) fn of(name: &[u8]) -> Option<Place> {
+    pub(super) fn of(name: &[u8]) -> Option<MediaPlace> {
         match name {
-            b"image_url" => Some(Place::Image),
-            b"input_audio" => Some(Place::Audio),
-            b"file" => Some(Place::File),
+            b"image_url" => Some(MediaPlace::Image),
+            b"input_audio" => Some(MediaPlace::Audio),
+            b"file" => Some(MediaPlace::File),
             _ => None,
         }
     }
@@ -34,9 +34,9 @@ impl Place {
     /// Where its data stands.
     fn member(self) -> &'static [u8] {
         match self {
-            Place::Image => b"url",
-            Place::Audio => b"data",
-            Place::File => b"file_data",
+            MediaPlace::Image => b"url",
+            MediaPlace::Audio => b"data",
+            MediaPlace::File => b"file_data",
         }
     }
 }
@@ -70,7 +70,7 @@ struct Data<'a> {
 }
 
 /// Consumes the value of such a member.
-pub(super) fn read(cursor: &mut Cursor<'_>, place: Place) -> Result<Medium, Broken> {
+pub(super) fn read(cursor: &mut Cursor<'_>, place: MediaPlace) -> Result<Medium, Broken> {
     let mut data: Option<Span> = None;
     let mut names: Option<Span> = None;
     let span = match cursor.kind()? {
@@ -87,7 +87,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>, place: Place) -> Result<Medium, Brok
             Ok(())
         })?,
         // As Mistral has it.
-        Kind::String if place == Place::Image => {
+        Kind::String if place == MediaPlace::Image => {
             let span = cursor.value()?;
             data = Some(span.clone());
             span
@@ -103,7 +103,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>, place: Place) -> Result<Medium, Brok
 }
 
 /// The base64 of a data URL, or alone where that is understood too.
-fn data_of(quoted: &[u8], place: Place) -> Option<Data<'_>> {
+fn data_of(quoted: &[u8], place: MediaPlace) -> Option<Data<'_>> {
     const HEAD: usize = 256;
     let text = quoted.get(1..quoted.len().saturating_sub(1))?;
     let is_url = text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"data:"));
@@ -113,7 +113,7 @@ fn data_of(quoted: &[u8], place: Place) -> Option<Data<'_>> {
         let last = head.rsplit(|byte| *byte == b';').next().filter(|last| last.len() < head.len())?;
         let said = head.split(|byte| *byte == b';').next().unwrap_or_default();
         last.eq_ignore_ascii_case(b"base64").then_some(Data { base64, said: said.trim_ascii() })?
-    } else if place == Place::Image {
+    } else if place == MediaPlace::Image {
         return None;
     } else {
         Data { base64: text, said: b"" }
@@ -128,13 +128,13 @@ fn is_base64(data: &[u8]) -> bool {
 }
 
 /// The table in docs/src/limits.md.
-fn tokens(place: Place, data: Option<Data<'_>>, name: &[u8]) -> u64 {
+fn tokens(place: MediaPlace, data: Option<Data<'_>>, name: &[u8]) -> u64 {
     let Some(data) = data else {
         // Somebody else has it: how large it is nobody says.
         return match place {
-            Place::Image => 1_500,
-            Place::Audio => 1_000,
-            Place::File => 5_000,
+            MediaPlace::Image => 1_500,
+            MediaPlace::Audio => 1_000,
+            MediaPlace::File => 5_000,
         };
     };
     let bytes = u64::try_from(data.base64.len()).unwrap_or(u64::MAX).div_ceil(4) * 3;
@@ -150,12 +150,12 @@ fn tokens(place: Place, data: Option<Data<'_>>, name: &[u8]) -> u64 {
         Some(Declared::Pdf) if looks.pdf => figure(Nature::Pdf),
         // Raw sound begins with anything, but nobody reads it as text where only sound may stand.
         Some(Declared::Sound) if looks.wave => figure(Nature::Wave),
-        Some(Declared::Sound) if looks.recording || place == Place::Audio => figure(Nature::Recording),
+        Some(Declared::Sound) if looks.recording || place == MediaPlace::Audio => figure(Nature::Recording),
         // A model may read all of it. Whoever looks at its bytes alone takes it for what it looks
         // like.
         Some(Declared::Picture | Declared::Pdf | Declared::Sound) | None => {
             let pdf = if looks.pdf { figure(Nature::Pdf) } else { 0 };
-            let picture = if looks.picture || place == Place::Image { figure(Nature::Picture) } else { 0 };
+            let picture = if looks.picture || place == MediaPlace::Image { figure(Nature::Picture) } else { 0 };
             (100 + bytes.div_ceil(4)).max(pdf).max(picture)
         }
     }
@@ -172,7 +172,7 @@ enum Declared {
 
 /// By the data URL's media type, else by the ending of a file's name, as it goes up; in JSON, where
 /// PHP writes `\/`.
-fn declared(place: Place, said: &[u8], name: &[u8]) -> Option<Declared> {
+fn declared(place: MediaPlace, said: &[u8], name: &[u8]) -> Option<Declared> {
     const ENDINGS: [(&[u8], Declared); 15] = [
         (b"pdf", Declared::Pdf),
         (b"png", Declared::Picture),
@@ -193,9 +193,9 @@ fn declared(place: Place, said: &[u8], name: &[u8]) -> Option<Declared> {
     if said.is_empty() {
         let ending = name.rsplit(|byte| *byte == b'.').next().filter(|ending| ending.len() < name.len());
         return match place {
-            Place::Image => None,
-            Place::Audio => Some(Declared::Sound),
-            Place::File => ENDINGS
+            MediaPlace::Image => None,
+            MediaPlace::Audio => Some(Declared::Sound),
+            MediaPlace::File => ENDINGS
                 .iter()
                 .find(|(known, _)| ending.is_some_and(|ending| ending.eq_ignore_ascii_case(known)))
                 .map(|found| found.1),
@@ -251,7 +251,7 @@ fn begins(base64: &[u8]) -> Looks {
 mod tests {
     use super::*;
 
-    fn medium(place: Place, value: &str) -> (usize, u64) {
+    fn medium(place: MediaPlace, value: &str) -> (usize, u64) {
         let mut cursor = Cursor::new(value.as_bytes());
         let Medium { bytes, base64, tokens } = read(&mut cursor, place).expect("JSON");
         assert_eq!(bytes, value.len());
@@ -262,27 +262,27 @@ mod tests {
     fn a_figure_goes_by_kind_and_size() {
         let long = |begin: &str| format!("{begin}{}", "A".repeat(400_000 - begin.len()));
         for (place, kind, name, data, tokens) in [
-            (Place::Image, "image/png", "", "A".repeat(4), 1_000),
-            (Place::Image, "image/png", "", long("iVBORw0KGgoAAAA"), 1_000 + 300_000 / 256),
-            (Place::Image, "IMAGE/*", "", long("/9j/4AAQ"), 1_000 + 300_000 / 256),
-            (Place::Image, "image/heic", "", long("AAAAIGZ0eXBoZWlj"), 1_000 + 300_000 / 256),
-            (Place::Image, r"image\/gif", "", format!("R0lGOD{}", "A".repeat(40_000_000)), 5_000),
-            (Place::Audio, "audio/wav", "", long("UklGRiQAAABXQVZFZm10"), 100 + 300_000 / 512),
-            (Place::Audio, "audio/mpeg", "", long("SUQzBAA"), 100 + 300_000 / 128),
-            (Place::Audio, "audio/mpeg", "", long("AAAA"), 100 + 300_000 / 128),
-            (Place::File, "application/pdf", "a.pdf", long("JVBERi0xLjcK"), 1_000 + 300_000 / 16),
-            (Place::File, "image/png", "a.PNG", long("iVBORw0KGgoAAAA"), 1_000 + 300_000 / 256),
-            (Place::File, "image/webp", "a.webp", long("UklGRiQAAABXRUJQVlA4"), 1_000 + 300_000 / 256),
-            (Place::File, "video/mp4", "a.mp4", long("AAAAIGZ0eXBpc29t"), 100 + 300_000 / 128),
-            (Place::File, "audio/mpeg", "a.b.mp3", long("//uQxAA"), 100 + 300_000 / 128),
-            (Place::File, "text/plain", "a.txt", long("SGVsbG8s"), 100 + 300_000 / 4),
+            (MediaPlace::Image, "image/png", "", "A".repeat(4), 1_000),
+            (MediaPlace::Image, "image/png", "", long("iVBORw0KGgoAAAA"), 1_000 + 300_000 / 256),
+            (MediaPlace::Image, "IMAGE/*", "", long("/9j/4AAQ"), 1_000 + 300_000 / 256),
+            (MediaPlace::Image, "image/heic", "", long("AAAAIGZ0eXBoZWlj"), 1_000 + 300_000 / 256),
+            (MediaPlace::Image, r"image\/gif", "", format!("R0lGOD{}", "A".repeat(40_000_000)), 5_000),
+            (MediaPlace::Audio, "audio/wav", "", long("UklGRiQAAABXQVZFZm10"), 100 + 300_000 / 512),
+            (MediaPlace::Audio, "audio/mpeg", "", long("SUQzBAA"), 100 + 300_000 / 128),
+            (MediaPlace::Audio, "audio/mpeg", "", long("AAAA"), 100 + 300_000 / 128),
+            (MediaPlace::File, "application/pdf", "a.pdf", long("JVBERi0xLjcK"), 1_000 + 300_000 / 16),
+            (MediaPlace::File, "image/png", "a.PNG", long("iVBORw0KGgoAAAA"), 1_000 + 300_000 / 256),
+            (MediaPlace::File, "image/webp", "a.webp", long("UklGRiQAAABXRUJQVlA4"), 1_000 + 300_000 / 256),
+            (MediaPlace::File, "video/mp4", "a.mp4", long("AAAAIGZ0eXBpc29t"), 100 + 300_000 / 128),
+            (MediaPlace::File, "audio/mpeg", "a.b.mp3", long("//uQxAA"), 100 + 300_000 / 128),
+            (MediaPlace::File, "text/plain", "a.txt", long("SGVsbG8s"), 100 + 300_000 / 4),
         ] {
             let member = String::from_utf8_lossy(place.member());
             for kind in [kind.to_owned(), format!("{kind};name=y")] {
                 let value = format!(r#"{{"filename": "a.txt", "{member}": "data:{kind};base64,{data}"}}"#);
                 assert_eq!(medium(place, &value), (data.len(), tokens), "{place:?} {kind} {:.20}", data);
             }
-            if place != Place::Image {
+            if place != MediaPlace::Image {
                 let value = format!(r#"{{"{member}": "{data}", "filename": "{name}"}}"#);
                 assert_eq!(medium(place, &value), (data.len(), tokens), "alone, {name}");
             }
@@ -317,18 +317,18 @@ mod tests {
             ] {
                 let url = format!("data:{kind};base64,{data}");
                 assert_eq!(
-                    medium(Place::Image, &format!(r#"{{"url":"{url}"}}"#)),
+                    medium(MediaPlace::Image, &format!(r#"{{"url":"{url}"}}"#)),
                     (data.len(), text),
                     "{kind} {:.8}",
                     data
                 );
-                assert_eq!(medium(Place::Image, &format!(r#""{url}""#)), (data.len(), text), "{kind} {:.8}", data);
+                assert_eq!(medium(MediaPlace::Image, &format!(r#""{url}""#)), (data.len(), text), "{kind} {:.8}", data);
                 for name in ["a.pdf", "a.png", "a.mp3", "a"] {
                     let value = format!(r#"{{"file_data":"{url}","filename":"{name}"}}"#);
-                    assert_eq!(medium(Place::File, &value), (data.len(), text), "{kind} {:.8}", data);
+                    assert_eq!(medium(MediaPlace::File, &value), (data.len(), text), "{kind} {:.8}", data);
                 }
                 assert_eq!(
-                    medium(Place::Audio, &format!(r#"{{"data":"{url}","format":"wav"}}"#)),
+                    medium(MediaPlace::Audio, &format!(r#"{{"data":"{url}","format":"wav"}}"#)),
                     (data.len(), text),
                     "{kind} {:.8}",
                     data
@@ -336,39 +336,39 @@ mod tests {
             }
             for name in ["", "a.txt", "pdf", "a.pdf.md"] {
                 let value = |head: &str| format!(r#"{{"file_data":"{head}{data}","filename":"{name}"}}"#);
-                assert_eq!(medium(Place::File, &value("")), (data.len(), text), "{name} {:.8}", data);
-                assert_eq!(medium(Place::File, &value("data:;base64,")), (data.len(), text), "{name} {:.8}", data);
+                assert_eq!(medium(MediaPlace::File, &value("")), (data.len(), text), "{name} {:.8}", data);
+                assert_eq!(medium(MediaPlace::File, &value("data:;base64,")), (data.len(), text), "{name} {:.8}", data);
             }
         }
         // And what is said to be a picture is none.
         for data in ["SGVsbG8s", "JVBERi0", "SUQz", "//5BAA", "PHN2ZyB4"].map(long) {
             assert_eq!(
-                medium(Place::Image, &format!(r#""data:image/png;base64,{data}""#)),
+                medium(MediaPlace::Image, &format!(r#""data:image/png;base64,{data}""#)),
                 (data.len(), text),
                 "{:.8}",
                 data
             );
             let value = format!(r#"{{"file_data":"{data}","filename":"a.gif"}}"#);
-            assert_eq!(medium(Place::File, &value), (data.len(), text), "{:.8}", data);
+            assert_eq!(medium(MediaPlace::File, &value), (data.len(), text), "{:.8}", data);
         }
         let value = format!(r#"{{"file_data":"{}","filename":"a.pdf","filename":"a.txt"}}"#, long("JVBERi0"));
-        assert_eq!(medium(Place::File, &value), (400_000, text));
+        assert_eq!(medium(MediaPlace::File, &value), (400_000, text));
     }
 
     #[test]
     fn what_is_no_base64_is_not_left_out() {
-        let image = |url: &str| medium(Place::Image, &format!(r#"{{"url":"{url}"}}"#));
+        let image = |url: &str| medium(MediaPlace::Image, &format!(r#"{{"url":"{url}"}}"#));
         assert_eq!(image("https://example.com/a.png"), (0, 1_500));
         assert_eq!(image("AAAAAAAA"), (0, 1_500), "a path");
         assert_eq!(image("data:image/png;base64,tell me all of it"), (0, 1_500));
         assert_eq!(image("data:image/svg+xml,AAAA"), (0, 1_500));
         assert_eq!(image("DATA:image/png;BASE64,AAAA"), (4, 1_000));
         assert_eq!(image(r"data:image/jpeg;base64,\/9j\/"), (6, 1_000), "as PHP writes it");
-        assert_eq!(medium(Place::Image, r#""data:image/png;base64,AAAA""#), (4, 1_000));
-        assert_eq!(medium(Place::File, r#"{"file_id":"file-1"}"#), (0, 5_000));
-        assert_eq!(medium(Place::File, r#"{"file_data":"https://x/y.pdf"}"#), (0, 5_000));
-        assert_eq!(medium(Place::File, r#"{"file_data":"AAAA","file_data":7}"#), (0, 5_000));
-        assert_eq!(medium(Place::Audio, r#"{"data":["AAAA"]}"#), (0, 1_000));
-        assert_eq!(medium(Place::Audio, r#""AAAA""#), (0, 1_000));
+        assert_eq!(medium(MediaPlace::Image, r#""data:image/png;base64,AAAA""#), (4, 1_000));
+        assert_eq!(medium(MediaPlace::File, r#"{"file_id":"file-1"}"#), (0, 5_000));
+        assert_eq!(medium(MediaPlace::File, r#"{"file_data":"https://x/y.pdf"}"#), (0, 5_000));
+        assert_eq!(medium(MediaPlace::File, r#"{"file_data":"AAAA","file_data":7}"#), (0, 5_000));
+        assert_eq!(medium(MediaPlace::Audio, r#"{"data":["AAAA"]}"#), (0, 1_000));
+        assert_eq!(medium(MediaPlace::Audio, r#""AAAA""#), (0, 1_000));
     }
 }

@@ -19,15 +19,15 @@ use super::fields::Spelling;
 use crate::neutral::{Effort, Format, Raw, Refused, Request};
 use crate::wire::json::{Cursor, Kind};
 use message::{Pending, message};
-use tools::{Choice, Tools};
-use value::{Fault, Name, Value};
+use tools::{Tools, WrittenChoice};
+use value::{Name, ReadFault, Value};
 
 /// Reads a body: the request, and how the caller spells it.
 pub fn read(body: &[u8]) -> Result<(Request<'_>, Spelling), Refused> {
     whole(body).map_err(|why| *why)
 }
 
-fn whole(body: &[u8]) -> Result<(Request<'_>, Spelling), Fault> {
+fn whole(body: &[u8]) -> Result<(Request<'_>, Spelling), ReadFault> {
     let mut cursor = Cursor::new(body);
     let mut reading = Reading::default();
     let elements = Cell::new(0);
@@ -77,28 +77,29 @@ struct Reading<'a> {
     request: Request<'a>,
     pending: Pending<'a>,
     tools: Tools<'a>,
-    tool_choice: Option<Choice<'a>>,
-    function_call: Option<(Choice<'a>, Raw<'a>)>,
+    tool_choice: Option<WrittenChoice<'a>>,
+    function_call: Option<(WrittenChoice<'a>, Raw<'a>)>,
     max_completion_tokens: Option<u64>,
     max_tokens: Option<(u64, Raw<'a>)>,
     safety_identifier: Option<Cow<'a, str>>,
     user: Option<(Cow<'a, str>, Raw<'a>)>,
     logprobs: bool,
+    top_logprobs: Option<u64>,
 }
 
 impl<'a> Reading<'a> {
     /// Consumes a top-level field.
-    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), Fault> {
+    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let request = &mut self.request;
         match &**name {
             "model" | "stream" | "stream_options" => value.skip()?,
             "messages" => value.array(|_, value| message(value, &mut request.messages, &mut self.pending))?,
             "tools" => self.tools.tools(value)?,
             "functions" => self.tools.functions(value)?,
-            "tool_choice" => self.tool_choice = Choice::read(value, false)?,
+            "tool_choice" => self.tool_choice = WrittenChoice::read(value, false)?,
             "function_call" => {
                 let raw = value.ahead()?;
-                self.function_call = Choice::read(value, true)?.map(|choice| (choice, raw));
+                self.function_call = WrittenChoice::read(value, true)?.map(|choice| (choice, raw));
             }
             "parallel_tool_calls" => request.parallel_tool_calls = value.flag()?,
             "response_format" => request.format = format(value, &mut self.tools.others)?,
@@ -110,13 +111,13 @@ impl<'a> Reading<'a> {
             "temperature" => request.temperature = value.number()?,
             "top_p" => request.top_p = value.number()?,
             "top_k" => request.top_k = top_k(value)?,
-            "frequency_penalty" => request.frequency_penalty = value.number()?,
-            "presence_penalty" => request.presence_penalty = value.number()?,
+            "frequency_penalty" => request.penalties.frequency = value.number()?,
+            "presence_penalty" => request.penalties.presence = value.number()?,
             "stop" => stop(value, &mut request.stop)?,
             "seed" => request.seed = value.integer()?,
             "n" => request.n = value.count(1)?.filter(|n| *n > 1),
             "logprobs" => self.logprobs = value.flag()?.unwrap_or(false),
-            "top_logprobs" => request.top_logprobs = value.count(0)?,
+            "top_logprobs" => self.top_logprobs = value.count(0)?,
             "reasoning_effort" => request.effort = effort(value)?,
             "modalities" => request.wants_audio |= beyond_text(value)?,
             "audio" => request.wants_audio |= value.raw_object()?.is_some(),
@@ -137,7 +138,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    fn request(self) -> Result<(Request<'a>, Spelling), Fault> {
+    fn request(self) -> Result<(Request<'a>, Spelling), ReadFault> {
         let mut request = self.request;
         let mut spelling = Spelling::default();
         let first = self.max_completion_tokens;
@@ -164,10 +165,7 @@ impl<'a> Reading<'a> {
                 Some(_) => request.others.push(("user".into(), raw)),
             }
         }
-        request.logprobs = self.logprobs || request.top_logprobs.is_some_and(|most| most > 0);
-        if !request.logprobs {
-            request.top_logprobs = None;
-        }
+        request.logprobs = self.logprobs || self.top_logprobs.is_some_and(|most| most > 0);
         request.tool_choice = match (self.tool_choice, self.function_call) {
             (Some(choice), None) => choice.of(&self.tools)?,
             (None, Some((choice, _))) => {
@@ -190,7 +188,7 @@ impl<'a> Reading<'a> {
 }
 
 /// `response_format`.
-fn format<'a>(value: Value<'_, 'a>, others: &mut Vec<(Name<'a>, Raw<'a>)>) -> Result<Option<Format<'a>>, Fault> {
+fn format<'a>(value: Value<'_, 'a>, others: &mut Vec<(Name<'a>, Raw<'a>)>) -> Result<Option<Format<'a>>, ReadFault> {
     let place = value.place;
     let (mut kind, mut schema) = (None, None);
     let is_there = value.object(&["type", "json_schema"], |name, value| {
@@ -216,7 +214,10 @@ fn format<'a>(value: Value<'_, 'a>, others: &mut Vec<(Name<'a>, Raw<'a>)>) -> Re
     }
 }
 
-fn json_schema<'a>(value: Value<'_, 'a>, others: &mut Vec<(Name<'a>, Raw<'a>)>) -> Result<Option<Format<'a>>, Fault> {
+fn json_schema<'a>(
+    value: Value<'_, 'a>,
+    others: &mut Vec<(Name<'a>, Raw<'a>)>,
+) -> Result<Option<Format<'a>>, ReadFault> {
     let place = value.place;
     let (mut name, mut description, mut schema, mut strict) = (None, None, None, None);
     let is_there = value.object(&["name", "description", "schema", "strict"], |key, value| {
@@ -237,7 +238,7 @@ fn json_schema<'a>(value: Value<'_, 'a>, others: &mut Vec<(Name<'a>, Raw<'a>)>) 
 }
 
 /// A string or several.
-fn stop<'a>(mut value: Value<'_, 'a>, list: &mut Vec<Cow<'a, str>>) -> Result<(), Fault> {
+fn stop<'a>(mut value: Value<'_, 'a>, list: &mut Vec<Cow<'a, str>>) -> Result<(), ReadFault> {
     match value.kind()? {
         Kind::Array => value.array(|_, value| {
             let place = value.place;
@@ -255,7 +256,7 @@ fn stop<'a>(mut value: Value<'_, 'a>, list: &mut Vec<Cow<'a, str>>) -> Result<()
 }
 
 /// `top_k`; 0 and vLLM's -1 mean all, which is the same as silence.
-fn top_k(value: Value<'_, '_>) -> Result<Option<u64>, Fault> {
+fn top_k(value: Value<'_, '_>) -> Result<Option<u64>, ReadFault> {
     let place = value.place;
     match value.integer()? {
         None | Some(-1 | 0) => Ok(None),
@@ -265,7 +266,7 @@ fn top_k(value: Value<'_, '_>) -> Result<Option<u64>, Fault> {
 
 /// The most tokens of an answer; -1 means no limit to llama.cpp, Ollama and their clients, which is
 /// the same as silence.
-fn most_tokens(value: Value<'_, '_>) -> Result<Option<u64>, Fault> {
+fn most_tokens(value: Value<'_, '_>) -> Result<Option<u64>, ReadFault> {
     let place = value.place;
     match value.integer()? {
         None | Some(-1) => Ok(None),
@@ -277,7 +278,7 @@ fn most_tokens(value: Value<'_, '_>) -> Result<Option<u64>, Fault> {
     }
 }
 
-fn effort(value: Value<'_, '_>) -> Result<Option<Effort>, Fault> {
+fn effort(value: Value<'_, '_>) -> Result<Option<Effort>, ReadFault> {
     let place = value.place;
     Ok(Some(match value.text()?.as_deref() {
         None => return Ok(None),
@@ -295,7 +296,7 @@ fn effort(value: Value<'_, '_>) -> Result<Option<Effort>, Fault> {
 }
 
 /// Whether `modalities` names something else than text.
-fn beyond_text(value: Value<'_, '_>) -> Result<bool, Fault> {
+fn beyond_text(value: Value<'_, '_>) -> Result<bool, ReadFault> {
     let mut is_more = false;
     value.array(|_, value| {
         is_more |= value.text()?.is_some_and(|word| word != "text");

@@ -103,13 +103,13 @@ struct Look<'a> {
 }
 
 /// Where a text stands: the message, its part, and the member of either.
-struct Place<'p> {
+struct ReferencePlace<'p> {
     message: usize,
     part: Option<usize>,
     member: &'p str,
 }
 
-impl Place<'_> {
+impl ReferencePlace<'_> {
     fn param(&self) -> String {
         let Self { message, part, member } = self;
         match part {
@@ -175,7 +175,7 @@ impl<'a> Look<'a> {
                 (b"content", Kind::Object) => self.part(cursor, message, None),
                 (name, Kind::Array | Kind::Object) if !is_plain_in_message(name) => {
                     let member = String::from_utf8_lossy(name);
-                    self.value(cursor, name, &Place { message, part: None, member: &member })
+                    self.value(cursor, name, &ReferencePlace { message, part: None, member: &member })
                 }
                 (_, Kind::Array | Kind::Object | Kind::String | Kind::Number | Kind::Bool | Kind::Null) => {
                     cursor.value().map(drop)
@@ -193,13 +193,13 @@ impl<'a> Look<'a> {
             let name = json::name_of(self.text, &key);
             // The name goes into an answer.
             let member: Cow<'_, str> = String::from_utf8_lossy(name.get(..MAX_NAME).unwrap_or(&name));
-            self.value(cursor, &name, &Place { message, part, member: &member })
+            self.value(cursor, &name, &ReferencePlace { message, part, member: &member })
         })?;
         Ok(())
     }
 
     /// Any value, `name` being the member that holds it. No deeper than the scanner goes.
-    fn value(&mut self, cursor: &mut Cursor<'a>, name: &[u8], place: &Place<'_>) -> Result<(), Broken> {
+    fn value(&mut self, cursor: &mut Cursor<'a>, name: &[u8], place: &ReferencePlace<'_>) -> Result<(), Broken> {
         match cursor.kind()? {
             _ if is_plain(name) => cursor.value().map(drop),
             Kind::Object => {
@@ -221,7 +221,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn judge(&mut self, name: &[u8], span: &Span, place: &Place<'_>) {
+    fn judge(&mut self, name: &[u8], span: &Span, place: &ReferencePlace<'_>) {
         // A picture of megabytes is not copied for an escape in it.
         let raw = json::slice(self.text, span).get(1..).unwrap_or_default();
         if raw.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"data:")) {

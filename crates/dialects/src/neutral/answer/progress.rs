@@ -24,7 +24,7 @@ pub(crate) struct AnswerProgress {
     thoughts: Option<Box<Thoughts>>,
     ids: Ids,
     pub(crate) tally: Tally,
-    choices: Vec<Choice>,
+    choices: Vec<ChoiceProgress>,
     /// How many of the choices the caller knows of.
     shown: usize,
     opened: bool,
@@ -35,8 +35,8 @@ pub(crate) struct AnswerProgress {
 
 /// A choice; its place in the list is its index.
 #[derive(Debug)]
-struct Choice {
-    content: Content,
+struct ChoiceProgress {
+    content: ContentProgress,
     /// Calls that the caller knows of.
     calls: usize,
     current: Current,
@@ -58,7 +58,7 @@ struct Choice {
 
 /// What a choice's content is made of.
 #[derive(Debug)]
-enum Content {
+enum ContentProgress {
     /// Its text.
     Text,
     /// Its text, unless the format's tool is called.
@@ -168,7 +168,7 @@ impl AnswerProgress {
     /// The model has told nothing but that it will not answer. As long as one of several choices is
     /// open, it may.
     pub(crate) fn declined(&self) -> bool {
-        let declines = |choice: &Choice| choice.refuses || choice.finish == Some(Finish::Filtered);
+        let declines = |choice: &ChoiceProgress| choice.refuses || choice.finish == Some(Finish::Filtered);
         self.choices.iter().any(declines)
             && self.choices.iter().all(|choice| !choice.answers && (choice.refuses || choice.finish.is_some()))
     }
@@ -232,19 +232,19 @@ impl AnswerProgress {
         let (at, choice) = self.choice(index)?;
         choice.answers = true;
         match &mut choice.content {
-            Content::Text => {
+            ContentProgress::Text => {
                 choice.hear(text);
                 self.show(at, writer);
                 writer.say(at, TextKind::Content, text);
             }
-            Content::Held(held) => {
+            ContentProgress::Held(held) => {
                 held.push_str(text);
                 if held.len() > MAX_HELD {
                     self.show(at, writer);
                     self.choice(index)?.1.release(at, writer);
                 }
             }
-            Content::Tool => {}
+            ContentProgress::Tool => {}
         }
         Ok(())
     }
@@ -352,7 +352,7 @@ impl AnswerProgress {
 
     /// The choice of this index, which has something to tell.
     #[inline]
-    fn choice(&mut self, index: u32) -> Result<(usize, &mut Choice), &'static str> {
+    fn choice(&mut self, index: u32) -> Result<(usize, &mut ChoiceProgress), &'static str> {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         if at >= MAX_CHOICES {
             return Err("more than 128 choices");
@@ -360,8 +360,8 @@ impl AnswerProgress {
         self.opened = true;
         while self.choices.len() <= at {
             let waits = self.undo.format_tool.is_some();
-            self.choices.push(Choice {
-                content: if waits { Content::Held(String::new()) } else { Content::Text },
+            self.choices.push(ChoiceProgress {
+                content: if waits { ContentProgress::Held(String::new()) } else { ContentProgress::Text },
                 calls: 0,
                 current: Current::None,
                 is_bare: false,
@@ -388,15 +388,15 @@ impl AnswerProgress {
     }
 }
 
-impl Choice {
+impl ChoiceProgress {
     /// The format's tool is called: its arguments are the content, and text beside it is not.
     fn begin_format(&mut self) -> Result<(), &'static str> {
         (self.current, self.is_bare) = match self.content {
-            Content::Held(_) => (Current::Format, true),
-            Content::Tool => (Current::Surplus, false),
-            Content::Text => return Err("the answer in its format comes after other text"),
+            ContentProgress::Held(_) => (Current::Format, true),
+            ContentProgress::Tool => (Current::Surplus, false),
+            ContentProgress::Text => return Err("the answer in its format comes after other text"),
         };
-        self.content = Content::Tool;
+        self.content = ContentProgress::Tool;
         Ok(())
     }
 
@@ -438,9 +438,9 @@ impl Choice {
 
     /// The format's tool is not waited for any longer.
     fn release(&mut self, at: usize, writer: &mut dyn AnswerWriter) {
-        if let Content::Held(held) = &mut self.content {
+        if let ContentProgress::Held(held) = &mut self.content {
             let held = std::mem::take(held);
-            self.content = Content::Text;
+            self.content = ContentProgress::Text;
             if !held.is_empty() {
                 self.hear(&held);
                 writer.say(at, TextKind::Content, &held);

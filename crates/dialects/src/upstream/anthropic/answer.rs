@@ -11,15 +11,15 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::error;
-use super::text::{Text, TextVisitor};
 use crate::neutral::{AnswerFault, Emit, Event, Finish, Tokens};
 use crate::upstream::shared::lenient::{Count, counts, unquoted};
+use crate::upstream::shared::text::Text;
 
 /// Reads a buffered answer.
 pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let lossy;
-    let message: Message<'_> = match serde_json::from_slice(body) {
+    let message: AnthropicMessage<'_> = match serde_json::from_slice(body) {
         Ok(message) => message,
         Err(_) => {
             // Half a character of the model's costs that character, not the answer.
@@ -28,20 +28,20 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
                 .map_err(|_| AnswerFault::Nonsense("the answer is not a message of the Messages API"))?
         }
     };
-    if message.kind.is("error") || message.error.is_some() {
+    if message.kind.as_str() == "error" || message.error.is_some() {
         return Err(AnswerFault::Upstream(error::told(body)));
     }
     let Some(blocks) = message.content else {
         return Err(AnswerFault::Nonsense("the answer has no content"));
     };
-    if let Some(id) = message.id.some() {
+    if let Some(id) = message.id.filled() {
         emit(Event::Id(id));
     }
     match &blocks {
-        Content::Blocks(blocks) => blocks.iter().for_each(|block| block.tell(emit)),
-        Content::Text(text) => text.some().into_iter().for_each(|text| emit(Event::Text(0, text))),
+        BlocksOrText::Blocks(blocks) => blocks.iter().for_each(|block| block.tell(emit)),
+        BlocksOrText::Text(text) => text.filled().into_iter().for_each(|text| emit(Event::Text(0, text))),
     }
-    let mut counts = Counts::default();
+    let mut counts = TokenCounts::default();
     counts.learn(&message.usage.unwrap_or_default());
     emit(Event::Usage(counts.tokens()));
     finish(&message.stop_reason, message.stop_details.as_ref(), emit);
@@ -49,57 +49,57 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 }
 
 #[derive(serde::Deserialize)]
-struct Message<'a> {
+struct AnthropicMessage<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Text<'a>,
     #[serde(borrow, default)]
     id: Text<'a>,
     /// `null` is nothing said; absent, this is no answer.
     #[serde(borrow, default, deserialize_with = "present")]
-    content: Option<Content<'a>>,
+    content: Option<BlocksOrText<'a>>,
     #[serde(borrow, default)]
     stop_reason: Text<'a>,
     #[serde(borrow, default)]
     stop_details: Option<Details<'a>>,
     #[serde(default, deserialize_with = "counts")]
-    usage: Option<Usage>,
+    usage: Option<AnthropicUsage>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
 /// What was said: blocks, or a text, as some write it who imitate the API.
-enum Content<'a> {
+enum BlocksOrText<'a> {
     Blocks(Vec<Block<'a>>),
     Text(Text<'a>),
 }
 
-fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Content<'a>>, D::Error> {
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<BlocksOrText<'a>>, D::Error> {
     from.deserialize_any(ContentVisitor).map(Some)
 }
 
 struct ContentVisitor;
 
 impl<'de> Visitor<'de> for ContentVisitor {
-    type Value = Content<'de>;
+    type Value = BlocksOrText<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("blocks, or a text")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-        Vec::deserialize(SeqAccessDeserializer::new(list)).map(Content::Blocks)
+        Vec::deserialize(SeqAccessDeserializer::new(list)).map(BlocksOrText::Blocks)
     }
 
     fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(Content::Text(Text::default()))
+        Ok(BlocksOrText::Text(Text::default()))
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        TextVisitor.visit_borrowed_str(text).map(Content::Text)
+        Ok(BlocksOrText::Text(Text(Some(Cow::Borrowed(text)))))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        TextVisitor.visit_str(text).map(Content::Text)
+        Ok(BlocksOrText::Text(Text(Some(Cow::Owned(text.to_owned())))))
     }
 }
 
@@ -136,25 +136,25 @@ impl Block<'_> {
     pub(super) fn tell(&self, emit: Emit<'_>) {
         match self.kind.as_str() {
             "text" => {
-                if let Some(text) = self.text.some() {
+                if let Some(text) = self.text.filled() {
                     emit(Event::Text(0, text));
                 }
             }
             "thinking" => {
-                if let Some(text) = self.thinking.some() {
+                if let Some(text) = self.thinking.filled() {
                     emit(Event::Reasoning(0, text));
                 }
-                if let Some(signature) = self.signature.some() {
+                if let Some(signature) = self.signature.filled() {
                     emit(Event::Signed(signature));
                 }
             }
             "redacted_thinking" => {
-                if let Some(data) = self.data.some() {
+                if let Some(data) = self.data.filled() {
                     emit(Event::Redacted(data));
                 }
             }
             "tool_use" => {
-                emit(Event::Call { choice: 0, id: self.id.some(), name: self.name.as_str(), signature: None });
+                emit(Event::Call { choice: 0, id: self.id.filled(), name: self.name.as_str(), signature: None });
                 if let Some(input) = self.input() {
                     emit(Event::Arguments(0, &input));
                 }
@@ -180,7 +180,7 @@ pub(super) fn finish(reason: &Text<'_>, details: Option<&Details<'_>>, emit: Emi
         // `end_turn`, `stop_sequence`, `tool_use`, `pause_turn`, and whatever will come.
         _ => Finish::Stop,
     };
-    if let Some(why) = details.and_then(|details| details.explanation.some()).filter(|_| finish == Finish::Filtered) {
+    if let Some(why) = details.and_then(|details| details.explanation.filled()).filter(|_| finish == Finish::Filtered) {
         emit(Event::Refusal(0, why));
     }
     emit(Event::Finish(0, finish));
@@ -188,7 +188,7 @@ pub(super) fn finish(reason: &Text<'_>, details: Option<&Details<'_>>, emit: Emi
 
 /// What the API counts. Its input is without what went through the cache.
 #[derive(Debug, Default, serde::Deserialize)]
-pub(super) struct Usage {
+pub(super) struct AnthropicUsage {
     #[serde(default)]
     input_tokens: Count,
     #[serde(default)]
@@ -207,7 +207,7 @@ struct OutputDetails {
     thinking_tokens: Count,
 }
 
-impl Usage {
+impl AnthropicUsage {
     /// Without what is counted of the answer: at a stream's start that is a placeholder.
     pub(super) fn of_the_prompt(self) -> Self {
         Self { output_tokens: Count::default(), output_tokens_details: None, ..self }
@@ -216,7 +216,7 @@ impl Usage {
 
 /// The last of every number so far: each is the sum of the whole answer.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Counts {
+pub(super) struct TokenCounts {
     input: Option<u64>,
     written: Option<u64>,
     read: Option<u64>,
@@ -224,9 +224,9 @@ pub(super) struct Counts {
     thinking: Option<u64>,
 }
 
-impl Counts {
+impl TokenCounts {
     /// Newer numbers win.
-    pub(super) fn learn(&mut self, usage: &Usage) {
+    pub(super) fn learn(&mut self, usage: &AnthropicUsage) {
         let thinking = usage.output_tokens_details.as_ref().and_then(|details| details.thinking_tokens.0);
         self.input = usage.input_tokens.0.or(self.input);
         self.written = usage.cache_creation_input_tokens.0.or(self.written);

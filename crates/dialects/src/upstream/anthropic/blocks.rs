@@ -23,7 +23,7 @@ pub(super) struct Blocks<'r, 'l> {
 pub(super) struct Breakpoints(CacheHints);
 
 /// Where the bytes of a part are, in a form that the API takes.
-pub(super) enum Source<'p> {
+pub(super) enum MediaSource<'p> {
     /// A picture: media type, and base64.
     Image(&'static str, &'p str),
     /// A picture's URL.
@@ -36,10 +36,10 @@ pub(super) enum Source<'p> {
     DocumentUrl(&'p str),
 }
 
-impl Source<'_> {
+impl MediaSource<'_> {
     /// Whether it is a picture.
     pub(super) fn is_image(&self) -> bool {
-        matches!(self, Source::Image(..) | Source::ImageUrl(_))
+        matches!(self, MediaSource::Image(..) | MediaSource::ImageUrl(_))
     }
 }
 
@@ -136,13 +136,13 @@ impl Blocks<'_, '_> {
         w.object(|w| {
             w.key("type").text(if is_image { "image" } else { "document" });
             w.key("source").object(|w| match &source {
-                Source::Image(media_type, data) => base64(w, media_type, data),
-                Source::Pdf(data) => base64(w, "application/pdf", data),
-                Source::ImageUrl(url) | Source::DocumentUrl(url) => {
+                MediaSource::Image(media_type, data) => base64(w, media_type, data),
+                MediaSource::Pdf(data) => base64(w, "application/pdf", data),
+                MediaSource::ImageUrl(url) | MediaSource::DocumentUrl(url) => {
                     w.key("type").text("url");
                     w.key("url").text(url);
                 }
-                Source::Text(text) => {
+                MediaSource::Text(text) => {
                     w.key("type").text("text");
                     w.key("media_type").text("text/plain");
                     w.key("data").text(text);
@@ -159,32 +159,32 @@ impl Blocks<'_, '_> {
 }
 
 /// A part's source, or why it has none here.
-pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<Source<'p>, &'static str> {
+pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'static str> {
     match kind {
         PartKind::Text(_) => Err("This is a text."),
         PartKind::Audio(..) => Err("Claude does not listen."),
         PartKind::Image(Media::Id(_), _) | PartKind::File(Media::Id(_), _) => {
             Err("Files that were uploaded elsewhere are not known here. Send the file itself.")
         }
-        PartKind::Image(media @ Media::Url(url), _) if media.is_web() => Ok(Source::ImageUrl(url)),
-        PartKind::File(media @ Media::Url(url), _) if media.is_web() => Ok(Source::DocumentUrl(url)),
+        PartKind::Image(media @ Media::Url(url), _) if media.is_web() => Ok(MediaSource::ImageUrl(url)),
+        PartKind::File(media @ Media::Url(url), _) if media.is_web() => Ok(MediaSource::DocumentUrl(url)),
         PartKind::Image(Media::Url(_), _) | PartKind::File(Media::Url(_), _) => {
             Err("URLs must begin with https:// or http:// here.")
         }
         PartKind::Image(Media::Inline(media_type, data), _) => {
             let image = image_type(media_type, data).ok_or("Pictures must be JPEG, PNG, GIF or WebP here.")?;
-            Ok(Source::Image(image, data))
+            Ok(MediaSource::Image(image, data))
         }
         PartKind::File(Media::Inline(media_type, data), _) => {
             if let Some(image) = image_type(media_type, data) {
-                return Ok(Source::Image(image, data));
+                return Ok(MediaSource::Image(image, data));
             }
             let is_unsaid = matches!(&**media_type, "" | "application/octet-stream");
             match &**media_type {
-                "application/pdf" => Ok(Source::Pdf(data)),
-                _ if is_unsaid && data.starts_with("JVBERi") => Ok(Source::Pdf(data)),
+                "application/pdf" => Ok(MediaSource::Pdf(data)),
+                _ if is_unsaid && data.starts_with("JVBERi") => Ok(MediaSource::Pdf(data)),
                 text if text.starts_with("text/") || matches!(text, "application/json" | "application/xml") => {
-                    decoded(data).map(Source::Text).ok_or("The file is not base64 of text in UTF-8.")
+                    decoded(data).map(MediaSource::Text).ok_or("The file is not base64 of text in UTF-8.")
                 }
                 _ => Err("Files must be PDF, text or pictures here."),
             }

@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use super::text::Text;
 use crate::neutral::UpstreamError;
 use crate::upstream::openai;
+use crate::upstream::shared::text::Text;
 
 /// Reads the body of an answer with this status, which is one of an error.
 pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {

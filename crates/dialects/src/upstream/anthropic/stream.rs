@@ -6,17 +6,17 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::answer::{Block, Counts, Details, Usage, finish};
+use super::answer::{AnthropicUsage, Block, Details, TokenCounts, finish};
 use super::error;
-use super::text::Text;
 use crate::neutral::{self, Emit, Event, Finish, StreamFault};
 use crate::upstream::shared::lenient::{Count, counts};
+use crate::upstream::shared::text::Text;
 
 /// Where in a stream we are.
 #[derive(Debug, Default)]
-pub struct Reader {
-    counts: Counts,
-    open: Open,
+pub struct AnthropicReader {
+    counts: TokenCounts,
+    open: OpenBlock,
     started: bool,
     /// It was said why it ended, or that nothing is to be said of that.
     ending: bool,
@@ -26,7 +26,7 @@ pub struct Reader {
 
 /// The block that fragments belong to.
 #[derive(Debug, Default, Clone, Copy)]
-enum Open {
+enum OpenBlock {
     #[default]
     Nothing,
     /// Not a call of the caller's tools.
@@ -51,7 +51,7 @@ struct Data<'a> {
     #[serde(borrow, default)]
     message: Option<Start<'a>>,
     #[serde(default, deserialize_with = "counts")]
-    usage: Option<Usage>,
+    usage: Option<AnthropicUsage>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -61,7 +61,7 @@ struct Start<'a> {
     #[serde(borrow, default)]
     id: Text<'a>,
     #[serde(default, deserialize_with = "counts")]
-    usage: Option<Usage>,
+    usage: Option<AnthropicUsage>,
 }
 
 #[derive(Default, Deserialize)]
@@ -83,7 +83,7 @@ struct Delta<'a> {
     stop_details: Option<Details<'a>>,
 }
 
-impl neutral::Reader for Reader {
+impl neutral::Reader for AnthropicReader {
     fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
         if self.ended {
             return Ok(());
@@ -93,24 +93,24 @@ impl neutral::Reader for Reader {
         }
         let Ok(event) = read::<Data<'_>>(data) else { return self.unreadable(data) };
         // The name is repeated inside. Some who imitate the API say it in one place only.
-        let kind = event.kind.some().unwrap_or_else(|| std::str::from_utf8(name).unwrap_or_default());
+        let kind = event.kind.filled().unwrap_or_else(|| std::str::from_utf8(name).unwrap_or_default());
         match kind {
             "content_block_delta" => self.delta(event.index.0, &event.delta.unwrap_or_default(), emit),
             "content_block_start" => self.start(event.index.0, &event.content_block.unwrap_or_default(), emit),
             "message_start" => {
                 self.started = true;
                 let message = event.message.unwrap_or_default();
-                if let Some(id) = message.id.some() {
+                if let Some(id) = message.id.filled() {
                     emit(Event::Id(id));
                 }
-                self.count(message.usage.map(Usage::of_the_prompt), emit);
+                self.count(message.usage.map(AnthropicUsage::of_the_prompt), emit);
                 Ok(())
             }
             "message_delta" => {
                 self.count(event.usage, emit);
                 let delta = event.delta.unwrap_or_default();
                 self.ending |= delta.stop_reason.is_some();
-                if let Some(reason) = delta.stop_reason.filter(|reason| reason.some().is_some()) {
+                if let Some(reason) = delta.stop_reason.filter(|reason| reason.filled().is_some()) {
                     self.finished = true;
                     finish(&reason, delta.stop_details.as_ref(), emit);
                 }
@@ -125,13 +125,13 @@ impl neutral::Reader for Reader {
     }
 }
 
-impl Reader {
+impl AnthropicReader {
     fn start(&mut self, index: Option<u64>, block: &Block<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
         self.started = true;
-        self.open = if block.kind.is("tool_use") {
-            Open::Call { index, is_whole: block.input().is_some() }
+        self.open = if block.kind.as_str() == "tool_use" {
+            OpenBlock::Call { index, is_whole: block.input().is_some() }
         } else {
-            Open::Other(index)
+            OpenBlock::Other(index)
         };
         block.tell(emit);
         Ok(())
@@ -140,24 +140,24 @@ impl Reader {
     fn delta(&mut self, index: Option<u64>, delta: &Delta<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
         self.started = true;
         match delta.kind.as_str() {
-            "text_delta" => delta.text.some().into_iter().for_each(|text| emit(Event::Text(0, text))),
-            "thinking_delta" => delta.thinking.some().into_iter().for_each(|text| emit(Event::Reasoning(0, text))),
+            "text_delta" => delta.text.filled().into_iter().for_each(|text| emit(Event::Text(0, text))),
+            "thinking_delta" => delta.thinking.filled().into_iter().for_each(|text| emit(Event::Reasoning(0, text))),
             "signature_delta" => {
-                delta.signature.some().into_iter().for_each(|signature| emit(Event::Signed(signature)))
+                delta.signature.filled().into_iter().for_each(|signature| emit(Event::Signed(signature)))
             }
             "input_json_delta" => {
-                let Some(fragment) = delta.partial_json.some() else { return Ok(()) };
+                let Some(fragment) = delta.partial_json.filled() else { return Ok(()) };
                 let is_of = |open: Option<u64>| index.is_none() || index == open;
                 match self.open {
-                    Open::Call { index, is_whole } if is_of(index) => {
+                    OpenBlock::Call { index, is_whole } if is_of(index) => {
                         if !is_whole {
                             emit(Event::Arguments(0, fragment));
                         }
                     }
                     // The input of one of the provider's own tools.
-                    Open::Other(index) if is_of(index) => {}
+                    OpenBlock::Other(index) if is_of(index) => {}
                     // Blocks never interleave. To guess would make garbage of two calls.
-                    Open::Call { .. } | Open::Other(_) | Open::Nothing => {
+                    OpenBlock::Call { .. } | OpenBlock::Other(_) | OpenBlock::Nothing => {
                         return Err(StreamFault::Broken("a part of a call that is not open"));
                     }
                 }
@@ -182,7 +182,7 @@ impl Reader {
         Ok(())
     }
 
-    fn count(&mut self, usage: Option<Usage>, emit: Emit<'_>) {
+    fn count(&mut self, usage: Option<AnthropicUsage>, emit: Emit<'_>) {
         if let Some(usage) = usage {
             self.counts.learn(&usage);
             emit(Event::Usage(self.counts.tokens()));
@@ -206,8 +206,8 @@ impl Reader {
                 kind => ["", "message_start", "message_delta", "message_stop", "error"].contains(&kind),
             };
             if !is_known {
-                if kinds.kind.is("content_block_start") {
-                    self.open = Open::Other(kinds.index.0);
+                if kinds.kind.as_str() == "content_block_start" {
+                    self.open = OpenBlock::Other(kinds.index.0);
                 }
                 return Ok(());
             }

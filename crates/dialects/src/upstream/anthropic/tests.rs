@@ -148,7 +148,7 @@ proptest! {
 
     #[test]
     fn no_event_panics(events in proptest::collection::vec((0..EVENTS.len()).prop_flat_map(|at| mutated(EVENTS[at])), 0..12)) {
-        let mut reader = Reader::default();
+        let mut reader = AnthropicReader::default();
         for data in events {
             drop(reader.event(b"", &data, &mut |event| drop(shown(&event))));
         }

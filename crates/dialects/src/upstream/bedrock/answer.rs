@@ -4,18 +4,17 @@
 //! block begins with its first delta, only calls are announced. Everything unknown is passed over:
 //! citations, traces, padding, tools that the provider runs by itself.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{error, models};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
 use crate::upstream::shared::lenient::{Count, counts, unquoted};
+use crate::upstream::shared::text::Text;
 
 /// Reads a buffered answer of this model.
 pub fn answer(model: &str, body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
-    let Ok(answer) = serde_json::from_slice::<Answer<'_>>(body) else {
+    let Ok(answer) = serde_json::from_slice::<ConverseAnswer<'_>>(body) else {
         return Err(AnswerFault::Nonsense("the answer is no JSON of Converse"));
     };
     let Some(content) = answer.output.and_then(|output| output.message).and_then(|message| message.content) else {
@@ -24,8 +23,7 @@ pub fn answer(model: &str, body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFaul
             None => AnswerFault::Nonsense("the answer has no message"),
         });
     };
-    let finish =
-        answer.stop_reason.map_or(Ok(Finish::Stop), |reason| finish(&reason.0)).map_err(AnswerFault::Upstream)?;
+    let finish = finish(answer.stop_reason.as_str()).map_err(AnswerFault::Upstream)?;
     for block in &content {
         block.tell(emit);
     }
@@ -38,17 +36,17 @@ pub fn answer(model: &str, body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFaul
 
 /// Reads the events of a stream.
 #[derive(Debug)]
-pub struct Reader {
+pub struct ConverseReader {
     is_claude: bool,
     has_stopped: bool,
     has_usage: bool,
-    open: Open,
+    open: OpenBlock,
 }
 
 /// The block that a call's fragments belong to. A block of text may come without a beginning, and
 /// so changes nothing.
 #[derive(Debug, Default, Clone, Copy)]
-enum Open {
+enum OpenBlock {
     #[default]
     Nothing,
     /// A call.
@@ -59,10 +57,10 @@ enum Open {
     Other(Option<u64>),
 }
 
-impl Reader {
+impl ConverseReader {
     /// A reader of what this model answers.
     pub fn new(model: &str) -> Self {
-        Self { is_claude: models::is_claude(model), has_stopped: false, has_usage: false, open: Open::Nothing }
+        Self { is_claude: models::is_claude(model), has_stopped: false, has_usage: false, open: OpenBlock::Nothing }
     }
 
     fn end(&self, emit: Emit<'_>) {
@@ -72,7 +70,7 @@ impl Reader {
     }
 }
 
-impl neutral::Reader for Reader {
+impl neutral::Reader for ConverseReader {
     fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
         match name {
             b"contentBlockDelta" => {
@@ -80,23 +78,27 @@ impl neutral::Reader for Reader {
                 let is_of = |open: Option<u64>| event.index.0.is_none() || open.is_none() || event.index.0 == open;
                 let is_fragment = event.fragment().is_some();
                 match self.open {
-                    Open::Hidden(index) if event.index.0.is_some() && event.index.0 == index => {}
-                    Open::Hidden(index) | Open::Other(index) if is_fragment && is_of(index) => {}
-                    Open::Call(index) if is_of(index) => event.tell(emit),
+                    OpenBlock::Hidden(index) if event.index.0.is_some() && event.index.0 == index => {}
+                    OpenBlock::Hidden(index) | OpenBlock::Other(index) if is_fragment && is_of(index) => {}
+                    OpenBlock::Call(index) if is_of(index) => event.tell(emit),
                     // Blocks never interleave. To guess would make garbage of two calls.
-                    Open::Nothing | Open::Call(_) | Open::Hidden(_) | Open::Other(_) if is_fragment => {
+                    OpenBlock::Nothing | OpenBlock::Call(_) | OpenBlock::Hidden(_) | OpenBlock::Other(_)
+                        if is_fragment =>
+                    {
                         return Err(StreamFault::Broken("a part of a call that is not open"));
                     }
-                    Open::Nothing | Open::Call(_) | Open::Hidden(_) | Open::Other(_) => event.tell(emit),
+                    OpenBlock::Nothing | OpenBlock::Call(_) | OpenBlock::Hidden(_) | OpenBlock::Other(_) => {
+                        event.tell(emit)
+                    }
                 }
             }
             b"contentBlockStart" => {
                 let event: Start<'_> = read(data)?;
                 let call = event.start.and_then(|start| start.call);
                 self.open = match &call {
-                    Some(call) if call.is_providers() => Open::Hidden(event.index.0),
-                    Some(_) => Open::Call(event.index.0),
-                    None => Open::Other(event.index.0),
+                    Some(call) if call.is_providers() => OpenBlock::Hidden(event.index.0),
+                    Some(_) => OpenBlock::Call(event.index.0),
+                    None => OpenBlock::Other(event.index.0),
                 };
                 if let Some(call) = call {
                     call.tell(emit);
@@ -105,18 +107,17 @@ impl neutral::Reader for Reader {
             b"contentBlockStop" => {
                 let event: Stopped = read(data)?;
                 match self.open {
-                    Open::Call(index) | Open::Hidden(index) | Open::Other(index)
+                    OpenBlock::Call(index) | OpenBlock::Hidden(index) | OpenBlock::Other(index)
                         if event.index.0.is_none() || index.is_none() || event.index.0 == index =>
                     {
-                        self.open = Open::Nothing;
+                        self.open = OpenBlock::Nothing;
                     }
-                    Open::Nothing | Open::Call(_) | Open::Hidden(_) | Open::Other(_) => {}
+                    OpenBlock::Nothing | OpenBlock::Call(_) | OpenBlock::Hidden(_) | OpenBlock::Other(_) => {}
                 }
             }
             b"messageStop" => {
                 let event: Stop<'_> = read(data)?;
-                let finish =
-                    event.reason.map_or(Ok(Finish::Stop), |reason| finish(&reason.0)).map_err(StreamFault::Upstream)?;
+                let finish = finish(event.reason.as_str()).map_err(StreamFault::Upstream)?;
                 self.has_stopped = true;
                 emit(Event::Finish(0, finish));
                 self.end(emit);
@@ -157,35 +158,24 @@ fn finish(reason: &str) -> Result<Finish, UpstreamError> {
     }
 }
 
-/// A string that is borrowed where it can be.
 #[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-impl Text<'_> {
-    /// It, if there is anything in it.
-    fn of<'t>(text: &'t Option<Text<'_>>) -> Option<&'t str> {
-        text.as_ref().map(|text| &*text.0).filter(|text| !text.is_empty())
-    }
-}
-
-#[derive(Deserialize)]
-struct Answer<'a> {
+struct ConverseAnswer<'a> {
     #[serde(borrow)]
     output: Option<Output<'a>>,
-    #[serde(borrow, rename = "stopReason")]
-    stop_reason: Option<Text<'a>>,
+    #[serde(borrow, default, rename = "stopReason")]
+    stop_reason: Text<'a>,
     #[serde(default, deserialize_with = "counts")]
-    usage: Option<Usage>,
+    usage: Option<ConverseUsage>,
 }
 
 #[derive(Deserialize)]
 struct Output<'a> {
     #[serde(borrow)]
-    message: Option<Message<'a>>,
+    message: Option<OutputMessage<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct OutputMessage<'a> {
     #[serde(borrow)]
     content: Option<Vec<Block<'a>>>,
 }
@@ -193,10 +183,10 @@ struct Message<'a> {
 /// A block; each has one of these.
 #[derive(Deserialize)]
 struct Block<'a> {
-    #[serde(borrow)]
-    text: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    text: Text<'a>,
     #[serde(borrow, rename = "toolUse")]
-    call: Option<Call<'a>>,
+    call: Option<ToolUse<'a>>,
     #[serde(borrow, rename = "reasoningContent")]
     thought: Option<Thought<'a>>,
     /// Text with its sources.
@@ -207,16 +197,16 @@ struct Block<'a> {
 }
 
 #[derive(Deserialize)]
-struct Call<'a> {
-    #[serde(borrow, rename = "toolUseId")]
-    id: Option<Text<'a>>,
-    #[serde(borrow)]
-    name: Option<Text<'a>>,
+struct ToolUse<'a> {
+    #[serde(borrow, default, rename = "toolUseId")]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    name: Text<'a>,
     #[serde(borrow)]
     input: Option<&'a RawValue>,
     /// `server_tool_use`, if the provider makes it.
-    #[serde(borrow, rename = "type")]
-    kind: Option<Text<'a>>,
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
 }
 
 /// A whole thought, or a stream's piece of one.
@@ -224,20 +214,20 @@ struct Call<'a> {
 struct Thought<'a> {
     #[serde(borrow, rename = "reasoningText")]
     whole: Option<ThoughtText<'a>>,
-    #[serde(borrow)]
-    text: Option<Text<'a>>,
-    #[serde(borrow)]
-    signature: Option<Text<'a>>,
-    #[serde(borrow, rename = "redactedContent")]
-    redacted: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    signature: Text<'a>,
+    #[serde(borrow, default, rename = "redactedContent")]
+    redacted: Text<'a>,
 }
 
 #[derive(Deserialize)]
 struct ThoughtText<'a> {
-    #[serde(borrow)]
-    text: Option<Text<'a>>,
-    #[serde(borrow)]
-    signature: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    signature: Text<'a>,
 }
 
 #[derive(Deserialize)]
@@ -248,27 +238,27 @@ struct Cited<'a> {
 
 #[derive(Deserialize)]
 struct CitedText<'a> {
-    #[serde(borrow)]
-    text: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    text: Text<'a>,
 }
 
 #[derive(Deserialize)]
 struct Image<'a> {
+    #[serde(borrow, default)]
+    format: Text<'a>,
     #[serde(borrow)]
-    format: Option<Text<'a>>,
-    #[serde(borrow)]
-    source: Option<Source<'a>>,
+    source: Option<ImageBytes<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Source<'a> {
-    #[serde(borrow)]
-    bytes: Option<Text<'a>>,
+struct ImageBytes<'a> {
+    #[serde(borrow, default)]
+    bytes: Text<'a>,
 }
 
 impl Block<'_> {
     fn tell(&self, emit: Emit<'_>) {
-        if let Some(text) = Text::of(&self.text) {
+        if let Some(text) = self.text.filled() {
             emit(Event::Text(0, text));
         }
         if let Some(call) = &self.call {
@@ -278,21 +268,21 @@ impl Block<'_> {
             thought.tell(emit);
         }
         let cited = self.cited.as_ref().and_then(|cited| cited.content.as_deref());
-        for text in cited.unwrap_or_default().iter().filter_map(|cited| Text::of(&cited.text)) {
+        for text in cited.unwrap_or_default().iter().filter_map(|cited| cited.text.filled()) {
             emit(Event::Text(0, text));
         }
         if let Some(image) = &self.image
-            && let Some(bytes) = image.source.as_ref().and_then(|source| Text::of(&source.bytes))
+            && let Some(bytes) = image.source.as_ref().and_then(|source| source.bytes.filled())
         {
-            let format = Text::of(&image.format).unwrap_or("png");
+            let format = image.format.filled().unwrap_or("png");
             emit(Event::Media(0, &format!("image/{format}"), bytes));
         }
     }
 }
 
-impl Call<'_> {
+impl ToolUse<'_> {
     fn is_providers(&self) -> bool {
-        Text::of(&self.kind) == Some("server_tool_use")
+        self.kind.filled() == Some("server_tool_use")
     }
 
     fn tell(&self, emit: Emit<'_>) {
@@ -301,8 +291,8 @@ impl Call<'_> {
         }
         emit(Event::Call {
             choice: 0,
-            id: Text::of(&self.id),
-            name: Text::of(&self.name).unwrap_or_default(),
+            id: self.id.filled(),
+            name: self.name.filled().unwrap_or_default(),
             signature: None,
         });
         if let Some(input) = self.input.map(unquoted).filter(|input| !input.is_empty()) {
@@ -317,13 +307,13 @@ impl Thought<'_> {
             Some(whole) => (&whole.text, &whole.signature),
             None => (&self.text, &self.signature),
         };
-        if let Some(text) = Text::of(text) {
+        if let Some(text) = text.filled() {
             emit(Event::Reasoning(0, text));
         }
-        if let Some(signature) = Text::of(signature) {
+        if let Some(signature) = signature.filled() {
             emit(Event::Signed(signature));
         }
-        if let Some(redacted) = Text::of(&self.redacted) {
+        if let Some(redacted) = self.redacted.filled() {
             emit(Event::Redacted(redacted));
         }
     }
@@ -341,7 +331,7 @@ struct Start<'a> {
 #[derive(Deserialize)]
 struct StartOf<'a> {
     #[serde(borrow, rename = "toolUse")]
-    call: Option<Call<'a>>,
+    call: Option<ToolUse<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -350,13 +340,13 @@ struct Delta<'a> {
     #[serde(default)]
     index: Count,
     #[serde(borrow)]
-    delta: Option<Piece<'a>>,
+    delta: Option<BlockPiece<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Piece<'a> {
-    #[serde(borrow)]
-    text: Option<Text<'a>>,
+struct BlockPiece<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
     #[serde(borrow, rename = "toolUse")]
     call: Option<Fragment<'a>>,
     #[serde(borrow, rename = "reasoningContent")]
@@ -365,19 +355,19 @@ struct Piece<'a> {
 
 #[derive(Deserialize)]
 struct Fragment<'a> {
-    #[serde(borrow)]
-    input: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    input: Text<'a>,
 }
 
 impl Delta<'_> {
     /// The piece of a call's arguments that it is.
     fn fragment(&self) -> Option<&str> {
-        self.delta.as_ref()?.call.as_ref().and_then(|call| Text::of(&call.input))
+        self.delta.as_ref()?.call.as_ref().and_then(|call| call.input.filled())
     }
 
     fn tell(&self, emit: Emit<'_>) {
         let Some(piece) = &self.delta else { return };
-        if let Some(text) = Text::of(&piece.text) {
+        if let Some(text) = piece.text.filled() {
             emit(Event::Text(0, text));
         }
         if let Some(fragment) = self.fragment() {
@@ -399,19 +389,19 @@ struct Stopped {
 
 #[derive(Deserialize)]
 struct Stop<'a> {
-    #[serde(borrow, rename = "stopReason")]
-    reason: Option<Text<'a>>,
+    #[serde(borrow, default, rename = "stopReason")]
+    reason: Text<'a>,
 }
 
 #[derive(Deserialize)]
 struct Metadata {
     #[serde(default, deserialize_with = "counts")]
-    usage: Option<Usage>,
+    usage: Option<ConverseUsage>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Usage {
+struct ConverseUsage {
     input_tokens: Count,
     output_tokens: Count,
     total_tokens: Count,
@@ -419,7 +409,7 @@ struct Usage {
     cache_write_input_tokens: Count,
 }
 
-impl Usage {
+impl ConverseUsage {
     /// A Claude's input is without what went through the cache. With the others' that differs, so
     /// the total decides; unless the cache's numbers are larger than the input that they would be
     /// part of.

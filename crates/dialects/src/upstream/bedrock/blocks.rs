@@ -31,7 +31,7 @@ pub(super) struct CachePoints {
 
 /// Where the bytes of a part are: format, and base64.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Source<'p> {
+pub(super) enum MediaSource<'p> {
     Image(&'static str, &'p str),
     Document(&'static str, &'p str),
 }
@@ -146,8 +146,8 @@ impl Blocks<'_, '_> {
         }
         // What has no source was refused before anything was written.
         match source(kind) {
-            Ok(Source::Image(format, data)) => w.object(|w| w.key("image").object(|w| media(w, format, data))),
-            Ok(Source::Document(format, data)) => {
+            Ok(MediaSource::Image(format, data)) => w.object(|w| w.key("image").object(|w| media(w, format, data))),
+            Ok(MediaSource::Document(format, data)) => {
                 let name = if let PartKind::File(_, Some(name)) = kind { name } else { "" };
                 let name = self.document(name);
                 w.object(|w| {
@@ -198,7 +198,7 @@ fn needs_text(side: Side<'_, '_, '_>) -> bool {
     let is = |wanted: fn(&PartKind<'_>) -> bool| {
         side.items().any(|item| matches!(item, Item::Part(part) if wanted(&part.kind)))
     };
-    is(|kind| matches!(kind, PartKind::File(..)) && matches!(source(kind), Ok(Source::Document(..))))
+    is(|kind| matches!(kind, PartKind::File(..)) && matches!(source(kind), Ok(MediaSource::Document(..))))
         && !is(|kind| matches!(kind, PartKind::Text(_)))
 }
 
@@ -208,7 +208,7 @@ fn media(w: &mut Writer, format: &str, data: &str) {
 }
 
 /// A part's source, or why it has none here.
-pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<Source<'p>, &'static str> {
+pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'static str> {
     let (media, name) = match kind {
         PartKind::Text(_) => return Err("This is a text."),
         PartKind::Audio(..) => return Err("Sound cannot be sent to this model's provider."),
@@ -221,11 +221,11 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<Source<'p>, &'static 
         Media::Id(_) => return Err("Files that were uploaded elsewhere are not known here. Send the file itself."),
     };
     if let Some(format) = image_type(media_type, data).and_then(|name| name.strip_prefix("image/")) {
-        return Ok(Source::Image(format, data));
+        return Ok(MediaSource::Image(format, data));
     }
     let Some(name) = name else { return Err("Pictures must be JPEG, PNG, GIF or WebP here.") };
     match document_format(media_type, name, data) {
-        Some(format) => Ok(Source::Document(format, data)),
+        Some(format) => Ok(MediaSource::Document(format, data)),
         None => Err("Files must be PDF, Word, Excel, CSV, HTML, Markdown, text or pictures here."),
     }
 }

@@ -12,7 +12,7 @@ use crate::upstream::openai;
 
 /// Reads an answer with the status of an error; `errortype` is the header `x-amzn-errortype`.
 pub fn error(status: u16, errortype: Option<&str>, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
-    let said: Said = serde_json::from_slice(body).unwrap_or_default();
+    let said: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
     let name = errortype.and_then(bare).or_else(|| said.name());
     let mut error = openai::error(body, content_type);
     said.fill(&mut error);
@@ -28,7 +28,7 @@ pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
     if !matches!(kind, "exception" | "error") {
         return None;
     }
-    let said: Said = serde_json::from_slice(data).unwrap_or_default();
+    let said: ErrorBody = serde_json::from_slice(data).unwrap_or_default();
     let mut error = openai::error(data, None);
     error.excerpt = None;
     said.fill(&mut error);
@@ -40,7 +40,7 @@ pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
 
 /// What a body says that is an error although it should be an answer.
 pub(super) fn hidden(body: &[u8]) -> Option<UpstreamError> {
-    let said: Said = serde_json::from_slice(body).ok()?;
+    let said: ErrorBody = serde_json::from_slice(body).ok()?;
     let is_error = said.message.is_some() || said.name().is_some();
     is_error.then(|| error(502, None, None, body))
 }
@@ -58,7 +58,7 @@ pub(super) fn malformed(reason: &str) -> UpstreamError {
 /// The fields of an error's body that OpenAI's does not have.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Said {
+struct ErrorBody {
     message: Option<String>,
     #[serde(rename = "Message")]
     capital: Option<String>,
@@ -78,7 +78,7 @@ struct Output {
     kind: Option<String>,
 }
 
-impl Said {
+impl ErrorBody {
     fn name(&self) -> Option<&str> {
         let output = self.output.as_ref().and_then(|output| output.kind.as_deref());
         self.kind.as_deref().or(output).and_then(bare)

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::blocks::{Blocks, CachePoints, Source, source};
+use super::blocks::{Blocks, CachePoints, MediaSource, source};
 use super::models::Family;
 use super::tools;
 use crate::neutral::{Field, FieldRefused, LostFields, Raw, Request, Target, ToolChoice, Written, schema, turns};
@@ -19,7 +19,7 @@ use crate::wire::json::Writer;
 pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
     let may_call = request.tool_choice != Some(ToolChoice::None);
-    refuse(request, traits, may_call, |kind| source(kind).map(|source| matches!(source, Source::Image(..))))?;
+    refuse(request, traits, may_call, |kind| source(kind).map(|source| matches!(source, MediaSource::Image(..))))?;
     let family = Family::of(target.model, traits);
     let mut losses = LostFields::default();
     let turns = turns::turns(request, target.kept, &mut losses);
@@ -111,9 +111,10 @@ impl<'r> Dial<'r> {
             effort: thinking.effort(),
         };
         let in_output_config = matches!(family, Family::Claude | Family::Mistral | Family::Other);
-        if !target.traits.server.output_config && in_output_config && dial.effort.take().is_some() {
-            losses.add(Field::Effort);
-        }
+        losses.add_if(
+            !target.traits.server.output_config && in_output_config && dial.effort.take().is_some(),
+            Field::Effort,
+        );
         let (sampling, thinks) = (target.traits.sampling, family == Family::Claude && thinking.is_on());
         dial.dials.restrict_temperature(sampling, thinks, losses);
         dial.dials.restrict_top_p(sampling, thinks, losses);

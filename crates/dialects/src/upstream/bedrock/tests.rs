@@ -25,7 +25,7 @@ fn addresses() {
 
 /// From bytes to what they tell; the last line is the fault, if there is one.
 fn told(bytes: &[u8]) -> Vec<String> {
-    let (mut decoder, mut reader) = (FrameDecoder::new(1 << 20), Reader::new("anthropic.claude-x"));
+    let (mut decoder, mut reader) = (FrameDecoder::new(1 << 20), ConverseReader::new("anthropic.claude-x"));
     let mut told = Vec::new();
     let fed = decoder.feed(bytes, |event| {
         match reader.event(event.name, event.data, &mut |event| told.push(format!("{event:?}"))) {
@@ -100,7 +100,7 @@ proptest! {
         let mut good = br#"{"contentBlockIndex":1,"start":{"toolUse":{"name":"f","toolUseId":"t"}},"delta":{"text":"a"},"stopReason":"end_turn","usage":{"inputTokens":1}}"#.to_vec();
         let place = at % good.len();
         good.splice(place..(place + with.len()).min(good.len()), with.iter().copied());
-        let mut reader = Reader::new("m");
+        let mut reader = ConverseReader::new("m");
         drop(reader.event(names[which].as_bytes(), &good, &mut |_| ()));
         drop(reader.end_of_file(&mut |_| ()));
 

@@ -42,9 +42,7 @@ pub(super) fn complete<'r, 'a>(
             tools.offer.tools.extend(&request.tools);
         }
     }
-    if request.parallel_tool_calls == Some(false) && !tools.offer.tools.is_empty() {
-        losses.add(Field::ParallelCalls);
-    }
+    losses.add_if(request.parallel_tool_calls == Some(false) && !tools.offer.tools.is_empty(), Field::ParallelCalls);
 }
 
 /// Writes the members of `outputConfig` that say the format.

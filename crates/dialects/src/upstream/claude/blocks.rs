@@ -34,9 +34,7 @@ pub(crate) struct CacheHints {
 impl CacheHints {
     /// Takes the last few of so many: what comes again is longest there.
     pub(crate) fn of(count: usize, most: usize, losses: &mut LostFields) -> Self {
-        if count > most {
-            losses.add(Field::CacheHint);
-        }
+        losses.add_if(count > most, Field::CacheHint);
         Self { surplus: count.saturating_sub(most) }
     }
 

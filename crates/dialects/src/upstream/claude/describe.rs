@@ -25,9 +25,7 @@ impl<'t> Described<'t> {
         let about = tool.description.as_deref().filter(|about| !about.is_empty());
         if strict {
             if let Some(fitted) = limits.and_then(|limits| limits.strict(schema)) {
-                if fitted.fit == Fit::Weaker {
-                    losses.add(Field::ToolParameters);
-                }
+                losses.add_if(fitted.fit == Fit::Weaker, Field::ToolParameters);
                 return Self { about: about.map(Cow::Borrowed), schema: fitted.text.into(), strict };
             }
             losses.add(Field::ToolStrict);

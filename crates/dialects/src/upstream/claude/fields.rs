@@ -70,8 +70,8 @@ pub(crate) fn is_meant(number: Number<'_>) -> bool {
 /// Notes what no Claude takes.
 pub(crate) fn lose_numbers(request: &Request<'_>, losses: &mut LostFields) {
     let says = |number: Option<Number<'_>>| number.is_some_and(|number| number.value != 0.0);
-    losses.add_if(says(request.frequency_penalty), Field::FrequencyPenalty);
-    losses.add_if(says(request.presence_penalty), Field::PresencePenalty);
+    losses.add_if(says(request.penalties.frequency), Field::FrequencyPenalty);
+    losses.add_if(says(request.penalties.presence), Field::PresencePenalty);
     losses.add_if(request.seed.is_some(), Field::Seed);
 }
 

@@ -60,18 +60,14 @@ impl<'a> Thinking<'a> {
         let in_time = target.within.map_or(u64::MAX, in_time);
         let is_bounded = said.is_none() && in_time < silent;
         let plain = said.unwrap_or(silent.min(in_time)).clamp(1, cap.max(1));
-        if request.max_tokens.is_some_and(|said| said != plain) {
-            losses.add(Field::MaxTokens);
-        }
+        losses.add_if(request.max_tokens.is_some_and(|said| said != plain), Field::MaxTokens);
         let mut thinking = Self { mode: Mode::Unsaid, effort: None, plain, max_tokens: plain, is_bounded };
         // What the caller did not bound may grow by what is thought.
         let room =
             |budget: u64| if request.max_tokens.is_some() { plain } else { plain.saturating_add(budget).min(cap) };
         let said = own(request);
         let own = if traits.thinking == Kind::None { None } else { said.map(read).transpose()?.flatten() };
-        if said.is_some() && own.is_none() {
-            losses.add(Field::Thinking);
-        }
+        losses.add_if(said.is_some() && own.is_none(), Field::Thinking);
         if let Some((raw, (own, budget))) = said.zip(own) {
             thinking.mode = Mode::Own(raw, own);
             thinking.max_tokens = room(whole(budget));
@@ -193,9 +189,7 @@ impl<'a> Thinking<'a> {
 
     /// The effort is not told, since the server would not read it.
     pub(crate) fn leave_out_effort(&mut self, losses: &mut LostFields) {
-        if self.effort.take().is_some() {
-            losses.add(Field::Effort);
-        }
+        losses.add_if(self.effort.take().is_some(), Field::Effort);
     }
 
     fn say(&mut self, meant: Effort, known: Efforts, losses: &mut LostFields) {
@@ -207,9 +201,7 @@ impl<'a> Thinking<'a> {
             Effort::Xhigh => "xhigh",
             Effort::Max => "max",
         });
-        if word != Some(meant) {
-            losses.add(Field::Effort);
-        }
+        losses.add_if(word != Some(meant), Field::Effort);
     }
 }
 

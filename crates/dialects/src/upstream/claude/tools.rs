@@ -125,9 +125,7 @@ impl<'r, 'a> Tools<'r, 'a> {
                 if thinks_too {
                     thinking.leave_out(losses);
                 }
-                if offer.may_call() && request.parallel_tool_calls == Some(true) {
-                    losses.add(Field::ParallelCalls);
-                }
+                losses.add_if(offer.may_call() && request.parallel_tool_calls == Some(true), Field::ParallelCalls);
                 let about = match tool.description {
                     Some(about) => format!("{ABOUT_ANSWER_TOOL}\n\n{about}"),
                     None => ABOUT_ANSWER_TOOL.to_owned(),
@@ -199,9 +197,7 @@ impl<'r> Native<'r> {
         if fitted.fit == Fit::No || !limits.take(&fitted) {
             return None;
         }
-        if fitted.fit == Fit::Weaker {
-            losses.add(Field::FormatSchema);
-        }
+        losses.add_if(fitted.fit == Fit::Weaker, Field::FormatSchema);
         Some(Self { schema: Cow::Owned(fitted.text), name, about })
     }
 }

@@ -10,28 +10,29 @@ use serde_json::value::RawValue;
 use super::error::gave_up;
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
 use crate::upstream::openai;
-use crate::upstream::shared::flat::shapes::{Several, Text};
+use crate::upstream::shared::flat::shapes::Several;
 use crate::upstream::shared::lenient::{Count, counts};
+use crate::upstream::shared::text::Text;
 
 /// Reads a whole answer.
 pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let nonsense = |_| AnswerFault::Nonsense("the answer is not a JSON object of Cohere's");
-    let told: Told<'_> = serde_json::from_slice(body).map_err(nonsense)?;
+    let told: EventTop<'_> = serde_json::from_slice(body).map_err(nonsense)?;
     let Some(message) = told.message.filter(|message| message.get().starts_with('{') && told.error.is_none()) else {
         return Err(match told.hidden(body) {
             Some(error) => AnswerFault::Upstream(error),
             None => AnswerFault::Nonsense("the answer has no message"),
         });
     };
-    let message: Message<'_> = serde_json::from_str(message.get()).map_err(nonsense)?;
+    let message: SpokenMessage<'_> = serde_json::from_str(message.get()).map_err(nonsense)?;
     let reason = told.finish_reason.as_str();
     let finish = finish(reason).ok_or_else(|| AnswerFault::Upstream(gave_up(reason, None)))?;
     if message.tool_calls.list().iter().any(|call| call.name().is_none()) {
         return Err(AnswerFault::Nonsense("a call names no function"));
     }
 
-    if let Some(id) = told.id.said() {
+    if let Some(id) = told.id.filled() {
         emit(Event::Id(id));
     }
     message.tell(emit);
@@ -48,26 +49,26 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 
 /// The reading of a stream.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct CohereReader {
     /// The call that was begun last, until it ends.
-    open: Option<Open>,
+    open: Option<OpenCall>,
 }
 
 /// A call whose arguments are coming.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenCall {
     index: Count,
     arguments: Arguments,
 }
 
-impl Open {
+impl OpenCall {
     /// Whether something of this index belongs to it.
     fn is_at(&self, index: Count) -> bool {
         self.index == index || self.index.0.is_none() || index.0.is_none()
     }
 }
 
-impl Reader {
+impl CohereReader {
     /// A stream at its start.
     pub fn new() -> Self {
         Self::default()
@@ -80,14 +81,14 @@ impl Reader {
     }
 }
 
-impl neutral::Reader for Reader {
+impl neutral::Reader for CohereReader {
     fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
         if data.trim_ascii() == b"[DONE]" {
             return Ok(());
         }
         let broken = |_| StreamFault::Broken("an event is not a JSON object of Cohere's");
-        let told: Told<'_> = serde_json::from_slice(data).map_err(broken)?;
-        let kind = told.kind.said().map_or(name, str::as_bytes);
+        let told: EventTop<'_> = serde_json::from_slice(data).map_err(broken)?;
+        let kind = told.kind.filled().map_or(name, str::as_bytes);
         let is_known = matches!(
             kind,
             b"message-start"
@@ -108,7 +109,7 @@ impl neutral::Reader for Reader {
         let calls = message.tool_calls.list();
         match kind {
             b"message-start" => {
-                if let Some(id) = told.id.said() {
+                if let Some(id) = told.id.filled() {
                     emit(Event::Id(id));
                 }
             }
@@ -120,7 +121,7 @@ impl neutral::Reader for Reader {
                     self.end_call(emit);
                     call.begin(emit);
                     self.open
-                        .insert(Open { index: told.index, ..Open::default() })
+                        .insert(OpenCall { index: told.index, ..OpenCall::default() })
                         .arguments
                         .push(call.arguments(), emit);
                 }
@@ -135,7 +136,7 @@ impl neutral::Reader for Reader {
             }
             b"tool-call-end" => self.end_call(emit),
             b"message-end" => {
-                let (reason, error) = (delta.finish_reason.as_str(), delta.error.said());
+                let (reason, error) = (delta.finish_reason.as_str(), delta.error.filled());
                 let Some(finish) = finish(reason).filter(|_| error.is_none()) else {
                     return Err(StreamFault::Upstream(gave_up(reason, error)));
                 };
@@ -152,7 +153,7 @@ impl neutral::Reader for Reader {
 
 /// The top of an event, or of a whole answer.
 #[derive(Deserialize)]
-struct Told<'a> {
+struct EventTop<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Text<'a>,
     #[serde(borrow, default)]
@@ -167,12 +168,12 @@ struct Told<'a> {
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
     #[serde(default, deserialize_with = "counts")]
-    usage: Option<Usage>,
+    usage: Option<UsageReport>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
-impl Told<'_> {
+impl EventTop<'_> {
     /// The error that this is instead, if it is one.
     fn hidden(&self, json: &[u8]) -> Option<UpstreamError> {
         let is_said = |value: &&RawValue| !matches!(value.get(), "\"\"" | "false");
@@ -185,27 +186,27 @@ impl Told<'_> {
 #[derive(Deserialize, Default)]
 struct Delta<'a> {
     #[serde(borrow)]
-    message: Option<Message<'a>>,
+    message: Option<SpokenMessage<'a>>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
     #[serde(default, deserialize_with = "counts")]
-    usage: Option<Usage>,
+    usage: Option<UsageReport>,
     #[serde(borrow, default)]
     error: Text<'a>,
 }
 
 #[derive(Deserialize, Default)]
-struct Message<'a> {
+struct SpokenMessage<'a> {
     #[serde(borrow, default)]
     tool_plan: Text<'a>,
     #[serde(borrow, default)]
-    content: Several<Content<'a>>,
+    content: Several<ContentItem<'a>>,
     #[serde(borrow, default)]
-    tool_calls: Several<Call<'a>>,
+    tool_calls: Several<ToolCall<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Content<'a> {
+struct ContentItem<'a> {
     #[serde(borrow, default)]
     thinking: Text<'a>,
     #[serde(borrow, default)]
@@ -213,7 +214,7 @@ struct Content<'a> {
 }
 
 #[derive(Deserialize)]
-struct Call<'a> {
+struct ToolCall<'a> {
     #[serde(borrow, default)]
     id: Text<'a>,
     #[serde(borrow)]
@@ -229,7 +230,7 @@ struct Function<'a> {
 }
 
 #[derive(Deserialize, Default)]
-struct Usage {
+struct UsageReport {
     #[serde(default, deserialize_with = "counts")]
     tokens: Option<Units>,
     #[serde(default, deserialize_with = "counts")]
@@ -246,26 +247,26 @@ struct Units {
     output_tokens: Count,
 }
 
-impl Message<'_> {
+impl SpokenMessage<'_> {
     /// Tells what it says, but for its calls.
     fn tell(&self, emit: Emit<'_>) {
         for part in self.content.list() {
-            if let Some(thinking) = part.thinking.said() {
+            if let Some(thinking) = part.thinking.filled() {
                 emit(Event::Reasoning(0, thinking));
             }
-            if let Some(text) = part.text.said() {
+            if let Some(text) = part.text.filled() {
                 emit(Event::Text(0, text));
             }
         }
-        if let Some(plan) = self.tool_plan.said() {
+        if let Some(plan) = self.tool_plan.filled() {
             emit(Event::Reasoning(0, plan));
         }
     }
 }
 
-impl Call<'_> {
+impl ToolCall<'_> {
     fn name(&self) -> Option<&str> {
-        self.function.as_ref()?.name.said()
+        self.function.as_ref()?.name.filled()
     }
 
     fn arguments(&self) -> &str {
@@ -273,11 +274,11 @@ impl Call<'_> {
     }
 
     fn begin(&self, emit: Emit<'_>) {
-        emit(Event::Call { choice: 0, id: self.id.said(), name: self.name().unwrap_or_default(), signature: None });
+        emit(Event::Call { choice: 0, id: self.id.filled(), name: self.name().unwrap_or_default(), signature: None });
     }
 }
 
-impl Usage {
+impl UsageReport {
     /// What the model read and wrote; failing that, what is charged, which leaves out what Cohere
     /// itself says to the model.
     fn tell(self, emit: Emit<'_>) {

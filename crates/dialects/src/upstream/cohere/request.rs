@@ -183,7 +183,7 @@ fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, los
         losses.add_if(top_k > MAX_K, Field::TopK);
     }
     for (range, penalty) in
-        [(FREQUENCY_PENALTY, request.frequency_penalty), (PRESENCE_PENALTY, request.presence_penalty)]
+        [(FREQUENCY_PENALTY, request.penalties.frequency), (PRESENCE_PENALTY, request.penalties.presence)]
     {
         match penalty {
             // There is no praise.

@@ -112,12 +112,8 @@ impl<'r, 'a> Tools<'r, 'a> {
         if all && schemas.all(requires_something) {
             return w.key("strict_tools").bool(true);
         }
-        if any_tool {
-            losses.add(Field::ToolStrict);
-        }
-        if strict_answer {
-            losses.add(Field::FormatStrict);
-        }
+        losses.add_if(any_tool, Field::ToolStrict);
+        losses.add_if(strict_answer, Field::FormatStrict);
     }
 }
 

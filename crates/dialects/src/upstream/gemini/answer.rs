@@ -11,25 +11,26 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error;
-use super::lenient::{Text, compact, required};
+use super::lenient::{compact, required};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
 use crate::upstream::shared::lenient::{Count, counts, unquoted};
+use crate::upstream::shared::text::Text;
 
 /// Reads a buffered answer; also the array of a stream's objects, which is what comes where
 /// `alt=sse` got lost on the way.
 pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let lossy = String::from_utf8_lossy(body);
-    let said = Said::read(&lossy).ok_or(AnswerFault::Nonsense("the answer is not JSON as Gemini sends it"))?;
-    let mut reader = Reader::default();
+    let said = Responses::read(&lossy).ok_or(AnswerFault::Nonsense("the answer is not JSON as Gemini sends it"))?;
+    let mut reader = GeminiReader::default();
     for piece in said.pieces() {
         reader.take(piece, &lossy, emit).map_err(AnswerFault::Upstream)?;
     }
     match said {
         // It is whole because its JSON is.
-        Said::One(_) => reader.finish_the_rest(emit),
-        Said::Many(_) if !reader.is_whole() => return Err(AnswerFault::Nonsense("the answer has no end")),
-        Said::Many(_) => {}
+        Responses::One(_) => reader.finish_the_rest(emit),
+        Responses::Many(_) if !reader.is_whole() => return Err(AnswerFault::Nonsense("the answer has no end")),
+        Responses::Many(_) => {}
     }
     if !reader.is_whole() {
         return Err(AnswerFault::Nonsense("the answer has no candidates"));
@@ -39,17 +40,17 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 
 /// The reading of one stream.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct GeminiReader {
     /// The answer's id was told.
     has_id: bool,
     /// The prompt was not let through: there will be no candidates.
     blocked: bool,
-    candidates: Vec<Seen>,
+    candidates: Vec<CandidateState>,
 }
 
 /// What is remembered of a candidate.
 #[derive(Debug)]
-struct Seen {
+struct CandidateState {
     index: u32,
     /// It said something, thinking aside.
     spoke: bool,
@@ -60,7 +61,7 @@ struct Seen {
 /// Google gives at most eight.
 const MAX_CANDIDATES: usize = 64;
 
-impl neutral::Reader for Reader {
+impl neutral::Reader for GeminiReader {
     fn event(&mut self, _name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
         if data.trim_ascii() == b"[DONE]" {
             // Google does not say it; proxies that speak its format do.
@@ -68,7 +69,7 @@ impl neutral::Reader for Reader {
         }
         let broken = StreamFault::Broken("an event is not JSON as Gemini sends it");
         let text = std::str::from_utf8(data).map_err(|_| broken.clone())?;
-        let said = Said::read(text).ok_or(broken)?;
+        let said = Responses::read(text).ok_or(broken)?;
         for piece in said.pieces() {
             self.take(piece, text, emit).map_err(StreamFault::Upstream)?;
         }
@@ -83,7 +84,7 @@ impl neutral::Reader for Reader {
     }
 }
 
-impl Reader {
+impl GeminiReader {
     fn is_whole(&self) -> bool {
         self.blocked || (!self.candidates.is_empty() && self.candidates.iter().all(|seen| seen.ended))
     }
@@ -96,7 +97,7 @@ impl Reader {
     }
 
     /// Tells what one object says. `whole` is the text that it stands in.
-    fn take(&mut self, piece: &Piece<'_>, whole: &str, emit: Emit<'_>) -> Result<(), UpstreamError> {
+    fn take(&mut self, piece: &Response<'_>, whole: &str, emit: Emit<'_>) -> Result<(), UpstreamError> {
         if piece.error.is_some_and(|error| !matches!(error.get(), "false" | r#""""#)) {
             return Err(error::read(whole.as_bytes(), None));
         }
@@ -124,7 +125,7 @@ impl Reader {
             Some(place) => place,
             None if self.candidates.len() == MAX_CANDIDATES => return Ok(()),
             None => {
-                self.candidates.push(Seen { index, spoke: false, ended: false });
+                self.candidates.push(CandidateState { index, spoke: false, ended: false });
                 self.candidates.len() - 1
             }
         };
@@ -190,23 +191,23 @@ impl<'a> End<'a> {
 }
 
 /// The objects that a text holds.
-enum Said<'a> {
-    One(Piece<'a>),
-    Many(Vec<Piece<'a>>),
+enum Responses<'a> {
+    One(Response<'a>),
+    Many(Vec<Response<'a>>),
 }
 
-impl<'a> Said<'a> {
+impl<'a> Responses<'a> {
     fn read(text: &'a str) -> Option<Self> {
         if text.trim_ascii_start().starts_with('[') {
-            return serde_json::from_str(text).ok().map(Said::Many);
+            return serde_json::from_str(text).ok().map(Responses::Many);
         }
-        serde_json::from_str(text).ok().map(Said::One)
+        serde_json::from_str(text).ok().map(Responses::One)
     }
 
-    fn pieces(&self) -> &[Piece<'a>] {
+    fn pieces(&self) -> &[Response<'a>] {
         match self {
-            Said::One(piece) => std::slice::from_ref(piece),
-            Said::Many(pieces) => pieces,
+            Responses::One(piece) => std::slice::from_ref(piece),
+            Responses::Many(pieces) => pieces,
         }
     }
 }
@@ -214,20 +215,20 @@ impl<'a> Said<'a> {
 /// Google's `GenerateContentResponse`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Piece<'a> {
+struct Response<'a> {
     #[serde(borrow)]
     candidates: Option<Vec<Candidate<'a>>>,
     #[serde(borrow)]
     prompt_feedback: Option<Feedback<'a>>,
     #[serde(default, deserialize_with = "counts")]
-    usage_metadata: Option<Counts>,
+    usage_metadata: Option<UsageMetadata>,
     #[serde(borrow, default)]
     response_id: Text<'a>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
-impl Piece<'_> {
+impl Response<'_> {
     fn is_blocked(&self) -> bool {
         self.prompt_feedback.as_ref().is_some_and(|feedback| feedback.block_reason.filled().is_some())
     }
@@ -237,7 +238,7 @@ impl Piece<'_> {
 #[serde(rename_all = "camelCase")]
 struct Candidate<'a> {
     #[serde(borrow)]
-    content: Option<Content<'a>>,
+    content: Option<CandidateContent<'a>>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
     #[serde(borrow, default)]
@@ -254,16 +255,16 @@ struct Feedback<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Content<'a> {
+struct CandidateContent<'a> {
     #[serde(borrow)]
-    parts: Option<Vec<Part<'a>>>,
+    parts: Option<Vec<CandidatePart<'a>>>,
 }
 
 /// Of a part's kinds those that say something to a caller. What the model runs at Google's
 /// (`executableCode`) nobody here can ask for.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Part<'a> {
+struct CandidatePart<'a> {
     #[serde(borrow, default)]
     text: Text<'a>,
     thought: Option<bool>,
@@ -275,7 +276,7 @@ struct Part<'a> {
     inline_data: Option<Blob<'a>>,
 }
 
-impl Part<'_> {
+impl CandidatePart<'_> {
     /// Tells it; whether it was something else than thinking.
     ///
     /// A signature counts on a call only, since that one must come back. On a text, or on an empty
@@ -336,7 +337,7 @@ struct Blob<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Counts {
+struct UsageMetadata {
     prompt_token_count: Count,
     candidates_token_count: Count,
     thoughts_token_count: Count,
@@ -345,7 +346,7 @@ struct Counts {
     total_token_count: Count,
 }
 
-impl Counts {
+impl UsageMetadata {
     fn tokens(&self) -> Tokens {
         let of = |count: &Count| count.0.unwrap_or_default();
         let prompt = of(&self.prompt_token_count).saturating_add(of(&self.tool_use_prompt_token_count));

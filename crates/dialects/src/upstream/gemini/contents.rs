@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::media::{self, Carried};
-use super::names::Names;
+use super::names::FunctionNames;
 use super::{Service, models};
 use crate::neutral::turns::{Item, Outcome, Thoughts, Turn, Turns};
 use crate::neutral::{Call, Field, FieldRefused, LostFields, Part, PartKind, Request, Target};
@@ -18,7 +18,7 @@ pub(super) struct Contents<'c, 'r, 'a, 't> {
     pub request: &'r Request<'a>,
     pub target: &'c Target<'t>,
     pub service: Service,
-    pub names: &'c Names<'c>,
+    pub names: &'c FunctionNames<'c>,
     pub losses: &'c mut LostFields,
     /// The first thing that cannot be written.
     pub refused: Option<FieldRefused>,
@@ -36,9 +36,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
         let starts_with_user = turns.turns.first().is_some_and(|turn| !turn.is_assistant);
         w.key("contents").array(|w| {
             let mut system_left = !turns.system.is_empty() && !hears_system;
-            if system_left {
-                self.losses.add(Field::SystemRole);
-            }
+            self.losses.add_if(system_left, Field::SystemRole);
             if system_left && !starts_with_user {
                 system_left = false;
                 self.content("user", w, |this, w| this.system(turns, w));
@@ -83,9 +81,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
     }
 
     fn part(&mut self, part: &Part<'a>, w: &mut Writer) {
-        if part.cache.is_some() {
-            self.losses.add(Field::CacheHint);
-        }
+        self.losses.add_if(part.cache.is_some(), Field::CacheHint);
         if let PartKind::Text(text) = &part.kind {
             w.object(|w| w.key("text").text(text));
         } else if let Some(carried) = self.carried(part) {
@@ -111,9 +107,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
                 }
                 w.key("name").text(&self.names.theirs(&call.name));
                 w.key("args");
-                if write_arguments(call, w) {
-                    self.losses.add(call.weakened());
-                }
+                self.losses.add_if(write_arguments(call, w), call.weakened());
             });
             if let Some(signature) = signature {
                 w.key("thoughtSignature").text(signature);
@@ -125,9 +119,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
         if outcome.name.is_empty() {
             self.refused.get_or_insert_with(|| orphaned(self.request, &outcome.id));
         }
-        if outcome.cache.is_some() {
-            self.losses.add(Field::CacheHint);
-        }
+        self.losses.add_if(outcome.cache.is_some(), Field::CacheHint);
         let mut media = Vec::new();
         for part in outcome.parts.iter().filter(|part| !matches!(part.kind, PartKind::Text(_))) {
             media.extend(self.carried(part));

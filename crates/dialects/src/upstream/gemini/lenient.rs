@@ -1,57 +1,19 @@
 //! Values as Google's servers may write them: texts that are `null`, JSON with line ends in it.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::de::{Deserialize, Deserializer, Error};
 
-/// A text that may be absent or `null`; borrowed where it has no escapes.
-#[derive(Debug, Default)]
-pub struct Text<'a>(pub Option<Cow<'a, str>>);
-
-impl Text<'_> {
-    /// The text, if there is any.
-    pub fn filled(&self) -> Option<&str> {
-        self.0.as_deref().filter(|text| !text.is_empty())
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AsText)
-    }
-}
+use crate::upstream::shared::text::Text;
 
 /// A text that must be there, and not empty.
-pub fn required<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'a, str>, D::Error> {
+pub(super) fn required<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'a, str>, D::Error> {
     let text = Text::deserialize(deserializer)?.0.filter(|text| !text.is_empty());
     text.ok_or_else(|| D::Error::custom("expected a text"))
 }
 
-struct AsText;
-
-impl<'de> Visitor<'de> for AsText {
-    type Value = Text<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string or null")
-    }
-
-    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Text<'de>, E> {
-        Ok(Text(Some(Cow::Borrowed(text))))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
-        Ok(Text(Some(Cow::Owned(text.to_owned()))))
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Text<'de>, E> {
-        Ok(Text(None))
-    }
-}
-
 /// JSON without the white space between its tokens; numbers and strings stay as they are.
-pub fn compact(json: &str) -> Cow<'_, str> {
+pub(super) fn compact(json: &str) -> Cow<'_, str> {
     let mut compacted = String::new();
     let mut start = 0;
     let mut in_string = false;

@@ -26,9 +26,7 @@ pub(super) fn carried<'p>(
         PartKind::Text(_) => Err("text is no medium"),
         PartKind::Image(..) if !target.traits.images => Err("this model does not see images"),
         PartKind::Image(media, detail) => {
-            if detail.as_deref().is_some_and(|detail| detail != "auto") {
-                losses.add(Field::ImageDetail);
-            }
+            losses.add_if(detail.as_deref().is_some_and(|detail| detail != "auto"), Field::ImageDetail);
             match of_media(media, "image/jpeg", target, service)? {
                 Carried::Inline(kind, _) if !is_image(&kind) => {
                     Err("images must be PNG, JPEG, WebP, GIF, BMP, HEIC or HEIF for this model")
@@ -50,9 +48,7 @@ pub(super) fn carried<'p>(
         }
         PartKind::File(media, name) => {
             let by_name = name.as_deref().and_then(type_of);
-            if name.is_some() {
-                losses.add(Field::FileName);
-            }
+            losses.add_if(name.is_some(), Field::FileName);
             of_media(media, by_name.unwrap_or("application/pdf"), target, service)
         }
     }

@@ -12,14 +12,14 @@ use crate::upstream::shared::unique::{MAX, Unique};
 
 /// The names of a request's tools.
 #[derive(Debug, Default)]
-pub(super) struct Names<'r> {
+pub(super) struct FunctionNames<'r> {
     /// By the caller's name: theirs, where it is another.
     renamed: BTreeMap<&'r str, String>,
     /// The names of all tools. Not needed, and so not filled, where every name fits.
     unique: Option<Unique<'r>>,
 }
 
-impl<'r> Names<'r> {
+impl<'r> FunctionNames<'r> {
     pub(super) fn of(request: &'r Request<'_>) -> Self {
         let mut names = Self::default();
         for tool in request.tools.iter().filter(|tool| !fits(&tool.name) && !tool.name.is_empty()) {
@@ -90,7 +90,7 @@ mod tests {
             cache: None,
         };
         let request = Request { tools: tools.iter().map(tool).collect(), ..Request::default() };
-        let found = Names::of(&request).undo();
+        let found = FunctionNames::of(&request).undo();
         let found: Vec<_> = found.iter().map(|(new, old)| (new.as_str(), old.as_str())).collect();
         assert_eq!(found, renamed);
     }

@@ -113,7 +113,7 @@ fn config(
             w.key("seed").raw(&seed.to_string());
         }
         for (range, penalty) in
-            [(PRESENCE_PENALTY, request.presence_penalty), (FREQUENCY_PENALTY, request.frequency_penalty)]
+            [(PRESENCE_PENALTY, request.penalties.presence), (FREQUENCY_PENALTY, request.penalties.frequency)]
         {
             match penalty {
                 Some(penalty) if penalty.value == 0.0 => {}
@@ -167,9 +167,7 @@ fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields,
     let can_stop = target.traits.thinking_off;
     let (said, is_other) = match target.traits.thinking {
         Thinking::None | Thinking::Unknown => {
-            if effort != Effort::None || target.traits.thinking == Thinking::Unknown {
-                losses.add(Field::Effort);
-            }
+            losses.add_if(effort != Effort::None || target.traits.thinking == Thinking::Unknown, Field::Effort);
             return;
         }
         Thinking::Budget => {
@@ -178,26 +176,24 @@ fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields,
             let most = request.max_tokens.map(|limit| limit.min(target.traits.max_output.unwrap_or(u64::MAX)) / 4 * 3);
             let tokens = wanted.min(most.unwrap_or(u64::MAX));
             match wanted > 0 && tokens < models::least_budget(target.model) {
-                true => (Said::Nothing, true),
-                false => (Said::Tokens(tokens), is_other),
+                true => (ThinkingOrder::Nothing, true),
+                false => (ThinkingOrder::Tokens(tokens), is_other),
             }
         }
         Thinking::Effort => {
             let (word, is_other) = models::level(target.model, effort, can_stop);
-            (Said::Word(word), is_other)
+            (ThinkingOrder::Word(word), is_other)
         }
     };
-    if is_other {
-        losses.add(Field::Effort);
-    }
-    if matches!(said, Said::Nothing) && effort == Effort::None {
+    losses.add_if(is_other, Field::Effort);
+    if matches!(said, ThinkingOrder::Nothing) && effort == Effort::None {
         return;
     }
     w.key("thinkingConfig").object(|w| {
         match said {
-            Said::Nothing => {}
-            Said::Tokens(tokens) => w.key("thinkingBudget").number(tokens),
-            Said::Word(word) => w.key("thinkingLevel").text(word),
+            ThinkingOrder::Nothing => {}
+            ThinkingOrder::Tokens(tokens) => w.key("thinkingBudget").number(tokens),
+            ThinkingOrder::Word(word) => w.key("thinkingLevel").text(word),
         }
         if effort != Effort::None {
             w.key("includeThoughts").bool(true);
@@ -206,7 +202,7 @@ fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields,
 }
 
 /// How a model is told to think.
-enum Said {
+enum ThinkingOrder {
     /// As it likes.
     Nothing,
     Tokens(u64),

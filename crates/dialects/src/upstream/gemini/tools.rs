@@ -1,7 +1,7 @@
 //! Tools, which of them may be called, and answers in a format: Google's older models have one or
 //! the other, so these meet here.
 
-use super::names::{self, Names};
+use super::names::{self, FunctionNames};
 use super::open_api;
 use super::schema::Schema;
 use crate::neutral::offer::{AnswerTool, Choice, Form, Naming, Offer, Ways};
@@ -12,7 +12,7 @@ use crate::wire::json::Writer;
 /// What becomes of the tools and the format of a request.
 #[derive(Debug)]
 pub(super) struct Plan<'r, 'a> {
-    pub names: Names<'r>,
+    pub names: FunctionNames<'r>,
     /// The functions to declare, and which of them may be called.
     offer: Offer<'r, 'a>,
     /// The format, where the API has a field for it.
@@ -52,16 +52,14 @@ impl<'r, 'a> Plan<'r, 'a> {
             refusal_beside_tools: "this model cannot be held to this format while there are tools",
         };
         let form = offer.form(format, ways, losses)?;
-        let mut names = Names::of(request);
+        let mut names = FunctionNames::of(request);
         let answer = if let Form::Tool(tool) = form {
             let name = names::fitting(if tool.name.is_empty() { "answer" } else { tool.name });
             Some((names.free(request, name), tool))
         } else {
             None
         };
-        if request.parallel_tool_calls == Some(false) && !offer.tools.is_empty() {
-            losses.add(Field::ParallelCalls);
-        }
+        losses.add_if(request.parallel_tool_calls == Some(false) && !offer.tools.is_empty(), Field::ParallelCalls);
         let native = if let Form::Native(format) = form { Some(format) } else { None };
         Ok(Self { names, offer, native, answer, in_json_schema: traits.server.parameters_json_schema })
     }
@@ -77,9 +75,10 @@ impl<'r, 'a> Plan<'r, 'a> {
             w.object(|w| {
                 w.key("functionDeclarations").array(|w| {
                     for tool in tools {
-                        if is_free && matches!(tool.kind, ToolKind::Function(_, Some(true))) {
-                            losses.add(Field::ToolStrict);
-                        }
+                        losses.add_if(
+                            is_free && matches!(tool.kind, ToolKind::Function(_, Some(true))),
+                            Field::ToolStrict,
+                        );
                         w.object(|w| self.declaration(tool, losses, w));
                     }
                     if let Some((name, tool)) = &self.answer {
@@ -116,9 +115,10 @@ impl<'r, 'a> Plan<'r, 'a> {
         }
         let ToolKind::Function(Some(Raw(parameters)), _) = tool.kind else { return };
         let schema = Schema::read(parameters);
-        if !schema.has_no_properties() && write_parameters(&schema, self.in_json_schema, w) {
-            losses.add(Field::ToolParameters);
-        }
+        losses.add_if(
+            !schema.has_no_properties() && write_parameters(&schema, self.in_json_schema, w),
+            Field::ToolParameters,
+        );
     }
 
     fn answer_declaration(&self, name: &str, tool: &AnswerTool<'_>, losses: &mut LostFields, w: &mut Writer) {
@@ -128,9 +128,7 @@ impl<'r, 'a> Plan<'r, 'a> {
             Some(description) => w.key("description").text(&format!("{WHAT} {description}")),
             None => w.key("description").text(WHAT),
         }
-        if write_parameters(&Schema::read(tool.schema.0), self.in_json_schema, w) {
-            losses.add(Field::FormatSchema);
-        }
+        losses.add_if(write_parameters(&Schema::read(tool.schema.0), self.in_json_schema, w), Field::FormatSchema);
     }
 }
 
@@ -145,9 +143,7 @@ fn check(request: &Request<'_>, traits: &Traits, losses: &mut LostFields) -> Res
     for (index, tool) in request.tools.iter().enumerate() {
         let why = match tool.kind {
             ToolKind::Function(..) => {
-                if tool.cache.is_some() {
-                    losses.add(Field::CacheHint);
-                }
+                losses.add_if(tool.cache.is_some(), Field::CacheHint);
                 continue;
             }
             ToolKind::Custom => "custom tools are not known to this model: declare a function",
@@ -173,18 +169,14 @@ pub(super) fn write_format(format: &Format<'_>, in_json_schema: bool, losses: &m
     match format {
         Format::JsonObject | Format::JsonSchema { schema: None, .. } => {}
         Format::JsonSchema { description, schema: Some(Raw(json)), .. } => {
-            if description.is_some() {
-                losses.add(Field::FormatDescription);
-            }
+            losses.add_if(description.is_some(), Field::FormatDescription);
             let schema = Schema::read(json);
             let lost = if in_json_schema {
                 schema.write(w.key("responseJsonSchema"))
             } else {
                 open_api::write(&schema, w.key("responseSchema"))
             };
-            if lost {
-                losses.add(Field::FormatSchema);
-            }
+            losses.add_if(lost, Field::FormatSchema);
         }
     }
 }

@@ -6,15 +6,16 @@ use serde_json::value::RawValue;
 
 use super::error::{hidden, unanswered};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
-use crate::upstream::shared::flat::shapes::{Several, Text};
+use crate::upstream::shared::flat::shapes::Several;
 use crate::upstream::shared::lenient::{Count, unquoted};
+use crate::upstream::shared::text::Text;
 
 /// Reads a whole answer.
 pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let line = read(body).map_err(|fault| match fault {
-        Fault::Upstream(error) => AnswerFault::Upstream(error),
-        Fault::Nonsense(why) => AnswerFault::Nonsense(why),
+        BadLine::Upstream(error) => AnswerFault::Upstream(error),
+        BadLine::Nonsense(why) => AnswerFault::Nonsense(why),
     })?;
     if line.message.is_none() || line.done != Some(true) {
         return Err(AnswerFault::Nonsense("the answer has no message, or is not done"));
@@ -25,20 +26,20 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 
 /// The reading of a stream. No line needs to know another.
 #[derive(Debug, Default)]
-pub struct Reader;
+pub struct OllamaReader;
 
-impl Reader {
+impl OllamaReader {
     /// A stream at its start.
     pub fn new() -> Self {
         Self
     }
 }
 
-impl neutral::Reader for Reader {
+impl neutral::Reader for OllamaReader {
     fn event(&mut self, _name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
         let line = read(data).map_err(|fault| match fault {
-            Fault::Upstream(error) => StreamFault::Upstream(error),
-            Fault::Nonsense(why) => StreamFault::Broken(why),
+            BadLine::Upstream(error) => StreamFault::Upstream(error),
+            BadLine::Nonsense(why) => StreamFault::Broken(why),
         })?;
         line.tell(emit);
         if line.done == Some(true) {
@@ -49,23 +50,23 @@ impl neutral::Reader for Reader {
 }
 
 /// Why what came is no part of an answer.
-enum Fault {
+enum BadLine {
     Upstream(UpstreamError),
     Nonsense(&'static str),
 }
 
-fn read(json: &[u8]) -> Result<Line<'_>, Fault> {
-    let nonsense = |_| Fault::Nonsense("what came is not a JSON object of Ollama's");
+fn read(json: &[u8]) -> Result<Line<'_>, BadLine> {
+    let nonsense = |_| BadLine::Nonsense("what came is not a JSON object of Ollama's");
     let line: Line<'_> = serde_json::from_slice(json).map_err(nonsense)?;
     if line.error.is_some_and(|error| !matches!(error.get(), "\"\"" | "false")) {
-        return Err(Fault::Upstream(hidden(json)));
+        return Err(BadLine::Upstream(hidden(json)));
     }
     if let reason @ ("load" | "unload") = line.done_reason.as_str() {
-        return Err(Fault::Upstream(unanswered(reason)));
+        return Err(BadLine::Upstream(unanswered(reason)));
     }
     let calls = line.message.as_ref().map_or(&[][..], |message| message.tool_calls.list());
-    if calls.iter().any(|call| call.function.as_ref().is_none_or(|function| function.name.said().is_none())) {
-        return Err(Fault::Nonsense("a call names no function"));
+    if calls.iter().any(|call| call.function.as_ref().is_none_or(|function| function.name.filled().is_none())) {
+        return Err(BadLine::Nonsense("a call names no function"));
     }
     Ok(line)
 }
@@ -73,7 +74,7 @@ fn read(json: &[u8]) -> Result<Line<'_>, Fault> {
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(borrow)]
-    message: Option<Message<'a>>,
+    message: Option<LineMessage<'a>>,
     done: Option<bool>,
     #[serde(borrow, default)]
     done_reason: Text<'a>,
@@ -86,17 +87,17 @@ struct Line<'a> {
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct LineMessage<'a> {
     #[serde(borrow, default)]
     thinking: Text<'a>,
     #[serde(borrow, default)]
     content: Text<'a>,
     #[serde(borrow, default)]
-    tool_calls: Several<Call<'a>>,
+    tool_calls: Several<ToolCall<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Call<'a> {
+struct ToolCall<'a> {
     #[serde(borrow, default)]
     id: Text<'a>,
     #[serde(borrow)]
@@ -133,17 +134,17 @@ impl Line<'_> {
     }
 }
 
-impl Message<'_> {
+impl LineMessage<'_> {
     fn tell(&self, emit: Emit<'_>) {
-        if let Some(thinking) = self.thinking.said() {
+        if let Some(thinking) = self.thinking.filled() {
             emit(Event::Reasoning(0, thinking));
         }
-        if let Some(text) = self.content.said() {
+        if let Some(text) = self.content.filled() {
             emit(Event::Text(0, text));
         }
         for call in self.tool_calls.list() {
             let Some(function) = &call.function else { continue };
-            emit(Event::Call { choice: 0, id: call.id.said(), name: function.name.as_str(), signature: None });
+            emit(Event::Call { choice: 0, id: call.id.filled(), name: function.name.as_str(), signature: None });
             let arguments = function.arguments.map(unquoted).unwrap_or_default();
             if !matches!(&*arguments, "" | "{}" | "null") {
                 emit(Event::Arguments(0, &arguments));

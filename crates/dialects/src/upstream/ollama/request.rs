@@ -110,9 +110,7 @@ fn write_images(w: &mut Writer, message: &Message<'_>, losses: &mut LostFields) 
     w.key("images").array(|w| {
         for (bytes, detail) in images() {
             w.text(bytes);
-            if detail.as_deref().is_some_and(|detail| detail != "auto") {
-                losses.add(Field::ImageDetail);
-            }
+            losses.add_if(detail.as_deref().is_some_and(|detail| detail != "auto"), Field::ImageDetail);
         }
     });
 }
@@ -120,9 +118,7 @@ fn write_images(w: &mut Writer, message: &Message<'_>, losses: &mut LostFields) 
 fn write_tools(w: &mut Writer, tools: &[&Tool<'_>], losses: &mut LostFields) {
     w.key("tools").array(|w| {
         for tool in tools {
-            if flat::is_strict(tool) {
-                losses.add(Field::ToolStrict);
-            }
+            losses.add_if(flat::is_strict(tool), Field::ToolStrict);
             flat::write_tool(w, &tool.name, tool.description.as_deref(), flat::parameters(tool));
         }
     });
@@ -132,9 +128,7 @@ fn write_format(w: &mut Writer, format: Option<&Format<'_>>, losses: &mut LostFi
     match format {
         None => {}
         Some(Format::JsonSchema { schema: Some(schema), description, .. }) => {
-            if description.is_some() {
-                losses.add(Field::FormatDescription);
-            }
+            losses.add_if(description.is_some(), Field::FormatDescription);
             w.key("format").raw(schema.0);
         }
         Some(Format::JsonSchema { schema: None, .. } | Format::JsonObject) => w.key("format").text("json"),
@@ -147,8 +141,8 @@ fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, los
     let numbers: [(&str, Option<Number<'_>>); 4] = [
         ("temperature", temperature),
         ("top_p", top_p),
-        ("frequency_penalty", request.frequency_penalty),
-        ("presence_penalty", request.presence_penalty),
+        ("frequency_penalty", request.penalties.frequency),
+        ("presence_penalty", request.penalties.presence),
     ];
     let counts = [("num_predict", max_tokens), ("top_k", request.top_k)];
     let is_silent =
@@ -181,9 +175,10 @@ fn write_thinking(w: &mut Writer, effort: Effort, traits: &Traits, losses: &mut 
     match traits.thinking {
         // How hard it thinks is its own affair: what is neither off nor ordinary is weakened.
         Thinking::Budget => {
-            if asks_none && !traits.thinking_off || !matches!(effort, Effort::None | Effort::Medium) {
-                losses.add(Field::Effort);
-            }
+            losses.add_if(
+                asks_none && !traits.thinking_off || !matches!(effort, Effort::None | Effort::Medium),
+                Field::Effort,
+            );
             w.key("think").bool(!asks_none || !traits.thinking_off);
         }
         Thinking::Effort if asks_none && traits.thinking_off => w.key("think").bool(false),
@@ -195,9 +190,7 @@ fn write_thinking(w: &mut Writer, effort: Effort, traits: &Traits, losses: &mut 
                 Effort::High => ("high", true),
                 Effort::Xhigh | Effort::Max => ("high", false),
             };
-            if !is_meant {
-                losses.add(Field::Effort);
-            }
+            losses.add_if(!is_meant, Field::Effort);
             w.key("think").text(word);
         }
         // Whoever cannot think takes this order, and no other.

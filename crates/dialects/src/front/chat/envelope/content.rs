@@ -1,7 +1,7 @@
 //! What a model reads of a request's messages, counted as they are passed over: text, media, and
 //! what may refer to something elsewhere.
 
-use super::super::media::{self, Medium, Place};
+use super::super::media::{self, MediaPlace, Medium};
 use crate::front::chat::references::{is_plain, is_plain_in_message};
 use crate::neutral::usage;
 use crate::wire::json::{self, Broken, Cursor, Kind};
@@ -93,10 +93,10 @@ fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
     let mut media = [None; 3];
     members(cursor, read, |cursor, name, read| {
         read.refers |= !is_plain(name);
-        match (name, Place::of(name)) {
+        match (name, MediaPlace::of(name)) {
             (b"type", _) => {
                 let span = cursor.value()?;
-                of_type = json::text_of(cursor.text(), &span).and_then(|name| Place::of(name.as_bytes()));
+                of_type = json::text_of(cursor.text(), &span).and_then(|name| MediaPlace::of(name.as_bytes()));
                 Ok(())
             }
             (b"text", _) => read.text(cursor),

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use super::others;
 use super::parts::{self, filled};
-use super::value::{Fault, Name, Place, Value};
+use super::value::{Name, Place, ReadFault, Value};
 use crate::neutral::{Call, Message, Role};
 use crate::wire::json::Kind;
 
@@ -43,7 +43,7 @@ pub(super) fn message<'a>(
     value: Value<'_, 'a>,
     list: &mut Vec<Message<'a>>,
     pending: &mut Pending<'a>,
-) -> Result<(), Fault> {
+) -> Result<(), ReadFault> {
     let place = value.place;
     let mut message = Message {
         role: Role::User,
@@ -124,7 +124,7 @@ pub(super) fn message<'a>(
     Ok(())
 }
 
-fn role(value: Value<'_, '_>) -> Result<Option<Role>, Fault> {
+fn role(value: Value<'_, '_>) -> Result<Option<Role>, ReadFault> {
     let place = value.place;
     let Some(word) = value.text()? else { return Ok(None) };
     Ok(Some(match &*word {
@@ -149,7 +149,7 @@ fn lose<const N: usize>(message: &mut Message<'_>, fields: [(&'static str, bool)
     }
 }
 
-fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), Fault> {
+fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
     let place = value.place;
     let (mut id, mut function, mut custom, mut signature) = (None, None, None, None);
     value.element(&["id", "type", "function", "custom", "extra_content", "index"], |name, value| {
@@ -173,7 +173,7 @@ fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
 /// A name and arguments.
 type Named<'a> = Option<(Cow<'a, str>, Cow<'a, str>)>;
 
-fn function<'a>(value: Value<'_, 'a>, prefix: &str, others: &mut Vec<Name<'a>>) -> Result<Named<'a>, Fault> {
+fn function<'a>(value: Value<'_, 'a>, prefix: &str, others: &mut Vec<Name<'a>>) -> Result<Named<'a>, ReadFault> {
     let place = value.place;
     let (mut name, mut arguments) = (None, None);
     let is_there = value.object(&["name", "arguments"], |key, mut value| {
@@ -189,7 +189,7 @@ fn function<'a>(value: Value<'_, 'a>, prefix: &str, others: &mut Vec<Name<'a>>) 
     named(is_there, name, arguments, place)
 }
 
-fn custom<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Named<'a>, Fault> {
+fn custom<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Named<'a>, ReadFault> {
     let place = value.place;
     let (mut name, mut input) = (None, None);
     let is_there = value.object(&["name", "input"], |key, value| {
@@ -208,7 +208,7 @@ fn named<'a>(
     name: Option<Cow<'a, str>>,
     said: Option<Cow<'a, str>>,
     place: Place<'_>,
-) -> Result<Named<'a>, Fault> {
+) -> Result<Named<'a>, ReadFault> {
     if !is_there {
         return Ok(None);
     }
@@ -222,7 +222,7 @@ fn named<'a>(
 
 /// `{google:{thought_signature}}`, where Google's own compatible API has it. Of any other shape it
 /// is somebody else's.
-fn google<'a>(mut value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, Fault> {
+fn google<'a>(mut value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, ReadFault> {
     let mut signature = None;
     if value.kind()? != Kind::Object {
         return value.skip().map(|()| None);
@@ -257,7 +257,7 @@ impl<'a> Pending<'a> {
     }
 
     /// Whoever was given an empty id says it again.
-    fn tool(&mut self, message: &mut Message<'a>, place: Place<'_>) -> Result<(), Fault> {
+    fn tool(&mut self, message: &mut Message<'a>, place: Place<'_>) -> Result<(), ReadFault> {
         let place = place.field("tool_call_id");
         let id = message.tool_call_id.take().ok_or_else(|| place.missing())?;
         message.tool_call_id = if id.is_empty() { self.calls.pop_front().map(|(_, id)| id) } else { Some(id) };
@@ -265,7 +265,7 @@ impl<'a> Pending<'a> {
     }
 
     /// A function's result has no id, but the function's name.
-    fn function(&mut self, message: &mut Message<'a>, place: Place<'_>) -> Result<(), Fault> {
+    fn function(&mut self, message: &mut Message<'a>, place: Place<'_>) -> Result<(), ReadFault> {
         let Some(name) = &message.name else { return Err(place.field("name").missing()) };
         let is_next = self.calls.front().is_some_and(|(function, _)| function == name);
         message.tool_call_id = match filled(message.tool_call_id.take()) {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::value::{Fault, Name, Value};
+use super::value::{Name, ReadFault, Value};
 use crate::neutral::Raw;
 
 /// More names than this are `other`: they come from the caller, and go into logs.
@@ -14,7 +14,7 @@ pub(super) fn field<'a>(
     prefix: &str,
     name: &Name<'a>,
     value: Value<'_, 'a>,
-) -> Result<(), Fault> {
+) -> Result<(), ReadFault> {
     if value.says_something()? {
         note(others, prefix, name);
     }
@@ -39,7 +39,7 @@ pub(super) fn inner<'a>(
     prefix: &str,
     name: &Name<'a>,
     mut value: Value<'_, 'a>,
-) -> Result<(), Fault> {
+) -> Result<(), ReadFault> {
     let raw = value.ahead()?;
     if value.says_something()? && others.len() < MOST && !others.iter().any(|(noted, _)| is(noted, prefix, name)) {
         others.push((Cow::Owned(format!("{prefix}{name}")), raw));

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::value::{Fault, Name, Value};
+use super::value::{Name, ReadFault, Value};
 use super::{others, url};
 use crate::neutral::{Cache, Media, Message, Part, PartKind, Thought};
 use crate::wire::json::Kind;
@@ -15,7 +15,7 @@ pub(super) fn say<'a>(message: &mut Message<'a>, text: Cow<'a, str>, cache: Opti
 }
 
 /// Reads a message's `content`.
-pub(super) fn content<'a>(mut value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), Fault> {
+pub(super) fn content<'a>(mut value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
     match value.kind()? {
         Kind::Array => value.array(|_, value| part(value, message)),
         Kind::String | Kind::Null => {
@@ -33,7 +33,7 @@ pub(super) fn content<'a>(mut value: Value<'_, 'a>, message: &mut Message<'a>) -
 }
 
 /// A hint for a prompt cache: `cache_control`, or `prompt_cache_breakpoint`.
-pub(super) fn cache<'a>(value: Value<'_, 'a>) -> Result<Option<Cache<'a>>, Fault> {
+pub(super) fn cache<'a>(value: Value<'_, 'a>) -> Result<Option<Cache<'a>>, ReadFault> {
     let mut cache = Cache::default();
     let is_there = value.object(&["ttl"], |name, value| {
         match &**name {
@@ -46,7 +46,7 @@ pub(super) fn cache<'a>(value: Value<'_, 'a>) -> Result<Option<Cache<'a>>, Fault
 }
 
 /// One of an assistant's `thinking_blocks`, or such a part of its content.
-pub(super) fn thinking_block<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), Fault> {
+pub(super) fn thinking_block<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
     let (mut thought, mut text) = (Thought::default(), None);
     value.element(&["type", "thinking", "signature", "data", "cache_control"], |name, value| {
         match &**name {
@@ -70,7 +70,7 @@ pub(super) fn thinking_block<'a>(value: Value<'_, 'a>, message: &mut Message<'a>
 pub(super) fn reasoning_details<'a>(
     mut value: Value<'_, 'a>,
     message: &mut Message<'a>,
-) -> Result<Vec<Thought<'a>>, Fault> {
+) -> Result<Vec<Thought<'a>>, ReadFault> {
     let (mut details, mut is_lost) = (Vec::new(), false);
     if value.kind()? != Kind::Array {
         is_lost = value.says_something()?;
@@ -138,7 +138,7 @@ struct Members<'a> {
     cache: Option<Cache<'a>>,
 }
 
-fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), Fault> {
+fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
     let place = value.place;
     let mut part = Members::default();
     value.element(&PART, |name, value| {
@@ -207,7 +207,7 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), Fault
 }
 
 /// `{url, detail}`, or the bare URL as Mistral has it.
-fn image<'a>(mut value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, Fault> {
+fn image<'a>(mut value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
     if value.kind()? == Kind::String {
         let url = filled(value.text()?).ok_or_else(|| place.refuse("must not be empty"))?;
@@ -230,7 +230,7 @@ fn image<'a>(mut value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Opt
     Ok(Some(PartKind::Image(url::media(url, place)?, detail)))
 }
 
-fn audio<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, Fault> {
+fn audio<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
     let (mut data, mut format) = (None, None);
     let is_there = value.object(&["data", "format"], |name, value| {
@@ -252,7 +252,7 @@ fn audio<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<
     Ok(Some(PartKind::Audio(data, format)))
 }
 
-fn file<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, Fault> {
+fn file<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
     let (mut data, mut id, mut filename) = (None, None, None);
     let is_there = value.object(&["file_data", "file_id", "filename"], |name, value| {

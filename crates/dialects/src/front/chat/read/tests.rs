@@ -130,8 +130,8 @@ fn the_fields_of_a_request() {
     check(r#""temperature":-0"#, |it| it.temperature = number("-0", -0.0));
     check(r#""top_p":1"#, |it| it.top_p = number("1", 1.0));
     check(r#""frequency_penalty":-2.0,"presence_penalty":1e-1"#, |it| {
-        it.frequency_penalty = number("-2.0", -2.0);
-        it.presence_penalty = number("1e-1", 0.1);
+        it.penalties.frequency = number("-2.0", -2.0);
+        it.penalties.presence = number("1e-1", 0.1);
     });
     check(r#""top_k":40"#, |it| it.top_k = Some(40));
     check(r#""top_k":-1"#, |_| {});
@@ -146,8 +146,8 @@ fn the_fields_of_a_request() {
     check(r#""n":1"#, |_| {});
     check(r#""n":2"#, |it| it.n = Some(2));
     check(r#""logprobs":true"#, |it| it.logprobs = true);
-    check(r#""logprobs":true,"top_logprobs":0"#, |it| (it.logprobs, it.top_logprobs) = (true, Some(0)));
-    check(r#""top_logprobs":3"#, |it| (it.logprobs, it.top_logprobs) = (true, Some(3)));
+    check(r#""logprobs":true,"top_logprobs":0"#, |it| it.logprobs = true);
+    check(r#""top_logprobs":3"#, |it| it.logprobs = true);
     check(r#""logprobs":false,"top_logprobs":0"#, |_| {});
     check(r#""parallel_tool_calls":false"#, |it| it.parallel_tool_calls = Some(false));
     check(r#""metadata":{"a":"b"}"#, |it| it.metadata = Some(Raw(r#"{"a":"b"}"#)));

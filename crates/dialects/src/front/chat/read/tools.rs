@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::value::{Fault, Name, Place, Value};
+use super::value::{Name, Place, ReadFault, Value};
 use super::{others, parts};
 use crate::neutral::{Raw, Refused, Tool, ToolChoice, ToolKind};
 use crate::wire::json::Kind;
@@ -21,7 +21,7 @@ pub(super) struct Tools<'a> {
 
 /// A choice, and for each tool that it names the field where it does.
 #[derive(Default)]
-pub(super) struct Choice<'a> {
+pub(super) struct WrittenChoice<'a> {
     choice: Option<ToolChoice<'a>>,
     names: Vec<(Cow<'a, str>, String)>,
     path: String,
@@ -29,7 +29,7 @@ pub(super) struct Choice<'a> {
 
 impl<'a> Tools<'a> {
     /// Reads `tools`.
-    pub(super) fn tools(&mut self, value: Value<'_, 'a>) -> Result<(), Fault> {
+    pub(super) fn tools(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         value.array(|_, value| {
             self.are_functions = false;
             let place = value.place;
@@ -68,7 +68,7 @@ impl<'a> Tools<'a> {
     }
 
     /// Reads the deprecated `functions`.
-    pub(super) fn functions(&mut self, value: Value<'_, 'a>) -> Result<(), Fault> {
+    pub(super) fn functions(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         value.array(|_, value| {
             self.are_functions |= self.list.is_empty();
             let place = value.place;
@@ -77,7 +77,7 @@ impl<'a> Tools<'a> {
         })
     }
 
-    fn function(&mut self, prefix: &str, value: Value<'_, 'a>) -> Result<Option<Tool<'a>>, Fault> {
+    fn function(&mut self, prefix: &str, value: Value<'_, 'a>) -> Result<Option<Tool<'a>>, ReadFault> {
         let place = value.place;
         let (mut name, mut description, mut parameters, mut strict, mut cache) = (None, None, None, None, None);
         const FIELDS: [&str; 6] =
@@ -100,7 +100,7 @@ impl<'a> Tools<'a> {
         Ok(Some(Tool { name, description, kind: ToolKind::Function(parameters, strict), cache }))
     }
 
-    fn custom(&mut self, value: Value<'_, 'a>) -> Result<Option<Tool<'a>>, Fault> {
+    fn custom(&mut self, value: Value<'_, 'a>) -> Result<Option<Tool<'a>>, ReadFault> {
         let place = value.place;
         let (mut name, mut description) = (None, None);
         value.object(&["name", "description"], |key, value| {
@@ -116,7 +116,7 @@ impl<'a> Tools<'a> {
     }
 
     /// Adds a tool; `place` is where its name stands.
-    fn add(&mut self, tool: Tool<'a>, place: Place<'_>) -> Result<(), Fault> {
+    fn add(&mut self, tool: Tool<'a>, place: Place<'_>) -> Result<(), ReadFault> {
         let place = place.field("name");
         if tool.name.is_empty() {
             return Err(place.refuse("must not be empty"));
@@ -129,9 +129,9 @@ impl<'a> Tools<'a> {
     }
 }
 
-impl<'a> Choice<'a> {
+impl<'a> WrittenChoice<'a> {
     /// Reads `tool_choice`, or the deprecated `function_call`, which may hold the name itself.
-    pub(super) fn read(mut value: Value<'_, 'a>, is_function_call: bool) -> Result<Option<Self>, Fault> {
+    pub(super) fn read(mut value: Value<'_, 'a>, is_function_call: bool) -> Result<Option<Self>, ReadFault> {
         let place = value.place;
         let mut read = Self { path: place.path(), ..Self::default() };
         match value.kind()? {
@@ -160,7 +160,7 @@ impl<'a> Choice<'a> {
     }
 
     /// What is chosen, if it can be.
-    pub(super) fn of(self, tools: &Tools<'a>) -> Result<Option<ToolChoice<'a>>, Fault> {
+    pub(super) fn of(self, tools: &Tools<'a>) -> Result<Option<ToolChoice<'a>>, ReadFault> {
         for (name, path) in self.names {
             if !tools.names.contains(&name) {
                 let message = format!("`{path}` names a tool that is not in `tools`");
@@ -174,7 +174,7 @@ impl<'a> Choice<'a> {
         Ok(self.choice)
     }
 
-    fn object(&mut self, value: Value<'_, 'a>) -> Result<(), Fault> {
+    fn object(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
         let (mut kind, mut function, mut custom, mut allowed) = (None, None, None, None);
         value.object(&["type", "function", "custom", "allowed_tools"], |name, value| {
@@ -208,7 +208,7 @@ impl<'a> Choice<'a> {
         Ok(())
     }
 
-    fn allowed(&mut self, value: Value<'_, 'a>) -> Result<Option<ToolChoice<'a>>, Fault> {
+    fn allowed(&mut self, value: Value<'_, 'a>) -> Result<Option<ToolChoice<'a>>, ReadFault> {
         let place = value.place;
         let (mut mode, mut tools) = (None, None);
         let is_there = value.object(&["mode", "tools"], |name, value| {
@@ -245,7 +245,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<(Cow<'a, str>, String), Fault> {
+fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<(Cow<'a, str>, String), ReadFault> {
     let place = value.place;
     let (mut function, mut custom) = (None, None);
     value.element(&["type", "function", "custom"], |name, value| {
@@ -260,7 +260,7 @@ fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<(Cow<'a, str>, String), Faul
 }
 
 /// `{name}`: the name, and where it stands.
-fn named<'a>(value: Value<'_, 'a>) -> Result<Option<(Cow<'a, str>, String)>, Fault> {
+fn named<'a>(value: Value<'_, 'a>) -> Result<Option<(Cow<'a, str>, String)>, ReadFault> {
     let place = value.place;
     let mut name = None;
     let is_there = value.object(&["name"], |key, value| {

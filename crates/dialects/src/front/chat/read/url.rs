@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::value::{Fault, Place};
+use super::value::{Place, ReadFault};
 use crate::neutral::Media;
 
 /// Takes a `data:` URL apart; any other is as it is.
-pub(super) fn media<'a>(url: Cow<'a, str>, place: Place<'_>) -> Result<Media<'a>, Fault> {
+pub(super) fn media<'a>(url: Cow<'a, str>, place: Place<'_>) -> Result<Media<'a>, ReadFault> {
     let media = apart(url)
         .ok_or_else(|| place.unsupported("a data URL must be in base64 to be sent to this model's provider"))?;
     match &media {

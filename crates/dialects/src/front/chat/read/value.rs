@@ -38,7 +38,7 @@ enum Step<'p> {
 pub(super) const MOST: usize = 100_000;
 
 /// A refusal, boxed: it is rare, and results are everywhere.
-pub(super) type Fault = Box<Refused>;
+pub(super) type ReadFault = Box<Refused>;
 
 /// The name of a member.
 pub(super) type Name<'a> = Cow<'a, str>;
@@ -50,32 +50,32 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// What it is.
-    pub(super) fn kind(&mut self) -> Result<Kind, Fault> {
+    pub(super) fn kind(&mut self) -> Result<Kind, ReadFault> {
         self.cursor.kind().map_err(syntax)
     }
 
     /// Its text, without consuming it.
-    pub(super) fn ahead(&mut self) -> Result<Raw<'a>, Fault> {
+    pub(super) fn ahead(&mut self) -> Result<Raw<'a>, ReadFault> {
         Value { cursor: &mut self.cursor.clone(), elements: self.elements, place: self.place }.raw()
     }
 
     /// Passes over it.
-    pub(super) fn skip(self) -> Result<(), Fault> {
+    pub(super) fn skip(self) -> Result<(), ReadFault> {
         self.cursor.value().map(drop).map_err(syntax)
     }
 
     /// Its text, `null` included.
-    pub(super) fn raw(self) -> Result<Raw<'a>, Fault> {
+    pub(super) fn raw(self) -> Result<Raw<'a>, ReadFault> {
         self.scan().map(|(_, text)| Raw(text))
     }
 
     /// Whether it is more than nothing. Consumes it.
-    pub(super) fn says_something(self) -> Result<bool, Fault> {
+    pub(super) fn says_something(self) -> Result<bool, ReadFault> {
         self.raw().map(|Raw(text)| !matches!(text, "null" | "[]" | "{}" | r#""""#))
     }
 
     /// A string.
-    pub(super) fn text(self) -> Result<Option<Cow<'a, str>>, Fault> {
+    pub(super) fn text(self) -> Result<Option<Cow<'a, str>>, ReadFault> {
         let span = self.cursor.value().map_err(syntax)?;
         match kind_of(json::slice(self.cursor.text(), &span)) {
             Kind::String => Ok(json::text_of(self.cursor.text(), &span)),
@@ -85,7 +85,7 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// A string if it is one; else `None`, and whether it says something.
-    pub(super) fn text_or_not(mut self) -> Result<(Option<Cow<'a, str>>, bool), Fault> {
+    pub(super) fn text_or_not(mut self) -> Result<(Option<Cow<'a, str>>, bool), ReadFault> {
         if self.kind()? == Kind::String {
             return self.text().map(|text| (text, false));
         }
@@ -93,7 +93,7 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// `true` or `false`.
-    pub(super) fn flag(self) -> Result<Option<bool>, Fault> {
+    pub(super) fn flag(self) -> Result<Option<bool>, ReadFault> {
         let place = self.place;
         match self.scan()? {
             (Kind::Bool, text) => Ok(Some(text == "true")),
@@ -105,7 +105,7 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// A number.
-    pub(super) fn number(self) -> Result<Option<Number<'a>>, Fault> {
+    pub(super) fn number(self) -> Result<Option<Number<'a>>, ReadFault> {
         let place = self.place;
         match self.scan()? {
             (Kind::Number, text) => match text.parse::<f64>() {
@@ -118,7 +118,7 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// A whole number, be it written `12`, `12.0` or `1.2e1`.
-    pub(super) fn integer(self) -> Result<Option<i64>, Fault> {
+    pub(super) fn integer(self) -> Result<Option<i64>, ReadFault> {
         let place = self.place;
         match self.scan()? {
             (Kind::Number, text) => whole(text).map(Some).map_err(|why| place.refuse(why)),
@@ -130,7 +130,7 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// A whole number that is not below `least`, nor below 0.
-    pub(super) fn count(self, least: u64) -> Result<Option<u64>, Fault> {
+    pub(super) fn count(self, least: u64) -> Result<Option<u64>, ReadFault> {
         let place = self.place;
         let Some(number) = self.integer()? else { return Ok(None) };
         match u64::try_from(number) {
@@ -140,7 +140,7 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// An object, as it is written.
-    pub(super) fn raw_object(mut self) -> Result<Option<Raw<'a>>, Fault> {
+    pub(super) fn raw_object(mut self) -> Result<Option<Raw<'a>>, ReadFault> {
         match self.kind()? {
             Kind::Object => self.raw().map(Some),
             Kind::Null => self.skip().map(|()| None),
@@ -153,8 +153,8 @@ impl<'c, 'a> Value<'c, 'a> {
     pub(super) fn object(
         mut self,
         known: &[&'static str],
-        mut each: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), Fault>,
-    ) -> Result<bool, Fault> {
+        mut each: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
+    ) -> Result<bool, ReadFault> {
         match self.kind()? {
             Kind::Object => {}
             Kind::Null => return self.skip().map(|()| false),
@@ -194,8 +194,8 @@ impl<'c, 'a> Value<'c, 'a> {
     pub(super) fn element(
         self,
         known: &[&'static str],
-        each: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        each: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
+    ) -> Result<(), ReadFault> {
         let place = self.place;
         if self.object(known, each)? { Ok(()) } else { Err(place.wrong("an object", Kind::Null)) }
     }
@@ -203,8 +203,8 @@ impl<'c, 'a> Value<'c, 'a> {
     /// An array, of which `each` gets and consumes every element, with its index.
     pub(super) fn array(
         mut self,
-        mut each: impl FnMut(usize, Value<'_, 'a>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        mut each: impl FnMut(usize, Value<'_, 'a>) -> Result<(), ReadFault>,
+    ) -> Result<(), ReadFault> {
         match self.kind()? {
             Kind::Array => {}
             Kind::Null => return self.skip(),
@@ -225,7 +225,7 @@ impl<'c, 'a> Value<'c, 'a> {
         scanned.map(drop).map_err(|broken| refused.unwrap_or_else(|| syntax(broken)))
     }
 
-    fn scan(self) -> Result<(Kind, &'a str), Fault> {
+    fn scan(self) -> Result<(Kind, &'a str), ReadFault> {
         let span = self.cursor.value().map_err(syntax)?;
         let text = json::slice(self.cursor.text(), &span);
         // What was scanned is UTF-8.
@@ -240,12 +240,12 @@ impl<'p> Place<'p> {
     }
 
     /// It should be there.
-    pub(super) fn missing(&self) -> Fault {
+    pub(super) fn missing(&self) -> ReadFault {
         self.refuse("is missing")
     }
 
     /// It is of the wrong type.
-    pub(super) fn wrong(&self, wanted: &str, kind: Kind) -> Fault {
+    pub(super) fn wrong(&self, wanted: &str, kind: Kind) -> ReadFault {
         let found = match kind {
             Kind::Object => "an object",
             Kind::Array => "an array",
@@ -258,14 +258,14 @@ impl<'p> Place<'p> {
     }
 
     /// What is wrong with it, as what follows its name in a sentence.
-    pub(super) fn refuse(&self, why: &str) -> Fault {
+    pub(super) fn refuse(&self, why: &str) -> ReadFault {
         let path = self.path();
         let message = if path.is_empty() { format!("the request body {why}") } else { format!("`{path}` {why}") };
         Box::new(Refused::invalid(path, message))
     }
 
     /// It is not wrong, but nothing that this target's dialect can say; `why` as a sentence.
-    pub(super) fn unsupported(&self, why: &str) -> Fault {
+    pub(super) fn unsupported(&self, why: &str) -> ReadFault {
         let path = self.path();
         let message = format!("`{path}`: {why}");
         Box::new(Refused::unsupported(path, message))
@@ -328,20 +328,20 @@ fn whole(text: &str) -> Result<i64, &'static str> {
 }
 
 #[cold]
-fn too_many() -> Fault {
+fn too_many() -> ReadFault {
     let message = format!("the request has more than {MOST} messages, parts, calls, tools and other elements");
     Box::new(Refused::invalid("messages", message))
 }
 
 /// Ends the scan for another reason than its text.
-fn stop(refused: &mut Option<Fault>, why: Fault) -> Broken {
+fn stop(refused: &mut Option<ReadFault>, why: ReadFault) -> Broken {
     *refused = Some(why);
     Broken { at: 0, why: "refused" }
 }
 
 /// Whoever reads has checked the body before: this is for whoever has not.
 #[cold]
-pub(super) fn syntax(broken: Broken) -> Fault {
+pub(super) fn syntax(broken: Broken) -> ReadFault {
     Box::new(Refused::invalid("", format!("the request body is not valid JSON: {}", broken.why)))
 }
 

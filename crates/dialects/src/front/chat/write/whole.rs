@@ -16,12 +16,12 @@ pub struct Whole {
 struct Body {
     /// The inside of a literal, of the upstream's own id.
     id: Option<Vec<u8>>,
-    choices: Vec<Choice>,
+    choices: Vec<ChoiceText>,
 }
 
 /// What a choice says.
 #[derive(Debug, Default)]
-struct Choice {
+struct ChoiceText {
     content: String,
     reasoning: String,
     refusal: String,
@@ -51,7 +51,7 @@ impl Whole {
     /// The answer, once all of it was told.
     pub fn finish(mut self, header: &AnswerHeader) -> Result<Answer, AnswerFault> {
         self.progress.close(&mut self.body).map_err(AnswerFault::Nonsense)?;
-        let mut out = Vec::with_capacity(512 + self.body.choices.iter().map(Choice::room).sum::<usize>());
+        let mut out = Vec::with_capacity(512 + self.body.choices.iter().map(ChoiceText::room).sum::<usize>());
         match &self.body.id {
             Some(id) => {
                 out.extend_from_slice(br#"{"id":""#);
@@ -80,7 +80,7 @@ impl Whole {
     }
 }
 
-impl Choice {
+impl ChoiceText {
     /// About what it takes.
     fn room(&self) -> usize {
         let calls: usize =
@@ -130,7 +130,7 @@ impl Choice {
 
 impl Body {
     /// The choice, which was opened before.
-    fn with(&mut self, choice: usize, change: impl FnOnce(&mut Choice)) {
+    fn with(&mut self, choice: usize, change: impl FnOnce(&mut ChoiceText)) {
         if let Some(choice) = self.choices.get_mut(choice) {
             change(choice);
         }
@@ -145,7 +145,7 @@ impl AnswerWriter for Body {
     }
 
     fn open(&mut self, _choice: usize) {
-        self.choices.push(Choice::default());
+        self.choices.push(ChoiceText::default());
     }
 
     fn say(&mut self, choice: usize, kind: TextKind, text: &str) {

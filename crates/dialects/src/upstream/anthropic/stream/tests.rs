@@ -4,7 +4,7 @@ use crate::upstream::anthropic::tests::shown;
 
 /// What a stream tells; the last line is its fault, if it has one.
 fn told(events: &[(&str, &str)]) -> Vec<String> {
-    let mut reader = Reader::default();
+    let mut reader = AnthropicReader::default();
     let mut told = Vec::new();
     for (name, data) in events {
         if let Err(fault) = reader.event(name.as_bytes(), data.as_bytes(), &mut |event| told.push(shown(&event))) {
@@ -223,7 +223,7 @@ fn what_cannot_be_true_is_broken() {
 
 #[test]
 fn nothing_is_told_of_data_that_cannot_be_read() {
-    let mut reader = Reader::default();
+    let mut reader = AnthropicReader::default();
     let bad = b"{\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"a\xF0\"}}";
     let mut count = 0;
     assert!(reader.event(b"", bad, &mut |_| count += 1).is_err());

@@ -28,7 +28,7 @@ fn check_blocks(blocks: &str, expected: &[&str]) {
 /// A stream's events; at the end of the file the upstream closes.
 #[track_caller]
 fn check_stream(events: &[(&str, &str)], expected: &[&str]) {
-    let mut reader = Reader::new(CLAUDE);
+    let mut reader = ConverseReader::new(CLAUDE);
     let mut told = Vec::new();
     let mut emit = |event: Event<'_>| told.push(format!("{event:?}"));
     let read = events.iter().try_for_each(|(name, data)| reader.event(name.as_bytes(), data.as_bytes(), &mut emit));
@@ -134,7 +134,7 @@ fn reasons_to_stop() {
 
 #[track_caller]
 fn check_prompt(model: &str, usage: &str, expected: Option<u64>) {
-    let usage: Usage = serde_json::from_str(usage).unwrap();
+    let usage: ConverseUsage = serde_json::from_str(usage).unwrap();
     assert_eq!(usage.tokens(models::is_claude(model)).prompt, expected);
 }
 

@@ -6,7 +6,7 @@ use crate::neutral::Reader as _;
 /// What a reader tells, one line an event; a fault is the last line.
 fn told(events: &[&str]) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut reader = Reader::default();
+    let mut reader = GeminiReader::default();
     for data in events {
         let fed = reader.event(b"", data.as_bytes(), &mut |event| lines.push(format!("{event:?}")));
         if let Err(fault) = fed {
@@ -352,7 +352,7 @@ fn a_broken_event_tells_nothing() {
     for event in ["{", "[DONE", "null", "ping", r#"{"candidates":[{"content":{"parts":[{"text":"a"},{"text":7}]}}]}"#] {
         check(&[event], &["broken: an event is not JSON as Gemini sends it"]);
     }
-    let mut reader = Reader::default();
+    let mut reader = GeminiReader::default();
     assert!(matches!(reader.event(b"", b"{\"a\":\"\xFF\"}", &mut |_| panic!()), Err(StreamFault::Broken(_))));
 }
 
@@ -360,7 +360,7 @@ fn a_broken_event_tells_nothing() {
 fn nobody_has_a_thousand_candidates() {
     let events: Vec<_> =
         (0..1000).map(|index| format!(r#"{{"candidates":[{{"index":{index},"finishReason":"STOP"}}]}}"#)).collect();
-    let mut reader = Reader::default();
+    let mut reader = GeminiReader::default();
     for event in &events {
         reader.event(b"", event.as_bytes(), &mut |_| {}).unwrap();
     }
@@ -376,7 +376,7 @@ proptest! {
         body.splice(at..(at + bytes.len()).min(GOOD.len()), bytes);
         for data in [&body[..], &body[..cut.min(body.len())]] {
             drop(answer(data, &mut |_| {}));
-            let mut reader = Reader::default();
+            let mut reader = GeminiReader::default();
             drop(reader.event(b"", data, &mut |_| {}));
             drop(reader.end_of_file(&mut |_| {}));
         }

@@ -1,28 +1,10 @@
-//! Shapes of JSON that servers are not strict about, borrowed from the text where it holds them as
-//! they are.
+//! Lists that servers are not strict about.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-
-/// A string; `null` is none.
-#[derive(Debug, Default)]
-pub(crate) struct Text<'a>(Option<Cow<'a, str>>);
-
-impl Text<'_> {
-    /// The string, if there is one and it is not empty.
-    pub(crate) fn said(&self) -> Option<&str> {
-        self.0.as_deref().filter(|text| !text.is_empty())
-    }
-
-    /// The string, empty if there is none.
-    pub(crate) fn as_str(&self) -> &str {
-        self.0.as_deref().unwrap_or_default()
-    }
-}
 
 /// A list; one object that stands alone is a list of one, and `null` is none.
 #[derive(Debug)]
@@ -46,28 +28,6 @@ impl<T> Several<T> {
 impl<T> Default for Several<T> {
     fn default() -> Self {
         Self::Many(Vec::new())
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Read<'a>(PhantomData<&'a ()>);
-        impl<'de: 'a, 'a> Visitor<'de> for Read<'a> {
-            type Value = Text<'a>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'a>, E> {
-                Ok(Text(Some(Cow::Borrowed(text))))
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Text<'a>, E> {
-                Ok(Text(Some(Cow::Owned(text.to_owned()))))
-            }
-            fn visit_unit<E>(self) -> Result<Text<'a>, E> {
-                Ok(Text(None))
-            }
-        }
-        from.deserialize_any(Read(PhantomData))
     }
 }
 
