@@ -87,7 +87,7 @@ fn main() -> Result<(), String> {
     );
     println!("peak memory {peak}, {} bytes a row in the file", size / ROWS);
     let before = Instant::now();
-    let past = ledger.past(at + ROWS / 100);
+    let past = ledger.past(at + ROWS / 100, None);
     println!("past: {} entries in {:.2?}", past.len(), before.elapsed());
     drop(ledger);
     std::fs::remove_dir_all(folder).map_err(|e| e.to_string())

@@ -3,7 +3,6 @@
 
 use super::record::Record;
 use super::{Desk, Planned, checks, intake, limits};
-use crate::calendar;
 use crate::catalog::Key;
 use crate::drain::Phase;
 use crate::error::{Refusal, What};
@@ -11,7 +10,7 @@ use crate::exchange::producer::{Before, Request};
 use crate::limits::enter;
 use crate::live::Snapshot;
 use crate::price::ShowCost;
-use crate::{exchange, plan};
+use crate::{calendar, exchange, plan};
 use dialects::AnswerHeader;
 use dialects::front::chat::envelope;
 use pingora_proxy::Session;

@@ -3,10 +3,7 @@
 use super::record::Record;
 use crate::calendar;
 use crate::error::{Refusal, What};
-use crate::limits;
-use crate::limits::Ask;
-use crate::limits::Bounds;
-use crate::limits::LimitReached;
+use crate::limits::{self, Ask, Bounds, LimitReached};
 use crate::store::{Admission, Store};
 
 /// Takes from the caller's limits what the request may use, or refuses it.

@@ -13,7 +13,6 @@ pub mod relay;
 pub mod reply;
 pub mod request_id;
 
-use crate::calendar;
 use crate::catalog::Key;
 use crate::config::Server;
 use crate::drain::Phase;
@@ -24,7 +23,7 @@ use crate::exchange::{self, Own, Panicked};
 use crate::limits::KeyScopes;
 use crate::live::Snapshot;
 use crate::memory::{Budget, Held};
-use crate::models;
+use crate::{calendar, models};
 use bytes::Bytes;
 use door::Door;
 use front_door::FrontDoor;

@@ -20,10 +20,7 @@ use super::{Live, POLL, Publisher, Snapshot};
 use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
 use crate::catalog::load::Loaded;
 use crate::catalog::settle::Signs;
-use crate::catalog::texts::FileText;
-use crate::catalog::texts::Texts;
-use crate::catalog::texts::Version;
-use crate::catalog::texts::is_source;
+use crate::catalog::texts::{FileText, Texts, Version, is_source};
 use crate::yaml;
 
 /// How often the files are looked at while something is going on.

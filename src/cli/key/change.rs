@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use super::running;
 use super::standing::Standing;
-use super::{Id, ahead, place, stamp};
+use super::{Id, ahead, place, running, stamp};
 use crate::catalog::amend::Files;
 use crate::catalog::load::folder;
 use crate::cli::{ExpireKeyArgs, KeyArgs, tell};

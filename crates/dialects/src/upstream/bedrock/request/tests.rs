@@ -5,8 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::front::chat::fields::tests::{Worded, through};
 use crate::front::chat::read;
-use crate::neutral::Refused;
-use crate::neutral::{Kept, Thought, Undo};
+use crate::neutral::{Kept, Refused, Thought, Undo};
 use crate::upstream::bedrock::traits;
 
 const CLAUDE: &str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";

@@ -7,9 +7,8 @@ use super::super::vertex::vertex_request;
 use super::*;
 use crate::front::chat::fields::tests::{Worded, through};
 use crate::front::chat::read;
-use crate::neutral::Refused;
 use crate::neutral::traits::{Sampling, Traits};
-use crate::neutral::{Kept, Thought};
+use crate::neutral::{Kept, Refused, Thought};
 
 /// The target that the tests ask.
 pub(in super::super) fn target<'t>(model: &'t str, kept: &'t dyn Fn(&str) -> Option<Kept>) -> Target<'t> {
