@@ -153,7 +153,7 @@ impl Ledger {
             read::Reader::open(&sink.path).map_err(report::Unanswered::Unreadable)?
         };
         let Some(reader) = opened else { return Ok(None) };
-        report::answer_of(reader, &sink.path, query, Some(report::Bounds { deadline, lines: LINES })).map(Some)
+        report::answer_of(reader, &sink.path, query, Some(report::AnswerBounds { deadline, lines: LINES })).map(Some)
     }
 
     /// Waits, for two seconds at most, until all rows so far are written or cannot be. Returns at

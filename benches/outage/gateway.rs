@@ -303,7 +303,8 @@ impl Gateway<'_> {
                 continue;
             };
             if !self.learns() {
-                self.begin(request, turn, place, None, now);
+                self.requests[request].order[turn] = None;
+                self.begin(request, place, None, now);
                 return true;
             }
             if !self.is_awake(place, now) {
@@ -322,13 +323,14 @@ impl Gateway<'_> {
                 self.second(request).spared += 1.0;
                 return false;
             }
-            self.begin(request, turn, place, Some(pass), now);
+            self.requests[request].order[turn] = None;
+            self.begin(request, place, Some(pass), now);
             return true;
         }
         false
     }
 
-    fn begin(&mut self, request: usize, turn: usize, place: usize, pass: Option<BreakerPass>, now: Time) {
+    fn begin(&mut self, request: usize, place: usize, pass: Option<BreakerPass>, now: Time) {
         let end = self.world.ask(place, self.targets[place].in_flight, now);
         self.targets[place].in_flight += 1;
         self.targets[place].awaited += 1;
@@ -336,7 +338,6 @@ impl Gateway<'_> {
         self.attempts.push(Attempt { request, target: place, pass, began: now, end, cancelled: false });
         let (End::Token(after, _) | End::Failed(after, ..)) = end;
         self.at(now + after, Event::Turn(attempt));
-        self.requests[request].order[turn] = None;
         self.requests[request].tries += 1;
         self.requests[request].running.push(attempt);
         self.second(request).attempts += 1.0;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
 use portcullis::ledger::read;
-use portcullis::ledger::report::{Bounds, Query, answer};
+use portcullis::ledger::report::{AnswerBounds, Query, answer};
 
 /// One for each process.
 static FILE: LazyLock<PathBuf> =
@@ -28,7 +28,7 @@ fuzz_target!(|input: &[u8]| {
     ];
     let usual = usual.iter().map(|question| Query::of_url(question, NOW).expect("a good question"));
     for query in usual.chain(asked) {
-        let bounds = Bounds { deadline: Instant::now() + Duration::from_secs(2), lines: 1_000 };
+        let bounds = AnswerBounds { deadline: Instant::now() + Duration::from_secs(2), lines: 1_000 };
         match answer(&FILE, &query, Some(bounds)) {
             Ok(answer) => assert!(answer.is_some(), "the file is there"),
             Err(why) => assert!(!why.to_string().is_empty()),

@@ -88,8 +88,8 @@ pub enum Signer {
 }
 
 impl Account {
-    /// Returns everything of it that no text may show: its key, and what its headers say, since some
-    /// providers take the key there.
+    /// Returns everything of it that no text may show: its key, and what its headers say, since
+    /// some providers take the key there.
     pub fn secrets(&self) -> Vec<&str> {
         let headers = self.headers.iter().filter_map(|(_, value)| value.to_str().ok()).filter(|value| value.len() >= 8);
         let keys = match &self.signer {

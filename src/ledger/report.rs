@@ -56,7 +56,7 @@ impl Answer {
 
 /// The limits of an answer.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct AnswerBounds {
     /// The answer must be complete by then.
     pub deadline: Instant,
     /// The largest number of lines.
@@ -92,7 +92,7 @@ impl Display for Unanswered {
 }
 
 /// Answers a question from a file. None: there is no file yet.
-pub fn answer(path: &Path, query: &Query, bounds: Option<Bounds>) -> Result<Option<Answer>, Unanswered> {
+pub fn answer(path: &Path, query: &Query, bounds: Option<AnswerBounds>) -> Result<Option<Answer>, Unanswered> {
     match Reader::open(path).map_err(Unanswered::Unreadable)? {
         Some(reader) => answer_of(reader, path, query, bounds).map(Some),
         None => Ok(None),
@@ -104,13 +104,13 @@ pub(super) fn answer_of(
     mut reader: Reader,
     path: &Path,
     query: &Query,
-    bounds: Option<Bounds>,
+    bounds: Option<AnswerBounds>,
 ) -> Result<Answer, Unanswered> {
     let unanswered = |why: rusqlite::Error| match is_over(&why) {
         true => Unanswered::TooLong,
         false => Unanswered::Unreadable(format!("the ledger {} cannot be read: {why}", path.display())),
     };
-    if let Some(Bounds { deadline, .. }) = bounds {
+    if let Some(AnswerBounds { deadline, .. }) = bounds {
         reader.until(deadline).map_err(unanswered)?;
     }
     let view = reader.view().map_err(unanswered)?;

@@ -27,11 +27,11 @@ const PARTS: usize = 16;
 
 #[derive(Default)]
 struct Places {
-    all: Vec<Option<Place>>,
+    all: Vec<Option<RunningPlace>>,
     free: Vec<usize>,
 }
 
-struct Place {
+struct RunningPlace {
     number: u64,
     runs: Weak<dyn Runs>,
     /// The file may have something of it.
@@ -43,7 +43,7 @@ impl Running {
     pub(super) fn begin(&self, runs: Weak<dyn Runs>) -> Run {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let mut places = self.part(number);
-        let new = Some(Place { number, runs, may_be_written: false });
+        let new = Some(RunningPlace { number, runs, may_be_written: false });
         let free = places.free.pop();
         let place = match free.and_then(|at| Some((at, places.all.get_mut(at)?))) {
             Some((at, place)) => {

@@ -1,4 +1,4 @@
-use super::report::{Asked, Bounds, Query, Unanswered, answer};
+use super::report::{AnswerBounds, Asked, Query, Unanswered, answer};
 use super::*;
 use crate::calendar::{self, DAY, day_of, start_of};
 use crate::limits;
@@ -618,7 +618,7 @@ fn a_question_ends_in_time_whatever_it_finds() {
     let asked = |caller: &str, seconds: u64, lines: usize| {
         let since = Some("2026-11-21T00:00:01Z");
         let asked = Asked { caller: Some(caller), by: Some("key"), since, ..Asked::default() };
-        let bounds = Bounds { deadline: Instant::now() + Duration::from_secs(seconds), lines };
+        let bounds = AnswerBounds { deadline: Instant::now() + Duration::from_secs(seconds), lines };
         answer(&folder.file(), &Query::new(&asked, NOW + 5_000).unwrap(), Some(bounds)).map(|answer| answer.is_some())
     };
     for caller in ["acme", "nobody"] {

@@ -10,46 +10,16 @@ use std::path::{Path, PathBuf};
 const STILL: &[(&str, &[&str])] = &[];
 
 /// Names of types that are defined more than three times.
-const COMMON_NAMES: &[(&str, &str)] = &[
-    ("Answer", "is to be renamed"),
-    ("Call", "is to be renamed"),
-    ("Choice", "is to be renamed"),
-    ("Content", "is to be renamed"),
-    ("Counts", "is to be renamed"),
-    ("Decoder", "is to be renamed"),
-    ("Entry", "is to be renamed"),
-    ("Event", "is to be renamed"),
-    ("Fault", "is to be renamed"),
-    ("Kind", "is to be renamed"),
-    ("Known", "is to be renamed"),
-    ("Limits", "is to be renamed"),
-    ("Message", "is to be renamed"),
-    ("Names", "is to be renamed"),
-    ("Open", "is to be renamed"),
-    ("Part", "is to be renamed"),
-    ("Piece", "is to be renamed"),
-    ("Place", "is to be renamed"),
-    ("Reader", "is to be renamed"),
-    ("Refused", "is to be renamed"),
-    ("Row", "is to be renamed"),
-    ("Said", "is to be renamed"),
-    ("Seen", "is to be renamed"),
-    ("Server", "is to be renamed"),
-    ("Source", "is to be renamed"),
-    ("State", "is to be renamed"),
-    ("Stream", "is to be renamed"),
-    ("Target", "is to be renamed"),
-    ("Text", "is to be renamed"),
-    ("Told", "is to be renamed"),
-    ("Usage", "is to be renamed"),
-];
+const COMMON_NAMES: &[(&str, &str)] = &[];
 
 /// Structs with more than 20 fields.
-const LARGE_STRUCTS: &[(&str, &str)] =
-    &[("Request", "is to be grouped by meaning"), ("Account", "is to be grouped by meaning")];
+const LARGE_STRUCTS: &[(&str, &str)] = &[(
+    "Account",
+    "as written: each field is a key of the file, and serde cannot flatten where unknown keys are refused",
+)];
 
 /// Files with more than 500 lines before their tests.
-const LONG_FILES: &[(&str, &str)] = &[("src/live/watch.rs", "is to be split by meaning")];
+const LONG_FILES: &[(&str, &str)] = &[];
 
 /// Files with comments of more than 100 columns.
 const WIDE_COMMENTS: &[(&str, &str)] = &[];

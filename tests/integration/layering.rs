@@ -172,6 +172,9 @@ pub(crate) fn sources(path: &str) -> Vec<(PathBuf, String)> {
     let mut todo = vec![root.join(path)];
     while let Some(path) = todo.pop() {
         assert!(path.exists(), "{} does not exist: correct the list in {}", path.display(), file!());
+        if path.ends_with("tests") {
+            continue;
+        }
         if path.is_dir() {
             todo.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
         } else if path.extension().is_some_and(|e| e == "rs") && !path.ends_with("tests.rs") {
@@ -222,7 +225,8 @@ pub(crate) fn code_of(source: &str) -> String {
 }
 
 fn is_test_module(rest: &str) -> bool {
-    rest.strip_prefix("#[cfg(test)]\n").is_some_and(|next| next.starts_with("mod tests"))
+    rest.strip_prefix("#[cfg(test)]\n")
+        .is_some_and(|next| next.trim_start_matches("pub(crate) ").starts_with("mod tests"))
 }
 
 /// Returns the length of a text in quotes.

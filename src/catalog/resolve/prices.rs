@@ -36,8 +36,8 @@ fn read_long(written: Option<&raw::LongPrice>, at: &Scribe<'_, '_>) -> Option<Lo
     Some(Long { above: raw.above?, input, output, cached_input, cache_write, thinking })
 }
 
-/// Returns what a million tokens cost that are read, are written, come out of the cache, go into it,
-/// or are thought. The first two must be written.
+/// Returns what a million tokens cost that are read, are written, come out of the cache, go into
+/// it, or are thought. The first two must be written.
 fn rates(written: [Option<Decimal>; 5], at: &Scribe<'_, '_>) -> Option<[u64; 5]> {
     let [input, output, cached_input, cache_write, thinking] = written;
     let input = required(input, &at.key("input"));

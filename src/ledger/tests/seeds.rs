@@ -112,7 +112,7 @@ fn an_answer_has_so_many_lines_at_most() {
     (0..9).for_each(|n| ledger.write(Row { model: format!("m{}", n % 3).into(), ..row(NOW) }));
     ledger.flush();
     let query = Query::new(&Asked::default(), NOW + 1).unwrap();
-    let bounds = |lines| Some(report::Bounds { deadline: Instant::now() + Duration::from_secs(60), lines });
+    let bounds = |lines| Some(report::AnswerBounds { deadline: Instant::now() + Duration::from_secs(60), lines });
     assert!(answer(&folder.file(), &query, bounds(3)).unwrap().unwrap().json().contains("\"requests\": 9,"));
     let why = answer(&folder.file(), &query, bounds(2)).unwrap_err();
     assert_eq!(why, report::Unanswered::TooMuch(2));
