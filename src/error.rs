@@ -238,7 +238,7 @@ impl Refusal {
     /// Makes the refusal for failures that only the operator can end. It does not say whose
     /// credential is wrong, or why.
     pub fn for_the_operator(what: What) -> Refusal {
-        let message = "No upstream account of this model can be used before the gateway's operator has put something right. Trying again does \
+        let message = "No upstream account of this model can be used until the gateway's operator acts. Trying again does \
                        not help: give the operator the request id.";
         Refusal::new(what, message).in_vain()
     }
@@ -265,7 +265,7 @@ impl Refusal {
     pub fn no_room() -> Refusal {
         Refusal::new(
             What::NoCapacity,
-            "The gateway holds as much in memory as it may, or as it may for one caller. Try again shortly.",
+            "The gateway's memory for requests is full, or this caller's part of it is. Try again shortly.",
         )
         .retry_after(1)
     }

@@ -118,10 +118,7 @@ impl Ledger {
         let past = read.unwrap_or_else(|why| {
             // While the file cannot be written, the log has said why.
             let level = if failing { log::Level::Warn } else { log::Level::Error };
-            log::log!(
-                level,
-                "what was spent before is not known yet, so new limits begin at nothing until it is: {why}"
-            );
+            log::log!(level, "what was spent before is not known yet: until it is, new limits begin at zero: {why}");
             None
         });
         let mut past = past.unwrap_or_default();

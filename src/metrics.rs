@@ -136,7 +136,7 @@ impl Default for Metrics {
             tokens: add(r, "tokens", "Tokens, as counted or estimated"),
             cost: add(r, "cost_usd", "What tokens cost, where their price is known"),
             unpriced: add(r, "cost_unknown", "Answers whose price is not known"),
-            limited: add(r, "limited", "Requests that a limit of their caller's did not let in"),
+            limited: add(r, "limited", "Requests refused by a limit of their caller, key or key's model"),
             attempts: add(r, "attempts", "Tries at upstream accounts by how they ended"),
             estimated: add(r, "usage_estimated", "Exchanges whose tokens had to be estimated"),
             losses: add(
@@ -152,13 +152,13 @@ impl Default for Metrics {
             headroom: add(
                 r,
                 "headroom_ratio",
-                "What is left of an account's tightest quota, as its provider told of late",
+                "What is left of an account's tightest quota, as its provider said last",
             ),
         };
         let models = ModelMetrics {
             hedges: add(r, "hedges", "Second attempts beside a slow first one, by whether they were faster"),
             waiting: add(r, "waiting", "Requests that wait for a place at a model"),
-            shed: add(r, "shed", "Requests that found no place and a full queue"),
+            shed: add(r, "shed", "Requests refused because all accounts were busy and the queue was full"),
             spared: add(
                 r,
                 "retries_spared",

@@ -274,7 +274,7 @@ impl Background {
     async fn hang_ups(&self) {
         let Ok(mut hang_ups) = signal(SignalKind::hangup()) else { return };
         while hang_ups.recv().await.is_some() {
-            log::info!("SIGHUP: reading the catalog and certificates again, opening the access log anew");
+            log::info!("SIGHUP: reading the catalog and certificates again, reopening the access log");
             self.process.books.access_log.reopen();
             self.nudge.now();
             for certificate in &self.certificates {

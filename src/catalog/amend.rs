@@ -67,7 +67,7 @@ impl Files {
                 }
                 Err(problems) => {
                     return Err(format!(
-                        "{problems}\n{}: nothing can be said of keys as long as the catalog is wrong",
+                        "{problems}\n{}: keys cannot be listed or changed while the catalog has errors",
                         shown(conf)
                     ));
                 }
@@ -189,7 +189,7 @@ impl Files {
         like: &Metadata,
     ) -> Result<(), String> {
         let catalog = assumed(&self.conf, &after).map_err(|problems| {
-            format!("{problems}\n{}: is not changed: with it the catalog would be wrong", path.display())
+            format!("{problems}\n{}: is not changed: with this change the catalog would have errors", path.display())
         })?;
         let text =
             after.iter().find(|source| source.path == path).map(|source| source.text.as_str()).unwrap_or_default();
@@ -300,7 +300,7 @@ fn read_by_the_same(file: &File, like: &Metadata) -> io::Result<()> {
         let owner_reads = ours.uid() == uid || uid == 0;
         if !(owner_reads && of_group) && like.mode() & 0o004 == 0 {
             let why = format!(
-                "its owner {uid} and its group {gid} cannot be kept, and they may be whom the gateway runs as: do this as that user, or as root"
+                "its owner {uid} and its group {gid} cannot be kept, and the gateway may run as them: run this command as that user, or as root"
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }

@@ -102,7 +102,7 @@ fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
         || catalog.keys().flat_map(|key| key.model_limits.iter().map(|(_, limits)| limits).chain([&key.limits]));
     let mut limits = catalog.callers().iter().map(|caller| &caller.limits).chain(of_keys());
     let forgets = !server.ledger.enabled && server.store.is_none() && limits.any(Limits::by_date);
-    let what = "is false, so limits by day and by month begin at nothing after each restart";
+    let what = "is false, so limits by day and by month begin at zero after each restart";
     forgets.then(|| Problem { path: "ledger.enabled".to_owned(), ..Problem::of_file(SERVER.to_owned(), what) })
 }
 

@@ -74,7 +74,7 @@ fn explain(args: &ExplainArgs) -> Result<Report, String> {
     if Id::of(&args.key).is_err() {
         // What stands there may be the secret.
         return Err(
-            "--key: this is no key's id. It takes the name that logs carry, such as acme/prod, and never the secret"
+            "--key: this is not the id of a key. The id is the name in the logs, such as acme/prod, and never the secret"
                 .to_owned(),
         );
     }
@@ -183,7 +183,7 @@ fn within_limits(snapshot: &Snapshot, key: &Key, model: &Model, ask: Ask, report
         report.fact(
             "limits",
             format!(
-                "that is an estimate, and more than a whole limit of {}: it is let in when nothing else is counted there",
+                "that is an estimate, and more than a whole limit of {}: it is admitted once nothing else counts against that limit",
                 bound.scope.name
             ),
         );

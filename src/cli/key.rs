@@ -56,8 +56,9 @@ impl<'a> Id<'a> {
             .split_once('/')
             .filter(|(caller, name)| name::of_entry(caller).is_ok() && name::of_entry(name).is_ok());
         // What stands there may be the secret.
-        let (caller, name) = parts
-            .ok_or("this is no key's id: it is the name that logs carry, such as acme/prod, and never the secret")?;
+        let (caller, name) = parts.ok_or(
+            "this is not the id of a key: the id is the name in the logs, such as acme/prod, and never the secret",
+        )?;
         Ok(Self { whole: text, caller, name })
     }
 

@@ -114,8 +114,8 @@ pub struct ExplainArgs {
 #[command(
     after_help = "Columns: requests; of these failed (an outcome other than ok); tokens; requests whose tokens are an estimate; cost in USD, as far \
     as prices are known; requests without a known price; tokens that may be charged for attempts whose answer nobody got.\n\n\
-    Costs are exact. `unknown` (in CSV nothing, in JSON null) is a cost that nobody knows; `>=0.25` is what is known of a sum, a part of \
-    which nobody knows. In CSV and JSON `cost_known` says which it is: all, part or none; `unused_cost_known` says the same of \
+    Costs are exact. `unknown` (in CSV nothing, in JSON null) is a cost that is not known; `>=0.25` is the known part of a sum, of which a part \
+    is not known. In CSV and JSON `cost_known` says which it is: all, part or none; `unused_cost_known` says the same of \
     `unused_cost_usd`.\n\
     Exit code: 0, also where nobody asked for anything in that time; 1 if there is no ledger, if it cannot be read, if an option's \
     value is wrong, or if neither the catalog nor the ledger has the caller, the key or the model; 2 if there is no such option."

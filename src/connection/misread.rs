@@ -100,7 +100,7 @@ impl HeadBytes {
         if self.kept.len() + self.more > LARGEST {
             return Refusal::new(What::HeadersTooLarge, "The request's headers are larger than 1 MiB.");
         }
-        let message = "The request's head is not good HTTP/1.1, or says in two ways how long the body is: see its first line, `host`, \
+        let message = "The request's head is not valid HTTP/1.1, or gives the body's length in two ways: check its first line, `host`, \
                        `content-length` and `transfer-encoding`.";
         Refusal::new(What::BadRequest { code: None }, message)
     }

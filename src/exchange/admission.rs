@@ -64,7 +64,7 @@ pub fn write(
     match outbound.losses.first() {
         Some(lost) if candidate.model.refuse_loss => Err(Refused::unsupported(
             lost.to_owned(),
-            format!("`{lost}` cannot be expressed in the language of this model's upstream."),
+            format!("`{lost}` cannot be expressed in the format of this model's upstream."),
         )),
         Some(_) | None => Ok(outbound),
     }

@@ -113,11 +113,9 @@ impl From<rusqlite::Error> for Fault {
             }
             Some(ErrorCode::SystemIoFailure) => "; look at the disk, and at the limits on the size of files",
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "; another program keeps it locked",
-            _ if error.to_string().contains("no such table") => {
-                "; somebody dropped it: it is made anew, without what it held"
-            }
+            _ if error.to_string().contains("no such table") => "; it was dropped: it is made again, empty",
             _ if ["no such column", " columns but "].iter().any(|odd| error.to_string().contains(odd)) => {
-                "; its tables are not a ledger's any more: move the file away, with those beside it that end in -wal and -shm, and a new one is begun"
+                "; its tables are no longer those of a ledger: move the file away, with those beside it that end in -wal and -shm, and a new one is begun"
             }
             _ => "",
         };

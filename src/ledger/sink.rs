@@ -113,7 +113,7 @@ impl Sink {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             if is_news {
                 log::error!(
-                    "too much waits for the ledger {}: its rows are dropped until it can be written",
+                    "the ledger {} cannot be written and its queue is full: rows are dropped until it can be written",
                     self.path.display()
                 );
             }

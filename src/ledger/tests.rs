@@ -439,9 +439,7 @@ fn tables_that_somebody_dropped_are_made_anew() {
         let other = folder.read();
         dropped.iter().for_each(|table| other.execute_batch(&format!("DROP TABLE {table}")).unwrap());
         ledger.write(row(NOW + 1));
-        eventually("it says so", || {
-            ledger.status().problem.is_some_and(|why| why.contains("it is made anew, without what it held"))
-        });
+        eventually("it says so", || ledger.status().problem.is_some_and(|why| why.contains("it is made again, empty")));
         eventually("it is written again", || ledger.status().state == LedgerState::Ok && ledger.status().waiting == 0);
         assert_eq!(count(&other, "exchange"), if dropped.contains(&"exchange") { 1 } else { 2 }, "{dropped:?}");
         assert_eq!(count(&other, "daily"), 1, "{dropped:?}");

@@ -180,7 +180,7 @@ impl Writer {
         let written = self.write_down(sink);
         match owed {
             Some(_) if written => {
-                log::error!("what was spent before stays unknown: limits that began at nothing go on from there")
+                log::error!("what was spent before stays unknown: limits that began at zero go on from there")
             }
             Some(limits) => *sink.owed.lock() = Some(limits),
             None => {}

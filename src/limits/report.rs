@@ -35,7 +35,7 @@ impl LimitReached {
             0 | 1 => String::new(),
             share => format!(" (the part of one of {share} gateways while their store does not decide)"),
         };
-        let limit = format!("the limit of {} {what} of {whose}{part}", amount(over.limit));
+        let limit = format!("limit of {} {what} of {whose}{part}", amount(over.limit));
         let left = amount(over.limit.saturating_sub(over.used));
         let asked = match over.kind {
             Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::Concurrency => None,
@@ -54,27 +54,27 @@ impl LimitReached {
         let message = match (wait, asked) {
             (Some(wait), Some(asked)) if over.estimated => {
                 format!(
-                    "This request may use {asked}, as estimated: more than {limit}. It is let in when nothing else is counted there. \
+                    "This request may use {asked}, which is an estimate and more than the {limit}. It is admitted once nothing else counts against that limit. \
                      Try again in {}, or send a shorter prompt.",
                     span(wait)
                 )
             }
             (None, Some(asked)) => {
                 format!(
-                    "This request may use {asked}: more than {limit}. Ask for less with `max_tokens`, or send a shorter prompt."
+                    "This request may use {asked}, which is more than the {limit}. Ask for less with `max_tokens`, or send a shorter prompt."
                 )
             }
-            (None, None) => format!("This request is over {limit}, and always will be."),
+            (None, None) => format!("This request is over the {limit} and can never be admitted."),
             (Some(wait), Some(asked)) => {
                 format!(
-                    "This request may use {asked}: {left} of {limit} are left. Try again in {}, or ask for less.",
+                    "This request may use {asked}, but only {left} of the {limit} are left. Try again in {}, or ask for less.",
                     span(wait)
                 )
             }
             (Some(_), None) if over.kind == Kind::Concurrency => {
-                format!("As many run as may: {limit} is reached. Try again when one has ended.")
+                format!("Too many requests run at once: the {limit} is reached. Try again when one has ended.")
             }
-            (Some(wait), None) => format!("All is used: {limit} is reached. Try again in {}.", span(wait)),
+            (Some(wait), None) => format!("The {limit} is reached. Try again in {}.", span(wait)),
         };
         let what = if over.kind.is_money() { What::OverBudget } else { What::OverLimit };
         Refusal::new(what, message).again_in(wait)
@@ -161,7 +161,7 @@ mod tests {
         let refused = LimitReached { level: Level::Caller, name: "acme".into(), over, left: Left::default(), share: 2 };
         assert_eq!(
             refused.refusal().message,
-            "All is used: the limit of 60 requests per minute of caller acme (the part of one of 2 gateways while their store does not decide) is \
+            "The limit of 60 requests per minute of caller acme (the part of one of 2 gateways while their store does not decide) is \
              reached. Try again in 1s."
         );
     }
@@ -196,8 +196,7 @@ mod tests {
         assert_eq!(
             told(Level::Key, "acme/prod", Kind::RequestsPerMinute, (60, 60, 1), Some(12)),
             (
-                "All is used: the limit of 60 requests per minute of key acme/prod is reached. Try again in 12s."
-                    .to_owned(),
+                "The limit of 60 requests per minute of key acme/prod is reached. Try again in 12s.".to_owned(),
                 Some("rate_limit_exceeded".to_owned()),
                 Some(12),
                 true
@@ -206,7 +205,7 @@ mod tests {
         assert_eq!(
             told(Level::KeyModel, "acme/prod gpt-4o", Kind::TokensPerDay, (1000, 400, 2000), None),
             (
-                "This request may use 2000 tokens, prompt and answer: more than the limit of 1000 tokens per day of key acme/prod for the \
+                "This request may use 2000 tokens, prompt and answer, which is more than the limit of 1000 tokens per day of key acme/prod for the \
                  model gpt-4o. Ask for less with `max_tokens`, or send a shorter prompt."
                     .to_owned(),
                 Some("rate_limit_exceeded".to_owned()),
@@ -228,7 +227,7 @@ mod tests {
             Some(86_400),
         );
         assert!(
-            message.contains("0.15 USD: 0.1 USD of the limit of 100 USD per month of caller acme are left"),
+            message.contains("0.15 USD, but only 0.1 USD of the limit of 100 USD per month of caller acme are left"),
             "{message}"
         );
         assert_eq!((code.as_deref(), after, again), (Some("insufficient_quota"), Some(86_400), false));

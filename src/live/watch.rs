@@ -221,8 +221,8 @@ impl Watch {
             waiting.into_iter().flat_map(|waiting| waiting.endless).map(|(path, _)| path).collect();
         for path in endless.iter().filter(|path| !self.endless.contains(path)) {
             log::warn!(
-                "{} is being written without a pause, or is held open by whoever writes it, so no text of it can be taken for whole: the last one \
-                 that was stays live, and other files go on. Close it; best is to write it beside, and rename it into place",
+                "{} is written without a pause, or its writer keeps it open, so nobody can tell when it is complete: its last complete content \
+                 stays live, and other files go on. Close the file; best is to write a new one beside it and rename that into place",
                 path.display()
             );
         }

@@ -65,8 +65,8 @@ impl Core {
         inbox.loss_logged = Some(Instant::now());
         drop(inbox);
         log::warn!(
-            "the store {} has lost what it held, or a part (flushed, restarted without its data, or short of memory without `maxmemory-policy noeviction`): \
-             all gateways tell it again, each time; this is said once an hour",
+            "the store {} has lost all or a part of its data (flushed, restarted without its data, or short of memory without `maxmemory-policy noeviction`): \
+             all gateways send it again, each time; this is logged once an hour",
             self.settings.address
         );
     }
@@ -75,7 +75,7 @@ impl Core {
     /// count; the others have `time` left.
     pub(super) fn log_joining(&self, complete: u64, time: Duration) {
         log::info!(
-            "the store {} is there, but {complete} of {} gateways (`store.instances`) have told it what they count: until all have, for {} s at most, {}",
+            "the store {} answers, but only {complete} of {} gateways (`store.instances`) have sent it their counts: until all have, for {} s at most, {}",
             self.settings.address,
             self.settings.instances,
             time.as_secs() + 1,
@@ -95,7 +95,7 @@ impl Core {
             let time = outage.since.elapsed().as_secs_f64();
             log::info!(
                 "the store {address} is back after {time:.1} s and decides{there}: {alone} requests were admitted without it; \
-                 the counts of {told} callers, keys and models were told anew"
+                 the counts of {told} callers, keys and models were sent to it again"
             );
         } else {
             log::info!("the store {address} is up and decides{there}");
@@ -104,8 +104,8 @@ impl Core {
 
     fn alone_means(&self) -> String {
         match self.settings.instances {
-            0 | 1 => "this gateway goes by what it counts itself".to_owned(),
-            n => format!("this gateway goes by what it counts itself, and by 1/{n} of each limit"),
+            0 | 1 => "this gateway uses its own counts".to_owned(),
+            n => format!("this gateway uses its own counts, and by 1/{n} of each limit"),
         }
     }
 }

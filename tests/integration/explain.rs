@@ -227,7 +227,7 @@ fn no_secret_is_read_and_none_is_told() {
     }
     folder.write("v.json", chat("v").to_string());
     let ran = folder.run(&["explain", "--key", "acme/prod", &file("v.json")]);
-    assert!(ran.stdout.contains("authorization: Bearer <token, fetched anew each hour>\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("authorization: Bearer <token, fetched once an hour>\n"), "{}", ran.stdout);
 }
 
 #[test]
@@ -248,12 +248,12 @@ fn the_exit_code_tells_whether_it_would_be_tried() {
     check(
         &["--key", "acme/prod", &file("no.json")],
         1,
-        "no: nobody would be asked, the caller gets 400: the request body is not valid JSON",
+        "no: no upstream would be called, the caller gets 400: the request body is not valid JSON",
     );
     check(
         &["--key", "acme/prd", &file("m.json")],
         1,
-        "no: nobody would be asked, the caller gets 401 invalid_api_key: there is no key acme/prd",
+        "no: no upstream would be called, the caller gets 401 invalid_api_key: there is no key acme/prd",
     );
     check(&["--key", "acme/prod", &file("none.json")], 2, "the file with the request cannot be read: No such file");
     check(

@@ -570,7 +570,7 @@ fn check_warns_of_limits_that_a_restart_empties() {
         assert!(status.success(), "{stderr}");
         stderr
     };
-    const WHY: &str = "warning: server.yaml ledger.enabled: is false, so limits by day and by month begin at nothing after each restart\n";
+    const WHY: &str = "warning: server.yaml ledger.enabled: is false, so limits by day and by month begin at zero after each restart\n";
     assert_eq!((told("false").as_str(), told("true").as_str()), (WHY, ""));
 }
 

@@ -446,7 +446,11 @@ fn whatever_field_is_large_a_hundred_at_once_do_not_pass_a_small_limit() {
             for connection in &mut crowd {
                 let answer = connection.response().await;
                 if answer.status == 429 {
-                    assert!(answer.text().contains("as estimated: more than the limit of"), "{}", answer.text());
+                    assert!(
+                        answer.text().contains("which is an estimate and more than the limit of"),
+                        "{}",
+                        answer.text()
+                    );
                     assert!(answer.field("retry-after").is_some());
                 }
                 statuses.push(answer.status);

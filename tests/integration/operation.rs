@@ -635,7 +635,7 @@ fn command_lines_end_with_their_exit_codes() {
         (&["key", "new", "--caller", "acme", "--name", "a/b"], 1, "--name"),
         (&["key", "new", "--caller", "a", "--name", "b", "--expires", "2001-01-01"], 1, "expired before"),
         (&["key", "new", "--caller", "a", "--name", "b", "--expires-in", "9"], 2, "must be a length of time"),
-        (&["key", "show", "sk-a-secret"], 1, "this is no key's id"),
+        (&["key", "show", "sk-a-secret"], 1, "this is not the id of a key"),
         (&["key", "list", "--conf", "/nowhere"], 1, "--conf: there is no such folder"),
         (&["key", "disable", "acme/prod", "--conf", "/nowhere"], 1, "--conf: there is no such folder"),
         (&["key", "expire", "acme/prod"], 2, "--never"),

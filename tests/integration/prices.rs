@@ -205,14 +205,18 @@ fn check_refuses_budgets_that_nobody_could_keep_and_warns_of_what_nobody_knows()
     };
     let ran = check("", "limits: { usd_per_month: 10 }, ");
     assert_eq!(ran.status.code(), Some(1));
-    let why = "catalog.yaml:4 callers.acme.limits.usd_per_month: cannot be kept, because nobody knows what these may cost: \
+    let why = "catalog.yaml:4 callers.acme.limits.usd_per_month: cannot be enforced, because no price is known for: \
                \"m\" at account \"a\" by another name; write `price: { input: …, output: … }`";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
     let ran = check(", price: { input: 0, output: 0 }", "limits: { usd_per_month: 10 }, ");
     assert!(ran.stdout.contains("0 warnings"), "{}{}", ran.stdout, ran.stderr);
     let ran = check("", "expose_cost: true, ");
     assert!(ran.stdout.contains("1 warning"), "{}{}", ran.stdout, ran.stderr);
-    assert!(ran.stderr.contains("warning: catalog.yaml:2 models.m: nobody knows what these cost"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("warning: catalog.yaml:2 models.m: no price is known, so the cost of answers is unknown"),
+        "{}",
+        ran.stderr
+    );
     assert!(check("", "").stdout.contains("0 warnings"));
 }
 
@@ -333,7 +337,7 @@ fn a_reload_tells_no_warning_that_was_told_before() {
         let catalog = || Catalog::new().without_acme().caller("acme", KEY, "expose_cost: true").account("a", &mock);
         let gateway = Gateway::start(catalog().model("m", &["a"])).await;
         let told = |what: &str| gateway.log().matches(what).count();
-        let unpriced = "nobody knows what these cost, and so what their answers do: ";
+        let unpriced = "no price is known, so the cost of answers is unknown, for: ";
         let told_of_m = format!("{unpriced}\\\"m\\\" at account \\\"a\\\";");
         let is_told = async |what: &str, times: usize| {
             eventually("it is told", || (told(what) >= times).then_some(())).await;

@@ -233,7 +233,7 @@ fn a_file_that_is_written_without_a_pause_is_told_of_and_holds_up_nobody() {
         let waiting = eventually("it is told of", waiting).await;
         assert!(waiting["for_ms"].as_u64() >= Some(3_000) && waiting["files"][0] == "catalog.yaml", "{waiting}");
         assert!(gateway.metrics().sum("portcullis_catalog_waiting_seconds", &[]) >= 3.0);
-        gateway.logged("catalog.yaml is being written without a pause").await;
+        gateway.logged("catalog.yaml is written without a pause").await;
         drop(writer);
         eventually("nothing waits", || (gateway.status()["catalog"]["waiting"].is_null()).then_some(())).await;
         assert_eq!(gateway.metrics().sum("portcullis_catalog_waiting_seconds", &[]), 0.0);
@@ -317,7 +317,7 @@ fn a_file_that_is_left_wrong_holds_up_no_later_change_of_another_one() {
                 "its last good content serves on"
             );
         }
-        gateway.logged("catalog.d/zz.yaml stays refused: its last good content serves on").await;
+        gateway.logged("catalog.d/zz.yaml is still refused: its last good content stays live").await;
         assert_eq!(gateway.metrics().sum("portcullis_catalog_refusals_total", &[]), 1.0, "{}", gateway.log());
         fs::write(&zz, "callers:\n  zz:\n    keys: {}\n").unwrap();
         eventually("it is mended", || (failed() == 0.0 && refusal()["standing"] == false).then_some(())).await;

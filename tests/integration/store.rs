@@ -1156,8 +1156,8 @@ fn that_counts_were_lost_is_said_once_in_a_while() {
             eventually("it is counted", || (redis.used("{portcullis:tight}:caller:tight").0[0] == sent).then_some(()))
                 .await;
         }
-        gateway.logged("has lost what it held").await;
-        assert_eq!(gateway.log().matches("has lost what it held").count(), 1, "{}", gateway.log());
+        gateway.logged("has lost all or a part of its data").await;
+        assert_eq!(gateway.log().matches("has lost all or a part of its data").count(), 1, "{}", gateway.log());
     });
 }
 
@@ -1453,11 +1453,8 @@ fn a_gateway_that_waits_for_another_says_for_whom_and_how_long() {
         let catalog =
             Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
         let gateway = gateway(&catalog, &redis, "instances: 2, timeout: 5s").await;
-        let line = gateway.logged("is there, but 1 of 2 gateways").await;
-        assert!(
-            line.contains(" s at most, this gateway goes by what it counts itself, and by 1/2 of each limit"),
-            "{line}"
-        );
+        let line = gateway.logged("answers, but only 1 of 2 gateways").await;
+        assert!(line.contains(" s at most, this gateway uses its own counts, and by 1/2 of each limit"), "{line}");
         comes(&gateway, "up").await;
         gateway.logged("is up and decides for 1 of 2 gateways").await;
         assert_eq!(gateway.log().matches("the store redis").count(), 2, "{}", gateway.log());

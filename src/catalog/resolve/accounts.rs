@@ -53,9 +53,7 @@ impl Written<'_, '_, '_, raw::Account> {
         let headers = self.headers();
         let timeouts = timeouts::of_account(raw.timeouts.as_ref(), &self.at.key("timeouts"));
         if raw.concurrency == Some(0) {
-            self.at
-                .key("concurrency")
-                .problem("must be at least 1; an account that shall take nothing has `enabled: false`");
+            self.at.key("concurrency").problem("must be at least 1; to switch the account off write `enabled: false`");
         }
         let base = base?;
         let leave = self.leave(speaks?, &base);

@@ -254,8 +254,7 @@ fn limits(written: Option<&raw::Limits>, at: &Scribe<'_, '_>) -> Limits {
     let Some(raw) = written else { return Limits::default() };
     let at_least_one = |field: &str, written: Option<u64>| {
         if written == Some(0) {
-            at.key(field)
-                .problem("must be at least 1; what shall not be used at all is switched off with `enabled: false`");
+            at.key(field).problem("must be at least 1; to forbid all use write `enabled: false`");
         }
         written
     };
@@ -274,8 +273,7 @@ fn usd(field: &str, written: Option<Decimal>, at: &Scribe<'_, '_>) -> Option<Usd
     let Decimal(millionths) = written?;
     let usd = Usd::of_millionths(millionths);
     if usd == Usd::ZERO {
-        at.key(field)
-            .problem("must be more than 0; what shall not be used at all is switched off with `enabled: false`");
+        at.key(field).problem("must be more than 0; to forbid all use write `enabled: false`");
     }
     Some(usd)
 }

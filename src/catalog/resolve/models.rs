@@ -204,7 +204,7 @@ impl Written<'_, '_, '_, raw::Model> {
             list.index(without).key("tier").missing(what);
         }
         if self.raw.strategy.unwrap_or_default() != Strategy::Priority {
-            let what = "is looked at by the strategy `priority` only, and this model has another: leave tiers out";
+            let what = "is used by the strategy `priority` only, and this model has another: leave tiers out";
             list.index(with).key("tier").warn(what);
         }
     }
@@ -230,11 +230,11 @@ impl Written<'_, '_, '_, raw::Model> {
         let written = self.raw.queue.as_ref()?;
         let at = self.at.key("queue");
         if written.length == Some(0) {
-            at.key("length").problem("must be at least 1; without `queue` nobody waits");
+            at.key("length").problem("must be at least 1; without `queue` no request waits");
         }
         let wait = written.wait.map_or(WAIT, |Text(Span(span))| span);
         if wait.is_zero() {
-            at.key("wait").problem("must be more than 0s; without `queue` nobody waits");
+            at.key("wait").problem("must be more than 0s; without `queue` no request waits");
         }
         Some(Queue {
             length: written.length.map_or(LENGTH, |length| usize::try_from(length).unwrap_or(usize::MAX)),

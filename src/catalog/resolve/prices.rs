@@ -147,7 +147,7 @@ impl<'m> Unpriced<'m> {
         }
         let found: Vec<_> = found.into_iter().filter_map(|place| self.list.get(place).copied()).collect();
         let field = if limits.usd_per_day.is_some() { "usd_per_day" } else { "usd_per_month" };
-        let what = format!("cannot be kept, because nobody knows what these may cost: {}; {WRITE}", named(&found));
+        let what = format!("cannot be enforced, because no price is known for: {}; {WRITE}", named(&found));
         at.key(field).problem(&what);
     }
 
@@ -171,7 +171,7 @@ impl<'m> Unpriced<'m> {
         {
             let file = written.get(&*first.id).map(|(file, _)| *file).unwrap_or_default();
             let what =
-                format!("nobody knows what these cost, and so what their answers do: {}; {WRITE}", named(&self.list));
+                format!("no price is known, so the cost of answers is unknown, for: {}; {WRITE}", named(&self.list));
             Scribe::new(report, file).key("models").key(&first.id).warn(&what);
         }
     }

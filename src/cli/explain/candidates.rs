@@ -129,7 +129,7 @@ impl Rehearsal<'_> {
         attempts.sort();
         // Those who are asked because nobody better is left come after all others.
         let Some((_, is_last_resort, _)) = attempts.first() else { return self.nobody(candidates, fates) };
-        let only = if *is_last_resort { ", as nobody better is left" } else { "" };
+        let only = if *is_last_resort { ", because no better target is left" } else { "" };
         let then = if attempts.len() > 1 { "; each next one only if those before it fail" } else { "" };
         let names: Vec<String> = attempts.into_iter().map(|(_, _, name)| name).collect();
         let says = format!("it would be sent to {}{only}{then}", names.join(", then "));

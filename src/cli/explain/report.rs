@@ -179,7 +179,7 @@ impl Verdict {
         let code = row.code.map(|code| format!(" {code}")).unwrap_or_default();
         Verdict {
             tried: false,
-            says: format!("nobody would be asked, the caller gets {}{code}: {}", row.status, refusal.message),
+            says: format!("no upstream would be called, the caller gets {}{code}: {}", row.status, refusal.message),
             status: Some(row.status),
             code: row.code.map(str::to_owned),
             param: refusal.param.clone(),

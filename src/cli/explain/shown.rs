@@ -20,8 +20,8 @@ use dialects::front::chat::envelope::Envelope;
 use dialects::upstream::SignsWith;
 
 /// Stands for a value that is made anew each time.
-const SIGNED: &str = "<signed anew each time>";
-const TOKEN: &str = "Bearer <token, fetched anew each hour>";
+const SIGNED: &str = "<signed for each request>";
+const TOKEN: &str = "Bearer <token, fetched once an hour>";
 const UNSIGNABLE: &str = "<cannot be signed: the attempt would fail>";
 const KEY: &str = "<key>";
 const CATALOG: &str = "<from the catalog, not shown>";
@@ -122,7 +122,7 @@ fn changed(candidate: &Candidate, envelope: &Envelope, body: &[u8], written: &[u
     match &protocol.translation {
         None => fields(body, written, &mut changed),
         Some(translation) => {
-            changed.push(format!("the body is written anew, in the language of {}", protocol.name));
+            changed.push(format!("the body is rewritten in the format of {}", protocol.name));
             limit(body, written, translation.max_tokens, &mut changed);
         }
     }
@@ -143,7 +143,7 @@ fn fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
             _ if name == "model" => {}
             Some(old) if old == value => {}
             Some(old) if is_short && old.len() <= SHORT => changed.push(format!("{name}: {old} becomes {value}")),
-            Some(_) => changed.push(format!("{name}: is written anew")),
+            Some(_) => changed.push(format!("{name}: is rewritten")),
             None if is_short => changed.push(format!("{name}: {value} is added")),
             None => changed.push(format!("{name}: is added")),
         }

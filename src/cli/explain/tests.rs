@@ -145,7 +145,7 @@ request 2: to b (y)
     );
     assert!(text.starts_with(&expected), "{text}");
     let last = r#"  changed    model: "m" becomes "claude-sonnet-4-5"
-             the body is written anew, in the language of anthropic
+             the body is rewritten in the format of anthropic
              max_tokens: 21333 is filled in
 
 POST https://api.anthropic.com/v1/messages
@@ -171,8 +171,11 @@ fn no_secret_is_in_it() {
     }
     let signed = of("signed", None);
     let headers = &signed.candidates.first().unwrap().request.as_ref().unwrap().headers;
-    let masked: Vec<_> =
-        headers.iter().filter(|(_, value)| value == "<signed anew each time>").map(|(name, _)| name.as_str()).collect();
+    let masked: Vec<_> = headers
+        .iter()
+        .filter(|(_, value)| value == "<signed for each request>")
+        .map(|(name, _)| name.as_str())
+        .collect();
     assert!(masked.contains(&"authorization") && masked.contains(&"x-amz-date"), "{headers:?}");
 }
 
@@ -184,7 +187,7 @@ fn a_key_that_does_not_work_is_told_why() {
         assert_eq!((report.verdict.status, report.verdict.code.as_deref()), (Some(401), Some("invalid_api_key")));
         assert_eq!(
             report.verdict.says,
-            format!("nobody would be asked, the caller gets 401 invalid_api_key: {expected}")
+            format!("no upstream would be called, the caller gets 401 invalid_api_key: {expected}")
         );
     };
     check("acme/pord", "there is no key acme/pord; did you mean acme/prod?");
@@ -321,7 +324,7 @@ fn where_nobody_can_be_asked_the_callers_answer_is_told() {
         json!({"breaker": "open", "opens_in_ms": 900}),
         true,
         None,
-        "it would be sent to a (x), as nobody better is left",
+        "it would be sent to a (x), because no better target is left",
     );
     check("patient", rests("rate", 3_000), true, None, "it would wait 3s, until the first account is back");
     check("patient", rests("rate", 9_000), false, Some(429), "after up to 5s in the queue");
@@ -538,7 +541,7 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
     assert!(report.verdict.tried, "{}", report.verdict.says);
     let text = String::from_utf8(text::render(&report)).unwrap();
     assert!(
-        text.contains("  limits   that is an estimate, and more than a whole limit of acme/prod: it is let in when nothing else is"),
+        text.contains("  limits   that is an estimate, and more than a whole limit of acme/prod: it is admitted once"),
         "{text}"
     );
     let asked = chat("alias").replacen('{', "{\"max_tokens\": 700, ", 1);

@@ -96,9 +96,9 @@ impl Producer<'_> {
             let seconds = limited.map_or(seconds, |wait| wait.as_secs() + 1);
             let wait = self.request.demand.queue.retry_after(std::time::Instant::now());
             let message = if self.summary.shed {
-                "All upstream accounts of this model are busy, and as many requests wait as may. Try again later."
+                "All upstream accounts of this model are busy, and the queue is full. Try again later."
             } else {
-                "No upstream account of this model could take the request as long as it may wait. Try again later."
+                "No upstream account of this model became free while the request waited. Try again later."
             };
             return Refusal::new(what, message).retry_after(wait.max(seconds));
         }
@@ -206,7 +206,7 @@ impl Producer<'_> {
                 hint(wait);
                 let seconds = wait.as_secs() + 1;
                 log::warn!(
-                    "account {account} is left alone for {seconds} s for {model}: its breaker opened after {after} (HTTP {status}){why}"
+                    "account {account} gets no request for {model} for {seconds} s: its breaker opened after {after} (HTTP {status}){why}"
                 );
             }
             Some(BreakerState::Closed) => {

@@ -222,7 +222,7 @@ impl Watch {
         let names: Vec<_> = withheld.iter().map(|path| name_in(&self.dir, path)).collect();
         self.take(live, catalog);
         log::error!(
-            "{} stays refused: its last good content serves on, beside the changes of other files, which are live",
+            "{} is still refused: its last good content stays live, and so do the changes of other files",
             names.join(", ")
         );
         if let Some(refused) = &mut self.live.reloads.status.lock().refused {

@@ -40,12 +40,12 @@ fn every_metric_that_the_book_names_is_registered() {
 /// What every test does at its end would see another metric, help, type or label.
 #[test]
 fn another_metric_is_seen() {
-    let right = "# HELP portcullis_shed Requests that found no place and a full queue.\n# TYPE portcullis_shed counter\n\
+    let right = "# HELP portcullis_shed Requests refused because all accounts were busy and the queue was full.\n# TYPE portcullis_shed counter\n\
                  portcullis_shed_total{model=\"a,b=\\\"c\"} 1\n# EOF\n";
     assert_eq!(check_metrics(right), Ok(()));
     for (old, new, named) in [
         ("portcullis_shed", "portcullis_mood", "portcullis_mood"),
-        ("no place", "a place", "help"),
+        ("queue was full", "queue was empty", "help"),
         ("counter", "gauge", "gauge"),
         ("{model=", "{key=", "key"),
         ("{model=\"a,b=\\\"c\"}", "", "labels"),

@@ -47,7 +47,7 @@ fn five_failures_in_a_row_open_it_and_it_is_shown() {
         // Nobody asks it.
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         assert_eq!(a.count(), 5);
-        gateway.logged(" s for m: its breaker opened after status").await;
+        gateway.logged(" s: its breaker opened after status").await;
         assert_eq!(trail(&gateway.access_lines(6).await[5]), "b:ok");
         assert_eq!(gateway.post(&chat("other")).await.status, 502);
         assert_eq!(a.count(), 6);

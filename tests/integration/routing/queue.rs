@@ -83,7 +83,7 @@ fn the_queue_has_an_end_and_so_has_the_wait() {
                 waiting(&gateway, 2).await;
                 let shed = gateway.post(&body).await;
                 let error = shed.is_error(503, "no_capacity");
-                assert!(error["message"].as_str().unwrap().contains("as many requests wait as may"), "{error}");
+                assert!(error["message"].as_str().unwrap().contains("and the queue is full"), "{error}");
                 // One was admitted in some seconds, and two are in front.
                 assert!((2..=60).contains(&retry_after(&shed)), "{}", retry_after(&shed));
                 gateway.line_of(&shed).await;
@@ -93,7 +93,7 @@ fn the_queue_has_an_end_and_so_has_the_wait() {
         assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
         for answer in &waited {
             let error = answer.is_error(503, "no_capacity");
-            assert!(error["message"].as_str().unwrap().contains("as long as it may wait"), "{error}");
+            assert!(error["message"].as_str().unwrap().contains("became free while the request waited"), "{error}");
             assert!((1..=60).contains(&retry_after(answer)));
             let line = gateway.line_of(answer).await;
             assert!(

@@ -156,7 +156,7 @@ fn money_cannot_be_limited_where_nobody_knows_what_is_spent() {
     let odd = "\"odd\" at account \"b\"";
     let write = "write `price: { input: …, output: … }` beside the model or its target, in dollars for a million tokens, `0` where they cost nothing";
     let cannot = |at: &str, what: &str| {
-        format!("catalog.yaml:{at}: cannot be kept, because nobody knows what these may cost: {what}; {write}")
+        format!("catalog.yaml:{at}: cannot be enforced, because no price is known for: {what}; {write}")
     };
 
     // A caller's keys together, a key, and a key's model with what it falls back on.
@@ -231,7 +231,7 @@ fn models_without_a_price_are_warned_of_once_where_it_matters() {
         );
         read_one(&text).warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    let one = "catalog.yaml:3 models.m: nobody knows what these cost, and so what their answers do: \"m\" at account \"a\"; write `price: ";
+    let one = "catalog.yaml:3 models.m: no price is known, so the cost of answers is unknown, for: \"m\" at account \"a\"; write `price: ";
     let is_warned = |told: Vec<String>| told.len() == 1 && told[0].starts_with(one);
     let local = "a: {dialect: ollama}, d: {dialect: demo}";
     assert_eq!(warned(local, "", ""), [""; 0], "it is one's own, and money is no matter");

@@ -81,7 +81,7 @@ fn tiers_are_of_all_targets_or_of_none() {
         check(
             &format!("strategy: {strategy}, targets: [{{account: a, tier: 1}}, {{account: b, tier: 2}}]"),
             &[
-                "warning: targets[0].tier: is looked at by the strategy `priority` only, and this model has another: leave tiers out",
+                "warning: targets[0].tier: is used by the strategy `priority` only, and this model has another: leave tiers out",
             ],
         );
     }
@@ -166,8 +166,8 @@ fn queues() {
     check_more(
         "queue: {length: 0, wait: 0s}",
         &[
-            "queue.length: must be at least 1; without `queue` nobody waits",
-            "queue.wait: must be more than 0s; without `queue` nobody waits",
+            "queue.length: must be at least 1; without `queue` no request waits",
+            "queue.wait: must be more than 0s; without `queue` no request waits",
         ],
     );
     check_more(

@@ -162,7 +162,7 @@ impl Blocks<'_, '_> {
 pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'static str> {
     match kind {
         PartKind::Text(_) => Err("This is a text."),
-        PartKind::Audio(..) => Err("Claude does not listen."),
+        PartKind::Audio(..) => Err("Claude takes no audio."),
         PartKind::Image(Media::Id(_), _) | PartKind::File(Media::Id(_), _) => {
             Err("Files that were uploaded elsewhere are not known here. Send the file itself.")
         }

@@ -18,7 +18,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     refuse(request, traits, true, |kind| source(kind).map(|source| source.is_image()))?;
     let mut losses = LostFields::default();
     let turns = turns::turns(request, target.kept, &mut losses);
-    let refusal = "Claude needs a message of the user that says something.";
+    let refusal = "Claude needs a user message that is not empty.";
     let mut conversation = Conversation::of(request, &turns, traits, refusal, &mut losses)?;
 
     let mut thinking = Thinking::of(request, target, &mut losses)?;

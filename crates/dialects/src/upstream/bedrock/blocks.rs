@@ -211,7 +211,7 @@ fn media(w: &mut Writer, format: &str, data: &str) {
 pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'static str> {
     let (media, name) = match kind {
         PartKind::Text(_) => return Err("This is a text."),
-        PartKind::Audio(..) => return Err("Sound cannot be sent to this model's provider."),
+        PartKind::Audio(..) => return Err("Audio cannot be sent to this model's provider."),
         PartKind::Image(media, _) => (media, None),
         PartKind::File(media, name) => (media, Some(name.as_deref().unwrap_or_default())),
     };

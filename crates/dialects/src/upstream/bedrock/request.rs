@@ -23,7 +23,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     let family = Family::of(target.model, traits);
     let mut losses = LostFields::default();
     let turns = turns::turns(request, target.kept, &mut losses);
-    let refusal = "This model needs a message of the user that says something.";
+    let refusal = "This model needs a user message that is not empty.";
     let mut conversation = Conversation::of(request, &turns, traits, refusal, &mut losses)?;
 
     let mut thinking = Thinking::of(request, target, &mut losses)?;

@@ -67,7 +67,7 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
             let last = request.messages.iter().rposition(|message| message.role == Role::Assistant).unwrap_or_default();
             return Err(FieldRefused::unsupported(
                 Field::Message(last),
-                "This model does not go on from words of the assistant: the user must speak last.",
+                "This model does not continue an assistant message: the last message must be the user's.",
             ));
         }
         Ok(conversation)

@@ -15,7 +15,7 @@ pub(crate) fn refuse(
     FieldRefused::any([
         (request.n.is_some(), Field::Choices, "This model's provider gives one choice. Ask several times."),
         (request.logprobs, Field::Logprobs, "This model's provider does not tell log probabilities."),
-        (request.wants_audio, Field::Audio, "This model does not speak."),
+        (request.wants_audio, Field::Audio, "This model gives no audio."),
     ])?;
     for (index, tool) in request.tools.iter().enumerate() {
         match tool.kind {

@@ -23,7 +23,7 @@ pub(super) fn carried<'p>(
     losses: &mut LostFields,
 ) -> Result<Carried<'p>, &'static str> {
     match part {
-        PartKind::Text(_) => Err("text is no medium"),
+        PartKind::Text(_) => Err("text cannot be sent as an image or a file"),
         PartKind::Image(..) if !target.traits.images => Err("this model does not see images"),
         PartKind::Image(media, detail) => {
             losses.add_if(detail.as_deref().is_some_and(|detail| detail != "auto"), Field::ImageDetail);

@@ -25,7 +25,7 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
     let mut turns = turns(request, target.kept, &mut losses);
     contents::prune(&mut turns, &mut losses);
     if turns.turns.is_empty() && turns.system.is_empty() {
-        return Err(FieldRefused::unsupported(Field::Messages, "this model needs a message that says something"));
+        return Err(FieldRefused::unsupported(Field::Messages, "this model needs a message that is not empty"));
     }
     if !target.traits.prefill && turns.turns.last().is_some_and(|turn| turn.is_assistant) {
         return Err(FieldRefused::unsupported(

@@ -29,7 +29,7 @@ pub(crate) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Resu
     ])?;
     answered(request)?;
     if !request.messages.iter().any(speaks) {
-        return Err(FieldRefused::unsupported(Field::Messages, "This model needs a message that says something."));
+        return Err(FieldRefused::unsupported(Field::Messages, "This model needs a message that is not empty."));
     }
     for (index, message) in request.messages.iter().enumerate() {
         if matches!(message.role, Role::Tool | Role::Function) && message.tool_call_id.is_none() {
@@ -45,10 +45,7 @@ pub(crate) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Resu
         }
     }
     if !traits.prefill && request.messages.last().is_some_and(|message| message.role == Role::Assistant) {
-        return Err(FieldRefused::unsupported(
-            Field::Messages,
-            "This model cannot go on from the assistant's own words.",
-        ));
+        return Err(FieldRefused::unsupported(Field::Messages, "This model does not continue an assistant message."));
     }
     Ok(())
 }
@@ -68,7 +65,7 @@ fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(
     let media = match &part.kind {
         PartKind::Text(_) => return Ok(()),
         PartKind::Image(media, _) => media,
-        PartKind::Audio(..) => return Err("This model cannot hear."),
+        PartKind::Audio(..) => return Err("This model takes no audio."),
         PartKind::File(..) => return Err("This model takes no files."),
     };
     let why = match (media, role) {
