@@ -5,7 +5,7 @@
 //! request makes no system call for its row, and a crash loses the last second at most. The same
 //! transaction adds to the sums of days, so the sums are those of the rows at any moment.
 //!
-//! What running exchanges have used is also written, every [`EVERY`], into a table of its own that
+//! What running exchanges have used is also written, every few seconds, into a table of its own that
 //! no sum reads. An exchange's final row replaces it. If the process dies, whoever opens the file
 //! next makes a row of it.
 //!

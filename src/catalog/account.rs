@@ -17,7 +17,7 @@ use dialects::traits::Server;
 pub struct Account {
     /// Its name in the catalog; never shown to callers.
     pub id: Arc<str>,
-    /// Its position in [`Catalog::accounts`].
+    /// Its position in [`Catalog::accounts`](super::Catalog::accounts).
     pub index: usize,
     /// The wire format it speaks.
     pub dialect: Dialect,

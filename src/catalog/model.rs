@@ -14,7 +14,7 @@ use dialects::traits::Traits;
 pub struct Model {
     /// The id, as `/v1/models` lists it.
     pub id: Arc<str>,
-    /// Its position in [`Catalog::models`].
+    /// Its position in [`Catalog::models`](super::Catalog::models).
     pub index: usize,
     /// Other names for it, sorted.
     pub aliases: Vec<Arc<str>>,

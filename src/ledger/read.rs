@@ -1,4 +1,4 @@
-//! A [`Reader`] reads the ledger's file, while somebody writes it or nobody does. Nothing here
+//! A `Reader` reads the ledger's file, while somebody writes it or nobody does. Nothing here
 //! changes the file.
 
 use super::book::{self, Fault, number};

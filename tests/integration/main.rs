@@ -17,6 +17,7 @@
     clippy::let_underscore_must_use,
     clippy::large_futures,
     clippy::type_complexity,
+    clippy::too_many_arguments,
     clippy::disallowed_methods,
     reason = "a test may fail loudly; the lints guard what runs in production"
 )]

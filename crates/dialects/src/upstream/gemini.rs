@@ -1,7 +1,7 @@
 //! Google's Gemini, at the Gemini API and on Vertex AI: one format, two addresses.
 //!
 //! They differ in path and credential, and in little else: which files they can reach, and labels.
-//! Nothing here has state but a stream's [`Reader`].
+//! Nothing here has state but a stream's [`GeminiReader`].
 
 mod answer;
 mod contents;

@@ -14,6 +14,7 @@
     unreachable_pub,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::too_many_arguments,
     clippy::unwrap_used,
     reason = "a test may fail loudly; the lints guard what runs in production"
 )]
