@@ -5,9 +5,9 @@
 //! request makes no system call for its row, and a crash loses the last second at most. The same
 //! transaction adds to the sums of days, so the sums are those of the rows at any moment.
 //!
-//! What running exchanges have used is also written, every few seconds, into a table of its own that
-//! no sum reads. An exchange's final row replaces it. If the process dies, whoever opens the file
-//! next makes a row of it.
+//! What running exchanges have used is also written, every few seconds, into a table of its own
+//! that no sum reads. An exchange's final row replaces it. If the process dies, whoever opens the
+//! file next makes a row of it.
 //!
 //! While the file cannot be written, rows wait in memory, up to a limit of bytes. Beyond it they
 //! are dropped and counted: neither a full disk nor a broken file may stop the traffic.
