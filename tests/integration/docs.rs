@@ -3,8 +3,8 @@
 //!
 //! What is done with a block of each kind; any other kind is refused:
 //!
-//! * `sh`: it is run beside a gateway on the shipped `conf/`, and its output must be free of errors.
-//!   `make` targets must exist; `portcullis serve` must become ready.
+//! * `sh`: it is run beside a gateway on the shipped `conf/`, and its output must be free of
+//!   errors. `make` targets must exist; `portcullis serve` must become ready.
 //! * `yaml`: its first line names its file (`# conf/catalog.d/acme.yaml`); `portcullis check` must
 //!   take it in the shipped `conf/`.
 //! * `python`, `js`: they are run with the official client.

@@ -1,8 +1,8 @@
-//! The rules of the house that no lint holds: no modules import each other in a circle; names, structs,
-//! comments and files stay within bounds. Each exception is named, with its reason, and none may stay here
-//! that is no longer one.
+//! The rules of the house that no lint holds: no modules import each other in a circle; names,
+//! structs, comments and files stay within bounds. Each exception is named, with its reason, and
+//! none may stay here that is no longer one.
 
-use crate::layering::{code_of, sources};
+use crate::layering::{code_of, rust_files, sources};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -111,14 +111,16 @@ fn no_struct_has_more_than_twenty_fields() {
 #[test]
 fn no_comment_is_wider_than_a_hundred_columns() {
     let mut wide = BTreeSet::new();
-    for (file, source) in texts() {
+    for file in ["src", "crates", "tests", "benches", "examples", "fuzz/fuzz_targets"].into_iter().flat_map(rust_files)
+    {
+        let source = std::fs::read_to_string(&file).unwrap();
         let mut in_fence = false;
         for line in source.lines() {
             let Some(comment) = line.trim_start().strip_prefix("//") else { continue };
             let comment = comment.trim_start_matches(['/', '!']).trim_start();
             in_fence ^= comment.starts_with("```");
             if line.chars().count() > 100 && !in_fence && !comment.starts_with('|') && !comment.contains("://") {
-                wide.insert(file.clone());
+                wide.insert(file.display().to_string());
             }
         }
     }

@@ -167,26 +167,32 @@ fn a_breach_would_be_seen() {
 
 /// Returns the code of all source files at a path; tests are left out.
 pub(crate) fn sources(path: &str) -> Vec<(PathBuf, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut found = Vec::new();
-    let mut todo = vec![root.join(path)];
+    let files = rust_files(path).into_iter();
+    let files = files.map(|file| file.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().to_owned());
+    let files = files.filter(|file| !file.ends_with("tests.rs") && !file.iter().any(|part| part == "tests"));
+    files.map(|file| (file.clone(), code_of(&std::fs::read_to_string(root().join(file)).unwrap()))).collect()
+}
+
+/// Lists all Rust files at a path, tests included.
+pub(crate) fn rust_files(path: &str) -> Vec<PathBuf> {
+    let (mut found, mut todo) = (Vec::new(), vec![root().join(path)]);
     while let Some(path) = todo.pop() {
-        assert!(path.exists(), "{} does not exist: correct the list in {}", path.display(), file!());
-        if path.ends_with("tests") {
-            continue;
-        }
+        assert!(path.exists(), "{} does not exist: correct the list that names it", path.display());
         if path.is_dir() {
             todo.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
-        } else if path.extension().is_some_and(|e| e == "rs") && !path.ends_with("tests.rs") {
-            let code = code_of(&std::fs::read_to_string(&path).unwrap());
-            found.push((path.strip_prefix(root).unwrap().to_owned(), code));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
         }
     }
     found
 }
 
-/// Returns the code of a source, line by line, without its comments, its texts and its tests. By custom
-/// the tests are a file's last part.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Returns the code of a source, line by line, without its comments, its texts and its tests. By
+/// custom the tests are a file's last part.
 pub(crate) fn code_of(source: &str) -> String {
     let mut code = String::new();
     let mut rest = source;
